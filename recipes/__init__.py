@@ -1,0 +1,1 @@
+"""The packaged recipes: one YAML file each."""

@@ -1,0 +1,279 @@
+"""A recipe: its sections as dataclasses, each with its defaults and its rules."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from typing import Any
+
+from resnet_recipes.data.base import DataConfig
+from resnet_recipes.duration import Duration, decimal
+from resnet_recipes.errors import Problem
+from resnet_recipes.methods import Methods
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+def duration_problem(key: str, text: str, units: tuple[str, ...] = ("ep", "ba", "dur"), positive: bool = True) -> Iterator[Problem]:
+    """Yield a problem if `text` is not a duration in one of `units`."""
+    try:
+        duration = Duration.parse(text)
+    except ValueError as error:
+        yield Problem(key, text, str(error))
+        return
+    if duration.unit not in units:
+        yield Problem(key, text, f"must be given in {' or '.join(units)}")
+    if positive and not duration.value:
+        yield Problem(key, text, "must be longer than nothing")
+
+
+@dataclass
+class ModelConfig:
+    """The `model` section."""
+
+    name: str = "resnet50"              # resnet18 | resnet34 | resnet50 | resnet101 | resnet152 (torchvision's, "v1.5")
+    num_classes: int | str = "auto"     # auto: the number of class folders in the data
+    init: str = "kaiming_normal"        # convolutions and linear layers: kaiming_normal (fan_in) | torchvision (fan_out)
+    bn_init: str = "uniform"            # BatchNorm weights: uniform, U[0, 1) | ones
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `model`."""
+        names = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
+        if self.name not in names:
+            yield Problem("name", self.name, f"must be one of {', '.join(names)}")
+        if self.num_classes != "auto" and not (isinstance(self.num_classes, int) and self.num_classes >= 2):
+            yield Problem("num_classes", self.num_classes, "must be auto or a number of at least 2")
+        if self.init not in ("kaiming_normal", "torchvision"):
+            yield Problem("init", self.init, "must be kaiming_normal or torchvision")
+        if self.bn_init not in ("uniform", "ones"):
+            yield Problem("bn_init", self.bn_init, "must be uniform or ones")
+
+
+@dataclass
+class BatchConfig:
+    """The `batch` section: sizes are global, so that a recipe gives the same result on 1 or 8 devices."""
+
+    global_size: int = 2048             # examples of one optimizer step, over all devices
+    bn_size: int = 256                  # examples that share BatchNorm statistics: the micro-batch of one device
+    eval_size: int = 256                # examples of one evaluation batch on one device
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `batch`."""
+        for key in ("global_size", "bn_size", "eval_size"):
+            if getattr(self, key) < 1:
+                yield Problem(key, getattr(self, key), "must be at least 1")
+
+
+@dataclass
+class OptimizerConfig:
+    """The `optimizer` section."""
+
+    name: str = "decoupled_sgdw"        # decoupled_sgdw | sgd (coupled weight decay)
+    lr: float = 2.048                   # peak learning rate, for the global batch
+    momentum: float = 0.875
+    dampening: float = 0.0
+    nesterov: bool = False
+    weight_decay: float = 5.0e-4        # decoupled_sgdw: weight lost per step at the peak rate; sgd: L2 coefficient
+    clip_norm: float | None = None      # largest L2 norm of the whole gradient; null: not clipped
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `optimizer`."""
+        if self.name not in ("decoupled_sgdw", "sgd"):
+            yield Problem("name", self.name, "must be decoupled_sgdw or sgd")
+        if not 0 < self.lr < 1e4:
+            yield Problem("lr", self.lr, "must be positive, and below 10000")
+        for key in ("momentum", "dampening", "weight_decay"):
+            if not 0 <= getattr(self, key) < 1:
+                yield Problem(key, getattr(self, key), "must be at least 0 and below 1")
+        if self.nesterov and (self.momentum == 0 or self.dampening != 0):
+            yield Problem("nesterov", True, "needs momentum above 0 and dampening 0", "optimizer.nesterov=false")
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            yield Problem("clip_norm", self.clip_norm, "must be positive, or null for no clipping")
+
+
+@dataclass
+class ScheduleConfig:
+    """The `schedule` section: the learning rate as a share of `optimizer.lr`."""
+
+    name: str = "cosine"                # cosine | linear | multistep | piecewise | polynomial | constant
+    warmup: str = "8ep"                 # linear rise from 0; never stretched by scale_schedule_ratio
+    final: float = 0.0                  # share of the peak rate at the end: cosine, linear, polynomial
+    power: float = 2.0                  # polynomial only
+    milestones: list[str] = field(default_factory=list)      # multistep: when gamma multiplies; piecewise: when the next value is reached
+    gamma: float = 0.1                  # multistep only
+    values: list[float] = field(default_factory=list)        # piecewise: shares of the peak, one for the start and one for each milestone
+    interval: str = "step"              # step: a new rate every step | epoch: constant within an epoch
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `schedule`."""
+        names = ("cosine", "linear", "multistep", "piecewise", "polynomial", "constant")
+        if self.name not in names:
+            yield Problem("name", self.name, f"must be one of {', '.join(names)}")
+        yield from duration_problem("warmup", self.warmup, positive=False)
+        for text in self.milestones:
+            yield from duration_problem("milestones", text)
+        if not 0 <= self.final <= 1:
+            yield Problem("final", self.final, "must be between 0 and 1: it is a share of optimizer.lr")
+        if not self.power > 0:
+            yield Problem("power", self.power, "must be positive")
+        if not 0 < self.gamma <= 1:
+            yield Problem("gamma", self.gamma, "must be above 0 and at most 1")
+        if self.interval not in ("step", "epoch"):
+            yield Problem("interval", self.interval, "must be step or epoch")
+        if self.name in ("multistep", "piecewise") and not self.milestones:
+            yield Problem("milestones", None, f"the {self.name} schedule needs milestones", "schedule.milestones=[30ep,60ep,80ep]")
+        if self.name == "piecewise" and len(self.values) != len(self.milestones) + 1:
+            yield Problem("values", self.values, "piecewise needs one value for the start and one for each milestone")
+
+
+@dataclass
+class PrecisionConfig:
+    """The `precision` section."""
+
+    dtype: str = "auto"                 # auto: bf16 where the device has it, else fp16; fp32 on a CPU | bf16 | fp16 | fp32
+    channels_last: bool = True          # NHWC memory: 1.2 to 1.5 times faster with tensor cores
+    compile: bool = False               # torch.compile the model
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `precision`."""
+        if self.dtype not in ("auto", "bf16", "fp16", "fp32"):
+            yield Problem("dtype", self.dtype, "must be auto, bf16, fp16 or fp32")
+
+
+@dataclass
+class EvaluationConfig:
+    """The `evaluation` section."""
+
+    interval: str = "1ep"               # from one evaluation to the next; the last step is always evaluated
+    flip: bool = False                  # average the predictions of each image and its mirror image; twice the work
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `evaluation`."""
+        yield from duration_problem("interval", self.interval)
+
+
+@dataclass
+class CheckpointConfig:
+    """The `checkpoint` section."""
+
+    interval: str = "1ep"               # from one checkpoint to the next; the last step is always saved
+    keep: int = 2                       # newest checkpoints that stay on disk
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `checkpoint`."""
+        yield from duration_problem("interval", self.interval)
+        if self.keep < 2:
+            yield Problem("keep", self.keep, "must be at least 2, so that a damaged file never loses the run")
+
+
+@dataclass
+class LogConfig:
+    """The `log` section."""
+
+    interval: str = "20ba"              # from one logged step to the next; the only steps that wait for the device
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `log`."""
+        yield from duration_problem("interval", self.interval)
+
+
+@dataclass
+class LaunchConfig:
+    """The `launch` section: where the run runs. Nothing here changes the result."""
+
+    device: str = "auto"                # auto: cuda if there is one, else cpu | cuda | cpu
+    gpus: int | str = "auto"            # devices of this node, one process each; auto: every visible GPU, or one CPU process
+    nodes: int = 1
+    rdzv: str = ""                      # host:port where several nodes meet
+    max_restarts: int = 0               # times the group is started again, from the last checkpoint, after a failure
+    max_wall: str = ""                  # "3.5h" or "45m": save and stop with exit code 75 before this much time has passed
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `launch`."""
+        if self.device not in ("auto", "cuda", "cpu"):
+            yield Problem("device", self.device, "must be auto, cuda or cpu")
+        if self.gpus != "auto" and not (isinstance(self.gpus, int) and 1 <= self.gpus <= 64):
+            yield Problem("gpus", self.gpus, "must be auto or a number from 1 to 64")
+        if not 1 <= self.nodes <= 1024:
+            yield Problem("nodes", self.nodes, "must be between 1 and 1024")
+        if self.nodes > 1 and not re.fullmatch(r"[\w.-]+:\d{2,5}", self.rdzv):
+            yield Problem("rdzv", self.rdzv or None, "several nodes need an address to meet at", "launch.rdzv=node0:29400")
+        if not 0 <= self.max_restarts <= 100:
+            yield Problem("max_restarts", self.max_restarts, "must be between 0 and 100")
+        if self.max_wall and not re.fullmatch(r"\d+(\.\d+)?[hms]", self.max_wall):
+            yield Problem("max_wall", self.max_wall, "must be a number and h, m or s, as in 3.5h")
+
+
+@dataclass
+class RunConfig:
+    """The `run` section: where the results go."""
+
+    root: str = "runs"                  # folder of all runs
+    name: str = "auto"                  # folder of this run; auto: recipe, length, seed, date and four random letters
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `run`."""
+        if not re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,127}", self.name):
+            yield Problem("name", self.name, "must be letters, digits, '.', '_', '+' and '-', and start with a letter or digit")
+
+
+@dataclass
+class Published:
+    """One result that the recipe's authors published."""
+
+    top1: float                         # percent
+    epochs: int | None = None
+    minutes: float | None = None
+    hardware: str = ""
+    source: str = ""
+
+
+@dataclass
+class Recipe:
+    """Everything that defines a run. One object: the schema of the YAML, its defaults, and what the program reads."""
+
+    name: str = ""
+    about: str = ""                                        # one line for `resnet-train --list`
+    max_duration: str = "90ep"                             # base length of training
+    scale_schedule_ratio: float = 1.0                      # stretches max_duration and the schedule, rounded down; never the warm-up
+    seed: int = 42
+    model: ModelConfig = field(default_factory=ModelConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    batch: BatchConfig = field(default_factory=BatchConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
+    precision: PrecisionConfig = field(default_factory=PrecisionConfig)
+    methods: Methods = field(default_factory=Methods)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+    launch: LaunchConfig = field(default_factory=LaunchConfig)
+    run: RunConfig = field(default_factory=RunConfig)
+    published: list[Published] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> Fraction:
+        """`scale_schedule_ratio`, exactly as it was typed."""
+        return decimal(self.scale_schedule_ratio)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield everything wrong with the recipe, all sections, with full keys."""
+        if not NAME.fullmatch(self.name):
+            yield Problem("name", self.name, "must be lower-case letters, digits and '_'")
+        yield from duration_problem("max_duration", self.max_duration, units=("ep", "ba"))
+        if not 0 < self.scale_schedule_ratio <= 1000:
+            yield Problem("scale_schedule_ratio", self.scale_schedule_ratio, "must be positive", "ssr=1 trains for max_duration")
+        if not 0 <= self.seed < 2**32:
+            yield Problem("seed", self.seed, "must be between 0 and 4294967295")
+        for section in fields(self):
+            value: Any = getattr(self, section.name)
+            if section.name == "methods":
+                for name, method in enabled(value).items():
+                    yield from (problem.under(f"methods.{name}") for problem in method.problems())
+            elif hasattr(value, "problems"):
+                yield from (problem.under(section.name) for problem in value.problems())
+
+
+def enabled(methods: Methods) -> dict[str, Any]:
+    """Return the methods that are on, by name, in the order in which they run."""
+    return {item.name: value for item in fields(methods) if (value := getattr(methods, item.name)) is not None}

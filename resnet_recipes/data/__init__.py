@@ -1,0 +1,1 @@
+"""Input: from image files to batches."""

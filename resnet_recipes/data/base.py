@@ -1,0 +1,126 @@
+"""The contract between the trainer and whatever reads the images."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from resnet_recipes.errors import Problem
+
+BACKENDS = ("auto", "torchvision", "ffcv", "gpu", "synthetic")
+
+
+@dataclass
+class DataConfig:
+    """The `data` section of a recipe."""
+
+    backend: str = "auto"               # auto: ffcv where root has .beton files and ffcv is installed, else torchvision
+    root: str = ""                      # folder with train/ and val/ by class, or with train.beton and val.beton
+    train_size: int = 176               # pixels, side of the training crop
+    eval_resize: int = 232              # pixels, shorter side before the centre crop at evaluation
+    eval_size: int = 224                # pixels, side of the centre crop at evaluation
+    crop_scale: tuple[float, float] = (0.08, 1.0)          # share of the image's area that a training crop covers
+    crop_ratio: tuple[float, float] = (0.75, 4 / 3)        # width / height of a training crop
+    flip: bool = True                   # mirror half of the training images
+    workers: int | str = "auto"         # loader processes or threads per rank; auto: cores / ranks, at most 16
+    prefetch: int = 2                   # batches that are ready ahead of the step
+    on_bad_image: str = "error"         # error | skip: what to do with a file that cannot be decoded
+    order: str = "random"               # random | quasi_random (ffcv only: reads the file in larger pieces)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong with these values by themselves; keys are relative to `data`."""
+        if self.backend not in BACKENDS:
+            yield Problem("backend", self.backend, f"must be one of {', '.join(BACKENDS)}", "data.backend=auto picks what can run")
+        if not self.root and self.backend != "synthetic":
+            yield Problem("root", None, "is not set: say where the images are", "data=/path/to/imagenet (a folder with train/ and val/)")
+        for key in ("train_size", "eval_resize", "eval_size"):
+            if not 8 <= getattr(self, key) <= 1024:
+                yield Problem(key, getattr(self, key), "must be between 8 and 1024 pixels")
+        if self.eval_resize < self.eval_size:
+            yield Problem("eval_resize", self.eval_resize, f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it")
+        for key, low, high in (("crop_scale", 0, 1), ("crop_ratio", 0, 100)):
+            pair = getattr(self, key)
+            if not low < pair[0] <= pair[1] <= high:
+                yield Problem(key, list(pair), f"must be [low, high] with {low} < low <= high <= {high}")
+        if self.workers != "auto" and not (isinstance(self.workers, int) and 0 <= self.workers <= 256):
+            yield Problem("workers", self.workers, "must be auto or a number from 0 (decode in the training process) to 256")
+        if not 1 <= self.prefetch <= 64:
+            yield Problem("prefetch", self.prefetch, "must be between 1 and 64 batches")
+        if self.on_bad_image not in ("error", "skip"):
+            yield Problem("on_bad_image", self.on_bad_image, "must be error or skip")
+        if self.order not in ("random", "quasi_random"):
+            yield Problem("order", self.order, "must be random or quasi_random")
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """What was found at `data.root`, measured before anything starts."""
+
+    backend: str                        # the backend that will run; never "auto"
+    root: Path
+    train_examples: int
+    eval_examples: int
+    classes: tuple[str, ...]            # in label order
+    notes: tuple[str, ...] = ()         # what a user should know, one sentence each
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one rank takes of every epoch."""
+
+    rank: int
+    world_size: int
+    global_size: int                    # examples of one optimizer step, over all ranks
+    eval_size: int                      # examples of one evaluation batch on this rank
+    seed: int
+    train_pixels: tuple[int, ...] = ()  # side of the training crop by epoch, the last one holding on; empty: data.train_size always
+
+    @property
+    def rank_size(self) -> int:
+        """Examples of one optimizer step on this rank."""
+        return self.global_size // self.world_size
+
+
+class RawBatch(NamedTuple):
+    """One batch as every backend delivers it: nothing float has happened yet."""
+
+    pixels: Tensor        # uint8 [N, 3, H, W], RGB, channels_last memory; pinned where a GPU waits, or already on the device
+    labels: Tensor        # int64 [N]
+
+
+class TrainLoader(Protocol):
+    """This rank's part of an endless, shuffled stream of global batches.
+
+    The global batch of step k within epoch e is `permutation(seed, e)[k * global_size:][:global_size]`, whatever the number of ranks;
+    rank r takes the r-th contiguous part. Incomplete last batches are dropped. Crops and flips depend on (seed, epoch, index) alone.
+    """
+
+    examples: int                       # in one epoch, over all ranks
+    steps_per_epoch: int
+
+    def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
+        """Yield the batch of step `first_step`, of the next, and so on without end; what lies before is not decoded.
+
+        A batch stays valid until the next one is asked for. Raises TrainingError with the path of an image that cannot be read.
+        """
+
+    def close(self) -> None:
+        """Stop all workers; safe to call twice."""
+
+
+class EvalLoader(Protocol):
+    """This rank's part of the evaluation set: over all ranks each example exactly once, in a fixed order, no padding."""
+
+    examples: int                       # over all ranks
+
+    def batches(self) -> Iterator[RawBatch]:
+        """Yield this rank's evaluation batches, the last one as short as it is; rank r has examples r, r + world_size, ..."""
+
+    def close(self) -> None:
+        """Stop all workers; safe to call twice."""
+
+
+#: See methods.base.SampleAugment: (PIL image, generator) -> PIL image. Named here so that data need not import methods.
+SampleAugment = Callable[[object, object], object]

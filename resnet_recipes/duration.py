@@ -1,0 +1,62 @@
+"""Lengths of training, exact, in the units that recipes are written in."""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+_FORM = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A length of training: epochs ("8ep"), batches, which are optimizer steps ("100ba"), or a share of the run ("0.5dur")."""
+
+    value: Fraction
+    unit: str             # "ep", "ba" or "dur"
+
+    @staticmethod
+    @cache
+    def parse(text: str) -> "Duration":
+        """Read a duration. Raises ValueError with a sentence for the user."""
+        match = _FORM.fullmatch(str(text).strip())
+        if match is None:
+            raise ValueError(f"'{text}' is not a duration; write a number and a unit, as in '8ep', '100ba' or '0.5dur'")
+        value, unit = Fraction(match[1]), match[2]
+        if unit == "dur" and value > 1:
+            raise ValueError(f"'{text}' is longer than the run; a share of the run is between '0dur' and '1dur'")
+        return Duration(value, unit)
+
+    def scaled(self, ratio: Fraction) -> "Duration":
+        """Return this duration stretched by `ratio` and rounded down to whole units, as the published recipes round (28.8ep is 28ep)."""
+        if self.unit == "dur":
+            return self
+        return Duration(Fraction(int(self.value * ratio)), self.unit)
+
+    def __str__(self) -> str:
+        number = str(self.value) if self.value.denominator == 1 else f"{float(self.value):g}"
+        return f"{number}{self.unit}"
+
+
+def decimal(value: float | str) -> Fraction:
+    """Return the number a user typed, exactly: 0.7 is 7/10, not the nearest binary float."""
+    return Fraction(str(value))
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """How long a run is; the only place where durations become steps."""
+
+    total_steps: int
+    steps_per_epoch: int
+
+    @cache   # noqa: B019  a run has one horizon and a handful of durations
+    def steps(self, duration: Duration) -> int:
+        """Convert to steps, rounded down, but never to zero unless zero was written."""
+        scale = {"ep": self.steps_per_epoch, "ba": 1, "dur": self.total_steps}[duration.unit]
+        return max(1, int(duration.value * scale)) if duration.value else 0
+
+    @property
+    def epochs(self) -> Fraction:
+        """Length of the run in epochs; not whole if it was given in batches."""
+        return Fraction(self.total_steps, self.steps_per_epoch)

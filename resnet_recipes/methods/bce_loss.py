@@ -1,0 +1,31 @@
+"""Binary cross-entropy as the classification loss."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from resnet_recipes.methods.base import Method
+
+
+@dataclass
+class BCELoss(Method):
+    """Classify with one sigmoid a class instead of a softmax (Beyer et al., 2020, arXiv:2006.07159).
+
+    The loss is summed over classes and divided by the number of examples, not by N * K. The classifier's bias starts at -ln K,
+    so that every class starts with probability 1 / (K + 1). The two belong together.
+
+    Cost: none. Gain: +0.5 points top-1 over softmax cross-entropy at 36 and 90 epochs with the bias, -0.3 without it
+    (MosaicML, Mosaic ResNet deep dive, Table 8). The training loss is not comparable with cross-entropy; evaluation reports the latter.
+    """
+
+    name: ClassVar[str] = "bce_loss"
+
+    def modify_model(self, model: nn.Module) -> None:
+        nn.init.constant_(model.fc.bias, -math.log(model.fc.out_features))
+
+    def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return the summed loss over N; computed in float32 whatever the logits are."""
+        return F.binary_cross_entropy_with_logits(logits.float(), targets, reduction="sum") / logits.shape[0]

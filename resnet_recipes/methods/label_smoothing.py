@@ -1,0 +1,30 @@
+"""Targets that leave a share of their mass to all classes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from resnet_recipes.errors import Problem
+from resnet_recipes.methods.base import Batch, Method, Now
+
+
+@dataclass
+class LabelSmoothing(Method):
+    """Spread a share of every target evenly over all classes (Szegedy et al., 2016, arXiv:1512.00567).
+
+    `targets <- (1 - smoothing) * targets + smoothing / K`; rows still sum to one.
+
+    Cost: none. Gain: the strongest single regulariser of short runs. Hurts: together with MixUp in runs under about 60 epochs
+    (75.91 % against 76.33 % alone at 30 epochs; MosaicML, Mosaic ResNet deep dive, Table 5), which is why Mild has no MixUp.
+    """
+
+    name: ClassVar[str] = "label_smoothing"
+    smoothing: float = 0.1              # share of the target's mass, 0 to 1
+
+    def problems(self) -> Iterator[Problem]:
+        if not 0 <= self.smoothing <= 1:
+            yield Problem("smoothing", self.smoothing, "must be between 0 and 1")
+
+    def transform_batch(self, batch: Batch, now: Now) -> Batch:
+        classes = batch.targets.shape[1]
+        return batch._replace(targets=batch.targets * (1 - self.smoothing) + self.smoothing / classes)

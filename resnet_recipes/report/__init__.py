@@ -1,0 +1,1 @@
+"""Reports: what a run tells people and files."""

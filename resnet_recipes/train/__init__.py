@@ -1,0 +1,1 @@
+"""Training: from a frozen recipe to weights."""
