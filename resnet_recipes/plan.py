@@ -1,0 +1,247 @@
+"""Everything a run will do, derived once from the recipe, the data that were found, and the number of ranks."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import Any
+
+from resnet_recipes import schedule
+from resnet_recipes.advice import notes_on
+from resnet_recipes.config import Recipe, enabled
+from resnet_recipes.data.base import DataFacts
+from resnet_recipes.duration import Duration, Horizon
+from resnet_recipes.errors import Problem, RecipeError
+
+#: Parameters of torchvision's ResNets without their classifier, and the features that the classifier sees.
+BACKBONES = {
+    "resnet18": (11_176_512, 512),
+    "resnet34": (21_284_672, 512),
+    "resnet50": (23_508_032, 2048),
+    "resnet101": (42_500_160, 2048),
+    "resnet152": (58_143_808, 2048),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do. `of` makes it; everything else reads it, so nothing is derived twice."""
+
+    recipe: Recipe
+    facts: DataFacts
+    world_size: int                     # ranks, one device each
+    num_classes: int
+    horizon: Horizon
+
+    @property
+    def total_steps(self) -> int:
+        """Optimizer steps of the run."""
+        return self.horizon.total_steps
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimizer steps of one epoch; what does not fill a batch is left out."""
+        return self.horizon.steps_per_epoch
+
+    @property
+    def epochs(self) -> int | Fraction:
+        """Length of the run in epochs; a fraction only if it was given in batches."""
+        epochs = self.horizon.epochs
+        return int(epochs) if epochs.denominator == 1 else epochs
+
+    @property
+    def rank_size(self) -> int:
+        """Examples of one optimizer step on one rank."""
+        return self.recipe.batch.global_size // self.world_size
+
+    @property
+    def bn_size(self) -> int:
+        """Examples that share BatchNorm statistics: one micro-batch."""
+        return min(self.recipe.batch.bn_size, self.rank_size)
+
+    @property
+    def microbatches(self) -> int:
+        """Forward and backward passes of one optimizer step on one rank."""
+        return self.rank_size // self.bn_size
+
+    @property
+    def parameters(self) -> int:
+        """Weights of the model, classifier included."""
+        backbone, features = BACKBONES[self.recipe.model.name]
+        return backbone + (features + 1) * self.num_classes
+
+    @cached_property
+    def warmup(self) -> int:
+        """Steps of the warm-up."""
+        return self.steps(self.recipe.schedule.warmup)
+
+    def steps(self, duration: str) -> int:
+        """Convert a duration of the recipe to steps."""
+        return self.horizon.steps(Duration.parse(duration))
+
+    def lr_at(self, step: int) -> float:
+        """Return the learning rate of a step, counted from 0."""
+        if self.recipe.schedule.interval == "epoch":
+            step = schedule.epochwise(step, steps_per_epoch=self.steps_per_epoch, warmup=self.warmup)
+        return self.recipe.optimizer.lr * self._curve(step)
+
+    @cached_property
+    def _curve(self) -> Callable[[int], float]:
+        config, total, warmup = self.recipe.schedule, self.total_steps, self.warmup
+        stretched = [milestone_steps(text, self.recipe.ratio, self.horizon) for text in config.milestones]
+        return {
+            "cosine": partial(schedule.cosine, total=total, warmup=warmup, final=config.final),
+            "linear": partial(schedule.linear, total=total, warmup=warmup, final=config.final),
+            "polynomial": partial(schedule.polynomial, total=total, warmup=warmup, final=config.final, power=config.power),
+            "multistep": partial(schedule.multistep, milestones=stretched, gamma=config.gamma, warmup=warmup),
+            "piecewise": partial(schedule.piecewise, milestones=stretched, values=config.values, warmup=warmup),
+            "constant": partial(schedule.constant, warmup=warmup),
+        }[config.name]
+
+    def pixels_at(self, step: int) -> int:
+        """Return the side of the images that enter the model at a step, counted from 0."""
+        return self.sizes[min(step // self.steps_per_epoch, len(self.sizes) - 1)]
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Side of the images that enter the model, by epoch."""
+        methods = enabled(self.recipe.methods)
+        colout, resizing = methods.get("colout"), methods.get("progressive_resizing")
+        full = self.recipe.data.train_size
+
+        def narrowed(side: int) -> int:
+            return colout.size_after(side) if colout else side
+
+        if resizing is None:
+            return (narrowed(full),) * len(self._elapsed)
+        if self.loader_pixels:
+            return tuple(narrowed(side) for side in self.loader_pixels)
+        return tuple(resizing.size_at(narrowed(full), elapsed) for elapsed in self._elapsed)
+
+    @cached_property
+    def loader_pixels(self) -> tuple[int, ...]:
+        """Side of the crops that the loader makes, by epoch; empty if it is data.train_size always."""
+        resizing = enabled(self.recipe.methods).get("progressive_resizing")
+        if resizing is None or resizing.at != "loader":
+            return ()
+        return tuple(resizing.size_at(self.recipe.data.train_size, elapsed) for elapsed in self._elapsed)
+
+    @property
+    def _elapsed(self) -> list[Fraction]:
+        """Share of the run completed when each epoch begins."""
+        return [Fraction(start, self.total_steps) for start in range(0, self.total_steps, self.steps_per_epoch)]
+
+    def logs_at(self, done: int) -> bool:
+        """Tell whether metrics are recorded after `done` completed steps."""
+        return self._due(done, self._intervals[0])
+
+    def evaluates_at(self, done: int) -> bool:
+        """Tell whether the model is evaluated after `done` completed steps; it always is at the end."""
+        return self._due(done, self._intervals[1])
+
+    def saves_at(self, done: int) -> bool:
+        """Tell whether a checkpoint is written after `done` completed steps; it always is at the end."""
+        return self._due(done, self._intervals[2])
+
+    @cached_property
+    def _intervals(self) -> tuple[int, int, int]:
+        recipe = self.recipe
+        return self.steps(recipe.log.interval), self.steps(recipe.evaluation.interval), self.steps(recipe.checkpoint.interval)
+
+    def _due(self, done: int, interval: int) -> bool:
+        return done == self.total_steps or done % interval == 0
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """What the authors of these methods would tell this user, one sentence each; never a reason to stop."""
+        return tuple(notes_on(self.recipe, self.horizon, self.rank_size))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values, for JSON and for comparing two plans."""
+        last = self.total_steps - 1
+        points = sorted({0, min(self.warmup, last), self.total_steps // 2, last})
+        return {
+            "recipe": self.recipe.name,
+            "total_steps": self.total_steps,
+            "steps_per_epoch": self.steps_per_epoch,
+            "epochs": float(self.epochs),
+            "warmup_steps": self.warmup,
+            "lr": {step: self.lr_at(step) for step in points},
+            "sizes": list(self.sizes),
+            "batch": {"global": self.recipe.batch.global_size, "ranks": self.world_size, "rank": self.rank_size,
+                      "microbatches": self.microbatches, "bn": self.bn_size},
+            "model": {"name": self.recipe.model.name, "classes": self.num_classes, "parameters": self.parameters},
+            "data": asdict(self.facts) | {"root": str(self.facts.root), "classes": len(self.facts.classes)},
+            "methods": list(enabled(self.recipe.methods)),
+            "notes": list(self.notes),
+        }
+
+
+def of(recipe: Recipe, facts: DataFacts, world_size: int) -> Plan:
+    """Derive the plan of a recipe that has no problems of its own. Raises RecipeError with everything that cannot work together."""
+    steps_per_epoch = facts.train_examples // recipe.batch.global_size
+    total_steps = run_steps(recipe, steps_per_epoch)
+    problems = list(_batch_problems(recipe, facts, world_size))
+    problems += _class_problems(recipe, facts)
+    if steps_per_epoch:
+        problems += _length_problems(recipe, Horizon(total_steps, steps_per_epoch))
+    if problems:
+        raise RecipeError(problems)
+    num_classes = len(facts.classes) if recipe.model.num_classes == "auto" else int(recipe.model.num_classes)
+    return Plan(recipe, facts, world_size, num_classes, Horizon(total_steps, steps_per_epoch))
+
+
+def run_steps(recipe: Recipe, steps_per_epoch: int) -> int:
+    """Return the steps of the run: max_duration times scale_schedule_ratio, rounded down to whole units of its own (28.8ep is 28ep)."""
+    length = Duration.parse(recipe.max_duration).scaled(recipe.ratio)
+    return int(length.value) * (steps_per_epoch if length.unit == "ep" else 1)
+
+
+def milestone_steps(text: str, ratio: Fraction, horizon: Horizon) -> int:
+    """Return the step of a milestone; scale_schedule_ratio stretches it, unless it is a share of the run, which is stretched already."""
+    duration = Duration.parse(text)
+    steps = horizon.steps(duration)
+    return steps if duration.unit == "dur" else int(steps * ratio)
+
+
+def _batch_problems(recipe: Recipe, facts: DataFacts, world_size: int) -> Iterator[Problem]:
+    size, bn_size = recipe.batch.global_size, recipe.batch.bn_size
+    if size > facts.train_examples:
+        yield Problem("batch.global_size", size, f"is more than the {facts.train_examples:,} training images in {facts.root}: "
+                      "an epoch would have no step", f"bs={_power_of_two(max(1, facts.train_examples // 8))} (and scale lr with it)")
+    if size % world_size:
+        lower = max(size - size % world_size, world_size)
+        yield Problem("batch.global_size", size, f"must be divisible by the {world_size} ranks", f"bs={lower}, or another gpus=")
+    elif (rank_size := size // world_size) > bn_size and rank_size % bn_size:
+        divisor = max(n for n in range(1, bn_size + 1) if rank_size % n == 0)
+        yield Problem("batch.bn_size", bn_size, f"must divide the {rank_size} examples of each rank ({size} over {world_size})",
+                      f"batch.bn_size={divisor}")
+
+
+def _class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
+    found, wanted = len(facts.classes), recipe.model.num_classes
+    if wanted not in ("auto", found):
+        yield Problem("model.num_classes", wanted, f"does not match the {found} classes in {facts.root}", "model.num_classes=auto")
+    elif found < 2:
+        yield Problem("data.root", str(facts.root), f"has {found} class; a classifier needs at least 2")
+
+
+def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
+    if not horizon.total_steps:
+        yield Problem("max_duration", recipe.max_duration, f"times scale_schedule_ratio={recipe.scale_schedule_ratio} is nothing: "
+                      "lengths are rounded down to whole epochs or batches", "epochs=1, or max_duration=100ba ssr=1")
+        return
+    warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
+    if warmup >= horizon.total_steps:
+        yield Problem("schedule.warmup", recipe.schedule.warmup,
+                      f"takes {warmup:,} steps, but the run has {horizon.total_steps:,}: it would never reach its learning rate",
+                      "schedule.warmup=0.1dur, or a longer run: the warm-up is not shortened with it")
+    milestones = [milestone_steps(text, recipe.ratio, horizon) for text in recipe.schedule.milestones]
+    if milestones != sorted(set(milestones)):
+        yield Problem("schedule.milestones", recipe.schedule.milestones, "must grow from one to the next")
+    if recipe.schedule.name == "piecewise" and milestones and milestones[0] <= warmup:
+        yield Problem("schedule.milestones", recipe.schedule.milestones, f"must begin after the warm-up ({recipe.schedule.warmup})")
+
+
+def _power_of_two(number: int) -> int:
+    return 1 << (number.bit_length() - 1)
