@@ -71,7 +71,6 @@ class OptimizerConfig:
     name: str = "decoupled_sgdw"        # decoupled_sgdw | sgd (coupled weight decay)
     lr: float = 2.048                   # peak learning rate, for the global batch
     momentum: float = 0.875
-    dampening: float = 0.0
     nesterov: bool = False
     weight_decay: float = 5.0e-4        # decoupled_sgdw: weight lost per step at the peak rate; sgd: L2 coefficient
     clip_norm: float | None = None      # largest L2 norm of the whole gradient; null: not clipped
@@ -82,11 +81,11 @@ class OptimizerConfig:
             yield Problem("name", self.name, "must be decoupled_sgdw or sgd")
         if not 0 < self.lr < 1e4:
             yield Problem("lr", self.lr, "must be positive, and below 10000")
-        for key in ("momentum", "dampening", "weight_decay"):
+        for key in ("momentum", "weight_decay"):
             if not 0 <= getattr(self, key) < 1:
                 yield Problem(key, getattr(self, key), "must be at least 0 and below 1")
-        if self.nesterov and (self.momentum == 0 or self.dampening != 0):
-            yield Problem("nesterov", True, "needs momentum above 0 and dampening 0", "optimizer.nesterov=false")
+        if self.nesterov and self.momentum == 0:
+            yield Problem("nesterov", True, "needs momentum above 0", "optimizer.nesterov=false")
         if self.clip_norm is not None and not self.clip_norm > 0:
             yield Problem("clip_norm", self.clip_norm, "must be positive, or null for no clipping")
 
