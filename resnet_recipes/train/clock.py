@@ -1,0 +1,44 @@
+"""Training seconds: the time that a run spends training, and nothing else."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+
+class Clock:
+    """A stopwatch that stands still during evaluation and checkpoints, and goes on where it stood when a run is resumed.
+
+    It waits for the device only where it stops and starts, so that work belongs to the side that asked for it.
+    """
+
+    def __init__(self, device: torch.device, seconds: float = 0.0):
+        self.device = device
+        self._before = seconds          # seconds of earlier sittings and of laps that have ended
+        self._since = time.perf_counter()
+        self._running = True
+
+    def seconds(self) -> float:
+        """Return training seconds so far. Does not wait for the device: call it right after reading a value from there."""
+        return self._before + (time.perf_counter() - self._since if self._running else 0.0)
+
+    def restart(self, seconds: float) -> None:
+        """Set the stopwatch, and start it from now."""
+        self._wait()
+        self._before, self._since, self._running = seconds, time.perf_counter(), True
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stand still inside the context."""
+        self._wait()
+        self._before, self._running = self.seconds(), False
+        try:
+            yield
+        finally:
+            self._wait()
+            self._since, self._running = time.perf_counter(), True
+
+    def _wait(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)

@@ -1,0 +1,150 @@
+"""Everything that ranks do together: this is the only file with collectives."""
+
+import gc
+import os
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+#: How long ranks wait for each other before the first step, where they compile, copy data and read folders; and after it.
+START_TIMEOUT, STEP_TIMEOUT = timedelta(minutes=30), timedelta(minutes=10)
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One process of the run, and the device that is its own."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    device: torch.device
+
+    @property
+    def is_main(self) -> bool:
+        """Tell whether this is the rank that writes the run folder."""
+        return self.rank == 0
+
+
+def this_rank(device: str) -> Rank:
+    """Return the rank that the environment describes (torchrun's variables), on `device`: auto, cuda or cpu."""
+    rank, local_rank, world_size = (int(os.environ.get(key, default)) for key, default in (("RANK", 0), ("LOCAL_RANK", 0), ("WORLD_SIZE", 1)))
+    if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
+        return Rank(rank, local_rank, world_size, torch.device("cpu"))
+    return Rank(rank, local_rank, world_size, torch.device("cuda", local_rank))
+
+
+def join(rank: Rank) -> None:
+    """Meet the other ranks. One process needs no group and makes none."""
+    if rank.device.type == "cuda":
+        torch.cuda.set_device(rank.device)
+    if rank.world_size == 1:
+        return
+    store, _, _ = next(dist.rendezvous("env://", rank.rank, rank.world_size, timeout=START_TIMEOUT))
+    # After an in-place restart the store still holds the dead group's addresses (pytorch/pytorch#135712): each attempt has its own names.
+    store = dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    backend = "nccl" if rank.device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank.rank, world_size=rank.world_size, timeout=START_TIMEOUT)
+
+
+def leave() -> None:
+    """Part from the other ranks in order; without it gloo processes abort at exit now and then. Call it when DDP modules are gone."""
+    if dist.is_initialized():
+        gc.collect()
+        dist.destroy_process_group()
+
+
+def replicate(model: nn.Module, rank: Rank) -> nn.Module:
+    """Return the model to call in training: itself, or wrapped so that backward averages gradients over ranks."""
+    if rank.world_size == 1:
+        return model
+    return DistributedDataParallel(
+        model,
+        device_ids=[rank.device] if rank.device.type == "cuda" else None,
+        gradient_as_bucket_view=True,
+        broadcast_buffers=False,        # running statistics do not enter training; broadcast_statistics sends them when they are read
+    )
+
+
+def synced(replica: nn.Module, yes: bool) -> AbstractContextManager[None]:
+    """Return the context in which a forward and backward pass average gradients over ranks, or leave them local."""
+    if yes or not isinstance(replica, DistributedDataParallel):
+        return nullcontext()
+    return replica.no_sync()
+
+
+@torch.no_grad()
+def broadcast_statistics(model: nn.Module) -> None:
+    """Give every rank rank 0's buffers: BatchNorm statistics are each rank's own until they are read by evaluation."""
+    if dist.is_initialized():
+        for buffer in model.buffers():
+            dist.broadcast(buffer, src=0)
+
+
+def mean_over_ranks(tensor: Tensor) -> Tensor:
+    """Return the mean over ranks of a float tensor, changed in place."""
+    if dist.is_initialized():
+        dist.all_reduce(tensor)
+        tensor /= dist.get_world_size()
+    return tensor
+
+
+def total_over_ranks(tensor: Tensor) -> Tensor:
+    """Return the sum over ranks, changed in place; exact for integers."""
+    if dist.is_initialized():
+        dist.all_reduce(tensor)
+    return tensor
+
+
+def agree(tensor: Tensor) -> bool:
+    """Tell whether an int64 tensor is the same on every rank."""
+    if not dist.is_initialized():
+        return True
+    pair = torch.stack([tensor, -tensor])
+    dist.all_reduce(pair, op=dist.ReduceOp.MAX)
+    return bool((pair[0] == -pair[1]).all())
+
+
+def meet() -> None:
+    """Wait for all ranks."""
+    if dist.is_initialized():
+        dist.barrier()
+
+
+class Vote:
+    """Let ranks agree to stop without waiting for each other or the device: a vote cast in one step is counted in the next.
+
+    Signals reach ranks at different moments; a rank that stopped alone would leave the others hanging in their next collective.
+    """
+
+    def __init__(self) -> None:
+        self._group = dist.new_group(backend="gloo", timeout=START_TIMEOUT) if dist.is_initialized() else None
+        self._ballot = torch.zeros((), dtype=torch.int32)
+        self._pending: dist.Work | None = None
+
+    def cast(self, stop: bool) -> bool:
+        """Cast this rank's vote of this step, and return whether any rank voted to stop in the step before (alone: in this one)."""
+        if self._group is None:
+            return stop
+        agreed = False
+        if self._pending is not None:
+            self._pending.wait()
+            agreed = bool(self._ballot)
+        self._ballot = torch.tensor(int(stop or agreed), dtype=torch.int32)
+        self._pending = dist.all_reduce(self._ballot, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
+        return agreed
+
+
+@contextmanager
+def main_first(rank: Rank) -> Iterator[None]:
+    """Run the body on rank 0, then on the others."""
+    if not rank.is_main:
+        meet()
+    yield
+    if rank.is_main:
+        meet()

@@ -1,0 +1,40 @@
+"""Evaluation: exact counts over every example once, whatever the number of ranks."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from resnet_recipes.data.base import EvalLoader
+from resnet_recipes.data.normalize import normalize
+from resnet_recipes.errors import TrainingError
+from resnet_recipes.report.facts import Metrics
+from resnet_recipes.train.distributed import broadcast_statistics, total_over_ranks
+from resnet_recipes.train.precision import Precision
+
+
+@torch.no_grad()
+def evaluate(model: nn.Module, data: EvalLoader, precision: Precision, flip: bool = False) -> Metrics:
+    """Return top-1, top-5 and mean softmax cross-entropy of `model`, the same on every rank; leaves the model in training mode.
+
+    With `flip` the logits of each image and its mirror image are averaged. Integers are summed over ranks as integers and losses in
+    float64, so the figures do not depend on the number of ranks. Raises TrainingError if an example is missing or counted twice.
+    """
+    device = precision.device
+    broadcast_statistics(model)
+    model.eval()
+    counts = torch.zeros(3, dtype=torch.int64, device=device)       # right first, right among five, examples
+    losses = torch.zeros((), dtype=torch.float64, device=device)
+    for raw in data.batches():
+        images, labels = normalize(raw.pixels.to(device, non_blocking=True)), raw.labels.to(device, non_blocking=True)
+        with precision.autocast():
+            logits = model(images).float()
+            if flip:
+                logits = (logits + model(images.flip(3)).float()) / 2
+        found = logits.topk(min(5, logits.shape[1])).indices == labels.unsqueeze(1)
+        counts += torch.stack([found[:, 0].sum(), found.sum(), torch.full_like(counts[2], len(labels))])
+        losses += F.cross_entropy(logits, labels, reduction="sum")
+    model.train()
+    first, five, examples = total_over_ranks(counts).tolist()
+    if examples != data.examples:
+        raise TrainingError(f"evaluation saw {examples:,} images of {data.examples:,}; no accuracy is reported")
+    return Metrics(100 * first / examples, 100 * five / examples, float(total_over_ranks(losses)) / examples, examples)

@@ -1,0 +1,83 @@
+"""Mixed precision: which type the network computes in, and what float16 needs to be safe."""
+
+import torch
+from torch import Tensor, nn
+
+from resnet_recipes.errors import TrainingError
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+#: A loss scale below this can no longer keep float16 gradients from vanishing: the run is broken, not unlucky.
+SMALLEST_SCALE = 2.0**-10
+
+
+def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
+    """Return the compute type of `precision.dtype`; auto is bf16 where the device has it, else fp16, and fp32 on a CPU."""
+    if name != "auto":
+        return DTYPES[name]
+    if device.type != "cuda":
+        return torch.float32
+    return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+
+
+class Precision:
+    """Autocast for the forward pass and, for float16, loss scaling and BatchNorm statistics that survive an overflow.
+
+    Float16 skips a step whose gradient overflows, but by then the overflow has entered the running statistics, where it would stay
+    for ever (pytorch/pytorch#88474). They are kept aside before the step and put back, without waiting for the device, if it is skipped.
+    """
+
+    def __init__(self, device: torch.device, dtype: torch.dtype, model: nn.Module):
+        self.device, self.dtype = device, dtype
+        self.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
+        self._live = [b for b in model.buffers() if b.is_floating_point()] if self.scaler.is_enabled() else []
+        self._kept = [b.clone() for b in self._live]
+
+    def autocast(self) -> torch.autocast:
+        """Return the context for a forward pass."""
+        return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradient of `loss` to `.grad`, scaled if the type needs it."""
+        self.scaler.scale(loss).backward()
+
+    def before_step(self) -> None:
+        """Remember the running statistics, before the first forward pass of a step."""
+        if self._live:
+            torch._foreach_copy_(self._kept, self._live)
+
+    def step(self, optimizer: torch.optim.Optimizer, clip_norm: float | None) -> None:
+        """Take an optimizer step, the whole gradient's L2 norm cut to `clip_norm` if given; skip it if the gradient overflowed."""
+        if clip_norm is not None:
+            self.scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm, foreach=True)
+        if not self.scaler.is_enabled():
+            optimizer.step()
+            return
+        verdict: list[Tensor] = []      # GradScaler shows it to the optimizer, and only while the optimizer steps
+        hook = optimizer.register_step_pre_hook(lambda optimizer, *_: verdict.append(optimizer.found_inf))
+        self.scaler.step(optimizer)
+        hook.remove()
+        self.scaler.update()
+        for live, kept in zip(self._live, self._kept, strict=True):
+            live.copy_(torch.where(verdict[0] == 0, live, kept))
+
+    def check(self, losses: list[float], step: int) -> None:
+        """Raise TrainingError if the losses logged up to `step` show that training has broken down; waits for the device."""
+        broken = [step - len(losses) + i for i, loss in enumerate(losses) if not abs(loss) < float("inf")]
+        if self.scaler.is_enabled() and self.scaler.get_scale() >= SMALLEST_SCALE:
+            return      # float16 overflows now and then by design; those steps were skipped
+        if broken:
+            raise TrainingError(
+                f"the loss is not a finite number since step {broken[0]}. Usual causes: a learning rate that is too high (halve it: optimizer.lr=...), "
+                "a warm-up that is too short, or damaged images (resnet-recipes doctor data PATH)"
+            )
+
+    def state_dict(self) -> dict[str, float]:
+        """Return the loss scale's state, for the checkpoint."""
+        return self.scaler.state_dict()
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        """Take back what `state_dict` gave; a run that needs no scale has nothing to take."""
+        if state and self.scaler.is_enabled():
+            self.scaler.load_state_dict(state)

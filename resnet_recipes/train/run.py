@@ -1,0 +1,29 @@
+"""A run: everything that a rank needs to train."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from resnet_recipes.data.base import EvalLoader, TrainLoader
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.plan import Plan
+from resnet_recipes.train.clock import Clock
+from resnet_recipes.train.distributed import Rank
+from resnet_recipes.train.precision import Precision
+
+
+@dataclass
+class Run:
+    """The parts of a run, made by `build` in the one order that is right."""
+
+    plan: Plan
+    rank: Rank
+    model: nn.Module                    # the bare network: its parameter names are the checkpoint's
+    replica: nn.Module                  # what a training step calls: the network itself, or the network under DDP
+    optimizer: torch.optim.Optimizer
+    methods: Stack
+    precision: Precision
+    clock: Clock
+    train_data: TrainLoader
+    eval_data: EvalLoader
