@@ -33,7 +33,8 @@ class Rank:
 
 def this_rank(device: str) -> Rank:
     """Return the rank that the environment describes (torchrun's variables), on `device`: auto, cuda or cpu."""
-    rank, local_rank, world_size = (int(os.environ.get(key, default)) for key, default in (("RANK", 0), ("LOCAL_RANK", 0), ("WORLD_SIZE", 1)))
+    rank, local_rank = int(os.environ.get("RANK", 0)), int(os.environ.get("LOCAL_RANK", 0))
+    world_size = int(os.environ.get("WORLD_SIZE", 1))
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
         return Rank(rank, local_rank, world_size, torch.device("cpu"))
     return Rank(rank, local_rank, world_size, torch.device("cuda", local_rank))

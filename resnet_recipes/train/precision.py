@@ -69,8 +69,8 @@ class Precision:
             return      # float16 overflows now and then by design; those steps were skipped
         if broken:
             raise TrainingError(
-                f"the loss is not a finite number since step {broken[0]}. Usual causes: a learning rate that is too high (halve it: optimizer.lr=...), "
-                "a warm-up that is too short, or damaged images (resnet-recipes doctor data PATH)"
+                f"the loss is not a finite number since step {broken[0]}. Usual causes: a learning rate that is too high (halve it: "
+                "optimizer.lr=...), a warm-up that is too short, or damaged images (resnet-recipes doctor data PATH)"
             )
 
     def state_dict(self) -> dict[str, float]:

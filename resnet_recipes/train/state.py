@@ -15,7 +15,10 @@ from resnet_recipes.train.run import Run
 FORMAT = 1
 
 #: Keys that may differ between a checkpoint and the run that goes on from it: they do not change what is learned.
-SAFE = ("launch", "log", "run", "checkpoint", "evaluation", "about", "published", "data.root", "data.workers", "data.prefetch", "batch.eval_size")
+SAFE = (
+    "launch", "log", "run", "checkpoint", "evaluation", "about", "published",
+    "data.root", "data.workers", "data.prefetch", "batch.eval_size",
+)
 
 
 def capture(run: Run, done: int) -> dict[str, Any]:
@@ -41,7 +44,7 @@ def capture(run: Run, done: int) -> dict[str, Any]:
 
 
 def restore(run: Run, state: dict[str, Any]) -> int:
-    """Put `run` into the state of a checkpoint, in place; return the completed steps. Raises RecipeError if the two do not belong together."""
+    """Put `run` into the state of a checkpoint, in place; return the completed steps. Raises RecipeError if they do not belong together."""
     if problems := list(conflicts(run, state)):
         raise RecipeError(problems)
     run.model.load_state_dict(state["model"])

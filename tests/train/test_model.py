@@ -1,0 +1,52 @@
+"""The initialisers of the recipes; the figures are those of Composer's initializers.py and of torchvision's ResNet-50."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from resnet_recipes.config import ModelConfig
+from resnet_recipes.train.model import build_model
+
+
+@pytest.fixture(scope="module")
+def resnet50() -> nn.Module:
+    return build_model(ModelConfig(), 1000, seed=0)
+
+
+def test_resnet50_has_the_published_number_of_parameters(resnet50):
+    assert sum(p.numel() for p in resnet50.parameters()) == 25_557_032
+    assert len(list(resnet50.parameters())) == 161
+
+
+@pytest.mark.parametrize(
+    ("name", "std"), [("conv1", 0.116642), ("layer1.0.conv1", 0.176777), ("layer4.1.conv2", 0.020833), ("fc", 0.03125)]
+)
+def test_weights_have_the_fan_in_deviation(resnet50, name, std):
+    weight = resnet50.get_submodule(name).weight
+    fan_in = weight[0].numel()
+    assert math.sqrt(2 / fan_in) == pytest.approx(std, rel=1e-4)
+    assert weight.std().item() == pytest.approx(std, rel=5 / math.sqrt(2 * weight.numel()))     # five standard errors
+
+
+def test_batchnorm_weights_are_uniform_and_biases_zero(resnet50):
+    norms = [m for m in resnet50.modules() if isinstance(m, nn.BatchNorm2d)]
+    weights = torch.cat([m.weight for m in norms])
+    assert len(norms) == 53
+    assert 0 <= weights.min() < 0.001
+    assert 0.999 < weights.max() < 1
+    assert weights.mean().item() == pytest.approx(0.5, abs=5 * math.sqrt(1 / 12 / len(weights)))
+    assert all((m.bias == 0).all() for m in norms)
+
+
+def test_torchvision_initialisation_is_left_as_it_is():
+    model = build_model(ModelConfig(name="resnet18", init="torchvision", bn_init="ones"), 10, seed=0)
+    assert model.conv1.weight.std().item() == pytest.approx(math.sqrt(2 / (64 * 49)), rel=0.05)      # fan_out
+    assert (model.bn1.weight == 1).all()
+
+
+def test_the_same_seed_gives_the_same_weights():
+    first, again, other = (build_model(ModelConfig(name="resnet18"), 10, seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    assert not torch.equal(first["conv1.weight"], other["conv1.weight"])

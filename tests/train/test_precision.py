@@ -1,0 +1,84 @@
+import pytest
+import torch
+from torch import nn
+
+from resnet_recipes.config import OptimizerConfig
+from resnet_recipes.errors import TrainingError
+from resnet_recipes.train.optimizer import build_optimizer
+from resnet_recipes.train.precision import Precision, resolve_dtype
+
+CPU = torch.device("cpu")
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 36, 2))
+
+
+def step(model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision, images: torch.Tensor) -> None:
+    precision.before_step()
+    with precision.autocast():
+        loss = model(images).float().square().mean()
+    precision.backward(loss)
+    precision.step(optimizer, None)
+    optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_overflow_skips_the_step_and_leaves_weights_momentum_and_statistics(first):
+    model = network()
+    optimizer, precision = build_optimizer(model, OptimizerConfig(lr=0.1)), Precision(CPU, torch.float16, model)
+    good = torch.randn(8, 3, 8, 8)
+    if not first:
+        step(model, optimizer, precision, good)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    momenta = [optimizer.state[p]["momentum_buffer"].clone() for p in model.parameters()]
+    bad = good.clone()
+    bad[0, 0, 0, 0] = float("inf")
+    step(model, optimizer, precision, bad)
+    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items() if "num_batches" not in key)
+    assert all(torch.equal(optimizer.state[p]["momentum_buffer"], m) for p, m in zip(model.parameters(), momenta, strict=True))
+    assert precision.scaler.get_scale() == 2.0**15      # halved once
+    step(model, optimizer, precision, good)
+    assert not torch.equal(model[0].weight, before["0.weight"])
+    assert all(value.isfinite().all() for value in model.state_dict().values())
+
+
+def test_without_the_guard_an_overflow_would_poison_the_statistics():
+    model = network()
+    optimizer, precision = build_optimizer(model, OptimizerConfig(lr=0.1)), Precision(CPU, torch.float16, model)
+    precision._live, precision._kept = [], []
+    step(model, optimizer, precision, torch.full((8, 3, 8, 8), float("inf")))
+    assert not model[1].running_mean.isfinite().all()
+
+
+def test_clipping_bounds_the_norm_of_the_whole_gradient():
+    model = nn.Linear(3, 3)
+    optimizer, precision = build_optimizer(model, OptimizerConfig(lr=1.0, momentum=0, weight_decay=0)), Precision(CPU, torch.float32, model)
+    before = nn.utils.parameters_to_vector(model.parameters()).clone()
+    for p in model.parameters():
+        p.grad = torch.full_like(p, 100.0)
+    precision.step(optimizer, clip_norm=0.5)
+    moved = nn.utils.parameters_to_vector(model.parameters()) - before
+    assert moved.norm().item() == pytest.approx(0.5, rel=1e-5)
+
+
+def test_a_cpu_computes_in_float32_unless_told_otherwise():
+    assert resolve_dtype("auto", CPU) == torch.float32
+    assert resolve_dtype("bf16", CPU) == torch.bfloat16
+
+
+def test_a_broken_loss_stops_with_its_step_and_a_hint():
+    precision = Precision(CPU, torch.float32, nn.Linear(1, 1))
+    precision.check([1.0, 2.0], 20)
+    with pytest.raises(TrainingError, match=r"since step 19\b.*learning rate"):
+        precision.check([1.0, float("nan"), float("nan")], 21)
+
+
+def test_float16_stops_only_when_its_scale_has_collapsed():
+    precision = Precision(CPU, torch.float16, nn.Linear(1, 1))
+    precision.scaler.scale(torch.ones(()))
+    precision.check([float("inf")], 1)
+    precision.scaler.update(2.0**-12)
+    with pytest.raises(TrainingError):
+        precision.check([float("inf")], 1)
