@@ -1,0 +1,92 @@
+"""A file of tensors from an untrusted hand: checked before torch may read it."""
+
+import pickletools
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+#: What a state of tensors and plain Python is pickled with; a file that names anything else is refused unread.
+_ALLOWED = frozenset({
+    "collections OrderedDict",
+    "torch._utils _rebuild_tensor_v2",
+    "torch._utils _rebuild_parameter",
+    *(f"torch {kind}Storage" for kind in ("Double", "Float", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")),
+})
+
+_MAX_ENTRIES, _MAX_PICKLE = 100_000, 64 << 20
+
+
+class ArchiveError(Exception):
+    """The file is damaged, or is not a plain file of tensors; the message is a sentence without the path."""
+
+
+def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
+    """Return a saved dictionary of tensors and plain Python, on the CPU, mapped from the file. Raises ArchiveError.
+
+    Nothing in the file is executed: its directory and the names in its pickle are checked first, then torch reads it with
+    weights_only. torch does not check CRCs (pytorch/pytorch#126952), so `check_crc` does; pass False if a digest has been checked.
+    """
+    try:
+        _check(path, check_crc)
+        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except ArchiveError:
+        raise
+    except FileNotFoundError:
+        raise ArchiveError("there is no such file") from None
+    except Exception as error:     # zipfile and torch raise a dozen types for damaged files
+        raise ArchiveError(f"it cannot be read ({type(error).__name__}: {str(error).partition(chr(10))[0][:200]})") from None
+    if not isinstance(state, dict):
+        raise ArchiveError(f"it holds a {type(state).__name__}, not a dictionary")
+    _check_plain(state)
+    return state
+
+
+def _check(path: Path, check_crc: bool) -> None:
+    """Raise ArchiveError unless the file is a zip of stored entries, of bounded size, whose pickle names only what tensors need."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if file.read(4) != b"PK\x03\x04":
+            raise ArchiveError("it is not a zip archive as torch.save writes since version 1.6; older formats can run code")
+    with zipfile.ZipFile(path) as archive:
+        entries = archive.infolist()
+        names = [entry.filename for entry in entries]
+        if len(entries) > _MAX_ENTRIES or len(set(names)) < len(names):
+            raise ArchiveError("its directory has too many entries, or one twice")
+        if any(entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size for entry in entries):
+            raise ArchiveError("it has compressed entries, which torch.save never writes: it may be a decompression bomb")
+        if sum(entry.file_size for entry in entries) > size:
+            raise ArchiveError("its entries are larger than the file")
+        pickles = [entry for entry in entries if entry.filename.endswith(".pkl")]
+        if len(pickles) != 1 or not pickles[0].filename.endswith("/data.pkl") or pickles[0].file_size > _MAX_PICKLE:
+            raise ArchiveError("it does not have exactly one data.pkl of reasonable size; TorchScript and other archives are not read")
+        _check_pickle(archive.read(pickles[0]))
+        if check_crc and (bad := archive.testzip()):
+            raise ArchiveError(f"its part {bad} is damaged (CRC)")
+
+
+def _check_pickle(pickle: bytes) -> None:
+    """Raise ArchiveError if the pickle names anything but what tensors are made with; it is parsed, not run."""
+    for opcode, argument, _ in pickletools.genops(pickle):
+        if opcode.name == "GLOBAL" and argument not in _ALLOWED:
+            raise ArchiveError(f"it asks for {str(argument).replace(' ', '.')!a}, which tensors do not need: it may run code")
+        if opcode.name in ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4"):
+            raise ArchiveError(f"its pickle uses {opcode.name}, which tensors do not need: it may run code")
+
+
+def _check_plain(value: Any) -> None:
+    """Raise ArchiveError for anything but tensors and plain Python, and for tensors larger than the bytes behind them."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, Tensor):
+            if item.numel() * item.element_size() > item.untyped_storage().nbytes():
+                raise ArchiveError(f"a tensor of shape {tuple(item.shape)} has only {item.untyped_storage().nbytes()} bytes")
+        elif isinstance(item, dict):
+            pending += [*item.keys(), *item.values()]
+        elif isinstance(item, list | tuple):
+            pending += item
+        elif not (item is None or isinstance(item, str | int | float)):
+            raise ArchiveError(f"it holds a {type(item).__name__}; only tensors and plain Python belong in it")

@@ -1,0 +1,261 @@
+"""Checkpoints of a run: written in the background, whole or not at all, and verified before they are read."""
+
+import hashlib
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor
+
+from resnet_recipes.errors import NotReadyError, Problem, TrainingError
+from resnet_recipes.train import archive
+from resnet_recipes.train.archive import ArchiveError
+
+State = dict[str, Any]          # nested dictionaries and lists of tensors, str, int, float, bool and None
+
+#: Version of what is inside a checkpoint; a run refuses newer ones.
+FORMAT = 1
+
+_MANIFEST = re.compile(r"step-(\d{8,})\.json")
+_FAILURES_BORNE = 3
+
+
+class Checkpoints:
+    """The checkpoints in one folder. One process writes (rank 0); any may read.
+
+    A checkpoint is `step-00001234.pt` with its manifest `step-00001234.json` (SHA-256, bytes, step, format). The manifest comes last,
+    so a checkpoint without one is one whose writing was cut off, and does not count.
+    """
+
+    def __init__(self, folder: Path, keep: int, warn: Callable[[str], None]):
+        self.folder = folder
+        self.keep = keep
+        self.notes: list[str] = []              # what newest() had to pass over, one sentence each
+        self.seconds = 0.0                      # how long the last write took, in the background
+        self._warn = warn
+        self._good: set[int] = set()            # steps that this process has written or verified
+        self._bad: set[int] = set()             # steps that newest() found damaged
+        self._staging: dict[str, Tensor] = {}   # host copies, reused from one save to the next
+        self._failures = 0                      # in a row
+        self._pending: Future[None] | None = None
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+
+    def open_for_writing(self) -> None:
+        """Make the folder, and clear it of what a killed process left half written. Raises NotReadyError."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            for stale in self.folder.glob("*.tmp"):
+                stale.unlink(missing_ok=True)
+            probe = self.folder / "probe.tmp"
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            problem = Problem(str(self.folder), None, f"checkpoints cannot be written here ({error.strerror})", "run.root=/another/folder")
+            raise NotReadyError([problem]) from None
+
+    def save(self, step: int, state: State, wait: bool = False) -> None:
+        """Save `state`; return as soon as its tensors are copied to the host, or, if `wait`, when it is on disk.
+
+        A checkpoint that cannot be written is a warning, since the run is worth more than one checkpoint; three in a row, or one
+        that was to be waited for, raise TrainingError.
+        """
+        self._finish()
+        if step not in self._good:
+            copy = self._host_copy(state, "")
+            if torch.cuda.is_initialized():
+                torch.cuda.current_stream().synchronize()
+            self._pending = self._writer.submit(self._write, step, copy)
+        if wait:
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait until nothing is being written. Raises TrainingError if the last save failed."""
+        self._finish()
+        if self._failures:
+            raise TrainingError(f"the last checkpoint could not be written to {self.folder}; {self._newest_good()}")
+
+    def newest(self) -> tuple[int, State] | None:
+        """Return the step and state of the newest checkpoint that is whole, or None if there is none. Says in `notes` what it passed over.
+
+        The state is mapped from the file: copy what is needed. Raises TrainingError if there are checkpoints, all damaged.
+        """
+        self._finish()
+        self.notes.clear()
+        steps = sorted(self._steps(), reverse=True)
+        for step in steps:
+            try:
+                state = self._verified(step)
+            except ArchiveError as error:
+                self._bad.add(step)
+                self.notes.append(f"checkpoint of step {step:,} was passed over: {error}")
+                continue
+            self._good.add(step)
+            return step, state
+        if steps:
+            raise TrainingError("\n".join([f"none of the {len(steps)} checkpoints in {self.folder} can be used", *self.notes]))
+        return None
+
+    def _steps(self) -> Iterator[int]:
+        """Yield the steps of all checkpoints that have a manifest, whole or not."""
+        if self.folder.is_dir():
+            for path in self.folder.iterdir():
+                if match := _MANIFEST.fullmatch(path.name):
+                    yield int(match[1])
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step-{step:08d}.pt"
+
+    def _verified(self, step: int) -> State:
+        """Return the state of one checkpoint. Raises ArchiveError."""
+        path = self._path(step)
+        try:
+            manifest = json.loads(path.with_suffix(".json").read_text())
+            wanted = (manifest["format"], manifest["step"], manifest["bytes"], manifest["sha256"])
+        except (OSError, ValueError, KeyError, TypeError):
+            raise ArchiveError("its manifest cannot be read") from None
+        if wanted[0] != FORMAT:
+            raise ArchiveError(f"it has format {wanted[0]}, and this version reads format {FORMAT}")
+        try:
+            with path.open("rb") as file:
+                found = (FORMAT, step, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+        except OSError as error:
+            raise ArchiveError(f"it cannot be read ({error.strerror})") from None
+        if found != wanted:
+            raise ArchiveError("it is damaged: size, step or SHA-256 differ from its manifest")
+        return archive.read(path, check_crc=False)
+
+    def _host_copy(self, value: Any, key: str) -> Any:
+        """Return `value` with every tensor copied into this object's own memory, pinned if it comes from a GPU."""
+        if isinstance(value, Tensor):
+            held = self._staging.get(key)
+            if held is None or (held.shape, held.dtype, held.stride()) != (value.shape, value.dtype, value.stride()):
+                held = torch.empty_like(value, device="cpu", pin_memory=value.is_cuda, requires_grad=False)
+                self._staging[key] = held
+            return held.copy_(value.detach(), non_blocking=True)
+        if isinstance(value, dict):
+            return {name: self._host_copy(item, f"{key}/{name}") for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._host_copy(item, f"{key}/{i}") for i, item in enumerate(value)]
+        return value
+
+    def _write(self, step: int, state: State) -> None:
+        """Write one checkpoint, then delete those that are too old. Runs in the writer thread. Raises OSError."""
+        begin, path = time.perf_counter(), self._path(step)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(path.name + ".tmp")
+        try:
+            with temporary.open("wb") as file:
+                hashing = _HashingFile(file)
+                hashing.save(state)
+                _sync(file)
+            manifest = {"format": FORMAT, "step": step, "bytes": hashing.bytes, "sha256": hashing.digest.hexdigest()}
+            path.with_suffix(".json").unlink(missing_ok=True)      # of a damaged checkpoint of the same step
+            os.replace(temporary, path)
+            temporary = path.with_name(path.stem + ".json.tmp")
+            with temporary.open("wb") as file:
+                file.write(json.dumps(manifest).encode())
+                _sync(file)
+            os.replace(temporary, path.with_suffix(".json"))
+            _sync_folder(self.folder)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        self._good.add(step)
+        self._bad.discard(step)
+        self._delete_old(step)
+        self.seconds = time.perf_counter() - begin
+
+    def _delete_old(self, newest: int) -> None:
+        """Delete all but the newest `keep` checkpoints, and the damaged ones, now that a good one is safe on disk."""
+        older = sorted((step for step in self._steps() if step <= newest and step not in self._bad), reverse=True)
+        for step in {*older[self.keep:], *self._bad}:
+            self._path(step).with_suffix(".json").unlink(missing_ok=True)
+            self._path(step).unlink(missing_ok=True)
+            self._good.discard(step)
+        self._bad.clear()
+
+    def _finish(self) -> None:
+        """Wait for the write in the background, and account for it."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        try:
+            pending.result()
+            self._failures = 0
+        except OSError as error:
+            self._failures += 1
+            reason = f"a checkpoint could not be written ({os.strerror(error.errno) if error.errno else error})"
+            if self._failures >= _FAILURES_BORNE:
+                raise TrainingError(f"{reason}, for the {_FAILURES_BORNE}rd time in a row: {self.folder}; {self._newest_good()}") from None
+            self._warn(f"{reason}; training goes on; {self._newest_good()}")
+
+    def _newest_good(self) -> str:
+        return f"the newest checkpoint is that of step {max(self._good):,}" if self._good else "there is no checkpoint yet"
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a weights file, by name, on the CPU. Raises NotReadyError for anything else in the file."""
+    try:
+        state = archive.read(path)
+        if not all(isinstance(name, str) and isinstance(value, Tensor) for name, value in state.items()):
+            raise ArchiveError("it is not a dictionary from names to tensors")
+        if not all(bool(value.isfinite().all()) for value in state.values()):
+            raise ArchiveError("it has values that are not finite")
+    except ArchiveError as error:
+        raise NotReadyError([Problem(str(path), None, f"was not loaded: {error}")]) from None
+    return state
+
+
+class _HashingFile:
+    """A file that torch writes through, hashed on the way: reading it back would cost as much as writing it."""
+
+    def __init__(self, file: BinaryIO):
+        self._file = file
+        self._error: OSError | None = None
+        self.digest = hashlib.sha256()
+        self.bytes = 0
+
+    def save(self, state: State) -> None:
+        """Write the state. Raises OSError, which torch would turn into something unreadable."""
+        try:
+            torch.save(state, self)
+        except Exception:
+            if self._error is not None:
+                raise self._error from None
+            raise
+
+    def write(self, data: bytes) -> int:
+        """Write and hash."""
+        try:
+            count = self._file.write(data)
+        except OSError as error:
+            self._error = error
+            raise
+        self.digest.update(data)
+        self.bytes += count
+        return count
+
+    def flush(self) -> None:
+        """Do nothing: the file is flushed once, at its end."""
+
+
+def _sync(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put the renames on disk, on file systems that can."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError:
+        pass            # some network file systems cannot; the files themselves are safe
+    finally:
+        os.close(handle)

@@ -1,0 +1,171 @@
+"""Files of tensors from strangers: none may run, each is refused in a sentence."""
+
+import contextlib
+import functools
+import io
+import os
+import pickle
+import random
+import subprocess
+import tarfile
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from resnet_recipes.errors import NotReadyError
+from resnet_recipes.train import archive
+from resnet_recipes.train.archive import ArchiveError
+from resnet_recipes.train.checkpoint import load_weights
+
+
+class Call:
+    """Pickles as a call of `function` with `arguments`."""
+
+    def __init__(self, function: Callable, *arguments: object):
+        self.reduced = (function, arguments)
+
+    def __reduce__(self) -> tuple:
+        return self.reduced
+
+
+def torch_file(path: Path, pickled: bytes, compression: int = zipfile.ZIP_STORED, **extra: bytes) -> Path:
+    """Write an archive like torch.save's around a pickle."""
+    with zipfile.ZipFile(path, "w", compression) as zipped:
+        entries = {"data.pkl": pickled, "byteorder": b"little", "data/0": bytes(64), "version": b"3\n", **extra}
+        for name, content in entries.items():
+            zipped.writestr(f"archive/{name}", content)
+    return path
+
+
+def touching(marker: Path) -> dict[str, Callable[[], bytes]]:
+    """Return, by name, pickles that create `marker` when they are loaded carelessly."""
+    code = f"open({str(marker)!r}, 'w').close()"
+    inner = io.BytesIO()
+    torch.save({"x": Call(eval, code)}, inner)
+    return {
+        "os.system": lambda: pickle.dumps({"w": Call(os.system, f"touch {marker}")}, protocol=2),
+        "eval": lambda: pickle.dumps({"w": Call(eval, code)}, protocol=2),
+        "exec": lambda: pickle.dumps(Call(exec, code), protocol=2),
+        "open": lambda: pickle.dumps({"w": Call(open, str(marker), "w")}, protocol=2),
+        "subprocess": lambda: pickle.dumps({"w": Call(subprocess.call, ["touch", str(marker)])}, protocol=2),
+        "partial": lambda: pickle.dumps(Call(functools.reduce, functools.partial(os.open, str(marker)), [os.O_CREAT] * 2), protocol=2),
+        "nested torch storage": lambda: pickle.dumps({"w": Call(torch.storage._load_from_bytes, inner.getvalue())}, protocol=2),
+        "key": lambda: pickle.dumps({Call(eval, code): 1}, protocol=2),
+        "protocol 4": lambda: pickle.dumps({"w": Call(eval, code)}, protocol=4),
+        "protocol 0": lambda: pickle.dumps({"w": Call(eval, code)}, protocol=0),
+        "instance opcode": lambda: f"(S{code!r}\nibuiltins\neval\n.".encode(),
+        "ordered dictionary": lambda: pickle.dumps(OrderedDict(w=Call(exec, code)), protocol=2),
+    }
+
+
+PAYLOADS = tuple(touching(Path("marker")))
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_code_in_a_pickle_is_refused_and_not_run(payload: str, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    path = torch_file(tmp_path / "weights.pt", touching(marker)[payload]())
+    with pytest.raises(ArchiveError, match="may run code"):
+        archive.read(path)
+    with pytest.raises(NotReadyError, match="was not loaded"):
+        load_weights(path)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+def test_the_payloads_of_these_tests_do_run_when_loaded_carelessly(payload: str, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    pickled = touching(marker)[payload]()
+    with contextlib.suppress(Exception):
+        pickle.loads(pickled)
+    assert marker.exists()
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    """A weights file."""
+    path = tmp_path / "good.pt"
+    torch.save({f"layer{i}.weight": torch.randn(64, 65) for i in range(4)}, path)
+    return path
+
+
+def test_a_plain_weights_file_is_read(good: Path) -> None:
+    assert load_weights(good)["layer3.weight"].shape == (64, 65)
+
+
+def test_old_formats_that_can_run_code_are_refused(tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    legacy, tar = tmp_path / "legacy.pt", tmp_path / "tar.pt"
+    torch.save({"x": Call(os.system, f"touch {marker}")}, legacy, _use_new_zipfile_serialization=False)
+    with tarfile.open(tar, "w") as archived:
+        archived.addfile(tarfile.TarInfo("storages"))
+    for path in (legacy, tar):
+        with pytest.raises(ArchiveError, match="not a zip"):
+            archive.read(path)
+    assert not marker.exists()
+
+
+def test_bombs_are_refused_before_they_unfold(tmp_path: Path, good: Path) -> None:
+    zeros = bytes(50_000_000)
+    deflated = torch_file(tmp_path / "deflated.pt", pickle.dumps({}, protocol=2), zipfile.ZIP_DEFLATED, **{"data/1": zeros})
+    assert deflated.stat().st_size < 100_000
+    with pytest.raises(ArchiveError, match="bomb"):
+        archive.read(deflated)
+
+    huge = tmp_path / "huge.pt"
+    torch.save({"w": torch.zeros(1).expand(200_000, 1_000_000)}, huge)
+    with pytest.raises(ArchiveError, match="bytes"):
+        archive.read(huge)
+
+    allocation = torch_file(tmp_path / "allocation.pt", pickle.dumps({"w": Call(bytearray, 10**12)}, protocol=2))
+    with pytest.raises(ArchiveError, match="bytearray"):
+        archive.read(allocation)
+
+
+def test_archives_of_another_kind_are_refused(tmp_path: Path) -> None:
+    script = torch_file(tmp_path / "script.pt", pickle.dumps({}, protocol=2), **{"constants.pkl": pickle.dumps(())})
+    with pytest.raises(ArchiveError, match=r"exactly one data\.pkl"):
+        archive.read(script)
+    listed = tmp_path / "list.pt"
+    torch.save([1, 2], listed)
+    with pytest.raises(ArchiveError, match="holds a list"):
+        archive.read(listed)
+    with pytest.raises(ArchiveError, match="no such file"):
+        archive.read(tmp_path / "missing.pt")
+
+
+def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "nan.pt"
+    torch.save({"w": torch.tensor([1.0, float("nan")])}, path)
+    with pytest.raises(NotReadyError, match="not finite"):
+        load_weights(path)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "zero", "insert"])
+def test_a_damaged_file_is_refused_or_reads_the_same(damage: str, good: Path, tmp_path: Path) -> None:
+    whole, wanted = good.read_bytes(), archive.read(good)
+    rng, path, refused = random.Random(damage), tmp_path / "damaged.pt", 0
+    for _ in range(60):
+        content, place = bytearray(whole), rng.randrange(len(whole))
+        match damage:
+            case "cut":
+                del content[place:]
+            case "flip":
+                content[place] ^= 1 << rng.randrange(8)
+            case "zero":
+                content[place:place + 4096] = bytes(len(content[place:place + 4096]))
+            case "insert":
+                content[place:place] = rng.randbytes(7)
+        path.write_bytes(content)
+        try:
+            state = archive.read(path)
+        except ArchiveError:
+            refused += 1
+        else:       # the damage hit padding between entries
+            assert state.keys() == wanted.keys()
+            assert all(torch.equal(state[name], wanted[name]) for name in wanted)
+    assert refused >= 40
