@@ -1,0 +1,63 @@
+"""The page that a finished run prints."""
+
+from collections.abc import Iterator
+
+from resnet_recipes.report.facts import Metrics
+from resnet_recipes.report.summary import Summary
+from resnet_recipes.report.text import clock_time, percent, printable, rate
+
+
+def title(summary: Summary) -> str:
+    """Return the first line."""
+    resumed = f", in {summary.sessions} sessions" if summary.sessions > 1 else ""
+    return f"{printable(summary.recipe)}: {summary.epochs:.4g} epochs, {summary.steps:,} steps{resumed}, on {printable(summary.devices)}"
+
+
+def rows(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Yield label and text of every line; the label is empty where a line continues the one before."""
+    yield from _accuracy(summary)
+    yield from _published(summary)
+    yield from _times(summary)
+    yield from _throughput(summary)
+    yield "", ""
+    yield "results", printable(summary.folder)
+    yield "weights", printable(summary.weights)
+    for label, command in zip(["next"] + [""] * len(summary.next_commands), summary.next_commands, strict=False):
+        yield label, printable(command)
+
+
+def _accuracy(summary: Summary) -> Iterator[tuple[str, str]]:
+    def said(metrics: Metrics) -> str:
+        return f"top-1 {metrics.top1:5.2f} %   top-5 {metrics.top5:5.2f} %"
+
+    if summary.ema is not None:
+        yield "accuracy", f"{said(summary.ema)}   EMA weights, {summary.ema.examples:,} images"
+    if summary.raw is not None:
+        label, of = ("", "last weights") if summary.ema else ("accuracy", f"{summary.raw.examples:,} images")
+        yield label, f"{said(summary.raw)}   {of}"
+
+
+def _published(summary: Summary) -> Iterator[tuple[str, str]]:
+    published, reached = summary.published, summary.ema or summary.raw
+    if published is None or reached is None:
+        return
+    length = f" after {published.epochs} epochs" if published.epochs else ""
+    took = f" in {published.minutes:g} min" if published.minutes else ""
+    where = f" on {printable(published.hardware)}" if published.hardware else ""
+    yield "published", f"top-1 {published.top1:5.2f} %{length}{took}{where}"
+    yield "", f"this run: {reached.top1 - published.top1:+.2f} points" + (f" ({printable(published.source)})" if published.source else "")
+
+
+def _times(summary: Summary) -> Iterator[tuple[str, str]]:
+    yield "training", f"{clock_time(summary.training_seconds):>8}   without evaluation and checkpoints"
+    if summary.training_seconds_papers_rule is not None:
+        yield "", f"{clock_time(summary.training_seconds_papers_rule):>8}   papers' rule: the first epoch timed as the second"
+    parts = (("start-up", summary.startup_seconds), ("evaluation", summary.evaluation_seconds), ("checkpoints", summary.checkpoint_seconds))
+    told = ", ".join(f"{name} {clock_time(seconds)}" for name, seconds in parts)
+    yield "wall clock", f"{clock_time(summary.wall_seconds):>8}   {told}"
+
+
+def _throughput(summary: Summary) -> Iterator[tuple[str, str]]:
+    yield "throughput", f"{rate(summary.images_per_second):>8} images/s over all, data wait {percent(summary.data_wait_share)}"
+    for pixels, speed in summary.images_per_second_by_pixels.items():
+        yield "", f"{rate(speed):>8} images/s at {pixels} px"

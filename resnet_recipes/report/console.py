@@ -1,0 +1,185 @@
+"""What a person sees while a run goes on: a live display on a terminal, plain lines through a pipe."""
+
+import os
+import sys
+import time
+from datetime import UTC, datetime
+from typing import Protocol, TextIO
+
+from rich.console import Console as RichConsole
+from rich.console import Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from resnet_recipes.report.closing import rows, title
+from resnet_recipes.report.facts import Metrics, Progress, RunFacts
+from resnet_recipes.report.summary import Summary
+from resnet_recipes.report.text import clock_time, percent, printable, rate
+
+
+class Console(Protocol):
+    """Shows a run: progress on the error stream, the summary on the output stream."""
+
+    def begin(self, facts: RunFacts, done: int) -> None:
+        """Show that training starts, at step `done`."""
+
+    def step(self, progress: Progress, seconds_left: float | None) -> None:
+        """Show a logged step and the estimate for the whole rest of the run."""
+
+    def evaluation(self, done: int, ema: Metrics | None, raw: Metrics, seconds: float) -> None:
+        """Show one evaluation, for good."""
+
+    def note(self, text: str) -> None:
+        """Show a sentence, for good."""
+
+    def stopped(self, done: int, reason: str, fix: str) -> None:
+        """Show why the run stops early and what to do."""
+
+    def finished(self, summary: Summary) -> None:
+        """Show the result."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was; safe to call twice."""
+
+
+def open_console(err: TextIO | None = None, out: TextIO | None = None) -> Console:
+    """Return the live display if the error stream is a terminal that can move its cursor, else plain lines."""
+    err, out = err or sys.stderr, out or sys.stdout
+    live = err.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
+    return LiveConsole(err, out) if live else PlainConsole(err, out)
+
+
+class PlainConsole:
+    """One line of key=value pairs at most every few seconds, and one for each evaluation; never wrapped, never coloured."""
+
+    def __init__(self, err: TextIO, out: TextIO, every: float = 10.0):
+        """Write to `err`, the summary to `out`; a step at most once in `every` seconds."""
+        self._err, self._out, self._every = err, out, every
+        self._last = float("-inf")
+        self._facts: RunFacts
+
+    def begin(self, facts: RunFacts, done: int) -> None:
+        """Show that training starts, at step `done`."""
+        self._facts = facts
+        self._line(f"begin {self._place(done)}")
+
+    def step(self, progress: Progress, seconds_left: float | None) -> None:
+        """Show a logged step, unless the last one is too recent; the last step of a run always."""
+        now = time.monotonic()
+        if now - self._last < self._every and progress.done < self._facts.total_steps:
+            return
+        self._last = now
+        left = "" if seconds_left is None else f" eta_s={seconds_left:.0f}"
+        self._line(f"{self._place(progress.done)} px={progress.pixels} loss={progress.loss:.4g} lr={progress.lr:.4g}"
+                   f" img_s={progress.images_per_second:.4g} wait={progress.data_wait:.2f}{left}")
+
+    def evaluation(self, done: int, ema: Metrics | None, raw: Metrics, seconds: float) -> None:
+        """Show one evaluation."""
+        averaged = "" if ema is None else f" ema_top1={ema.top1:.2f} ema_top5={ema.top5:.2f} ema_loss={ema.loss:.4f}"
+        self._line(f"eval {self._place(done)} top1={raw.top1:.2f} top5={raw.top5:.2f} loss={raw.loss:.4f}{averaged}"
+                   f" images={raw.examples} eval_s={seconds:.1f}")
+
+    def note(self, text: str) -> None:
+        """Show a sentence."""
+        self._line(f"note {printable(text)}")
+
+    def stopped(self, done: int, reason: str, fix: str) -> None:
+        """Show why the run stops early and what to do."""
+        self._line(f"stopped {self._place(done)} {printable(reason)}" + (f" {printable(fix)}" if fix else ""))
+
+    def finished(self, summary: Summary) -> None:
+        """Show the result on the output stream."""
+        page = (f"  {label:<12}{text}".rstrip() for label, text in rows(summary))
+        print(f"\n{title(summary)}\n", *page, sep="\n", file=self._out, flush=True)
+
+    def close(self) -> None:
+        """Do nothing: lines need no clearing up."""
+
+    def _place(self, done: int) -> str:
+        return f"step={done}/{self._facts.total_steps} ep={self._facts.epoch(done):.2f}"
+
+    def _line(self, text: str) -> None:
+        print(f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ} {text}", file=self._err, flush=True)
+
+
+class LiveConsole:
+    """A bar and a line of figures that stay at the bottom of the terminal, above them a table of evaluations."""
+
+    def __init__(self, err: TextIO, out: TextIO):
+        """Draw on `err`, a terminal; write the summary to `out`. Colours unless NO_COLOR is set."""
+        self._console = RichConsole(file=err, highlight=False)
+        self._out = RichConsole(file=out, highlight=False)
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)     # no thread beside the training loop
+        self._drawn = float("-inf")
+        self._headed = False
+        self._progress: Progress | None = None
+        self._facts: RunFacts
+
+    def begin(self, facts: RunFacts, done: int) -> None:
+        """Put up the display."""
+        self._facts = facts
+        self._live.start()
+        self._live.update(self._display(done, None, Text("reading the first images", style="dim")), refresh=True)
+
+    def step(self, progress: Progress, seconds_left: float | None) -> None:
+        """Redraw the display, at most ten times a second."""
+        self._progress = progress
+        figures = Text(f"{progress.pixels} px   loss {progress.loss:.3f}   lr {progress.lr:.4g}   ")
+        figures.append(f"{rate(progress.images_per_second)} images/s   ")
+        figures.append(f"data wait {percent(progress.data_wait)}", style="yellow" if progress.data_wait > 0.1 else "")
+        now = time.monotonic()
+        self._live.update(self._display(progress.done, seconds_left, figures), refresh=now - self._drawn > 0.1)
+        if now - self._drawn > 0.1:
+            self._drawn = now
+
+    def evaluation(self, done: int, ema: Metrics | None, raw: Metrics, seconds: float) -> None:
+        """Add a row to the table above the display."""
+        if not self._headed:
+            self._headed = True
+            names = ("EMA top-1", "EMA top-5", "raw top-1") if ema else ("top-1", "top-5", "")
+            self._console.print(Text(_row("epoch", "px", "loss", *names, "images/s", "trained", "eval"), style="bold"))
+        shown = (f"{ema.top1:.2f}", f"{ema.top5:.2f}", f"{raw.top1:.2f}") if ema else (f"{raw.top1:.2f}", f"{raw.top5:.2f}", "")
+        last = self._progress
+        before = (str(last.pixels), f"{last.loss:.3f}") if last else ("", "")
+        after = (rate(last.images_per_second), clock_time(last.seconds)) if last else ("", "")
+        self._console.print(Text(_row(f"{self._facts.epoch(done):.4g}", *before, *shown, *after, clock_time(seconds))))
+
+    def note(self, text: str) -> None:
+        """Print a sentence above the display."""
+        self._console.print(Text(f"note: {printable(text)}", style="yellow"))
+
+    def stopped(self, done: int, reason: str, fix: str) -> None:
+        """Take the display down; say why, and what to do."""
+        self.close()
+        self._console.print(Text(f"stopped at epoch {self._facts.epoch(done):.2f}: {printable(reason)}", style="bold"), soft_wrap=True)
+        if fix:
+            self._console.print(Text(f"    {printable(fix)}"), soft_wrap=True)
+
+    def finished(self, summary: Summary) -> None:
+        """Take the display down; show the result on the output stream."""
+        self.close()
+        self._out.print("\n", Text(title(summary), style="bold"), "\n", sep="", soft_wrap=True)
+        for label, text in rows(summary):
+            self._out.print(Text(f"  {label:<12}", style="cyan") + Text(text), soft_wrap=True)
+
+    def close(self) -> None:
+        """Take the display down and give the cursor back."""
+        self._live.stop()
+
+    def _display(self, done: int, seconds_left: float | None, figures: Text) -> Group:
+        facts = self._facts
+        head = Table.grid(padding=(0, 2), expand=True)
+        for ratio in (None, 1, None, None):
+            head.add_column(ratio=ratio, no_wrap=True)
+        left = "" if seconds_left is None else f"{clock_time(seconds_left)} left"
+        head.add_row(f"epoch {facts.epoch(done):.1f} of {facts.epochs:.4g}", ProgressBar(facts.total_steps, done),
+                     f"{100 * done // facts.total_steps} %", left)
+        figures.no_wrap, figures.overflow = True, "ellipsis"
+        return Group(head, figures)
+
+
+def _row(*cells: str) -> str:
+    widths = (6, 5, 8, 11, 11, 11, 10, 9, 6)
+    return "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))

@@ -1,0 +1,64 @@
+"""What a report knows about a run and its measurements: plain values, so that reading results needs no torch."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Published(NamedTuple):
+    """One result that a recipe's authors published; the fields of `config.Published`, in its order."""
+
+    top1: float                         # percent
+    epochs: int | None = None
+    minutes: float | None = None
+    hardware: str = ""
+    source: str = ""
+
+
+class Metrics(NamedTuple):
+    """One evaluation with one set of weights."""
+
+    top1: float                         # percent
+    top5: float                         # percent
+    loss: float                         # mean over the examples
+    examples: int
+
+
+class Progress(NamedTuple):
+    """What was measured since the last logged step."""
+
+    done: int                           # steps completed
+    loss: float
+    lr: float
+    pixels: int                         # side of the training images
+    seconds: float                      # training seconds of the whole run so far, without evaluation and checkpoints
+    images_per_second: float
+    data_wait: float                    # share of the time in which the step waited for data, 0 to 1
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """The parts of a plan that its reports need."""
+
+    recipe: str
+    folder: Path                        # the run folder
+    total_steps: int
+    steps_per_epoch: int
+    global_size: int                    # examples of one step, over all devices
+    pixels: tuple[int, ...]             # side of the training images by epoch, the last one holding on
+    eval_steps: int                     # steps from one evaluation to the next
+    devices: str                        # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
+    published: tuple[Published, ...] = ()       # empty where the data is not what they were measured on
+
+    def epoch(self, done: int) -> float:
+        """Return how many epochs `done` steps are."""
+        return done / self.steps_per_epoch
+
+    @property
+    def epochs(self) -> float:
+        """Length of the run in epochs."""
+        return self.epoch(self.total_steps)
+
+    def pixels_at(self, step: int) -> int:
+        """Return the side of the training images at a step."""
+        return self.pixels[min(step // self.steps_per_epoch, len(self.pixels) - 1)]

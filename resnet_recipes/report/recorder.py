@@ -1,0 +1,177 @@
+"""The record of a run: metrics.jsonl while it goes on, summary.json at its end."""
+
+import errno
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from resnet_recipes.report.console import Console
+from resnet_recipes.report.facts import Metrics, Progress, RunFacts
+from resnet_recipes.report.pace import Pace
+from resnet_recipes.report.summary import Record, Summary, intervals, summarize
+
+METRICS, SUMMARY = "metrics.jsonl", "summary.json"
+
+
+class Recorder:
+    """Writes down what the training loop measured and shows it; rank 0 only.
+
+    Writing is best effort: a full disk is said once and never stops training. All values are plain numbers, so nothing here
+    waits for a device.
+    """
+
+    def __init__(self, folder: Path, facts: RunFacts, console: Console, started: float | None = None):
+        """Record into `folder`; `started` is when the command was typed, in seconds of `time.time`, so that start-up counts."""
+        self._path = folder / METRICS
+        self._summary_path = folder / SUMMARY
+        self._facts = facts
+        self._console = console
+        self._started = time.time() if started is None else started
+        self._wall_before = 0.0         # wall seconds of earlier sessions
+        self._records: list[Record] = []
+        self._pace = Pace(facts)
+        self._writable = True
+
+    def begin(self, done: int = 0, seconds: float = 0.0) -> None:
+        """Start the session, right before its first step; what was recorded after step `done`, when resuming, is dropped."""
+        old = read_metrics(self._path)
+        self._wall_before = max((float(record.get("wall_seconds", 0.0)) for record in old), default=0.0)
+        self._records = [record for record in old if record["step"] <= done]
+        if old:
+            self._rewrite()
+        self._console.begin(self._facts, done)
+        self._add("begin", done, startup_seconds=time.time() - self._started, training_seconds=seconds)
+
+    def step(self, done: int, *, loss: float, lr: float, pixels: int, seconds: float, images_per_second: float, data_wait: float) -> None:
+        """Log a step: `seconds` are the run's training seconds so far, `data_wait` a share of the time since the last logged step."""
+        self._add("step", done, loss=loss, lr=lr, pixels=pixels, training_seconds=seconds, images_per_second=images_per_second,
+                  data_wait_share=data_wait)
+        for interval in intervals(self._latest(2, ("begin", "step"))):
+            if interval.steps > 0:
+                self._pace.observe(pixels, interval.seconds / interval.steps, interval.settled)
+        progress = Progress(done, loss, lr, pixels, seconds, images_per_second, data_wait)
+        self._console.step(progress, self._pace.seconds_left(done))
+
+    def evaluation(self, done: int, *, ema: Metrics | None, raw: Metrics, seconds: float) -> None:
+        """Log an evaluation, which took `seconds`; `ema` only where the recipe keeps averaged weights."""
+        values: dict[str, object] = {"examples": raw.examples, "seconds": seconds}
+        for name, metrics in (("raw", raw), ("ema", ema)):
+            if metrics is not None:
+                values |= {f"{name}_top1_percent": metrics.top1, f"{name}_top5_percent": metrics.top5, f"{name}_loss": metrics.loss}
+        self._add("evaluation", done, **values)
+        self._pace.evaluated(seconds)
+        self._console.evaluation(done, ema, raw, seconds)
+
+    def saved(self, done: int, path: Path, seconds: float) -> None:
+        """Log a checkpoint, which took `seconds` of the training process."""
+        self._add("saved", done, path=str(path), seconds=seconds)
+
+    def note(self, text: str) -> None:
+        """Log and show a sentence."""
+        self._add("note", int(self._records[-1]["step"]) if self._records else 0, text=text)
+        self._console.note(text)
+
+    def stopped(self, done: int, reason: str, fix: str = "") -> None:
+        """Log and show that the run stops before its end: the reason, and what to type, as the command that resumes it."""
+        self._add("stopped", done, reason=reason)
+        self._console.stopped(done, reason, fix)
+
+    def finish(self, done: int, *, seconds: float, weights: Path, next_commands: Sequence[str] = ()) -> Summary:
+        """Close the record, write and show the summary; `seconds` are the training seconds of the whole run."""
+        self._add("finish", done, training_seconds=seconds)
+        summary = summarize(self._records, self._facts, seconds=seconds, weights=weights, next_commands=next_commands)
+        self._best_effort(lambda: replace(self._summary_path, json.dumps(_finite(summary.as_json()), indent=2) + "\n"))
+        self._console.finished(summary)
+        return summary
+
+    def close(self) -> None:
+        """Give the terminal back; safe to call twice, and after `finish` or `stopped`."""
+        self._console.close()
+
+    def __enter__(self) -> "Recorder":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _latest(self, count: int, kinds: tuple[str, ...]) -> list[Record]:
+        found: list[Record] = []
+        for record in reversed(self._records):
+            if record["kind"] in kinds:
+                found.append(record)
+            if len(found) == count:
+                break
+        return found[::-1]
+
+    def _add(self, kind: str, done: int, **values: object) -> None:
+        wall = self._wall_before + max(0.0, time.time() - self._started)
+        record: Record = {"kind": kind, "step": done, "epoch": round(self._facts.epoch(done), 4), **values, "wall_seconds": wall}
+        self._records.append(record)
+        self._best_effort(lambda: append(self._path, _line(record)))
+
+    def _rewrite(self) -> None:
+        self._best_effort(lambda: replace(self._path, "".join(map(_line, self._records))))
+
+    def _best_effort(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except OSError as error:
+            if self._writable:
+                self._writable = False
+                self._console.note(f"results cannot be written to {self._path.parent}: {error.strerror}; training goes on")
+
+
+def read_metrics(path: Path) -> list[Record]:
+    """Return the records of a metrics.jsonl; none if it is absent. A line that a full disk or a kill cut short is left out."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return []
+    return [record for line in lines if (record := _record(line)) is not None]
+
+
+def append(path: Path, line: str) -> None:
+    """Add a line to a file, on a new line even if the last write was cut short."""
+    with open(path, "ab+", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        if end:
+            file.seek(end - 1)
+            line = line if file.read(1) == b"\n" else "\n" + line
+        data = line.encode()
+        if file.write(data) != len(data):
+            raise OSError(errno.ENOSPC, "the disk is full")
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file so that a reader sees the old text or the new one, never a part."""
+    part = path.with_name(path.name + ".part")
+    with open(part, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+
+
+def _record(line: str) -> Record | None:
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) and {"kind", "step"} <= value.keys() else None
+
+
+def _line(record: Record) -> str:
+    return json.dumps(_finite(record)) + "\n"
+
+
+def _finite(value: object) -> object:
+    """Return the value with every nan and infinity as null: JSON has no words for them."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+

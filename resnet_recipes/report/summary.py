@@ -1,0 +1,154 @@
+"""What a finished run amounts to, computed from its records alone."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from resnet_recipes.report.facts import Metrics, Published, RunFacts
+
+Record = dict[str, object]      # one line of metrics.jsonl
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The result of a run; the field names are the keys of summary.json."""
+
+    recipe: str
+    folder: str
+    devices: str
+    steps: int
+    epochs: float
+    sessions: int                                       # times the run was started or resumed
+    weights: str                                        # file with the trained weights
+    ema: Metrics | None                                 # last evaluation with EMA weights, if the recipe has them
+    raw: Metrics | None                                 # last evaluation with the weights as the optimizer left them
+    training_seconds: float                             # without evaluation and checkpoints
+    training_seconds_papers_rule: float | None          # the same, the first epoch timed as the second; None below two epochs
+    wall_seconds: float                                 # everything, over all sessions
+    startup_seconds: float
+    evaluation_seconds: float
+    checkpoint_seconds: float
+    images_per_second: float                            # all training images by all training seconds
+    images_per_second_by_pixels: dict[int, float]       # without the first logged interval at a size
+    data_wait_share: float                              # of the training seconds, 0 to 1
+    published: Published | None                         # the published result of most nearly this length
+    next_commands: tuple[str, ...] = ()
+
+    def as_json(self) -> Record:
+        """Return what summary.json holds; units stand in the keys."""
+        values = asdict(self)
+        accuracy: Record = {}
+        for name in ("ema", "raw"):
+            metrics = values.pop(name)
+            if metrics is not None:
+                top1, top5, loss, examples = metrics
+                accuracy |= {f"{name}_top1_percent": top1, f"{name}_top5_percent": top5, f"{name}_loss": loss, "eval_examples": examples}
+        published = values.pop("published")
+        return {"recipe": values.pop("recipe"), **accuracy, **values, "published": published and _published(self.published)}
+
+
+class Interval(NamedTuple):
+    """The training between two logged steps of one session."""
+
+    pixels: int
+    steps: int
+    seconds: float
+    data_wait: float
+    settled: bool       # all of it at one size, and not the first at that size
+
+
+def intervals(records: Sequence[Record]) -> Iterator[Interval]:
+    """Yield what lies between consecutive records of kind begin and step."""
+    before: Record | None = None
+    for record in records:
+        if record["kind"] == "step" and before is not None:
+            settled = before["kind"] == "step" and before["pixels"] == record["pixels"]
+            yield Interval(record["pixels"], record["step"] - before["step"], record["training_seconds"] - before["training_seconds"],
+                           record["data_wait_share"], settled)
+        if record["kind"] in ("begin", "step"):
+            before = record
+
+
+def throughput(records: Sequence[Record], global_size: int) -> dict[int, float]:
+    """Return images per second by image size, from settled intervals alone."""
+    steps: dict[int, int] = {}
+    seconds: dict[int, float] = {}
+    for interval in intervals(records):
+        if interval.settled and interval.seconds > 0:
+            steps[interval.pixels] = steps.get(interval.pixels, 0) + interval.steps
+            seconds[interval.pixels] = seconds.get(interval.pixels, 0.0) + interval.seconds
+    return {pixels: global_size * steps[pixels] / seconds[pixels] for pixels in sorted(steps)}
+
+
+def data_wait_share(records: Sequence[Record]) -> float:
+    """Return the share of the logged training time in which steps waited for data."""
+    parts = list(intervals(records))
+    total = sum(part.seconds for part in parts)
+    return sum(part.data_wait * part.seconds for part in parts) / total if total > 0 else 0.0
+
+
+def papers_rule_seconds(records: Sequence[Record], facts: RunFacts, seconds: float) -> float | None:
+    """Return the training seconds with the first epoch timed as the second: a cold cache and a warm-up count once less.
+
+    The rule of the published time-to-train figures. The ends of the two epochs are interpolated between logged steps.
+    None if the run has no second epoch.
+    """
+    first, second = facts.steps_per_epoch, 2 * facts.steps_per_epoch
+    if facts.total_steps < second:
+        return None
+    marks = [(0, 0.0), *((r["step"], r["training_seconds"]) for r in records if r["kind"] == "step"), (facts.total_steps, seconds)]
+
+    def seconds_at(step: int) -> float:
+        for (left, start), (right, end) in pairwise(marks):
+            if left <= step <= right and right > left:
+                return start + (end - start) * (step - left) / (right - left)
+        raise ValueError(f"step {step} lies outside the records")
+
+    return seconds - seconds_at(first) + (seconds_at(second) - seconds_at(first))
+
+
+def nearest_published(facts: RunFacts) -> Published | None:
+    """Return the published result whose length is nearest to this run's."""
+    return min(facts.published, key=lambda result: abs((result.epochs or float("inf")) - facts.epochs), default=None)
+
+
+def summarize(records: Sequence[Record], facts: RunFacts, *, seconds: float, weights: Path, next_commands: Sequence[str] = ()) -> Summary:
+    """Sum up a finished run; `seconds` are its training seconds, and the last record's wall time is the run's."""
+    of_kind = {kind: [r for r in records if r["kind"] == kind] for kind in ("begin", "evaluation", "saved")}
+    last = of_kind["evaluation"][-1] if of_kind["evaluation"] else {}
+    return Summary(
+        recipe=facts.recipe,
+        folder=str(facts.folder),
+        devices=facts.devices,
+        steps=facts.total_steps,
+        epochs=round(facts.epochs, 4),
+        sessions=len(of_kind["begin"]),
+        weights=str(weights),
+        ema=_metrics(last, "ema"),
+        raw=_metrics(last, "raw"),
+        training_seconds=seconds,
+        training_seconds_papers_rule=papers_rule_seconds(records, facts, seconds),
+        wall_seconds=records[-1]["wall_seconds"],
+        startup_seconds=sum(r["startup_seconds"] for r in of_kind["begin"]),
+        evaluation_seconds=sum(r["seconds"] for r in of_kind["evaluation"]),
+        checkpoint_seconds=sum(r["seconds"] for r in of_kind["saved"]),
+        images_per_second=facts.total_steps * facts.global_size / seconds if seconds > 0 else 0.0,
+        images_per_second_by_pixels=throughput(records, facts.global_size),
+        data_wait_share=data_wait_share(records),
+        published=nearest_published(facts),
+        next_commands=tuple(next_commands),
+    )
+
+
+def _published(result: Published) -> Record:
+    return {"top1_percent": result.top1, "epochs": result.epochs, "minutes": result.minutes, "hardware": result.hardware,
+            "source": result.source}
+
+
+def _metrics(evaluation: Record, name: str) -> Metrics | None:
+    if f"{name}_top1_percent" not in evaluation:
+        return None
+    values = (evaluation[f"{name}_{key}"] for key in ("top1_percent", "top5_percent", "loss"))
+    return Metrics(*values, examples=evaluation["examples"])

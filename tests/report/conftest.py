@@ -1,0 +1,80 @@
+"""A run of four epochs on two image sizes, told by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.report.facts import Metrics, Published, RunFacts
+from resnet_recipes.report.recorder import Recorder
+
+
+class SilentConsole:
+    """Keeps what it was told, in order."""
+
+    def __init__(self):
+        self.told = []
+
+    def begin(self, facts, done):
+        self.told.append(("begin", done))
+
+    def step(self, progress, seconds_left):
+        self.told.append(("step", progress.done, seconds_left))
+
+    def evaluation(self, done, ema, raw, seconds):
+        self.told.append(("evaluation", done))
+
+    def note(self, text):
+        self.told.append(("note", text))
+
+    def stopped(self, done, reason, fix):
+        self.told.append(("stopped", done, reason, fix))
+
+    def finished(self, summary):
+        self.told.append(("finished", summary))
+
+    def close(self):
+        self.told.append(("close",))
+
+
+@pytest.fixture
+def facts(tmp_path):
+    """Four epochs of ten steps of 100 images: two epochs at 64 pixels, two at 128."""
+    published = (Published(70.0, 2), Published(76.6, 5, 27, "8 x A100", "the paper"), Published(80.0))
+    return RunFacts(recipe="mild", folder=tmp_path, total_steps=40, steps_per_epoch=10, global_size=100, pixels=(64, 64, 128),
+                    eval_steps=10, devices="CPU, 2 cores", published=published)
+
+
+@pytest.fixture
+def console():
+    return SilentConsole()
+
+
+@pytest.fixture
+def recorder(facts, console):
+    with Recorder(facts.folder, facts, console) as recorder:
+        yield recorder
+
+
+class Driver:
+    """Plays the training loop: the first epoch costs 2 s a step, 64 pixels 1 s, 128 pixels 4 s; every step is logged."""
+
+    def __init__(self, recorder, facts):
+        self.recorder, self.facts, self.seconds = recorder, facts, 0.0
+
+    def run(self, first, last):
+        """Train steps first..last-1 with an evaluation and a checkpoint at each end of an epoch."""
+        for step in range(first, last):
+            pixels = self.facts.pixels_at(step)
+            cost = 2.0 if step < 10 else 1.0 if pixels == 64 else 4.0
+            self.seconds += cost
+            self.recorder.step(step + 1, loss=1.0, lr=0.5, pixels=pixels, seconds=self.seconds, images_per_second=100 / cost,
+                               data_wait=0.5 if step < 10 else 0.0)
+            if (step + 1) % 10 == 0:
+                metrics = Metrics(50.0 + step, 90.0, 1.5, 500)
+                self.recorder.evaluation(step + 1, ema=metrics, raw=metrics._replace(top1=metrics.top1 - 1), seconds=3.0)
+                self.recorder.saved(step + 1, Path("last.pt"), 0.25)
+
+
+@pytest.fixture
+def driver(recorder, facts):
+    return Driver(recorder, facts)

@@ -1,0 +1,133 @@
+"""What a person sees, on a terminal and through a pipe."""
+
+import io
+import re
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.report.console import LiveConsole, PlainConsole, open_console
+from resnet_recipes.report.facts import Metrics
+from resnet_recipes.report.recorder import Recorder
+
+STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch):
+    """A colour terminal of 80 columns, whatever runs the tests."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", "24")
+
+
+def shown(facts, driver, console, err, out):
+    """Return what a whole run prints on both streams."""
+    with Recorder(facts.folder, facts, console) as recorder:
+        driver.recorder = recorder
+        recorder.begin()
+        driver.run(0, 15)
+        recorder.note("image \x1b[2Jx.jpg is skipped")
+        driver.run(15, 40)
+        recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"), next_commands=["resnet-train --resume here"])
+    return err.getvalue(), out.getvalue()
+
+
+def test_a_pipe_gets_plain_lines_and_a_terminal_the_live_display(monkeypatch):
+    assert isinstance(open_console(io.StringIO(), io.StringIO()), PlainConsole)
+    assert isinstance(open_console(Terminal(), io.StringIO()), LiveConsole)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(open_console(Terminal(), io.StringIO()), PlainConsole)
+
+
+def test_plain_output_is_one_unwrapped_line_per_event(facts, driver):
+    err, out = io.StringIO(), io.StringIO()
+    log, _ = shown(facts, driver, PlainConsole(err, out, every=0.0), err, out)
+    lines = log.splitlines()
+    assert all(STAMP.match(line) for line in lines)
+    assert "\x1b" not in log
+    assert len(lines) == 1 + 40 + 4 + 1
+    assert lines[1].endswith("step=1/40 ep=0.10 px=64 loss=1 lr=0.5 img_s=50 wait=0.50 eta_s=198")
+    assert "eval step=10/40 ep=1.00 top1=58.00 top5=90.00" in log
+
+
+def test_plain_output_is_not_flooded_but_has_every_evaluation_and_the_last_step(facts, driver):
+    err, out = io.StringIO(), io.StringIO()
+    log, _ = shown(facts, driver, PlainConsole(err, out), err, out)
+    assert log.count(" eval ") == 4
+    assert [line.split()[1] for line in log.splitlines() if " px=" in line] == ["step=1/40", "step=40/40"]
+
+
+def test_the_live_display_shows_the_whole_state_within_80_columns(facts, driver):
+    err, out = Terminal(), Terminal()
+    log, _ = shown(facts, driver, LiveConsole(err, out), err, out)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", log).replace("\r", "\n")
+    assert "epoch 0.1 of 4" in text
+    assert "64 px   loss 1.000   lr 0.5   50 images/s   data wait 50 %" in text
+    assert "3:18 left" in text
+    assert "EMA top-1" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_the_cursor_comes_back_even_after_an_exception(facts):
+    err = Terminal()
+    with suppress(KeyboardInterrupt), Recorder(facts.folder, facts, LiveConsole(err, Terminal())) as recorder:
+        recorder.begin()
+        raise KeyboardInterrupt
+    assert err.getvalue().rindex("\x1b[?25h") > err.getvalue().rindex("\x1b[?25l")
+
+
+def test_no_color_means_no_colour(facts, driver, monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    err, out = Terminal(), Terminal()
+    log, page = shown(facts, driver, LiveConsole(err, out), err, out)
+    assert not re.search(r"\x1b\[[0-9;]*3[0-7][;m]", log + page)
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_no_name_can_act_on_the_terminal(live, facts, driver):
+    err, out = (Terminal(), Terminal()) if live else (io.StringIO(), io.StringIO())
+    hostile = replace(facts, recipe="mi\x1b[2Jld", devices="CPU\x07")
+    log, page = shown(hostile, driver, LiveConsole(err, out) if live else PlainConsole(err, out), err, out)
+    assert "\x1b[2J" not in log + page
+    assert "\x07" not in log + page
+    assert "image \\x1b[2Jx.jpg is skipped" in log
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_the_result_goes_to_the_output_stream_and_the_log_does_not(live, facts, driver):
+    err, out = (Terminal(), Terminal()) if live else (io.StringIO(), io.StringIO())
+    log, page = shown(facts, driver, LiveConsole(err, out) if live else PlainConsole(err, out), err, out)
+    page = re.sub(r"\x1b\[[0-9;]*m", "", page)
+    assert "top-1 89.00 %   top-5 90.00 %   EMA weights, 500 images" in page
+    assert "1:50   without evaluation and checkpoints" in page
+    assert "1:40   papers' rule" in page
+    assert "this run: +12.40 points (the paper)" in page
+    assert "25 images/s at 128 px" in page
+    assert "next        resnet-train --resume here" in page
+    assert "1:50   without" not in log
+    assert "step=" not in page
+    assert max(map(len, page.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_stopping_says_why_and_what_to_type(live, facts):
+    err = Terminal() if live else io.StringIO()
+    console = LiveConsole(err, io.StringIO()) if live else PlainConsole(err, io.StringIO())
+    with Recorder(facts.folder, facts, console) as recorder:
+        recorder.begin()
+        recorder.evaluation(10, ema=None, raw=Metrics(50, 90, 1.0, 500), seconds=1)
+        recorder.stopped(12, "Ctrl-C; the checkpoint is saved", "resnet-train --resume runs/mild")
+    assert "Ctrl-C; the checkpoint is saved" in err.getvalue()
+    assert "resnet-train --resume runs/mild" in err.getvalue()

@@ -1,0 +1,118 @@
+"""The record of a run: complete, without repetitions, and never in the way of training."""
+
+import json
+import math
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from resnet_recipes.report import recorder as module
+from resnet_recipes.report.recorder import Recorder, read_metrics
+
+
+def steps(folder, kind="step"):
+    return [record["step"] for record in read_metrics(folder / "metrics.jsonl") if record["kind"] == kind]
+
+
+def test_every_record_is_on_disk_as_soon_as_it_is_made(recorder, driver, facts):
+    recorder.begin()
+    driver.run(0, 3)
+    last = (facts.folder / "metrics.jsonl").read_text().splitlines()[-1]
+    assert json.loads(last)["step"] == 3
+    assert json.loads(last)["epoch"] == 0.3
+
+
+def test_a_resumed_run_has_every_step_once(recorder, driver, facts, console):
+    recorder.begin()
+    driver.run(0, 17)
+    again = Recorder(facts.folder, facts, console)
+    driver.recorder = again
+    again.begin(done=10, seconds=20.0)
+    driver.seconds = 20.0
+    driver.run(10, 40)
+    assert steps(facts.folder) == list(range(1, 41))
+    assert steps(facts.folder, "evaluation") == [10, 20, 30, 40]
+    assert steps(facts.folder, "begin") == [0, 10]
+
+
+def test_wall_time_goes_on_where_the_last_session_ended(facts, console, monkeypatch):
+    ticks = count(1000, 10)
+    monkeypatch.setattr(module, "time", SimpleNamespace(time=lambda: next(ticks)))
+    for _ in range(2):
+        recorder = Recorder(facts.folder, facts, console)
+        recorder.begin()
+        recorder.note("here")
+    first, second = (record["wall_seconds"] for record in read_metrics(facts.folder / "metrics.jsonl") if record["kind"] == "note")
+    assert first > 0
+    assert second == 2 * first
+
+
+def test_a_line_that_was_cut_short_costs_one_record(recorder, driver, facts):
+    recorder.begin()
+    driver.run(0, 2)
+    path = facts.folder / "metrics.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    driver.run(2, 4)
+    assert steps(facts.folder) == [1, 3, 4]
+
+
+def test_a_loss_that_is_no_number_is_written_as_null(recorder, facts):
+    recorder.begin()
+    recorder.step(1, loss=math.nan, lr=0.1, pixels=64, seconds=1.0, images_per_second=math.inf, data_wait=0.0)
+    text = (facts.folder / "metrics.jsonl").read_text()
+    assert "NaN" not in text
+    assert "Infinity" not in text
+    assert json.loads(text.splitlines()[-1])["loss"] is None
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
+def test_a_full_disk_is_said_once_and_training_goes_on(recorder, driver, facts, console):
+    recorder.begin()
+    path = facts.folder / "metrics.jsonl"
+    path.unlink()
+    path.symlink_to("/dev/full")
+    driver.run(0, 40)
+    summary = recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
+    notes = [told for told in console.told if told[0] == "note"]
+    assert len(notes) == 1
+    assert "cannot be written" in notes[0][1]
+    assert summary.sessions == 1
+
+
+def test_a_folder_that_is_gone_does_not_stop_training(recorder, driver, facts, console):
+    facts.folder.rmdir()
+    recorder.begin()
+    driver.run(0, 40)
+    recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
+    assert sum(told[0] == "note" for told in console.told) == 1
+    assert console.told[-1][0] == "finished"
+
+
+def test_the_summary_file_holds_numbers_with_their_units(recorder, driver, facts):
+    recorder.begin()
+    driver.run(0, 40)
+    recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
+    summary = json.loads((facts.folder / "summary.json").read_text())
+    assert summary["ema_top1_percent"] == 89.0
+    assert summary["raw_top1_percent"] == 88.0
+    assert summary["training_seconds"] == 110.0
+    assert summary["images_per_second_by_pixels"]["128"] == 25.0
+    assert summary["published"]["top1_percent"] == 76.6
+    assert not list(facts.folder.glob("*.part"))
+
+
+def test_the_console_hears_the_estimate_for_the_whole_run(recorder, driver, console):
+    recorder.begin()
+    driver.run(0, 20)
+    left = [told[2] for told in console.told if told[0] == "step"]
+    assert left[-1] == pytest.approx(20 * 4.0 + 2 * 3.0 + 3.0, rel=0.15)
+
+
+def test_stopping_is_recorded_with_its_reason(recorder, driver, facts, console):
+    recorder.begin()
+    driver.run(0, 5)
+    recorder.stopped(5, "the loss is not a number", "optimizer.lr=1.0")
+    assert read_metrics(facts.folder / "metrics.jsonl")[-1]["reason"] == "the loss is not a number"
+    assert console.told[-1] == ("stopped", 5, "the loss is not a number", "optimizer.lr=1.0")

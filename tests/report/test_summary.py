@@ -1,0 +1,62 @@
+"""What a finished run amounts to, against sums done by hand."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.report.facts import Published
+from resnet_recipes.report.summary import nearest_published, papers_rule_seconds
+
+
+@pytest.fixture
+def summary(recorder, driver):
+    recorder.begin()
+    driver.run(0, 40)
+    return recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"), next_commands=["resnet-train --resume here"])
+
+
+def test_training_seconds_hold_neither_evaluation_nor_checkpoints(summary):
+    assert summary.training_seconds == 10 * 2 + 10 * 1 + 20 * 4
+    assert summary.evaluation_seconds == 4 * 3.0
+    assert summary.checkpoint_seconds == 4 * 0.25
+
+
+def test_the_papers_rule_times_the_first_epoch_as_the_second(summary):
+    assert summary.training_seconds_papers_rule == 10 * 1 + 10 * 1 + 20 * 4
+
+
+def test_the_papers_rule_finds_epoch_ends_between_logged_steps(facts):
+    logged = [{"kind": "step", "step": step, "training_seconds": 2.0 * min(step, 10) + max(0, step - 10)} for step in (4, 10, 16, 28, 40)]
+    assert papers_rule_seconds(logged, facts, 50.0) == pytest.approx(40.0)
+
+
+def test_the_papers_rule_needs_two_epochs(facts):
+    assert papers_rule_seconds([], replace(facts, total_steps=19), 50.0) is None
+
+
+def test_throughput_leaves_out_the_first_steps_at_a_size(summary):
+    assert list(summary.images_per_second_by_pixels) == [64, 128]
+    assert summary.images_per_second_by_pixels[128] == 25.0
+    assert summary.images_per_second_by_pixels[64] == pytest.approx(100 * 19 / (9 * 2 + 10 * 1))
+
+
+def test_the_mean_throughput_is_all_images_by_all_seconds(summary):
+    assert summary.images_per_second == pytest.approx(4000 / 110)
+
+
+def test_the_data_wait_is_a_share_of_the_time_not_of_the_steps(summary):
+    assert summary.data_wait_share == pytest.approx(0.5 * 20 / 110)
+
+
+def test_accuracy_is_that_of_the_last_evaluation(summary):
+    assert summary.ema.top1 == 89.0
+    assert summary.raw.top1 == 88.0
+    assert summary.raw.examples == 500
+
+
+def test_the_published_result_of_nearest_length_is_chosen(facts, summary):
+    assert summary.published.top1 == 76.6
+    assert nearest_published(replace(facts, total_steps=20)).top1 == 70.0
+    assert nearest_published(replace(facts, published=())) is None
+    assert nearest_published(replace(facts, published=(Published(80.0),))).top1 == 80.0
