@@ -1,0 +1,1 @@
+"""From files and words to a typed, checked recipe."""

@@ -1,0 +1,33 @@
+"""A recipe as a file: what a run was started with, complete, and readable without Hydra."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from resnet_recipes.composing import strict_yaml
+from resnet_recipes.composing.typed import typed
+from resnet_recipes.config import Recipe
+from resnet_recipes.errors import RecipeError
+
+
+def freeze(recipe: Recipe) -> str:
+    """Return the recipe as YAML with every setting written out; `read` gives back an equal recipe."""
+    tree = asdict(recipe)
+    tree["methods"] = {name: values for name, values in tree["methods"].items() if values is not None}
+    return yaml.safe_dump(_plain(tree), sort_keys=False, width=120, allow_unicode=True)
+
+
+def read(path: Path) -> Recipe:
+    """Read what `freeze` wrote. Raises RecipeError if it was changed into something that is no recipe."""
+    recipe, problems = typed(strict_yaml.load(Path(path)).tree)
+    if problems:
+        raise RecipeError(problem._replace(key=f"{strict_yaml.shown(Path(path))}: {problem.key}") for problem in problems)
+    return recipe
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

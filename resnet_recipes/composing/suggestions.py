@@ -1,0 +1,49 @@
+"""What a person most likely meant by a name that does not exist."""
+
+from collections.abc import Collection
+from difflib import SequenceMatcher, get_close_matches
+
+#: Names that other programs use for our settings, and short ones.
+ALIASES = {
+    "learning_rate": "optimizer.lr",
+    "lr": "optimizer.lr",
+    "base_lr": "optimizer.lr",
+    "wd": "optimizer.weight_decay",
+    "batch": "batch.global_size",
+    "batch_size": "batch.global_size",
+    "bs": "batch.global_size",
+    "epochs": "max_duration",
+    "num_epochs": "max_duration",
+    "ssr": "scale_schedule_ratio",
+    "crop": "data.train_size",
+    "image_size": "data.train_size",
+    "train_crop_size": "data.train_size",
+    "val_resize_size": "data.eval_resize",
+    "num_workers": "data.workers",
+    "data_dir": "data.root",
+    "path": "data.root",
+    "loader": "data.backend",
+    "arch": "model.name",
+    "amp": "precision.dtype",
+    "warmup_epochs": "schedule.warmup",
+    "alpha": "methods.mixup.alpha",
+    "bce": "methods.bce_loss",
+    "randaug": "methods.randaugment",
+    "output_dir": "run.root",
+    "ngpus": "launch.gpus",
+    "num_gpus": "launch.gpus",
+}
+
+
+def closest(name: str, known: Collection[str]) -> str:
+    """Return the known dotted name that is most like `name`, or ""."""
+    leaf = name.rsplit(".", 1)[-1]
+    if ALIASES.get(name) in known:
+        return ALIASES[name]
+    if whole := get_close_matches(name, known, n=1, cutoff=0.72):
+        return whole[0]
+    if ALIASES.get(leaf) in known:
+        return ALIASES[leaf]
+    same_leaf = [key for key in known if key.rsplit(".", 1)[-1] == leaf]
+    near_leaf = [key for key in known if SequenceMatcher(None, key.rsplit(".", 1)[-1], leaf).ratio() >= 0.8]
+    return max(same_leaf or near_leaf, key=lambda key: SequenceMatcher(None, key, name).ratio(), default="")

@@ -1,0 +1,172 @@
+"""Types for a plain recipe: from nested mappings to the dataclasses of `config`, with every problem found on the way."""
+
+import math
+import types
+from collections.abc import Iterator
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from resnet_recipes.composing.suggestions import closest
+from resnet_recipes.config import Recipe
+from resnet_recipes.duration import Duration
+from resnet_recipes.errors import Problem
+
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text, in quotes", type(None): "null"}
+
+
+class _WrongTypeError(Exception):
+    """A value does not fit; the message completes "must be ...". """
+
+
+def typed(tree: dict[str, Any]) -> tuple[Recipe, list[Problem]]:
+    """Return a recipe and everything wrong with the tree: unknown names, wrong types, and the recipe's own rules."""
+    problems = list(unknown(tree))
+    mistyped: list[Problem] = []
+    recipe = _section(Recipe, tree, "", mistyped)
+    wrong = tuple(problem.key for problem in mistyped)
+    problems += mistyped
+    problems += [problem for problem in recipe.problems() if problem.key not in wrong]     # what is mistyped has its default here
+    return recipe, problems
+
+
+def unknown(tree: dict[str, Any]) -> Iterator[Problem]:
+    """Yield a problem for each name in the tree that is no setting; those inside an unknown section are not named again."""
+    known = settings()
+    for key in _keys(tree, ""):
+        if key not in known and ("." not in key or key.rsplit(".", 1)[0] in known):
+            meant = closest(key, known)
+            yield Problem(key, None, "there is no such setting", f"did you mean {meant} ?" if meant else "")
+
+
+@cache
+def settings() -> dict[str, Any]:
+    """Return the type of every setting by its full name, sections and methods included."""
+    found: dict[str, Any] = {}
+
+    def visit(cls: type, prefix: str) -> None:
+        for name, kind in _kinds(cls).items():
+            found[prefix + name] = kind
+            if section := _dataclass_in(kind):
+                visit(section, f"{prefix}{name}.")
+
+    visit(Recipe, "")
+    return found
+
+
+def _kinds(cls: type) -> dict[str, Any]:
+    hints = get_type_hints(cls)
+    return {item.name: hints[item.name] for item in fields(cls)}
+
+
+def _dataclass_in(kind: Any) -> type | None:
+    return next((option for option in (get_args(kind) if _is_union(kind) else (kind,)) if is_dataclass(option)), None)
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, types.UnionType)
+
+
+def _keys(tree: dict[str, Any], prefix: str) -> Iterator[str]:
+    for name, value in tree.items():
+        yield prefix + name
+        if isinstance(value, dict):
+            yield from _keys(value, f"{prefix}{name}.")
+
+
+def _section(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:
+    """Build one dataclass; a value that does not fit is a problem, and the default stands in for it."""
+    values = {}
+    for name, kind in _kinds(cls).items():
+        if name not in tree:
+            continue
+        key = prefix + name
+        section = _dataclass_in(kind)
+        if section and isinstance(tree[name], dict):
+            values[name] = _section(section, tree[name], f"{key}.", problems)
+            continue
+        try:
+            values[name] = _convert(tree[name], kind)
+        except _WrongTypeError as error:
+            problems.append(Problem(key, tree[name], f"must be {error}", _fix(cls, name, tree[name], key)))
+    return cls(**values)
+
+
+def _fix(cls: type, name: str, value: Any, key: str) -> str:
+    default = next(item.default for item in fields(cls) if item.name == name)
+    if isinstance(default, str) and isinstance(value, int | float) and _is_duration(default):
+        return f"a length needs a unit: {key}={value}ep or {key}={value}ba"
+    if default is MISSING or default is None:
+        return ""
+    return f"the default is {str(default).lower() if isinstance(default, bool) else default}"
+
+
+def _is_duration(text: str) -> bool:
+    try:
+        Duration.parse(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _convert(value: Any, kind: Any) -> Any:
+    """Return `value` as `kind`, without guessing: no text becomes a number, no number becomes text. Raises _WrongTypeError."""
+    if _is_union(kind):
+        for option in get_args(kind):
+            try:
+                return _convert(value, option)
+            except _WrongTypeError:
+                continue
+        raise _WrongTypeError(" or ".join(_words(option) for option in get_args(kind)))
+    if get_origin(kind) is list:
+        return [_convert(item, get_args(kind)[0]) for item in _items(value, kind)]
+    if get_origin(kind) is tuple:
+        items = _items(value, kind)
+        if len(items) != len(get_args(kind)):
+            raise _WrongTypeError(f"a list of {len(get_args(kind))} values")
+        return tuple(_convert(item, option) for item, option in zip(items, get_args(kind), strict=True))
+    if is_dataclass(kind):
+        return _record(value, kind)
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        return _finite(value)
+    if type(value) is not kind:
+        raise _WrongTypeError(_words(kind))
+    return value
+
+
+def _items(value: Any, kind: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise _WrongTypeError(_words(kind))
+    return value
+
+
+def _record(value: Any, cls: type) -> Any:
+    """Build a dataclass inside a list, such as one published result; it has no default to stand in."""
+    if not isinstance(value, dict):
+        raise _WrongTypeError(_words(cls))
+    kinds = _kinds(cls)
+    if strange := sorted(set(value) - set(kinds)):
+        raise _WrongTypeError(f"{_words(cls)} (there is no {', '.join(strange)})")
+    if absent := [item.name for item in fields(cls) if item.default is MISSING and item.name not in value]:
+        raise _WrongTypeError(f"{_words(cls)} (no {', '.join(absent)} given)")
+    return cls(**{name: _convert(value[name], kinds[name]) for name in value})
+
+
+def _finite(value: float) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise _WrongTypeError("a finite number")
+    return number
+
+
+def _words(kind: Any) -> str:
+    """Describe a type to a person."""
+    if kind in _WORDS:
+        return _WORDS[kind]
+    if is_dataclass(kind):
+        names = ", ".join(item.name for item in fields(kind))
+        return f"a mapping of {names}" if names else "{}"
+    return "a list, as in [a, b]"
