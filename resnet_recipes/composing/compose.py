@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from resnet_recipes.composing import frozen
 from resnet_recipes.composing import overrides as words
 from resnet_recipes.composing.library import Entry, Library
 from resnet_recipes.composing.overrides import Override, absolute
@@ -56,15 +57,15 @@ def _merged(links: Links, overrides: list[Override]) -> dict[str, Any]:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    for index, (_, document) in enumerate(links):
+    ConfigStore.instance().store(_node(0), frozen.tree_of(Recipe()))         # so that references find settings left at their default
+    for index, (_, document) in enumerate(links, 1):
         own = {key: value for key, value in document.tree.items() if key != "defaults"}
-        parent = [_node(index - 1)] if index else []
-        ConfigStore.instance().store(_node(index), {"defaults": [*parent, "_self_"], **own})
+        ConfigStore.instance().store(_node(index), {"defaults": [_node(index - 1), "_self_"], **own})
     version = {"version_base": "1.3"} if hydra.__version__.startswith("1.3") else {}
     changes = [override.for_hydra(settings()[override.key]) for override in overrides]
     try:
         with hydra.initialize(config_path=None, **version):
-            config = hydra.compose(_node(len(links) - 1), changes)
+            config = hydra.compose(_node(len(links)), changes)
         return OmegaConf.to_container(config, resolve=True)
     except (HydraException, OmegaConfBaseException, RecursionError) as error:
         reason = " ".join(str(error.__cause__ or error).split())[:200]

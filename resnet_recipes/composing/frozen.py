@@ -14,9 +14,7 @@ from resnet_recipes.errors import RecipeError
 
 def freeze(recipe: Recipe) -> str:
     """Return the recipe as YAML with every setting written out; `read` gives back an equal recipe."""
-    tree = asdict(recipe)
-    tree["methods"] = {name: values for name, values in tree["methods"].items() if values is not None}
-    return yaml.safe_dump(_plain(tree), sort_keys=False, width=120, allow_unicode=True)
+    return yaml.safe_dump(tree_of(recipe), sort_keys=False, width=120, allow_unicode=True)
 
 
 def read(path: Path) -> Recipe:
@@ -25,6 +23,13 @@ def read(path: Path) -> Recipe:
     if problems:
         raise RecipeError(problem._replace(key=f"{strict_yaml.shown(Path(path))}: {problem.key}") for problem in problems)
     return recipe
+
+
+def tree_of(recipe: Recipe) -> dict[str, Any]:
+    """Return the recipe as plain mappings, lists and values; methods that are off are left out."""
+    tree = _plain(asdict(recipe))
+    tree["methods"] = {name: values for name, values in tree["methods"].items() if values is not None}
+    return tree
 
 
 def _plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from resnet_recipes.composing.suggestions import closest
+from resnet_recipes.composing.typed import is_union
 from resnet_recipes.errors import Problem
 
 #: Short spellings, and what they stand for. A value goes where {} stands.
@@ -43,7 +44,7 @@ class Override(NamedTuple):
         """Return the override in Hydra's grammar: it may add what is not there yet, and text of a text setting is taken literally."""
         if self.value is None:
             return f"++{self.key}=null"
-        takes_text = kind is str or (str in get_args(kind) and not _NUMBER_OR_NULL.fullmatch(self.value))
+        takes_text = kind is str or (is_union(kind) and str in get_args(kind) and not _NUMBER_OR_NULL.fullmatch(self.value))
         return f"++{self.key}={_quoted(self.value) if takes_text else self.value}"
 
 
@@ -111,7 +112,7 @@ def _unknown(override: Override, kinds: dict[str, Any]) -> list[Problem]:
     key = override.key
     if key in kinds:
         return []
-    meant = closest(key, kinds)
+    meant = closest(key, [name for name in kinds if not key.startswith(f"{name}.")])
     if override.value is None or not meant:
         example = f"~{meant}" if meant else "resnet-train recipe=mild --cfg shows every setting"
         return [Problem(override.typed, None, "there is no such method" if override.value is None else "there is no such setting", example)]

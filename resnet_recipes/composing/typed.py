@@ -60,10 +60,11 @@ def _kinds(cls: type) -> dict[str, Any]:
 
 
 def _dataclass_in(kind: Any) -> type | None:
-    return next((option for option in (get_args(kind) if _is_union(kind) else (kind,)) if is_dataclass(option)), None)
+    return next((option for option in (get_args(kind) if is_union(kind) else (kind,)) if is_dataclass(option)), None)
 
 
-def _is_union(kind: Any) -> bool:
+def is_union(kind: Any) -> bool:
+    """Tell whether a type is a choice, such as `int | str`."""
     return get_origin(kind) in (Union, types.UnionType)
 
 
@@ -111,7 +112,7 @@ def _is_duration(text: str) -> bool:
 
 def _convert(value: Any, kind: Any) -> Any:
     """Return `value` as `kind`, without guessing: no text becomes a number, no number becomes text. Raises _WrongTypeError."""
-    if _is_union(kind):
+    if is_union(kind):
         for option in get_args(kind):
             try:
                 return _convert(value, option)
