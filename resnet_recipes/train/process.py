@@ -1,0 +1,115 @@
+"""A rank as a process: what surrounds its training so that it is heard, watched, and gone when it should be."""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+from resnet_recipes.errors import RecipeError, TrainingError
+from resnet_recipes.train.ending import Ending, log_path, write
+from resnet_recipes.train.interruption import Interruption
+from resnet_recipes.train.lock import RunLock
+from resnet_recipes.train.watchdog import Watchdog
+
+#: Set by the launcher for its ranks: when the command began, a reading of time.monotonic(), and whether it holds the folder's lock.
+STARTED, LOCKED = "RESNET_RECIPES_STARTED", "RESNET_RECIPES_LOCKED"
+
+
+class Process(NamedTuple):
+    """What a rank's process has for its training."""
+
+    folder: Path
+    rank: int
+    console: TextIO                     # what the user sees as the error stream; stderr itself is this rank's log
+    started: float                      # when the command began, a reading of time.monotonic()
+    interruption: Interruption
+    watchdog: Watchdog
+
+
+def run_rank(folder: Path, work: Callable[[Process], int]) -> int:
+    """Do the work of one rank, write how it ended to RUN/endings, and return the exit code for the shell.
+
+    `work` returns 0, or the exit code of an interruption after which it saved. Its errors end the process at once: other ranks must
+    not wait, and threads of a broken process group can abort a process that tidies up.
+    """
+    rank = int(os.environ.get("RANK", 0))
+    if STARTED in os.environ or "TORCHELASTIC_RUN_ID" in os.environ:
+        die_with_parent()
+    interruption = Interruption()
+    interruption.install()
+    console, started = _streams(folder, rank), float(os.environ.get(STARTED, time.monotonic()))
+    watchdog = None
+    try:
+        with _lock(folder, rank):
+            watchdog = Watchdog(folder, rank)
+            code = work(Process(folder, rank, console, started, interruption, watchdog))
+            ending = Ending(code, rank, watchdog.step, message=interruption.reason if code else "")
+    except BaseException as error:
+        if isinstance(error, RecipeError | TrainingError):
+            code, name, message = error.exit_code, type(error).__name__, str(error)
+        else:
+            code, name, message = 1, type(error).__name__, str(error) or "without a message"
+        traceback.print_exc()
+        ending = Ending(code, rank, watchdog.step if watchdog else 0, name, message)
+    _record(folder, ending)
+    if ending.failed:
+        _end_at_once(code)
+    # Under torchrun an interruption is a normal end: as a failure, it would be started again by --max-restarts.
+    return 0 if "TORCHELASTIC_RUN_ID" in os.environ and STARTED in os.environ else code
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Let the kernel kill this process when its parent dies (Linux): ranks of a killed launcher would train on as orphans."""
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(1, number)          # PR_SET_PDEATHSIG
+        if os.getppid() != parent:
+            os.kill(os.getpid(), number)
+
+
+def _streams(folder: Path, rank: int) -> TextIO:
+    """Send stderr, and unless rank 0 stdout, to this rank's log; return the user's error stream.
+
+    torchrun hands down only streams 0 to 2, and mixes its own noise into stderr. A rank reads no input, so the launcher gives the
+    user's error stream as stream 0. Without our launcher, rank 0 keeps the streams that it has.
+    """
+    launched = STARTED in os.environ
+    console = os.fdopen(os.dup(0), "w", buffering=1) if launched else sys.stderr
+    if launched or rank != 0:
+        path = log_path(folder, rank)
+        path.parent.mkdir(exist_ok=True)
+        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(log, 2)
+        if rank != 0:
+            os.dup2(log, 1)
+        os.close(log)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.close(null)
+    return console
+
+
+def _lock(folder: Path, rank: int) -> AbstractContextManager[object]:
+    """Lock the folder, unless the launcher has done so or another rank does."""
+    return RunLock(folder) if rank == 0 and LOCKED not in os.environ else nullcontext()
+
+
+def _record(folder: Path, ending: Ending) -> None:
+    attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
+    timed = Ending(ending.code, ending.rank, ending.step, ending.error, ending.message, time.time(), attempt)
+    write(folder / "endings" / f"rank{ending.rank}.json", timed)
+
+
+def _end_at_once(code: int) -> None:
+    for child in multiprocessing.active_children():
+        child.kill()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

@@ -1,0 +1,72 @@
+"""A process is asked to stop by signals and by the clock."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from resnet_recipes.train import interruption as module
+from resnet_recipes.train.interruption import Interruption
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+
+
+@pytest.fixture
+def interruption() -> Iterator[Interruption]:
+    """An interruption with its handlers installed, for one test."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    made = Interruption()
+    made.install()
+    yield made
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 75), (signal.SIGINT, 130)])
+def test_a_signal_requests_a_stop_with_its_exit_code(number: signal.Signals, code: int, interruption: Interruption) -> None:
+    assert not interruption.requested
+    os.kill(os.getpid(), number)
+    assert (interruption.requested, interruption.exit_code, interruption.reason) == (True, code, number.name)
+
+
+def test_a_rank_that_follows_anothers_wish_is_preempted(interruption: Interruption) -> None:
+    assert (interruption.requested, interruption.exit_code) == (False, 75)
+
+
+def test_the_same_wish_twice_at_once_is_one_wish(interruption: Interruption) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM):
+        os.kill(os.getpid(), number)
+    assert interruption.exit_code == 130
+
+
+def test_a_second_signal_ends_the_process_at_once(interruption: Interruption, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_SAME_WISH", 0.01)
+    child = os.fork()
+    if child == 0:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 143
+
+
+@pytest.mark.parametrize(("max_wall", "stops_after"), [("100s", 95), ("10m", 570), ("3.5h", 3.5 * 3600 - 120)])
+def test_a_run_stops_before_its_time_is_over(max_wall: str, stops_after: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    limited = Interruption()
+    limited.limit(max_wall, started=900.0)
+    now = 900.0 + stops_after - 1
+    assert not limited.requested
+    now = 900.0 + stops_after
+    assert (limited.requested, limited.exit_code) == (True, 75)
+    assert max_wall in limited.reason
+
+
+def test_a_run_without_a_limit_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    unlimited = Interruption()
+    unlimited.limit("", started=0.0)
+    monkeypatch.setattr(time, "monotonic", lambda: 1e9)
+    assert not unlimited.requested
