@@ -28,7 +28,7 @@ class Console(Protocol):
     def step(self, progress: Progress, seconds_left: float | None) -> None:
         """Show a logged step and the estimate for the whole rest of the run."""
 
-    def evaluation(self, done: int, ema: Metrics | None, raw: Metrics, seconds: float) -> None:
+    def evaluation(self, done: int, ema: Metrics | None, raw: Metrics | None, seconds: float) -> None:
         """Show one evaluation, for good."""
 
     def note(self, text: str) -> None:
@@ -75,11 +75,11 @@ class PlainConsole:
         self._line(f"{self._place(progress.done)} px={progress.pixels} loss={progress.loss:.4g} lr={progress.lr:.4g}"
                    f" img_s={progress.images_per_second:.4g} wait={progress.data_wait:.2f}{left}")
 
-    def evaluation(self, done: int, ema: Metrics | None, raw: Metrics, seconds: float) -> None:
+    def evaluation(self, done: int, ema: Metrics | None, raw: Metrics | None, seconds: float) -> None:
         """Show one evaluation."""
-        averaged = "" if ema is None else f" ema_top1={ema.top1:.2f} ema_top5={ema.top5:.2f} ema_loss={ema.loss:.4f}"
-        self._line(f"eval {self._place(done)} top1={raw.top1:.2f} top5={raw.top5:.2f} loss={raw.loss:.4f}{averaged}"
-                   f" images={raw.examples} eval_s={seconds:.1f}")
+        told = "".join(f" {prefix}top1={metrics.top1:.2f} {prefix}top5={metrics.top5:.2f} {prefix}loss={metrics.loss:.4f}"
+                       for prefix, metrics in (("", raw), ("ema_", ema)) if metrics is not None)
+        self._line(f"eval {self._place(done)}{told} images={(ema or raw).examples} eval_s={seconds:.1f}")
 
     def note(self, text: str) -> None:
         """Show a sentence."""
@@ -134,13 +134,14 @@ class LiveConsole:
         if now - self._drawn > 0.1:
             self._drawn = now
 
-    def evaluation(self, done: int, ema: Metrics | None, raw: Metrics, seconds: float) -> None:
+    def evaluation(self, done: int, ema: Metrics | None, raw: Metrics | None, seconds: float) -> None:
         """Add a row to the table above the display."""
         if not self._headed:
             self._headed = True
             names = ("EMA top-1", "EMA top-5", "raw top-1") if ema else ("top-1", "top-5", "")
             self._console.print(Text(_row("epoch", "px", "loss", *names, "images/s", "trained", "eval"), style="bold"))
-        shown = (f"{ema.top1:.2f}", f"{ema.top5:.2f}", f"{raw.top1:.2f}") if ema else (f"{raw.top1:.2f}", f"{raw.top5:.2f}", "")
+        shown = [f"{value:.2f}" for metrics in (ema, raw) if metrics is not None for value in (metrics.top1, metrics.top5)]
+        shown = [*shown, "", ""][:3]
         last = self._progress
         before = (str(last.pixels), f"{last.loss:.3f}") if last else ("", "")
         after = (rate(last.images_per_second), clock_time(last.seconds)) if last else ("", "")

@@ -55,9 +55,9 @@ class Recorder:
         progress = Progress(done, loss, lr, pixels, seconds, images_per_second, data_wait)
         self._console.step(progress, self._pace.seconds_left(done))
 
-    def evaluation(self, done: int, *, ema: Metrics | None, raw: Metrics, seconds: float) -> None:
-        """Log an evaluation, which took `seconds`; `ema` only where the recipe keeps averaged weights."""
-        values: dict[str, object] = {"examples": raw.examples, "seconds": seconds}
+    def evaluation(self, done: int, *, ema: Metrics | None, raw: Metrics | None, seconds: float) -> None:
+        """Log an evaluation of the averaged weights, the raw ones, or both, which took `seconds`."""
+        values: dict[str, object] = {"examples": (ema or raw).examples, "seconds": seconds}
         for name, metrics in (("raw", raw), ("ema", ema)):
             if metrics is not None:
                 values |= {f"{name}_top1_percent": metrics.top1, f"{name}_top5_percent": metrics.top5, f"{name}_loss": metrics.loss}

@@ -38,7 +38,7 @@ class Checkpoints:
         self.keep = keep
         self.notes: list[str] = []              # what newest() had to pass over, one sentence each
         self.seconds = 0.0                      # how long the last write took, in the background
-        self._warn = warn
+        self.warn = warn
         self._good: set[int] = set()            # steps that this process has written or verified
         self._bad: set[int] = set()             # steps that newest() found damaged
         self._staging: dict[str, Tensor] = {}   # host copies, reused from one save to the next
@@ -193,7 +193,7 @@ class Checkpoints:
             reason = f"a checkpoint could not be written ({os.strerror(error.errno) if error.errno else error})"
             if self._failures >= _FAILURES_BORNE:
                 raise TrainingError(f"{reason}, for the {_FAILURES_BORNE}rd time in a row: {self.folder}; {self._newest_good()}") from None
-            self._warn(f"{reason}; training goes on; {self._newest_good()}")
+            self.warn(f"{reason}; training goes on; {self._newest_good()}")
 
     def _newest_good(self) -> str:
         return f"the newest checkpoint is that of step {max(self._good):,}" if self._good else "there is no checkpoint yet"
