@@ -1,0 +1,32 @@
+# Every target sets up what it needs in .venv, once; again only when pyproject.toml changes.
+READY := .venv/ready
+BIN := .venv/bin
+DEMO := data/demo
+
+.PHONY: help demo test setup clean
+
+help:
+	@echo "make demo    train on a small drawn data set: a few minutes on any CPU"
+	@echo "make test    lint, then the whole test suite"
+	@echo "make setup   only the set-up: .venv with everything in it"
+	@echo "make clean   remove what the others made, except runs/"
+
+demo: $(READY) | $(DEMO)
+	$(BIN)/resnet-train recipe=demo data=$(DEMO)
+
+test: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest -q
+
+setup: $(READY)
+
+clean:
+	rm -rf .venv $(DEMO) $(DEMO).part build dist *.egg-info .pytest_cache .ruff_cache
+
+$(READY): pyproject.toml tools/setup.sh
+	@tools/setup.sh
+
+$(DEMO): | $(READY)
+	@rm -rf $@.part
+	$(BIN)/python -m resnet_recipes.data.demo $@.part
+	@mv $@.part $@

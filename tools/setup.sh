@@ -1,0 +1,59 @@
+#!/bin/sh
+# Make .venv ready: the package, what its tests need, and FFCV where its system headers are there or may be installed.
+set -eu
+venv=.venv
+headers="g++ pkg-config python3-dev libopencv-dev libturbojpeg0-dev"
+
+say() { printf '%s\n' "$*" >&2; }
+
+privileged() { command -v apt-get >/dev/null && { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null; }; }
+
+apt_install() {
+    as_root=""
+    [ "$(id -u)" = 0 ] || as_root="sudo -n"
+    # shellcheck disable=SC2086
+    { $as_root apt-get update -qq && DEBIAN_FRONTEND=noninteractive $as_root apt-get install -y -qq --no-install-recommends "$@"; } >/dev/null 2>&1
+}
+
+find_python() {
+    for candidate in "${PYTHON:-python3}" python3.13 python3.12 python3.11 python3.14; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    say "Python 3.11 or newer is needed. On Debian 12, Ubuntu 24.04 or newer:  sudo apt-get install python3 python3-venv"
+    exit 1
+}
+
+make_venv() {
+    if "$1" -c 'import ensurepip' 2>/dev/null || { privileged && apt_install python3-venv; }; then
+        "$1" -m venv "$venv"
+    else
+        say "Python's venv module is missing:  sudo apt-get install python3-venv"
+        exit 1
+    fi
+}
+
+have_headers() {
+    command -v g++ >/dev/null && command -v pkg-config >/dev/null && pkg-config --exists opencv4 libturbojpeg
+}
+
+install_ffcv() {
+    if ! have_headers && privileged; then
+        say "installing the system headers that FFCV is built with ..."
+        # shellcheck disable=SC2086
+        apt_install $headers || true
+    fi
+    if ! have_headers; then
+        say "FFCV is left out (all else works). To have it:  sudo apt-get install $headers && rm $venv/ready && make setup"
+    elif ! "$venv/bin/pip" install -q -e ".[ffcv]" >"$venv/ffcv.log" 2>&1; then
+        say "FFCV is left out (all else works): it could not be built, see $venv/ffcv.log"
+    fi
+}
+
+[ -x "$venv/bin/pip" ] || make_venv "$(find_python)"
+say "installing resnet-recipes into $venv; the first time this downloads PyTorch and takes a few minutes ..."
+"$venv/bin/pip" install -q -e ".[dev]"
+install_ffcv
+touch "$venv/ready"
