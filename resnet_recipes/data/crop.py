@@ -1,0 +1,58 @@
+"""Training crops as a pure function of (seed, epoch, index), for a whole batch at once."""
+
+import numpy as np
+
+_TRIES = 10
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def uniforms(seed: int, epoch: int, indices: np.ndarray, count: int) -> np.ndarray:
+    """Return float64 [len(indices), count] in [0, 1): draws that belong to (seed, epoch, index), whoever asks and however often.
+
+    SplitMix64 (Steele, Lea and Flood, 2014) used as a counter hash; no state, so any worker, rank or resumed run gets the same numbers.
+    """
+    with np.errstate(over="ignore"):
+        stream = _mix(_mix(np.array([seed], np.uint64)) + np.uint64(epoch))
+        keys = _mix(stream + indices.astype(np.uint64) * _STEP)
+        bits = _mix(keys[:, None] + _STEP * np.arange(1, count + 1, dtype=np.uint64))
+    return (bits >> np.uint64(11)) * 2.0**-53
+
+
+def random_crops(draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]) -> np.ndarray:
+    """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2] (height, width).
+
+    Inception-style: an area share from `scale` and a log-uniform aspect from `ratio`, ten tries, else the largest centred crop within
+    `ratio`; the rule of torchvision's and of FFCV's RandomResizedCrop. `draws` is [N, 4 * 10], from `uniforms`.
+    """
+    draws = draws.reshape(len(sizes), _TRIES, 4)
+    height, width = sizes[:, :1].astype(np.float64), sizes[:, 1:].astype(np.float64)
+    area = height * width * (scale[0] + (scale[1] - scale[0]) * draws[..., 0])
+    low, high = np.log(ratio)
+    aspect = np.exp(low + (high - low) * draws[..., 1])
+    tried_width, tried_height = np.rint(np.sqrt(area * aspect)), np.rint(np.sqrt(area / aspect))
+    fits = (tried_width > 0) & (tried_width <= width) & (tried_height > 0) & (tried_height <= height)
+    top = np.floor(draws[..., 2] * (height - tried_height + 1))
+    left = np.floor(draws[..., 3] * (width - tried_width + 1))
+    tried = np.stack([top, left, tried_height, tried_width], axis=-1)
+    chosen = tried[np.arange(len(sizes)), fits.argmax(axis=1)]
+    return np.where(fits.any(axis=1, keepdims=True), chosen, _widest_crops(height, width, ratio)).astype(np.int64)
+
+
+def centre_crops(sizes: np.ndarray, share: float) -> np.ndarray:
+    """Return int64 [N, 4] centred square crops (top, left, side, side) of `share` of the shorter side, as FFCV cuts them."""
+    side = (share * sizes.min(axis=1)).astype(np.int64)
+    return np.stack([(sizes[:, 0] - side) // 2, (sizes[:, 1] - side) // 2, side, side], axis=1)
+
+
+def _widest_crops(height: np.ndarray, width: np.ndarray, ratio: tuple[float, float]) -> np.ndarray:
+    """Return float64 [N, 4]: the whole image, cut at the sides that make it too long or too tall; height and width are [N, 1]."""
+    kept_height = np.minimum(height, np.rint(width / min(ratio)))
+    kept_width = np.minimum(width, np.rint(height * max(ratio)))
+    return np.concatenate([(height - kept_height) // 2, (width - kept_width) // 2, kept_height, kept_width], axis=1)
+
+
+def _mix(bits: np.ndarray) -> np.ndarray:
+    """Scramble uint64 so that neighbouring inputs give unrelated outputs."""
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
