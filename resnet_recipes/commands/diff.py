@@ -1,0 +1,48 @@
+"""`resnet-recipes diff A B`: the settings that differ between two recipes or runs."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from resnet_recipes.commands.arguments import split
+from resnet_recipes.errors import Problem, RecipeError
+
+SILENT = ("name", "about", "published")       # what a recipe says about itself changes no run
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print each setting that differs, with both values."""
+    arguments = split(argv, {"--recipes": "DIR"}, "resnet-train recipe=mild")
+    if len(arguments.words) != 2:
+        raise RecipeError([Problem("diff", None, "needs two recipes or run folders", "resnet-recipes diff mild medium")])
+    folder = arguments.flags.get("--recipes")
+    left, right = (dict(_settings(word, Path(folder) if folder else None)) for word in arguments.words)
+    differing = [key for key in dict.fromkeys([*left, *right]) if left.get(key, "-") != right.get(key, "-")]
+    width = max(map(len, [*differing, "SETTING"]))
+    row = "{:<" + str(width) + "}  {:<16}  {}"
+    if differing:
+        print(row.format("SETTING", *arguments.words))
+    for key in differing:
+        print(row.format(key, left.get(key, "-"), right.get(key, "-")))
+    if not differing:
+        print("no setting differs")
+    return 0
+
+
+def _settings(word: str, folder: Path | None) -> Iterator[tuple[str, str]]:
+    """Yield every setting of a recipe, or of a run folder's frozen recipe, with its value as text."""
+    from resnet_recipes.composing import frozen
+    from resnet_recipes.composing.compose import compose
+
+    saved = Path(word) / "config.yaml"
+    recipe = frozen.read(saved) if saved.is_file() else compose(word.removeprefix("recipe="), folder=folder, needs_data=False).recipe
+    tree = frozen.tree_of(recipe)
+    yield from _flat({key: value for key, value in tree.items() if key not in SILENT}, "")
+
+
+def _flat(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", "on" if value == {} else str(value)

@@ -1,0 +1,94 @@
+"""A plan as people read it: one labelled row for each thing that a run will do."""
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+from resnet_recipes.config import Published
+from resnet_recipes.plan import Plan
+from resnet_recipes.report.text import printable
+
+LABEL = 13      # columns of a row's label
+
+Row = tuple[str, str]
+
+
+def lines(rows: Iterable[Row], width: int = 80) -> list[str]:
+    """Return rows as plain lines of at most `width` columns, wrapped under their label."""
+    out = []
+    for label, text in rows:
+        indent = f"  {label:<{LABEL - 2}}"
+        out += textwrap.wrap(printable(text), width, initial_indent=indent, subsequent_indent=" " * LABEL, break_on_hyphens=False)
+    return [line.rstrip() for line in out]
+
+
+def rows(plan: Plan) -> Iterator[Row]:
+    """Yield everything a run will do, in the order in which a person asks."""
+    recipe = plan.recipe
+    yield "length", f"{length(plan)} = {plan.total_steps:,} steps, {plan.steps_per_epoch:,} an epoch{_scaling(plan)}"
+    yield "batch", (f"{recipe.batch.global_size} = {_count(plan.world_size, 'device')} x {_count(plan.microbatches, 'micro-batch')} x "
+                    f"{plan.bn_size}; BatchNorm over {plan.bn_size}")
+    yield "rate", _rates(plan)
+    yield "optimizer", (f"{recipe.optimizer.name}, momentum {recipe.optimizer.momentum:g}, weight decay {recipe.optimizer.weight_decay:g}")
+    yield "model", (f"{recipe.model.name}, {plan.num_classes:,} classes, {plan.parameters:,} parameters, {recipe.precision.dtype} precision"
+                    f"{', compiled' if recipe.precision.compile else ''}")
+    yield "images", size_ranges(plan.sizes)
+    yield "evaluation", (f"every {recipe.evaluation.interval}, {recipe.data.eval_resize} -> {recipe.data.eval_size} px; "
+                         f"checkpoint every {recipe.checkpoint.interval}")
+    hooks = plan.hooks
+    for index, (hook, names) in enumerate(hooks.items()):
+        yield "methods" if index == 0 else "", f"{hook:<16} {', '.join(names)}"
+    if not hooks:
+        yield "methods", "none"
+    facts = plan.facts
+    yield "data", (f"{facts.backend}, {facts.root}: {facts.train_examples:,} training and {facts.eval_examples:,} evaluation images, "
+                   f"{len(facts.classes):,} classes")
+    for index, result in enumerate(plan.published):
+        yield "" if index else "published", published(result)
+    for index, note in enumerate((*facts.notes, *plan.notes)):
+        yield "" if index else "notes", note
+
+
+def length(plan: Plan) -> str:
+    """Return the length of the run in epochs."""
+    epochs = float(plan.epochs)
+    return f"{epochs:g} epoch{'' if epochs == 1 else 's'}" if epochs >= 0.1 else f"{epochs:.2g} epochs"
+
+
+def size_ranges(sizes: tuple[int, ...]) -> str:
+    """Return image sizes with the epochs that have them: "88 px (epochs 1-15), 92 (16), 96 (17-18)"."""
+    parts, first = [], 1
+    for size, group in groupby(sizes):
+        last = first + len(list(group)) - 1
+        span = f"{first}" if first == last else f"{first}-{last}"
+        parts.append(f"{size} ({span})" if parts else f"{size} px (epoch{'' if first == last else 's'} {span})")
+        first = last + 1
+    return ", ".join(parts)
+
+
+def published(result: Published) -> str:
+    """Return a published result in one line."""
+    parts = [f"{result.top1:g} % top-1"]
+    parts += [f"{result.epochs} epochs"] if result.epochs else []
+    parts += [f"{result.minutes:g} min"] if result.minutes else []
+    parts += [result.hardware] if result.hardware else []
+    return ", ".join(parts) + (f" ({result.source})" if result.source else "")
+
+
+def _scaling(plan: Plan) -> str:
+    ratio = plan.recipe.scale_schedule_ratio
+    return "" if ratio == 1 else f" ({plan.recipe.max_duration} x {ratio:g}, rounded down)"
+
+
+def _rates(plan: Plan) -> str:
+    """Name the shape of the learning rate and give it at a few epochs."""
+    config, last = plan.recipe.schedule, plan.total_steps - 1
+    steps = sorted({0, plan.warmup, *(plan.total_steps * quarter // 4 for quarter in (1, 2, 3)), last})
+    points = ", ".join(f"{plan.lr_at(step):.3g} at {step / plan.steps_per_epoch:.3g}" for step in steps)
+    rise = f"{plan.warmup:,} steps of warm-up ({config.warmup}), then " if plan.warmup else ""
+    return f"{rise}{config.name} from {plan.recipe.optimizer.lr:g}, by {config.interval}; by epoch: {points}"
+
+
+def _count(number: int, noun: str) -> str:
+    plural = "" if number == 1 else "es" if noun.endswith("h") else "s"
+    return f"{number} {noun}{plural}"
