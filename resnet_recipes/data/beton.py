@@ -1,0 +1,192 @@
+"""The .beton file of FFCV (version 2): where its samples lie, and whether it can be what it says it is.
+
+Layout, little-endian, as read by FFCV 1.0.2 (github.com/libffcv/ffcv, ffcv/types.py): a header, one descriptor per field, one metadata row
+per sample, image content on pages of equal size, and at the end the allocation table. FFCV checks none of it but the version and reads a
+damaged file as wrong pixels under right labels, so everything is checked here before a single image is decoded. Nothing of FFCV is needed.
+"""
+
+import hashlib
+import zlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from resnet_recipes.data.jpeg_header import frame_size
+from resnet_recipes.data.sidecar import Sidecar, read_sidecar
+from resnet_recipes.errors import NotReadyError, Problem
+
+VERSION = 2
+JPEG, RAW = 0, 1                        # how a sample is stored: `mode`
+IMAGE_FIELD, INT_FIELD = 2, 1           # type ids of the two fields
+HEADER = np.dtype([("version", "<u2"), ("num_fields", "<u2"), ("page_size", "<u4"), ("num_samples", "<u8"), ("table_ptr", "<u8")])
+FIELD = np.dtype([("type_id", "u1"), ("name", "S16"), ("arguments", "u1", 1024)])
+IMAGE = np.dtype([("mode", "u1"), ("width", "<u2"), ("height", "<u2"), ("ptr", "<u8")])
+SAMPLE = np.dtype([("image", IMAGE), ("label", "<i8")], align=True)
+ALLOCATION = np.dtype([("sample", "<u8"), ("ptr", "<u8"), ("size", "<u8")])
+METADATA_START = HEADER.itemsize + 2 * FIELD.itemsize
+
+_MOST_CLASSES = 1 << 16
+_LARGEST_IMAGE = 64_000_000             # pixels; also bounds the decoder's scratch memory
+
+
+@dataclass(frozen=True)
+class Beton:
+    """A .beton file that has been found consistent; columns are in sample order."""
+
+    path: Path
+    page_size: int                      # bytes; no sample crosses a page
+    modes: np.ndarray                   # uint8 [N], JPEG or RAW
+    sizes: np.ndarray                   # int64 [N, 2], height and width in pixels
+    starts: np.ndarray                  # int64 [N], bytes from the start of the file
+    lengths: np.ndarray                 # int64 [N], bytes
+    labels: np.ndarray                  # int64 [N]
+    structure: str                      # SHA-256 of everything that is not image content
+    sidecar: Sidecar | None
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @cached_property
+    def content(self) -> np.ndarray:
+        """The file as uint8 [bytes], mapped, not read."""
+        return np.memmap(self.path, np.uint8, mode="r")
+
+    @cached_property
+    def classes(self) -> tuple[str, ...]:
+        """Class names in label order; numbers where no sidecar has the names."""
+        return self.sidecar.classes if self.sidecar else tuple(map(str, range(int(self.labels.max()) + 1)))
+
+    @cached_property
+    def checksums(self) -> np.ndarray | None:
+        """CRC-32 of every sample's bytes, uint32 [N]; None without a sidecar."""
+        return self.sidecar.checksums if self.sidecar else None
+
+    def sample(self, index: int) -> np.ndarray:
+        """Return the stored bytes of one sample, uint8, as a view of the mapped file."""
+        return self.content[self.starts[index] : self.starts[index] + self.lengths[index]]
+
+    def complaint(self, index: int) -> str | None:
+        """Say what is wrong with the content of one sample, without decoding it; None if nothing is. Reads the sample."""
+        data = self.sample(index)
+        if self.checksums is not None and zlib.crc32(data) != self.checksums[index]:
+            return "its bytes are not those that were written (CRC-32 differs)"
+        if self.modes[index] == JPEG:
+            height, width, channels = frame_size(data)
+            if (height, width) != tuple(self.sizes[index]) or channels not in (1, 3):
+                return "its JPEG is damaged, or is of another size than the file says"
+        return None
+
+
+def open_beton(path: Path) -> Beton:
+    """Read and check the description of a .beton file; raises NotReadyError saying what is wrong with it.
+
+    Reads the header, the metadata and the table (48 bytes a sample; about a second for ImageNet), never the images.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            total = path.stat().st_size
+            header = file.read(HEADER.itemsize)
+            count, table_ptr, page_size = _check_header(path, header, total)
+            fields = file.read(2 * FIELD.itemsize)
+            _check_fields(path, np.frombuffer(fields, FIELD))
+            metadata = file.read(count * SAMPLE.itemsize)
+            file.seek(table_ptr)
+            table = file.read(total - table_ptr)
+    except OSError as error:
+        raise _refusal(path, f"cannot be read: {error.strerror}") from error
+    structure = hashlib.sha256(b"".join((header, fields, metadata, table))).hexdigest()
+    samples, allocations = np.frombuffer(metadata, SAMPLE), np.frombuffer(table, ALLOCATION)
+    lengths = _check_table(path, samples["image"]["ptr"], allocations, (table_ptr, page_size))
+    _check_images(path, samples["image"], lengths)
+    sidecar = read_sidecar(path)
+    if sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure) != (count, total, structure):
+        raise _refusal(path, "is not the file that its .json note describes: one of the two was changed or replaced")
+    labels = samples["label"].astype(np.int64)
+    _check_labels(path, labels, len(sidecar.classes) if sidecar else None)
+    image = samples["image"]
+    sizes = np.stack([image["height"], image["width"]], axis=1).astype(np.int64)
+    starts = image["ptr"].astype(np.int64)
+    return Beton(path, page_size, np.ascontiguousarray(image["mode"]), sizes, starts, lengths, labels, structure, sidecar)
+
+
+def _check_header(path: Path, header: bytes, total: int) -> tuple[int, int, int]:
+    """Refuse a header that this file cannot have; return its number of samples, its table's place and its page size."""
+    if len(header) < HEADER.itemsize or total < METADATA_START:
+        raise _refusal(path, f"has {total} bytes, too few for a .beton file")
+    row = np.frombuffer(header, HEADER)[0]
+    count, table_ptr, page_size = int(row["num_samples"]), int(row["table_ptr"]), int(row["page_size"])
+    if row["version"] == 0 and table_ptr == 0:
+        raise _refusal(path, "was never finished: its header is still empty")
+    if row["version"] != VERSION:
+        raise _refusal(path, f"is not a .beton file of version {VERSION} (its header says version {row['version']})")
+    if row["num_fields"] != 2:
+        raise _refusal(path, f"has {row['num_fields']} fields; an image and a label are expected")
+    if not 4096 <= page_size <= 1 << 31 or page_size & (page_size - 1):
+        raise _refusal(path, f"is damaged: a page size of {page_size} bytes is not a power of two between 4096 and 2^31")
+    if not count:
+        raise _refusal(path, "has no samples")
+    if not METADATA_START + count * SAMPLE.itemsize <= table_ptr <= total:
+        raise _refusal(path, f"is damaged or cut short: {count} samples and a table at byte {table_ptr} do not fit into {total} bytes")
+    if total - table_ptr != count * ALLOCATION.itemsize:
+        rule = f"is damaged or cut short: its table has {(total - table_ptr) / ALLOCATION.itemsize:g} entries for {count} samples"
+        raise _refusal(path, rule)
+    return count, table_ptr, page_size
+
+
+def _check_fields(path: Path, fields: np.ndarray) -> None:
+    """Refuse anything but an image followed by an integer."""
+    if fields["type_id"].tolist() != [IMAGE_FIELD, INT_FIELD]:
+        raise _refusal(path, f"has fields of types {fields['type_id'].tolist()}; an RGB image (2), then an integer label (1) are expected")
+
+
+def _check_table(path: Path, pointers: np.ndarray, allocations: np.ndarray, where: tuple[int, int]) -> np.ndarray:
+    """Refuse a table in which samples are missing, overlap or lie outside the pages; return bytes by sample, int64 [N]."""
+    table_ptr, page_size = where
+    count = len(pointers)
+    if not np.array_equal(np.sort(allocations["sample"]), np.arange(count, dtype=np.uint64)):
+        raise _refusal(path, "is damaged: its table does not name every sample once")
+    by_sample = allocations[np.argsort(allocations["sample"])]
+    if not np.array_equal(by_sample["ptr"], pointers):
+        raise _refusal(path, _first(by_sample["ptr"] != pointers, "lies elsewhere by the metadata than by the table"))
+    if int(by_sample["ptr"].max()) >= table_ptr or int(by_sample["size"].max()) > page_size:
+        outside = (by_sample["ptr"] >= table_ptr) | (by_sample["size"] > page_size)
+        raise _refusal(path, _first(outside, "lies outside the data, or is larger than a page"))
+    start, size = by_sample["ptr"].astype(np.int64), by_sample["size"].astype(np.int64)
+    outside = (start < METADATA_START + count * SAMPLE.itemsize) | (start + size > table_ptr) | (size == 0)
+    if outside.any():
+        raise _refusal(path, _first(outside, "is empty, or lies outside the data"))
+    if (crossing := start // page_size != (start + size - 1) // page_size).any():
+        raise _refusal(path, _first(crossing, "crosses a page"))
+    order = np.argsort(start)
+    if (overlap := start[order][:-1] + size[order][:-1] > start[order][1:]).any():
+        raise _refusal(path, f"is damaged: samples {order[:-1][overlap][0]} and {order[1:][overlap][0]} share bytes")
+    return size
+
+
+def _check_images(path: Path, images: np.ndarray, lengths: np.ndarray) -> None:
+    """Refuse images of unknown kind, of impossible size, or raw ones whose bytes are not their pixels."""
+    if (unknown := images["mode"] > RAW).any():
+        raise _refusal(path, _first(unknown, "is stored neither as JPEG nor raw"))
+    pixels = images["height"].astype(np.int64) * images["width"]
+    if (odd := (pixels == 0) | (pixels > _LARGEST_IMAGE)).any():
+        raise _refusal(path, _first(odd, "has no pixels, or more than 64 million"))
+    if (odd := (images["mode"] == RAW) & (lengths != 3 * pixels)).any():
+        raise _refusal(path, _first(odd, "is raw, and its bytes are not three a pixel"))
+
+
+def _check_labels(path: Path, labels: np.ndarray, classes: int | None) -> None:
+    """Refuse labels outside the classes; where nobody wrote down how many these are, only what cannot be a label."""
+    limit = _MOST_CLASSES if classes is None else classes
+    if (outside := (labels < 0) | (labels >= limit)).any():
+        raise _refusal(path, _first(outside, f"has label {labels[outside][0]}, which is none of the {limit} possible"))
+
+
+def _first(bad: np.ndarray, rule: str) -> str:
+    return f"is damaged: sample {int(np.flatnonzero(bad)[0])} {rule}" + (f" ({int(bad.sum())} such samples)" if bad.sum() > 1 else "")
+
+
+def _refusal(path: Path, rule: str) -> NotReadyError:
+    return NotReadyError([Problem(str(path), None, rule, "make it again:  resnet-recipes convert SRC DST")])

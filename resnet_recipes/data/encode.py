@@ -1,0 +1,104 @@
+"""One image as a .beton file stores it."""
+
+import io
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import simplejpeg
+from PIL import Image
+
+from resnet_recipes.data.beton import JPEG, RAW
+from resnet_recipes.data.crop import uniforms
+from resnet_recipes.data.jpeg_header import frame_size
+from resnet_recipes.errors import Problem
+
+WRITE_MODES = ("raw", "proportion", "jpg")
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """How images are written. The defaults are those of the published recipes' conversion (mosaicml/examples, FFCV)."""
+
+    write_mode: str = "proportion"      # raw | jpg | proportion: JPEG with compress_probability, else raw
+    max_resolution: int | None = 500    # pixels, longer side; larger images are shrunk by area averaging; None: as they are
+    compress_probability: float = 0.5   # proportion only
+    jpeg_quality: int = 90
+    shuffle: bool = True                # store in random order, so that neighbours in the file are not of one class
+    seed: int = 0                       # of the order, and of the choice between JPEG and raw
+    on_bad_image: str = "error"         # error | skip
+    workers: int = 0                    # processes; 0: one per core
+
+    def problems(self) -> list[Problem]:
+        """Return what is wrong with these values."""
+        found = []
+        if self.write_mode not in WRITE_MODES:
+            found.append(Problem("write_mode", self.write_mode, f"must be one of {', '.join(WRITE_MODES)}"))
+        if self.max_resolution is not None and not 16 <= self.max_resolution <= 8192:
+            found.append(Problem("max_resolution", self.max_resolution, "must be between 16 and 8192 pixels"))
+        if not 0 <= self.compress_probability <= 1:
+            found.append(Problem("compress_probability", self.compress_probability, "must be between 0 and 1"))
+        if not 1 <= self.jpeg_quality <= 100:
+            found.append(Problem("jpeg_quality", self.jpeg_quality, "must be between 1 and 100"))
+        if self.on_bad_image not in ("error", "skip"):
+            found.append(Problem("on_bad_image", self.on_bad_image, "must be error or skip"))
+        if not 0 <= self.workers <= 256:
+            found.append(Problem("workers", self.workers, "must be between 0 (one per core) and 256"))
+        return found
+
+
+class Encoded(NamedTuple):
+    """One image ready to be written."""
+
+    mode: int             # JPEG or RAW
+    height: int
+    width: int
+    data: bytes
+
+
+def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> Encoded:
+    """Encode one image, given as the bytes of its file or as uint8 [H, W, 3]; raises OSError or ValueError if it cannot be read.
+
+    In `jpg` mode a sound RGB JPEG that fits already is kept byte for byte: nothing is lost and nothing computed. Rotation noted in EXIF is
+    ignored, as every ImageNet pipeline does.
+    """
+    if options.write_mode == "jpg" and isinstance(image, bytes) and (kept := _kept(image, options.max_resolution)):
+        return kept
+    picture = _shrunk(_opened(image), options.max_resolution)
+    compress = options.write_mode == "jpg"
+    if options.write_mode == "proportion":
+        compress = uniforms(options.seed, 0, np.array([index]), 1).item() < options.compress_probability
+    if not compress:
+        return Encoded(RAW, picture.height, picture.width, picture.tobytes())
+    buffer = io.BytesIO()
+    picture.save(buffer, "JPEG", quality=options.jpeg_quality)
+    return Encoded(JPEG, picture.height, picture.width, buffer.getvalue())
+
+
+def _opened(image: bytes | np.ndarray) -> Image.Image:
+    """Decode to RGB; everything Pillow can go wrong with becomes a ValueError or an OSError."""
+    try:
+        picture = Image.fromarray(image) if isinstance(image, np.ndarray) else Image.open(io.BytesIO(image))
+        return picture.convert("RGB")
+    except (Image.DecompressionBombError, SyntaxError, IndexError, KeyError, TypeError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _shrunk(picture: Image.Image, longest: int | None) -> Image.Image:
+    """Shrink so that the longer side is at most `longest`, sides rounded down (800x600 becomes 500x375); a smaller image stays."""
+    if longest is None or max(picture.size) <= longest:
+        return picture
+    ratio = longest / max(picture.size)
+    return picture.resize((max(1, int(ratio * picture.width)), max(1, int(ratio * picture.height))), Image.Resampling.BOX)
+
+
+def _kept(data: bytes, longest: int | None) -> Encoded | None:
+    """Return a JPEG as it is, if it is RGB or grey, fits, and decodes without a single warning."""
+    height, width, channels = frame_size(np.frombuffer(data, np.uint8))
+    if channels not in (1, 3) or (longest is not None and max(height, width) > longest):
+        return None
+    try:
+        decoded = simplejpeg.decode_jpeg(data, "RGB", fastdct=True, strict=True)
+    except ValueError:
+        return None
+    return Encoded(JPEG, int(height), int(width), data) if decoded.shape[:2] == (height, width) else None
