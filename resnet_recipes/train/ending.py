@@ -41,7 +41,7 @@ class Ending:
     """How a process, or a run, ended."""
 
     code: int                   # 0 done, 1 failed, 2 recipe, 3 not ready, 75 preempted and saved, 130 Ctrl-C and saved
-    rank: int = 0
+    rank: int = 0               # -1: none of them, but the launched command
     step: int = 0               # steps completed
     error: str = ""             # class of the error, or the signal that killed the process
     message: str = ""
@@ -66,18 +66,21 @@ class Ending:
 
     def explained(self, folder: Path, ranks: int, started: float) -> str:
         """Return the failure in a few lines for the user: who, when, what, what to do, where to look, how to go on."""
+        if self.code in (2, 3):
+            return f"error: {self.message}"
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.time - started)))
         others = {1: "", 2: "; the other rank was stopped"}.get(ranks, f"; the other {ranks - 1} ranks were stopped")
-        where = f"after {self.step:,} steps" if self.step else "before the first step"
-        lines = [f"rank {self.rank} failed ({self.error}) {after} after start, {where}{others}"]
+        what = f"rank {self.rank} failed ({self.error})" if self.rank >= 0 else f"the run failed ({self.error})"
+        where = f", after {self.step:,} steps" if self.step else ", before the first step" if self.rank >= 0 else ""
+        lines = [f"{what} {after} after start{where}{others if self.rank >= 0 else ''}"]
         lines += [f"  {line}" for line in self.message.splitlines()]
         lines += [f"  what to do:  {self.hint}"] * bool(self.hint)
         return "\n".join([*lines, f"  log: {log_path(folder, self.rank)}     resume: resnet-train --resume {folder}"])
 
 
 def log_path(folder: Path, rank: int) -> Path:
-    """Return where a rank's output goes."""
-    return folder / "logs" / f"rank{rank}.log"
+    """Return where a rank's output goes; torchrun's, and what ranks say before they have a log, for rank -1."""
+    return folder / "logs" / (f"rank{rank}.log" if rank >= 0 else "launcher.log")
 
 
 def write(path: Path, ending: Ending) -> None:

@@ -21,6 +21,8 @@ from resnet_recipes.train.watchdog import Watchdog
 #: Set by the launcher for its ranks: when the command began, a reading of time.monotonic(), and whether it holds the folder's lock.
 STARTED, LOCKED = "RESNET_RECIPES_STARTED", "RESNET_RECIPES_LOCKED"
 
+_LIBC = ctypes.CDLL(None)
+
 
 class Process(NamedTuple):
     """What a rank's process has for its training."""
@@ -69,7 +71,7 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
     """Let the kernel kill this process when its parent dies (Linux): ranks of a killed launcher would train on as orphans."""
     if sys.platform == "linux":
         parent = os.getppid()
-        ctypes.CDLL(None).prctl(1, number)          # PR_SET_PDEATHSIG
+        _LIBC.prctl(1, number)                      # PR_SET_PDEATHSIG
         if os.getppid() != parent:
             os.kill(os.getpid(), number)
 

@@ -1,0 +1,237 @@
+"""One command, one message, one exit code, and nothing left running."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.errors import NotReadyError
+from resnet_recipes.train import group as group_module
+from resnet_recipes.train import launch, watchdog
+from resnet_recipes.train.ending import Ending, read
+from resnet_recipes.train.group import Group
+from resnet_recipes.train.launch import start
+from resnet_recipes.train.lock import RunLock
+
+
+@pytest.fixture(autouse=True)
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the launcher start the stand-in instead of the worker."""
+    monkeypatch.setattr(group_module, "WORKER", "stand_in")
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+
+
+class Started:
+    """A run of the stand-in, from its start to its end."""
+
+    def __init__(self, folder: Path, behaviour: str = "", ranks: int = 1, restarts: int = 0, then: Callable[[], object] | None = None):
+        self.folder, self.said = folder, []
+        (folder / "behaviour").write_text(behaviour)
+        if then is not None:
+            threading.Thread(target=self._when_training, args=(then, ranks), daemon=True).start()
+        began = time.monotonic()
+        self.ending: Ending = start(folder, Group(ranks, max_restarts=restarts), self.said.append)
+        self.seconds = time.monotonic() - began
+
+    def _when_training(self, then: Callable[[], object], ranks: int) -> None:
+        while sum(beat.step > 5 for beat in watchdog.beats(self.folder)) < ranks:
+            time.sleep(0.01)
+        then()
+
+    def log(self, rank: int) -> str:
+        """Return the log of a rank."""
+        return (self.folder / "logs" / f"rank{rank}.log").read_text()
+
+
+def running(folder: Path) -> list[str]:
+    """Return the processes that have the folder in their command line, other than this one."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in line and path.parent.name != str(os.getpid()):
+            found.append(line)
+    return found
+
+
+def send(number: signal.Signals) -> Callable[[], None]:
+    """Return what sends a signal to this process, the launcher."""
+    return lambda: os.kill(os.getpid(), number)
+
+
+def test_a_run_that_ends_has_exit_code_0(tmp_path: Path) -> None:
+    run = Started(tmp_path, "finish@0")
+    assert (run.ending.code, run.ending.step, run.said) == (0, 20, [])
+    assert read(tmp_path / "exit.json") == run.ending
+
+
+@pytest.mark.parametrize(("behaviour", "code", "words"), [
+    ("wrong@0", 1, ("rank 0 failed (TrainingError)", "after 21 steps", "image file is truncated", "data.on_bad_image=skip",
+                    "resnet-train --resume")),
+    ("bug@0", 1, ("ZeroDivisionError", "division by zero", "rank0.log")),
+    ("not-ready@0", 3, ("error: data.root=/data: is gone",)),
+    ("kill@0", 1, ("SIGKILL", "out of memory", "after 21 steps")),
+    ("segv@0", 1, ("SIGSEGV",)),
+    ("bus@0", 1, ("SIGBUS", "--shm-size")),
+    ("exit@0", 1, ("SystemExit", "5")),
+])
+def test_a_failure_is_one_message_with_its_cause(behaviour: str, code: int, words: tuple[str, ...], tmp_path: Path) -> None:
+    run = Started(tmp_path, behaviour)
+    assert run.ending.code == code
+    (said,) = run.said
+    assert all(word in said for word in words), said
+    assert "Traceback" not in said
+
+
+def test_a_traceback_and_the_stacks_of_a_crash_are_in_the_log(tmp_path: Path) -> None:
+    assert "Traceback" in Started(tmp_path, "bug@0").log(0)
+    assert "Segmentation fault" in Started(tmp_path, "segv@0").log(0)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 75)])
+def test_a_signal_saves_and_ends_with_its_exit_code(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    run = Started(tmp_path, then=send(number))
+    assert run.ending.code == code
+    assert (tmp_path / "saved0").exists()
+    assert run.seconds < 3
+    assert run.said == ["stopping after this step, with a checkpoint; once more stops now"]
+
+
+def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
+    def twice() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    run = Started(tmp_path, "stuck@0", then=lambda: (time.sleep(0.3), twice()))
+    assert run.ending.code == 1
+    assert "stopped at once" in run.said[-1]
+    assert run.seconds < 3
+    assert not running(tmp_path)
+
+
+def test_a_signal_before_the_first_step_has_nothing_to_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "AFTERMATH", 0.5)
+    threading.Timer(0.02, send(signal.SIGTERM)).start()
+    run = Started(tmp_path)
+    assert (run.ending.code, run.ending.message) in [(75, "stopped before the first step"), (75, "SIGTERM")]
+
+
+def test_a_rank_that_does_not_answer_is_killed_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "GRACE", -9)
+    run = Started(tmp_path, "stuck@0", then=lambda: (time.sleep(0.4), send(signal.SIGTERM)()))
+    assert (run.ending.code, run.ending.error) == (1, "no answer")
+    assert not running(tmp_path)
+
+
+def test_loader_workers_of_a_dead_rank_are_swept_away(tmp_path: Path) -> None:
+    before = children_asleep()
+    Started(tmp_path, "leave-a-child@0")
+    deadline = time.monotonic() + 2
+    while children_asleep() > before and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert children_asleep() <= before
+
+
+def children_asleep() -> int:
+    """Count the processes that the stand-in leaves behind."""
+    lines = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout.splitlines()
+    return sum("import time; time.sleep(60)" in line for line in lines)
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+    with RunLock(tmp_path), pytest.raises(NotReadyError, match="another run is writing here"):
+        Started(tmp_path)
+
+
+LAUNCHER = """
+import sys
+from pathlib import Path
+from resnet_recipes.train import group
+from resnet_recipes.train.launch import start
+group.WORKER = "stand_in"
+sys.exit(start(Path(sys.argv[1]), group.Group(int(sys.argv[2])), lambda text: print(text, file=sys.stderr)).code)
+"""
+
+
+def launched(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
+    """Start a launcher as a process of its own, and return it when its ranks train."""
+    (folder / "behaviour").write_text("")
+    process = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(folder), str(ranks)], text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    while sum(beat.step > 5 for beat in watchdog.beats(folder)) < ranks:
+        time.sleep(0.01)
+    return process
+
+
+def test_the_streams_of_rank_0_reach_the_user(tmp_path: Path) -> None:
+    process = launched(tmp_path)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=10)
+    assert out == "output of 0\n"
+    assert err.startswith("console of 0\n")
+    assert (tmp_path / "logs" / "rank0.log").read_text().startswith("log of 0\n")
+    assert process.returncode == 75
+
+
+def test_a_killed_launcher_takes_its_rank_with_it(tmp_path: Path) -> None:
+    process = launched(tmp_path)
+    process.kill()
+    process.communicate(timeout=10)
+    deadline = time.monotonic() + 2
+    while running(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not running(tmp_path)
+
+
+@pytest.mark.slow
+def test_the_rank_that_failed_is_named_and_a_stuck_one_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "AFTERMATH", 1)
+    run = Started(tmp_path, "wrong@1 stuck@0", ranks=2)
+    assert (run.ending.code, run.ending.rank) == (1, 1)
+    (said,) = run.said
+    assert "rank 1 failed (TrainingError)" in said
+    assert "the other rank was stopped" in said
+    assert run.log(1).startswith("output of 1\nlog of 1\n")
+    assert run.seconds < 20
+    assert not running(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_killed_rank_is_the_cause_and_its_peers_are_not(tmp_path: Path) -> None:
+    run = Started(tmp_path, "kill@1", ranks=2)
+    assert (run.ending.rank, run.ending.error, run.ending.step) == (1, "SIGKILL", 21)
+    assert not running(tmp_path)
+
+
+@pytest.mark.slow
+def test_ctrl_c_reaches_all_ranks(tmp_path: Path) -> None:
+    run = Started(tmp_path, ranks=2, then=send(signal.SIGINT))
+    assert run.ending.code == 130
+    assert sorted(path.name for path in tmp_path.glob("saved*")) == ["saved0", "saved1"]
+    assert not running(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_group_starts_again_after_a_failure_if_it_may(tmp_path: Path) -> None:
+    run = Started(tmp_path, "fail-once@1", ranks=2, restarts=1)
+    assert (run.ending.code, run.ending.attempt, run.said) == (0, 1, [])
+
+
+@pytest.mark.slow
+def test_a_killed_launcher_takes_torchrun_and_all_ranks_with_it(tmp_path: Path) -> None:
+    process = launched(tmp_path, ranks=2)
+    process.kill()
+    process.communicate(timeout=10)
+    deadline = time.monotonic() + 5
+    while running(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not running(tmp_path)
