@@ -113,12 +113,11 @@ class _Reader:
         for event in events:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
+                if documents > 1:
+                    self.stop(event.start_mark.line + 1, "a second document begins; a recipe is one")
                 if event.tags or event.version:
                     self.refuse(event.start_mark.line + 1, None, "YAML directives (%...) are not used in recipes", "delete the line")
             elif isinstance(event, yaml.NodeEvent):
-                if documents > 1:
-                    self.refuse(event.start_mark.line + 1, None, "a second document begins; a recipe is one", "delete the '---' line")
-                    break
                 tree = self._node(event, events, "", 0)
         if not isinstance(tree, dict) or not tree:
             self.problems or self.refuse(1, None, "a recipe is a mapping of settings, as in 'name: mine'")
