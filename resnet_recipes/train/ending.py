@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -91,7 +92,7 @@ def write(path: Path, ending: Ending) -> None:
         temporary.write_text(json.dumps(asdict(ending)))
         temporary.replace(path)
     except OSError as error:
-        print(f"{path} could not be written: {error.strerror}")
+        sys.stderr.write(f"{path} could not be written: {error.strerror}\n")
 
 
 def read(path: Path) -> Ending | None:
