@@ -1,0 +1,201 @@
+"""Who may import whom, and what no module may do; read from the source, so that a new module is covered as soon as it exists."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = "resnet_recipes"
+
+#: From the bottom up. A module imports only from tiers below its own, and from its own package. Siblings on a tier never meet, except
+#: on the tier of the loose modules, which is where a new module at the top of the package belongs.
+TIERS = (
+    {"errors", "duration", "schedule"},
+    {"ops"},
+    {"methods", "data", "report"},
+    {"config"},
+    {"plan", "composing"},          # and whatever else stands at the top of the package
+    {"train"},
+    {"commands"},
+    {"cli", "__main__", ""},        # "": the package itself, which offers the public names
+)
+LOOSE = 4
+
+#: Outside packages that only these parts may import.
+RESERVED = {"hydra": {"composing"}, "omegaconf": {"composing"}, "rich": {"report", "commands", "cli"}}
+
+
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the package by its dotted name."""
+    found = {}
+    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+def walk(node: ast.AST, lazily: bool) -> Iterator[ast.AST]:
+    """Yield all nodes below `node`; without those inside functions unless `lazily`."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if lazily or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from walk(child, lazily)
+
+
+@cache
+def imports(module: str, lazily: bool = True) -> frozenset[str]:
+    """Every module that `module` names in an import, and the packages around it, which an import runs as well."""
+    named = set()
+    for node in walk(modules()[module], lazily):
+        if isinstance(node, ast.Import):
+            named |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} imports relatively, line {node.lineno}"
+            named |= {full if (full := f"{node.module}.{alias.name}") in modules() else node.module for alias in node.names}
+    parts = [name.split(".") for name in named | {module}]
+    return frozenset(".".join(part[:length]) for part in parts for length in range(1, len(part) + 1)) - {module}
+
+
+def reaches(module: str, lazily: bool = True) -> set[str]:
+    """Everything that is imported, at any distance, by importing `module`."""
+    seen, ahead = set(), [module]
+    while ahead:
+        for name in imports(ahead.pop(), lazily) - seen:
+            seen.add(name)
+            if name in modules():
+                ahead.append(name)
+    return seen
+
+
+def part(module: str) -> str:
+    """Return the first name below the package: "methods" of resnet_recipes.methods.sam."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def tier(name: str) -> int:
+    """Return how high a part of the package stands."""
+    return next((level for level, names in enumerate(TIERS) if name in names), LOOSE)
+
+
+def calls(module: str) -> Iterator[tuple[str, ast.Call]]:
+    """Yield every call with what it calls, as written: "torch.load"."""
+    for node in ast.walk(modules()[module]):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def keyword(call: ast.Call, name: str) -> object:
+    """Return the constant that a call gives for a keyword; None if it gives none or computes it."""
+    return next((item.value.value for item in call.keywords if item.arg == name and isinstance(item.value, ast.Constant)), None)
+
+
+def test_every_import_points_downwards():
+    wrong = []
+    for module in modules():
+        own = part(module)
+        for name in imports(module):
+            other = part(name)
+            if not name.startswith(f"{PACKAGE}.") or other == own:
+                continue
+            allowed = tier(other) < tier(own) or (tier(other) == tier(own) and tier(own) in (0, LOOSE))
+            if not allowed and not (own == "config" and name == f"{PACKAGE}.data"):
+                wrong.append(f"{module} imports {name}")
+    assert not wrong, "\n".join(["", *wrong])
+
+
+def test_config_takes_only_the_schema_from_data():
+    names = {name for name in imports(f"{PACKAGE}.config") if part(name) == "data"}
+    assert names <= {f"{PACKAGE}.data", f"{PACKAGE}.data.base"}
+
+
+def test_no_two_modules_import_each_other():
+    wrong = [module for module in modules() if module in reaches_without_packages(module)]
+    assert not wrong, "\n".join(["", *wrong])
+
+
+def reaches_without_packages(module: str) -> set[str]:
+    """Like `reaches`, at import time, but a module does not count as importing the packages it lies in."""
+    seen, ahead = set(), [module]
+    while ahead:
+        current = ahead.pop()
+        for name in imports(current, lazily=False) - seen:
+            if name in modules() and not current.startswith(f"{name}."):
+                seen.add(name)
+                ahead.append(name)
+    return seen
+
+
+@pytest.mark.parametrize("name", sorted(TIERS[0]))
+def test_the_foundation_needs_only_the_standard_library(name):
+    outside = {found.split(".")[0] for found in imports(f"{PACKAGE}.{name}")} - set(sys.stdlib_module_names) - {PACKAGE}
+    assert outside == set()
+
+
+def test_results_can_be_read_without_torch():
+    wrong = [module for module in modules() if part(module) == "report" and "torch" in reaches(module)]
+    assert not wrong, "\n".join(["", *wrong])
+
+
+def test_workers_never_import_hydra():
+    workers = [module for module in modules() if part(module) in ("train", "data", "methods", "report")]
+    assert workers
+    wrong = [module for module in workers if "hydra" in reaches(module)]
+    assert not wrong, "\n".join(["", *wrong])
+
+
+def test_starting_the_command_imports_neither_torch_nor_hydra():
+    reached = reaches(f"{PACKAGE}.cli", lazily=False)
+    assert reached & {"torch", "torchvision", "hydra", "omegaconf", "numpy", "rich"} == set()
+
+
+def test_some_packages_belong_to_one_part():
+    wrong = [f"{module} imports {name}" for module in modules() for name, owners in RESERVED.items()
+             if name in imports(module) and part(module) not in owners]
+    assert not wrong, "\n".join(["", *wrong])
+
+
+def test_only_the_surface_prints():
+    speakers = ("cli", "commands")
+    wrong = [f"{module}:{call.lineno}" for module in modules() for name, call in calls(module)
+             if name == "print" and part(module) not in speakers and module != f"{PACKAGE}.report.console"]
+    assert not wrong, "\n".join(["", *wrong])
+
+
+def from_a_fixed_list(name: ast.expr) -> bool:
+    """Tell whether an expression can only give names written in the source: "ffcv", or f"resnet_recipes.data.{TABLE[key]}"."""
+    if isinstance(name, ast.JoinedStr):
+        values = [part.value for part in name.values if isinstance(part, ast.FormattedValue)]
+        return all(isinstance(value, ast.Subscript) and ast.unparse(value.value).isupper() for value in values)
+    return isinstance(name, ast.Constant)
+
+
+def test_nothing_runs_text_as_code():
+    forbidden = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load", "yaml.full_load",
+                 "hydra.utils.instantiate", "hydra.utils.get_class", "hydra.utils.get_method", "hydra.utils.get_object"}
+    wrong = [f"{module}:{call.lineno} {name}" for module in modules() for name, call in calls(module) if name in forbidden]
+    wrong += [f"{module}:{call.lineno} shell=True" for module in modules() for _, call in calls(module) if keyword(call, "shell")]
+    wrong += [f"{module}:{call.lineno} {name}" for module in modules() for name, call in calls(module)
+              if name.split(".")[-1] == "import_module" and not from_a_fixed_list(call.args[0])]
+    assert not wrong, "\n".join(["", *wrong])
+
+
+def test_nothing_is_unpickled():
+    wrong = [f"{module} imports {name}" for module in modules()
+             for name in imports(module) & {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}]
+    for module in modules():
+        for name, call in calls(module):
+            if name == "torch.load" and keyword(call, "weights_only") is not True:
+                wrong.append(f"{module}:{call.lineno} torch.load without weights_only=True")
+            if keyword(call, "weights_only") is False or keyword(call, "allow_pickle"):
+                wrong.append(f"{module}:{call.lineno} allows pickles")
+            if name.split(".")[-1].endswith(("_object", "_object_list")) and name.split(".")[-1].split("_")[0] in COLLECTIVES:
+                wrong.append(f"{module}:{call.lineno} {name} sends a pickle")
+    assert not wrong, "\n".join(["", *wrong])
+
+
+COLLECTIVES = ("all", "broadcast", "gather", "scatter", "send", "recv")
