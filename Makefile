@@ -11,7 +11,8 @@ help:
 	@echo "make setup   only the set-up: .venv with everything in it"
 	@echo "make clean   remove what the others made, except runs/"
 
-demo: $(READY) | $(DEMO)
+demo: $(READY)
+	@$(BIN)/python -c 'import pathlib; from resnet_recipes.data import demo; demo.write(pathlib.Path("$(DEMO)"))'
 	$(BIN)/resnet-train recipe=demo data=$(DEMO)
 
 test: $(READY)
@@ -21,12 +22,7 @@ test: $(READY)
 setup: $(READY)
 
 clean:
-	rm -rf .venv $(DEMO) $(DEMO).part build dist *.egg-info .pytest_cache .ruff_cache
+	rm -rf .venv $(DEMO) build dist *.egg-info .pytest_cache .ruff_cache
 
 $(READY): pyproject.toml tools/setup.sh
 	@tools/setup.sh
-
-$(DEMO): | $(READY)
-	@rm -rf $@.part
-	$(BIN)/python -m resnet_recipes.data.demo $@.part
-	@mv $@.part $@
