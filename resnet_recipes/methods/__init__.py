@@ -5,12 +5,36 @@ from typing import Optional
 
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.bce_loss import BCELoss
+from resnet_recipes.methods.blurpool import BlurPool
+from resnet_recipes.methods.colout import ColOut
+from resnet_recipes.methods.cutmix import CutMix
+from resnet_recipes.methods.ema import EMA
 from resnet_recipes.methods.label_smoothing import LabelSmoothing
+from resnet_recipes.methods.mixup import MixUp
+from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix
+from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
+from resnet_recipes.methods.randaugment import RandAugment
+from resnet_recipes.methods.random_erasing import RandomErasing
+from resnet_recipes.methods.sam import SAM
+from resnet_recipes.methods.stochastic_depth import StochasticDepth
+from resnet_recipes.methods.trivial_augment import TrivialAugment
 
 #: Every method, in the order in which their hooks run. Read it top to bottom: this is what a recipe means.
 ORDER: tuple[type[Method], ...] = (
+    BlurPool,
+    StochasticDepth,
     BCELoss,
-    LabelSmoothing,
+    RandAugment,
+    TrivialAugment,
+    ColOut,                 # before the resizing: 176 -> 167 -> 100 pixels; after it, the first epochs would lose rows of 104
+    ProgressiveResizing,
+    RandomErasing,          # after whatever moves pixels, so that boxes have their size in the image that is trained on
+    LabelSmoothing,         # before the mixes: the partner's label comes in unsmoothed, as in the runs that the recipes were tuned with
+    MixUp,
+    CutMix,
+    MixUpOrCutMix,
+    SAM,
+    EMA,
 )
 
 #: The `methods` section of a recipe: a method is on if its key is present.

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
+import torch
 from PIL import Image
 from torch import Tensor, nn
 
@@ -51,6 +52,11 @@ class Now(NamedTuple):
     def elapsed(self) -> Fraction:
         """Share of the run completed, constant within an epoch."""
         return Fraction(self.epoch * self.horizon.steps_per_epoch, self.horizon.total_steps)
+
+
+def send(drawn: np.ndarray, device: torch.device) -> Tensor:
+    """Return small numbers drawn on the host as a tensor on `device`, without waiting for the device."""
+    return torch.from_numpy(drawn).to(device, non_blocking=True)
 
 
 class Compute(Protocol):
@@ -115,7 +121,20 @@ class Method:
         if state:
             raise ValueError(f"{self.name} keeps no state, but the checkpoint has {sorted(state)}")
 
-    @classmethod
-    def provides(cls, hook: str) -> bool:
-        """Tell whether this method overrides `hook`."""
-        return getattr(cls, hook) is not getattr(Method, hook)
+    def provides(self, hook: str) -> bool:
+        """Tell whether this method, set as it is, acts at `hook`. Default: it overrides it."""
+        return getattr(type(self), hook) is not getattr(Method, hook)
+
+    def resolved(self, sample_ops: bool) -> "Method":
+        """Return this method with what is `auto` decided; `sample_ops` says that the loader runs `augment_sample`."""
+        return self
+
+    def note(self) -> str:
+        """Return what a hook table says beside the name ("every 5th step"), or nothing."""
+        return ""
+
+
+def one_hot(labels: Tensor, num_classes: int) -> Tensor:
+    """Return int64 [N] labels as float32 [N, K] targets. Unlike torch's own, it never reads the labels back to check them."""
+    targets = torch.zeros(len(labels), num_classes, device=labels.device)
+    return targets.scatter_(1, labels.unsqueeze(1), 1.0)

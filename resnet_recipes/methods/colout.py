@@ -1,0 +1,56 @@
+"""Rows and columns of pixels that are left out at random."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from resnet_recipes.duration import decimal
+from resnet_recipes.errors import Problem
+from resnet_recipes.methods.base import Batch, Method, Now, send
+
+
+@dataclass
+class ColOut(Method):
+    """Remove a random share of the rows and columns of all images of a batch (MosaicML, Composer 0.7.1, method card "ColOut").
+
+    floor((1 - p) * size) rows and columns are kept, in order, drawn without replacement, once per step and rank: the same for all
+    images and channels. The images become smaller (176 -> 167 at 0.05) and are not scaled back.
+
+    Cost: one gather of the batch; the step gets cheaper with the pixels, by 10 % at 0.05. Gain: regularisation and speed in long
+    runs. Hurts: about 0.2 points on ImageNet and 1 point on CIFAR-10 at 0.15 (Composer, method card); adds little beside
+    progressive_resizing, which saves the same pixels.
+    """
+
+    name: ClassVar[str] = "colout"
+    p_row: float = 0.15                 # share of the rows to remove, 0 to below 1
+    p_col: float = 0.15                 # share of the columns to remove, 0 to below 1
+
+    def problems(self) -> Iterator[Problem]:
+        for key in ("p_row", "p_col"):
+            if not 0 <= getattr(self, key) < 1:
+                yield Problem(key, getattr(self, key), "must be at least 0 and below 1")
+
+    def size_after(self, full: int) -> int:
+        """Return the width in pixels of what was `full` pixels wide."""
+        return _kept(full, self.p_col)
+
+    def transform_batch(self, batch: Batch, now: Now) -> Batch:
+        height, width = batch.images.shape[-2:]
+        rows = _choose(height, _kept(height, self.p_row), now.rng)
+        cols = _choose(width, _kept(width, self.p_col), now.rng)
+        # Indexing the NHWC view keeps channels_last memory; index_select on NCHW dimensions would not.
+        pixels = batch.images.permute(0, 2, 3, 1)
+        pixels = pixels.index_select(1, send(rows, pixels.device)).index_select(2, send(cols, pixels.device))
+        return batch._replace(images=pixels.permute(0, 3, 1, 2))
+
+
+def _kept(size: int, share: float) -> int:
+    """Return how many of `size` lines are left when `share` of them is removed; at least one."""
+    return max(1, int((1 - decimal(share)) * size))
+
+
+def _choose(size: int, kept: int, rng: np.random.Generator) -> np.ndarray:
+    """Return `kept` of `size` indices, ascending."""
+    return np.sort(rng.choice(size, kept, replace=False))

@@ -1,0 +1,91 @@
+"""An exponential moving average of the weights, for evaluation."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from resnet_recipes.duration import Duration
+from resnet_recipes.errors import Problem
+from resnet_recipes.methods.base import Method, Now
+
+
+@dataclass
+class EMA(Method):
+    """Evaluate a moving average of the weights (Polyak and Juditsky, 1992, doi:10.1137/0330046; Izmailov et al., 2018, arXiv:1803.05407).
+
+    The average starts as a copy after the first step. After every `update_interval` it moves by 1 - 2^(-update_interval / half_life)
+    of the way to the weights: 0.129 with 100ba and 20ba. All floating parameters and buffers are averaged, BatchNorm's statistics
+    included; integers are copied (Composer averages and truncates them). For evaluation and export the values are exchanged in place,
+    and training goes on with the very bits it had. At an evaluation the average is up to one interval old.
+
+    Cost: one fused pass over the weights every `update_interval`, and one copy of the model in memory. Gain: +0.25 points in a
+    600-epoch baseline (PyTorch blog, 2021); smooth curves, and a higher rate is affordable to the end. Hurts: half_life is in steps,
+    so with another batch size, or in a run of a few hundred steps, it is another average.
+    """
+
+    name: ClassVar[str] = "ema"
+    half_life: str = "100ba"            # time after which an old weight counts half
+    update_interval: str = "20ba"       # from one update to the next
+
+    def __post_init__(self) -> None:
+        self._average: dict[str, Tensor] = {}
+        self._on_device = True
+
+    def problems(self) -> Iterator[Problem]:
+        for key in ("half_life", "update_interval"):
+            try:
+                if not Duration.parse(getattr(self, key)).value:
+                    yield Problem(key, getattr(self, key), "must be longer than nothing")
+            except ValueError as error:
+                yield Problem(key, getattr(self, key), str(error))
+
+    @torch.no_grad()
+    def after_step(self, model: nn.Module, now: Now) -> None:
+        if not self._average:
+            self._average = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+            return
+        interval = now.horizon.steps(Duration.parse(self.update_interval))
+        if (now.step + 1) % interval == 0:
+            half_life = now.horizon.steps(Duration.parse(self.half_life))
+            average, weights = self._pairs(model)
+            floats = [index for index, tensor in enumerate(average) if tensor.is_floating_point()]
+            others = [index for index, tensor in enumerate(average) if not tensor.is_floating_point()]
+            torch._foreach_lerp_([average[i] for i in floats], [weights[i] for i in floats], 1 - 2 ** -(interval / half_life))
+            torch._foreach_copy_([average[i] for i in others], [weights[i] for i in others])
+
+    @contextmanager
+    def eval_weights(self, model: nn.Module) -> Iterator[None]:
+        """Put the average into `model`, in place, and the weights back in the end; before the first step, nothing happens."""
+        if not self._average:
+            yield
+            return
+        average, weights = self._pairs(model)
+        kept = [tensor.clone() for tensor in weights]
+        with torch.no_grad():
+            torch._foreach_copy_(weights, average)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                torch._foreach_copy_(weights, kept)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return dict(self._average)
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self._average = {name: tensor.clone() for name, tensor in state.items()}
+        self._on_device = False
+
+    def _pairs(self, model: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the average and the weights of `model`, tensor by tensor."""
+        weights = model.state_dict()
+        if weights.keys() != self._average.keys():
+            raise ValueError(f"the average does not fit the model: {sorted(weights.keys() ^ self._average.keys())[:4]}")
+        if not self._on_device:      # loaded from a checkpoint: take the device and the memory format of the weights
+            self._average = {name: torch.empty_like(tensor).copy_(self._average[name]) for name, tensor in weights.items()}
+            self._on_device = True
+        return [self._average[name] for name in weights], list(weights.values())

@@ -1,0 +1,195 @@
+"""RandAugment's operations on many images at once, on their device, as Pillow does them.
+
+Every operation takes uint8 pixels [M, H, W, 3] and one value for each image, float32 [M], and returns new uint8 pixels. Where
+two ways give the same numbers, the one without comparisons and selections is taken: plain arithmetic is an order of
+magnitude faster on a CPU, and a GPU does not mind.
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+PixelOp = Callable[[Tensor, Tensor], Tensor]
+
+_LUMA = (19595 / 65536, 38470 / 65536, 7471 / 65536)     # Pillow's weights of red, green and blue in grey
+
+
+def posterize(pixels: Tensor, bits: Tensor) -> Tensor:
+    """Keep the highest `bits` of every value."""
+    return pixels & (256 - 2 ** (8 - bits)).to(torch.uint8).view(-1, 1, 1, 1)
+
+
+def solarize(pixels: Tensor, threshold: Tensor) -> Tensor:
+    """Invert values from `threshold` on."""
+    below = pixels.to(torch.int16).sub_(threshold.to(torch.int16).view(-1, 1, 1, 1)).bitwise_right_shift_(8)
+    return below.bitwise_not_().to(torch.uint8).bitwise_xor_(pixels)          # `below` was -1 below the threshold, else 0
+
+
+def autocontrast(pixels: Tensor, _: Tensor) -> Tensor:
+    """Stretch each channel so that its darkest value is 0 and its lightest 255."""
+    rows = pixels.flatten(2)
+    low, high = rows.amin(1).unflatten(1, (-1, 3)).amin(1).float(), rows.amax(1).unflatten(1, (-1, 3)).amax(1).float()
+    flat = low == high
+    scale = torch.where(flat, 1, 255 / (high - low).clamp(min=1))
+    # 1e-3 is below the distance of any two exact results and above float32's error, so that truncation agrees with float64's.
+    offset = torch.where(flat, 0, -low * scale) + 1e-3
+    return _uint8(rows.float().mul_(_by_column(scale, pixels)).add_(_by_column(offset, pixels))).view_as(pixels)
+
+
+def equalize(pixels: Tensor, _: Tensor) -> Tensor:
+    """Map each channel so that its values are spread evenly, by Pillow's integer arithmetic."""
+    images, side = len(pixels), pixels.shape[1] * pixels.shape[2]
+    bins = torch.arange(images * 3, device=pixels.device, dtype=torch.int32).view(images, 3) * 256
+    cells = pixels.flatten(2).int().add_(_by_column(bins, pixels)).flatten()
+    counts = _counts(cells, images * 768).view(images, 3, 256)
+    last = counts.gather(2, 255 - (counts.flip(2) > 0).int().argmax(2, keepdim=True))
+    step = (side - last) // 255
+    before = counts.cumsum(2) - counts
+    table = ((step // 2 + before) // step.clamp(min=1)).clamp(max=255)
+    table = torch.where(step > 0, table, torch.arange(256, device=pixels.device)).to(torch.uint8)
+    return table.flatten().index_select(0, cells).view_as(pixels)
+
+
+def color(pixels: Tensor, factor: Tensor) -> Tensor:
+    """Move away from grey by `factor`."""
+    values = pixels.float()
+    weights = torch.tensor(_LUMA, device=pixels.device).view(3, 1).repeat(1, 3)
+    return _blend((values @ weights).round_(), values, factor.view(-1, 1, 1, 1))
+
+
+def contrast(pixels: Tensor, factor: Tensor) -> Tensor:
+    """Move away from the mean grey by `factor`."""
+    values = pixels.float()
+    channels = values.flatten(2).sum(1).unflatten(1, (-1, 3)).sum(1) / (pixels.shape[1] * pixels.shape[2])
+    mean = torch.floor(channels @ torch.tensor(_LUMA, device=pixels.device) + 0.5)
+    return _blend(mean.view(-1, 1, 1, 1), values, factor.view(-1, 1, 1, 1))
+
+
+def brightness(pixels: Tensor, factor: Tensor) -> Tensor:
+    """Multiply by `factor`."""
+    return _uint8(pixels.float().mul_(factor.view(-1, 1, 1, 1)).clamp_(0, 255))
+
+
+def sharpness(pixels: Tensor, factor: Tensor) -> Tensor:
+    """Move away from the smoothed image by `factor`; the outermost pixels stay."""
+    lines = pixels.flatten(2).to(torch.int16)                                 # one pixel to the right is 3 further
+    inner = lines[:, 1:-1]
+    total = (lines[:, :-2] + inner).add_(lines[:, 2:])
+    total = (total[..., :-6] + total[..., 3:-3]).add_(total[..., 6:]).add_(inner[..., 3:-3], alpha=4)
+    sharp = pixels.clone()
+    sharp.flatten(2)[:, 1:-1, 3:-3] = _blend(total.float().mul_(1 / 13).round_(), inner[..., 3:-3].float(), factor.view(-1, 1, 1))
+    return sharp
+
+
+def shear_x(pixels: Tensor, slope: Tensor) -> Tensor:
+    """Displace row y by `slope * (y + 1/2)` pixels, sampling linearly; black outside."""
+    rows = torch.arange(pixels.shape[1], device=pixels.device) + 0.5
+    whole, part = _split(slope.view(-1, 1) * rows)
+    late = (part >= 0.5).to(torch.uint8).unsqueeze(2)                         # Pillow repeats a border for half a pixel
+    values = pixels.flatten(2)
+    between = _between(values[..., :-3], values[..., 3:], part.unsqueeze(2))
+    return _windows([values[..., :3] * late, between, values[..., -3:] * (1 - late)], whole + 1).view_as(pixels)
+
+
+def shear_y(pixels: Tensor, slope: Tensor) -> Tensor:
+    """Displace column x by `slope * (x + 1/2)` pixels, sampling linearly; black outside."""
+    images, height, width, _ = pixels.shape
+    columns = torch.arange(width, device=pixels.device) + 0.5
+    whole, part = _split(slope.view(-1, 1) * columns)
+    part = part.repeat_interleave(3, dim=1).unsqueeze(1)
+    late = (part >= 0.5).to(torch.uint8)
+    values = pixels.flatten(2)
+    black = torch.zeros_like(late)
+    between = _between(values[:, :-1], values[:, 1:], part)
+    lines = torch.cat([black, values[:, :1] * late, between, values[:, -1:] * (1 - late), black], dim=1)
+    line = (torch.arange(2, height + 2, device=pixels.device).view(-1, 1) + whole.unsqueeze(1)).clamp_(0, height + 2).int()
+    first = torch.arange(images, device=pixels.device, dtype=torch.int32).view(-1, 1, 1) * (width * (height + 3))
+    cells = line.mul_(width).add_(torch.arange(width, device=pixels.device, dtype=torch.int32)).add_(first)
+    return lines.view(-1, 3).index_select(0, cells.flatten()).view_as(pixels)
+
+
+def translate_x(pixels: Tensor, distance: Tensor) -> Tensor:
+    """Displace the image by whole pixels; a positive distance moves its content to the left, black comes in."""
+    return _windows([pixels.flatten(2)], distance.view(-1, 1).expand(-1, pixels.shape[1])).view_as(pixels)
+
+
+def translate_y(pixels: Tensor, distance: Tensor) -> Tensor:
+    """Displace the image by whole pixels; a positive distance moves its content up, black comes in."""
+    images, height, width, _ = pixels.shape
+    padded = F.pad(pixels.flatten(2), (0, 0, 1, 1))
+    row = (torch.arange(1, height + 1, device=pixels.device) + distance.view(-1, 1)).clamp(0, height + 1).int()
+    row = row + torch.arange(images, device=pixels.device, dtype=torch.int32).view(-1, 1) * (height + 2)
+    return padded.view(-1, width * 3).index_select(0, row.flatten()).view_as(pixels)
+
+
+def rotate(pixels: Tensor, degrees: Tensor) -> Tensor:
+    """Turn counter-clockwise about the centre, sampling bilinearly; black outside."""
+    height, width = pixels.shape[1:3]
+    y = torch.arange(height, device=pixels.device) - (height - 1) / 2
+    x = torch.arange(width, device=pixels.device) - (width - 1) / 2
+    plane = torch.complex(x.expand(height, -1), y.view(-1, 1).expand(-1, width)) * (2 / width)
+    turn = torch.polar(torch.ones_like(degrees), torch.deg2rad(degrees))      # to rotate the plane is to multiply by exp(i angle)
+    grid = torch.view_as_real(turn.view(-1, 1, 1) * plane)
+    if height != width:
+        grid[..., 1] *= width / height
+    inside = ((1 - grid.abs()).mul_(1e7)).clamp_(0, 1)                        # 1 up to the border, 0 beyond
+    values = F.grid_sample(pixels.permute(0, 3, 1, 2).float(), grid, padding_mode="border", align_corners=False)
+    return _uint8(values.add_(1 / 256).mul_((inside[..., 0] * inside[..., 1]).unsqueeze(1))).permute(0, 2, 3, 1)
+
+
+PIXEL_OPS: dict[str, PixelOp] = {op.__name__: op for op in (
+    autocontrast, equalize, posterize, rotate, solarize, shear_x, shear_y,
+    translate_x, translate_y, color, contrast, brightness, sharpness,
+)}
+
+
+def _blend(degenerate: Tensor, values: Tensor, factor: Tensor) -> Tensor:
+    """Return `degenerate + factor * (values - degenerate)`, clipped and truncated as Pillow's enhancers do; `values` is used up."""
+    return _uint8(values.sub_(degenerate).mul_(factor).add_(degenerate).clamp_(0, 255))
+
+
+def _uint8(values: Tensor) -> Tensor:
+    """Truncate floats between 0 and 255; by way of int16, for which a CPU has instructions."""
+    return values.to(torch.int16).to(torch.uint8)
+
+
+def _counts(cells: Tensor, size: int) -> Tensor:
+    """Count how often each number below `size` occurs. bincount is the fastest on a CPU, but would wait for a GPU."""
+    if cells.device.type == "cpu":
+        return torch.bincount(cells, minlength=size)
+    return cells.new_zeros(size).index_add_(0, cells, cells.new_ones(1).expand(len(cells)))
+
+
+def _by_column(by_channel: Tensor, pixels: Tensor) -> Tensor:
+    """Spread [M, 3] over rows of interleaved pixels: [M, 1, W * 3]."""
+    return by_channel.view(-1, 1, 3).repeat(1, 1, pixels.shape[2])
+
+
+def _split(distance: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the whole pixels of a distance, and the rest, which is at least 0 and below 1."""
+    whole = distance.floor()
+    return whole, distance - whole
+
+
+def _between(here: Tensor, there: Tensor, part: Tensor) -> Tensor:
+    """Interpolate linearly, uint8, `part` of the way from `here` to `there`.
+
+    In steps of 1/128 the products fit into int16; the result is floating point's to one grey level.
+    """
+    part, here = (part * 128).round_().to(torch.int16), here.to(torch.int16)
+    return (there - here).mul_(part).bitwise_right_shift_(7).add_(here).to(torch.uint8)
+
+
+def _windows(pieces: list[Tensor], start: Tensor) -> Tensor:
+    """Join `pieces` [M, H, ...] to rows of pixels, and cut W of them out of each row from pixel `start` [M, H] on; black outside."""
+    images, height = start.shape
+    length = sum(piece.shape[2] for piece in pieces)
+    width = length if len(pieces) == 1 else length - 3
+    black = pieces[0].new_zeros(()).expand(images, height, width + 3)
+    rows = torch.cat([black, *pieces, black], dim=2)
+    windows = rows.flatten().unfold(0, width, 3)                              # every window of W pixels, as a view
+    first = torch.arange(images * height, device=rows.device).view(images, height) * (rows.shape[2] // 3)
+    start = (start + width // 3 + 1).clamp(0, (rows.shape[2] - width) // 3).long()
+    return windows.index_select(0, (first + start).flatten())

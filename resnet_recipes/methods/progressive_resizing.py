@@ -1,0 +1,89 @@
+"""Images that grow while training goes on."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+
+from resnet_recipes.duration import Duration, decimal
+from resnet_recipes.errors import Problem
+from resnet_recipes.methods.base import Batch, Method, Now
+
+
+@dataclass
+class ProgressiveResizing(Method):
+    """Start on small images and let them grow to full size (fast.ai, fastbook chapter 7; MosaicML, Composer 0.7.1).
+
+    The scale is `initial_scale` until `delay`, rises linearly, and is 1 for the last `finetune` of the run; sides are rounded to
+    multiples of `size_increment`, half to even, in exact arithmetic. The size is constant within an epoch. Mild: 88 px for 40 % of
+    the run, then up to 176, which it reaches at 80 %. `at: device` shrinks the normalised batch ("nearest" takes the pixel at
+    floor(i * full / size); "crop" cuts one window for the whole batch); `at: loader` lets the loader decode at this size instead:
+    averaged over area, and cheaper for the CPU. Deliberate differences: Composer's float arithmetic makes 119, 59 and 99 of some
+    sizes that should be 120, 60 and 100, and its crop never takes the last offset.
+
+    Cost: one resampling of the batch. Gain: 47 % of the pixels at 36 epochs, with next to no loss of accuracy on ImageNet
+    (Composer, method card). Hurts: when the loader is the bottleneck nothing is gained while images are small; runs under 10 epochs
+    have few sizes. Small images of small objects (CIFAR-10) prefer `mode: crop`.
+    """
+
+    name: ClassVar[str] = "progressive_resizing"
+    mode: str = "resize"                # resize: shrink the whole image | crop: cut a window out of it
+    initial_scale: float = 0.5          # side at the start, as a share of the full side
+    delay: str = "0.5dur"               # time at initial_scale
+    finetune: str = "0.2dur"            # time at full size, at the end
+    size_increment: int = 4             # pixels; sides are multiples of it, the full side excepted
+    interpolation: str = "nearest"      # nearest | bilinear
+    at: str = "device"                  # device: resample the batch | loader: decode at this size
+
+    def problems(self) -> Iterator[Problem]:
+        for key, known in (("mode", ("resize", "crop")), ("interpolation", ("nearest", "bilinear")), ("at", ("device", "loader"))):
+            if getattr(self, key) not in known:
+                yield Problem(key, getattr(self, key), f"must be {' or '.join(known)}")
+        if not 0 < self.initial_scale <= 1:
+            yield Problem("initial_scale", self.initial_scale, "must be above 0 and at most 1")
+        if self.size_increment < 1:
+            yield Problem("size_increment", self.size_increment, "must be at least 1 pixel")
+        if self.at == "loader" and self.mode == "crop":
+            yield Problem("at", self.at, "the loader can only resize", "use mode=resize or at=device")
+        shares = []
+        for key in ("delay", "finetune"):
+            try:
+                shares.append(_share(getattr(self, key)))
+            except ValueError as error:
+                yield Problem(key, getattr(self, key), str(error))
+        if len(shares) == 2 and sum(shares) >= 1:
+            yield Problem("delay", self.delay, f"delay and finetune ({self.finetune}) together must leave time to grow: less than 1dur")
+
+    def provides(self, hook: str) -> bool:
+        return super().provides(hook) and not (hook == "transform_batch" and self.at == "loader")
+
+    def size_at(self, full: int, elapsed: Fraction) -> int:
+        """Return the side in pixels when `elapsed` of the run is over and the full side is `full`."""
+        delay, finetune, initial = _share(self.delay), _share(self.finetune), decimal(self.initial_scale)
+        grown = min(Fraction(1), max(Fraction(0), (elapsed - delay) / (1 - finetune - delay)))
+        scale = initial + (1 - initial) * grown
+        size = round(full * scale / self.size_increment) * self.size_increment     # of a Fraction: exact, and half to even
+        return min(full, max(size, self.size_increment))
+
+    def transform_batch(self, batch: Batch, now: Now) -> Batch:
+        full_height, full = batch.images.shape[-2:]
+        width = self.size_at(full, now.elapsed)
+        height = full_height * width // full
+        if width == full:
+            return batch
+        if self.mode == "resize":
+            return batch._replace(images=F.interpolate(batch.images, size=(height, width), mode=self.interpolation))
+        top, left = now.rng.integers(full_height - height, endpoint=True), now.rng.integers(full - width, endpoint=True)
+        window = batch.images[..., top:top + height, left:left + width]
+        return batch._replace(images=window.contiguous(memory_format=torch.channels_last))
+
+
+def _share(text: str) -> Fraction:
+    """Return a duration given as a share of the run. Raises ValueError with a sentence for the user."""
+    duration = Duration.parse(text)
+    if duration.unit != "dur":
+        raise ValueError("must be a share of the run, as in '0.4dur'")
+    return duration.value

@@ -1,0 +1,61 @@
+"""Boxes that are wiped out of the images."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from resnet_recipes.errors import Problem
+from resnet_recipes.methods.base import Batch, Method, Now, send
+
+_ATTEMPTS = 10    # at a box that fits; an image without one stays whole, as in torchvision
+
+
+@dataclass
+class RandomErasing(Method):
+    """Wipe a random box out of a random part of the images (Zhong et al., 2020, arXiv:1708.04896).
+
+    Each image draws for itself; the box becomes 0 in the normalised batch, the mean of the data set. Area, aspect ratio and
+    position follow torchvision's RandomErasing, on the device and for all images at once.
+
+    Cost: one pass over the batch. Gain: +0.2 points at 600 epochs (PyTorch blog, "How to train state-of-the-art models using
+    TorchVision's latest primitives", 2021). Hurts: runs that are too short to be regularised.
+    """
+
+    name: ClassVar[str] = "random_erasing"
+    p: float = 0.1                      # share of the images that lose a box
+    scale: tuple[float, float] = (0.02, 0.33)      # smallest and largest area of the box, as a share of the image
+    ratio: tuple[float, float] = (0.3, 3.3)        # smallest and largest height / width of the box
+
+    def problems(self) -> Iterator[Problem]:
+        if not 0 <= self.p <= 1:
+            yield Problem("p", self.p, "must be between 0 and 1")
+        for key, highest in (("scale", 1.0), ("ratio", math.inf)):
+            low, high = getattr(self, key)
+            if not 0 < low <= high <= highest:
+                yield Problem(key, [low, high], f"must be [low, high] with 0 < low <= high <= {highest:g}")
+
+    def transform_batch(self, batch: Batch, now: Now) -> Batch:
+        examples, _, height, width = batch.images.shape
+        boxes = send(self.boxes(examples, height, width, now.rng), batch.images.device)
+        top, bottom, left, right = boxes.view(4, examples, 1, 1, 1).unbind()
+        y = torch.arange(height, device=boxes.device).view(height, 1)
+        x = torch.arange(width, device=boxes.device)
+        inside = (y >= top) & (y < bottom) & (x >= left) & (x < right)
+        return batch._replace(images=batch.images.masked_fill(inside, 0))
+
+    def boxes(self, examples: int, height: int, width: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw top, bottom, left and right of each example's box, int64 [4, examples]; empty for those that stay whole."""
+        area = height * width * rng.uniform(*self.scale, (_ATTEMPTS, examples))
+        ratio = np.exp(rng.uniform(*np.log(self.ratio), (_ATTEMPTS, examples)))
+        tall = np.rint(np.sqrt(area * ratio)).astype(np.int64)
+        wide = np.rint(np.sqrt(area / ratio)).astype(np.int64)
+        fits = (tall < height) & (wide < width)
+        first = fits.argmax(axis=0), np.arange(examples)
+        erased = fits[first] & (rng.random(examples) < self.p)
+        tall, wide = tall[first] * erased, wide[first] * erased
+        top, left = rng.integers(height - tall, endpoint=True), rng.integers(width - wide, endpoint=True)
+        return np.stack([top, top + tall, left, left + wide])

@@ -1,0 +1,128 @@
+"""The methods of a recipe, as one object with the hooks of all."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch.nn.functional as F
+from PIL import Image
+from torch import Tensor, nn
+
+from resnet_recipes.errors import Problem
+from resnet_recipes.methods import ORDER
+from resnet_recipes.methods.base import EXCLUSIVE_HOOKS, HOOKS, Batch, Compute, Method, Now, SampleAugment
+
+
+class Stack:
+    """The enabled methods in the order of `methods.ORDER`, resolved once: a hook that nobody provides costs nothing."""
+
+    def __init__(self, methods: Mapping[str, Method]):
+        self.methods = {method.name: methods[method.name] for method in ORDER if method.name in methods}
+        self._pixels = self._provided("augment_pixels")
+        self._batch = self._provided("transform_batch")
+        self._after = self._provided("after_step")
+        #: The loss to minimise, of logits and targets [N, K]: a scalar.
+        self.loss: Callable[[Tensor, Tensor], Tensor] = next(iter(self._provided("loss")), soft_cross_entropy)
+        #: Leave in `.grad` what the optimizer shall use; return the loss.
+        self.gradient: Callable[[Compute, list[Tensor], Now], Tensor] = next(iter(self._provided("gradient")), _plain_gradient)
+        #: Evaluate and export inside this context.
+        self.eval_weights: Callable[[nn.Module], AbstractContextManager[None]] = next(iter(self._provided("eval_weights")), nullcontext)
+
+    @classmethod
+    def of(cls, methods: Any, sample_ops: bool = True) -> "Stack":
+        """Build the stack of a recipe's `methods` section.
+
+        `sample_ops` says whether the loader runs `augment_sample` on every image; it decides what a method's `auto` means.
+        """
+        present = {name: method for name, method in vars(methods).items() if method is not None}
+        return cls({name: method.resolved(sample_ops) for name, method in present.items()})
+
+    def augment_sample(self) -> SampleAugment | None:
+        """Return what a loader worker does to one image, or None."""
+        augments = tuple(augment() for augment in self._provided("augment_sample"))
+        return _Chain(augments) if augments else None
+
+    def modify_model(self, model: nn.Module) -> None:
+        """Change the model in place, once."""
+        for modify in self._provided("modify_model"):
+            modify(model)
+
+    def augment_pixels(self, pixels: Tensor, now: Now) -> Tensor:
+        """Return the step's uint8 images changed."""
+        for augment in self._pixels:
+            pixels = augment(pixels, now)
+        return pixels
+
+    def transform_batch(self, batch: Batch, now: Now) -> Batch:
+        """Return the step's batch changed."""
+        for transform in self._batch:
+            batch = transform(batch, now)
+        return batch
+
+    def after_step(self, model: nn.Module, now: Now) -> None:
+        """Act after an optimizer step; `now.step` is still the index of that step."""
+        for act in self._after:
+            act(model, now)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return all methods' own tensors, by "method.key"."""
+        return {f"{name}.{key}": tensor for name, method in self.methods.items() for key, tensor in method.state_dict().items()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Take back what `state_dict` gave. Raises ValueError if it belongs to a method that is off."""
+        parts: dict[str, dict[str, Tensor]] = {name: {} for name in self.methods}
+        for key, tensor in state.items():
+            name, _, rest = key.partition(".")
+            if name not in parts:
+                raise ValueError(f"the checkpoint has tensors of {name}, which is off")
+            parts[name][rest] = tensor
+        for name, method in self.methods.items():
+            method.load_state_dict(parts[name])
+
+    def table(self) -> dict[str, list[str]]:
+        """Return who acts at each hook, in order: {"gradient": ["sam (every 5th step)"]}. Hooks without a method are left out."""
+        rows = {hook: [_label(method) for method in self.methods.values() if method.provides(hook)] for hook in HOOKS}
+        return {hook: labels for hook, labels in rows.items() if labels}
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong with the combination; keys are relative to `methods`."""
+        for hook in HOOKS:
+            names = [name for name, method in self.methods.items() if method.provides(hook)]
+            if hook in EXCLUSIVE_HOOKS and len(names) > 1:
+                rule = f"{' and '.join(names)} both define the {hook}; a recipe may have one"
+                yield Problem(names[1], None, rule, f"remove it: ~methods.{names[1]}")
+        for name, method in self.methods.items():
+            for other in self.methods:
+                if other in method.conflicts and (name < other or name not in self.methods[other].conflicts):
+                    yield Problem(other, None, f"cannot be combined with {name}", f"remove one of them: ~methods.{name}")
+
+    def _provided(self, hook: str) -> tuple[Callable, ...]:
+        return tuple(getattr(method, hook) for method in self.methods.values() if method.provides(hook))
+
+
+def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean over N of softmax cross-entropy; [N, K] both, computed in float32."""
+    return F.cross_entropy(logits.float(), targets)
+
+
+def _plain_gradient(compute: Compute, params: list[Tensor], now: Now) -> Tensor:
+    return compute()
+
+
+def _label(method: Method) -> str:
+    note = method.note()
+    return f"{method.name} ({note})" if note else method.name
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """Several augmentations of one image, one after the other; pickles with them."""
+
+    augments: tuple[SampleAugment, ...]
+
+    def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+        for augment in self.augments:
+            image = augment(image, rng)
+        return image
