@@ -1,1 +1,57 @@
-"""Input: from image files to batches."""
+"""The images of a run: find them, and open them through the backend that reads them."""
+
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from resnet_recipes.data.base import DataConfig, DataFacts, EvalLoader, SampleAugment, Share, TrainLoader
+from resnet_recipes.errors import NotReadyError, Problem
+
+_MODULES = {"torchvision": "torchvision_backend", "ffcv": "ffcv_backend", "gpu": "gpu_backend", "synthetic": "synthetic"}
+
+
+def measure(config: DataConfig) -> DataFacts:
+    """Find out what is at `config.root`, and which backend will read it. Takes seconds for ImageNet; decodes nothing.
+
+    Raises NotReadyError with everything that must be put right first.
+    """
+    backend, notes = _chosen(config) if config.backend == "auto" else (config.backend, ())
+    facts = _module(backend).measure(config)
+    return replace(facts, notes=(*notes, *facts.notes))
+
+
+def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None = None) -> TrainLoader:
+    """Open this rank's training images; `augment` runs on each of them, after crop and flip, where a backend decodes one by one."""
+    return _module(facts.backend).open_train(config, facts, share, augment)
+
+
+def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> EvalLoader:
+    """Open this rank's evaluation images."""
+    return _module(facts.backend).open_eval(config, facts, share)
+
+
+def _chosen(config: DataConfig) -> tuple[str, tuple[str, ...]]:
+    """Return the backend for `auto`, and what the user should know about the choice."""
+    root = Path(config.root)
+    betons, folders = _has(root, "train.beton", "val.beton"), _has(root, "train", "val")
+    if not betons:
+        return "torchvision", ("images are decoded from their files (torchvision backend): there is no train.beton and val.beton",)
+    try:
+        import_module("ffcv")
+    except ImportError as error:
+        why = f"ffcv cannot be imported ({error})"
+        if not folders:
+            raise NotReadyError([Problem("data.root", config.root, f"has .beton files only, and {why}",
+                                         "pip install 'resnet-recipes[ffcv]', and see `resnet-recipes doctor ffcv`")]) from None
+        return "torchvision", (f"images are decoded from their files (torchvision backend), not from the .beton files: {why}",)
+    return "ffcv", ()
+
+
+def _has(root: Path, *names: str) -> bool:
+    return all((root / name).exists() for name in names)
+
+
+def _module(backend: str) -> ModuleType:
+    """Import a backend when it is needed: each has its own heavy packages."""
+    return import_module(f"resnet_recipes.data.{_MODULES[backend]}")

@@ -1,0 +1,23 @@
+"""From uint8 pixels to what a model is fed."""
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+#: ImageNet's statistics in 0..255 units, red, green, blue.
+MEAN = (123.675, 116.28, 103.53)
+STD = (58.395, 57.12, 57.375)
+
+
+def normalize(pixels: Tensor) -> Tensor:
+    """Return (pixels - MEAN) / STD as float32 [N, 3, H, W] in channels_last memory, in one pass over uint8 [N, 3, H, W] of any strides."""
+    shift, scale = _constants(pixels.device)
+    return torch.addcmul(shift, pixels, scale).contiguous(memory_format=torch.channels_last)
+
+
+@lru_cache
+def _constants(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return -MEAN / STD and 1 / STD, rounded once, from float64; [1, 3, 1, 1]."""
+    mean, std = torch.tensor((MEAN, STD), dtype=torch.float64).reshape(2, 1, 3, 1, 1)
+    return (-mean / std).float().to(device), (1 / std).float().to(device)

@@ -1,0 +1,60 @@
+"""Which examples a rank reads, and in which order: a function of the seed, the epoch and the step."""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.errors import NotReadyError, Problem
+
+#: Keeps this generator apart from all others that are seeded with the run's seed and an epoch, a rank or a step.
+_ORDER = 0x6F726472
+
+#: (seed, epoch, examples) -> the training order of one epoch: a permutation, int64 [examples].
+Permute = Callable[[int, int, int], np.ndarray]
+
+
+class Job(NamedTuple):
+    """One batch of one rank, still to be read."""
+
+    indices: np.ndarray   # int64 [N], places in the sorted list of files
+    epoch: int            # decides crops and flips
+    pixels: int           # side of the delivered images
+
+
+def shuffled(seed: int, epoch: int, examples: int) -> np.ndarray:
+    """Return the training order of one epoch: a permutation, int64 [examples]. Costs 20 ms for ImageNet."""
+    return np.random.default_rng((seed, epoch, 0, _ORDER)).permutation(examples)
+
+
+def pixels_at(epoch: int, config: DataConfig, share: Share) -> int:
+    """Return the side of the training crop in `epoch`."""
+    sizes = share.train_pixels
+    return sizes[min(epoch, len(sizes) - 1)] if sizes else config.train_size
+
+
+def train_jobs(config: DataConfig, share: Share, examples: int, first_step: int, permute: Permute = shuffled) -> Iterator[Job]:
+    """Yield this rank's batches from `first_step` on, without end."""
+    steps = steps_per_epoch(share, examples)
+    epoch, first = divmod(first_step, steps)
+    while True:
+        order = permute(share.seed, epoch, examples)
+        for step in range(first, steps):
+            start = step * share.global_size + share.rank * share.rank_size
+            yield Job(order[start:start + share.rank_size], epoch, pixels_at(epoch, config, share))
+        epoch, first = epoch + 1, 0
+
+
+def eval_jobs(config: DataConfig, share: Share, examples: int) -> Iterator[Job]:
+    """Yield this rank's part of the evaluation set: examples rank, rank + world_size, ... in batches, the last one short."""
+    mine = np.arange(share.rank, examples, share.world_size)
+    return (Job(mine[start:start + share.eval_size], 0, config.eval_size) for start in range(0, len(mine), share.eval_size))
+
+
+def steps_per_epoch(share: Share, examples: int) -> int:
+    """Return the whole global batches in `examples`. Raises NotReadyError if there is not even one."""
+    if share.global_size > examples:
+        raise NotReadyError([Problem("batch.global_size", share.global_size, f"is more than the {examples:,} training images",
+                                     f"bs={max(1, examples // 8)}")])
+    return examples // share.global_size

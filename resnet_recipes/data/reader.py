@@ -1,0 +1,162 @@
+"""From files to the rows of a batch: what a loader worker does."""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from PIL import Image
+from torch import Tensor
+
+from resnet_recipes.data.base import SampleAugment
+from resnet_recipes.data.crop import random_crops, uniforms
+from resnet_recipes.data.decode import BadImageError, Picture, resized
+from resnet_recipes.data.folder import Files
+
+#: Draws of one training image: four for each try of the crop, one for the flip.
+DRAWS = 41
+
+#: Keeps the generator of one image's augmentation apart from all others that are seeded with the run's seed.
+_AUGMENT = 0x61756720
+
+
+class UnreadableError(Exception):
+    """An image that could not be read. Carries its index, and a sentence with its path."""
+
+    def __init__(self, index: int, sentence: str):
+        self.index = index
+        super().__init__(sentence)
+
+
+class Rows(NamedTuple):
+    """Rows of a batch, for a reader to fill."""
+
+    indices: np.ndarray   # int64 [n], which images
+    epoch: int
+    pixels: np.ndarray    # uint8 [n, S, S, 3], written
+    labels: np.ndarray    # int64 [n], written
+    now: np.ndarray       # int64 [1], the image that is being read: whoever watches can name it
+
+
+class Reader(Protocol):
+    """Fills rows; pickles, so that workers can have it."""
+
+    def fill(self, rows: Rows) -> None:
+        """Read the images and labels. Raises UnreadableError for the first one that fails."""
+
+    def path(self, index: int) -> str:
+        """Return the file of image `index`."""
+
+
+@dataclass
+class TrainReader:
+    """Random crops, resized and mirrored: a function of (seed, epoch, index)."""
+
+    files: Files
+    seed: int
+    scale: tuple[float, float]
+    ratio: tuple[float, float]
+    flip: bool
+    augment: SampleAugment | None = None
+
+    def fill(self, rows: Rows) -> None:
+        """Crop, resize, mirror and augment the images."""
+        pictures = [_opened(self.files, index, rows) for index in rows.indices]
+        draws = uniforms(self.seed, rows.epoch, rows.indices, DRAWS)
+        boxes = random_crops(draws[:, :-1], np.array([(item.height, item.width) for item in pictures]), self.scale, self.ratio)
+        mirrored = self.flip & (draws[:, -1] < 0.5)
+        for row, picture in enumerate(pictures):
+            pixels = _cropped(self.files, rows, row, picture, boxes[row].tolist())
+            if mirrored[row]:
+                pixels = pixels.flip(3)
+            rows.pixels[row] = self._augmented(pixels, rows, row)
+        rows.labels[:] = self.files.labels[rows.indices]
+
+    def path(self, index: int) -> str:
+        """Return the file of image `index`."""
+        return self.files.path(index)
+
+    def _augmented(self, pixels: Tensor, rows: Rows, row: int) -> np.ndarray:
+        image = _rows(pixels)
+        if self.augment is None:
+            return image
+        index = int(rows.indices[row])
+        rng = np.random.default_rng((self.seed, rows.epoch, index, _AUGMENT))
+        return np.asarray(self.augment(Image.fromarray(image), rng))
+
+
+@dataclass
+class EvalReader:
+    """The centre of the whole image, resized to a shorter side of `resize`: torchvision's Resize and CenterCrop."""
+
+    files: Files
+    resize: int
+
+    def fill(self, rows: Rows) -> None:
+        """Resize and cut the images."""
+        side = rows.pixels.shape[1]
+        for row, index in enumerate(rows.indices):
+            picture = _opened(self.files, index, rows)
+            height, width = _shorter_side(picture.height, picture.width, self.resize)
+            whole = [0, 0, picture.height, picture.width]
+            image = _cropped(self.files, rows, row, picture, whole, (height, width))
+            top, left = round((height - side) / 2), round((width - side) / 2)       # half to even, as torchvision rounds
+            rows.pixels[row] = _rows(image)[top:top + side, left:left + side]
+        rows.labels[:] = self.files.labels[rows.indices]
+
+    def path(self, index: int) -> str:
+        """Return the file of image `index`."""
+        return self.files.path(index)
+
+
+def fill_skipping(reader: Reader, rows: Rows, examples: int) -> list[int]:
+    """Fill the rows; an unreadable image is replaced by the next readable one. Return the indices of the unreadable ones."""
+    bad = []
+    for row, index in enumerate(rows.indices.tolist()):
+        for candidate in range(index, index + min(100, examples)):
+            one = np.array([candidate % examples])
+            try:
+                reader.fill(Rows(one, rows.epoch, rows.pixels[row:row + 1], rows.labels[row:row + 1], rows.now))
+                break
+            except UnreadableError as error:
+                bad.append(error.index)
+        else:
+            raise UnreadableError(index, f"{reader.path(index)} and the 99 images after it cannot be read: these are not a few bad files")
+    return bad
+
+
+def _opened(files: Files, index: int, rows: Rows) -> Picture:
+    """Read one file and its header."""
+    rows.now[0] = index
+    path = files.path(index)
+    try:
+        with open(path, "rb") as file:
+            return Picture(file.read())
+    except OSError as error:
+        raise UnreadableError(int(index), f"{path} cannot be read: {error.strerror}") from None
+    except BadImageError as error:
+        raise UnreadableError(int(index), f"{path} {error}") from None
+
+
+def _cropped(files: Files, rows: Rows, row: int, picture: Picture, box: list[int], size: tuple[int, int] | None = None) -> Tensor:
+    """Return a part of an image, resized to `size` (whole resolution), or to the side of the rows (reduced in between)."""
+    index = int(rows.indices[row])
+    rows.now[0] = index
+    side = rows.pixels.shape[1]
+    try:
+        part = picture.crop(*box, at_least=side if size is None else max(picture.height, picture.width))
+    except BadImageError as error:
+        raise UnreadableError(index, f"{files.path(index)} {error}") from None
+    return resized(part, *(size or (side, side)))
+
+
+def _shorter_side(height: int, width: int, side: int) -> tuple[int, int]:
+    """Return the size of an image whose shorter side becomes `side`; the longer one is rounded down, as torchvision does."""
+    if height <= width:
+        return side, math.floor(side * width / height)
+    return math.floor(side * height / width), side
+
+
+def _rows(image: Tensor) -> np.ndarray:
+    """Return [1, 3, H, W] in channels_last memory as [H, W, 3], without a copy."""
+    return image[0].permute(1, 2, 0).numpy()

@@ -1,0 +1,67 @@
+"""Arrays that several processes see."""
+
+import mmap
+import os
+import tempfile
+from multiprocessing import reduction
+
+import numpy as np
+
+
+class SharedArrays:
+    """Named arrays in one anonymous memory file, handed to child processes by its descriptor.
+
+    It has no name, so nothing is left behind by a killed run, and it does not count against /dev/shm: containers keep their 64 MB default.
+    """
+
+    def __init__(self, **layout: tuple[str, tuple[int, ...]]):
+        """Allocate zeros; `layout` gives each array's dtype and shape."""
+        self.layout = layout
+        self._attach(_memory_file(self._bytes()))
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self.arrays[name]
+
+    @property
+    def whole(self) -> np.ndarray:
+        """All bytes, for pinning."""
+        return np.frombuffer(self._memory, np.uint8)
+
+    def _bytes(self) -> int:
+        return sum(_room(dtype, shape) for dtype, shape in self.layout.values())
+
+    def _attach(self, descriptor: int) -> None:
+        self._memory = mmap.mmap(descriptor, self._bytes())
+        self._descriptor = descriptor
+        self.arrays, at = {}, 0
+        for name, (dtype, shape) in self.layout.items():
+            self.arrays[name] = np.frombuffer(self._memory, dtype, int(np.prod(shape)), at).reshape(shape)
+            at += _room(dtype, shape)
+
+    def __del__(self):
+        if hasattr(self, "_descriptor"):
+            os.close(self._descriptor)       # the memory itself goes with the last array that looks at it
+
+    def __getstate__(self) -> tuple:
+        return self.layout, reduction.DupFd(self._descriptor)
+
+    def __setstate__(self, state: tuple) -> None:
+        self.layout, descriptor = state
+        self._attach(descriptor.detach())
+
+
+def _room(dtype: str, shape: tuple[int, ...]) -> int:
+    """Return the bytes of one array, in whole pages so that every array starts aligned."""
+    size = int(np.prod(shape)) * np.dtype(dtype).itemsize
+    return max(1, -(-size // mmap.PAGESIZE)) * mmap.PAGESIZE
+
+
+def _memory_file(size: int) -> int:
+    """Return the descriptor of an unnamed file of `size` zeros: in memory on Linux, in the temporary folder elsewhere."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("resnet-recipes")
+    else:
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    os.ftruncate(descriptor, size)
+    return descriptor
