@@ -38,14 +38,17 @@ def _accuracy(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _published(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Yield the nearest published result; how this run differs from it is said only where both are of about the same length."""
     published, reached = summary.published, summary.ema or summary.raw
     if published is None or reached is None:
         return
     length = f" after {published.epochs} epochs" if published.epochs else ""
     took = f" in {published.minutes:g} min" if published.minutes else ""
-    where = f" on {printable(published.hardware)}" if published.hardware else ""
-    yield "published", f"top-1 {published.top1:5.2f} %{length}{took}{where}"
-    yield "", f"this run: {reached.top1 - published.top1:+.2f} points" + (f" ({printable(published.source)})" if published.source else "")
+    yield "published", f"top-1 {published.top1:5.2f} %{length}{took}"
+    if published.hardware or published.source:
+        yield "", printable("; ".join(text for text in (published.hardware, published.source) if text))
+    if published.epochs and abs(published.epochs - summary.epochs) <= 0.1 * published.epochs:
+        yield "", f"this run: {reached.top1 - published.top1:+.2f} points"
 
 
 def _times(summary: Summary) -> Iterator[tuple[str, str]]:

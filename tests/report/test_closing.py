@@ -1,0 +1,50 @@
+"""The page at the end: what it says, and what it leaves unsaid."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.report.closing import rows, title
+from resnet_recipes.report.facts import Published
+
+
+@pytest.fixture
+def summary(recorder, driver):
+    recorder.begin()
+    driver.run(0, 40)
+    return recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
+
+
+def page(summary):
+    return "\n".join(f"{label}|{text}" for label, text in rows(summary))
+
+
+def test_a_run_is_compared_with_a_published_one_only_at_about_the_same_length(summary):
+    near = replace(summary, published=Published(88.5, 4, 27, "8 x A100", "the paper"))
+    assert "|this run: +0.50 points" in page(near)
+    far = replace(summary, published=Published(88.5, 5, 27, "8 x A100", "the paper"))
+    assert "after 5 epochs" in page(far)
+    assert "this run" not in page(far)
+
+
+def test_the_published_accuracy_is_compared_with_the_averaged_weights(summary):
+    published = Published(88.0, 4)
+    assert "+1.00 points" in page(replace(summary, published=published))
+    assert "+0.00 points" in page(replace(summary, published=published, ema=None))
+
+
+def test_nothing_is_said_about_what_is_not_known(summary):
+    bare = page(replace(summary, published=None, ema=None, training_seconds_papers_rule=None))
+    for word in ("published", "EMA", "papers' rule", "None"):
+        assert word not in bare
+
+
+def test_both_training_times_are_named(summary):
+    assert "training|    1:50   without evaluation and checkpoints" in page(summary)
+    assert "|    1:40   papers' rule: the first epoch timed as the second" in page(summary)
+
+
+def test_a_resumed_run_says_in_how_many_sessions_it_ran(summary):
+    assert "sessions" not in title(summary)
+    assert "in 3 sessions" in title(replace(summary, sessions=3))
