@@ -4,14 +4,20 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 from resnet_recipes import schedule
 from resnet_recipes.advice import notes_on
-from resnet_recipes.config import Recipe, enabled
+from resnet_recipes.config import Published, Recipe, enabled
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.duration import Duration, Horizon
 from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.methods.stack import Stack
+
+#: ImageNet-1k, which the published results are for and which a plan assumes as long as it is not told where the images are.
+IMAGENET = DataFacts("torchvision", Path("ImageNet-1k"), 1_281_167, 50_000, tuple(f"class {index}" for index in range(1000)),
+                     ("data.root is not set: this plan assumes ImageNet-1k.",))
 
 #: Parameters of torchvision's ResNets without their classifier, and the features that the classifier sees.
 BACKBONES = {
@@ -131,6 +137,11 @@ class Plan:
         """Share of the run completed when each epoch begins."""
         return [Fraction(start, self.total_steps) for start in range(0, self.total_steps, self.steps_per_epoch)]
 
+    @cached_property
+    def hooks(self) -> dict[str, list[str]]:
+        """Who acts where, in order: {"transform_batch": ["label_smoothing", "mixup"], ...}."""
+        return _stack(self.recipe, self.facts).table()
+
     def logs_at(self, done: int) -> bool:
         """Tell whether metrics are recorded after `done` completed steps."""
         return self._due(done, self._intervals[0])
@@ -150,6 +161,11 @@ class Plan:
 
     def _due(self, done: int, interval: int) -> bool:
         return done == self.total_steps or done % interval == 0
+
+    @property
+    def published(self) -> list[Published]:
+        """Results of the recipe's authors; none if the images are not those that they trained on."""
+        return self.recipe.published if self.facts.train_examples == IMAGENET.train_examples else []
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -172,7 +188,7 @@ class Plan:
                       "microbatches": self.microbatches, "bn": self.bn_size},
             "model": {"name": self.recipe.model.name, "classes": self.num_classes, "parameters": self.parameters},
             "data": asdict(self.facts) | {"root": str(self.facts.root), "classes": len(self.facts.classes)},
-            "methods": list(enabled(self.recipe.methods)),
+            "hooks": self.hooks,
             "notes": list(self.notes),
         }
 
@@ -183,6 +199,7 @@ def of(recipe: Recipe, facts: DataFacts, world_size: int) -> Plan:
     total_steps = run_steps(recipe, steps_per_epoch)
     problems = list(_batch_problems(recipe, facts, world_size))
     problems += _class_problems(recipe, facts)
+    problems += [problem.under("methods") for problem in _stack(recipe, facts).problems()]
     if steps_per_epoch:
         problems += _length_problems(recipe, Horizon(total_steps, steps_per_epoch))
     if problems:
@@ -202,6 +219,10 @@ def milestone_steps(text: str, ratio: Fraction, horizon: Horizon) -> int:
     duration = Duration.parse(text)
     steps = horizon.steps(duration)
     return steps if duration.unit == "dur" else int(steps * ratio)
+
+
+def _stack(recipe: Recipe, facts: DataFacts) -> Stack:
+    return Stack.of(recipe.methods, sample_ops=facts.backend == "torchvision")
 
 
 def _batch_problems(recipe: Recipe, facts: DataFacts, world_size: int) -> Iterator[Problem]:
