@@ -69,9 +69,9 @@ class Recorder:
         """Log a checkpoint, which took `seconds` of the training process."""
         self._add("saved", done, path=str(path), seconds=seconds)
 
-    def note(self, text: str) -> None:
+    def note(self, done: int, text: str) -> None:
         """Log and show a sentence."""
-        self._add("note", int(self._records[-1]["step"]) if self._records else 0, text=text)
+        self._add("note", done, text=text)
         self._console.note(text)
 
     def stopped(self, done: int, reason: str, fix: str = "") -> None:

@@ -38,7 +38,7 @@ def shown(facts, driver, console, err, out):
         driver.recorder = recorder
         recorder.begin()
         driver.run(0, 15)
-        recorder.note("image \x1b[2Jx.jpg is skipped")
+        recorder.note(15, "image \x1b[2Jx.jpg is skipped")
         driver.run(15, 40)
         recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"), next_commands=["resnet-train --resume here"])
     return err.getvalue(), out.getvalue()
