@@ -12,8 +12,6 @@ from resnet_recipes.config import Recipe
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.train.run import Run
 
-FORMAT = 1
-
 #: Keys that may differ between a checkpoint and the run that goes on from it: they do not change what is learned.
 SAFE = (
     "launch", "log", "run", "checkpoint", "evaluation", "about", "published",
@@ -27,7 +25,6 @@ def capture(run: Run, done: int) -> dict[str, Any]:
     There is no random state, no schedule and no position in the data: all are functions of the seed and the step.
     """
     return {
-        "format": FORMAT,
         "step": done,
         "seconds": run.clock.seconds(),
         "model": run.model.state_dict(),
@@ -39,7 +36,7 @@ def capture(run: Run, done: int) -> dict[str, Any]:
         "train_examples": run.plan.facts.train_examples,
         "world_size": run.rank.world_size,
         "threads": torch.get_num_threads(),
-        "versions": {"resnet-recipes": __version__, "torch": torch.__version__},
+        "versions": {"resnet-recipes": __version__, "torch": str(torch.__version__)},
     }
 
 
@@ -56,10 +53,7 @@ def restore(run: Run, state: dict[str, Any]) -> int:
 
 
 def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
-    """Yield what forbids going on from `state`: another format, changed settings, other data."""
-    if state.get("format") != FORMAT:
-        yield Problem("checkpoint", state.get("format"), f"has a format that this version ({__version__}, format {FORMAT}) cannot read")
-        return
+    """Yield what forbids going on from `state`: changed settings, other data."""
     yield from changed_settings(state["recipe"], run.plan.recipe)
     if state["classes"] != list(run.plan.facts.classes):
         yield Problem("data.root", str(run.plan.facts.root), "has other classes than the data of this run")

@@ -1,0 +1,82 @@
+"""From a plan to a run: model, optimizer and data, made in the one order that is right."""
+
+import torch
+import torch._dynamo
+
+from resnet_recipes import data
+from resnet_recipes.data.base import Share
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.plan import Plan
+from resnet_recipes.train.clock import Clock
+from resnet_recipes.train.distributed import Rank, join, leave, replicate
+from resnet_recipes.train.model import build_model
+from resnet_recipes.train.optimizer import build_optimizer
+from resnet_recipes.train.precision import Precision, resolve_dtype
+from resnet_recipes.train.run import Run
+
+#: Image sizes of a run up to which cuDNN searches for the fastest algorithm of each; with more, the search would cost more than it saves.
+TUNED_SIZES = 2
+
+
+def build(plan: Plan, rank: Rank) -> Run:
+    """Return a run that stands before its first step. Every rank builds the same weights from the seed."""
+    recipe, sizes = plan.recipe, set(plan.sizes)
+    torch.backends.cudnn.benchmark = len(sizes) <= TUNED_SIZES
+
+    # Loader workers start before the process group's and autograd's threads do: a fork after them can hang.
+    methods = Stack.of(recipe.methods, sample_ops=plan.facts.backend == "torchvision")
+    train_data, eval_data = open_data(plan, rank, methods)
+    join(rank)
+
+    # 1. the network, 2. its surgery, 3. its place and memory format (a module made later would miss them), 4. compilation
+    model = build_model(recipe.model, plan.num_classes, recipe.seed)
+    methods.modify_model(model)
+    model = model.to(rank.device, memory_format=torch.channels_last if recipe.precision.channels_last else torch.contiguous_format)
+    precision = Precision(rank.device, resolve_dtype(recipe.precision.dtype, rank.device), model)
+    if recipe.precision.compile:
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, len(sizes) + 2)
+        model.compile(dynamic=True if len(sizes) > 1 else None)
+
+    # 5. the optimizer, over the parameters that surgery left, 6. DDP
+    run = Run(
+        plan=plan, rank=rank, model=model, replica=replicate(model, rank), optimizer=build_optimizer(model, recipe.optimizer),
+        methods=methods, precision=precision, clock=Clock(rank.device), train_data=train_data, eval_data=eval_data,
+    )
+    settle(run)
+    return run
+
+
+def settle(run: Run) -> None:
+    """Let DDP lay out its gradient buckets, which it does after the first backward pass.
+
+    The layout decides in which order ranks add. A resumed run must begin with the one that the run it resumes had in that step, or
+    its sums differ in the last bit with three ranks and more (pytorch/pytorch#30509). Weights are untouched, statistics put back.
+    """
+    if run.rank.world_size == 1:
+        return
+    kept = [buffer.clone() for buffer in run.model.buffers()]
+    side = run.plan.pixels_at(0)
+    images = torch.zeros(2, 3, side, side, device=run.rank.device).to(memory_format=torch.channels_last)
+    for _ in range(2):
+        with run.precision.autocast():
+            logits = run.replica(images)
+        logits.float().sum().backward()
+        run.optimizer.zero_grad(set_to_none=True)
+    with torch.no_grad():
+        for buffer, value in zip(run.model.buffers(), kept, strict=True):
+            buffer.copy_(value)
+
+
+def open_data(plan: Plan, rank: Rank, methods: Stack) -> tuple[data.TrainLoader, data.EvalLoader]:
+    """Open both splits for this rank."""
+    recipe = plan.recipe
+    share = Share(rank.rank, rank.world_size, recipe.batch.global_size, recipe.batch.eval_size, recipe.seed, plan.loader_pixels)
+    return data.open_train(recipe.data, plan.facts, share, methods.augment_sample()), data.open_eval(recipe.data, plan.facts, share)
+
+
+def close(run: Run) -> None:
+    """Stop the loaders, then part from the other ranks; the replica must be gone before its process group."""
+    run.train_data.close()
+    run.eval_data.close()
+    run.replica = run.model
+    leave()

@@ -1,0 +1,87 @@
+"""The keeper of a run: what the loop measures goes to the record, and what it learned to disk."""
+
+import time
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from resnet_recipes.data.stream import Stream
+from resnet_recipes.errors import TrainingError
+from resnet_recipes.report.recorder import Recorder
+from resnet_recipes.train.checkpoint import Checkpoints
+from resnet_recipes.train.distributed import agree, mean_over_ranks
+from resnet_recipes.train.evaluate import evaluate
+from resnet_recipes.train.interruption import Interruption
+from resnet_recipes.train.run import Run
+from resnet_recipes.train.state import capture, digest
+
+
+class Watchdog(Protocol):
+    """What must hear that the run is alive; see train.watchdog."""
+
+    def beat(self, step: int, phase: str) -> None:
+        """Say that `step` has reached `phase`."""
+
+
+class Keeper:
+    """Keeps one run: its log, its evaluations, its checkpoints. Every rank has one; only rank 0's writes."""
+
+    def __init__(self, run: Run, files: tuple[Recorder, Checkpoints] | None, interruption: Interruption, watchdog: Watchdog):
+        self.run = run
+        self.recorder, self.checkpoints = files or (None, None)
+        self.interruption, self.watchdog = interruption, watchdog
+        self._losses = torch.zeros(run.plan.steps(run.plan.recipe.log.interval), device=run.rank.device)
+        self._count = 0                                 # losses since the last log; they stay on the device until the next
+        self._since = (run.clock.seconds(), 0.0)        # training seconds, and seconds of waiting for data, at the last log
+
+    def wants_to_stop(self) -> bool:
+        """Tell whether this rank was asked to stop."""
+        return self.interruption.requested
+
+    def step(self, done: int, loss: Tensor) -> None:
+        """Take note of a completed step; does not wait for the device."""
+        self._losses[self._count] = loss
+        self._count += 1
+        self.watchdog.beat(done, "train")
+
+    def log(self, done: int, stream: Stream) -> None:
+        """Record the steps since the last call. Raises TrainingError, on every rank alike, if the loss is broken."""
+        losses = mean_over_ranks(self._losses[: self._count].clone()).tolist()      # waits for the device
+        self.run.precision.check(losses, done)
+        seconds, waited = self.run.clock.seconds(), stream.waited
+        span = max(seconds - self._since[0], 1e-9)
+        if self.recorder is not None:
+            plan = self.run.plan
+            finite = [loss for loss in losses if abs(loss) < float("inf")]          # float16 may have skipped a step
+            self.recorder.step(
+                done, loss=sum(finite) / max(1, len(finite)), lr=plan.lr_at(done - 1), pixels=plan.pixels_at(done - 1), seconds=seconds,
+                images_per_second=len(losses) * plan.recipe.batch.global_size / span, data_wait=min(1.0, (waited - self._since[1]) / span),
+            )
+        self._count, self._since = 0, (seconds, waited)
+
+    def evaluate(self, done: int) -> None:
+        """Evaluate the weights that the recipe means (EMA's, if it keeps them), and at the end the raw ones too."""
+        run, flip = self.run, self.run.plan.recipe.evaluation.flip
+        self.watchdog.beat(done, "evaluate")
+        with run.clock.paused():
+            began, averaged, raw = time.perf_counter(), None, None
+            if "eval_weights" in run.methods.table():
+                with run.methods.eval_weights(run.model):
+                    averaged = evaluate(run.model, run.eval_data, run.precision, flip)
+            if averaged is None or done == run.plan.total_steps:
+                raw = evaluate(run.model, run.eval_data, run.precision, flip)
+            if self.recorder is not None:
+                self.recorder.evaluation(done, ema=averaged, raw=raw, seconds=time.perf_counter() - began)
+
+    def save(self, done: int) -> None:
+        """Save a checkpoint, after making sure that the ranks have not drifted apart."""
+        self.watchdog.beat(done, "save")
+        with self.run.clock.paused():
+            began = time.perf_counter()
+            if not agree(digest(self.run.model)):
+                raise TrainingError(f"the ranks hold different weights at step {done}: a device or its memory is faulty. Nothing was saved "
+                                    "after this; resume from the last checkpoint on other hardware")
+            if self.checkpoints is not None and self.recorder is not None:
+                self.checkpoints.save(done, capture(self.run, done))
+                self.recorder.saved(done, self.checkpoints.folder, time.perf_counter() - began)

@@ -1,0 +1,62 @@
+"""The training loop: one step, read from top to bottom."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from resnet_recipes.data.normalize import normalize
+from resnet_recipes.data.stream import Stream
+from resnet_recipes.methods.base import Batch, Now, one_hot
+from resnet_recipes.train.distributed import Vote, synced
+from resnet_recipes.train.keeper import Keeper
+from resnet_recipes.train.run import Run
+
+
+def train(run: Run, keeper: Keeper, first: int = 0) -> int:
+    """Train from step `first` to the end of the plan, or until a rank is asked to stop; return the completed steps."""
+    plan, model, methods, precision, device = run.plan, run.model, run.methods, run.precision, run.rank.device
+    params = [p for p in model.parameters() if p.requires_grad]
+    vote, done = Vote(), first
+    stream = Stream(run.train_data, device, first)
+    model.train()
+    for step, raw in zip(range(first, plan.total_steps), stream, strict=False):
+        now = Now(step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step)))
+        torch.manual_seed(int(now.rng.integers(2**63)))         # for what modules draw in forward, e.g. stochastic depth
+        for group in run.optimizer.param_groups:
+            group["lr"] = plan.lr_at(step)
+
+        # One batch a step: every method sees all of it, once, however many gradients are taken on it.
+        with torch.no_grad():
+            pixels = methods.augment_pixels(raw.pixels, now)
+            targets = one_hot(raw.labels, plan.num_classes)
+            batch = methods.transform_batch(Batch(normalize(pixels), targets, raw.labels), now)
+
+        def compute_gradient(sync: bool = True, batch: Batch = batch) -> Tensor:
+            """Add this batch's gradient to `.grad`, averaged over ranks if `sync`; return this rank's loss."""
+            total = torch.zeros((), device=device)
+            for i, part in enumerate(batch.split(plan.microbatches)):
+                with synced(run.replica, sync and i == plan.microbatches - 1):    # DDP needs forward and backward inside
+                    with precision.autocast():
+                        loss = methods.loss(run.replica(part.images), part.targets) / plan.microbatches
+                    precision.backward(loss)
+                total += loss.detach()
+            return total
+
+        precision.before_step()
+        loss = methods.gradient(compute_gradient, params, now)
+        precision.step(run.optimizer, plan.recipe.optimizer.clip_norm)
+        run.optimizer.zero_grad(set_to_none=True)
+        methods.after_step(model, now)
+
+        done = step + 1
+        stop = vote.cast(keeper.wants_to_stop()) and done < plan.total_steps
+        keeper.step(done, loss)
+        if plan.logs_at(done) or stop:
+            keeper.log(done, stream)                            # the only place in training that waits for the device
+        if plan.evaluates_at(done):
+            keeper.evaluate(done)
+        if plan.saves_at(done) or stop:
+            keeper.save(done)
+        if stop:
+            break
+    return done

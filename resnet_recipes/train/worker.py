@@ -1,0 +1,104 @@
+"""The entry point of a rank: from the frozen recipe of a run folder to its summary."""
+
+import os
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import torch
+
+from resnet_recipes import data, plan
+from resnet_recipes.composing.frozen import read
+from resnet_recipes.report.console import Console, open_console
+from resnet_recipes.report.facts import Published, RunFacts
+from resnet_recipes.report.recorder import Recorder
+from resnet_recipes.train import distributed
+from resnet_recipes.train.build import build, close
+from resnet_recipes.train.checkpoint import Checkpoints
+from resnet_recipes.train.distributed import Rank
+from resnet_recipes.train.keeper import Keeper
+from resnet_recipes.train.loop import train
+from resnet_recipes.train.process import Process, run_rank
+from resnet_recipes.train.run import Run
+from resnet_recipes.train.state import departures, restore
+from resnet_recipes.train.weights import write_weights
+
+#: Training images of ImageNet-1k: published results are compared with only there.
+IMAGENET_IMAGES = 1_281_167
+
+
+def work(process: Process) -> int:
+    """Train this rank's part of the run in `process.folder`; return 0, or the exit code of an interruption after which it saved."""
+    recipe = read(process.folder / "config.yaml")
+    process.interruption.limit(recipe.launch.max_wall, process.started)
+    rank = distributed.this_rank(recipe.launch.device)
+    facts = data.measure(recipe.data)
+    run = build(plan.of(recipe, facts, rank.world_size), rank)
+    checkpoints = Checkpoints(process.folder / "checkpoints", recipe.checkpoint.keep, warn=print)
+    try:
+        first = resume(run, checkpoints)
+        if not rank.is_main:
+            return follow(run, process, first)
+        checkpoints.open_for_writing()
+        with closing(open_console(err=process.console)) as console:
+            return lead(run, process, checkpoints, console, first)
+    finally:
+        close(run)
+
+
+def resume(run: Run, checkpoints: Checkpoints) -> int:
+    """Go on from the newest checkpoint that is whole, if there is one; return the completed steps."""
+    found = checkpoints.newest()
+    if found is None:
+        return 0
+    _, state = found
+    checkpoints.notes.extend(departures(run, state))
+    return restore(run, state)
+
+
+def follow(run: Run, process: Process, first: int) -> int:
+    """Train as one of the ranks that write nothing."""
+    done = train(run, Keeper(run, None, process.interruption, process.watchdog), first)
+    return 0 if done == run.plan.total_steps else process.interruption.exit_code
+
+
+def lead(run: Run, process: Process, checkpoints: Checkpoints, console: Console, first: int) -> int:
+    """Train as the rank that writes the run folder and speaks to the user."""
+    recorder = Recorder(process.folder, run_facts(run, process.folder), console, time.time() - (time.monotonic() - process.started))
+    recorder.begin(first, run.clock.seconds())
+    for note in checkpoints.notes:
+        recorder.note(first, note)
+    checkpoints.warn = lambda text: recorder.note(process.watchdog.step, text)
+    done = train(run, Keeper(run, (recorder, checkpoints), process.interruption, process.watchdog), first)
+    checkpoints.wait()
+    if done < run.plan.total_steps:
+        recorder.stopped(done, process.interruption.reason or "another rank was asked to stop", f"resnet-train --resume {process.folder}")
+        return process.interruption.exit_code
+    path = write_weights(run, process.folder / "weights.pt")
+    recorder.finish(done, seconds=run.clock.seconds(), weights=path)
+    return 0
+
+
+def run_facts(run: Run, folder: Path) -> RunFacts:
+    """Return what the reports need of a run's plan."""
+    made = run.plan
+    comparable = made.facts.train_examples == IMAGENET_IMAGES
+    return RunFacts(
+        recipe=made.recipe.name, folder=folder, total_steps=made.total_steps, steps_per_epoch=made.steps_per_epoch,
+        global_size=made.recipe.batch.global_size, pixels=made.sizes, eval_steps=made.steps(made.recipe.evaluation.interval),
+        devices=devices(run.rank),
+        published=tuple(Published(*vars(result).values()) for result in made.recipe.published) if comparable else (),
+    )
+
+
+def devices(rank: Rank) -> str:
+    """Return the run's devices in words."""
+    if rank.device.type == "cuda":
+        return f"{rank.world_size} x {torch.cuda.get_device_name(rank.device)}"
+    ranks = "" if rank.world_size == 1 else f", {rank.world_size} processes"
+    return f"CPU, {len(os.sched_getaffinity(0))} cores{ranks}"
+
+
+if __name__ == "__main__":
+    sys.exit(run_rank(Path(sys.argv[1]), work))

@@ -1,0 +1,61 @@
+"""What tests share: small recipes, plans and runs on synthetic data."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from resnet_recipes import data, plan
+from resnet_recipes.composing.typed import typed
+from resnet_recipes.config import Recipe
+from resnet_recipes.errors import RecipeError
+from resnet_recipes.train.build import build, close
+from resnet_recipes.train.distributed import Rank
+from resnet_recipes.train.run import Run
+
+#: A whole recipe that takes a fraction of a second: 64 synthetic images, 8 steps of 16 an epoch.
+SMALL: dict[str, Any] = {
+    "name": "small", "max_duration": "2ep", "seed": 3,
+    "model": {"name": "resnet18"},
+    "data": {"backend": "synthetic", "train_size": 32, "eval_resize": 36, "eval_size": 32},
+    "batch": {"global_size": 16, "bn_size": 16, "eval_size": 16},
+    "optimizer": {"lr": 0.05}, "schedule": {"warmup": "2ba"}, "log": {"interval": "2ba"}, "launch": {"device": "cpu"},
+    "methods": {},
+}
+
+
+def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return `base` with `changes` put in, section by section."""
+    result = dict(base)
+    for key, value in changes.items():
+        result[key] = merged(result[key], value) if isinstance(value, dict) and isinstance(result.get(key), dict) else value
+    return result
+
+
+@pytest.fixture
+def recipe() -> Callable[..., Recipe]:
+    """Return a function that makes a small recipe with changes: `recipe(methods={"ema": {}})`."""
+
+    def make(**changes: Any) -> Recipe:
+        made, problems = typed(merged(SMALL, changes))
+        if problems:
+            raise RecipeError(problems)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def make_run(recipe: Callable[..., Recipe]) -> Callable[..., Run]:
+    """Return a function that builds a small run of one process on the CPU; all are closed after the test."""
+    runs: list[Run] = []
+
+    def make(**changes: Any) -> Run:
+        made = recipe(**changes)
+        runs.append(build(plan.of(made, data.measure(made.data), 1), Rank(0, 0, 1, torch.device("cpu"))))
+        return runs[-1]
+
+    yield make
+    for run in runs:
+        close(run)
