@@ -1,0 +1,98 @@
+"""The wheel, as a stranger gets it: built, installed into an empty environment, and run from an empty folder."""
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+ROOT = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.slow
+
+
+def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a command where nothing of this checkout can be found by accident."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "RESNET_RECIPES"))}
+    return subprocess.run([str(part) for part in command], cwd=cwd, env=clean, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    """The wheel, built from a copy of the sources without the network."""
+    folder = tmp_path_factory.mktemp("wheel")
+    sources = folder / "sources"
+    for name in ("resnet_recipes", "recipes"):
+        shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, sources)
+    built = run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder, sources, cwd=folder)
+    assert built.returncode == 0, built.stderr
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """The commands of a fresh environment that holds the wheel; its requirements are lent by the running environment."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, symlinks=True, with_pip=False)
+    python = folder / "bin" / "python"
+    done = run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    packages = next(folder.glob("lib/python*/site-packages"))
+    lent = {str(Path(find_spec(name).origin).parents[1]) for name in ("torch", "hydra", "yaml", "rich")}
+    (packages / "lent.pth").write_text("\n".join(sorted(lent)) + "\n")      # a path added so does not run the .pth files in it
+    return folder / "bin"
+
+
+@pytest.fixture
+def images(tmp_path):
+    """A folder of two classes with 16 training and 4 validation images."""
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 8), ("val", 2)):
+        for label in ("cat", "dog"):
+            (tmp_path / "images" / split / label).mkdir(parents=True)
+            for index in range(count):
+                pixels = rng.integers(0, 256, (40, 50, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(tmp_path / "images" / split / label / f"{index}.jpg")
+    return tmp_path / "images"
+
+
+def test_the_wheel_holds_every_module_and_every_recipe(wheel):
+    inside = set(zipfile.ZipFile(wheel).namelist())
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "resnet_recipes").rglob("*.py")}
+    recipes = {f"resnet_recipes/recipes/{path.name}" for path in (ROOT / "recipes").iterdir() if path.suffix in (".py", ".yaml")}
+    assert len(recipes) >= 5
+    assert (modules | recipes) - inside == set()
+
+
+def test_the_wheel_holds_nothing_else(wheel):
+    inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
+    assert all(name.startswith("resnet_recipes/") and name.endswith((".py", ".yaml")) for name in inside), sorted(inside)
+
+
+def test_an_installed_wheel_lists_its_recipes_from_an_empty_folder(installed, tmp_path):
+    found = run(installed / "python", "-c", "import resnet_recipes; print(resnet_recipes.__file__)", cwd=tmp_path)
+    assert found.stdout.startswith(str(installed.parent)), "another copy of the package is in the way"
+    listed = run(installed / "resnet-train", "--list", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    for recipe in (ROOT / "recipes").glob("*.yaml"):
+        assert recipe.stem in listed.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_installed_wheel_plans_a_run_from_an_empty_folder(installed, images, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    sizes = ("bs=8", "batch.bn_size=8", "epochs=10")
+    planned = run(installed / "resnet-train", "recipe=mild", f"data={images}", *sizes, "--dry-run", cwd=empty)
+    assert planned.returncode == 0, planned.stderr
+    assert "20 steps" in planned.stdout
+    assert list(empty.iterdir()) == []
