@@ -53,6 +53,7 @@ def _merged(links: Links, overrides: list[Override]) -> dict[str, Any]:
     """Let Hydra compose what was read, and the overrides. Hydra itself reads no file."""
     import hydra
     from hydra.core.config_store import ConfigStore
+    from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
@@ -63,6 +64,8 @@ def _merged(links: Links, overrides: list[Override]) -> dict[str, Any]:
         ConfigStore.instance().store(_node(index), {"defaults": [_node(index - 1), "_self_"], **own})
     version = {"version_base": "1.3"} if hydra.__version__.startswith("1.3") else {}
     changes = [override.for_hydra(settings()[override.key]) for override in overrides]
+    others = GlobalHydra.instance().hydra               # of a notebook, or of a program around this one
+    GlobalHydra.instance().clear()
     try:
         with hydra.initialize(config_path=None, **version):
             config = hydra.compose(_node(len(links)), changes)
@@ -70,6 +73,8 @@ def _merged(links: Links, overrides: list[Override]) -> dict[str, Any]:
     except (HydraException, OmegaConfBaseException, RecursionError) as error:
         reason = " ".join(str(error.__cause__ or error).split())[:200]
         raise RecipeError([Problem(links[-1][0].place, None, f"cannot be composed: {reason}")]) from None
+    finally:
+        GlobalHydra.instance().hydra = others
 
 
 def _node(index: int) -> str:

@@ -112,7 +112,7 @@ def _unknown(override: Override, kinds: dict[str, Any]) -> list[Problem]:
     key = override.key
     if key in kinds:
         return []
-    meant = closest(key, [name for name in kinds if not key.startswith(f"{name}.")])
+    meant = closest(key, kinds)
     if override.value is None or not meant:
         example = f"~{meant}" if meant else "resnet-train recipe=mild --cfg shows every setting"
         return [Problem(override.typed, None, "there is no such method" if override.value is None else "there is no such setting", example)]

@@ -26,7 +26,6 @@ ALIASES = {
     "arch": "model.name",
     "amp": "precision.dtype",
     "warmup_epochs": "schedule.warmup",
-    "alpha": "methods.mixup.alpha",
     "bce": "methods.bce_loss",
     "randaug": "methods.randaugment",
     "output_dir": "run.root",
@@ -38,12 +37,11 @@ ALIASES = {
 def closest(name: str, known: Collection[str]) -> str:
     """Return the known dotted name that is most like `name`, or ""."""
     leaf = name.rsplit(".", 1)[-1]
-    if ALIASES.get(name) in known:
-        return ALIASES[name]
-    if whole := get_close_matches(name, known, n=1, cutoff=0.72):
-        return whole[0]
+    known = [key for key in known if not name.startswith(f"{key}.")]        # the section it stands in is no answer
     if ALIASES.get(leaf) in known:
         return ALIASES[leaf]
+    if whole := get_close_matches(name, known, n=1, cutoff=0.72):
+        return whole[0]
     same_leaf = [key for key in known if key.rsplit(".", 1)[-1] == leaf]
     near_leaf = [key for key in known if SequenceMatcher(None, key.rsplit(".", 1)[-1], leaf).ratio() >= 0.8]
     return max(same_leaf or near_leaf, key=lambda key: SequenceMatcher(None, key, name).ratio(), default="")

@@ -34,7 +34,8 @@ def unknown(tree: dict[str, Any]) -> Iterator[Problem]:
     """Yield a problem for each name in the tree that is no setting; those inside an unknown section are not named again."""
     known = settings()
     for key in _keys(tree, ""):
-        if key not in known and ("." not in key or key.rsplit(".", 1)[0] in known):
+        parent = key.rpartition(".")[0]
+        if key not in known and (not parent or _dataclass_in(known.get(parent))):
             meant = closest(key, known)
             yield Problem(key, None, "there is no such setting", f"did you mean {meant} ?" if meant else "")
 

@@ -1,0 +1,37 @@
+import subprocess
+import sys
+
+import pytest
+
+from resnet_recipes.composing.compose import compose
+from resnet_recipes.composing.frozen import freeze, read
+from resnet_recipes.errors import RecipeError
+
+
+@pytest.mark.parametrize("name", ["mild", "medium", "hot", "demo"])
+def test_a_frozen_recipe_reads_back_equal(name, tmp_path):
+    recipe = compose(name, ["data=/odd path/it's #1: e", "lr=1e-7", "run=0123"]).recipe
+    (tmp_path / "config.yaml").write_text(freeze(recipe), encoding="utf-8")
+    assert read(tmp_path / "config.yaml") == recipe
+
+
+def test_freezing_is_stable():
+    recipe = compose("hot", ["data=/data"]).recipe
+    assert freeze(recipe) == freeze(recipe)
+    assert "mixup:\n    alpha: 0.25\n" in freeze(recipe)
+
+
+def test_methods_that_are_off_are_not_written():
+    assert "mixup" not in freeze(compose("mild", ["data=/data"]).recipe)
+
+
+def test_a_frozen_recipe_that_was_edited_is_checked(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(freeze(compose("mild", ["data=/data"]).recipe).replace("momentum: 0.875", "momentum: 7"))
+    with pytest.raises(RecipeError, match=r"config.yaml: optimizer.momentum=7"):
+        read(path)
+
+
+def test_reading_imports_no_hydra():
+    code = "import sys, resnet_recipes.composing.frozen; sys.exit(any(name in sys.modules for name in ('hydra', 'omegaconf')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
