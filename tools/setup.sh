@@ -27,10 +27,11 @@ find_python() {
 }
 
 make_venv() {
-    if "$1" -c 'import ensurepip' 2>/dev/null || { privileged && apt_install python3-venv; }; then
+    package=$("$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
+    if "$1" -c 'import ensurepip' 2>/dev/null || { privileged && apt_install "$package"; }; then
         "$1" -m venv "$venv"
     else
-        say "Python's venv module is missing:  sudo apt-get install python3-venv"
+        say "Python's venv module is missing:  sudo apt-get install $package"
         exit 1
     fi
 }
@@ -52,7 +53,10 @@ install_ffcv() {
     fi
 }
 
-[ -x "$venv/bin/pip" ] || make_venv "$(find_python)"
+if [ ! -x "$venv/bin/pip" ]; then
+    python=$(find_python)
+    make_venv "$python"
+fi
 say "installing resnet-recipes into $venv; the first time this downloads PyTorch and takes a few minutes ..."
 "$venv/bin/pip" install -q -e ".[dev]"
 install_ffcv
