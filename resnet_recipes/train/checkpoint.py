@@ -142,6 +142,8 @@ class Checkpoints:
             return {name: self._host_copy(item, f"{key}/{name}") for name, item in value.items()}
         if isinstance(value, list | tuple):
             return [self._host_copy(item, f"{key}/{i}") for i, item in enumerate(value)]
+        if value is not None and type(value) not in (str, int, float, bool):
+            raise TypeError(f"{key} is a {type(value).__name__}: a checkpoint with it could be written, but never read")
         return value
 
     def _write(self, step: int, state: State) -> None:

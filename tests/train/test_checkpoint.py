@@ -77,6 +77,11 @@ def test_training_may_change_its_tensors_as_soon_as_save_returns(checkpoints: Ch
     assert same(checkpoints.newest()[1], state_at(30))
 
 
+def test_what_could_not_be_read_back_is_not_written(checkpoints: Checkpoints) -> None:
+    with pytest.raises(TypeError, match="/versions/torch is a TorchVersion"):
+        checkpoints.save(30, {"versions": {"torch": torch.__version__}})
+
+
 def test_host_memory_is_reused_from_one_save_to_the_next(checkpoints: Checkpoints) -> None:
     before = {key: tensor.data_ptr() for key, tensor in checkpoints._staging.items()}
     checkpoints.save(30, state_at(30), wait=True)
