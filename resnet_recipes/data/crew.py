@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import select
 import signal
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 
@@ -22,9 +22,9 @@ class Crew:
     They are forked from a small server process (`forkserver`), never from the trainer, whose threads make forking unsafe.
     """
 
-    def __init__(self, bench: Bench, workers: int, patience: float = PATIENCE):
+    def __init__(self, bench: Bench, workers: int):
         """Start the workers: 3 s for the first crew of a process, and some milliseconds per worker."""
-        self._bench, self._patience = bench, patience
+        self._bench = bench
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["resnet_recipes.data.server"])
         tasks, self._tasks = context.Pipe(duplex=False)
@@ -47,12 +47,13 @@ class Crew:
 
     def receive(self) -> tuple[int, list[int]]:
         """Wait for an answer; return the ticket of its task, and the images that were skipped. Raises TrainingError if there is none."""
-        ready = {descriptor for descriptor, _ in self._poll.poll(self._patience * 1000)}
+        ready = {descriptor for descriptor, _ in self._poll.poll(PATIENCE * 1000)}
         if not ready:
-            raise TrainingError(f"no image has been read for {self._patience:g} s; the workers are stuck at {self._in_hand()}")
-        if self._answers.fileno() not in ready:
+            raise TrainingError(f"no image has been read for {PATIENCE:g} s; the workers are stuck at {self._in_hand()}")
+        answer = os.read(self._answers.fileno(), ANSWER.size) if self._answers.fileno() in ready else b""
+        if not answer:
             raise TrainingError(self._obituary())
-        ticket, kind, size = ANSWER.unpack(os.read(self._answers.fileno(), ANSWER.size))
+        ticket, kind, size = ANSWER.unpack(answer)
         text = os.read(self._answers.fileno(), size).decode() if size else ""
         if kind == FAILED:
             raise TrainingError(text)
@@ -65,8 +66,8 @@ class Crew:
 
     def _obituary(self) -> str:
         """Say which worker has ended, how, and over which image."""
+        wait([process.sentinel for process in self._processes], timeout=5)          # its pipes close a moment before it is gone
         for number, process in enumerate(self._processes):
-            process.join(0)
             if process.exitcode is not None:
                 index = int(self._bench.memory["now"][number])
                 image = f" while reading {self._bench.source.reader.path(index)}" if index >= 0 else ""

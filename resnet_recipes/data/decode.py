@@ -51,14 +51,15 @@ class Picture:
                 shrink *= 2
             rows = _decoded_jpeg(self._data, self.height, self.width, bottom=top + height, shrink=shrink)
             if rows is not None:
-                return rows[top // shrink:(top + height) // shrink, left // shrink:(left + width) // shrink]
+                first, last, begin, end = ((edge + shrink // 2) // shrink for edge in (top, top + height, left, left + width))
+                return rows[first:last, begin:end]
             self._image = _opened(self._data)
         return _decoded_by_pillow(self._image)[top:top + height, left:left + width]
 
 
 def resized(pixels: np.ndarray, height: int, width: int) -> Tensor:
     """Return uint8 [h, w, 3] pixels as [1, 3, height, width] in channels_last memory: bilinear, antialiased, within 1 of Pillow's."""
-    image = torch.from_numpy(pixels).permute(2, 0, 1)[None]
+    image = torch.from_numpy(pixels)[None].permute(0, 3, 1, 2)
     if image.shape[2:] == (height, width):
         return image
     return F.interpolate(image, (height, width), mode="bilinear", antialias=True)

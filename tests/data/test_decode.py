@@ -1,0 +1,154 @@
+"""Pictures: the right pixels from every kind of file, and a sentence for those that hold none."""
+
+import io
+import os
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torchvision.transforms import v2
+
+from resnet_recipes.data.decode import BadImageError, Picture, resized
+
+HEIGHT, WIDTH = 150, 211
+
+
+@pytest.fixture
+def photo() -> Image.Image:
+    """Smooth colours with some noise, of odd size."""
+    rng = np.random.default_rng(0)
+    smooth = Image.fromarray(rng.integers(0, 256, (9, 11, 3), dtype=np.uint8)).resize((WIDTH, HEIGHT), Image.BICUBIC)
+    return Image.fromarray(np.clip(np.asarray(smooth) + rng.normal(0, 6, (HEIGHT, WIDTH, 3)), 0, 255).astype(np.uint8))
+
+
+def encoded(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
+    """Return an image as a file."""
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def whole(data: bytes) -> np.ndarray:
+    """Return all pixels at full resolution."""
+    picture = Picture(data)
+    return picture.crop(0, 0, picture.height, picture.width, at_least=10**6)
+
+
+def by_pillow(data: bytes) -> np.ndarray:
+    """Return all pixels as torchvision's ImageFolder reads them."""
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+def psnr(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """Return the peak signal-to-noise ratio in decibels."""
+    return 10 * np.log10(255**2 / np.square(ours.astype(float) - theirs).mean())
+
+
+JPEGS = {
+    "4:4:4": {"subsampling": "4:4:4"}, "4:2:2": {"subsampling": "4:2:2"}, "4:2:0": {"subsampling": "4:2:0"},
+    "progressive": {"progressive": True}, "optimized": {"optimize": True}, "restarts": {"restart_marker_rows": 1},
+    "stored as RGB": {"keep_rgb": True}, "with EXIF": {"exif": b"Exif\0\0MM\0*\0\0\0\x08" + bytes(200)},
+}
+
+
+@pytest.mark.parametrize("options", JPEGS.values(), ids=JPEGS.keys())
+def test_every_jpeg_has_pillows_pixels_wherever_it_is_cut(photo, options):
+    data = encoded(photo, quality=85, **options)
+    expected = by_pillow(data)
+    assert np.array_equal(whole(data), expected)
+    for top, left, height, width in ((0, 0, 1, 1), (3, 5, 40, 50), (31, 0, 17, WIDTH), (70, 100, 48, 111), (100, 0, 50, 9)):
+        assert np.array_equal(Picture(data).crop(top, left, height, width, at_least=10**6),
+                              expected[top:top + height, left:left + width])
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK"])
+def test_grey_and_cmyk_jpegs_become_rgb_as_pillow_converts_them(photo, mode):
+    data = encoded(photo.convert(mode), quality=90)
+    assert np.array_equal(whole(data), by_pillow(data))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1"])
+def test_a_png_is_read_whatever_its_name_and_mode(photo, mode):
+    data = encoded(photo.convert(mode), "PNG")
+    assert np.array_equal(whole(data), by_pillow(data))
+
+
+def test_sixteen_bit_grey_keeps_its_upper_eight_bits():
+    deep = (np.arange(40 * 50, dtype=np.uint16) * 32).reshape(40, 50)
+    pixels = whole(encoded(Image.fromarray(deep), "PNG"))
+    assert np.array_equal(pixels, np.repeat((deep >> 8).astype(np.uint8)[..., None], 3, axis=2))
+
+
+@pytest.mark.parametrize("kind", ["WEBP", "BMP", "TIFF", "PPM"])
+def test_other_formats_are_read_through_pillow(photo, kind):
+    data = encoded(photo, kind)
+    assert np.array_equal(whole(data), by_pillow(data))
+
+
+def test_the_exif_orientation_is_ignored(photo):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    data = encoded(photo, exif=exif)
+    assert whole(data).shape == (HEIGHT, WIDTH, 3)
+
+
+@pytest.mark.parametrize(("side", "shrink"), [(200, 1), (100, 2), (64, 4), (45, 4), (20, 8)])
+def test_reduced_decoding_keeps_enough_pixels_and_the_picture(photo, side, shrink):
+    data = encoded(photo.resize((WIDTH * 4, HEIGHT * 4), Image.BICUBIC), quality=95)
+    part = Picture(data).crop(101, 203, 400, 333, at_least=side)
+    assert part.shape[:2] == pytest.approx((400 / shrink, 333 / shrink), abs=1)
+    assert min(part.shape[:2]) >= side
+    ours = resized(part, side, side)[0].permute(1, 2, 0).numpy()
+    theirs = Image.fromarray(by_pillow(data)[101:501, 203:536]).resize((side, side), Image.BILINEAR)
+    assert psnr(ours, np.asarray(theirs)) > 32
+
+
+@pytest.mark.parametrize(("height", "width"), [(64, 64), (33, 77), (HEIGHT, 40), (300, 400)])
+def test_resizing_is_within_one_of_pillows_and_of_torchvisions(photo, height, width):
+    ours = resized(np.asarray(photo).copy(), height, width)
+    assert ours.is_contiguous(memory_format=torch.channels_last)
+    ours = ours[0].permute(1, 2, 0).numpy().astype(int)
+    theirs = np.asarray(v2.Resize((height, width), antialias=True)(photo))
+    assert np.abs(ours - theirs).max() <= 1
+
+
+def test_cut_off_jpegs_are_refused_wherever_they_were_cut(photo):
+    data = encoded(photo, quality=90)
+    for length in random.Random(0).sample(range(len(data) - 2), 60):
+        with pytest.raises(BadImageError):
+            whole(data[:length])
+
+
+@pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"not an image at all", b"\x89PNG\r\n\x1a\n" + bytes(50), b"\xff\xd8\xff\xd9"])
+def test_what_is_no_image_is_refused(data):
+    with pytest.raises(BadImageError):
+        whole(data)
+
+
+def test_huge_dimensions_are_refused_before_anything_is_allocated(photo):
+    data = bytearray(encoded(photo))
+    at = data.index(b"\xff\xc0") + 5
+    data[at:at + 4] = b"\xff\xff\xff\xff"
+    with pytest.raises(BadImageError, match="pixels"):
+        Picture(bytes(data))
+    png = bytearray(encoded(photo, "PNG"))
+    png[16:24] = (60_000).to_bytes(4, "big") * 2
+    with pytest.raises(BadImageError):
+        Picture(bytes(png))
+
+
+def test_real_photographs_have_pillows_pixels():
+    root = os.environ.get("RESNET_RECIPES_TEST_DATA")
+    if not root:
+        pytest.skip("RESNET_RECIPES_TEST_DATA names no folder with photographs")
+    files = sorted(path for path in Path(root).rglob("*") if path.suffix.lower() in (".jpeg", ".jpg"))[:40]
+    assert files
+    for path in files:
+        data = path.read_bytes()
+        expected = by_pillow(data)
+        height, width = expected.shape[0] // 2, expected.shape[1] // 2
+        assert np.array_equal(whole(data), expected)
+        assert np.array_equal(Picture(data).crop(10, 7, height, width, at_least=10**6), expected[10:10 + height, 7:7 + width])

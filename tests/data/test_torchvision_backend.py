@@ -1,0 +1,189 @@
+"""The folder backend: torchvision's geometry, and honest ends when files or workers fail."""
+
+import itertools
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from augmentations import Darken, LocalError, Stall
+from PIL import Image
+from torchvision.transforms import v2
+
+from resnet_recipes import data
+from resnet_recipes.data import crew
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.errors import TrainingError
+
+ALONE = Share(0, 1, 12, 4, seed=5)
+
+
+@pytest.fixture
+def broken(folder: Path, tmp_path: Path) -> Path:
+    """Return a copy of the images with one that is cut off, one that is missing and one that is a text."""
+    root = tmp_path / "images"
+    shutil.copytree(folder, root)
+    for number, damage in ((4, "cut"), (5, "gone"), (7, "text")):
+        path = root / "train" / ("ant", "bee", "cat")[number % 3] / f"{number:03d}.jpg"
+        whole = path.read_bytes()
+        path.unlink()
+        match damage:
+            case "cut":
+                path.write_bytes(whole[:len(whole) // 2])
+            case "gone":
+                path.symlink_to("nowhere.jpg")
+            case "text":
+                path.write_text("no image")
+    return root
+
+
+def config(root: Path, **changes) -> DataConfig:
+    """Return a small set-up without workers."""
+    sizes = {"train_size": 32, "eval_resize": 40, "eval_size": 32}
+    return DataConfig(**{"backend": "torchvision", "root": str(root), "workers": 0} | sizes | changes)
+
+
+def opened(settings: DataConfig, augment=None):
+    """Open the training images of a set-up."""
+    return data.open_train(settings, data.measure(settings), ALONE, augment)
+
+
+def test_evaluation_cuts_what_torchvision_cuts(folder):
+    settings = config(folder)
+    facts = data.measure(settings)
+    transform = v2.Compose([v2.Resize(40, antialias=True), v2.CenterCrop(32)])
+    files = [path for name in facts.classes for path in sorted((folder / "val" / name).iterdir())]
+    loader = data.open_eval(settings, facts, ALONE)
+    images = np.concatenate([batch.pixels.permute(0, 2, 3, 1).numpy().copy() for batch in loader.batches()])
+    for ours, path in zip(images, files, strict=True):
+        theirs = np.asarray(transform(Image.open(path).convert("RGB")))
+        assert np.abs(ours.astype(int) - theirs).max() <= 1
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_bad_image_ends_training_with_its_path(broken, workers):
+    loader = opened(config(broken, workers=workers))
+    with pytest.raises(TrainingError, match=r"train/(bee|cat)/00[457]\.jpg"):
+        list(itertools.islice(loader.batches(), 3))
+    loader.close()
+
+
+def test_skipped_images_are_named_and_replaced_the_same_way_by_any_number_of_workers(broken):
+    runs = []
+    for workers in (0, 2):
+        loader = opened(config(broken, workers=workers, on_bad_image="skip"))
+        runs.append([(batch.pixels.clone(), batch.labels.clone()) for batch in itertools.islice(loader.batches(), 6)])
+        assert {path[-7:] for path in loader.skipped} == {"004.jpg", "005.jpg", "007.jpg"}
+        loader.close()
+    assert all(np.array_equal(a, b) for one, other in zip(*runs, strict=True) for a, b in zip(one, other, strict=True))
+
+
+def test_a_bad_validation_image_is_an_error_even_where_bad_images_are_skipped(broken):
+    path = next((broken / "val" / "ant").iterdir())
+    path.write_bytes(b"")
+    settings = config(broken, on_bad_image="skip")
+    with pytest.raises(TrainingError, match="val/ant"):
+        list(data.open_eval(settings, data.measure(settings), ALONE).batches())
+
+
+def test_augmentation_is_a_function_of_seed_epoch_and_index(folder):
+    runs = []
+    for workers in (0, 3):
+        loader = opened(config(folder, workers=workers), Darken())
+        runs.append([batch.pixels.clone() for batch in itertools.islice(loader.batches(), 4)])
+        loader.close()
+    assert all(np.array_equal(a, b) for a, b in zip(*runs, strict=True))
+    plain = opened(config(folder))
+    assert next(plain.batches()).pixels.float().mean() > runs[0][0].float().mean()
+
+
+@pytest.mark.parametrize("failure", [LocalError, StopIteration, SystemExit])
+def test_every_failure_in_a_worker_becomes_a_message_with_the_path(folder, failure):
+    loader = opened(config(folder, workers=2), Darken(failure))
+    with pytest.raises(TrainingError, match=rf"train/.*jpg.*{failure.__name__}"):
+        next(loader.batches())
+    loader.close()
+
+
+def test_a_killed_worker_is_reported_with_what_it_was_reading(folder, tmp_path):
+    loader = opened(config(folder, workers=1), Stall(tmp_path / "worker"))
+    batches = loader.batches()
+    killer = subprocess.Popen([sys.executable, "-c", KILLER, str(tmp_path)])
+    began = time.monotonic()
+    with pytest.raises(TrainingError, match=r"SIGKILL.*while reading .*\.jpg"):
+        next(batches)
+    assert time.monotonic() - began < 30
+    assert killer.wait() == 0
+    loader.close()
+
+
+KILLER = """
+import os, pathlib, signal, sys, time
+while not (found := list(pathlib.Path(sys.argv[1]).glob("worker.*"))):
+    time.sleep(0.05)
+os.kill(int(found[0].suffix[1:]), signal.SIGKILL)
+"""
+
+
+def test_stuck_workers_are_given_up_with_what_they_were_reading(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(crew, "PATIENCE", 2.0)
+    loader = opened(config(folder, workers=2), Stall(tmp_path / "worker"))
+    with pytest.raises(TrainingError, match=r"no image has been read for 2 s.*\.jpg"):
+        next(loader.batches())
+    assert not [child for child in multiprocessing.active_children() if child.name.startswith("ForkServer")]
+
+
+def test_workers_ignore_sigterm_and_ctrl_c(folder):
+    loader = opened(config(folder, workers=2))
+    batches = loader.batches()
+    next(batches)
+    for child in multiprocessing.active_children():
+        os.kill(child.pid, signal.SIGTERM)
+        os.kill(child.pid, signal.SIGINT)
+    assert len(list(itertools.islice(batches, 9))) == 9
+    loader.close()
+
+
+TRAINER = """
+import itertools, multiprocessing, os, sys
+from resnet_recipes import data
+from resnet_recipes.data.base import DataConfig, Share
+if __name__ == "__main__":
+    settings = DataConfig(backend="torchvision", root=sys.argv[1], train_size=32, eval_resize=40, eval_size=32, workers=2)
+    loader = data.open_train(settings, data.measure(settings), Share(0, 1, 12, 4, 5))
+    batches = loader.batches()
+    next(batches)
+    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+    sys.stdin.read() if sys.argv[2] == "killed" else None
+"""
+
+
+@pytest.mark.parametrize("end", ["killed", "finished"])
+def test_workers_do_not_outlive_the_trainer(folder, end, tmp_path):
+    script = tmp_path / "trainer.py"
+    script.write_text(TRAINER)
+    trainer = subprocess.Popen([sys.executable, str(script), str(folder), end], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    workers = [int(pid) for pid in trainer.stdout.readline().split()]
+    assert len(workers) == 2
+    if end == "killed":
+        trainer.kill()
+    trainer.communicate(timeout=30)
+    deadline = time.monotonic() + 20
+    while any(map(alive, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(alive, workers))
+    assert trainer.returncode == (-signal.SIGKILL if end == "killed" else 0)
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process is there and not a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
