@@ -260,6 +260,8 @@ class Recipe:
         if not NAME.fullmatch(self.name):
             yield Problem("name", self.name, "must be lower-case letters, digits and '_'")
         yield from duration_problem("max_duration", self.max_duration, units=("ep", "ba"))
+        if re.fullmatch(r"\d*\.\d*[1-9]\d*(ep|ba)", self.max_duration):
+            yield Problem("max_duration", self.max_duration, "must be whole epochs or batches", "max_duration=100ba ssr=1")
         if not 0 < self.scale_schedule_ratio <= 1000:
             yield Problem("scale_schedule_ratio", self.scale_schedule_ratio, "must be positive", "ssr=1 trains for max_duration")
         if not 0 <= self.seed < 2**32:

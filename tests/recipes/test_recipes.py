@@ -1,0 +1,159 @@
+"""The packaged recipes against their sources: every value, with where it was published."""
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import plan
+from resnet_recipes.composing import strict_yaml
+from resnet_recipes.composing.compose import compose
+from resnet_recipes.composing.frozen import tree_of
+from resnet_recipes.composing.library import packaged_folder
+from resnet_recipes.config import enabled
+from resnet_recipes.plan import IMAGENET
+
+NAMES = ("mild", "medium", "hot")
+
+YAMLS = "mosaicml/benchmarks, blogs/resnet/recipes/resnet50_{mild,medium,hot}.yaml"
+COMPOSER = "mosaicml/composer 0.7.1, default"
+EXAMPLES = "mosaicml/examples, resnet_imagenet"
+BLOG = "MosaicML, Mosaic ResNet deep dive"
+
+#: setting -> mild, medium, hot, source. "-" means that the method is off.
+TABLE = {
+    "max_duration": ("90ep", "90ep", "90ep", YAMLS),
+    "scale_schedule_ratio": (0.4, 1.5, 3.0, EXAMPLES + " (36, 135 and 270 epochs)"),
+    "seed": (42, 42, 42, YAMLS),
+    "model.name": ("resnet50", "resnet50", "resnet50", YAMLS),
+    "model.init": ("kaiming_normal", "kaiming_normal", "kaiming_normal", YAMLS),
+    "model.bn_init": ("uniform", "uniform", "uniform", YAMLS),
+    "data.train_size": (176, 176, 176, YAMLS),
+    "data.eval_resize": (232, 232, 232, YAMLS),
+    "data.eval_size": (224, 224, 224, YAMLS),
+    "data.crop_scale": ([0.08, 1.0], [0.08, 1.0], [0.08, 1.0], COMPOSER),
+    "data.crop_ratio": ([3 / 4, 4 / 3], [3 / 4, 4 / 3], [3 / 4, 4 / 3], COMPOSER),
+    "batch.global_size": (2048, 2048, 2048, YAMLS),
+    "batch.bn_size": (256, 256, 256, YAMLS + " (2048 on 8 GPUs)"),
+    "optimizer.name": ("decoupled_sgdw", "decoupled_sgdw", "decoupled_sgdw", YAMLS),
+    "optimizer.lr": (2.048, 2.048, 2.048, YAMLS),
+    "optimizer.momentum": (0.875, 0.875, 0.875, YAMLS),
+    "optimizer.weight_decay": (5e-4, 5e-4, 3e-4, YAMLS),
+    "schedule.name": ("cosine", "cosine", "cosine", YAMLS),
+    "schedule.warmup": ("8ep", "8ep", "8ep", YAMLS),
+    "schedule.final": (0.0, 0.0, 0.0, YAMLS),
+    "schedule.interval": ("step", "step", "step", "MosaicML, best practices post"),
+    "precision.channels_last": (True, True, True, YAMLS),
+    "evaluation.interval": ("1ep", "1ep", "1ep", YAMLS),
+    "methods.bce_loss": ({}, {}, {}, BLOG),
+    "methods.blurpool.min_channels": (16, 16, 16, YAMLS),
+    "methods.blurpool.blur_first": (True, True, True, YAMLS),
+    "methods.blurpool.replace_convs": (True, True, True, YAMLS),
+    "methods.blurpool.replace_maxpools": (True, True, True, YAMLS),
+    "methods.progressive_resizing.mode": ("resize", "resize", "resize", YAMLS),
+    "methods.progressive_resizing.initial_scale": (0.5, 0.5, 0.6, YAMLS),
+    "methods.progressive_resizing.delay": ("0.4dur", "0.4dur", "0.2dur", YAMLS),
+    "methods.progressive_resizing.finetune": ("0.2dur", "0.2dur", "0.2dur", YAMLS),
+    "methods.progressive_resizing.size_increment": (4, 4, 4, YAMLS),
+    "methods.progressive_resizing.interpolation": ("nearest", "nearest", "nearest", "mosaicml/composer 0.7.1, source"),
+    "methods.label_smoothing.smoothing": (0.08, 0.1, 0.13, YAMLS),
+    "methods.ema.half_life": ("100ba", "100ba", "100ba", YAMLS),
+    "methods.ema.update_interval": ("20ba", "20ba", "20ba", YAMLS),
+    "methods.mixup.alpha": ("-", 0.2, 0.25, YAMLS),
+    "methods.sam.rho": ("-", 0.5, 0.5, YAMLS),
+    "methods.sam.interval": ("-", 10, 5, YAMLS),
+    "methods.colout.p_row": ("-", "-", 0.05, YAMLS),
+    "methods.colout.p_col": ("-", "-", 0.05, YAMLS),
+    "methods.randaugment.depth": ("-", "-", 1, YAMLS),
+    "methods.randaugment.severity": ("-", "-", 10, YAMLS + "; 9 in " + EXAMPLES),
+    "methods.randaugment.augmentation_set": ("-", "-", "all", YAMLS),
+    "methods.stochastic_depth.drop_rate": ("-", "-", 0.1, YAMLS),
+    "methods.stochastic_depth.distribution": ("-", "-", "linear", YAMLS),
+}
+
+#: Settings that are this program's own, or that describe a recipe: nothing that could have been published.
+OWN = {"name", "about", "published", "model.num_classes", "precision.dtype"}
+
+
+def leaves(tree: dict, prefix: str = "") -> dict:
+    """Return the settings that a recipe file writes, by full name."""
+    found = {}
+    for key, value in tree.items():
+        found |= leaves(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+    return found
+
+
+def written(name: str) -> dict:
+    """Return what a packaged recipe's file says."""
+    return leaves(strict_yaml.load(packaged_folder() / f"{name}.yaml").tree)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_value_is_the_published_one(name):
+    column = NAMES.index(name)
+    expected = {key: row[column] for key, row in TABLE.items() if row[column] != "-"}
+    assert {key: value for key, value in written(name).items() if key not in OWN} == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_setting_stands_on_the_page_and_in_the_source_table(name):
+    """No value of a method comes from a default that a reader of the recipe does not see, unless it only tells how, not what."""
+    silent = {"methods.progressive_resizing.at", "methods.randaugment.placement"}
+    recipe = compose(name, needs_data=False).recipe
+    for method, values in enabled(recipe.methods).items():
+        for key in asdict(values):
+            full = f"methods.{method}.{key}"
+            assert full in TABLE or full in silent, full
+
+
+@pytest.mark.parametrize("name", [*NAMES, "demo"])
+def test_every_line_of_a_recipe_says_unit_or_source(name):
+    for number, line in enumerate((packaged_folder() / f"{name}.yaml").read_text().splitlines(), 1):
+        is_value = ":" in line and not line.lstrip().startswith(("#", "- ")) and not line.rstrip().endswith(":")
+        if is_value and not line.startswith(("name:", "about:", "published:")):
+            assert "  # " in line, f"{name}.yaml:{number} has no comment: {line}"
+
+
+@pytest.mark.parametrize("name", [*NAMES, "demo"])
+def test_a_recipe_fits_on_a_page(name):
+    lines = (packaged_folder() / f"{name}.yaml").read_text().splitlines()
+    assert len(lines) <= 100
+    assert max(map(len, lines)) <= 140
+
+
+def test_each_recipe_has_the_methods_of_the_one_before_and_more():
+    mild, medium, hot = (set(enabled(compose(name, needs_data=False).recipe.methods)) for name in NAMES)
+    assert mild == {"bce_loss", "blurpool", "ema", "label_smoothing", "progressive_resizing"}
+    assert medium - mild == {"mixup", "sam"}
+    assert hot - medium == {"colout", "randaugment", "stochastic_depth"}
+    assert mild < medium < hot
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_published_results_name_their_source_and_stand_in_the_header(name):
+    recipe = compose(name, needs_data=False).recipe
+    header = (packaged_folder() / f"{name}.yaml").read_text().split("\n\n")[0]
+    assert recipe.published
+    assert all(result.source and 70 < result.top1 < 85 for result in recipe.published)
+    assert f"{recipe.published[0].top1:g}" in header
+
+
+@pytest.mark.parametrize("name", [*NAMES, "demo"])
+def test_every_packaged_recipe_can_be_planned(name):
+    made = plan.of(compose(name, needs_data=False).recipe, IMAGENET, 1)
+    assert made.total_steps > 0
+    assert made.hooks
+
+
+def test_demo_is_mild_at_the_size_of_a_laptop():
+    mild, demo = (tree_of(compose(name, needs_data=False).recipe) for name in ("mild", "demo"))
+    assert mild["methods"].keys() == demo["methods"].keys()
+    assert mild["methods"]["label_smoothing"] == demo["methods"]["label_smoothing"]
+    assert demo["optimizer"]["name"] == mild["optimizer"]["name"]
+    assert demo["data"]["train_size"] <= 64
+    assert demo["published"] == []
+
+
+def test_packaged_recipes_are_those_of_the_repository():
+    repository = Path(__file__).parents[2] / "recipes"
+    assert {path.name for path in packaged_folder().glob("*.yaml")} == {path.name for path in repository.glob("*.yaml")}

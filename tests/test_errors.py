@@ -1,0 +1,153 @@
+"""Nothing a user types ends in a traceback: each wrong command names its key, exits with 2, and starts nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import cli
+from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
+
+BOMB = "a: &a [x, x, x, x]\nb: &b [*a, *a, *a, *a]\nc: &c [*b, *b, *b, *b]\nmethods: {ema: *c}\n"
+
+
+@pytest.fixture(autouse=True)
+def nothing_starts(tmp_path, monkeypatch):
+    """Work in an empty folder, and fail if any run would be started."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    monkeypatch.setattr("resnet_recipes.train.launch.start", lambda *_: pytest.fail("a run was started"))
+
+
+def check(capsys, argv: list[str], *said: str) -> None:
+    """Run a command that must fail with 2 and say these things on stderr; nothing may be left behind."""
+    assert cli.train(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+    assert err.startswith("error: ")
+    for part in said:
+        assert part in err
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    ("recipe=hott", ["recipe=hott", "did you mean hot ?", "demo, hot, medium, mild"]),
+    ("recipe=", ["recipe=", "must be a name"]),
+    ("recipe=../x", ["recipe=../x", "must be a name"]),
+    ("recipe=/etc/passwd", ["recipe=/etc/passwd", "must be a name"]),
+    ("recipe=../x.yaml", ["recipe=../x.yaml", "no such file"]),
+    ("recipe=a.yml", ["rename it to a.yaml"]),
+    ("recipe=mild recipe=hot", ["one run has one recipe"]),
+    ("lr=1", ["recipe", "which one?"]),
+    ("mild", ["recipe=mild"]),
+    ("recipe=mild --lr 0.1", ["--lr", "lr=0.1"]),
+    ("recipe=mild --batch-size=3", ["--batch-size", "batch_size=3"]),
+    ("recipe=mild -m", ["-m"]),
+    ("recipe=mild --config-dir=/x", ["--config-dir"]),
+    ("recipe=mild --describe", ["--describe", "needs a value"]),
+    ("recipe=mild --recipes nowhere", ["--recipes", "is not a folder"]),
+    ("recipe=mild --resume", ["--resume", "needs a value"]),
+    ("--resume nowhere", ["nowhere", "is no run folder"]),
+    ("--resume auto", ["no unfinished run"]),
+])
+def test_a_command_that_means_nothing_is_answered(capsys, words, said):
+    check(capsys, words.split(), *said)
+
+
+def test_a_recipe_without_data_asks_for_it(capsys):
+    check(capsys, ["recipe=mild"], "data.root: is not set", "data=/path/to/imagenet")
+
+
+@pytest.mark.parametrize(("word", "said"), [
+    ("optimiser.lr=1.0", ["optimiser.lr=1.0", "did you mean optimizer.lr=1.0 ?"]),
+    ("methods.mixup.alfa=0.2", ["methods.mixup.alfa=0.2", "did you mean methods.mixup.alpha=0.2 ?"]),
+    ("methods.emma={}", ["methods.emma={}", "did you mean methods.ema={} ?"]),
+    ("learning_rate=1", ["did you mean optimizer.lr=1 ?"]),
+    ("+optimizer.lr=1", ["settings need no '+'", "optimizer.lr=1"]),
+    ("++optimizer.lr=1", ["settings need no '+'"]),
+    ("~optimizer.lr", ["only a method can be removed"]),
+    ("~methods.sam", ["~methods.sam", "is not on in mild"]),
+    ("~methods.emma", ["no such method", "~methods.ema"]),
+    ("hydra.run.dir=/tmp/x", ["Hydra itself cannot be configured"]),
+    ("hydra/launcher=joblib", ["Hydra itself cannot be configured"]),
+    ("+hydra.searchpath=[file:///x]", ["Hydra itself cannot be configured"]),
+    ("optimizer._target_=os.system", ["is not a setting"]),
+    ("data/backend=ffcv", ["is not a setting"]),
+    ("optimizer@x=adam", ["is not a setting"]),
+    ("lr=${oc.env:HOME}", ["references are only read from recipe files"]),
+    ("lr", ["written key=value"]),
+    ("lr=", ["optimizer.lr=", "must be a number"]),
+    ("lr=abc", ["optimizer.lr=abc", "must be a number"]),
+    ("lr=nan", ["optimizer.lr=nan", "finite"]),
+    ("lr=inf", ["optimizer.lr=inf", "finite"]),
+    ("lr=-1", ["optimizer.lr=-1", "must be positive"]),
+    ("lr=1,2", ["optimizer.lr=1,2", "must be one value"]),
+    ("lr=[1", ["optimizer.lr=[1", "cannot be read"]),
+    ("lr=1:30", ["optimizer.lr=1:30", "must be a number"]),
+    ("seed=010", ["seed=010", "must be a whole number"]),
+    ("seed=" + "9" * 5000, ["must be one line of at most 4096"]),
+    ("seed=1e20", ["seed=", "must be a whole number"]),
+    ("bs=2048.5", ["batch.global_size=2048.5", "whole number"]),
+    ("epochs=0", ["max_duration=0ep", "longer than nothing"]),
+    ("epochs=-3", ["max_duration=-3", "is not a duration"]),
+    ("epochs=1.5", ["max_duration=1.5ep", "whole epochs or batches"]),
+    ("epochs=many", ["max_duration=many", "is not a duration"]),
+    ("max_duration=90", ["max_duration=90", "'8ep', '100ba'"]),
+    ("max_duration=0.5dur", ["must be given in ep or ba"]),
+    ("ssr=0", ["scale_schedule_ratio=0", "must be positive"]),
+    ("data.train_size=-5", ["data.train_size=-5", "between 8 and 1024"]),
+    ("data.flip=yes", ["data.flip=yes", "true or false"]),
+    ("data.crop_scale=[1,2,3]", ["data.crop_scale", "a list of 2 values"]),
+    ("methods=null", ["methods", "a mapping"]),
+    ("methods.ema=true", ["methods.ema=True", "half_life"]),
+    ("methods.mixup.alpha=-1", ["methods.mixup.alpha=-1"]),
+    ("gpus=0", ["launch.gpus=0", "from 1 to 64"]),
+    ("run=../evil", ["run.name=../evil", "must be letters"]),
+    ("name=Big", ["name=Big", "lower-case"]),
+    ("x=\x1b[2J", ["must be one line"]),
+])
+def test_a_setting_that_cannot_be_is_named_with_its_rule(capsys, word, said):
+    check(capsys, ["recipe=mild", "data=/data", word], *said)
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("defaults: [mild]\noptimizer:\n  lrr: 1.7\n", ["recipes/mine.yaml:3: optimizer.lrr", "did you mean optimizer.lr ?"]),
+    ("defaults: [mild]\nseed: yes\n", ["recipes/mine.yaml:2", "true or false"]),
+    ("defaults: [mild]\nseed: 0777\n", ["recipes/mine.yaml:2"]),
+    ("defaults: [mild]\noptimizer: 5\n", ["recipes/mine.yaml", "optimizer"]),
+    ("defaults: [mildd]\n", ["recipes/mine.yaml:1", "did you mean mild ?"]),
+    ("defaults: [mine]\n", ["recipes/mine.yaml:1", "in a circle"]),
+    ("defaults: [../../etc/passwd]\n", ["recipes/mine.yaml:1", "a list of recipe names"]),
+    ("defaults: [_self_, mild]\n", ["recipes/mine.yaml:1", "only stand last"]),
+    ("defaults:\n  - override hydra/launcher: joblib\n", ["recipes/mine.yaml:2", "not the name of a setting"]),
+    ("hydra:\n  callbacks: {x: {_target_: os.system}}\n", ["recipes/mine.yaml:1", "cannot configure Hydra"]),
+    ("# @package _global_\nname: mine\n", ["recipes/mine.yaml:1", "instruction to Hydra"]),
+    ("name: mine\nabout: ${oc.env:SECRET}\n", ["recipes/mine.yaml:2", "is not allowed"]),
+    ("name: mine\nabout: !!python/object/apply:os.system ['touch pwned']\n", ["recipes/mine.yaml:2", "tags are not used"]),
+    (BOMB, ["recipes/mine.yaml:1", "anchors"]),
+    ("name: mine\nname: yours\n", ["recipes/mine.yaml:2", "a second time"]),
+    ("name: [mine\n", ["recipes/mine.yaml", "not YAML"]),
+    ("", ["recipes/mine.yaml:1", "a mapping of settings"]),
+])
+def test_a_recipe_file_that_cannot_be_is_named_with_its_line(capsys, text, said):
+    Path("recipes/mine.yaml").write_text(text)
+    check(capsys, ["recipe=mine", "data=/data"], *said)
+    assert not Path("pwned").exists()
+
+
+def test_data_that_are_not_there_exit_with_3(capsys, tmp_path):
+    assert cli.train(["recipe=mild", f"data={tmp_path / 'none'}"]) == 3
+    assert "data.root" in capsys.readouterr().err
+
+
+def test_a_problem_reads_as_a_sentence_and_knows_its_section():
+    problem = Problem("alpha", -1, "must be positive", "methods.mixup.alpha=0.2").under("methods.mixup")
+    assert str(problem) == "methods.mixup.alpha=-1: must be positive\n    methods.mixup.alpha=0.2"
+    assert str(Problem("data.root", None, "is not set")) == "data.root: is not set"
+
+
+def test_errors_carry_all_their_problems_and_their_exit_code():
+    problems = [Problem("a", 1, "x"), Problem("b", 2, "y")]
+    assert RecipeError(problems).problems == tuple(problems)
+    assert str(RecipeError(problems)) == "a=1: x\nb=2: y"
+    assert (RecipeError.exit_code, NotReadyError.exit_code, TrainingError.exit_code) == (2, 3, 1)
