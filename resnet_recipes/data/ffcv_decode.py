@@ -4,11 +4,13 @@ FFCV's Python around that code is not used: it ignores the decoder's return code
 generators that nobody seeds, and waits forever for a thread that has failed (ffcv 1.0.2, fields/rgb_image.py, loader/epoch_iterator.py).
 """
 
+import ctypes
 import functools
+import importlib.util
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
-import torch
 
 from resnet_recipes.data.beton import JPEG
 from resnet_recipes.data.jpeg_header import frame_size
@@ -19,31 +21,41 @@ COMPLAINTS = {1: "its JPEG has no start, no end, or another size than the file s
 
 
 @functools.cache
-def ffcv_native() -> tuple[Callable, Callable]:
-    """Return FFCV's JPEG decoder and its resize; raises NotReadyError where FFCV is not installed. Importing it takes about a second."""
-    threads = torch.get_num_threads()
+def ffcv_native() -> ctypes.CDLL:
+    """Load FFCV's compiled library; raises NotReadyError where that cannot be done.
+
+    The package around it is not imported: that takes five seconds and sets torch to one thread.
+    """
+    package = importlib.util.find_spec("ffcv")
+    libraries = sorted(Path(package.submodule_search_locations[0]).glob("_libffcv*.so")) if package else []
     try:
-        from ffcv.libffcv import ctypes_imdecode, ctypes_resize
-    except (ImportError, OSError) as error:
-        rule = f"cannot be used, because ffcv does not import ({error})"
-        raise NotReadyError([Problem("data.backend", "ffcv", rule, "resnet-recipes doctor ffcv   says what is missing")]) from error
-    finally:
-        torch.set_num_threads(threads)       # importing ffcv sets it to one
-    return ctypes_imdecode, ctypes_resize
+        if not libraries or not importlib.util.find_spec("numba"):
+            raise OSError("it is not installed" if not package else "its compiled part, or numba, is missing")
+        library = ctypes.CDLL(str(libraries[0]))
+        library.resize.argtypes = [ctypes.c_int64] * 11
+        library.resize.restype = None
+        u32 = ctypes.c_uint32
+        source, target = [ctypes.c_void_p, ctypes.c_uint64, u32, u32], [ctypes.c_void_p, u32, u32]
+        library.imdecode.argtypes = [*source, *target, u32, u32, u32, u32, ctypes.c_bool, ctypes.c_bool]
+    except (OSError, AttributeError) as error:
+        fix = "resnet-recipes doctor ffcv   says what is missing;   data.backend=torchvision does without"
+        raise NotReadyError([Problem("data.backend", "ffcv", f"cannot be used: {error}", fix)]) from error
+    return library
 
 
 @functools.cache
 def compiled_decode() -> Callable:
-    """Return `decode(content, samples, crops, mirrored, scratch, out)`, compiled once a process, for all image sizes; about 3 seconds.
+    """Return `decode(content, samples, crops, mirrored, scratch, out)`, compiled once a process, for all image sizes, in a second.
 
-    Decodes samples one after the other into `out`, uint8 [N, side, side, 3]. `samples` is int64 [N, 5] (start, length, mode, height, width),
-    `crops` int64 [N, 4] (top, left, height, width), `mirrored` bool [N], `scratch` uint8 for the largest JPEG. Returns the place of the first
-    sample that is wrong and what is wrong with it (a key of COMPLAINTS), or (-1, 0). Holds no lock, so several threads may call it at once.
+    It decodes samples one after the other into `out`, uint8 [N, side, side, 3]. `samples` is int64 [N, 5] (start, length, mode, height,
+    width), `crops` int64 [N, 4] (top, left, height, width), `mirrored` bool [N], `scratch` uint8, room for the largest JPEG. It returns
+    the place of the first sample that is wrong and what is wrong with it (a key of COMPLAINTS), or (-1, 0). It holds no lock, so several
+    threads may call it at once.
     """
     import numba
 
-    imdecode, resize = ffcv_native()
-    frame_size_ = numba.njit(nogil=True)(frame_size)
+    imdecode, resize = ffcv_native().imdecode, ffcv_native().resize
+    frame_size_, mirror = numba.njit(nogil=True)(frame_size), numba.njit(nogil=True)(_mirror)
 
     def decode(content, samples, crops, mirrored, scratch, out):
         for place in range(len(samples)):
@@ -62,12 +74,7 @@ def compiled_decode() -> Callable:
             side = image.shape[0]
             resize(0, pixels, height, width, top, top + crop_height, left, left + crop_width, image.ctypes.data, side, side)
             if mirrored[place]:
-                for row in range(side):
-                    for column in range(side // 2):
-                        for channel in range(3):
-                            kept = image[row, column, channel]
-                            image[row, column, channel] = image[row, side - 1 - column, channel]
-                            image[row, side - 1 - column, channel] = kept
+                mirror(image)
         return -1, 0
 
     u8 = numba.types.Array(numba.uint8, 1, "C", readonly=True)
@@ -75,3 +82,14 @@ def compiled_decode() -> Callable:
         u8, numba.int64[:, ::1], numba.int64[:, ::1], numba.boolean[::1], numba.uint8[::1], numba.uint8[:, :, :, ::1]
     )
     return numba.njit(signature, nogil=True)(decode)
+
+
+def _mirror(image: np.ndarray) -> None:
+    """Swap left and right in place; uint8 [H, W, 3]."""
+    last = image.shape[1] - 1
+    for row in range(image.shape[0]):
+        for column in range(image.shape[1] // 2):
+            for channel in range(3):
+                kept = image[row, column, channel]
+                image[row, column, channel] = image[row, last - column, channel]
+                image[row, last - column, channel] = kept

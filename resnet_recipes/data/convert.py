@@ -1,0 +1,189 @@
+"""From class folders, or from another .beton file, to .beton files for FFCV: forecast first, resumable, verified."""
+
+import hashlib
+import random
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from resnet_recipes.data.beton import open_beton
+from resnet_recipes.data.beton_writer import BetonWriter, partial_path, read_journal
+from resnet_recipes.data.encode import ConvertOptions, Encoded
+from resnet_recipes.data.encode_pool import EncodedChunk, encode_in_order, encode_one, worker_count
+from resnet_recipes.data.source import BetonSource, Source, open_source
+from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
+
+PAGE_SIZE = 8 << 20                     # bytes, FFCV's own default
+LARGE_PAGE_SIZE = 128 << 20             # bytes, when images keep their size: one image must fit into a page
+_SAMPLED = 500                          # images encoded for a forecast, and read back at the end
+
+
+@dataclass(frozen=True)
+class Split:
+    """One .beton file to make."""
+
+    name: str                           # "train", "val", or the file's stem
+    source: Source
+    origin: Path                        # what the source was opened from
+    target: Path
+
+
+class Forecast(NamedTuple):
+    """What a conversion will take, measured on a sample."""
+
+    images: int
+    bytes: int                          # of all files together
+    minutes: float                      # on this machine as busy as it is now
+    free_bytes: int                     # on the disk of the target
+    resumed_images: int                 # already there from an interrupted attempt
+    sampled: int                        # images that this was measured on
+    unreadable: tuple[str, ...]         # images of the sample that cannot be read, with the reason
+
+
+class Progress(NamedTuple):
+    """How far a conversion has come."""
+
+    split: str
+    done: int                           # images of this split, an earlier attempt's included
+    total: int
+    bytes: int
+    seconds_left: float
+
+
+def plan_conversion(src: Path, dst: Path) -> list[Split]:
+    """Return the files to make: DST/train.beton and DST/val.beton if SRC has both splits, else DST itself.
+
+    Raises NotReadyError if SRC is neither, or if val has classes that train lacks.
+    """
+    src, dst = Path(src), Path(dst)
+    for suffix in ("", ".beton"):
+        parts = [src / f"{name}{suffix}" for name in ("train", "val")]
+        if all(part.exists() for part in parts):
+            train = open_source(parts[0])
+            val = open_source(parts[1], None if suffix else train.classes)
+            return [Split("train", train, parts[0], dst / "train.beton"), Split("val", val, parts[1], dst / "val.beton")]
+    if dst.suffix != ".beton":
+        rule = "is one set of images (no train/ and val/ in it), so the target must be one file that ends in .beton"
+        raise RecipeError([Problem(str(src), None, rule, f"resnet-recipes convert {src} {dst / (src.stem + '.beton')}")])
+    return [Split(dst.stem, open_source(src), src, dst)]
+
+
+def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
+    """Encode up to 500 images of SRC and say how large and how long the whole will be; takes a few seconds, writes nothing."""
+    _check(options)
+    splits = plan_conversion(src, dst)
+    images = sum(len(split.source.labels) for split in splits)
+    everything = [(split, index) for split in splits for index in range(len(split.source.labels))]
+    chosen = random.Random(options.seed).sample(everything, min(_SAMPLED, images))
+    unreadable, size, started = [], 0, time.perf_counter()
+    for split, index in chosen:
+        found = encode_one(split.source, index, options)
+        if isinstance(found, Encoded):
+            size += len(found.data)
+        else:
+            unreadable.append(f"{split.source.name(index)}: {found}")
+    seconds = (time.perf_counter() - started) / len(chosen)
+    resumed = sum(_already_done(split, options) for split in splits)
+    minutes = (images - resumed) * seconds / worker_count(options) / 60
+    bytes_ = int(size / len(chosen) * images * 1.02) + images * 48 + len(splits) * PAGE_SIZE         # 2 %: room lost at the ends of pages
+    return Forecast(images, bytes_, minutes, _free_bytes(Path(dst)), resumed, len(chosen), tuple(unreadable))
+
+
+def convert(
+    src: Path, dst: Path, options: ConvertOptions, progress: Callable[[Progress], None], expected: Forecast | None = None
+) -> list[Path]:
+    """Make the files and return them; an interrupted attempt at the same conversion goes on where it stopped.
+
+    `expected` is the forecast, if there is one already. Old files of the same name stay until the new ones are whole. Raises NotReadyError
+    (no room, unreadable images) or TrainingError (a worker died, or the file read back is not what was written).
+    """
+    _check(options)
+    splits = plan_conversion(src, dst)
+    needed = expected or forecast(src, dst, options)
+    have = sum(path.stat().st_size for split in splits if (path := partial_path(split.target)).exists())
+    if needed.bytes - have > needed.free_bytes:
+        rule = f"has {needed.free_bytes / 1e9:.1f} GB free, and about {(needed.bytes - have) / 1e9:.1f} GB are needed"
+        raise NotReadyError([Problem(str(dst), None, rule, "write_mode=jpg, or a smaller max_resolution, makes smaller files")])
+    for split in splits:
+        split.target.parent.mkdir(parents=True, exist_ok=True)
+        _convert_split(split, options, progress)
+        _verify(split.target)
+    return [split.target for split in splits]
+
+
+def _convert_split(split: Split, options: ConvertOptions, progress: Callable[[Progress], None]) -> None:
+    """Write one file in the order of its permutation, a chunk at a time."""
+    total = len(split.source.labels)
+    order = np.random.default_rng(options.seed).permutation(total) if options.shuffle else np.arange(total)
+    page_size = PAGE_SIZE if options.max_resolution and 3 * options.max_resolution**2 <= PAGE_SIZE else LARGE_PAGE_SIZE
+    writer = BetonWriter(split.target, total, page_size, _key(split, options))
+    started, first = time.perf_counter(), len(writer.records)
+    try:
+        for chunk in encode_in_order(split.source, order[first:], options):
+            writer.append(_readable(chunk, options).samples)
+            done = len(writer.records)
+            left = (time.perf_counter() - started) / (done - first) * (total - done)
+            progress(Progress(split.name, done, total, writer.bytes_written, left))
+        left_out = order[writer.records["size"] == 0]
+        if len(left_out) == total:
+            raise NotReadyError([Problem(str(split.origin), None, "has no image that can be read")])
+        writer.finish(
+            {
+                "classes": split.source.classes,
+                "source": str(split.origin),
+                "source_sha256": split.source.fingerprint,
+                "skipped": tuple(split.source.name(index) for index in left_out),
+                "options": asdict(options),
+            }
+        )
+    except OSError as error:
+        rule = f"cannot be written: {error.strerror} ({writer.bytes_written / 1e9:.1f} GB are done and kept)"
+        fix = "make room, then give the same command again: it goes on from there"
+        raise NotReadyError([Problem(str(split.target), None, rule, fix)]) from error
+    finally:
+        writer.close()
+
+
+def _readable(chunk: EncodedChunk, options: ConvertOptions) -> EncodedChunk:
+    """Refuse a chunk with images that cannot be read, unless they are to be left out."""
+    if chunk.unreadable and options.on_bad_image == "error":
+        fix = "on_bad_image=skip leaves such images out, and notes which"
+        raise NotReadyError([Problem(name, None, f"cannot be read ({reason})", fix) for name, reason in chunk.unreadable])
+    return chunk
+
+
+def _verify(target: Path) -> None:
+    """Read a finished file back: all of its description, and the content of a sample of its images, decoded."""
+    beton = open_beton(target)
+    for index in random.Random(0).sample(range(len(beton)), min(_SAMPLED, len(beton))):
+        decoded = encode_one(BetonSource(beton), index, ConvertOptions(write_mode="raw", max_resolution=None))
+        if not isinstance(decoded, Encoded) or [decoded.height, decoded.width] != beton.sizes[index].tolist():
+            raise TrainingError(f"{target}: sample {index} does not read back as it was written. Is the disk sound? Convert again.")
+
+
+def _already_done(split: Split, options: ConvertOptions) -> int:
+    return len(read_journal(split.target, _key(split, options)))
+
+
+def _key(split: Split, options: ConvertOptions) -> str:
+    """Return what an interrupted attempt must have in common with this one to be continued."""
+    content = asdict(options) | {"workers": 0, "on_bad_image": ""}
+    return hashlib.sha256(repr((sorted(content.items()), split.source.fingerprint, split.source.classes)).encode()).hexdigest()
+
+
+def _check(options: ConvertOptions) -> None:
+    if problems := options.problems():
+        raise RecipeError(problems)
+
+
+def _free_bytes(path: Path) -> int:
+    """Bytes free on the disk where `path` is, or will be."""
+    path = path.absolute()
+    while not path.exists():
+        path = path.parent
+    return shutil.disk_usage(path).free

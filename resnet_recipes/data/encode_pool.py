@@ -1,0 +1,87 @@
+"""Encode many images in several processes, in order."""
+
+import multiprocessing
+import os
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import NamedTuple
+
+import numpy as np
+
+from resnet_recipes.data.beton_writer import RECORD
+from resnet_recipes.data.encode import ConvertOptions, Encoded, encode
+from resnet_recipes.data.source import Source
+from resnet_recipes.errors import TrainingError
+
+_CHUNK = 128           # images between two visits to the disk
+
+
+class EncodedChunk(NamedTuple):
+    """Consecutive samples, ready for BetonWriter.append."""
+
+    samples: list[tuple[np.void, bytes]]          # an image that cannot be read has no bytes
+    unreadable: list[tuple[str, str]]             # name and reason
+
+
+def worker_count(options: ConvertOptions) -> int:
+    """Return how many processes encode."""
+    return options.workers or len(os.sched_getaffinity(0))
+
+
+def encode_one(source: Source, index: int, options: ConvertOptions) -> Encoded | str:
+    """Encode one image, or return why it cannot be read."""
+    try:
+        return encode(source.read(index), index, options)
+    except (OSError, ValueError) as error:
+        return str(error)
+
+
+def encode_in_order(source: Source, order: np.ndarray, options: ConvertOptions) -> Iterator[EncodedChunk]:
+    """Yield the images of `order` in chunks; the processes are never more than a few chunks ahead of whoever takes them."""
+    chunks = [order[at : at + _CHUNK] for at in range(0, len(order), _CHUNK)]
+    workers = min(worker_count(options), len(chunks))
+    if workers <= 1:
+        yield from (_encode_chunk(source, chunk, options) for chunk in chunks)
+        return
+    # Not forked from this process, which may have threads (a progress bar's); the fork server imports this module once for all workers.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_keep, initargs=(source, options)) as pool:
+        ahead: deque[Future] = deque()
+        try:
+            for chunk in chunks:
+                ahead.append(pool.submit(_encode_kept, chunk))
+                if len(ahead) > 2 * workers:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        except BrokenProcessPool as error:
+            raise TrainingError("A worker process died (out of memory?). Give the same command with fewer workers: it goes on.") from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _keep(source: Source, options: ConvertOptions) -> None:
+    """Keep in a worker what is the same for all its chunks: a million file names are sent once."""
+    global _kept
+    _kept = source, options
+
+
+def _encode_kept(chunk: np.ndarray) -> EncodedChunk:
+    source, options = _kept
+    return _encode_chunk(source, chunk, options)
+
+
+def _encode_chunk(source: Source, chunk: np.ndarray, options: ConvertOptions) -> EncodedChunk:
+    samples, unreadable = [], []
+    for index in chunk.tolist():
+        found = encode_one(source, index, options)
+        if isinstance(found, str):
+            unreadable.append((source.name(index), found))
+            found = Encoded(0, 0, 0, b"")
+        row = (found.mode, found.width, found.height, 0, 0, zlib.crc32(found.data), source.labels[index])
+        samples.append((np.array(row, RECORD)[()], found.data))
+    return EncodedChunk(samples, unreadable)

@@ -1,0 +1,146 @@
+"""The `ffcv` backend: train.beton and val.beton under the loader contract."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugment, Share
+from resnet_recipes.data.beton import Beton, open_beton
+from resnet_recipes.data.beton_order import quasi_random, quasi_random_problem
+from resnet_recipes.data.beton_reader import Augment, BetonReader, Plan, Room
+from resnet_recipes.data.crop import centre_crops, random_crops, uniforms
+from resnet_recipes.data.ffcv_decode import ffcv_native
+from resnet_recipes.data.memory import available_memory
+from resnet_recipes.data.order import eval_jobs, shuffled, steps_per_epoch, train_jobs
+from resnet_recipes.errors import NotReadyError, Problem
+
+#: Keeps the generator of one image's augmentation apart from all others that are seeded with the run's seed.
+_AUGMENT = 0x61756720
+
+
+def measure(config: DataConfig) -> DataFacts:
+    """Open both files, check that they belong together and that this machine can read them; takes seconds, decodes nothing.
+
+    Raises NotReadyError with everything that is in the way.
+    """
+    ffcv_native()
+    root = Path(config.root)
+    train, val = open_beton(root / "train.beton"), open_beton(root / "val.beton")
+    problems = list(_problems(config, train, val))
+    if problems:
+        raise NotReadyError(problems)
+    return DataFacts("ffcv", root, len(train), len(val), train.classes, tuple(_notes(config, train, val)))
+
+
+def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None = None) -> "BetonTrainLoader":
+    """Open this rank's part of the training stream."""
+    return BetonTrainLoader(config, open_beton(facts.root / "train.beton"), share, augment)
+
+
+def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> "BetonEvalLoader":
+    """Open this rank's part of the evaluation set."""
+    return BetonEvalLoader(config, open_beton(facts.root / "val.beton"), share)
+
+
+class BetonTrainLoader:
+    """Random crops from train.beton: a TrainLoader whose pixels are a function of (seed, epoch, index), whatever the number of threads."""
+
+    def __init__(self, config: DataConfig, beton: Beton, share: Share, augment: SampleAugment | None):
+        self.examples = len(beton)
+        self.steps_per_epoch = steps_per_epoch(share, self.examples)
+        self._config, self._share = config, share
+        self._order = quasi_random(beton) if config.order == "quasi_random" else shuffled
+        room = Room(_threads(config), config.prefetch, share.rank_size, max(share.train_pixels, default=config.train_size))
+        self._reader = BetonReader(beton, self._plan, room, _seeded(augment, share.seed))
+        self._reader.streamed = not _fits(beton)
+
+    def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
+        """Yield the batches from `first_step` on, without end; what lies before is not decoded."""
+        return self._reader.batches(train_jobs(self._config, self._share, self.examples, first_step, self._order))
+
+    def close(self) -> None:
+        """Stop the threads; safe to call twice."""
+        self._reader.close()
+
+    def _plan(self, indices: np.ndarray, epoch: int, sizes: np.ndarray) -> Plan:
+        draws = uniforms(self._share.seed, epoch, indices, 41)
+        crops = random_crops(draws[:, :40], sizes, tuple(self._config.crop_scale), tuple(self._config.crop_ratio))
+        return Plan(crops, (draws[:, 40] < 0.5) & self._config.flip)
+
+
+class BetonEvalLoader:
+    """Centre crops from val.beton: an EvalLoader that cuts eval_size / eval_resize of the shorter side, then resizes, as FFCV does."""
+
+    def __init__(self, config: DataConfig, beton: Beton, share: Share):
+        self.examples = len(beton)
+        self._config, self._share = config, share
+        room = Room(_threads(config), config.prefetch, share.eval_size, config.eval_size)
+        self._reader = BetonReader(beton, self._plan, room)
+
+    def batches(self) -> Iterator[RawBatch]:
+        """Yield this rank's batches, in a fixed order, the last one as short as it is."""
+        return self._reader.batches(eval_jobs(self._config, self._share, self.examples))
+
+    def close(self) -> None:
+        """Stop the threads; safe to call twice."""
+        self._reader.close()
+
+    def _plan(self, indices: np.ndarray, epoch: int, sizes: np.ndarray) -> Plan:
+        return Plan(centre_crops(sizes, self._config.eval_size / self._config.eval_resize), np.zeros(len(indices), bool))
+
+
+def _problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]:
+    """Yield what keeps these two files from being trained on."""
+    used = len(np.unique(train.labels))
+    again = "convert both together:  resnet-recipes convert SRC DST"
+    if used != len(train.classes):
+        yield Problem(str(train.path), None, f"has images of {used} classes, and labels for {len(train.classes)}", again)
+    if train.sidecar and val.sidecar and train.classes != val.classes:
+        yield Problem(str(val.path), None, "has other classes than train.beton, or in another order", again)
+    if val.labels.max() >= len(train.classes):
+        yield Problem(str(val.path), None, f"has label {val.labels.max()}, and train.beton has {len(train.classes)} classes", again)
+    if config.on_bad_image == "skip":
+        rule = "is for image files; a damaged sample of a .beton file means that the file is damaged"
+        yield Problem("data.on_bad_image", "skip", rule, "data.on_bad_image=error")
+    if config.order == "quasi_random" and (problem := quasi_random_problem(train)):
+        yield problem
+
+
+def _notes(config: DataConfig, train: Beton, val: Beton) -> Iterator[str]:
+    """Yield what a user should know about these files on this machine."""
+    size, free = train.content.size / 1e9, available_memory() / 1e9
+    if _fits(train):
+        yield f"train.beton ({size:.1f} GB) fits into memory ({free:.0f} GB free): os_cache=true, read from the disk once"
+    else:
+        hint = "" if config.order == "quasi_random" else "; data.order=quasi_random reads larger pieces"
+        yield f"train.beton ({size:.1f} GB) does not fit into memory ({free:.0f} GB free): os_cache=false, read every epoch{hint}"
+    for beton in (train, val):
+        if beton.sidecar is None:
+            yield f"{beton.path.name} has no note beside it (not made by resnet-recipes convert): no class names, and damage may go unseen"
+
+
+def _fits(beton: Beton) -> bool:
+    """Say whether the page cache can hold the whole file, with a tenth of the memory left for everything else."""
+    return beton.content.size < 0.9 * available_memory()
+
+
+def _threads(config: DataConfig) -> int:
+    """Return the decoding threads of this rank: its part of this machine's cores, at most 16, unless told."""
+    if config.workers != "auto":
+        return max(1, int(config.workers))
+    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return min(16, max(1, len(os.sched_getaffinity(0)) // ranks))
+
+
+def _seeded(augment: SampleAugment | None, seed: int) -> Augment | None:
+    """Bind a per-image augmentation to randomness that depends on (seed, epoch, index) alone."""
+    if augment is None:
+        return None
+
+    def seeded(image: Image.Image, epoch: int, index: int) -> Image.Image:
+        return augment(image, np.random.default_rng((seed, epoch, index, _AUGMENT)))
+
+    return seeded

@@ -1,0 +1,106 @@
+"""Where a conversion takes its images from: a folder with one folder per class, or a .beton file."""
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from resnet_recipes.data.beton import JPEG, Beton, open_beton
+from resnet_recipes.data.folder import SUFFIXES, class_names, image_names
+from resnet_recipes.errors import NotReadyError, Problem
+
+
+class Source(Protocol):
+    """Labelled images in a fixed order; small enough to send to another process."""
+
+    classes: tuple[str, ...]
+    labels: np.ndarray                  # int64 [N]
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 that changes when images are added, removed, renamed or replaced by others of another size."""
+
+    def name(self, index: int) -> str:
+        """Return what to call an image in a message."""
+
+    def read(self, index: int) -> bytes | np.ndarray:
+        """Return the bytes of an image file, or pixels as uint8 [H, W, 3]."""
+
+
+@dataclass(frozen=True)
+class FolderSource:
+    """One folder per class; classes and files in the order of their names, as ImageFolder numbers them."""
+
+    root: Path
+    classes: tuple[str, ...]
+    files: tuple[str, ...]              # relative to root
+    labels: np.ndarray
+
+    @cached_property
+    def fingerprint(self) -> str:
+        lines = (f"{name}\0{(self.root / name).stat().st_size}\n" for name in self.files)
+        return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
+
+    def name(self, index: int) -> str:
+        return str(self.root / self.files[index])
+
+    def read(self, index: int) -> bytes:
+        return (self.root / self.files[index]).read_bytes()
+
+
+@dataclass(frozen=True)
+class BetonSource:
+    """The samples of a .beton file, in stored order."""
+
+    beton: Beton
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.beton.classes
+
+    @property
+    def labels(self) -> np.ndarray:
+        return self.beton.labels
+
+    @property
+    def fingerprint(self) -> str:
+        return self.beton.structure
+
+    def name(self, index: int) -> str:
+        return f"{self.beton.path}, sample {index}"
+
+    def read(self, index: int) -> bytes | np.ndarray:
+        complaint = self.beton.complaint(index)
+        if complaint:
+            raise ValueError(complaint)
+        data = self.beton.sample(index)
+        return data.tobytes() if self.beton.modes[index] == JPEG else data.reshape(*self.beton.sizes[index], 3)
+
+
+def open_source(path: Path, classes: tuple[str, ...] | None = None) -> Source:
+    """Open a class folder tree or a .beton file; `classes` fixes the label order and which classes may occur.
+
+    Hidden folders and hidden files are left out. Raises NotReadyError if there is no image, or a folder that is none of `classes`.
+    """
+    if path.is_file():
+        return BetonSource(open_beton(path))
+    if not path.is_dir():
+        raise NotReadyError([Problem(str(path), None, "is neither a folder nor a .beton file")])
+    found = tuple(class_names(path))
+    strange = sorted(set(found) - set(classes or found))
+    if strange or not found:
+        rule = f"has class folders that the training set lacks: {', '.join(strange[:5])}" if strange else "has no class folders"
+        raise NotReadyError([Problem(str(path), None, rule, f"resnet-recipes doctor data {path.parent}")])
+    classes = classes or found
+    files, labels = [], []
+    for label, name in enumerate(classes):
+        images = sorted(image_names(path / name)) if name in found else []
+        files.extend(f"{name}/{image}" for image in images)
+        labels.extend([label] * len(images))
+    if not files:
+        raise NotReadyError([Problem(str(path), None, f"has no images ({', '.join(SUFFIXES)}) in its class folders")])
+    return FolderSource(path, classes, tuple(files), np.array(labels, np.int64))
+

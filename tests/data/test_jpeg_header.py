@@ -1,0 +1,44 @@
+"""What a JPEG says about itself."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from resnet_recipes.data.jpeg_header import frame_size
+
+
+def jpeg(mode: str = "RGB", **options) -> np.ndarray:
+    """Return an image of 31 rows and 47 columns as the bytes of a JPEG."""
+    buffer = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 255, (31, 47, 3), np.uint8)
+    Image.fromarray(pixels).convert(mode).save(buffer, "JPEG", **options)
+    return np.frombuffer(buffer.getvalue(), np.uint8)
+
+
+@pytest.mark.parametrize(("mode", "channels"), [("RGB", 3), ("L", 1), ("CMYK", 4)])
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"comment": b"\xff\xc0" * 50}, {"exif": b"Exif\0\0" + bytes(90)}])
+def test_size_and_channels_are_found_behind_any_other_segment(mode, channels, options):
+    assert frame_size(jpeg(mode, **options)) == (31, 47, channels)
+
+
+def test_fill_bytes_before_a_marker_are_allowed():
+    data = jpeg()
+    assert frame_size(np.concatenate([data[:2], np.array([0xFF, 0xFF], np.uint8), data[2:]])) == (31, 47, 3)
+
+
+@pytest.mark.parametrize("cut", [slice(1, None), slice(None, -1), slice(0, 15), slice(0, 0)])
+def test_a_jpeg_without_its_start_or_end_has_no_size(cut):
+    assert frame_size(jpeg()[cut]) == (0, 0, 0)
+
+
+def test_no_damage_makes_it_fail():
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        data = jpeg().copy()
+        data[rng.integers(2, 200, 8)] = rng.integers(0, 256, 8)
+        height, width, channels = frame_size(data)
+        assert 0 <= height < 65536
+        assert 0 <= width < 65536
+        assert 0 <= channels < 256
