@@ -51,11 +51,12 @@ class EMA(Method):
         interval = now.horizon.steps(Duration.parse(self.update_interval))
         if (now.step + 1) % interval == 0:
             half_life = now.horizon.steps(Duration.parse(self.half_life))
-            average, weights = self._pairs(model)
-            floats = [index for index, tensor in enumerate(average) if tensor.is_floating_point()]
-            others = [index for index, tensor in enumerate(average) if not tensor.is_floating_point()]
-            torch._foreach_lerp_([average[i] for i in floats], [weights[i] for i in floats], 1 - 2 ** -(interval / half_life))
-            torch._foreach_copy_([average[i] for i in others], [weights[i] for i in others])
+            pairs = list(zip(*self._pairs(model), strict=True))
+            floats = [pair for pair in pairs if pair[0].is_floating_point()]
+            integers = [pair for pair in pairs if not pair[0].is_floating_point()]
+            torch._foreach_lerp_(*map(list, zip(*floats, strict=True)), 1 - 2 ** -(interval / half_life))
+            if integers:
+                torch._foreach_copy_(*map(list, zip(*integers, strict=True)))
 
     @contextmanager
     def eval_weights(self, model: nn.Module) -> Iterator[None]:

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from resnet_recipes.duration import Duration, decimal
 from resnet_recipes.errors import Problem
@@ -75,10 +76,21 @@ class ProgressiveResizing(Method):
         if width == full:
             return batch
         if self.mode == "resize":
-            return batch._replace(images=F.interpolate(batch.images, size=(height, width), mode=self.interpolation))
+            return batch._replace(images=_shrink(batch.images, height, width, self.interpolation))
         top, left = now.rng.integers(full_height - height, endpoint=True), now.rng.integers(full - width, endpoint=True)
         window = batch.images[..., top:top + height, left:left + width]
         return batch._replace(images=window.contiguous(memory_format=torch.channels_last))
+
+
+def _shrink(images: Tensor, height: int, width: int, interpolation: str) -> Tensor:
+    """Resample [N, 3, H, W], keeping channels_last memory."""
+    if interpolation == "bilinear":
+        return F.interpolate(images, size=(height, width), mode="bilinear")
+    # By whole numbers: F.interpolate's float32 scale takes the pixel before for some sizes.
+    full_height, full_width = images.shape[-2:]
+    rows = torch.arange(height, device=images.device) * full_height // height
+    columns = torch.arange(width, device=images.device) * full_width // width
+    return images.permute(0, 2, 3, 1).index_select(1, rows).index_select(2, columns).permute(0, 3, 1, 2)
 
 
 def _share(text: str) -> Fraction:

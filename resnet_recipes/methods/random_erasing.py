@@ -42,10 +42,11 @@ class RandomErasing(Method):
         examples, _, height, width = batch.images.shape
         boxes = send(self.boxes(examples, height, width, now.rng), batch.images.device)
         top, bottom, left, right = boxes.view(4, examples, 1, 1, 1).unbind()
-        y = torch.arange(height, device=boxes.device).view(height, 1)
-        x = torch.arange(width, device=boxes.device)
+        y = torch.arange(height, device=boxes.device).view(height, 1, 1)
+        x = torch.arange(width, device=boxes.device).view(width, 1)
         inside = (y >= top) & (y < bottom) & (x >= left) & (x < right)
-        return batch._replace(images=batch.images.masked_fill(inside, 0))
+        images = batch.images.permute(0, 2, 3, 1).masked_fill(inside, 0)      # as NHWC, which keeps channels_last memory
+        return batch._replace(images=images.permute(0, 3, 1, 2))
 
     def boxes(self, examples: int, height: int, width: int, rng: np.random.Generator) -> np.ndarray:
         """Draw top, bottom, left and right of each example's box, int64 [4, examples]; empty for those that stay whole."""

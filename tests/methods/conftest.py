@@ -1,0 +1,45 @@
+"""What the tests of methods share: steps, batches and a small network."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torchvision.models import ResNet, resnet18
+
+from resnet_recipes.duration import Horizon
+from resnet_recipes.methods.base import Batch, Now, one_hot
+
+
+@pytest.fixture
+def now_at() -> Callable[..., Now]:
+    """Return a function that makes the `Now` of a step, with that step's own randomness."""
+
+    def make(step: int = 0, total: int = 100, per_epoch: int = 10, seed: int = 0) -> Now:
+        return Now(step, Horizon(total, per_epoch), np.random.default_rng((seed, step)))
+
+    return make
+
+
+@pytest.fixture
+def batch_of() -> Callable[..., Batch]:
+    """Return a function that makes a batch of random images in channels_last memory."""
+
+    def make(examples: int = 8, side: int = 32, classes: int = 10) -> Batch:
+        generator = torch.Generator().manual_seed(1)
+        images = torch.randn(examples, 3, side, side, generator=generator).contiguous(memory_format=torch.channels_last)
+        labels = torch.arange(examples) % classes
+        return Batch(images, one_hot(labels, classes), labels)
+
+    return make
+
+
+@pytest.fixture
+def network() -> Callable[[], ResNet]:
+    """Return a function that makes the same small ResNet every time."""
+
+    def make() -> ResNet:
+        torch.manual_seed(0)
+        return resnet18(num_classes=10)
+
+    return make

@@ -1,0 +1,48 @@
+"""Binary cross-entropy against its definition and worked numbers."""
+
+import math
+
+import pytest
+import torch
+
+from resnet_recipes.methods.base import one_hot
+from resnet_recipes.methods.bce_loss import BCELoss
+
+LOGITS = torch.tensor([[2.0, -1.0, 0.0], [0.5, 0.25, -3.0]])
+TARGETS = one_hot(torch.tensor([0, 2]), 3)
+
+
+def test_all_classes_at_the_initial_bias_cost_7_907_for_any_target_of_mass_one():
+    logits = torch.full((4, 1000), -math.log(1000))
+    mixed = torch.rand(4, 1000)
+    for targets in (one_hot(torch.arange(4), 1000), mixed / mixed.sum(1, keepdim=True)):
+        assert BCELoss().loss(logits, targets).item() == pytest.approx(7.9072556, rel=2e-5)
+
+
+def test_logits_of_zero_cost_k_times_the_logarithm_of_two():
+    assert BCELoss().loss(torch.zeros(2, 1000), one_hot(torch.tensor([1, 2]), 1000)).item() == pytest.approx(693.147181, rel=1e-6)
+
+
+def test_loss_is_summed_over_classes_and_averaged_over_examples():
+    assert BCELoss().loss(LOGITS, TARGETS).item() == pytest.approx(2.990970317, abs=1e-6)
+    assert BCELoss().loss(LOGITS, TARGETS * 0.9 + 0.1 / 3).item() == pytest.approx(2.961803707, abs=1e-6)
+    by_hand = sum(math.log1p(math.exp(z)) - t * z for z, t in zip(LOGITS.flatten().tolist(), TARGETS.flatten().tolist(), strict=True)) / 2
+    assert BCELoss().loss(LOGITS, TARGETS).item() == pytest.approx(by_hand, abs=1e-6)
+
+
+def test_gradient_is_the_error_of_the_sigmoid_over_the_examples():
+    logits = LOGITS.clone().requires_grad_()
+    BCELoss().loss(logits, TARGETS).backward()
+    assert torch.allclose(logits.grad, (torch.sigmoid(LOGITS) - TARGETS) / 2)
+
+
+def test_half_precision_logits_are_evaluated_in_float32():
+    loss = BCELoss().loss(LOGITS.to(torch.bfloat16), TARGETS)
+    assert loss.dtype == torch.float32
+    assert loss.item() == pytest.approx(2.990970317, abs=1e-6)      # these logits are exact in bfloat16
+
+
+def test_classifier_starts_with_probability_1_over_k_plus_1(network):
+    model = network()
+    BCELoss().modify_model(model)
+    assert torch.allclose(torch.sigmoid(model.fc.bias), torch.full((10,), 1 / 11))

@@ -1,0 +1,105 @@
+"""BlurPool against worked numbers, a convolution with the kernel, and torchvision's own network."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchvision.models import resnet50
+
+from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool, ConvBlur2d, blur
+from resnet_recipes.methods.surgery import adopt
+
+MAP = torch.arange(25.0).view(1, 1, 5, 5)
+
+
+def reference(x: Tensor, stride: int = 1) -> Tensor:
+    """Blur by the definition: a depthwise convolution with the binomial kernel."""
+    line = torch.tensor([1.0, 2.0, 1.0], dtype=x.dtype)
+    kernel = (line[:, None] * line / 16).expand(x.shape[1], 1, 3, 3)
+    return F.conv2d(x, kernel, stride=stride, padding=1, groups=x.shape[1])
+
+
+def test_blur_of_ones_fades_at_the_border():
+    assert torch.equal(blur(torch.ones(1, 1, 5, 5))[0, 0, 0], torch.tensor([0.5625, 0.75, 0.75, 0.75, 0.5625]))
+    assert blur(torch.ones(1, 1, 5, 5))[0, 0, 2, 2] == 1
+
+
+def test_blur_of_a_ramp_gives_the_published_numbers():
+    assert torch.equal(blur(MAP)[0, 0, 0], torch.tensor([1.125, 2.0, 2.75, 3.5, 3.0]))
+    assert (blur(MAP)[0, 0, 2, 2], blur(MAP)[0, 0, 4, 4]) == (12.0, 12.375)
+    strided = torch.tensor([[1.125, 2.75, 3.0], [7.75, 12.0, 10.25], [10.5, 15.25, 12.375]])
+    assert torch.equal(blur(MAP, 2)[0, 0], strided)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("side", [4, 7, 30])
+def test_blur_is_the_depthwise_binomial_convolution(side, stride):
+    x = torch.randn(2, 5, side, side, dtype=torch.float64)
+    assert torch.allclose(blur(x, stride), reference(x, stride), rtol=0, atol=1e-15)
+
+
+def test_max_pool_is_blurred_before_its_stride():
+    pool = nn.MaxPool2d(3, 2, 1)
+    adopt(pool, BlurMaxPool2d)
+    assert torch.equal(pool(MAP)[0, 0], torch.tensor([[4.5, 7.25, 6.0], [12.25, 18.0, 14.25], [12.0, 17.25, 13.5]]))
+
+
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_convolution_sees_a_blurred_input(kernel):
+    conv = nn.Conv2d(16, 8, kernel, stride=2, padding=kernel // 2, dtype=torch.float64)
+    x = torch.randn(2, 16, 13, 13, dtype=torch.float64)
+    expected = conv(reference(x))
+    adopt(conv, BlurConv2d)
+    assert torch.allclose(conv(x), expected, rtol=0, atol=1e-12)      # the 1x1 rewrite is exact up to the order of a sum
+
+
+def test_blur_after_the_convolution_runs_it_at_full_resolution():
+    conv = nn.Conv2d(16, 8, 3, stride=2, padding=1, dtype=torch.float64)
+    x = torch.randn(2, 16, 13, 13, dtype=torch.float64)
+    expected = reference(F.conv2d(x, conv.weight, conv.bias, padding=1), stride=2)
+    adopt(conv, ConvBlur2d)
+    assert torch.allclose(conv(x), expected, rtol=0, atol=1e-12)
+
+
+def test_resnet50_has_six_convolutions_and_one_pool_replaced():
+    plain, model = resnet50(), resnet50()
+    model.load_state_dict(plain.state_dict())
+    before = dict(model.named_parameters())
+    BlurPool().modify_model(model)
+    BlurPool().modify_model(model)      # a second time changes nothing
+    blurred = {name: type(module) for name, module in model.named_modules() if isinstance(module, BlurConv2d | BlurMaxPool2d)}
+    stages = [f"layer{stage}.0.{part}" for stage in (2, 3, 4) for part in ("conv2", "downsample.0")]
+    assert blurred == {"maxpool": BlurMaxPool2d, **dict.fromkeys(stages, BlurConv2d)}
+    assert type(model.conv1) is nn.Conv2d
+    assert list(model.state_dict()) == list(plain.state_dict())
+    assert sum(parameter.numel() for parameter in model.parameters()) == 25_557_032
+    assert all(parameter is before[name] for name, parameter in model.named_parameters())
+    assert all(torch.equal(parameter, plain.get_parameter(name)) for name, parameter in model.named_parameters())
+
+
+@pytest.mark.parametrize("side", [17, 32, 36])
+def test_output_sizes_and_memory_format_are_those_of_the_plain_network(network, side):
+    x = torch.randn(1, 3, side, side).contiguous(memory_format=torch.channels_last)
+    plain, blurred = network(), network()
+    BlurPool().modify_model(blurred)
+    shapes = []
+    for model in (plain.to(memory_format=torch.channels_last), blurred.to(memory_format=torch.channels_last)):
+        features = model.layer2(model.layer1(model.maxpool(model.conv1(x))))
+        shapes.append(features.shape)
+        assert features.is_contiguous(memory_format=torch.channels_last)
+    assert shapes[0] == shapes[1]
+
+
+def test_every_map_size_of_a_resnet_keeps_its_halved_size():
+    pool, plain = nn.MaxPool2d(3, 2, 1), nn.MaxPool2d(3, 2, 1)
+    adopt(pool, BlurMaxPool2d)
+    for side in range(4, 60):
+        x = torch.zeros(1, 1, side, side)
+        assert pool(x).shape == plain(x).shape
+
+
+def test_blur_changes_what_the_network_says_at_evaluation(network):
+    plain, blurred = network().eval(), network().eval()
+    BlurPool().modify_model(blurred)
+    x = torch.randn(2, 3, 32, 32)
+    assert not torch.allclose(plain(x), blurred(x), atol=1e-3)

@@ -1,0 +1,66 @@
+"""CutMix and its switch against the areas and pixels that they leave."""
+
+import pytest
+import torch
+
+from resnet_recipes.methods.cutmix import CutMix
+from resnet_recipes.methods.mixup import MixUp
+from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix
+
+
+def test_targets_follow_the_area_of_one_shared_box(now_at, batch_of):
+    areas = set()
+    for step in range(30):
+        batch = batch_of(examples=6, side=20, classes=6)
+        result = CutMix().transform_batch(batch, now_at(step))
+        changed = (result.images != batch.images).any(1)
+        moved = changed.flatten(1).any(1)
+        if not moved.any():
+            continue
+        box = changed[moved][0]
+        assert all(torch.equal(other, box) for other in changed[moved])
+        rows, columns = box.any(1), box.any(0)
+        assert torch.equal(box, rows.view(-1, 1) & columns)
+        share = box.sum().item() / 400
+        own = result.targets.gather(1, batch.labels.view(-1, 1)).flatten()
+        assert torch.allclose(own[moved], torch.full((int(moved.sum()),), 1 - share))
+        assert torch.allclose(own[~moved], torch.ones(int((~moved).sum())))
+        areas.add(share)
+    assert len(areas) > 20
+
+
+def test_box_comes_from_the_partner_whose_label_is_mixed_in(now_at, batch_of):
+    batch = batch_of(examples=6, side=20, classes=6)
+    result = CutMix().transform_batch(batch, now_at(3))
+    for example in range(6):
+        partner = result.targets[example].clone().index_fill_(0, batch.labels[example], 0).argmax()
+        changed = (result.images[example] != batch.images[example]).any(0)
+        assert torch.equal(result.images[example][:, changed], batch.images[partner][:, changed])
+
+
+def test_mean_area_is_that_of_boxes_cut_off_at_the_border(now_at, batch_of):
+    batch = batch_of(examples=2, side=64, classes=2)
+    shares = []
+    for step in range(400):
+        result = CutMix().transform_batch(batch, now_at(step))
+        shares.append(1 - result.targets[0, 0].item())
+    # A box with a uniform share and centre keeps 0.3155 of the image on average once it is cut off; half of the pairs are swapped.
+    assert sum(shares) / 400 == pytest.approx(0.158, abs=0.04)
+
+
+@pytest.mark.parametrize(("switch", "kind"), [(0.0, MixUp), (1.0, CutMix)])
+def test_switch_picks_one_of_the_two(switch, kind, now_at, batch_of):
+    now, same = now_at(4), now_at(4)
+    same.rng.random()
+    result = MixUpOrCutMix(switch=switch).transform_batch(batch_of(), now)
+    alpha = 0.2 if kind is MixUp else 1.0
+    assert torch.equal(result.images, kind(alpha).transform_batch(batch_of(), same).images)
+
+
+def test_half_of_the_steps_use_each(now_at, batch_of):
+    batch = batch_of(examples=4, side=8)
+    pasted = 0
+    for step in range(200):
+        result = MixUpOrCutMix(mixup_alpha=50.0, cutmix_alpha=50.0).transform_batch(batch, now_at(step))
+        pasted += torch.isin(result.images, batch.images).all().item()      # mixup makes values that were not there
+    assert 60 < pasted < 140

@@ -1,0 +1,136 @@
+"""EMA against its formula, worked numbers, and the bits it must give back."""
+
+import contextlib
+
+import pytest
+import torch
+from torch import nn
+
+from resnet_recipes.methods.ema import EMA
+
+
+class OneWeight(nn.Module):
+    """A model that is one number."""
+
+    def __init__(self, value: float = 0.0):
+        super().__init__()
+        self.w = nn.Parameter(torch.tensor(value, dtype=torch.float64))
+
+    def set(self, value: float) -> None:
+        with torch.no_grad():
+            self.w.fill_(value)
+
+
+@pytest.mark.parametrize(("half_life", "interval", "decay"), [
+    ("100ba", "20ba", 0.870550563296124), ("100ba", "1ba", 0.993092495437036), ("1000ba", "1ba", 0.999307092990453),
+    ("50ba", "1ba", 0.986232704493359), ("10ep", "2ep", 0.870550563296124),
+])
+def test_decay_is_two_to_the_minus_interval_over_half_life(half_life, interval, decay, now_at):
+    ema, model = EMA(half_life, interval), OneWeight(0.0)
+    ema.after_step(model, now_at(0, total=10_000))
+    model.set(1.0)
+    ema.after_step(model, now_at(int(interval[:-2]) * (10 if interval.endswith("ep") else 1) * 5 - 1, total=10_000))
+    assert ema.state_dict()["w"].item() == pytest.approx(1 - decay, abs=1e-12)
+
+
+def test_step_response_reaches_one_half_after_100_steps(now_at):
+    ema, model, response = EMA(), OneWeight(0.0), []
+    for step in range(200):
+        ema.after_step(model, now_at(step))
+        model.set(1.0)
+        if (step + 1) % 20 == 0:
+            response.append(ema.state_dict()["w"].item())
+    assert response[:5] == pytest.approx([0.129449, 0.242142, 0.340246, 0.425651, 0.5], abs=1e-6)
+    assert response[9] == pytest.approx(0.75)
+
+
+def test_average_of_a_rising_weight_starts_as_a_copy_after_the_first_step(now_at):
+    ema, model = EMA(), OneWeight()
+    for step in range(200):
+        model.set(step + 1)
+        ema.after_step(model, now_at(step))
+    assert ema.state_dict()["w"].item() == pytest.approx(99.374641, abs=1e-6)
+
+
+def test_nothing_is_updated_between_intervals(now_at):
+    ema, model = EMA(), OneWeight()
+    for step in range(40):
+        before = ema.state_dict().get("w", torch.zeros(())).item()
+        model.set(step + 1)
+        ema.after_step(model, now_at(step))
+        assert (ema.state_dict()["w"].item() != before) == (step == 0 or (step + 1) % 20 == 0)
+
+
+def trained(network, ema: EMA, now_at, steps: int = 2) -> nn.Module:
+    model = network()
+    for step in range(steps):
+        model(torch.randn(4, 3, 16, 16)).sum().backward()
+        with torch.no_grad():
+            for param in model.parameters():
+                param -= 0.01 * torch.randn_like(param)
+        ema.after_step(model, now_at(step))
+    return model
+
+
+def test_floats_are_averaged_and_integers_copied(network, now_at):
+    ema = EMA("1ba", "1ba")
+    model = trained(network, ema, now_at, steps=1)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    model(torch.randn(4, 3, 16, 16))
+    ema.after_step(model, now_at(1))
+    after = model.state_dict()
+    average = ema.state_dict()
+    assert average.keys() == after.keys()
+    for name in ("bn1.running_mean", "bn1.running_var", "conv1.weight"):
+        assert torch.allclose(average[name], (before[name] + after[name]) / 2)
+    assert average["bn1.num_batches_tracked"] == 2
+
+
+def test_evaluation_sees_the_average_and_training_gets_its_bits_back(network, now_at):
+    ema = EMA("2ba", "1ba")
+    model = trained(network, ema, now_at)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    addresses = [tensor.data_ptr() for tensor in model.state_dict().values()]
+    with contextlib.suppress(KeyError), ema.eval_weights(model):
+        assert all(torch.equal(tensor, ema.state_dict()[name]) for name, tensor in model.state_dict().items())
+        assert not torch.equal(model.conv1.weight, before["conv1.weight"])
+        raise KeyError      # an evaluation that fails must not leave the average in the model
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert [tensor.data_ptr() for tensor in model.state_dict().values()] == addresses
+
+
+def test_before_the_first_step_the_raw_weights_are_evaluated(network):
+    model = network()
+    before = model.conv1.weight.clone()
+    with EMA().eval_weights(model):
+        assert torch.equal(model.conv1.weight, before)
+
+
+def test_updates_happen_in_place(network, now_at):
+    ema = EMA("2ba", "1ba")
+    model = trained(network, ema, now_at)
+    addresses = {name: tensor.data_ptr() for name, tensor in ema.state_dict().items()}
+    ema.after_step(model, now_at(2))
+    assert {name: tensor.data_ptr() for name, tensor in ema.state_dict().items()} == addresses
+
+
+def test_a_loaded_average_goes_on_as_if_it_had_never_stopped(network, now_at):
+    ema, resumed = EMA("2ba", "1ba"), EMA("2ba", "1ba")
+    model = trained(network, ema, now_at).to(memory_format=torch.channels_last)
+    resumed.load_state_dict({name: tensor.clone() for name, tensor in ema.state_dict().items()})
+    for method in (ema, resumed):
+        method.after_step(model, now_at(2))
+    assert all(torch.equal(tensor, resumed.state_dict()[name]) for name, tensor in ema.state_dict().items())
+    assert resumed.state_dict()["layer1.0.conv1.weight"].is_contiguous(memory_format=torch.channels_last)
+
+
+def test_an_average_of_another_model_is_refused(network):
+    ema = EMA()
+    ema.load_state_dict({"conv9.weight": torch.zeros(1)})
+    with pytest.raises(ValueError, match="does not fit"), ema.eval_weights(network()):
+        pass
+
+
+@pytest.mark.parametrize("values", [{"half_life": "0ba"}, {"update_interval": "often"}])
+def test_impossible_durations_are_problems(values):
+    assert list(EMA(**values).problems())

@@ -1,0 +1,46 @@
+"""Label smoothing against its formula, alone and before MixUp."""
+
+import numpy as np
+import pytest
+import torch
+
+from resnet_recipes.duration import Horizon
+from resnet_recipes.methods.base import Batch, Now, one_hot
+from resnet_recipes.methods.label_smoothing import LabelSmoothing
+from resnet_recipes.methods.mixup import blend_targets
+
+NOW = Now(0, Horizon(10, 5), np.random.default_rng(0))
+
+
+def smoothed(targets: torch.Tensor, smoothing: float) -> torch.Tensor:
+    return LabelSmoothing(smoothing).transform_batch(Batch(torch.zeros(1), targets, torch.zeros(1)), NOW).targets
+
+
+@pytest.mark.parametrize(("classes", "smoothing", "on", "off"), [
+    (1000, 0.08, 0.92008, 8e-5), (1000, 0.1, 0.9001, 1e-4), (1000, 0.13, 0.87013, 1.3e-4), (10, 0.1, 0.91, 0.01),
+])
+def test_true_class_keeps_1_minus_a_plus_a_over_k(classes, smoothing, on, off):
+    row = smoothed(one_hot(torch.tensor([3]), classes), smoothing)[0]
+    assert row[3].item() == pytest.approx(on, abs=1e-7)
+    assert torch.allclose(row[torch.arange(classes) != 3], torch.tensor(off))
+
+
+def test_nothing_is_identity_and_everything_is_uniform():
+    targets = one_hot(torch.tensor([0, 2]), 4)
+    assert torch.equal(smoothed(targets, 0.0), targets)
+    assert torch.equal(smoothed(targets, 1.0), torch.full((2, 4), 0.25))
+
+
+def test_soft_rows_keep_their_sum():
+    rows = torch.softmax(torch.randn(5, 7), dim=1)
+    assert torch.allclose(smoothed(rows, 0.13).sum(1), torch.ones(5))
+
+
+def test_smoothing_before_mixing_leaves_the_partner_unsmoothed():
+    labels = torch.tensor([4, 9])
+    batch = Batch(torch.zeros(2), smoothed(one_hot(labels, 1000), 0.13), labels)
+    row = blend_targets(batch, torch.tensor([1, 0]), 0.3)[0]
+    assert row[4].item() == pytest.approx(0.609091, abs=1e-6)
+    assert row[9].item() == pytest.approx(0.300091, abs=1e-6)
+    assert row[0].item() == pytest.approx(9.1e-5, abs=1e-8)
+    assert row.sum().item() == pytest.approx(1, abs=1e-5)

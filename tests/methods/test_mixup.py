@@ -1,0 +1,63 @@
+"""MixUp against a pair mixed by hand and the distribution of its shares."""
+
+import numpy as np
+import pytest
+import torch
+
+from resnet_recipes.duration import Horizon
+from resnet_recipes.methods.base import Batch, Now, one_hot
+from resnet_recipes.methods.mixup import MixUp
+
+
+class Forced:
+    """A generator whose draws are given."""
+
+    def __init__(self, share: float, order: list[int]):
+        self.share, self.order = share, np.array(order)
+
+    def beta(self, *_: float) -> float:
+        return self.share
+
+    def permutation(self, _: int) -> np.ndarray:
+        return self.order
+
+
+def mixed(share: float, order: list[int], batch: Batch) -> Batch:
+    return MixUp().transform_batch(batch, Now(0, Horizon(1, 1), Forced(share, order)))
+
+
+PAIR = Batch(torch.tensor([10.0, 20.0]).view(2, 1, 1, 1), one_hot(torch.tensor([0, 1]), 2), torch.tensor([0, 1]))
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7])
+def test_a_pair_is_mixed_and_its_own_label_dominates(share):
+    result = mixed(share, [1, 0], PAIR)
+    assert result.images.flatten().tolist() == pytest.approx([13, 17])
+    assert result.targets.flatten().tolist() == pytest.approx([0.7, 0.3, 0.3, 0.7])
+    assert result.labels is PAIR.labels
+
+
+def test_share_zero_changes_nothing():
+    result = mixed(0.0, [1, 0], PAIR)
+    assert torch.equal(result.images, PAIR.images)
+    assert torch.equal(result.targets, PAIR.targets)
+
+
+def test_the_batch_it_was_given_stays_as_it_was():
+    before = PAIR.images.clone()
+    mixed(0.4, [1, 0], PAIR)
+    assert torch.equal(PAIR.images, before)
+
+
+@pytest.mark.parametrize(("alpha", "mean"), [(0.2, 0.1012), (0.25, 0.1186), (1.0, 0.25)])
+def test_shares_have_the_published_mean_and_never_exceed_one_half(alpha, mean):
+    rng = np.random.default_rng(0)
+    batch = Batch(torch.tensor([0.0, 1.0]).view(2, 1, 1, 1), torch.zeros(2, 2), torch.tensor([0, 1]))
+    draws = rng.beta(alpha, alpha, 100_000)
+    assert np.minimum(draws, 1 - draws).mean() == pytest.approx(mean, abs=0.003)
+    images = [MixUp(alpha).transform_batch(batch, Now(0, Horizon(1, 1), rng)).images[0].item() for _ in range(300)]
+    assert 0 < max(images) <= 0.5
+
+
+def test_rows_sum_to_one(now_at, batch_of):
+    assert torch.allclose(MixUp().transform_batch(batch_of(), now_at()).targets.sum(1), torch.ones(8))

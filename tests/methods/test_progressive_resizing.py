@@ -1,0 +1,111 @@
+"""ProgressiveResizing against the published tables of sizes."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+from resnet_recipes.duration import Horizon
+from resnet_recipes.methods.base import Batch, Now
+from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
+
+MILD = ProgressiveResizing(initial_scale=0.5, delay="0.4dur", finetune="0.2dur")
+HOT = ProgressiveResizing(initial_scale=0.6, delay="0.2dur", finetune="0.2dur")
+
+
+def starts(method: ProgressiveResizing, full: int, epochs: int) -> dict[int, int]:
+    """Return the first epoch of each size."""
+    sizes = [method.size_at(full, Fraction(epoch, epochs)) for epoch in range(epochs)]
+    assert sizes == sorted(sizes)
+    assert all(size % 4 == 0 or size == full for size in sizes)
+    return {epoch: size for epoch, size in enumerate(sizes) if epoch == 0 or size != sizes[epoch - 1]}
+
+
+def table(text: str) -> dict[int, int]:
+    return {int(epoch): int(size) for epoch, size in (pair.split(":") for pair in text.split(", "))}
+
+
+@pytest.mark.parametrize(("method", "full", "row"), [
+    (MILD, 176, "0:88, 40:88, 45:100, 50:112, 55:120, 60:132, 65:144, 70:152, 75:164, 80:176, 99:176"),
+    (HOT, 167, "0:100, 20:100, 30:112, 35:116, 40:124, 45:128, 50:132, 55:140, 60:144, 65:152, 70:156, 75:160, 80:167"),
+    (HOT, 176, "0:104, 20:104, 30:116, 35:124, 40:128, 45:136, 50:140, 55:148, 60:152, 65:160, 70:164, 75:172, 80:176"),
+])
+def test_size_at_every_share_of_the_run(method, full, row):
+    assert {share: method.size_at(full, Fraction(share, 100)) for share in table(row)} == table(row)
+
+
+@pytest.mark.parametrize(("method", "full", "epochs", "row"), [
+    (MILD, 176, 16, "0:88, 7:96, 8:112, 9:124, 10:136, 11:152, 12:164, 13:176"),
+    (MILD, 176, 36, "0:88, 15:92, 16:96, 17:104, 18:112, 19:116, 20:124, 21:128, 22:136, 23:140, 24:148, 25:152, 26:160, 27:164, 28:172, "
+                    "29:176"),
+    (MILD, 176, 90, "0:88, 37:92, 39:96, 41:100, 42:104, 44:108, 45:112, 47:116, 49:120, 50:124, 52:128, 54:132, 55:136, 57:140, 59:144, "
+                    "60:148, 62:152, 64:156, 65:160, 67:164, 68:168, 70:172, 72:176"),
+    (HOT, 167, 270, "0:100, 59:104, 69:108, 78:112, 88:116, 98:120, 107:124, 117:128, 127:132, 136:136, 146:140, 156:144, 166:148, "
+                    "175:152, 185:156, 195:160, 204:164, 214:167"),
+    (MILD, 176, 5, "0:88, 3:132, 4:176"),
+])
+def test_first_epoch_of_every_size(method, full, epochs, row):
+    assert starts(method, full, epochs) == table(row)
+
+
+@pytest.mark.parametrize(("epochs", "share"), [(16, 0.51), (36, 0.524), (90, 0.529), (135, 0.531)])
+def test_mean_number_of_pixels(epochs, share):
+    pixels = [MILD.size_at(176, Fraction(epoch, epochs)) ** 2 / 176**2 for epoch in range(epochs)]
+    assert sum(pixels) / epochs == pytest.approx(share, abs=5e-4 if epochs > 16 else 5e-3)
+
+
+def resized(method: ProgressiveResizing, images: torch.Tensor, elapsed: Fraction) -> torch.Tensor:
+    now = Now(elapsed.numerator, Horizon(elapsed.denominator, 1), np.random.default_rng(0))
+    return method.transform_batch(Batch(images, torch.zeros(1), torch.zeros(1)), now).images
+
+
+def test_nearest_takes_the_pixel_at_the_floor_and_120_is_120():
+    line = torch.arange(176.0).expand(1, 3, 176, -1)
+    columns = resized(MILD, line, Fraction(49, 90))[0, 0, 0].int().tolist()
+    assert columns == [i * 176 // 120 for i in range(120)]
+    assert (columns[:13], columns[-3:]) == ([0, 1, 2, 4, 5, 7, 8, 10, 11, 13, 14, 16, 17], [171, 173, 174])
+    assert resized(MILD, torch.arange(8.0).expand(1, 3, 8, -1), Fraction(0, 1))[0, 0, 0].tolist() == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("full", [160, 167, 176, 192, 212, 224, 256, 288])
+def test_nearest_is_exact_for_every_size(full):
+    method = ProgressiveResizing(initial_scale=0.1, delay="0dur", finetune="0dur", size_increment=1)
+    line = torch.arange(float(full)).expand(1, 3, 1, -1)
+    for elapsed in (Fraction(step, full) for step in range(0, full, 3)):
+        size = method.size_at(full, elapsed)
+        assert resized(method, line.expand(-1, -1, full, -1), elapsed)[0, 0, 0].int().tolist() == [i * full // size for i in range(size)]
+
+
+def test_half_is_rounded_to_even():
+    method = ProgressiveResizing(initial_scale=0.5, delay="0.5dur", finetune="0.2dur", size_increment=4)
+    assert (method.size_at(20, Fraction(0)), method.size_at(28, Fraction(0))) == (8, 16)      # 2.5 and 3.5 increments
+
+
+def test_bilinear_halving_averages_four_pixels():
+    method = ProgressiveResizing(interpolation="bilinear")
+    x = torch.randn(2, 3, 16, 16)
+    assert torch.allclose(resized(method, x, Fraction(0, 1)), torch.nn.functional.avg_pool2d(x, 2), atol=1e-6)
+
+
+def test_crop_is_one_window_of_the_images():
+    x = torch.arange(256.0).view(1, 1, 16, 16).expand(2, 3, -1, -1)
+    window = resized(ProgressiveResizing(mode="crop"), x, Fraction(0, 1))
+    assert window.shape[-2:] == (8, 8)
+    top, left = divmod(int(window[0, 0, 0, 0]), 16)
+    assert torch.equal(window, x[..., top:top + 8, left:left + 8])
+
+
+def test_full_size_and_loader_placement_leave_the_batch_alone():
+    x = torch.randn(1, 3, 32, 32)
+    assert resized(MILD, x, Fraction(9, 10)) is x
+    assert not ProgressiveResizing(at="loader").provides("transform_batch")
+    assert ProgressiveResizing().provides("transform_batch")
+
+
+@pytest.mark.parametrize("values", [
+    {"delay": "0.8dur", "finetune": "0.2dur"}, {"delay": "3ep"}, {"delay": "half"}, {"initial_scale": 0.0}, {"initial_scale": 1.5},
+    {"mode": "shrink"}, {"interpolation": "bicubic"}, {"size_increment": 0}, {"at": "loader", "mode": "crop"}, {"at": "home"},
+])
+def test_impossible_values_are_problems(values):
+    assert list(ProgressiveResizing(**values).problems())

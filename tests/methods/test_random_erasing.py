@@ -1,0 +1,44 @@
+"""RandomErasing against torchvision's rules for a box."""
+
+import numpy as np
+import torch
+from torchvision.transforms import RandomErasing as Torchvision
+
+from resnet_recipes.methods.random_erasing import RandomErasing
+
+
+def test_erased_pixels_are_one_box_of_zeros_and_the_rest_is_untouched(now_at, batch_of):
+    batch = batch_of(examples=16)
+    result = RandomErasing(p=1.0).transform_batch(batch, now_at())
+    for before, after in zip(batch.images, result.images, strict=True):
+        gone = (after != before).any(0)
+        assert gone.any()
+        assert torch.equal(gone, gone.any(1).view(-1, 1) & gone.any(0))
+        assert (after[:, gone] == 0).all()
+
+
+def test_p_is_the_share_of_images(now_at):
+    boxes = RandomErasing(p=0.1).boxes(20_000, 32, 32, now_at().rng)
+    erased = boxes[1] > boxes[0]
+    assert 0.09 < erased.mean() < 0.11
+    top, bottom, _, _ = RandomErasing(p=0.0).boxes(100, 32, 32, now_at().rng)
+    assert (top == bottom).all()
+
+
+def test_areas_and_positions_have_torchvision_distribution():
+    ours = RandomErasing(p=1.0).boxes(4000, 64, 48, np.random.default_rng(0))
+    torch.manual_seed(0)
+    image = torch.zeros(3, 64, 48)
+    theirs = np.array([Torchvision.get_params(image, (0.02, 0.33), (0.3, 3.3), [0.0])[:4] for _ in range(2000)]).T
+    areas = (ours[1] - ours[0]) * (ours[3] - ours[2]), theirs[2] * theirs[3]
+    for mine, other in ((areas[0], areas[1]), (ours[0], theirs[0]), (ours[2], theirs[1]), (ours[1] - ours[0], theirs[2])):
+        assert abs(mine.mean() - other.mean()) < 0.06 * other.mean()
+        assert abs(mine.std() - other.std()) < 0.08 * other.std()
+
+
+def test_boxes_stay_inside():
+    top, bottom, left, right = RandomErasing(p=1.0).boxes(2000, 20, 30, np.random.default_rng(1))
+    assert (top >= 0).all()
+    assert (bottom <= 20).all()
+    assert (left >= 0).all()
+    assert (right <= 30).all()

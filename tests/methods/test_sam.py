@@ -1,0 +1,138 @@
+"""SAM against worked numbers, plain steps, and two ranks."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from resnet_recipes.methods.base import Now
+from resnet_recipes.methods.sam import SAM
+
+
+def closure(params: list[Tensor], objective: Callable[[], Tensor], calls: list | None = None) -> Callable[..., Tensor]:
+    """Return a `compute` for one process that also records where it was called."""
+
+    def compute(sync: bool = True) -> Tensor:
+        if calls is not None:
+            calls.append(([param.detach().clone() for param in params], sync))
+        loss = objective()
+        loss.backward()
+        return loss.detach()
+
+    return compute
+
+
+def test_worked_example_of_two_weights(now_at):
+    w = nn.Parameter(torch.tensor([1.0, 0.5]))
+    calls = []
+    loss = SAM(rho=0.5, interval=1).gradient(closure([w], lambda: 0.5 * (w[0] ** 2 + 4 * w[1] ** 2), calls), [w], now_at())
+    (at_first, first_synced), (at_second, second_synced) = calls
+    assert (first_synced, second_synced) == (False, True)
+    assert torch.allclose(at_second[0] - at_first[0], torch.tensor([0.2236068, 0.4472136]))
+    assert torch.allclose(w.grad, torch.tensor([1.2236068, 3.7888544]))
+    assert torch.equal(w, torch.tensor([1.0, 0.5]))
+    assert loss.item() == pytest.approx(1.0)
+    assert torch.allclose(w - 0.1 * w.grad, torch.tensor([0.87763932, 0.12111456]))
+
+
+def test_norm_spans_all_tensors_and_skips_those_without_gradient(now_at):
+    a, b, idle = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1)), nn.Parameter(torch.ones(1))
+    calls = []
+    SAM(rho=0.5, interval=1).gradient(closure([a, b, idle], lambda: 3 * a[0] + 4 * b[0], calls), [a, b, idle], now_at())
+    moved = calls[1][0]
+    assert torch.allclose(moved[0], torch.tensor([0.3, 0.0]))
+    assert torch.allclose(moved[1], torch.tensor([0.4]))
+    assert idle.grad is None
+    assert torch.equal(idle, torch.ones(1))
+
+
+def test_only_every_interval_th_step_is_a_sam_step(now_at):
+    w = nn.Parameter(torch.tensor([1.0]))
+    sam, passes = SAM(interval=10), []
+    for step in range(30):
+        calls = []
+        sam.gradient(closure([w], lambda: (w**2).sum(), calls), [w], now_at(step))
+        passes.append(len(calls))
+    assert [step for step, count in enumerate(passes) if count == 2] == [9, 19, 29]
+    assert sum(count == 2 for count in (2 if (step + 1) % 10 == 0 else 1 for step in range(625))) == 62
+
+
+def test_radius_zero_is_the_plain_gradient(now_at):
+    torch.manual_seed(0)
+    model, x = nn.Linear(4, 3), torch.randn(5, 4)
+    params = list(model.parameters())
+    compute = closure(params, lambda: model(x).square().mean())
+    SAM(rho=0.0, interval=1).gradient(compute, params, now_at())
+    twice = [param.grad.clone() for param in params]
+    model.zero_grad()
+    compute()
+    assert all(torch.equal(param.grad, grad) for param, grad in zip(params, twice, strict=True))
+
+
+def test_weights_come_back_bit_for_bit_and_buffers_are_reused(now_at):
+    torch.manual_seed(0)
+    model, x = nn.Linear(50, 50), torch.randn(8, 50)
+    params = list(model.parameters())
+    before = [param.detach().clone() for param in params]
+    sam = SAM(interval=1)
+    addresses = set()
+    for step in range(3):
+        sam.gradient(closure(params, lambda: model(x).square().mean()), params, now_at(step))
+        addresses.add(tuple(copy.data_ptr() for copy in sam._copy))
+    assert all(torch.equal(param, old) for param, old in zip(params, before, strict=True))
+    assert len(addresses) == 1
+
+
+@pytest.mark.parametrize("bad_pass", [0, 1])
+def test_an_overflow_in_either_pass_leaves_a_non_finite_gradient_and_untouched_weights(bad_pass, now_at):
+    w = nn.Parameter(torch.tensor([1.0, 2.0]))
+    count = iter(range(2))
+    SAM(interval=1).gradient(closure([w], lambda: (w**2).sum() * (torch.inf if next(count) == bad_pass else 1.0)), [w], now_at())
+    assert not torch.isfinite(w.grad).all()
+    assert torch.equal(w, torch.tensor([1.0, 2.0]))
+
+
+def test_a_gradient_of_zero_moves_nothing(now_at):
+    w = nn.Parameter(torch.tensor([1.0]))
+    SAM(interval=1).gradient(closure([w], lambda: (w * 0).sum()), [w], now_at())
+    assert torch.equal(w.grad, torch.zeros(1))
+    assert torch.equal(w, torch.ones(1))
+
+
+def test_two_ranks_hold_the_same_bits_after_200_sam_steps():
+    shared, meet, results = [[], []], threading.Barrier(2), {}
+
+    def rank(index: int) -> None:
+        generator = torch.Generator().manual_seed(0)
+        params = [nn.Parameter(torch.randn(*shape, generator=generator)) for shape in ((16, 8), (4, 16))]
+        x, sam, local = torch.randn(6, 8, generator=generator.manual_seed(index)), SAM(interval=1), []
+        optimizer = torch.optim.SGD(params, lr=0.1, momentum=0.9)
+
+        def compute(sync: bool = True) -> Tensor:
+            (torch.tanh(x @ params[0].T) @ params[1].T).square().mean().backward()
+            if sync:
+                local.append(params[0].sum().item())
+                shared[index] = [param.grad for param in params]
+                meet.wait()
+                means = [(first + second) / 2 for first, second in zip(*shared, strict=True)]
+                meet.wait()
+                for param, mean in zip(params, means, strict=True):
+                    param.grad = mean
+            return torch.zeros(())
+
+        for step in range(200):
+            sam.gradient(compute, params, Now(step, None, None))
+            optimizer.step()
+            optimizer.zero_grad()
+        results[index] = [param.detach() for param in params], local
+
+    threads = [threading.Thread(target=rank, args=(index,)) for index in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    (first, moved), (second, moved_there) = results[0], results[1]
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    assert moved != moved_there      # each rank went to a nearby point of its own

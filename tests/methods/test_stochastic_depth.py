@@ -1,0 +1,89 @@
+"""StochasticDepth against its rates, its formula, and the plain network that it folds into."""
+
+import pytest
+import torch
+from torch import nn
+from torchvision.models import resnet50
+
+from resnet_recipes.methods import stochastic_depth
+from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d, StochasticDepth
+from resnet_recipes.methods.surgery import adopt
+
+
+def dropping(rate: float) -> DropSamplesBatchNorm2d:
+    norm = nn.BatchNorm2d(4)
+    adopt(norm, DropSamplesBatchNorm2d, drop_rate=rate)
+    return norm
+
+
+def test_rates_of_resnet50_rise_from_0_00625_to_0_1():
+    rates = StochasticDepth(drop_rate=0.1).rates(16)
+    assert rates == pytest.approx([0.00625 * block for block in range(1, 17)])
+    assert sum(rates) == pytest.approx(0.85)
+    assert torch.tensor([1 - rate for rate in rates]).prod().item() == pytest.approx(0.41444, abs=1e-5)
+    assert StochasticDepth(0.2, "uniform").rates(3) == [0.2, 0.2, 0.2]
+
+
+@pytest.mark.parametrize("make", ["resnet18", "resnet50"])
+def test_last_norm_of_every_block_is_adopted_in_order(make, network):
+    model = network() if make == "resnet18" else resnet50()
+    StochasticDepth().modify_model(model)
+    found = [(name, module.drop_rate) for name, module in model.named_modules() if isinstance(module, DropSamplesBatchNorm2d)]
+    norm, sizes = ("bn2", (2, 2, 2, 2)) if make == "resnet18" else ("bn3", (3, 4, 6, 3))
+    assert [name for name, _ in found] == [f"layer{s}.{b}.{norm}" for s, size in enumerate(sizes, 1) for b in range(size)]
+    assert [rate for _, rate in found] == StochasticDepth().rates(sum(sizes))
+
+
+def test_an_example_is_kept_from_the_drop_rate_on(monkeypatch):
+    monkeypatch.setattr(torch, "rand", lambda *shape, device: torch.tensor([0.05, 0.0999, 0.1, 0.95]).view(*shape))
+    norm = dropping(0.1).train()
+    x = torch.randn(4, 4, 3, 3)
+    plain = nn.BatchNorm2d(4).train()(x)
+    assert torch.equal(norm(x), plain * torch.tensor([0.0, 0, 1, 1]).view(4, 1, 1, 1))
+
+
+def test_statistics_see_every_example():
+    x = torch.randn(8, 4, 3, 3)
+    norm, plain = dropping(0.9).train(), nn.BatchNorm2d(4).train()
+    norm(x), plain(x)
+    assert torch.equal(norm.running_mean, plain.running_mean)
+
+
+def test_evaluation_is_scaled_by_the_keep_rate_which_is_the_mean_of_training():
+    x = torch.randn(1, 4, 2, 2).expand(4000, -1, -1, -1)
+    norm = dropping(0.3)
+    norm.momentum = 1.0
+    norm.eval()
+    evaluated = norm(x[:1])
+    norm.track_running_stats, norm.training = True, True
+    values = nn.functional.batch_norm(x[:1], norm.running_mean, norm.running_var, norm.weight, norm.bias)
+    torch.manual_seed(0)
+    keep = (torch.rand(4000, 1, 1, 1) >= 0.3).float()
+    assert torch.allclose(evaluated, values * 0.7)
+    assert torch.allclose((values * keep).mean(0, keepdim=True), evaluated, atol=0.03)
+
+
+def test_rate_zero_is_bit_identical_to_the_plain_network(network):
+    plain, model = network(), network()
+    StochasticDepth(drop_rate=0.0).modify_model(model)
+    x = torch.randn(4, 3, 32, 32)
+    for _ in range(2):
+        assert torch.equal(plain(x), model(x))
+        plain.eval(), model.eval()
+
+
+def test_folding_gives_a_plain_network_with_the_same_output(network):
+    model = network()
+    StochasticDepth(drop_rate=0.5).modify_model(model)
+    with torch.no_grad():
+        for module in model.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.bias.uniform_(-1, 1), module.running_mean.uniform_(-1, 1)
+    model.eval()
+    x = torch.randn(4, 3, 32, 32)
+    expected = model(x)
+    stochastic_depth.fold(model)
+    assert not any(isinstance(module, DropSamplesBatchNorm2d) for module in model.modules())
+    plain = network().eval()
+    plain.load_state_dict(model.state_dict())
+    assert torch.allclose(plain(x), expected, atol=2e-6 * expected.abs().max().item())

@@ -1,0 +1,28 @@
+"""Surgery changes what a module does and nothing else."""
+
+import pytest
+from torch import nn
+
+from resnet_recipes.methods.surgery import adopt, release
+
+
+class Loud(nn.ReLU):
+    """A ReLU with a volume."""
+
+
+def test_class_changes_and_everything_else_stays():
+    conv = nn.Conv2d(3, 4, 3)
+    weight, keys = conv.weight, list(conv.state_dict())
+
+    class Marked(nn.Conv2d):
+        pass
+
+    adopt(conv, Marked, mark=3)
+    assert (type(conv), conv.mark, conv.weight is weight, list(conv.state_dict())) == (Marked, 3, True, keys)
+    release(conv)
+    assert type(conv) is nn.Conv2d
+
+
+def test_a_class_that_is_no_direct_child_is_refused():
+    with pytest.raises(TypeError, match="Loud is not a direct subclass of Conv2d"):
+        adopt(nn.Conv2d(3, 4, 3), Loud)
