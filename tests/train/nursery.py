@@ -1,0 +1,97 @@
+"""Ranks for tests: a process that has imported everything once, and forks. Starting a rank then costs milliseconds, not seconds.
+
+It reads JSON lines and answers each: {"folder", "ranks", "port", "largest_file"} with the ranks' pids, "wait" with their exit codes.
+"""
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from resnet_recipes.train.process import LOCKED, STARTED, die_with_parent, run_rank
+
+
+class Nursery:
+    """The forking process, seen from the test."""
+
+    def __init__(self) -> None:
+        environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen([sys.executable, __file__], stdin=pipe, stdout=pipe, text=True, env=environment)
+
+    def start(self, folder: Path, ranks: int, largest_file: int = -1) -> list[int]:
+        """Start the ranks of the run in `folder`, as a launcher would, and return their process ids."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        return self._ask({"folder": str(folder), "ranks": ranks, "port": port, "largest_file": largest_file})
+
+    def wait(self) -> list[int]:
+        """Wait until the ranks that were started last have ended, and return their exit codes by rank."""
+        return self._ask("wait")
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate(timeout=30)
+
+    def _ask(self, question: object) -> list[int]:
+        self._process.stdin.write(json.dumps(question) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+
+def serve() -> None:
+    """Fork ranks until the input ends."""
+    import torchvision
+
+    from resnet_recipes.train.worker import work
+
+    torchvision.models.resnet18 = narrow_resnet18
+    die_with_parent()
+    answers, pids = os.fdopen(os.dup(1), "w", buffering=1), []
+    for line in sys.stdin:
+        question = json.loads(line)
+        if question == "wait":
+            print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids], file=answers)
+            continue
+        pids = []
+        for rank in range(question["ranks"]):
+            pid = os.fork()
+            if pid == 0:
+                os._exit(_rank(rank, question, work))
+            pids.append(pid)
+        print(pids, file=answers)
+
+
+def narrow_resnet18(num_classes: int) -> object:
+    """Return a ResNet-18 with an eighth of the channels after its stem: the same kinds of layers, a sixtieth of the parameters."""
+    from torch import nn
+    from torchvision.models.resnet import BasicBlock, ResNet
+
+    class Narrow(ResNet):
+        def _make_layer(self, block: type, planes: int, *rest: int, **options: int) -> nn.Sequential:
+            return super()._make_layer(block, planes // 8, *rest, **options)
+
+    model = Narrow(BasicBlock, [2, 2, 2, 2], num_classes)
+    model.fc = nn.Linear(64, num_classes)
+    return model
+
+
+def _rank(rank: int, question: dict, work: object) -> int:
+    os.environ |= {
+        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(question["ranks"]), "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(question["port"]), STARTED: "0", LOCKED: "1",
+    }
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    if question["largest_file"] >= 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (question["largest_file"], resource.RLIM_INFINITY))
+    return run_rank(Path(question["folder"]), work)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,155 @@
+"""A run that is killed, stopped or damaged at any moment ends, when resumed, with the weights of the run that was left alone."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from resnet_recipes.composing.compose import compose
+from resnet_recipes.composing.frozen import freeze
+from resnet_recipes.train import archive, watchdog
+from resnet_recipes.train.checkpoint import Checkpoints
+from resnet_recipes.train.ending import endings, first_failure
+from tests.train.nursery import Nursery
+
+STEPS = 8
+
+SMALL = [
+    "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "model.name=resnet18",
+    "model.num_classes=auto", "batch.global_size=6", "batch.eval_size=25", f"max_duration={STEPS}ba", "ssr=1", "schedule.warmup=1ba",
+    "checkpoint.interval=3ba", "evaluation.interval=100ba", "log.interval=3ba", "launch.device=cpu", "optimizer.lr=0.01",
+    "methods.sam.interval=2", "methods.ema.half_life=4ba", "methods.ema.update_interval=1ba",
+]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    """A source of ranks."""
+    made = Nursery()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def configs() -> dict[int, str]:
+    """Hot, every method on, at the size of a test, by number of ranks; three are needed to see the order in which ranks add."""
+    return {ranks: freeze(compose("hot", [*SMALL, f"batch.bn_size={6 // ranks}"]).recipe) for ranks in (1, 3)}
+
+
+class Run:
+    """A run folder and its ranks."""
+
+    def __init__(self, folder: Path, configs: dict[int, str], nursery: Nursery, ranks: int):
+        self.folder, self.nursery, self.ranks = folder, nursery, ranks
+        folder.mkdir(parents=True)
+        (folder / "config.yaml").write_text(configs[ranks])
+
+    def start(self, largest_file: int = -1) -> list[int]:
+        """Start the ranks, or start them again, and return their process ids."""
+        self.began = time.time()
+        return self.nursery.start(self.folder, self.ranks, largest_file)
+
+    def start_until(self, step: int, largest_file: int = -1) -> list[int]:
+        """Start the ranks and return when all have done so many steps in this sitting."""
+        pids = self.start(largest_file)
+        while True:
+            beats = [beat for beat in watchdog.beats(self.folder) if beat.pid in pids and beat.step >= step]
+            if len(beats) == self.ranks:
+                return pids
+            assert first_failure(endings(self.folder, self.began)) is None
+            time.sleep(0.002)
+
+    def finish(self) -> dict:
+        """Go on to the end, and return the last state."""
+        self.start()
+        codes = self.nursery.wait()
+        assert codes == [0] * self.ranks, (self.folder / "logs" / "rank0.log").read_text()[-2000:]
+        return archive.read(self.folder / "checkpoints" / f"step-{STEPS:08d}.pt")
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory, configs: dict, nursery: Nursery) -> dict[int, dict]:
+    """The last states of runs that were left alone, by number of ranks."""
+    return {ranks: Run(tmp_path_factory.mktemp("untouched") / str(ranks), configs, nursery, ranks).finish() for ranks in (1, 3)}
+
+
+def assert_same(a: dict, b: dict) -> None:
+    """Check that two runs have learned the same, bit for bit."""
+    for part in ("model", "optimizer", "methods", "precision"):
+        left, right = dict(tensors(a[part])), dict(tensors(b[part]))
+        assert left.keys() == right.keys()
+        assert [name for name in left if not torch.equal(left[name], right[name])] == []
+
+
+def tensors(value: object, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """Yield everything in a state, with its place; plain numbers as tensors."""
+    if isinstance(value, torch.Tensor):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from tensors(item, f"{key}/{name}")
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from tensors(item, f"{key}/{i}")
+    elif isinstance(value, int | float):
+        yield key, torch.tensor(value)
+
+
+def test_killed(tmp_path: Path, configs: dict, nursery: Nursery, untouched: dict) -> None:
+    run = Run(tmp_path / "run", configs, nursery, 1)
+    os.kill(run.start_until(5)[0], signal.SIGKILL)
+    assert nursery.wait() == [-signal.SIGKILL]
+    assert_same(run.finish(), untouched[1])
+
+
+def test_stopped_by_ctrl_c_loses_no_step(tmp_path: Path, configs: dict, nursery: Nursery, untouched: dict) -> None:
+    run = Run(tmp_path / "run", configs, nursery, 1)
+    os.kill(run.start_until(3)[0], signal.SIGINT)
+    assert nursery.wait() == [130]
+    step, _ = Checkpoints(run.folder / "checkpoints", 2, print).newest()
+    (beat,) = watchdog.beats(run.folder)
+    assert step == beat.step
+    assert_same(run.finish(), untouched[1])
+
+
+def test_last_checkpoint_damaged(tmp_path: Path, configs: dict, nursery: Nursery, untouched: dict) -> None:
+    run = Run(tmp_path / "run", configs, nursery, 1)
+    os.kill(run.start_until(4)[0], signal.SIGTERM)
+    nursery.wait()
+    last = max((run.folder / "checkpoints").glob("*.pt"))
+    content = bytearray(last.read_bytes())
+    content[random.Random(1).randrange(len(content))] ^= 4
+    last.write_bytes(content)
+    assert_same(run.finish(), untouched[1])
+    assert "passed over" in (run.folder / "metrics.jsonl").read_text()
+
+
+def test_disk_full(tmp_path: Path, configs: dict, nursery: Nursery, untouched: dict) -> None:
+    run = Run(tmp_path / "run", configs, nursery, 1)
+    os.kill(run.start_until(3, largest_file=100_000)[0], signal.SIGTERM)
+    assert nursery.wait() == [1]            # not 75: nothing could be saved
+    assert "could not be written" in first_failure(endings(run.folder, run.began)).message
+    assert not list((run.folder / "checkpoints").iterdir())
+    assert_same(run.finish(), untouched[1])
+
+
+def test_one_of_three_ranks_killed(tmp_path: Path, configs: dict, nursery: Nursery, untouched: dict) -> None:
+    run = Run(tmp_path / "run", configs, nursery, 3)
+    os.kill(run.start_until(3)[random.Random(2).randrange(3)], signal.SIGKILL)
+    assert sorted(nursery.wait()) == [-signal.SIGKILL, 1, 1]
+    assert_same(run.finish(), untouched[3])
+
+
+def test_a_signal_to_one_of_three_ranks_stops_all_at_one_step(tmp_path: Path, configs: dict, nursery: Nursery, untouched: dict) -> None:
+    run = Run(tmp_path / "run", configs, nursery, 3)
+    os.kill(run.start_until(2)[2], signal.SIGTERM)
+    assert nursery.wait() == [75, 75, 75]
+    assert len({beat.step for beat in watchdog.beats(run.folder)}) == 1
+    assert_same(run.finish(), untouched[3])
