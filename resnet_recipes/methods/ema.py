@@ -15,7 +15,7 @@ from resnet_recipes.methods.base import Method, Now
 
 @dataclass
 class EMA(Method):
-    """Evaluate a moving average of the weights (Polyak and Juditsky, 1992, doi:10.1137/0330046; Izmailov et al., 2018, arXiv:1803.05407).
+    """Evaluate a moving average of the weights (Polyak and Juditsky, 1992, doi:10.1137/0330046).
 
     The average starts as a copy after the first step. After every `update_interval` it moves by 1 - 2^(-update_interval / half_life)
     of the way to the weights: 0.129 with 100ba and 20ba. All floating parameters and buffers are averaged, BatchNorm's statistics

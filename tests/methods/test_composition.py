@@ -1,0 +1,175 @@
+"""How methods go together: the order, who commutes with whom, and the tables of the recipes."""
+
+import random
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from PIL import Image
+
+from resnet_recipes.methods import ORDER, Methods
+from resnet_recipes.methods.base import Method
+from resnet_recipes.methods.bce_loss import BCELoss
+from resnet_recipes.methods.colout import ColOut
+from resnet_recipes.methods.ema import EMA
+from resnet_recipes.methods.label_smoothing import LabelSmoothing
+from resnet_recipes.methods.mixup import MixUp
+from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
+from resnet_recipes.methods.randaugment import RandAugment
+from resnet_recipes.methods.sam import SAM
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.methods.trivial_augment import TrivialAugment
+
+BY_NAME = {method.name: method for method in ORDER}
+TRANSFORMS = [method.name for method in ORDER if method().provides("transform_batch")]
+
+MILD = {"bce_loss", "blurpool", "progressive_resizing", "label_smoothing", "ema"}
+MEDIUM = MILD | {"mixup", "sam"}
+HOT = MEDIUM | {"stochastic_depth", "randaugment", "colout"}
+
+#: Pairs of which one does not commute with the other; ORDER says in comments why they stand as they do.
+DO_NOT_COMMUTE = {
+    ("colout", "progressive_resizing"),                 # sizes, and which pixels are left
+    ("colout", "random_erasing"), ("progressive_resizing", "random_erasing"),      # where and how large the box is
+    ("colout", "cutmix"), ("progressive_resizing", "cutmix"), ("colout", "mixup_or_cutmix"), ("progressive_resizing", "mixup_or_cutmix"),
+    ("random_erasing", "mixup"), ("random_erasing", "cutmix"), ("random_erasing", "mixup_or_cutmix"),      # the partner is erased, too
+    ("label_smoothing", "mixup"), ("label_smoothing", "cutmix"), ("label_smoothing", "mixup_or_cutmix"),   # the partner is unsmoothed
+}
+EXCLUDE_EACH_OTHER = {("mixup", "cutmix"), ("mixup", "mixup_or_cutmix"), ("cutmix", "mixup_or_cutmix"), ("randaugment", "trivial_augment")}
+
+
+def on(names: set[str]) -> Methods:
+    return Methods(**{name: BY_NAME[name]() for name in names})
+
+
+@pytest.mark.parametrize(("first", "second"), list(combinations(TRANSFORMS, 2)))
+def test_pairs_commute_except_those_listed(first, second, now_at, batch_of):
+    if (first, second) in EXCLUDE_EACH_OTHER:
+        assert list(Stack({name: BY_NAME[name]() for name in (first, second)}).problems())
+        return
+    make = {"random_erasing": lambda: BY_NAME["random_erasing"](p=0.5), "mixup_or_cutmix": lambda: BY_NAME["mixup_or_cutmix"](switch=1.0)}
+    methods = [make.get(name, BY_NAME[name])() for name in (first, second)]
+    results = []
+    for order in (methods, methods[::-1]):
+        batch = batch_of(examples=12, side=32)
+        for method in order:
+            batch = method.transform_batch(batch, now_at(2, seed=TRANSFORMS.index(method.name)))
+        results.append(batch)
+    one, other = results
+    same = one.images.shape == other.images.shape and all(torch.allclose(a, b, atol=1e-6) for a, b in zip(one, other, strict=True))
+    assert same == ((first, second) not in DO_NOT_COMMUTE)
+
+
+def test_order_gives_the_published_sizes_and_targets(now_at, batch_of):
+    methods = Methods(colout=ColOut(0.05, 0.05), progressive_resizing=ProgressiveResizing(initial_scale=0.6, delay="0.2dur"))
+    assert Stack.of(methods).transform_batch(batch_of(examples=1, side=176), now_at()).images.shape[-1] == 100
+    methods = Methods(label_smoothing=LabelSmoothing(0.13), mixup=MixUp(0.25))
+    batch = batch_of(examples=4, classes=1000)
+    mixed = Stack.of(methods).transform_batch(batch, now_at(1))
+    share = min(draw := now_at(1).rng.beta(0.25, 0.25), 1 - draw)
+    assert mixed.targets[:, 500].tolist() == pytest.approx([(1 - share) * 0.13 / 1000] * 4)      # only this part is smoothed
+
+
+@pytest.mark.parametrize(("names", "table"), [
+    (MILD, {
+        "modify_model": ["blurpool", "bce_loss"], "transform_batch": ["progressive_resizing", "label_smoothing"],
+        "loss": ["bce_loss"], "after_step": ["ema"], "eval_weights": ["ema"],
+    }),
+    (MEDIUM, {
+        "modify_model": ["blurpool", "bce_loss"], "transform_batch": ["progressive_resizing", "label_smoothing", "mixup"],
+        "loss": ["bce_loss"], "gradient": ["sam (every 10th step)"], "after_step": ["ema"], "eval_weights": ["ema"],
+    }),
+    (HOT, {
+        "augment_sample": ["randaugment (in the workers)"], "modify_model": ["blurpool", "stochastic_depth", "bce_loss"],
+        "transform_batch": ["colout", "progressive_resizing", "label_smoothing", "mixup"],
+        "loss": ["bce_loss"], "gradient": ["sam (every 10th step)"], "after_step": ["ema"], "eval_weights": ["ema"],
+    }),
+], ids=["mild", "medium", "hot"])
+def test_hook_tables_of_the_recipes(names, table):
+    stack = Stack.of(on(names))
+    assert stack.table() == table
+    assert list(stack.problems()) == []
+
+
+def test_hot_on_a_loader_without_workers_augments_on_the_device():
+    table = Stack.of(on(HOT), sample_ops=False).table()
+    assert "augment_sample" not in table
+    assert table["augment_pixels"] == ["randaugment (on the device)"]
+
+
+def test_order_of_keys_has_no_meaning():
+    names = list(HOT)
+    expected = Stack.of(on(HOT)).table()
+    for seed in range(10):
+        random.Random(seed).shuffle(names)
+        assert Stack({name: BY_NAME[name]() for name in names}).table() == expected
+        assert Stack.of(Methods(**{name: BY_NAME[name]() for name in names})).table() == expected
+
+
+@pytest.mark.parametrize(("interval", "said"), [(1, "every step"), (2, "every 2nd step"), (3, "every 3rd step"), (5, "every 5th step"),
+                                                (11, "every 11th step"), (21, "every 21st step"), (112, "every 112th step")])
+def test_table_says_how_often_sam_acts(interval, said):
+    assert Stack({"sam": SAM(interval=interval)}).table() == {"gradient": [f"sam ({said})"]}
+
+
+def test_two_providers_of_an_exclusive_hook_are_a_problem(monkeypatch):
+    monkeypatch.setattr(EMA, "gradient", lambda self, compute, params, now: compute(), raising=False)
+    problems = list(Stack.of(on({"sam", "ema"})).problems())
+    assert [problem.key for problem in problems] == ["ema"]
+    assert "sam and ema both define the gradient" in problems[0].rule
+
+
+@pytest.mark.parametrize("pair", sorted(EXCLUDE_EACH_OTHER))
+def test_conflicts_are_one_problem_each(pair):
+    problems = list(Stack.of(on(set(pair))).problems())
+    assert len(problems) == 1
+    assert pair[0] in str(problems[0])
+    assert pair[1] in str(problems[0])
+
+
+def test_an_empty_stack_is_plain_training(batch_of, now_at, network):
+    stack, batch = Stack({}), batch_of()
+    assert stack.table() == {}
+    assert stack.augment_sample() is None
+    assert stack.transform_batch(batch, now_at()) is batch
+    assert stack.augment_pixels(batch.images, now_at()) is batch.images
+    assert stack.gradient(lambda: "loss", [], now_at()) == "loss"
+    with stack.eval_weights(network()):
+        pass
+    logits, targets = torch.randn(4, 7), torch.softmax(torch.randn(4, 7), 1)
+    by_hand = -(targets * F.log_softmax(logits, 1)).sum(1).mean()
+    assert torch.allclose(stack.loss(logits, targets), by_hand)
+    assert stack.loss(logits.to(torch.bfloat16), targets).dtype == torch.float32
+
+
+def test_loss_of_hot_is_bce():
+    logits, targets = torch.randn(4, 7), torch.softmax(torch.randn(4, 7), 1)
+    assert torch.equal(Stack.of(on(HOT)).loss(logits, targets), BCELoss().loss(logits, targets))
+
+
+def test_sample_augmentations_follow_one_another():
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8))
+    stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment()})
+    rng, again = np.random.default_rng(1), np.random.default_rng(1)
+    expected = TrivialAugment().augment_sample()(RandAugment().augment_sample()(image, again), again)
+    assert stack.augment_sample()(image, rng).tobytes() == expected.tobytes()
+
+
+def test_state_is_kept_by_method_and_refused_for_one_that_is_off(network, now_at):
+    stack = Stack.of(on(HOT))
+    stack.after_step(network(), now_at())
+    state = stack.state_dict()
+    assert all(key.startswith("ema.") for key in state)
+    other = Stack.of(on(HOT))
+    other.load_state_dict(state)
+    assert all(torch.equal(tensor, other.state_dict()[key]) for key, tensor in state.items())
+    with pytest.raises(ValueError, match="ema, which is off"):
+        Stack({}).load_state_dict(state)
+
+
+def test_every_hook_that_a_stack_calls_is_a_methods_own():
+    called = {hook for method in ORDER for hook in ("loss", "gradient") if method().provides(hook)}
+    assert called == {"loss", "gradient"}
+    assert not any(Method().provides(hook) for hook in called)

@@ -1,0 +1,170 @@
+"""What every method promises, whichever it is."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torchvision.models.resnet import BasicBlock, ResNet
+
+from resnet_recipes.methods import ORDER, Methods
+from resnet_recipes.methods.base import HOOKS, Batch, Method
+from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
+from resnet_recipes.methods.stack import Stack
+
+every_method = pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
+
+#: At least one value that each setting must not take; by setting, whichever method has it.
+WRONG = {
+    "alpha": [0.0, -1.0, float("nan")], "mixup_alpha": [0.0], "cutmix_alpha": [-1.0], "switch": [-0.1, 1.1], "smoothing": [-0.1, 1.1],
+    "p_row": [-0.1, 1.0], "p_col": [-0.1, 1.0], "drop_rate": [-0.1, 1.0], "distribution": ["quadratic"], "rho": [-0.1, float("nan")],
+    "interval": [0, -1], "half_life": ["0ba", "soon"], "update_interval": ["0ba", "20"], "depth": [0], "severity": [0.0, 11.0],
+    "augmentation_set": ["none"], "placement": ["gpu"], "p": [-0.1, 1.1], "scale": [(0.3, 0.1), (0.0, 0.5), (0.1, 1.5)],
+    "ratio": [(3.0, 0.3), (0.0, 1.0)], "mode": ["zoom"], "initial_scale": [0.0, 1.1], "delay": ["1ep", "0.9dur"],
+    "finetune": ["2", "0.6dur"], "size_increment": [0], "interpolation": ["cubic"], "at": ["worker"], "min_channels": [0],
+}
+FREE = {"replace_convs", "replace_maxpools", "blur_first"}      # both values of a switch are fine
+
+
+@every_method
+def test_docstring_names_the_source_and_says_what_it_costs_brings_and_hurts(method):
+    summary = method.__doc__.splitlines()[0]
+    assert len(summary) <= 130
+    assert summary.endswith(".")
+    assert re.search(r"arXiv:\d{4}\.\d{4,5}|doi:|fast\.ai|Composer", summary)
+    assert re.search(r"\d{4}|0\.7\.1", summary)
+    for part in ("Cost:", "Gain:", "Hurts:"):
+        assert part in method.__doc__
+
+
+@every_method
+def test_defaults_are_valid_and_every_setting_refuses_wrong_values(method):
+    assert list(method().problems()) == []
+    for item in fields(method):
+        assert item.name in WRONG or item.name in FREE
+        for value in WRONG.get(item.name, []):
+            keys = [problem.key for problem in method(**{item.name: value}).problems()]
+            assert keys, f"{item.name}={value}"
+            assert all("." not in key for key in keys)
+
+
+@every_method
+def test_name_is_its_file_and_its_key(method):
+    assert method.__module__.rpartition(".")[2] == method.name
+    assert method.name in {item.name for item in fields(Methods)}
+    assert any(method().provides(hook) for hook in HOOKS)
+    assert all(other in {item.name for item in ORDER} for other in method.conflicts)
+
+
+@pytest.mark.parametrize("method", [m for m in ORDER if m().provides("transform_batch")], ids=lambda method: method.name)
+def test_transforms_keep_form_and_input_and_are_functions_of_the_step(method, now_at, batch_of):
+    batch = batch_of()
+    copies = [tensor.clone() for tensor in batch]
+    first, again, other = (method().transform_batch(batch, now) for now in (now_at(3), now_at(3), now_at(3, seed=9)))
+    assert all(torch.equal(tensor, copy) for tensor, copy in zip(batch, copies, strict=True))
+    assert (len(first.images), first.images.shape[1], first.targets.shape) == (8, 3, (8, 10))
+    assert (first.images.dtype, first.targets.dtype) == (torch.float32, torch.float32)
+    assert first.images.is_contiguous(memory_format=torch.channels_last)
+    assert first.labels is batch.labels
+    assert torch.allclose(first.targets.sum(1), torch.ones(8))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    if method not in (ProgressiveResizing,) and method.name != "label_smoothing":
+        assert not torch.equal(first.images, other.images)
+
+
+@pytest.mark.parametrize("method", [m for m in ORDER if m().provides("augment_sample")], ids=lambda method: method.name)
+def test_sample_augmentations_keep_form_and_are_functions_of_the_images_randomness(method):
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8))
+    augment = method().augment_sample()
+    results = [augment(image, np.random.default_rng(seed)) for seed in (4, 4, *range(5, 15))]
+    assert results[0].tobytes() == results[1].tobytes()
+    assert {(result.mode, result.size) for result in results} == {("RGB", (24, 24))}
+    assert len({result.tobytes() for result in results}) > 5
+
+
+@pytest.mark.parametrize("method", [m for m in ORDER if m().provides("modify_model")], ids=lambda method: method.name)
+def test_surgery_keeps_keys_parameters_and_what_plain_weights_load_into(method, network):
+    model, plain = network(), network()
+    parameters = list(model.parameters())
+    method().modify_model(model)
+    assert list(model.state_dict()) == list(plain.state_dict())
+    assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
+    model.load_state_dict(plain.state_dict())
+    model.to(memory_format=torch.channels_last)
+    assert all(p.is_contiguous(memory_format=torch.channels_last) for p in model.parameters() if p.dim() == 4 and p.shape[2] > 1)
+
+
+@every_method
+def test_state_survives_saving_and_loading(method, network, now_at):
+    model, kept, other = network(), method(), method()
+    if kept.provides("after_step"):
+        for step in range(2):
+            kept.after_step(model, now_at(step))
+    state = kept.state_dict()
+    other.load_state_dict(state)
+    assert other.state_dict().keys() == state.keys()
+    assert all(torch.equal(tensor, other.state_dict()[key]) for key, tensor in state.items())
+    if not state:
+        with pytest.raises(ValueError, match="keeps no state"):
+            Method.load_state_dict(other, {"x": torch.zeros(1)})
+
+
+@contextmanager
+def graphs_of(model: nn.Module) -> Iterator[list[int]]:
+    """Compile `model` with a backend that only counts: the number of operations in each graph."""
+    sizes: list[int] = []
+
+    def backend(graph: torch.fx.GraphModule, _: list) -> Callable:
+        sizes.append(len(graph.graph.nodes))
+        return graph.forward
+
+    torch.compiler.reset()
+    model.compile(backend=backend, fullgraph=True)      # a graph break is an error
+    yield sizes
+    torch.compiler.reset()
+
+
+def test_a_run_with_every_method_compiles_to_two_graphs_over_all_sizes(now_at, batch_of):
+    model, plain = (ResNet(BasicBlock, [1, 1, 1, 1], num_classes=10) for _ in range(2))
+    plain.load_state_dict(model.state_dict())
+    names = {"trivial_augment", "cutmix", "mixup_or_cutmix"}      # conflicts of randaugment and mixup; none touches the model
+    stack = Stack({method.name: method() for method in ORDER if method.name not in names})
+    stack.modify_model(model)
+    stack.modify_model(plain)
+    stack.methods["sam"].interval = 2
+    with graphs_of(model) as graphs:
+        sizes = set()
+        for step in range(0, 100, 9):
+            batch = stack.transform_batch(batch_of(examples=4, side=64), now_at(step))
+            sizes.add(batch.images.shape[-1])
+            torch.manual_seed(step)
+            expected = plain(batch.images)
+            torch.manual_seed(step)
+            outputs = []
+            stack.gradient(_compute(model, stack, batch, outputs), list(model.parameters()), now_at(step))
+            assert torch.allclose(outputs[0], expected, atol=1e-5)
+            stack.after_step(model, now_at(step))
+            plain.load_state_dict(model.state_dict())
+        trained = len(graphs)
+        model.eval()
+        with stack.eval_weights(model), torch.no_grad():
+            model(batch.images)
+    assert len(sizes) >= 4
+    assert trained <= 2
+    assert len(graphs) <= trained + 1      # evaluation is a graph of its own
+
+
+def _compute(model: nn.Module, stack: Stack, batch: Batch, outputs: list[Tensor]) -> Callable[..., Tensor]:
+    def compute(sync: bool = True) -> Tensor:
+        model.zero_grad()
+        outputs.append(model(batch.images))
+        loss = stack.loss(outputs[-1], batch.targets)
+        loss.backward()
+        return loss.detach()
+
+    return compute
