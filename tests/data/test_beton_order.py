@@ -1,0 +1,56 @@
+"""The quasi-random order, and when it is refused."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from resnet_recipes.data import beton_order
+from resnet_recipes.data.beton import open_beton
+from resnet_recipes.data.beton_order import quasi_random, quasi_random_problem, stored_by_class
+
+
+@pytest.fixture
+def beton(betons):
+    """5,000 samples, ten on a page, in five classes without order."""
+    count = 5000
+    labels = np.random.default_rng(0).integers(0, 5, count)
+    one = open_beton(betons / "train.beton")
+    return replace(one, page_size=4096, starts=np.arange(count) * 410 // 4096 * 4096, lengths=np.full(count, 400), labels=labels)
+
+
+def test_an_epoch_is_a_permutation_that_depends_on_seed_and_epoch(beton):
+    order = quasi_random(beton)
+    first = order(1, 0, len(beton))
+    assert np.array_equal(np.sort(first), np.arange(len(beton)))
+    assert np.array_equal(first, order(1, 0, len(beton)))
+    assert not np.array_equal(first, order(1, 1, len(beton)))
+    assert not np.array_equal(first, order(2, 0, len(beton)))
+
+
+def test_few_pages_are_open_at_any_time(beton, monkeypatch):
+    monkeypatch.setattr(beton_order, "WINDOW", 16)
+    pages = (beton.starts // beton.page_size)[quasi_random(beton)(0, 0, len(beton))]
+    whole, _ = divmod(len(np.unique(pages)), 16)
+    counts = np.bincount(pages)
+    start = 0
+    for _ in range(whole):
+        stop = start
+        while len(np.unique(pages[start : stop + 1])) <= 16 and stop < len(pages):
+            stop += 1
+        assert counts[np.unique(pages[start:stop])].sum() == stop - start      # these pages are done with
+        start = stop
+
+
+def test_a_machine_without_room_for_the_window_is_told_how_much_is_needed(beton, monkeypatch):
+    monkeypatch.setattr(beton_order, "available_memory", lambda: 1000)
+    problem = quasi_random_problem(replace(beton, page_size=8 << 20))
+    assert "4.3 GB" in problem.rule
+
+
+def test_a_file_stored_class_by_class_is_refused(beton):
+    assert quasi_random_problem(beton) is None
+    assert not stored_by_class(beton)
+    clumped = replace(beton, labels=np.sort(beton.labels))
+    assert stored_by_class(clumped)
+    assert "class by class" in quasi_random_problem(clumped).rule

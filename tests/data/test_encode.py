@@ -1,0 +1,83 @@
+"""How one image is stored."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from resnet_recipes.data.beton import JPEG, RAW
+from resnet_recipes.data.encode import ConvertOptions, encode
+
+PIXELS = np.asarray(Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 9, 3), np.uint8)).resize((90, 60)))
+
+
+def file(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
+    """Return an image as the bytes of a file."""
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def test_raw_keeps_every_pixel():
+    stored = encode(file(Image.fromarray(PIXELS), "PNG"), 0, ConvertOptions("raw"))
+    assert stored[:3] == (RAW, 60, 90)
+    assert stored.data == PIXELS.tobytes()
+
+
+def test_a_sound_jpeg_that_fits_is_kept_byte_for_byte():
+    original = file(Image.fromarray(PIXELS), quality=97)
+    assert encode(original, 0, ConvertOptions("jpg")) == (JPEG, 60, 90, original)
+
+
+@pytest.mark.parametrize("original", [
+    pytest.param(file(Image.fromarray(PIXELS).convert("CMYK")), id="CMYK"),
+    pytest.param(file(Image.fromarray(PIXELS), "PNG"), id="PNG"),
+    pytest.param(file(Image.fromarray(PIXELS)) + b"behind the end", id="bytes behind the end"),
+    pytest.param(file(Image.fromarray(PIXELS).resize((600, 400))), id="larger"),
+])
+def test_anything_else_is_encoded_again(original):
+    stored = encode(original, 0, ConvertOptions("jpg", jpeg_quality=90))
+    assert stored.data != original
+    with Image.open(io.BytesIO(stored.data)) as image:
+        assert image.format == "JPEG"
+        assert image.mode == "RGB"
+        assert image.size == (stored.width, stored.height)
+        assert max(image.size) <= 500
+
+
+@pytest.mark.parametrize(("old", "new"), [((800, 600), (500, 375)), ((4288, 2848), (500, 332)), ((375, 500),) * 2, ((999, 1), (500, 1))])
+def test_the_longer_side_is_limited_and_sides_are_rounded_down(old, new):
+    stored = encode(np.zeros((old[1], old[0], 3), np.uint8), 0, ConvertOptions("raw"))
+    assert (stored.width, stored.height) == new
+
+
+def test_shrinking_is_the_mean_over_the_covered_area():
+    stored = encode(PIXELS, 0, ConvertOptions("raw", max_resolution=70))
+    image = np.frombuffer(stored.data, np.uint8).reshape(stored.height, stored.width, 3)
+    assert image.shape[:2] == (46, 70)
+    fine = np.repeat(np.repeat(PIXELS, 46, axis=0), 70, axis=1)        # a common multiple of both grids
+    exact = fine.reshape(46, 60, 70, 90, 3).mean(axis=(1, 3))
+    assert np.abs(exact - image).max() <= 0.51                         # rounded to whole numbers
+
+
+def test_proportion_compresses_that_share_and_always_the_same_images():
+    options = ConvertOptions("proportion", compress_probability=0.3, seed=4)
+    modes = [encode(PIXELS[:8, :8], index, options).mode for index in range(2000)]
+    assert abs(np.mean(np.array(modes) == JPEG) - 0.3) < 0.05          # five standard deviations
+    assert modes[1234] == encode(PIXELS[:8, :8], 1234, options).mode
+
+
+@pytest.mark.parametrize("data", [b"", b"no image", file(Image.fromarray(PIXELS))[:400], file(Image.fromarray(PIXELS), "PNG")[:300]])
+@pytest.mark.parametrize("mode", ["raw", "jpg"])
+def test_what_cannot_be_decoded_is_an_error(data, mode):
+    with pytest.raises((OSError, ValueError)):
+        encode(data, 0, ConvertOptions(mode))
+
+
+def test_every_wrong_option_is_named():
+    wrong = ConvertOptions("smart", max_resolution=3, compress_probability=2, jpeg_quality=0, on_bad_image="ignore", workers=-1)
+    assert [problem.key for problem in wrong.problems()] == [
+        "write_mode", "max_resolution", "compress_probability", "jpeg_quality", "on_bad_image", "workers",
+    ]
+    assert not ConvertOptions().problems()

@@ -1,0 +1,197 @@
+"""The ffcv backend beyond the contract: FFCV's own pixels, and no damage that goes unseen."""
+
+import itertools
+import shutil
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.beton import JPEG, RAW, Beton, open_beton
+from resnet_recipes.data.ffcv_backend import measure, open_eval, open_train
+from resnet_recipes.data.sidecar import sidecar_path
+from resnet_recipes.errors import NotReadyError, TrainingError
+
+pytestmark = [pytest.mark.ffcv, pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")]
+
+SHARE = Share(0, 1, global_size=12, eval_size=4, seed=5)
+
+
+def config(root: Path, **changes) -> DataConfig:
+    """Return settings for small images."""
+    small = {"train_size": 32, "eval_resize": 40, "eval_size": 32, "workers": 2}
+    return DataConfig(**{"backend": "ffcv", "root": str(root)} | small | changes)
+
+
+def train_pixels(config: DataConfig, steps: int, augment=None) -> np.ndarray:
+    """Return the first training batches, uint8 [steps * 12, 3, S, S]."""
+    loader = open_train(config, measure(config), SHARE, augment)
+    try:
+        return np.concatenate([batch.pixels.numpy().copy() for batch in itertools.islice(loader.batches(), steps)])
+    finally:
+        loader.close()
+
+
+@pytest.fixture
+def copied(betons: Path, tmp_path: Path) -> Path:
+    """Good files with their notes, to be damaged."""
+    shutil.copytree(betons, tmp_path, dirs_exist_ok=True)
+    return tmp_path
+
+
+def overwrite(path: Path, place: int, data: bytes) -> None:
+    """Change some bytes of a file."""
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(data)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_pixels_do_not_depend_on_the_number_of_threads(betons, workers):
+    assert np.array_equal(train_pixels(config(betons, workers=workers), 7), train_pixels(config(betons, workers=2), 7))
+
+
+def area_mean(image: np.ndarray, side: int) -> np.ndarray:
+    """Return a square image shrunk to `side` by the mean over the area that each new pixel covers."""
+    old, scale = np.arange(len(image)), len(image) / side
+    edges = np.arange(side + 1)[:, None] * scale
+    weights = np.clip(np.minimum(old + 1, edges[1:]) - np.maximum(old, edges[:-1]), 0, None) / scale
+    return np.einsum("ai,bj,ijc->abc", weights, weights, image, optimize=True)
+
+
+def test_evaluation_is_the_area_mean_of_the_centre_square(betons):
+    beton = open_beton(betons / "val.beton")
+    settings = config(betons, eval_size=32, eval_resize=32)
+    loader = open_eval(settings, measure(settings), SHARE)
+    images = [image for batch in loader.batches() for image in batch.pixels.permute(0, 2, 3, 1).numpy().copy()]
+    loader.close()
+    for index in np.flatnonzero(beton.modes == RAW):
+        stored = beton.sample(index).reshape(*beton.sizes[index], 3)
+        side = min(stored.shape[:2])
+        top, left = ((length - side) // 2 for length in stored.shape[:2])
+        expected = area_mean(stored[top : top + side, left : left + side], 32)
+        assert np.abs(expected - images[index]).max() <= 0.51            # rounded to whole numbers
+
+
+def test_about_half_of_the_images_are_mirrored_and_none_is_otherwise_changed(betons):
+    whole = config(betons, crop_scale=(1.0, 1.0), flip=False)
+    plain, mirrored = train_pixels(whole, 3), train_pixels(config(betons, crop_scale=(1.0, 1.0)), 3)
+    flipped = np.array([np.array_equal(a[:, :, ::-1], b) for a, b in zip(plain, mirrored, strict=True)])
+    same = np.array([np.array_equal(a, b) for a, b in zip(plain, mirrored, strict=True)])
+    assert (flipped | same).all()
+    assert 8 <= flipped.sum() <= 28            # of 36: four standard deviations
+
+
+def test_an_augmentation_sees_every_image_with_its_own_randomness(betons):
+    def mark(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+        return Image.new("RGB", image.size, tuple(rng.integers(0, 256, 3).tolist()))
+
+    first = train_pixels(config(betons), 6, mark)
+    assert len({tuple(image[:, 0, 0]) for image in first}) == len(first)
+    assert np.array_equal(first, train_pixels(config(betons, workers=1), 6, mark))
+
+
+def damage_without_note(beton: Beton, name: str) -> tuple[int, bytes]:
+    """Return where to write what, so that the first JPEG is damaged."""
+    index = int(np.flatnonzero(beton.modes == JPEG)[0])
+    start, length = int(beton.starts[index]), int(beton.lengths[index])
+    return {
+        "no start": (start, b"\0\0"),
+        "no end": (start + length - 2, b"\0\0"),
+        "ends early": (start + length // 2, b"\xff\xd9" + bytes(length - length // 2 - 4) + b"\xff\xd9"),
+        "no tables": (start + 20, bytes(400)),
+        "another size": (start + beton.sample(index).tobytes().index(b"\xff\xc0") + 5, b"\0\x10"),
+    }[name]
+
+
+@pytest.mark.parametrize("name", ["no start", "no end", "ends early", "no tables", "another size"])
+def test_a_damaged_jpeg_is_named_even_without_a_checksum(copied, name):
+    path = copied / "train.beton"
+    overwrite(path, *damage_without_note(open_beton(path), name))
+    sidecar_path(path).unlink()
+    sidecar_path(copied / "val.beton").unlink()
+    index = int(np.flatnonzero(open_beton(path).modes == JPEG)[0])
+    with pytest.raises(TrainingError, match=rf"train\.beton: sample {index} is damaged"):
+        train_pixels(config(copied), 6)
+
+
+@pytest.mark.parametrize("mode", [JPEG, RAW])
+def test_one_wrong_bit_in_an_image_is_named_when_it_is_first_read(copied, mode):
+    path = copied / "train.beton"
+    beton = open_beton(path)
+    index = int(np.flatnonzero(beton.modes == mode)[3])
+    place = int(beton.starts[index] + beton.lengths[index] * 2 // 3)
+    overwrite(path, place, bytes([beton.content[place] ^ 1]))
+    with pytest.raises(TrainingError, match=rf"sample {index} .*CRC-32"):
+        train_pixels(config(copied), 6)
+
+
+def test_whatever_goes_wrong_in_a_thread_reaches_the_training_process(betons):
+    def fail(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+        raise ValueError("from a thread")
+
+    with pytest.raises(ValueError, match="from a thread"):
+        train_pixels(config(betons), 1, fail)
+
+
+def test_a_read_that_never_ends_becomes_an_error(betons, monkeypatch):
+    monkeypatch.setattr("resnet_recipes.data.beton_reader.PATIENCE", 0.2)
+    gate = threading.Event()
+
+    def wait(image: Image.Image, rng: np.random.Generator) -> Image.Image:
+        gate.wait(10)
+        return image
+
+    loader = open_train(config(betons), measure(config(betons)), SHARE, wait)
+    try:
+        with pytest.raises(TrainingError, match="nothing could be read"):
+            next(loader.batches())
+    finally:
+        gate.set()
+        loader.close()
+
+
+def test_loaders_left_half_way_leave_no_thread(betons):
+    before, threads = threading.active_count(), torch.get_num_threads()
+    for _ in range(5):
+        loader = open_train(config(betons), measure(config(betons)), SHARE)
+        next(loader.batches())
+        loader.close()
+    assert threading.active_count() == before
+    assert torch.get_num_threads() == threads
+
+
+def test_files_that_do_not_belong_together_are_refused(copied, betons):
+    sidecar_path(copied / "train.beton").unlink()
+    shutil.copy(copied / "val.beton", copied / "train.beton")
+    shutil.copy(betons / "val.beton.json", copied / "train.beton.json")
+    assert measure(config(copied)).train_examples == 11
+    note = (copied / "val.beton.json").read_text().replace('"ant"', '"zebra"')
+    (copied / "val.beton.json").write_text(note)
+    with pytest.raises(NotReadyError, match="other classes than train"):
+        measure(config(copied))
+
+
+def test_skipping_bad_images_is_refused_with_the_reason(betons):
+    with pytest.raises(NotReadyError, match=r"data\.on_bad_image=skip.*damaged"):
+        measure(config(betons, on_bad_image="skip"))
+
+
+def test_the_facts_say_whether_the_file_fits_into_memory(betons, monkeypatch):
+    assert "os_cache=true" in measure(config(betons)).notes[0]
+    monkeypatch.setattr("resnet_recipes.data.ffcv_backend.available_memory", lambda: 1 << 20)
+    assert "os_cache=false" in measure(config(betons)).notes[0]
+    train_pixels(config(betons), 3)              # reads ahead instead of relying on the page cache
+
+
+def test_quasi_random_order_delivers_each_image_once_an_epoch(betons):
+    whole = config(betons, order="quasi_random", crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=False)
+    loader = open_train(whole, measure(whole), Share(0, 1, 1, 4, seed=5))
+    images = [batch.pixels.numpy().tobytes() for batch in itertools.islice(loader.batches(), 37)]
+    loader.close()
+    assert len(set(images)) == 37
