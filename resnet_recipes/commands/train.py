@@ -23,25 +23,29 @@ FLAGS = {
 HELP = """\
 resnet-train recipe=NAME data=/path/to/images [key=value ...]
 
-  resnet-train recipe=mild data=/data/imagenet               train
-  resnet-train recipe=mild data=/data/imagenet --dry-run     say everything the run would do
-  resnet-train recipe=hot data=... epochs=180 ~methods.sam   change what you like
-  resnet-train --resume runs/NAME                            go on where it stopped
+  resnet-train recipe=mild data=/data/imagenet              train
+  resnet-train recipe=mild data=/data/imagenet --dry-run    only tell the plan
+  resnet-train recipe=hot data=... epochs=180 ~methods.sam  with changes
+  resnet-train --resume runs/NAME                           go on after a stop
 
 Settings, as key=value, in any order:
-  data=PATH  epochs=N  ssr=R (times 90 epochs)  lr=  wd=  bs= (global)  gpus=  seed=  run=NAME  workers=
-  optimizer.lr=1.0  methods.mixup.alpha=0.3     any setting of the recipe (--cfg shows all)
-  methods.mixup={}  ~methods.ema                switch a method on, with its defaults, or off
+  data=PATH  epochs=N  ssr=R (times 90 epochs)  lr=  wd=  bs= (global)
+  gpus=  seed=  run=NAME  workers=
+  optimizer.lr=1.0  methods.mixup.alpha=0.3    any setting (--cfg shows all)
+  methods.mixup={}  ~methods.ema               switch a method on or off
 
 Flags:
-  --list              the recipes that there are       --describe NAME   one of them, with its sources
-  --dry-run [--json]  the plan, without starting       --cfg             the complete recipe as YAML
-  --resume RUN|auto   go on with a run; auto: with run=NAME or the newest unfinished one
+  --list              the recipes that there are
+  --describe NAME     one of them, with the source of every value
+  --dry-run           the plan, without starting (--json: for programs)
+  --cfg               the complete recipe as YAML
+  --resume RUN|auto   go on with a run; auto: the one of run=NAME, or the newest
+                      unfinished one, or else a new one
   --recipes DIR       your own recipes (default ./recipes)
   --version  --help   more verbs: resnet-recipes --help
 
-Exit codes: 0 done, 1 training failed, 2 wrong command or recipe, 3 data or machine not ready,
-75 stopped from outside and saved, 130 Ctrl-C and saved.
+Exit codes: 0 done, 1 training failed, 2 wrong command or recipe, 3 data or
+machine not ready, 75 stopped from outside and saved, 130 Ctrl-C and saved.
 """
 
 

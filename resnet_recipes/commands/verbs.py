@@ -9,13 +9,12 @@ from resnet_recipes.errors import Problem, RecipeError
 HELP = """\
 resnet-recipes VERB ...
 
-  ls                       the recipes that there are
-  show NAME                one recipe: its file, with the source of every value
-  cp NAME FILE             start a recipe of your own from another (--full: a complete copy)
-  diff A B                 settings that differ between two recipes or runs
-  validate [FILE ...]      check recipe files (default: all in ./recipes); for pre-commit and CI
-  plan NAME [key=value]    everything that a run would do, without starting it
-  methods [NAME]           the speed-up methods, or one with its hyperparameters
+  ls                     the recipes that there are
+  show NAME              one recipe: its file, with the source of every value
+  cp NAME FILE           start a recipe of your own (--full: a complete copy)
+  diff A B               settings that differ between two recipes or runs
+  validate [FILE ...]    check recipe files (default: all in ./recipes)
+  plan NAME [key=value]  everything that a run would do, without starting it
 
 To train: resnet-train recipe=NAME data=/path/to/images
 """

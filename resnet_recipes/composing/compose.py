@@ -41,9 +41,10 @@ def compose(name: str, changes: Sequence[str] = (), folder: Path | None = None, 
     tree = _merged(links, [override for override in known if override not in unreadable])
     _claim(tree, links, known)
     recipe, wrong = typed(tree)
+    wrong = [problem for problem in wrong if needs_data or problem.key != "data.root"]
     problems += [*unreadable.values(), *_idle_removals(known, links), *(_located(problem, known, links) for problem in wrong)]
-    if remaining := [problem for problem in problems if needs_data or problem.key != "data.root"]:
-        raise RecipeError(remaining)
+    if problems:
+        raise RecipeError(problems)
     recipe.data.root, recipe.run.root = absolute(recipe.data.root), absolute(recipe.run.root)
     files = {str(entry.path): hashlib.sha256(document.raw).hexdigest() for entry, document in links}
     return Composed(recipe, links[-1][0], files, tuple(overrides))

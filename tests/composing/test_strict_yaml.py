@@ -22,7 +22,8 @@ BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
 
 
 def test_plain_values_are_read_as_they_look():
-    text = "name: mine\nseed: 17\nssr: 0.4\nwd: 5.0e-4\nlr: 1e-3\non_it: true\nempty: null\nlist: [a, 2]\nquoted: '010'\ndate: 2026-11-20\nmap: {}\n"
+    text = ("name: mine\nseed: 17\nssr: 0.4\nwd: 5.0e-4\nlr: 1e-3\non_it: true\nempty: null\nlist: [a, 2]\n"
+            "quoted: '010'\ndate: 2026-11-20\nmap: {}\n")
     assert parse(text.encode(), PATH).tree == {
         "name": "mine", "seed": 17, "ssr": 0.4, "wd": 5e-4, "lr": 1e-3, "on_it": True, "empty": None, "list": ["a", 2], "quoted": "010",
         "date": "2026-11-20", "map": {},
@@ -37,8 +38,9 @@ def test_every_key_knows_its_line():
 
 @pytest.mark.parametrize(("value", "said"), [
     ("yes", "true or false"), ("No", "true or false"), ("on", "true or false"), ("OFF", "true or false"), ("y", "true or false"),
-    ("010", "decimal number"), ("0777", "decimal number"), ("0x1F", "decimal number"), ("0o17", "decimal number"), ("0b11", "decimal number"),
-    ("1_000", "decimal number"), ("1:30", "decimal number"), ("12:30:45", "decimal number"), ("", "has no value"),
+    ("010", "decimal number"), ("0777", "decimal number"), ("0x1F", "decimal number"), ("0o17", "decimal number"),
+    ("0b11", "decimal number"), ("1_000", "decimal number"), ("1:30", "decimal number"),
+    ("12:30:45", "decimal number"), ("", "has no value"),
 ])
 def test_values_that_readers_disagree_about_are_refused(value, said):
     message = refusal(f"name: mine\nseed: {value}\n")

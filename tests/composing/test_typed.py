@@ -11,7 +11,9 @@ def said(tree: dict) -> list[str]:
 
 
 def test_a_tree_becomes_the_objects_that_run():
-    recipe, problems = typed({"name": "mine", "data": {"root": "/data", "crop_scale": [0.5, 1]}, "methods": {"label_smoothing": {"smoothing": 0.2}}})
+    recipe, problems = typed({
+        "name": "mine", "data": {"root": "/data", "crop_scale": [0.5, 1]}, "methods": {"label_smoothing": {"smoothing": 0.2}},
+    })
     assert not problems
     assert isinstance(recipe, Recipe)
     assert recipe.data.crop_scale == (0.5, 1.0)

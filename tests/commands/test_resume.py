@@ -1,0 +1,62 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import cli
+from resnet_recipes.commands.resume import newest_unfinished
+from resnet_recipes.composing.frozen import read
+from resnet_recipes.train.ending import Ending
+
+SMALL = ["recipe=mild", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=36", "data.eval_size=32", "bs=16",
+         "batch.bn_size=16", "lr=0.05", "model.name=resnet18",
+         "schedule.warmup=1ba", "max_duration=4ba", "ssr=1", "launch.device=cpu", "gpus=1"]
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """Work in an empty folder, where starting a run only notes its folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    folders = []
+    monkeypatch.setattr("resnet_recipes.train.launch.start", lambda folder, *_: folders.append(Path(folder).resolve()) or Ending(0))
+    return folders
+
+
+def test_a_run_goes_on_in_its_folder(started):
+    cli.train([*SMALL, "run=mine"])
+    assert cli.train(["--resume", "runs/mine"]) == 0
+    assert started[0] == started[1]
+
+
+def test_what_changes_no_result_may_change(started):
+    cli.train([*SMALL, "run=mine"])
+    assert cli.train(["--resume", "runs/mine", "workers=3", "log.interval=7ba"]) == 0
+    changed = read(Path("runs/mine/config.yaml"))
+    assert (changed.data.workers, changed.log.interval) == (3, "7ba")
+
+
+def test_what_changes_the_result_may_not(started, capsys):
+    cli.train([*SMALL, "run=mine"])
+    before = Path("runs/mine/config.yaml").read_bytes()
+    assert cli.train(["--resume", "runs/mine", "lr=1"]) == 2
+    assert "optimizer.lr=1.0: was 0.05 when the run began" in capsys.readouterr().err
+    assert Path("runs/mine/config.yaml").read_bytes() == before
+    assert len(started) == 1
+
+
+def test_auto_takes_the_newest_unfinished_run(started):
+    for index, name in enumerate(("old", "new", "done")):
+        cli.train([*SMALL, f"run={name}"])
+        os.utime(f"runs/{name}/config.yaml", (index, index))
+    Path("runs/done/summary.json").write_text("{}")
+    assert newest_unfinished(Path("runs")) == Path("runs/new")
+    assert cli.train(["--resume", "auto"]) == 0
+    assert started[-1].name == "new"
+
+
+def test_auto_with_a_name_starts_once_and_then_goes_on(started):
+    for _ in range(3):
+        assert cli.train([*SMALL, "run=job17", "--resume", "auto"]) == 0
+    assert [folder.name for folder in started] == ["job17"] * 3
+    assert [path.name for path in Path("runs").iterdir()] == ["job17"]

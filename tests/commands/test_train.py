@@ -1,0 +1,117 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import cli
+from resnet_recipes.composing.frozen import read
+from resnet_recipes.train.ending import Ending
+
+SMALL = ["data.backend=synthetic", "data.train_size=32", "data.eval_resize=36", "data.eval_size=32", "bs=16", "batch.bn_size=16", "lr=0.05",
+         "model.name=resnet18", "schedule.warmup=1ba", "max_duration=4ba", "ssr=1", "launch.device=cpu", "gpus=1"]
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """Work in an empty folder, where starting a run only notes what would be started; returns those notes."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    monkeypatch.setattr("sys.argv", ["resnet-train", "recipe=mild", "lr=1"])
+    notes = []
+
+    def start(folder, group, say):
+        notes.append((folder, group))
+        return Ending(75)
+
+    monkeypatch.setattr("resnet_recipes.train.launch.start", start)
+    return notes
+
+
+def test_a_run_gets_a_folder_that_says_all_about_it(started, capsys):
+    assert cli.train(["recipe=mild", *SMALL, "seed=5"]) == 75
+    (folder, group), = started
+    assert group.ranks == 1
+    assert folder.parent == Path("runs").absolute()
+    assert folder.name.startswith("mild-")
+    names = {path.name for path in folder.iterdir()}
+    assert names == {"config.yaml", "command.txt", "overrides.txt", "plan.txt", "provenance.json", "env.json"}
+    assert read(folder / "config.yaml").seed == 5
+    assert "seed=5\n" in (folder / "overrides.txt").read_text()
+    provenance = json.loads((folder / "provenance.json").read_text())
+    assert provenance["origin"] == "packaged"
+    assert all(len(digest) == 64 for digest in provenance["files"].values())
+    assert json.loads((folder / "env.json").read_text())["packages"]["torch"]
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert str(folder) in err.replace("\n             ", "")
+
+
+def test_two_runs_never_share_a_folder(started):
+    for _ in range(3):
+        cli.train(["recipe=mild", *SMALL])
+    assert len({folder for folder, _ in started}) == 3
+
+
+def test_a_name_that_is_taken_is_refused(started, capsys):
+    assert cli.train(["recipe=mild", *SMALL, "run=mine"]) == 75
+    assert cli.train(["recipe=mild", *SMALL, "run=mine"]) == 2
+    assert "run.name=mine: is taken" in capsys.readouterr().err
+    assert len(started) == 1
+
+
+def test_nodes_of_one_run_meet_in_its_folder(started, capsys):
+    words = ["recipe=mild", *SMALL, "launch.nodes=2", "launch.rdzv=node0:29400"]
+    assert cli.train(words) == 2
+    assert "run.name=auto: must be given for several nodes" in capsys.readouterr().err
+    assert cli.train([*words, "run=both"]) == cli.train([*words, "run=both"]) == 75
+    assert cli.train([*words, "run=both", "seed=1"]) == 2
+    assert [folder.name for folder, _ in started] == ["both", "both"]
+
+
+def test_a_dry_run_makes_nothing(started, capsys, tmp_path):
+    assert cli.train(["recipe=mild", "--dry-run", "gpus=8"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "36 epochs = 22,500 steps" in out
+    assert "2048 = 8 devices x 1 micro-batch x 256" in out
+    assert list(tmp_path.iterdir()) == []
+    assert started == []
+
+
+def test_a_dry_run_can_be_read_by_a_program(started, capsys):
+    assert cli.train(["recipe=hot", "--dry-run", "--json", "gpus=8"]) == 0
+    assert json.loads(capsys.readouterr().out)["batch"] == {"global": 2048, "ranks": 8, "rank": 256, "microbatches": 1, "bn": 256}
+
+
+def test_a_plan_by_verb_is_the_same(started, capsys):
+    cli.train(["recipe=mild", "--dry-run", "gpus=8"])
+    by_flag = capsys.readouterr().out
+    cli.main(["plan", "mild", "gpus=8"])
+    assert capsys.readouterr().out == by_flag
+
+
+def test_cfg_prints_a_recipe_that_can_be_read_again(started, capsys, tmp_path):
+    assert cli.train(["recipe=hot", "--cfg", "lr=1.5"]) == 0
+    path = tmp_path / "full.yaml"
+    path.write_text(capsys.readouterr().out)
+    assert cli.train([f"recipe={path}", "--cfg"]) == 0
+    assert capsys.readouterr().out == path.read_text()
+
+
+def test_under_torchrun_it_says_what_to_type_instead(started, capsys, monkeypatch):
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    assert cli.train(["recipe=mild", *SMALL]) == 3
+    assert "starts one process a GPU itself" in capsys.readouterr().err
+
+
+def test_a_users_recipe_is_named_in_the_plan(started, capsys, tmp_path):
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "mild.yaml").write_text("defaults: [mild]\n")
+    cli.train(["recipe=mild", "--dry-run"])
+    assert "mild, recipes/mild.yaml, instead of the packaged recipe of this name" in " ".join(capsys.readouterr().out.split())
+
+
+def test_the_run_root_that_cannot_be_made_is_named(started, capsys, tmp_path):
+    (tmp_path / "file").write_text("")
+    assert cli.train(["recipe=mild", *SMALL, f"run.root={tmp_path / 'file'}"]) == 3
+    assert "run.root=" in capsys.readouterr().err

@@ -1,0 +1,103 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import cli
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Work in an empty folder."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def said(capsys, *words: str, code: int = 0) -> str:
+    """Return what a verb says on stdout."""
+    assert cli.main(words) == code
+    return capsys.readouterr().out
+
+
+def test_ls_lists_packaged_and_own_recipes(capsys, folder):
+    (folder / "recipes").mkdir()
+    (folder / "recipes" / "mine.yaml").write_text("defaults: [hot]\nmax_duration: 10ep\n")
+    (folder / "recipes" / "mild.yaml").write_text("name: mild\n")
+    (folder / "recipes" / "broken.yaml").write_text("seed: yes\n")
+    out = said(capsys, "ls")
+    rows = {line.split()[0]: line for line in out.splitlines() if line and not line.startswith(" ")}
+    assert "based on hot" in rows["mine"]
+    assert rows["mine"].split()[1] == "30"
+    assert "recipes/broken.yaml:1" in rows["broken"]
+    assert "recipes/mild.yaml, instead of the packaged recipe of this name" in out
+
+
+def test_ls_as_json_is_the_same_for_programs(capsys):
+    found = {item["name"]: item for item in json.loads(said(capsys, "ls", "--json"))}
+    assert found["mild"]["epochs"] == "36"
+    assert found["hot"]["published"]["top1"] == 79.86
+
+
+def test_show_prints_the_file_with_its_sources(capsys):
+    out = said(capsys, "show", "mild")
+    assert (Path(__file__).parents[2] / "recipes" / "mild.yaml").read_text().strip() in out
+    assert "# sha256 " in out
+
+
+def test_describe_is_show(capsys):
+    shown = said(capsys, "show", "hot")
+    assert cli.train(["--describe", "hot"]) == 0
+    assert capsys.readouterr().out == shown
+
+
+def test_cp_writes_a_child_that_composes(capsys, folder):
+    assert "recipe=mine" in said(capsys, "cp", "hot", "recipes/mine.yaml")
+    assert "defaults: [hot]" in (folder / "recipes" / "mine.yaml").read_text()
+    assert "mine.yaml: ok" in said(capsys, "validate")
+    assert said(capsys, "diff", "hot", "mine") == "no setting differs\n"
+
+
+def test_cp_full_writes_a_copy_that_stands_alone(capsys, folder):
+    said(capsys, "cp", "mild", "recipes/mine.yaml", "--full")
+    text = (folder / "recipes" / "mine.yaml").read_text()
+    assert "\nname: mine\n" in text
+    assert "defaults:" not in text
+    assert said(capsys, "diff", "mild", "mine") == "no setting differs\n"
+
+
+def test_cp_may_keep_the_name_of_its_parent(capsys):
+    said(capsys, "cp", "hot", "recipes/hot.yaml")
+    assert "hot.yaml: ok" in said(capsys, "validate", "recipes/hot.yaml")
+
+
+@pytest.mark.parametrize("words", [["cp", "hot"], ["cp", "hot", "mine.txt"], ["cp", "hot", "My-own.yaml"], ["cp", "hott", "a.yaml"]])
+def test_cp_refuses_what_would_not_work(capsys, words):
+    assert cli.main(words) == 2
+    assert "error" in capsys.readouterr().err
+
+
+def test_cp_never_overwrites(capsys, folder):
+    (folder / "a.yaml").write_text("mine")
+    assert cli.main(["cp", "hot", "a.yaml"]) == 2
+    assert (folder / "a.yaml").read_text() == "mine"
+
+
+def test_diff_shows_only_what_differs(capsys):
+    out = said(capsys, "diff", "mild", "medium")
+    rows = {line.split()[0]: line.split()[1:] for line in out.splitlines()}
+    assert rows["methods.label_smoothing.smoothing"] == ["0.08", "0.1"]
+    assert rows["methods.sam.interval"] == ["-", "10"]
+    assert "optimizer.lr" not in rows
+
+
+def test_validate_names_each_wrong_file_and_line(capsys, folder):
+    (folder / "good.yaml").write_text("name: good\ndefaults: [mild]\n")
+    (folder / "bad.yaml").write_text("name: bad\noptimizer:\n  lrr: 1\n")
+    assert cli.main(["validate", "good.yaml", "bad.yaml"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "good.yaml: ok\n"
+    assert err.startswith("bad.yaml:3: optimizer.lrr")
+
+
+def test_validate_without_recipes_says_so(capsys):
+    assert "no recipe to check" in said(capsys, "validate")

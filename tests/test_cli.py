@@ -1,0 +1,89 @@
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import __version__, cli
+from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
+
+
+def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run a shell line with `train` and `recipes` as the two commands."""
+    run = f"{sys.executable} -c 'import sys; from resnet_recipes import cli; sys.exit(cli.%s())'"
+    script = f"set -o pipefail; train() {{ {run % 'train'} \"$@\"; }}; recipes() {{ {run % 'main'} \"$@\"; }}; {command}"
+    return subprocess.run(["bash", "-c", script], cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("entry", [cli.train, cli.main])
+@pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["--version"]])
+def test_help_and_version_go_to_stdout(capsys, entry, words):
+    assert entry(words) == 0
+    out, err = capsys.readouterr()
+    assert out
+    assert err == ""
+    if words == ["--version"]:
+        assert out == f"resnet-recipes {__version__}\n"
+    else:
+        assert max(map(len, out.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(("error", "code", "said"), [
+    (RecipeError([Problem("lr", -1, "must be positive", "lr=1"), Problem("b", None, "x")]), 2,
+     "error: 2 problems\n\n  lr=-1: must be positive\n"),
+    (NotReadyError([Problem("data.root", "/x", "is empty")]), 3,
+     "error: 1 problem\n\n  data.root=/x: is empty\n\nNothing was started.  [exit 3]"),
+    (TrainingError("the loss is not finite at step 3"), 1, "error: the loss is not finite at step 3"),
+    (KeyboardInterrupt(), 130, "interrupted"),
+])
+def test_what_a_user_can_put_right_becomes_a_message_and_an_exit_code(capsys, error, code, said):
+    def fail(_):
+        raise error
+
+    assert cli.guarded(fail, []) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert said in err
+
+
+def test_a_mistake_of_our_own_keeps_its_traceback():
+    def fail(_):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        cli.guarded(fail, [])
+
+
+def test_messages_cannot_act_on_the_terminal(capsys):
+    def fail(_):
+        raise RecipeError([Problem("\x1b[2J", "\x07", "is odd")])
+
+    cli.guarded(fail, [])
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_is_no_error(tmp_path):
+    result = shell("train --help | head -1 && recipes show hot | head -1 && train --list | head -1", tmp_path)
+    assert result.stderr == ""
+    assert result.returncode == 0
+
+
+def test_listing_imports_neither_torch_nor_hydra_and_is_quick(tmp_path):
+    code = ("import sys; from resnet_recipes import cli; cli.train(['--list']); cli.train(['--help']); "
+            "sys.exit(any(name in sys.modules for name in ('torch', 'hydra', 'omegaconf', 'numpy', 'rich')))")
+    before = os.times()
+    start = time.monotonic()
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    after = os.times()
+    assert result.returncode == 0, result.stderr
+    assert "mild" in result.stdout
+    # CPU time, since a busy machine can stretch the clock without bound; an idle one takes less than 0.3 s of both.
+    assert after.children_user + after.children_system - before.children_user - before.children_system < 0.6
+    assert time.monotonic() - start < 30
+
+
+def test_an_unknown_verb_is_answered(capsys):
+    assert cli.main(["valdate"]) == 2
+    assert "did you mean validate ?" in capsys.readouterr().err
