@@ -22,13 +22,10 @@ def build(plan: Plan, rank: Rank) -> Run:
     """Return a run that stands before its first step. Every rank builds the same weights from the seed."""
     recipe, sizes = plan.recipe, set(plan.sizes)
     torch.backends.cudnn.benchmark = len(sizes) <= TUNED_SIZES
-
-    # Loader workers start before the process group's and autograd's threads do: a fork after them can hang.
-    methods = Stack.of(recipe.methods, sample_ops=plan.facts.backend == "torchvision")
-    train_data, eval_data = open_data(plan, rank, methods)
     join(rank)
 
     # 1. the network, 2. its surgery, 3. its place and memory format (a module made later would miss them), 4. compilation
+    methods = Stack.of(recipe.methods, sample_ops=plan.facts.backend == "torchvision")
     model = build_model(recipe.model, plan.num_classes, recipe.seed)
     methods.modify_model(model)
     model = model.to(rank.device, memory_format=torch.channels_last if recipe.precision.channels_last else torch.contiguous_format)
@@ -37,7 +34,8 @@ def build(plan: Plan, rank: Rank) -> Run:
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, len(sizes) + 2)
         model.compile(dynamic=True if len(sizes) > 1 else None)
 
-    # 5. the optimizer, over the parameters that surgery left, 6. DDP
+    # 5. the optimizer, over the parameters that surgery left, 6. DDP, 7. the data, which pins its memory where a GPU is in use
+    train_data, eval_data = open_data(plan, rank, methods)
     run = Run(
         plan=plan, rank=rank, model=model, replica=replicate(model, rank), optimizer=build_optimizer(model, recipe.optimizer),
         methods=methods, precision=precision, clock=Clock(rank.device), train_data=train_data, eval_data=eval_data,

@@ -24,9 +24,6 @@ from resnet_recipes.train.run import Run
 from resnet_recipes.train.state import departures, restore
 from resnet_recipes.train.weights import write_weights
 
-#: Training images of ImageNet-1k: published results are compared with only there.
-IMAGENET_IMAGES = 1_281_167
-
 
 def work(process: Process) -> int:
     """Train this rank's part of the run in `process.folder`; return 0, or the exit code of an interruption after which it saved."""
@@ -83,12 +80,11 @@ def lead(run: Run, process: Process, checkpoints: Checkpoints, console: Console,
 def run_facts(run: Run, folder: Path) -> RunFacts:
     """Return what the reports need of a run's plan."""
     made = run.plan
-    comparable = made.facts.train_examples == IMAGENET_IMAGES
     return RunFacts(
         recipe=made.recipe.name, folder=folder, total_steps=made.total_steps, steps_per_epoch=made.steps_per_epoch,
         global_size=made.recipe.batch.global_size, pixels=made.sizes, eval_steps=made.steps(made.recipe.evaluation.interval),
         devices=devices(run.rank),
-        published=tuple(Published(*vars(result).values()) for result in made.recipe.published) if comparable else (),
+        published=tuple(Published(*vars(result).values()) for result in made.published),
     )
 
 
