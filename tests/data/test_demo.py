@@ -1,0 +1,54 @@
+"""The demo set: real files, the same on every machine, and not to be solved by looking at single pixels."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from resnet_recipes import data
+from resnet_recipes.data import demo
+from resnet_recipes.data.base import DataConfig
+
+
+def test_writes_an_image_folder_once_and_whole(tmp_path, monkeypatch):
+    root = demo.write(tmp_path / "set", train_images=2, val_images=1)
+    facts = data.measure(DataConfig(root=str(root)))
+    assert (facts.train_examples, facts.eval_examples, len(facts.classes)) == (24, 12, 12)
+    sizes = {Image.open(path).size for path in root.rglob("*.jpg")}
+    assert len(sizes) > 10
+    before = {path: path.stat().st_mtime_ns for path in root.rglob("*")}
+    demo.write(root)
+    assert {path: path.stat().st_mtime_ns for path in root.rglob("*")} == before
+    monkeypatch.setattr(demo, "picture", lambda name, rng: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        demo.write(tmp_path / "other")
+    assert list(tmp_path.iterdir()) == [root]
+
+
+def test_drawing_is_deterministic_and_images_differ():
+    def first(seed: int) -> np.ndarray:
+        return np.asarray(demo.picture("striped_star", np.random.default_rng(seed)))
+
+    assert np.array_equal(first(3), first(3))
+    assert first(3).shape != first(4).shape or not np.array_equal(first(3), first(4))
+
+
+def test_a_linear_classifier_of_pixels_stays_poor():
+    def drawn(start: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+        images = [np.asarray(demo.picture(name, np.random.default_rng(start + number)).resize((16, 16), Image.BOX))
+                  for number in range(count) for name in demo.CLASSES]
+        return torch.from_numpy(np.stack(images)).reshape(len(images), -1) / 255, torch.arange(12).repeat(count)
+
+    (x, y), (val_x, val_y) = drawn(0, 40), drawn(1000, 20)
+    mean = x.mean(0)
+    x, val_x = x - mean, val_x - mean
+    ridge = torch.linalg.solve(x.T @ x + 30 * torch.eye(x.shape[1]), x.T @ torch.nn.functional.one_hot(y).float())
+    accuracy = ((val_x @ ridge).argmax(1) == val_y).float().mean()
+    assert accuracy < 0.35
+
+
+def test_folder_name_may_be_relative(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert demo.write(Path("set"), train_images=1, val_images=1).is_dir()

@@ -1,0 +1,46 @@
+"""The stream: batches in order, and the time spent waiting for them."""
+
+import itertools
+import time
+
+import pytest
+import torch
+
+from resnet_recipes.data.base import RawBatch
+from resnet_recipes.data.stream import Stream
+
+
+class Slow:
+    """A loader that overwrites one batch again and again, a little late."""
+
+    def __init__(self, device: str = "cpu", delay: float = 0.0):
+        self.delay = delay
+        self.pixels = torch.zeros(8, 3, 64, 64, dtype=torch.uint8, pin_memory=device == "cuda")
+
+    def batches(self, first_step: int = 0):
+        """Yield batches whose pixels are all the step."""
+        for step in itertools.count(first_step):
+            time.sleep(self.delay)
+            yield RawBatch(self.pixels.fill_(step), torch.full((8,), step))
+
+
+def test_batches_arrive_in_order_from_the_first_step():
+    stream = Stream(Slow(), torch.device("cpu"), first_step=7)
+    assert [int(batch.pixels[0, 0, 0, 0]) for batch in itertools.islice(stream, 4)] == [7, 8, 9, 10]
+
+
+def test_waiting_is_measured():
+    stream = Stream(Slow(delay=0.03), torch.device("cpu"))
+    list(itertools.islice(stream, 5))
+    assert 0.15 <= stream.waited < 1.0
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_reused_memory_is_never_overwritten_before_it_is_copied():
+    stream = Stream(Slow("cuda"), torch.device("cuda"))
+    weights = torch.randn(4096, 4096, device="cuda")
+    for step, batch in enumerate(itertools.islice(stream, 50)):
+        weights = (weights @ weights).clamp(-1, 1)           # keeps the device behind the host
+        assert batch.pixels.device.type == "cuda"
+        assert torch.equal(batch.pixels, torch.full_like(batch.pixels, step))

@@ -1,0 +1,102 @@
+"""What is wrong with a folder is said before anything starts, all of it, and where the fix is known, with the fix."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import data
+from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.folder import Files
+from resnet_recipes.errors import NotReadyError
+
+
+@pytest.fixture
+def root(folder: Path, tmp_path: Path) -> Path:
+    """Return a copy of the images, to be spoilt."""
+    shutil.copytree(folder, tmp_path / "images")
+    return tmp_path / "images"
+
+
+def measured(root: Path) -> data.DataFacts:
+    """Return the facts as `backend=torchvision` finds them."""
+    return data.measure(DataConfig(backend="torchvision", root=str(root)))
+
+
+def refusal(root: Path) -> str:
+    """Return the message of the refusal."""
+    with pytest.raises(NotReadyError) as caught:
+        measured(root)
+    return str(caught.value)
+
+
+def test_a_good_folder_is_counted(folder):
+    facts = measured(folder)
+    assert (facts.backend, facts.train_examples, facts.eval_examples, facts.classes) == ("torchvision", 37, 11, ("ant", "bee", "cat"))
+
+
+def test_auto_without_betons_says_that_files_are_decoded(folder):
+    facts = data.measure(DataConfig(root=str(folder)))
+    assert facts.backend == "torchvision"
+    assert "no train.beton" in facts.notes[0]
+
+
+def test_auto_with_betons_and_no_ffcv_says_so(root, monkeypatch):
+    for name in ("train.beton", "val.beton"):
+        (root / name).touch()
+    monkeypatch.setitem(__import__("sys").modules, "ffcv", None)
+    facts = data.measure(DataConfig(root=str(root)))
+    assert facts.backend == "torchvision"
+    assert "ffcv cannot be imported" in facts.notes[0]
+    shutil.rmtree(root / "train")
+    with pytest.raises(NotReadyError, match=r"pip install 'resnet-recipes\[ffcv\]'"):
+        data.measure(DataConfig(root=str(root)))
+
+
+def test_a_missing_root_and_missing_splits_are_named(tmp_path):
+    assert "is no folder" in refusal(tmp_path / "nowhere")
+    message = refusal(tmp_path)
+    assert "no train/" in message
+    assert "no val/" in message
+
+
+def test_a_flat_validation_folder_points_to_its_fix(root):
+    shutil.rmtree(root / "val")
+    (root / "val").mkdir()
+    (root / "val" / "ILSVRC2012_val_00000001.JPEG").touch()
+    assert f"resnet-recipes doctor data {root} --fix-val" in refusal(root)
+
+
+def test_different_classes_and_empty_ones_are_reported_together(root):
+    shutil.move(root / "val" / "bee", root / "val" / "wasp")
+    shutil.rmtree(root / "train" / "cat")
+    (root / "train" / "cat").mkdir()
+    message = refusal(root)
+    assert "val: lacks bee" in message
+    assert "train: lacks wasp" in message
+    assert "train: has no images in cat" in message
+
+
+def test_hidden_folders_and_other_files_are_no_classes_and_no_images(root):
+    (root / "train" / ".ipynb_checkpoints").mkdir()
+    (root / "train" / "ant" / ".hidden.jpg").touch()
+    (root / "train" / "ant" / "notes.txt").touch()
+    (root / "train" / "README.md").touch()
+    assert measured(root).classes == ("ant", "bee", "cat")
+    assert measured(root).train_examples == 37
+
+
+def test_a_loop_of_links_ends_and_linked_classes_and_files_count(root):
+    (root / "train" / "ant" / "loop").symlink_to(root / "train")
+    shutil.move(root / "train" / "bee", root / "elsewhere")
+    (root / "train" / "bee").symlink_to(root / "elsewhere")
+    (root / "train" / "cat" / "linked.jpg").symlink_to(next((root / "elsewhere").iterdir()))
+    assert measured(root).train_examples == 38
+
+
+def test_files_are_sorted_by_class_and_name_whatever_their_names(root):
+    (root / "train" / "bee" / "a b\n\u00e9.jpg").touch()
+    files = Files(root / "train", ("ant", "bee", "cat"))
+    expected = [str(path) for name in ("ant", "bee", "cat") for path in sorted((root / "train" / name).iterdir())]
+    assert [files.path(index) for index in range(len(files))] == expected
+    assert [Path(path).parent.name for path in expected] == [("ant", "bee", "cat")[label] for label in files.labels]

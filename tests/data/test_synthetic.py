@@ -1,0 +1,19 @@
+"""Drawn images: their class can be learnt, their noise is new in every epoch."""
+
+import numpy as np
+
+from resnet_recipes.data.synthetic import CLASSES, Images
+
+
+def test_the_nearest_class_mean_tells_the_classes_apart():
+    images = Images(32)
+    train, test = images.batch(np.arange(60), 0), images.batch(np.arange(60, 100), 1)
+    means = [train.pixels[train.labels == label].float().mean(0) for label in range(CLASSES)]
+    nearest = [min(range(CLASSES), key=lambda label: (image - means[label]).square().sum()) for image in test.pixels.float()]
+    assert nearest == test.labels.tolist()
+
+
+def test_noise_depends_on_the_epoch_and_nothing_else():
+    images, indices = Images(16), np.arange(20)
+    assert not np.array_equal(images.batch(indices, 0).pixels, images.batch(indices, 1).pixels)
+    assert np.array_equal(images.batch(indices, 1).pixels, Images(16).batch(indices, 1).pixels)
