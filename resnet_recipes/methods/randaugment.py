@@ -12,7 +12,7 @@ from torch import Tensor
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods.base import Method, Now, SampleAugment, send
 from resnet_recipes.methods.image_ops import IMAGE_OPS
-from resnet_recipes.methods.pixel_ops import PIXEL_OPS
+from resnet_recipes.methods.pixel_ops import PIXEL_OPS, PixelOp
 
 _ENHANCERS = frozenset({"color", "contrast", "brightness", "sharpness"})
 _SAFE = tuple(name for name in IMAGE_OPS if name not in _ENHANCERS)
@@ -68,14 +68,16 @@ class RandAugment(Method):
 
     def augment_pixels(self, pixels: Tensor, now: Now) -> Tensor:
         images = pixels.permute(0, 2, 3, 1)                                   # the NHWC memory as it is
+        names = SETS[self.augmentation_set]
         for _ in range(self.depth):
-            changed = torch.empty_like(images)
-            chosen = now.rng.integers(len(SETS[self.augmentation_set]), size=len(images))
-            for number, name in enumerate(SETS[self.augmentation_set]):
-                members = np.flatnonzero(chosen == number)
-                values = self.values(name, images.shape[2], now.rng, len(members))
-                self._apply(name, images, changed, members, values)
-            images = changed
+            chosen = now.rng.integers(len(names), size=len(images))
+            counts = np.bincount(chosen, minlength=len(names)).tolist()
+            values = [self.values(name, images.shape[2], now.rng, count) for name, count in zip(names, counts, strict=True)]
+            order = np.argsort(chosen, kind="stable")                         # images of one operation lie side by side
+            grouped = images.index_select(0, send(order, images.device)).split(counts)
+            parameters = send(np.concatenate(values).astype(np.float32), images.device).split(counts)
+            changed = [_apply(PIXEL_OPS[name], *some) for name, *some in zip(names, grouped, parameters, strict=True)]
+            images = torch.cat(changed).index_select(0, send(np.argsort(order), images.device))
         return images.permute(0, 3, 1, 2)
 
     def values(self, name: str, side: int, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -104,16 +106,14 @@ class RandAugment(Method):
         factor = 1 + share * np.where(more, self.severity - 1, -0.09 * self.severity)
         return np.where(factor > 1, 0.75 * factor, factor) if name == "brightness" else factor
 
-    @staticmethod
-    def _apply(name: str, images: Tensor, changed: Tensor, members: np.ndarray, values: np.ndarray) -> None:
-        """Write operation `name` of the `members` among `images` to `changed`."""
-        device = images.device
-        # A CPU is faster while intermediate results stay in its cache; a GPU while there is much to do at once.
-        size = 4 if device.type == "cpu" else max(1, len(members))
-        parts = zip(send(members, device).split(size), send(values.astype(np.float32), device).split(size), strict=True)
-        for part, value in parts:
-            if len(part):
-                changed.index_copy_(0, part, PIXEL_OPS[name](images.index_select(0, part), value))
+
+def _apply(op: PixelOp, images: Tensor, values: Tensor) -> Tensor:
+    """Run one operation on all images that drew it."""
+    if not len(images):
+        return images
+    # A CPU is faster while intermediate results stay in its cache; a GPU while there is much to do at once.
+    size = 4 if images.device.type == "cpu" else len(images)
+    return torch.cat([op(*some) for some in zip(images.split(size), values.split(size), strict=True)])
 
 
 class _OneImage:
