@@ -20,9 +20,9 @@ def test_an_outline_fits_in_eighty_columns_and_in_ascii():
 def test_an_outline_says_what_will_run():
     said = " ".join(text("hot").split())
     for part in (
-        "270 epochs = 168,750 steps, 625 an epoch (90ep x 3, rounded down)", "2048 = 8 devices x 1 micro-batch x 256", "25,557,032 parameters",
-        "100 px (epochs 1-59), 104 (60-69)", "colout, progressive_resizing, label_smoothing, mixup", "sam (every 5th step)",
-        "79.86 % top-1, 180 epochs, 254 min, 8x A100 80GB", "232 -> 224 px", "this plan assumes ImageNet-1k",
+        "270 epochs = 168,750 steps, 625 an epoch (90ep x 3, rounded down)", "2048 = 8 devices x 1 micro-batch x 256",
+        "25,557,032 parameters", "100 px (epochs 1-59), 104 (60-69)", "colout, progressive_resizing, label_smoothing, mixup",
+        "sam (every 5th step)", "79.86 % top-1, 180 epochs, 254 min, 8x A100 80GB", "232 -> 224 px", "this plan assumes ImageNet-1k",
     ):
         assert part in said
 

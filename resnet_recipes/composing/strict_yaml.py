@@ -194,7 +194,7 @@ class _Reader:
             self.refuse(line, text, "is read differently by different YAML readers", f"write true or false, or '{text}' in quotes")
         elif _OLD_NUMBER.fullmatch(text):
             self.refuse(line, text, "is read differently by different YAML readers", f"write a decimal number, or '{text}' in quotes")
-        return _plain(text)
+        return plain(text)
 
     def _check_reference(self, text: str, line: int) -> None:
         self.used_references += 1
@@ -206,7 +206,8 @@ class _Reader:
             self.refuse(line, text, f"is one reference more than the {MAX_REFERENCES} that a recipe may have", "write the value out")
 
 
-def _plain(text: str) -> Any:
+def plain(text: str) -> Any:
+    """Return what unquoted text stands for: null, true, false, a number, or itself."""
     if text in ("null", "Null", "NULL", "~", ""):
         return None
     if text in ("true", "True", "TRUE", "false", "False", "FALSE"):

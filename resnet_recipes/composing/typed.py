@@ -23,7 +23,7 @@ def typed(tree: dict[str, Any]) -> tuple[Recipe, list[Problem]]:
     """Return a recipe and everything wrong with the tree: unknown names, wrong types, and the recipe's own rules."""
     problems = list(unknown(tree))
     mistyped: list[Problem] = []
-    recipe = _section(Recipe, tree, "", mistyped)
+    recipe = build(Recipe, tree, "", mistyped)
     wrong = tuple(problem.key for problem in mistyped)
     problems += mistyped
     problems += [problem for problem in recipe.problems() if problem.key not in wrong]     # what is mistyped has its default here
@@ -46,7 +46,7 @@ def settings() -> dict[str, Any]:
     found: dict[str, Any] = {}
 
     def visit(cls: type, prefix: str) -> None:
-        for name, kind in _kinds(cls).items():
+        for name, kind in kinds_of(cls).items():
             found[prefix + name] = kind
             if section := _dataclass_in(kind):
                 visit(section, f"{prefix}{name}.")
@@ -55,7 +55,8 @@ def settings() -> dict[str, Any]:
     return found
 
 
-def _kinds(cls: type) -> dict[str, Any]:
+def kinds_of(cls: type) -> dict[str, Any]:
+    """Return the type of each field of a dataclass."""
     hints = get_type_hints(cls)
     return {item.name: hints[item.name] for item in fields(cls)}
 
@@ -76,16 +77,16 @@ def _keys(tree: dict[str, Any], prefix: str) -> Iterator[str]:
             yield from _keys(value, f"{prefix}{name}.")
 
 
-def _section(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:
+def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:
     """Build one dataclass; a value that does not fit is a problem, and the default stands in for it."""
     values = {}
-    for name, kind in _kinds(cls).items():
+    for name, kind in kinds_of(cls).items():
         if name not in tree:
             continue
         key = prefix + name
         section = _dataclass_in(kind)
         if section and isinstance(tree[name], dict):
-            values[name] = _section(section, tree[name], f"{key}.", problems)
+            values[name] = build(section, tree[name], f"{key}.", problems)
             continue
         try:
             values[name] = _convert(tree[name], kind)
@@ -146,7 +147,7 @@ def _record(value: Any, cls: type) -> Any:
     """Build a dataclass inside a list, such as one published result; it has no default to stand in."""
     if not isinstance(value, dict):
         raise _WrongTypeError(_words(cls))
-    kinds = _kinds(cls)
+    kinds = kinds_of(cls)
     if strange := sorted(set(value) - set(kinds)):
         raise _WrongTypeError(f"{_words(cls)} (there is no {', '.join(strange)})")
     if absent := [item.name for item in fields(cls) if item.default is MISSING and item.name not in value]:

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from resnet_recipes import cli
 
@@ -101,3 +102,52 @@ def test_validate_names_each_wrong_file_and_line(capsys, folder):
 
 def test_validate_without_recipes_says_so(capsys):
     assert "no recipe to check" in said(capsys, "validate")
+
+
+def test_methods_lists_every_method_and_its_paper(capsys):
+    from resnet_recipes.methods import ORDER
+    out = said(capsys, "methods")
+    assert [line.split()[0] for line in out.splitlines()[:-2] if not line.startswith(" ")] == [method.name for method in ORDER]
+    assert "arXiv:2010.01412" in out
+
+
+def test_a_methods_page_has_what_a_user_must_know(capsys):
+    out = said(capsys, "methods", "sam")
+    for part in ("Foret et al., 2021", "gain", "cost", "hurts", "methods.sam.interval=10", "steps from one SAM step to the next"):
+        assert part in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_an_unknown_method_is_answered(capsys):
+    assert cli.main(["methods", "mixupp"]) == 2
+    assert "did you mean mixup ?" in capsys.readouterr().err
+
+
+@pytest.fixture
+def images(folder):
+    """A folder with two classes of three small images each."""
+    for name in ("cat", "dog"):
+        (folder / "images" / name).mkdir(parents=True)
+        for index in range(3):
+            Image.effect_noise((24, 16), 40 + index).convert("RGB").save(folder / "images" / name / f"{index}.jpg")
+    return folder / "images"
+
+
+def test_convert_makes_a_beton_and_prints_its_name(capsys, images, folder):
+    assert said(capsys, "convert", "images", "images.beton", "workers=1", "write_mode=raw") == "images.beton\n"
+    assert (folder / "images.beton").stat().st_size > 6 * 24 * 16 * 3
+
+
+def test_convert_can_only_forecast(capsys, images, folder):
+    assert cli.main(["convert", "images", "images.beton", "--dry-run"]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("6 images to images.beton: about ")
+    assert not (folder / "images.beton").exists()
+
+
+def test_convert_tells_all_wrong_options_at_once(capsys):
+    assert cli.main(["convert", "a", "b", "shufle=true", "workers=x"]) == 2
+    err = capsys.readouterr().err
+    assert "did you mean shuffle ?" in err
+    assert "workers=x: must be a whole number" in err

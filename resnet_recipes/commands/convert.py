@@ -1,0 +1,73 @@
+"""`resnet-recipes convert SRC DST`: class folders to .beton files for FFCV."""
+
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resnet_recipes.commands.arguments import split
+from resnet_recipes.errors import Problem, RecipeError
+
+if TYPE_CHECKING:
+    from resnet_recipes.data.convert import Forecast, Progress
+    from resnet_recipes.data.encode import ConvertOptions
+
+EXAMPLE = "resnet-recipes convert /data/imagenet /data/imagenet-ffcv max_resolution=500"
+
+
+def run(argv: Sequence[str]) -> int:
+    """Say what a conversion takes, make it unless --dry-run, and print the files that were made."""
+    arguments = split(argv, {"--dry-run": ""}, "resnet-recipes convert SRC DST")
+    places = [word for word in arguments.words if "=" not in word]
+    if len(places) != 2:
+        raise RecipeError([Problem("convert", None, "needs a source and a target", EXAMPLE)])
+    options = _options([word for word in arguments.words if "=" in word])
+
+    from resnet_recipes.data.convert import convert, forecast
+
+    source, target = (Path(place).expanduser() for place in places)
+    expected = forecast(source, target, options)
+    print("\n".join(_told(expected, target)), file=sys.stderr)
+    if "--dry-run" not in arguments:
+        for path in convert(source, target, options, _Reporter(), expected):
+            print(path)
+    return 0
+
+
+def _options(words: Sequence[str]) -> "ConvertOptions":
+    """Read key=value words as conversion options. Raises RecipeError with every problem."""
+    from resnet_recipes.composing.strict_yaml import plain
+    from resnet_recipes.composing.suggestions import closest
+    from resnet_recipes.composing.typed import build, kinds_of
+    from resnet_recipes.data.encode import ConvertOptions
+
+    known = kinds_of(ConvertOptions)
+    given = dict(word.split("=", 1) for word in words)
+    problems = [Problem(f"{key}={value}", None, "there is no such option", f"did you mean {meant} ?" if (meant := closest(key, known)) else
+                        f"there are: {', '.join(known)}") for key, value in given.items() if key not in known]
+    options = build(ConvertOptions, {key: plain(value) for key, value in given.items()}, "", problems)
+    if problems:
+        raise RecipeError(problems)
+    return options
+
+
+def _told(expected: "Forecast", target: Path) -> list[str]:
+    lines = [f"{expected.images:,} images to {target}: about {expected.bytes / 1e9:.2f} GB of {expected.free_bytes / 1e9:.1f} GB free, "
+             f"about {expected.minutes:.0f} min (measured on {expected.sampled})"]
+    if expected.resumed_images:
+        lines.append(f"{expected.resumed_images:,} images are there already; going on")
+    return lines + [f"unreadable: {name}" for name in expected.unreadable[:10]]
+
+
+class _Reporter:
+    """Tells how far a conversion is, every ten seconds."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+
+    def __call__(self, progress: "Progress") -> None:
+        if time.monotonic() - self.last >= 10:
+            self.last = time.monotonic()
+            print(f"{progress.split}: {progress.done:,} of {progress.total:,} images, {progress.bytes / 1e9:.2f} GB, "
+                  f"{progress.seconds_left / 60:.0f} min left", file=sys.stderr)
