@@ -1,0 +1,29 @@
+"""What has to be put right before a run: checks of data, FFCV, GPU and machine, each answer with what to type."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Finding(NamedTuple):
+    """The answer to one question."""
+
+    level: str            # ok | warn: can run, but look | fix: must be put right
+    what: str             # one sentence
+    fix: str = ""         # what to type or do
+    paths: tuple[str, ...] = ()      # the first few places, where there are many
+
+
+def exit_code(findings: Sequence[Finding]) -> int:
+    """Return 3 if something must be put right, else 0."""
+    return 3 if any(finding.level == "fix" for finding in findings) else 0
+
+
+def as_json(topic: str, findings: Sequence[Finding]) -> dict:
+    """Return findings for machines."""
+    return {"topic": topic, "exit_code": exit_code(findings), "findings": [finding._asdict() for finding in findings]}
+
+
+def few(items: Sequence[str | Path]) -> tuple[str, ...]:
+    """Return the first five as text."""
+    return tuple(str(item) for item in items[:5])

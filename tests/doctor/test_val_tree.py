@@ -1,0 +1,69 @@
+"""A flat validation set gets class folders of links, right or not at all."""
+
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.doctor import exit_code
+from resnet_recipes.doctor.data import check_data
+from resnet_recipes.doctor.val_tree import build_val_tree
+from resnet_recipes.errors import NotReadyError
+
+MAPS = {
+    "csv with a header": "ImageId,Class\nant2,ant\nbee2,bee\ncat2,cat\n",
+    "Kaggle's": "ImageId,PredictionString\ncat2,cat 85 1 499 272\nant2,ant 1 2 3 4 ant 5 6 7 8\nbee2,bee 1 2 3 4\n",
+    "names with endings, by space": "ant2.jpg ant\ncat2.jpg cat\nbee2.jpg bee\n",
+    "tabs": "ant2.jpg\tant\ncat2.jpg\tcat\nbee2.jpg\tbee\n",
+    "one class a line": "ant\nbee\ncat\n",
+}
+
+
+@pytest.fixture
+def flat(root: Path) -> Path:
+    """The data folder with all validation images directly in val/."""
+    for path in list((root / "val").glob("*/*")):
+        path.rename(root / "val" / path.name)
+        path.parent.rmdir()
+    return root
+
+
+def written(path: Path, text: str) -> Path:
+    """Write a text and return where."""
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_the_tree_of_links_is_healthy_and_nothing_is_moved(flat, tmp_path, name):
+    before = sorted(flat.rglob("*"))
+    tree = build_val_tree(flat, written(tmp_path / "map", MAPS[name]))
+    links = sorted(str(path.relative_to(tree)) for path in (tree / "val").glob("*/*"))
+    assert links == ["val/ant/ant2.jpg", "val/bee/bee2.jpg", "val/cat/cat2.jpg"]
+    assert exit_code(check_data(tree)) == 0
+    assert sorted(flat.rglob("*")) == before
+
+
+def test_numbers_are_translated_by_the_list_of_names_and_never_guessed(flat, tmp_path):
+    numbers = written(tmp_path / "truth.txt", "3\n1\n2\n")
+    with pytest.raises(NotReadyError, match="numbers"):
+        build_val_tree(flat, numbers)
+    tree = build_val_tree(flat, numbers, written(tmp_path / "names.txt", "bee, insect\ncat\nant\n".replace(",", " ")))
+    assert {path.parent.name: path.name for path in (tree / "val").glob("*/*")} == {"ant": "ant2.jpg", "bee": "bee2.jpg", "cat": "cat2.jpg"}
+
+
+@pytest.mark.parametrize(("text", "rule"), [
+    ("ant2 ant\nbee2 bee\n", "no class for 1 of 3"),
+    ("ant2 ant\nbee2 bee\ncat2 dog\n", "no folders of"),
+    ("ant\nbee\n", "2 lines"),
+    ("\xff", "no class for|1 lines"),
+])
+def test_a_map_that_does_not_fit_makes_nothing(flat, tmp_path, text, rule):
+    with pytest.raises(NotReadyError, match=rule):
+        build_val_tree(flat, written(tmp_path / "map", text))
+    assert not (tmp_path / "data-by-class").exists()
+
+
+def test_a_tree_that_exists_is_not_touched(flat, tmp_path):
+    build_val_tree(flat, written(tmp_path / "map", MAPS["tabs"]))
+    with pytest.raises(NotReadyError, match="exists already"):
+        build_val_tree(flat, tmp_path / "map")
