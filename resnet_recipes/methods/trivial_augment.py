@@ -1,12 +1,12 @@
 """One random image operation of random strength, for every image."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
 from PIL import Image
-from torchvision.transforms import TrivialAugmentWide
 
 from resnet_recipes.methods.base import Method, SampleAugment
 
@@ -27,6 +27,8 @@ class TrivialAugment(Method):
     conflicts: ClassVar[frozenset[str]] = frozenset({"randaugment"})
 
     def augment_sample(self) -> SampleAugment:
+        from torchvision.transforms import TrivialAugmentWide    # seconds to import, and every plan imports this file
+
         return _Seeded(TrivialAugmentWide())
 
 
@@ -34,7 +36,7 @@ class TrivialAugment(Method):
 class _Seeded:
     """Run a torchvision transform on an image's own randomness; torch's global generator is left as it was."""
 
-    transform: TrivialAugmentWide
+    transform: Callable[[Image.Image], Image.Image]
 
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
         with torch.random.fork_rng(devices=[]):
