@@ -12,7 +12,7 @@ from torch import Tensor
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods.base import Method, Now, SampleAugment, send
 from resnet_recipes.methods.image_ops import IMAGE_OPS
-from resnet_recipes.methods.pixel_ops import PIXEL_OPS, PixelOp
+from resnet_recipes.methods.pixel_ops import PIXEL_OPS
 
 _ENHANCERS = frozenset({"color", "contrast", "brightness", "sharpness"})
 _SAFE = tuple(name for name in IMAGE_OPS if name not in _ENHANCERS)
@@ -74,10 +74,10 @@ class RandAugment(Method):
             counts = np.bincount(chosen, minlength=len(names)).tolist()
             values = [self.values(name, images.shape[2], now.rng, count) for name, count in zip(names, counts, strict=True)]
             order = np.argsort(chosen, kind="stable")                         # images of one operation lie side by side
-            grouped = images.index_select(0, send(order, images.device)).split(counts)
-            parameters = send(np.concatenate(values).astype(np.float32), images.device).split(counts)
-            changed = [_apply(PIXEL_OPS[name], *some) for name, *some in zip(names, grouped, parameters, strict=True)]
-            images = torch.cat(changed).index_select(0, send(np.argsort(order), images.device))
+            grouped = images.index_select(0, send(order, images.device))
+            parameters = send(np.concatenate(values).astype(np.float32), images.device)
+            changed = _apply(names, counts, grouped, parameters)
+            images = torch.cat(changed, out=grouped).index_select(0, send(np.argsort(order), images.device))
         return images.permute(0, 3, 1, 2)
 
     def values(self, name: str, side: int, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -107,13 +107,15 @@ class RandAugment(Method):
         return np.where(factor > 1, 0.75 * factor, factor) if name == "brightness" else factor
 
 
-def _apply(op: PixelOp, images: Tensor, values: Tensor) -> Tensor:
-    """Run one operation on all images that drew it."""
-    if not len(images):
-        return images
+def _apply(names: tuple[str, ...], counts: list[int], images: Tensor, values: Tensor) -> list[Tensor]:
+    """Run each operation on as many images as drew it, which lie one after the other; return the new images in pieces."""
     # A CPU is faster while intermediate results stay in its cache; a GPU while there is much to do at once.
-    size = 4 if images.device.type == "cpu" else len(images)
-    return torch.cat([op(*some) for some in zip(images.split(size), values.split(size), strict=True)])
+    most = 8 if images.device.type == "cpu" else len(images)
+    changed = []
+    for name, part, value in zip(names, images.split(counts), values.split(counts), strict=True):
+        pieces = zip(part.split(most), value.split(most), strict=True)
+        changed += [PIXEL_OPS[name](*piece) for piece in pieces if len(part)]
+    return changed
 
 
 class _OneImage:
