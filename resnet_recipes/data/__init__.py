@@ -38,9 +38,9 @@ def _chosen(config: DataConfig) -> tuple[str, tuple[str, ...]]:
     if not betons:
         return "torchvision", ("images are decoded from their files (torchvision backend): there is no train.beton and val.beton",)
     try:
-        import_module("ffcv")
-    except ImportError as error:
-        why = f"ffcv cannot be imported ({error})"
+        import_module("resnet_recipes.data.ffcv_decode").ffcv_native()
+    except NotReadyError as error:
+        why = f"ffcv {error.problems[0].rule}"
         if not folders:
             raise NotReadyError([Problem("data.root", config.root, f"has .beton files only, and {why}",
                                          "pip install 'resnet-recipes[ffcv]', and see `resnet-recipes doctor ffcv`")]) from None

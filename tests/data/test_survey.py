@@ -1,12 +1,14 @@
 """What is wrong with a folder is said before anything starts, all of it, and where the fix is known, with the fix."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.ffcv_decode import ffcv_native
 from resnet_recipes.data.folder import Files
 from resnet_recipes.errors import NotReadyError
 
@@ -44,10 +46,11 @@ def test_auto_without_betons_says_that_files_are_decoded(folder):
 def test_auto_with_betons_and_no_ffcv_says_so(root, monkeypatch):
     for name in ("train.beton", "val.beton"):
         (root / name).touch()
-    monkeypatch.setitem(__import__("sys").modules, "ffcv", None)
+    monkeypatch.setitem(sys.modules, "ffcv", None)
+    ffcv_native.cache_clear()
     facts = data.measure(DataConfig(root=str(root)))
     assert facts.backend == "torchvision"
-    assert "ffcv cannot be imported" in facts.notes[0]
+    assert "ffcv cannot be used: it is not installed" in facts.notes[0]
     shutil.rmtree(root / "train")
     with pytest.raises(NotReadyError, match=r"pip install 'resnet-recipes\[ffcv\]'"):
         data.measure(DataConfig(root=str(root)))
