@@ -142,7 +142,7 @@ def test_disk_full(tmp_path: Path, configs: dict, nursery: Nursery, untouched: d
 
 def test_one_of_three_ranks_killed(tmp_path: Path, configs: dict, nursery: Nursery, untouched: dict) -> None:
     run = Run(tmp_path / "run", configs, nursery, 3)
-    os.kill(run.start_until(3)[random.Random(2).randrange(3)], signal.SIGKILL)
+    os.kill(run.start_until(5)[random.Random(2).randrange(3)], signal.SIGKILL)
     assert sorted(nursery.wait()) == [-signal.SIGKILL, 1, 1]
     assert_same(run.finish(), untouched[3])
 
