@@ -85,10 +85,10 @@ def _rates(plan: Plan) -> str:
     config, last = plan.recipe.schedule, plan.total_steps - 1
     steps = sorted({0, plan.warmup, *(plan.total_steps * quarter // 4 for quarter in (1, 2, 3)), last})
     points = ", ".join(f"{plan.lr_at(step):.3g} at {step / plan.steps_per_epoch:.3g}" for step in steps)
-    rise = f"{plan.warmup:,} steps of warm-up ({config.warmup}), then " if plan.warmup else ""
+    rise = f"{_count(plan.warmup, 'step')} of warm-up ({config.warmup}), then " if plan.warmup else ""
     return f"{rise}{config.name} from {plan.recipe.optimizer.lr:g}, by {config.interval}; by epoch: {points}"
 
 
 def _count(number: int, noun: str) -> str:
-    plural = "" if number == 1 else "es" if noun.endswith("h") else "s"
-    return f"{number} {noun}{plural}"
+    plural = "es" if noun.endswith("h") else "s"
+    return f"{number:,} {noun}{'' if number == 1 else plural}"

@@ -21,7 +21,9 @@ def resume(run: str, words: Sequence[str], recipes: Path | None) -> int:
     folder = root / named if named else newest_unfinished(root)
     changes = [word for word in words if not word.startswith(("recipe=", "run=", "run.name=", "run.root="))]
     if folder and (folder / "config.yaml").is_file():
-        return _go_on(folder, changes if not any(word.startswith("recipe=") for word in words) else [])
+        # The command that began the run, again: only the machines may be others, as when Slurm starts a job a second time.
+        is_first_command = any(word.startswith("recipe=") for word in words)
+        return _go_on(folder, [word for word in changes if word.startswith(("gpus=", "launch."))] if is_first_command else changes)
     if any(word.startswith("recipe=") for word in words):
         from resnet_recipes.commands import train
         return train.run([*words, *(["--recipes", str(recipes)] if recipes else [])])
@@ -47,6 +49,9 @@ def _go_on(folder: Path, changes: Sequence[str]) -> int:
     from resnet_recipes.train.group import group_of
     from resnet_recipes.train.state import changed_settings
 
+    if (folder / "summary.json").exists():
+        say(f"{folder} has been trained to its end; its results are in {folder / 'summary.json'}")
+        return 0
     began = frozen.read(config)
     if changes:
         recipe = compose(str(config), changes).recipe

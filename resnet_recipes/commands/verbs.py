@@ -16,6 +16,7 @@ resnet-recipes VERB ...
   validate [FILE ...]    check recipe files (default: all in ./recipes)
   plan NAME [key=value]  everything that a run would do, without starting it
   methods [NAME]         the speed-up methods, or one with its settings
+  slurm NAME [key=value] a Slurm script that goes on until the run is done
   convert SRC DST        class folders to .beton files for FFCV
 
 To train: resnet-train recipe=NAME data=/path/to/images
@@ -49,10 +50,12 @@ def _verb(name: str) -> Callable[[Sequence[str]], int]:
         from resnet_recipes.commands.train import dry_run as verb
     elif name == "methods":
         from resnet_recipes.commands.methods import run as verb
+    elif name == "slurm":
+        from resnet_recipes.commands.slurm import run as verb
     elif name == "convert":
         from resnet_recipes.commands.convert import run as verb
     else:
-        known = ("ls", "show", "cp", "diff", "validate", "plan", "methods", "convert")
+        known = ("ls", "show", "cp", "diff", "validate", "plan", "methods", "slurm", "convert")
         near = get_close_matches(name, known, n=1)
         meant = f"; did you mean {near[0]} ?" if near else ""
         raise RecipeError([Problem(name, None, f"is no verb{meant}", f"verbs: {', '.join(known)}")])

@@ -45,6 +45,14 @@ def test_what_changes_the_result_may_not(started, capsys):
     assert len(started) == 1
 
 
+def test_a_run_that_is_done_is_not_started_again(started, capsys):
+    cli.train([*SMALL, "run=mine"])
+    Path("runs/mine/summary.json").write_text("{}")
+    assert cli.train(["--resume", "runs/mine"]) == 0
+    assert "has been trained to its end" in capsys.readouterr().err
+    assert len(started) == 1
+
+
 def test_auto_takes_the_newest_unfinished_run(started):
     for index, name in enumerate(("old", "new", "done")):
         cli.train([*SMALL, f"run={name}"])
