@@ -4,9 +4,13 @@ import multiprocessing
 import os
 import select
 import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
+from types import ModuleType
 
 from resnet_recipes.data import worker
 from resnet_recipes.data.worker import ANSWER, FAILED, SKIPPED, Bench, Task
@@ -35,9 +39,10 @@ class Crew:
         self.stop = Finalize(self, _stop, (self._processes, self._tasks, self._answers), exitpriority=100)
         self._poll = select.poll()
         self._poll.register(self._answers, select.POLLIN)
-        for process in self._processes:
-            process.start()
-            self._poll.register(process.sentinel, select.POLLIN)
+        with _hidden_main():
+            for process in self._processes:
+                process.start()
+                self._poll.register(process.sentinel, select.POLLIN)
         tasks.close()
         answers.close()
 
@@ -73,6 +78,20 @@ class Crew:
                 image = f" while reading {self._bench.source.reader.path(index)}" if index >= 0 else ""
                 return f"loader worker {number} was ended by {_cause(process.exitcode)}{image}"
         return "a loader worker has ended"
+
+
+@contextmanager
+def _hidden_main() -> Iterator[None]:
+    """Keep new processes from importing the program that started them: a trainer's imports cost each of them seconds.
+
+    It also lets a script train without `if __name__ == "__main__"`.
+    """
+    program = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = program
 
 
 def _cause(exitcode: int) -> str:

@@ -151,34 +151,34 @@ def test_workers_ignore_sigterm_and_ctrl_c(folder):
 
 
 TRAINER = """
-import itertools, multiprocessing, os, sys
+import multiprocessing, sys
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, Share
-if __name__ == "__main__":
-    settings = DataConfig(backend="torchvision", root=sys.argv[1], train_size=32, eval_resize=40, eval_size=32, workers=2)
-    loader = data.open_train(settings, data.measure(settings), Share(0, 1, 12, 4, 5))
-    batches = loader.batches()
-    next(batches)
-    print(*(child.pid for child in multiprocessing.active_children()), flush=True)
-    sys.stdin.read() if sys.argv[2] == "killed" else None
+settings = DataConfig(backend="torchvision", root=sys.argv[1], train_size=32, eval_resize=40, eval_size=32, workers=2)
+loader = data.open_train(settings, data.measure(settings), Share(0, 1, 12, 4, 5))
+batches = loader.batches()
+next(batches)
+print(*(child.pid for child in multiprocessing.active_children()), flush=True)
+if sys.argv[2] == "killed":
+    sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("end", ["killed", "finished"])
-def test_workers_do_not_outlive_the_trainer(folder, end, tmp_path):
+def test_workers_do_not_outlive_the_trainer_nor_import_it(folder, tmp_path):
     script = tmp_path / "trainer.py"
-    script.write_text(TRAINER)
-    trainer = subprocess.Popen([sys.executable, str(script), str(folder), end], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    workers = [int(pid) for pid in trainer.stdout.readline().split()]
-    assert len(workers) == 2
-    if end == "killed":
-        trainer.kill()
-    trainer.communicate(timeout=30)
+    script.write_text(TRAINER)                    # would start workers without end, if they imported it
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    trainers = {end: subprocess.Popen([sys.executable, str(script), str(folder), end], **pipes) for end in ("killed", "finished")}
+    workers = [int(pid) for trainer in trainers.values() for pid in trainer.stdout.readline().split()]
+    assert len(workers) == 4
+    trainers["killed"].kill()
+    for trainer in trainers.values():
+        trainer.communicate(timeout=60)
     deadline = time.monotonic() + 20
     while any(map(alive, workers)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(alive, workers))
-    assert trainer.returncode == (-signal.SIGKILL if end == "killed" else 0)
+    assert {end: trainer.returncode for end, trainer in trainers.items()} == {"killed": -signal.SIGKILL, "finished": 0}
 
 
 def alive(pid: int) -> bool:
