@@ -1,0 +1,25 @@
+"""`resnet-recipes slurm` checks what it is told, and prints a script."""
+
+import pytest
+
+from resnet_recipes import cli
+
+
+def test_the_script_repeats_what_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["slurm", "hot", "data=/data", "launch.nodes=2", "gpus=4", "lr=1.5", "--time", "4:00:00"]) == 0
+    out = capsys.readouterr().out
+    assert 'recipe=hot data=/data lr=1.5 "run.name=$run" gpus=4 launch.nodes=2 "launch.rdzv=$meeting"' in out
+    assert "#SBATCH --nodes=2\n" in out
+    assert "#SBATCH --time=4:00:00\n" in out
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["hot", "data=/data", "run=mine"], "is set by the script"),
+    (["hot", "data=/data", "lrr=1"], "lrr=1"),
+    (["data=/data"], "needs a recipe"),
+])
+def test_what_cannot_run_gets_no_script(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["slurm", *words]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err
