@@ -142,7 +142,7 @@ def _convert_split(split: Split, options: ConvertOptions, progress: Callable[[Pr
             }
         )
     except OSError as error:
-        rule = f"cannot be written: {error.strerror} ({writer.bytes_written / 1e9:.1f} GB are done and kept)"
+        rule = f"cannot be written: {error.strerror} ({len(writer.records):,} of {total:,} images are done and kept)"
         fix = "make room, then give the same command again: it goes on from there"
         raise NotReadyError([Problem(str(split.target), None, rule, fix)]) from error
     finally:
