@@ -78,10 +78,10 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     _check(options)
     splits = plan_conversion(src, dst)
     images = sum(len(split.source.labels) for split in splits)
-    everything = [(split, index) for split in splits for index in range(len(split.source.labels))]
-    chosen = random.Random(options.seed).sample(everything, min(_SAMPLED, images))
+    chosen = random.Random(options.seed).sample(range(images), min(_SAMPLED, images))
     unreadable, size, started = [], 0, time.perf_counter()
-    for split, index in chosen:
+    for place in chosen:
+        split, index = _located(splits, place)
         found = encode_one(split.source, index, options)
         if isinstance(found, Encoded):
             size += len(found.data)
@@ -164,6 +164,15 @@ def _verify(target: Path) -> None:
         decoded = encode_one(BetonSource(beton), index, ConvertOptions(write_mode="raw", max_resolution=None))
         if not isinstance(decoded, Encoded) or [decoded.height, decoded.width] != beton.sizes[index].tolist():
             raise TrainingError(f"{target}: sample {index} does not read back as it was written. Is the disk sound? Convert again.")
+
+
+def _located(splits: list[Split], place: int) -> tuple[Split, int]:
+    """Return the split and the index in it of image `place` of all."""
+    for split in splits[:-1]:
+        if place < len(split.source.labels):
+            return split, place
+        place -= len(split.source.labels)
+    return splits[-1], place
 
 
 def _already_done(split: Split, options: ConvertOptions) -> int:
