@@ -4,5 +4,6 @@ import signal
 
 import resnet_recipes.data.worker  # noqa: F401
 
-# The server must outlive a SIGTERM to the whole job, as its workers do: the trainer takes its end for theirs.
+# The server must outlive what stops a whole job, and so must workers from their first moment: the trainer takes their end for a failure.
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
