@@ -6,6 +6,7 @@ from typing import Any
 
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.report.text import printable
 
 SILENT = ("name", "about", "published")       # what a recipe says about itself changes no run
 
@@ -45,4 +46,4 @@ def _flat(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
         if isinstance(value, dict) and value:
             yield from _flat(value, f"{prefix}{name}.")
         else:
-            yield f"{prefix}{name}", "on" if value == {} else str(value)
+            yield f"{prefix}{name}", "on" if value == {} else printable(value)

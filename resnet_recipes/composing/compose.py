@@ -76,6 +76,8 @@ def _merged(links: Links, overrides: list[Override]) -> dict[str, Any]:
         raise RecipeError([Problem(links[-1][0].place, None, f"cannot be composed: {reason}")]) from None
     finally:
         GlobalHydra.instance().hydra = others
+        for index in range(len(links) + 1):
+            ConfigStore.instance().repo.pop(f"{_node(index)}.yaml", None)
 
 
 def _node(index: int) -> str:

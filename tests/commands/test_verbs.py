@@ -33,6 +33,15 @@ def test_ls_lists_packaged_and_own_recipes(capsys, folder):
     assert "recipes/mild.yaml, instead of the packaged recipe of this name" in out
 
 
+def test_ls_survives_whatever_a_recipe_says_about_itself(capsys, folder):
+    (folder / "recipes").mkdir()
+    (folder / "recipes" / "odd.yaml").write_text('about: "\\x1b[2J"\nmax_duration: [1]\npublished: [{top1: [1], minutes: x}]\n')
+    (folder / "recipes" / "odder.yaml").write_text("about: {a: 1}\nscale_schedule_ratio: many\nmax_duration: 3ep\npublished: 7\n")
+    out = said(capsys, "ls")
+    assert "\x1b" not in out
+    assert {"odd", "odder"} <= {line.split()[0] for line in out.splitlines() if line}
+
+
 def test_ls_as_json_is_the_same_for_programs(capsys):
     found = {item["name"]: item for item in json.loads(said(capsys, "ls", "--json"))}
     assert found["mild"]["epochs"] == "36"

@@ -200,6 +200,14 @@ def test_composing_twice_gives_the_same_recipe(folder):
     assert compose("hot", [DATA, "seed=1"]).recipe == compose("hot", [DATA, "seed=1"]).recipe
 
 
+def test_composing_leaves_nothing_in_hydras_store(folder):
+    from hydra.core.config_store import ConfigStore
+
+    before = set(ConfigStore.instance().repo)
+    compose("mild", [DATA])
+    assert set(ConfigStore.instance().repo) == before
+
+
 def test_a_notebooks_own_hydra_is_left_alone(folder):
     import hydra
     from hydra.core.global_hydra import GlobalHydra
