@@ -1,0 +1,71 @@
+"""Several gloo ranks on the CPU learn what one process learns, agree bit for bit, and measure the same."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from resnet_recipes.composing.frozen import freeze
+from resnet_recipes.config import Recipe
+from resnet_recipes.train import archive
+from resnet_recipes.train.state import digest
+from tests.train.nursery import Nursery
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    made = Nursery()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def finished(nursery: Nursery, recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., tuple[dict[str, torch.Tensor], dict]]:
+    """Return a function that runs a small recipe on a number of ranks, to the end: its weights and its summary."""
+
+    def run(ranks: int, **changes: Any) -> tuple[dict[str, torch.Tensor], dict]:
+        folder = tmp_path / f"{ranks}"
+        folder.mkdir()
+        (folder / "config.yaml").write_text(freeze(recipe(**changes)))
+        nursery.start(folder, ranks)
+        assert nursery.wait() == [0] * ranks, (folder / "logs" / "rank0.log").read_text()[-2000:]
+        return archive.read(folder / "weights.pt"), json.loads((folder / "summary.json").read_text())
+
+    return run
+
+
+def test_two_and_three_ranks_learn_and_measure_what_one_process_does(finished: Callable):
+    """Micro-batches of four examples share BatchNorm statistics, whoever has them; what is left is the order in which floats are added."""
+    changes = {
+        "max_duration": "5ba", "data": {"train_size": 64, "eval_resize": 64, "eval_size": 64}, "optimizer": {"lr": 0.01},
+        "batch": {"global_size": 24, "bn_size": 4, "eval_size": 16},
+        "methods": {"bce_loss": {}, "label_smoothing": {}, "ema": {"half_life": "2ba", "update_interval": "1ba"}},
+    }
+    weights, summary = finished(1, **changes)
+    for ranks in (2, 3):
+        others, also = finished(ranks, **changes)
+        parameters = [name for name in weights if not name.endswith(("running_mean", "running_var", "num_batches_tracked"))]
+        for name in parameters:
+            torch.testing.assert_close(others[name], weights[name], rtol=1e-4, atol=1e-5)
+        assert also["eval_examples"] == summary["eval_examples"] == 50          # which neither two nor three ranks share evenly
+
+
+def test_two_hundred_sam_steps_leave_two_ranks_bitwise_equal(finished: Callable):
+    """Every save compares the ranks' weights and would fail."""
+    finished(2, max_duration="200ba", data={"train_size": 16, "eval_resize": 16, "eval_size": 16}, checkpoint={"interval": "20ba"},
+             evaluation={"interval": "1dur"}, batch={"global_size": 4, "bn_size": 2}, methods={"sam": {"rho": 0.5, "interval": 1}})
+
+
+def test_one_bit_of_one_weight_changes_the_digest():
+    torch.manual_seed(0)
+    model = nn.Linear(64, 64)
+    before = digest(model)
+    with torch.no_grad():
+        model.weight.view(torch.int32)[17, 3] ^= 1
+    assert not torch.equal(digest(model), before)
