@@ -1,4 +1,5 @@
 import json
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,7 @@ def refused(recipe: Recipe, ranks: int = 1, **found) -> dict[str, str]:
 def imagenet():
     """Return a function that plans a packaged recipe on ImageNet."""
 
+    @cache
     def make(name: str, *changes: str, ranks: int = 8) -> Plan:
         return plan.of(compose(name, changes, needs_data=False).recipe, IMAGENET, ranks)
 

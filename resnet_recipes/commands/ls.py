@@ -33,7 +33,8 @@ def list_recipes(folder: Path | None, as_json: bool = False) -> None:
     print(row.format("NAME", "EPOCHS", "TOP-1", "TIME", "USE IT FOR"))
     for item in found:
         best = item["published"] or {}
-        print(row.format(item["name"], item["epochs"], printable(best.get("top1", "-")), _minutes(best.get("minutes")), printable(item["about"])))
+        cells = (item["name"], item["epochs"], best.get("top1", "-"), _minutes(best.get("minutes")), item["about"])
+        print(row.format(*map(printable, cells)))
         if item["place"] != "packaged":
             print(f"{'':<14} {item['place']}" + (", instead of the packaged recipe of this name" if item["shadows"] else ""))
     print("\nTOP-1 and TIME are the first result its authors published; --describe NAME shows all, with hardware and source.")
