@@ -12,7 +12,11 @@ INTERRUPTED = 130
 def train(argv: Sequence[str] | None = None) -> int:
     """Run `resnet-train` and return its exit code."""
     from resnet_recipes.commands import train as verb
-    return guarded(verb.run, sys.argv[1:] if argv is None else argv)
+    code = guarded(verb.run, sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        sys.stderr.flush()
+        os._exit(code)          # everything is written: without this, taking torch down keeps the prompt away for seconds
+    return code
 
 
 def main(argv: Sequence[str] | None = None) -> int:

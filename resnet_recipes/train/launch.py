@@ -93,6 +93,8 @@ class Launch:
         assert self._process is not None
         ranks, killed = ending.endings(self.folder, self.began), self._killed()
         failure = ending.first_failure(ranks)
+        if self._all_done(ranks) and not self._received:
+            return max(ranks, key=lambda rank: (rank.code, -rank.rank))
         if failure and failure.is_consequence:
             failure = killed or failure
         if self._received and (failure is None or failure.is_consequence or failure is killed):
@@ -104,7 +106,7 @@ class Launch:
             return Ending(1, -1, error=name, message=f"torchrun was ended by {name}, and the ranks with it", time=time.time())
         if self._process.returncode:
             return Ending(1, -1, error="before it could say why", message=self._last_words(), time=time.time())
-        return max(ranks, key=lambda rank: (rank.code, -rank.rank), default=Ending(0, time=time.time()))
+        return Ending(0, time=time.time())
 
     def _interrupted(self, ranks: list[Ending]) -> Ending:
         code, now = CANCELLED if signal.SIGINT in self._received else PREEMPTED, time.time()
@@ -138,13 +140,19 @@ class Launch:
             process.wait(0.3)
         if time.monotonic() > self._kill_at:
             process.kill()
-        failed = not self.group.max_restarts and ending.first_failure(ending.endings(self.folder, self.began))
-        if failed and self._kill_at == float("inf"):
-            self._kill_at = time.monotonic() + AFTERMATH    # torchrun would give the others 30 seconds
+        ranks = ending.endings(self.folder, self.began)
+        if self._all_done(ranks):
+            self._kill_at = min(self._kill_at, time.monotonic() + 0.5)      # torchrun takes seconds to end, and has nothing to add
+        elif not self.group.max_restarts and ending.first_failure(ranks):
+            self._kill_at = min(self._kill_at, time.monotonic() + AFTERMATH)        # torchrun would give the others 30 seconds
         stall = watchdog.stall(self._beats(), time.time())
         if stall and not self._stalled:
             self.say(f"{stall}; the stacks of all ranks are in {self.folder / 'logs'}")
         self._stalled = bool(stall)
+
+    def _all_done(self, ranks: list[Ending]) -> bool:
+        """Tell whether every rank has said that it ended well; other nodes' ranks cannot be heard, so there torchrun is waited for."""
+        return self.group.nodes == 1 and len(ranks) == self.group.ranks and not any(rank.failed for rank in ranks)
 
     def _beats(self) -> list[Beat]:
         return [beat for beat in watchdog.beats(self.folder) if beat.time >= self.began]

@@ -97,4 +97,4 @@ def devices(rank: Rank) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(run_rank(Path(sys.argv[1]), work))
+    run_rank(Path(sys.argv[1]), work)

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 from resnet_recipes.train.process import LOCKED, STARTED, die_with_parent, run_rank
 
@@ -61,7 +62,7 @@ def serve() -> None:
         for rank in range(question["ranks"]):
             pid = os.fork()
             if pid == 0:
-                os._exit(_rank(rank, question, work))
+                _rank(rank, question, work)
             pids.append(pid)
         print(pids, file=answers)
 
@@ -80,7 +81,7 @@ def narrow_resnet18(num_classes: int) -> object:
     return model
 
 
-def _rank(rank: int, question: dict, work: object) -> int:
+def _rank(rank: int, question: dict, work: object) -> NoReturn:
     os.environ |= {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(question["ranks"]), "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(question["port"]), STARTED: "0", LOCKED: "1",
@@ -90,7 +91,7 @@ def _rank(rank: int, question: dict, work: object) -> int:
     os.dup2(null, 1)
     if question["largest_file"] >= 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (question["largest_file"], resource.RLIM_INFINITY))
-    return run_rank(Path(question["folder"]), work)
+    run_rank(Path(question["folder"]), work)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,258 @@
+"""Kill a run at random moments, resume it each time, and compare every checkpoint with those of a run that was left alone.
+
+    python benchmarks/kill_campaign.py --kills 50 --ranks 2 --json campaign.json
+
+Hot with every method on, ResNet-18 on drawn images, on the CPU. A fault counts as survived if everything is gone within 30 seconds,
+the exit code is the documented one, and the newest checkpoint holds, bit for bit, what the untouched run held at that step. About 15
+seconds a kill on two cores.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from resnet_recipes.train import watchdog
+from resnet_recipes.train.checkpoint import Checkpoints
+
+STEPS = 24
+
+RECIPE = [
+    "recipe=hot", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "model.name=resnet18",
+    "model.num_classes=auto", "batch.global_size=4", "batch.bn_size=2", "batch.eval_size=50", f"max_duration={STEPS}ba", "ssr=1",
+    "schedule.warmup=2ba", "checkpoint.interval=3ba", "evaluation.interval=12ba", "log.interval=1ba", "launch.device=cpu",
+    "optimizer.lr=0.01", "methods.sam.interval=3", "methods.ema.half_life=4ba", "methods.ema.update_interval=2ba",
+]
+
+
+class Outcome(NamedTuple):
+    """What one fault did."""
+
+    fault: str
+    done: int             # steps that the ranks had done
+    saved: int            # step of the newest checkpoint afterwards; 0 if there was none yet
+    seconds: float        # from the fault to the last process gone
+    exit_code: int
+    problem: str          # empty: survived
+
+
+class Victim:
+    """A run that is started again and again."""
+
+    def __init__(self, root: Path, name: str, ranks: int):
+        self.root, self.folder, self.ranks = root, root / "runs" / name, ranks
+        self._process: subprocess.Popen[bytes]
+
+    def start(self, *changes: str) -> None:
+        """Start it, or go on with it: the same command."""
+        words = [*RECIPE, f"run.root={self.root / 'runs'}", f"run.name={self.folder.name}", f"gpus={self.ranks}", *changes]
+        program = [sys.executable, "-c", "import sys; from resnet_recipes.cli import train; sys.exit(train())", "--resume", "auto", *words]
+        self.began = time.time()
+        environment = os.environ | {"OMP_NUM_THREADS": "1"}
+        with (self.root / "output.txt").open("a") as output:
+            self._process = subprocess.Popen(program, cwd=self.root, stdout=output, stderr=output, env=environment)
+
+    def wait(self, seconds: float = 600) -> int:
+        """Return the exit code of the command."""
+        return self._process.wait(seconds)
+
+    def run_on(self, rng: random.Random) -> bool:
+        """Let it run for a random time, mostly in training, sometimes while starting; tell whether it is still there."""
+        if rng.random() < 0.1:
+            time.sleep(rng.uniform(0.5, 5))
+        else:
+            target = max((beat.step for beat in watchdog.beats(self.folder)), default=0) + rng.randint(1, 12)
+            while self._process.poll() is None and not any(beat.step >= min(target, STEPS) for beat in self.beats()):
+                time.sleep(0.01)
+            time.sleep(rng.uniform(0, 0.5))
+        return self._process.poll() is None
+
+    def beats(self) -> list[watchdog.Beat]:
+        """Return the last signs of life of this sitting."""
+        return [beat for beat in watchdog.beats(self.folder) if beat.time >= self.began]
+
+    def processes(self) -> list[int]:
+        """Return everything that runs for this folder: its ranks, torchrun, the launcher; not their children, which share their names."""
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                words = path.read_bytes().decode(errors="replace")
+            except OSError:
+                continue
+            if str(self.folder) in words or f"run.name={self.folder.name}\0" in words:
+                found.append(int(path.parent.name))
+        return found
+
+    @property
+    def launcher(self) -> int:
+        """The process that the user started."""
+        return self._process.pid
+
+    @property
+    def torchrun(self) -> int:
+        """The launcher's child."""
+        children = Path(f"/proc/{self.launcher}/task/{self.launcher}/children").read_text().split()
+        return int(children[0]) if children else self.launcher
+
+    def rank(self, rng: random.Random) -> int:
+        """A random rank; the launcher, while there is none."""
+        return rng.choice([beat.pid for beat in self.beats()] or [self.launcher])
+
+
+def fill_disk(victim: Victim) -> None:
+    """Let rank 0 write no file of more than 1 MB from now on, for two saves; then ask the run to stop."""
+    for beat in victim.beats():
+        resource.prlimit(beat.pid, resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
+    time.sleep(2)
+    os.kill(victim.launcher, signal.SIGTERM)
+
+
+def damage(victim: Victim, rng: random.Random) -> None:
+    """Kill the run, and flip a bit of its newest checkpoint, or cut it."""
+    os.kill(victim.launcher, signal.SIGKILL)
+    files = sorted((victim.folder / "checkpoints").glob("*.pt"))
+    if len(files) > 1:
+        content = bytearray(files[-1].read_bytes())
+        place = rng.randrange(len(content))
+        content[place] ^= 1
+        files[-1].write_bytes(content if rng.random() < 0.5 else content[:place])
+
+
+#: Every fault with the exit codes that it may have: a run may end before the fault, and one that stops at once may not have begun.
+FAULTS: dict[str, tuple[Callable[[Victim, random.Random], Any], set[int]]] = {
+    "SIGKILL of a rank": (lambda victim, rng: os.kill(victim.rank(rng), signal.SIGKILL), {1, -9}),
+    "SIGKILL of the launcher": (lambda victim, rng: os.kill(victim.launcher, signal.SIGKILL), {-9}),
+    "SIGKILL of torchrun": (lambda victim, rng: os.kill(victim.torchrun, signal.SIGKILL), {1, -9}),
+    "SIGTERM": (lambda victim, rng: os.kill(victim.launcher, signal.SIGTERM), {75, -15}),
+    "SIGTERM to one rank": (lambda victim, rng: os.kill(victim.rank(rng), signal.SIGTERM), {75, -15}),
+    "Ctrl-C": (lambda victim, rng: os.kill(victim.launcher, signal.SIGINT), {130, 1}),
+    "damaged checkpoint": (damage, {-9}),
+    "disk full, SIGTERM": (lambda victim, rng: fill_disk(victim), {1, 75, -15}),
+}
+
+
+def digest(state: dict[str, Any]) -> str:
+    """Return a digest of every tensor in a state, and of its place."""
+    found = hashlib.sha256()
+
+    def visit(value: Any, key: str) -> None:
+        if isinstance(value, torch.Tensor):
+            found.update(key.encode() + value.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+        elif isinstance(value, dict):
+            for name, item in value.items():
+                visit(item, f"{key}/{name}")
+
+    for part in ("model", "optimizer", "methods"):
+        visit(state[part], part)
+    return found.hexdigest()
+
+
+def untouched(root: Path, ranks: int) -> dict[int, str]:
+    """Train without faults; return the digest of every checkpoint by step."""
+    run = Victim(root, "untouched", ranks)
+    run.start("checkpoint.keep=1000", "checkpoint.interval=1ba")
+    if run.wait() != 0:
+        raise SystemExit((root / "output.txt").read_text())
+    checkpoints = Checkpoints(run.folder / "checkpoints", 1000, print)
+    digests = {step: digest(checkpoints._verified(step)) for step in checkpoints._steps()}
+    shutil.rmtree(run.folder)
+    return digests
+
+
+def strike(victim: Victim, fault: str, rng: random.Random, truth: dict[int, str]) -> Outcome:
+    """Do one fault to a running victim, and judge what is left."""
+    act, codes = FAULTS[fault]
+    done = max((beat.step for beat in victim.beats()), default=0)
+    began = time.monotonic()
+    try:
+        act(victim, rng)
+    except (ProcessLookupError, FileNotFoundError):
+        codes = codes | {0}                 # it ended in this very moment
+    code = victim.wait()
+    while (left := victim.processes()) and time.monotonic() - began < 150:
+        time.sleep(0.05)
+    seconds = time.monotonic() - began
+    saved = Checkpoints(victim.folder / "checkpoints", 2, print).newest()
+    step = saved[0] if saved else 0
+    problem = ""
+    if left:
+        problem = f"{len(left)} processes are left"
+    elif seconds > 30:
+        problem = "took longer than 30 seconds"
+    elif code not in codes | ({0} if step == STEPS else set()):
+        problem = f"exit code {code}"
+    elif saved and digest(saved[1]) != truth[step]:
+        problem = f"step {step} differs from the untouched run"
+    elif code in (75, 130) and done > 1 and step < done:
+        problem = f"{done - step} steps were lost"
+    return Outcome(fault, done, step, seconds, code, problem)
+
+
+def campaign(root: Path, kills: int, ranks: int, seed: int) -> list[Outcome]:
+    """Do the faults, one after the other; a run that has reached its end is replaced by a new one."""
+    rng, truth, outcomes, runs = random.Random(seed), untouched(root, ranks), [], 0
+    victim = Victim(root, "victim0", ranks)
+    while len(outcomes) < kills:
+        victim.start()
+        if victim.run_on(rng):
+            outcomes.append(strike(victim, list(FAULTS)[len(outcomes) % len(FAULTS)], rng, truth))
+            show(len(outcomes), outcomes[-1])
+        if (victim.folder / "summary.json").exists():
+            outcomes += finished(victim, truth)
+            shutil.rmtree(victim.folder)
+            runs += 1
+            victim = Victim(root, f"victim{runs}", ranks)
+    victim.start()
+    victim.wait()
+    return outcomes + finished(victim, truth)
+
+
+def finished(victim: Victim, truth: dict[int, str]) -> list[Outcome]:
+    """Return a complaint if a run that was resumed to its end has not the weights of the untouched one."""
+    victim.wait()
+    step, state = Checkpoints(victim.folder / "checkpoints", 2, print).newest()
+    if (step, digest(state)) == (STEPS, truth[STEPS]):
+        return []
+    return [Outcome("resumed to the end", STEPS, step, 0.0, 0, "the last weights differ from the untouched run")]
+
+
+def show(number: int, outcome: Outcome) -> None:
+    """Print one line."""
+    print(f"{number:>4}  {outcome.fault:<24}{outcome.done:>5}{outcome.saved:>7}{outcome.seconds:>8.1f} s{outcome.exit_code:>6}   "
+          f"{outcome.problem or 'survived'}", flush=True)
+
+
+def main() -> int:
+    """Run the campaign and print its table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    print(f"  no  {'fault':<24}{'done':>5}{'saved':>7}{'gone':>10}{'code':>6}")
+    with tempfile.TemporaryDirectory() as folder:
+        outcomes = campaign(Path(folder), arguments.kills, arguments.ranks, arguments.seed)
+    lost = [outcome for outcome in outcomes if outcome.problem]
+    print(f"{arguments.kills - len(lost)} of {arguments.kills} survived on {arguments.ranks} ranks (seed {arguments.seed})")
+    if arguments.json:
+        arguments.json.write_text(json.dumps({"ranks": arguments.ranks, "seed": arguments.seed, "torch": str(torch.__version__),
+                                              "outcomes": [outcome._asdict() for outcome in outcomes]}, indent=1) + "\n")
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
