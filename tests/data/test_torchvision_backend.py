@@ -151,15 +151,16 @@ def test_workers_ignore_sigterm_and_ctrl_c(folder):
 
 
 TRAINER = """
-import multiprocessing, sys
+import multiprocessing, os, sys
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, Share
+end = "killed" if os.fork() else "finished"       # two trainers for the imports of one
 settings = DataConfig(backend="torchvision", root=sys.argv[1], train_size=32, eval_resize=40, eval_size=32, workers=2)
 loader = data.open_train(settings, data.measure(settings), Share(0, 1, 12, 4, 5))
 batches = loader.batches()
 next(batches)
-print(*(child.pid for child in multiprocessing.active_children()), flush=True)
-if sys.argv[2] == "killed":
+print(end, os.getpid(), *(child.pid for child in multiprocessing.active_children()), flush=True)
+if end == "killed":
     sys.stdin.read()
 """
 
@@ -167,18 +168,17 @@ if sys.argv[2] == "killed":
 def test_workers_do_not_outlive_the_trainer_nor_import_it(folder, tmp_path):
     script = tmp_path / "trainer.py"
     script.write_text(TRAINER)                    # would start workers without end, if they imported it
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    trainers = {end: subprocess.Popen([sys.executable, str(script), str(folder), end], **pipes) for end in ("killed", "finished")}
-    workers = [int(pid) for trainer in trainers.values() for pid in trainer.stdout.readline().split()]
-    assert len(workers) == 4
-    trainers["killed"].kill()
-    for trainer in trainers.values():
-        trainer.communicate(timeout=60)
+    trainer = subprocess.Popen([sys.executable, str(script), str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    said = [trainer.stdout.readline().split() for _ in range(2)]
+    assert sorted(line[0] for line in said) == ["finished", "killed"]
+    pids = [int(pid) for line in said for pid in line[1:]]
+    assert len(pids) == 6
+    trainer.kill()
+    trainer.communicate(timeout=60)
     deadline = time.monotonic() + 20
-    while any(map(alive, workers)) and time.monotonic() < deadline:
+    while any(map(alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not any(map(alive, workers))
-    assert {end: trainer.returncode for end, trainer in trainers.items()} == {"killed": -signal.SIGKILL, "finished": 0}
+    assert not any(map(alive, pids))
 
 
 def alive(pid: int) -> bool:
