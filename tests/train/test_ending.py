@@ -1,0 +1,68 @@
+"""An ending says who failed first, why, and what to do."""
+
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.train.ending import Ending, endings, first_failure, read, write
+
+
+def test_an_ending_is_read_as_it_was_written(tmp_path: Path) -> None:
+    told = Ending(1, 3, 40, "TrainingError", "the loss is not a number", 12.5, 1)
+    write(tmp_path / "endings" / "rank3.json", told)
+    assert read(tmp_path / "endings" / "rank3.json") == told
+    assert [path.name for path in (tmp_path / "endings").iterdir()] == ["rank3.json"]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"code": 1, "unknown": 2}'])
+def test_a_damaged_ending_is_none(content: str, tmp_path: Path) -> None:
+    (tmp_path / "ending.json").write_text(content)
+    assert read(tmp_path / "ending.json") is None
+
+
+def test_endings_of_earlier_starts_and_attempts_do_not_count(tmp_path: Path) -> None:
+    for rank, (time, attempt) in enumerate([(50.0, 0), (150.0, 0), (160.0, 1), (170.0, 1)]):
+        write(tmp_path / "endings" / f"rank{rank}.json", Ending(1, rank, time=time, attempt=attempt))
+    assert sorted(ending.rank for ending in endings(tmp_path, since=100.0)) == [2, 3]
+
+
+def test_the_first_failure_is_the_earliest_that_is_not_anothers_consequence() -> None:
+    lost = Ending(1, 0, error="RuntimeError", message="[pair.cc:534] Connection closed by peer", time=1.0)
+    cause = Ending(1, 2, error="TrainingError", message="image file is truncated", time=2.0)
+    later = Ending(1, 1, error="TrainingError", message="image file is truncated", time=3.0)
+    saved = Ending(75, 3, time=0.5)
+    assert first_failure([later, lost, cause, saved]) == cause
+    assert first_failure([lost, saved]) == lost
+    assert first_failure([saved, Ending(0, 4)]) is None
+
+
+@pytest.mark.parametrize(("error", "message", "hint"), [
+    ("OutOfMemoryError", "CUDA out of memory. Tried to allocate 20 MiB", "bn_size"),
+    ("SIGBUS", "the process was ended by SIGBUS", "--shm-size"),
+    ("SIGKILL", "the process was ended by SIGKILL", "dmesg"),
+    ("OSError", "image file is truncated (3 bytes not processed)", "on_bad_image"),
+    ("DistNetworkError", "The server socket has failed to bind: EADDRINUSE", "launch.rdzv"),
+    ("RuntimeError", "operator torchvision::nms does not exist", "torch and torchvision"),
+    ("OSError", "[Errno 24] Too many open files", "ulimit"),
+    ("OSError", "[Errno 28] No space left on device", "make room"),
+    ("DistBackendError", "NCCL error: unhandled system error", "NCCL_DEBUG"),
+    ("ZeroDivisionError", "division by zero", None),
+])
+def test_known_causes_have_a_hint_and_others_have_none(error: str, message: str, hint: str | None) -> None:
+    found = Ending(1, error=error, message=message).hint
+    assert hint in found if hint else found == ""
+
+
+def test_a_failure_is_explained_in_the_order_in_which_it_is_read() -> None:
+    text = Ending(1, 5, 1234, "OSError", "image file is truncated: a.JPEG", 761.0).explained(Path("runs/a"), ranks=8, started=0.0)
+    assert text.splitlines() == [
+        "rank 5 failed (OSError) 00:12:41 after start, after 1,234 steps; the other 7 ranks were stopped",
+        "  image file is truncated: a.JPEG",
+        "  what to do:  replace the file, or leave it out with data.on_bad_image=skip",
+        "  log: runs/a/logs/rank5.log     resume: resnet-train --resume runs/a",
+    ]
+
+
+def test_a_users_mistake_is_told_without_ranks_and_logs() -> None:
+    told = Ending(2, 0, error="RecipeError", message="optimizer.lr=2: was 1")
+    assert told.explained(Path("runs/a"), 8, 0.0) == "error: optimizer.lr=2: was 1"
