@@ -24,7 +24,8 @@ def test_text_reaches_a_text_setting_as_it_was_typed(text):
 
 @pytest.mark.parametrize(("key", "value", "read"), [
     ("launch.gpus", "4", 4), ("launch.gpus", "auto", "auto"), ("data.workers", "0", 0), ("optimizer.lr", "1e-3", 1e-3),
-    ("optimizer.lr", "1", 1), ("optimizer.clip_norm", "null", None), ("data.flip", "false", False), ("schedule.milestones", "[30ep,60ep]", ["30ep", "60ep"]),
+    ("optimizer.lr", "1", 1), ("optimizer.clip_norm", "null", None), ("data.flip", "false", False),
+    ("schedule.milestones", "[30ep,60ep]", ["30ep", "60ep"]),
 ])
 def test_values_of_other_settings_are_read_by_their_looks(key, value, read):
     assert as_hydra_reads(key, value) == read
