@@ -65,8 +65,10 @@ class BlurPool(Method):
     the network: the weights need it at evaluation, too. `blur_first` blurs the input and leaves the stride to the convolution;
     without it the convolution runs at full resolution, as in the paper, at four times its work.
 
-    Cost: 5 to 10 % of a step. Gain: +0.5 to 1 points on ImageNet (Zhang, 2019); `blur_first: false` adds 0.1 for another 10 % of
-    time (Composer, method card). Hurts: images where single pixels carry meaning.
+    Cost: memory traffic; on an RTX 3090, timm's resnetblur50 is 15 % slower than its resnet50, 25 % with channels_last, blurring by
+    depthwise convolution (timm, results/benchmark-*.csv), which is not used here on a GPU. Gain: +0.5 to 1 points on ImageNet
+    (Zhang, 2019); `blur_first: false` adds 0.1 for another 10 % of time (Composer, method card). Hurts: images where single pixels
+    carry meaning.
     """
 
     name: ClassVar[str] = "blurpool"

@@ -23,8 +23,8 @@ class EMA(Method):
     and training goes on with the very bits it had. At an evaluation the average is up to one interval old.
 
     Cost: one fused pass over the weights every `update_interval`, and one copy of the model in memory. Gain: +0.25 points in a
-    600-epoch baseline (PyTorch blog, 2021); smooth curves, and a higher rate is affordable to the end. Hurts: half_life is in steps,
-    so with another batch size, or in a run of a few hundred steps, it is another average.
+    600-epoch baseline (PyTorch blog, "How to train state-of-the-art models using TorchVision's latest primitives", 2021). Hurts:
+    half_life is in steps, so with another batch size, or in a run of a few hundred steps, it is another average.
     """
 
     name: ClassVar[str] = "ema"

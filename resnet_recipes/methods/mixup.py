@@ -19,7 +19,7 @@ class MixUp(Method):
     alpha 0.2). The partner's label enters unsmoothed, as in the runs that the recipes were tuned with: this is why label_smoothing
     comes before mixup. Both gradients of a SAM step see the same mix; Composer draws again for the second.
 
-    Cost: one gather and one interpolation of the batch, 1 to 3 % of throughput. Gain: +0.5 to 0.7 points over CutMix in Hot's
+    Cost: one gather and one interpolation of the batch, 3 % of throughput (Table 5). Gain: +0.5 to 0.7 points over CutMix in Hot's
     prototype at 180 and 540 epochs (MosaicML, Mosaic ResNet deep dive, Table 4). Hurts: under about 60 epochs together with
     label_smoothing (Table 5); alpha 1 costs Hot 0.8 to 1.1 points (Table 6). Training accuracy is against the dominant label.
     """

