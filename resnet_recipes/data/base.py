@@ -26,7 +26,7 @@ class DataConfig:
     flip: bool = True                   # mirror half of the training images
     workers: int | str = "auto"         # loader processes or threads per rank; auto: cores / ranks, at most 16
     prefetch: int = 2                   # batches that are ready ahead of the step
-    on_bad_image: str = "error"         # error | skip: what to do with a file that cannot be decoded
+    on_bad_image: str = "error"         # error | skip: training images that cannot be decoded; a bad validation image always is an error
     order: str = "random"               # random | quasi_random (ffcv only: reads the file in larger pieces)
 
     def problems(self) -> Iterator[Problem]:
