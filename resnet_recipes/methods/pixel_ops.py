@@ -7,13 +7,16 @@ magnitude faster on a CPU, and a GPU does not mind.
 
 from collections.abc import Callable
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from resnet_recipes.methods.base import send
+
 PixelOp = Callable[[Tensor, Tensor], Tensor]
 
-_LUMA = (19595 / 65536, 38470 / 65536, 7471 / 65536)     # Pillow's weights of red, green and blue in grey
+_LUMA = np.array([19595, 38470, 7471], dtype=np.float32) / 65536     # Pillow's weights of red, green and blue in grey
 
 
 def posterize(pixels: Tensor, bits: Tensor) -> Tensor:
@@ -55,7 +58,7 @@ def equalize(pixels: Tensor, _: Tensor) -> Tensor:
 def color(pixels: Tensor, factor: Tensor) -> Tensor:
     """Move away from grey by `factor`."""
     values = pixels.float()
-    weights = torch.tensor(_LUMA, device=pixels.device).view(3, 1).repeat(1, 3)
+    weights = send(_LUMA, pixels.device).view(3, 1).repeat(1, 3)
     return _blend((values @ weights).round_(), values, factor.view(-1, 1, 1, 1))
 
 
@@ -63,7 +66,7 @@ def contrast(pixels: Tensor, factor: Tensor) -> Tensor:
     """Move away from the mean grey by `factor`."""
     values = pixels.float()
     channels = values.flatten(2).sum(1).unflatten(1, (-1, 3)).sum(1) / (pixels.shape[1] * pixels.shape[2])
-    mean = torch.floor(channels @ torch.tensor(_LUMA, device=pixels.device) + 0.5)
+    mean = torch.floor(channels @ send(_LUMA, pixels.device) + 0.5)
     return _blend(mean.view(-1, 1, 1, 1), values, factor.view(-1, 1, 1, 1))
 
 
