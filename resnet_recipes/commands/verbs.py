@@ -18,6 +18,8 @@ resnet-recipes VERB ...
   methods [NAME]         the speed-up methods, or one with its settings
   slurm NAME [key=value] a Slurm script that goes on until the run is done
   convert SRC DST        class folders to .beton files for FFCV
+  doctor [data PATH | ffcv | gpu | run]
+                         what must be put right before a run, and how
 
 To train: resnet-train recipe=NAME data=/path/to/images
 """
@@ -54,8 +56,10 @@ def _verb(name: str) -> Callable[[Sequence[str]], int]:
         from resnet_recipes.commands.slurm import run as verb
     elif name == "convert":
         from resnet_recipes.commands.convert import run as verb
+    elif name == "doctor":
+        from resnet_recipes.commands.doctor import run as verb
     else:
-        known = ("ls", "show", "cp", "diff", "validate", "plan", "methods", "slurm", "convert")
+        known = ("ls", "show", "cp", "diff", "validate", "plan", "methods", "slurm", "convert", "doctor")
         near = get_close_matches(name, known, n=1)
         meant = f"; did you mean {near[0]} ?" if near else ""
         raise RecipeError([Problem(name, None, f"is no verb{meant}", f"verbs: {', '.join(known)}")])

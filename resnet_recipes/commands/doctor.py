@@ -1,0 +1,85 @@
+"""`resnet-recipes doctor`: what keeps the data, FFCV, the GPU or this machine from a run, and what to type."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from resnet_recipes.commands.arguments import Arguments, split
+from resnet_recipes.doctor import Finding, as_json, exit_code
+from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.report.text import printable
+
+FLAGS = {"--fix-val": "MAP", "--synsets": "NAMES", "--no-images": "", "--json": ""}
+EXAMPLE = "resnet-recipes doctor data /data/imagenet"
+MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
+
+
+def run(argv: Sequence[str]) -> int:
+    """Check what was asked for (without a topic: FFCV, GPU and machine), print the findings, and return 3 if one must be put right."""
+    arguments = split(argv, FLAGS, EXAMPLE)
+    topic, *places = arguments.words or ["machine"]
+    if topic not in ("data", "ffcv", "gpu", "run", "machine"):
+        raise RecipeError([Problem(f"doctor {topic}", None, "is no topic", "topics: data PATH, ffcv, gpu, run [PATH]; none: all but data")])
+    if (topic == "data" and len(places) != 1) or len(places) > 1:
+        raise RecipeError([Problem(f"doctor {topic}", " ".join(places) or None, "needs one folder", EXAMPLE)])
+    place = Path(places[0]).expanduser() if places else None
+    if "--fix-val" in arguments:
+        return _fix_val(place, arguments)
+    findings = _findings(topic, place, arguments)
+    print(json.dumps(as_json(topic, findings), indent=2) if "--json" in arguments else "\n".join(_told(findings)))
+    return exit_code(findings)
+
+
+def _findings(topic: str, place: Path | None, arguments: Arguments) -> list[Finding]:
+    found: list[Finding] = []
+    if topic == "data":
+        from resnet_recipes.doctor.data import check_data, estimate
+        images = "--no-images" not in arguments
+        if images and place.is_dir() and (expected := estimate(place)).minutes > 0.5:
+            print(f"{expected.images:,} images to decode: about {expected.minutes:.0f} min on {expected.cores} cores "
+                  "(--no-images leaves it out)", file=sys.stderr)
+        found += check_data(place, images, _Reporter())
+    if topic in ("ffcv", "machine"):
+        from resnet_recipes.doctor.ffcv import check_ffcv
+        found += check_ffcv()
+    if topic in ("gpu", "machine"):
+        from resnet_recipes.doctor.gpu import check_gpu
+        found += check_gpu()
+    if topic in ("run", "machine"):
+        from resnet_recipes.doctor.run import check_run
+        found += check_run(place)
+    return found
+
+
+def _fix_val(place: Path | None, arguments: Arguments) -> int:
+    from resnet_recipes.doctor.val_tree import build_val_tree
+
+    if place is None:
+        raise RecipeError([Problem("--fix-val", None, "needs the folder whose val/ has no classes", f"{EXAMPLE} --fix-val MAP")])
+    names = Path(arguments.flags["--synsets"]).expanduser() if "--synsets" in arguments else None
+    made = build_val_tree(place, Path(arguments.flags["--fix-val"]).expanduser(), names)
+    print(f"made {made}, out of links; train with data={made}")
+    return 0
+
+
+def _told(findings: Sequence[Finding]) -> list[str]:
+    lines = []
+    for finding in findings:
+        lines.append(f"{MARKS[finding.level]}  {printable(finding.what)}")
+        lines += [f"        {printable(path)}" for path in finding.paths]
+        lines += [f"      {printable(line)}" for line in finding.fix.splitlines()]
+    return lines
+
+
+class _Reporter:
+    """Tells how far the images are, every ten seconds."""
+
+    def __init__(self) -> None:
+        self.last = time.monotonic()
+
+    def __call__(self, done: int, total: int) -> None:
+        if time.monotonic() - self.last >= 10:
+            self.last = time.monotonic()
+            print(f"{done:,} of {total:,} images", file=sys.stderr)

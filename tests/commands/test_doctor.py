@@ -1,0 +1,65 @@
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from resnet_recipes import cli
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Two classes with two images each in train, and one each in val."""
+    for split, count in (("train", 2), ("val", 1)):
+        for label, name in enumerate(("ant", "bee")):
+            folder = tmp_path / split / name
+            folder.mkdir(parents=True)
+            for i in range(count):
+                Image.new("RGB", (40, 30), (label * 100, i * 50, len(split))).save(folder / f"{i}.jpg")
+    return tmp_path
+
+
+def test_good_data_has_nothing_to_put_right(data: Path, capsys: pytest.CaptureFixture):
+    assert cli.main(["doctor", "data", str(data)]) == 0
+    out = capsys.readouterr().out
+    assert "FIX" not in out
+    assert "4" in out
+
+
+def test_an_unreadable_image_is_named_and_the_exit_code_is_3(data: Path, capsys: pytest.CaptureFixture):
+    (data / "train" / "bee" / "1.jpg").write_bytes(b"\xff\xd8 no image")
+    assert cli.main(["doctor", "data", str(data)]) == 3
+    assert "bee/1.jpg" in capsys.readouterr().out
+    assert cli.main(["doctor", "data", str(data), "--no-images"]) == 0
+
+
+def test_json_says_the_same_to_programs(data: Path, capsys: pytest.CaptureFixture):
+    (data / "val" / "bee" / "0.jpg").unlink()
+    code = cli.main(["doctor", "data", str(data), "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert told["exit_code"] == code == 3
+    assert {finding["level"] for finding in told["findings"]} <= {"ok", "warn", "fix"}
+
+
+def test_a_flat_val_folder_is_found_and_put_right(data: Path, capsys: pytest.CaptureFixture):
+    for name in ("ant", "bee"):
+        (data / "val" / name / "0.jpg").rename(data / "val" / f"{name}_0.jpg")
+        (data / "val" / name).rmdir()
+    assert cli.main(["doctor", "data", str(data)]) == 3
+    assert "--fix-val" in capsys.readouterr().out
+    (data / "map.csv").write_text("ant_0.jpg,ant\nbee_0.jpg,bee\n")
+    assert cli.main(["doctor", "data", str(data), "--fix-val", str(data / "map.csv")]) == 0
+    made = data.with_name(f"{data.name}-by-class")
+    assert str(made) in capsys.readouterr().out
+    assert cli.main(["doctor", "data", str(made)]) == 0
+
+
+def test_the_machine_is_checked_without_a_topic(capsys: pytest.CaptureFixture):
+    assert cli.main(["doctor"]) in (0, 3)
+    assert capsys.readouterr().out.count("\n") >= 3
+
+
+@pytest.mark.parametrize("words", [["doctor", "dta"], ["doctor", "data"], ["doctor", "gpu", "a", "b"], ["doctor", "--fix-val", "map"]])
+def test_a_wrong_command_is_answered(words: list[str], capsys: pytest.CaptureFixture):
+    assert cli.main(words) == 2
+    assert "doctor" in capsys.readouterr().err
