@@ -80,8 +80,8 @@ class Ending:
 
 
 def log_path(folder: Path, rank: int) -> Path:
-    """Return where a rank's output goes; torchrun's, and what ranks say before they have a log, for rank -1."""
-    return folder / "logs" / (f"rank{rank}.log" if rank >= 0 else "launcher.log")
+    """Return where a rank's output goes; the folder of all logs for rank -1."""
+    return folder / "logs" / f"rank{rank}.log" if rank >= 0 else folder / "logs"
 
 
 def write(path: Path, ending: Ending) -> None:

@@ -52,7 +52,9 @@ class Launch:
     def __init__(self, folder: Path, group: Group, say: Callable[[str], None]):
         self.folder, self.group, self.say = folder, group, say
         self.began = time.time()
-        self.log = ending.log_path(folder, -1)
+        # The noise of the launched command, and what ranks say before they have a log; launchers of several nodes may share the folder.
+        name = "launcher" if group.nodes == 1 else f"launcher-{socket.gethostname()}-{os.getpid()}"
+        self.log = folder / "logs" / f"{name}.log"
         self._received: list[int] = []
         self._process: subprocess.Popen[bytes] | None = None
         self._kill_at = float("inf")                        # a reading of time.monotonic()
@@ -93,7 +95,7 @@ class Launch:
         assert self._process is not None
         ranks, killed = ending.endings(self.folder, self.began), self._killed()
         failure = ending.first_failure(ranks)
-        if self._all_done(ranks) and not self._received:
+        if self._all_done(ranks) and not killed and not self._received:
             return max(ranks, key=lambda rank: (rank.code, -rank.rank))
         if failure and failure.is_consequence:
             failure = killed or failure
@@ -142,7 +144,7 @@ class Launch:
             process.kill()
         ranks = ending.endings(self.folder, self.began)
         if self._all_done(ranks):
-            self._kill_at = min(self._kill_at, time.monotonic() + 0.5)      # torchrun takes seconds to end, and has nothing to add
+            self._kill_at = min(self._kill_at, time.monotonic() + self._patience(ranks))
         elif not self.group.max_restarts and ending.first_failure(ranks):
             self._kill_at = min(self._kill_at, time.monotonic() + AFTERMATH)        # torchrun would give the others 30 seconds
         stall = watchdog.stall(self._beats(), time.time())
@@ -151,21 +153,36 @@ class Launch:
         self._stalled = bool(stall)
 
     def _all_done(self, ranks: list[Ending]) -> bool:
-        """Tell whether every rank has said that it ended well; other nodes' ranks cannot be heard, so there torchrun is waited for."""
-        return self.group.nodes == 1 and len(ranks) == self.group.ranks and not any(rank.failed for rank in ranks)
+        """Tell whether the ranks have said that they ended well: all of this node, and none of another's that can be heard has not."""
+        own = {beat.rank for beat in self._own()}
+        return len(own) == self.group.local_ranks and own <= {rank.rank for rank in ranks} and not any(rank.failed for rank in ranks)
+
+    def _patience(self, ranks: list[Ending]) -> float:
+        """Return the seconds that torchrun gets to end after its ranks.
+
+        On one node it takes seconds, and has nothing to add. On several it waits for the others: at the end of a run all come, but
+        after an interruption those that were told of it are gone, and it would wait for five minutes.
+        """
+        if self.group.nodes == 1:
+            return 0.5
+        return AFTERMATH if any(rank.code for rank in ranks) else float("inf")
 
     def _beats(self) -> list[Beat]:
         return [beat for beat in watchdog.beats(self.folder) if beat.time >= self.began]
+
+    def _own(self) -> list[Beat]:
+        """Return the beats of the ranks that this launcher started: on several nodes, not all are."""
+        assert self._process is not None
+        return [beat for beat in self._beats() if beat.host == socket.gethostname() and self._process.pid in (beat.pid, beat.parent)]
 
     def _has_trained(self) -> bool:
         return any(beat.phase != "start" for beat in self._beats())
 
     def _sweep(self) -> None:
         """Kill what ranks have left behind: each leads a process group, to which its loader workers belong."""
-        for beat in self._beats():
-            if beat.host == socket.gethostname():
-                with suppress(ProcessLookupError):
-                    os.killpg(beat.pid, signal.SIGKILL)
+        for beat in self._own():
+            with suppress(ProcessLookupError):
+                os.killpg(beat.pid, signal.SIGKILL)
 
     def _killed(self) -> Ending | None:
         """Return the ending of a rank that a signal killed, which could not write one itself; torchrun's report names it."""

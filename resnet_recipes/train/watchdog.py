@@ -14,7 +14,7 @@ from typing import NamedTuple
 #: Seconds without a beat after which a rank's stacks go to its log: once a stall; nothing is killed.
 STALLED = 300.0
 
-_RECORD = struct.Struct("=qdi16s64s")       # step, time, pid, phase, host: one write, so never half written
+_RECORD = struct.Struct("=qdii16s64s")      # step, time, pid, parent, phase, host: one write, so never half written
 
 
 class Beat(NamedTuple):
@@ -24,6 +24,7 @@ class Beat(NamedTuple):
     step: int             # steps completed
     time: float           # seconds since the epoch
     pid: int
+    parent: int           # the process that started it: torchrun, or the launcher
     phase: str            # what it was about to do: "step", "evaluate", ...
     host: str
 
@@ -36,6 +37,7 @@ class Watchdog:
         self.step = 0
         self._stalled = stalled
         self._armed = -stalled
+        self._parent = os.getppid()
         self._host = socket.gethostname().encode()[:64]
         path = folder / "heartbeat" / f"rank{rank}"
         path.parent.mkdir(exist_ok=True)
@@ -47,7 +49,7 @@ class Watchdog:
     def beat(self, step: int, phase: str = "step") -> None:
         """Say that `step` steps are done, and what comes next."""
         self.step = step
-        os.pwrite(self._file, _RECORD.pack(step, time.time(), os.getpid(), phase.encode()[:16], self._host), 0)
+        os.pwrite(self._file, _RECORD.pack(step, time.time(), os.getpid(), self._parent, phase.encode()[:16], self._host), 0)
         now = time.monotonic()
         if now - self._armed > self._stalled / 100:         # arming starts a thread: not at every step
             faulthandler.dump_traceback_later(self._stalled, file=sys.stderr)
@@ -64,11 +66,11 @@ def beats(folder: Path) -> list[Beat]:
     found = []
     for path in (folder / "heartbeat").glob("rank*"):
         try:
-            step, seconds, pid, phase, host = _RECORD.unpack(path.read_bytes())
+            step, seconds, pid, parent, phase, host = _RECORD.unpack(path.read_bytes())
             rank = int(path.name.removeprefix("rank"))
         except (OSError, struct.error, ValueError):
             continue                                        # being created
-        found.append(Beat(rank, step, seconds, pid, *(text.rstrip(b"\0").decode(errors="replace") for text in (phase, host))))
+        found.append(Beat(rank, step, seconds, pid, parent, *(text.rstrip(b"\0").decode(errors="replace") for text in (phase, host))))
     return sorted(found)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -234,4 +235,23 @@ def test_a_killed_launcher_takes_torchrun_and_all_ranks_with_it(tmp_path: Path) 
     deadline = time.monotonic() + 5
     while running(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.02)
+    assert not running(tmp_path)
+
+
+TWO_NODES = LAUNCHER.replace("group.Group(int(sys.argv[2]))", "group.Group(1, 2, sys.argv[2])")
+
+
+@pytest.mark.slow
+def test_two_launchers_train_together_and_both_end_when_one_is_stopped(tmp_path: Path) -> None:
+    (tmp_path / "behaviour").write_text("")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        place = f"127.0.0.1:{free.getsockname()[1]}"
+    nodes = [subprocess.Popen([sys.executable, "-c", TWO_NODES, str(tmp_path), place], stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    while sum(beat.step > 5 for beat in watchdog.beats(tmp_path)) < 2:
+        time.sleep(0.01)
+    nodes[0].send_signal(signal.SIGTERM)
+    said = [node.communicate(timeout=60)[1] for node in nodes]
+    assert nodes[0].returncode == 75
+    assert nodes[1].returncode in (0, 75), said[1]      # the stand-in does not vote: what it saved is its own affair
     assert not running(tmp_path)

@@ -56,7 +56,7 @@ def test_sigusr2_and_crashes_show_the_stacks(tmp_path: Path) -> None:
 
 
 def test_the_rank_that_lags_is_named() -> None:
-    ranks = [Beat(0, 21, 1000.0, 11, "train", "a"), Beat(1, 20, 990.0, 12, "loader", "b"), Beat(2, 21, 1000.0, 13, "train", "b")]
+    ranks = [Beat(0, 21, 1000.0, 11, 1, "train", "a"), Beat(1, 20, 990.0, 12, 1, "loader", "b"), Beat(2, 21, 1000.0, 13, 1, "train", "b")]
     assert stall(ranks, now=1200.0) == ""
     assert stall(ranks, now=1600.0) == "nothing has moved for 10 minutes; rank 1 is behind: 20 steps done, then 'loader' (process 12 on b)"
     assert stall([], now=1600.0) == ""
