@@ -220,18 +220,15 @@ def test_bytes_reach_the_disk_before_names_do(checkpoints: Checkpoints, monkeypa
     assert calls == ["fsync", "replace", "fsync", "replace", "fsync"]       # data, its name, manifest, its name, the folder
 
 
-def killed_child(body: Callable[[], object], after: float | None = None) -> None:
-    """Run `body` in a forked process; kill it with SIGKILL after some seconds, unless it ends by itself."""
+def forked(body: Callable[[], object]) -> int:
+    """Run `body` in a forked process, and return its process id."""
     child = os.fork()
     if child == 0:
         try:
             body()
         finally:
             os._exit(0)
-    if after is not None:
-        time.sleep(after)
-        os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    return child
 
 
 @pytest.mark.slow
@@ -253,7 +250,7 @@ def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(plac
         again = Checkpoints(checkpoints.folder, 2, print)
         again.save(30, state_at(30), wait=True)
 
-    killed_child(save)
+    os.waitpid(forked(save), 0)
     again = reopened(checkpoints)
     step, state = again.newest()
     assert step == (20 if place < 5 else 30)        # the fifth call gives the manifest its name
@@ -264,21 +261,27 @@ def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(plac
 @pytest.mark.slow
 def test_a_kill_at_a_random_moment_never_costs_more_than_one_checkpoint(checkpoints: Checkpoints) -> None:
     rng, reached = random.Random(5), 20
+    heard, told = os.pipe()
     for _ in range(25):
         def save_on(first: int = reached) -> None:
             again = Checkpoints(checkpoints.folder, 2, print)
             for step in range(first + 1, first + 1000):
-                again.save(step, state_at(step) | {"big": torch.zeros(50_000)})
+                again.save(step, state_at(step) | {"big": torch.zeros(50_000)}, wait=step == first + 1)
+                if step == first + 1:
+                    os.write(told, b".")
 
-        killed_child(save_on, after=rng.uniform(0.0, 0.06))
+        child = forked(save_on)
+        os.read(heard, 1)
+        time.sleep(rng.uniform(0.0, 0.03))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
         again = reopened(checkpoints)
         step, state = again.newest()
-        assert step >= reached
+        assert step > reached
         assert not again.notes
         state.pop("big", None)
         assert same(state, state_at(step))
         reached = step
-    assert reached > 30
 
 
 def test_the_manifest_says_what_the_file_is(checkpoints: Checkpoints) -> None:
