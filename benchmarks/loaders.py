@@ -160,12 +160,13 @@ class Bench:
         self._process.wait()
 
     def _idle_seconds(self) -> float:
-        """Wait until nothing runs any more; return the CPU seconds used so far."""
-        seconds = -1.0
-        while (now := cpu_seconds(self._process.pid)) - seconds > 0.02:
-            seconds = now
-            time.sleep(0.4)
-        return now
+        """Wait until nothing has run for a second; return the CPU seconds used so far. A busy machine may only delay it."""
+        seconds, quiet = cpu_seconds(self._process.pid), 0
+        while quiet < 4:
+            time.sleep(0.25)
+            now = cpu_seconds(self._process.pid)
+            seconds, quiet = now, quiet + 1 if now - seconds < 0.02 else 0
+        return seconds
 
 
 def cpu_seconds(root: int) -> float:
