@@ -1,6 +1,6 @@
 """The contract between the trainer and whatever reads the images."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -99,6 +99,7 @@ class TrainLoader(Protocol):
 
     examples: int                       # in one epoch, over all ranks
     steps_per_epoch: int
+    skipped: Sequence[str]              # images of this rank that could not be read so far, and were replaced (data.on_bad_image=skip)
 
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
         """Yield the batch of step `first_step`, of the next, and so on without end; what lies before is not decoded.

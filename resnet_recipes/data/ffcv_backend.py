@@ -48,6 +48,8 @@ def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> "BetonEvalL
 class BetonTrainLoader:
     """Random crops from train.beton: a TrainLoader whose pixels are a function of (seed, epoch, index), whatever the number of threads."""
 
+    skipped = ()
+
     def __init__(self, config: DataConfig, beton: Beton, share: Share, augment: SampleAugment | None):
         self.examples = len(beton)
         self.steps_per_epoch = steps_per_epoch(share, self.examples)

@@ -32,6 +32,8 @@ class TrainLoader:
     bilinearly without antialiasing. Good for small images and smoke runs; not for published recipes.
     """
 
+    skipped = ()
+
     def __init__(self, config: DataConfig, facts: DataFacts, share: Share):
         self.examples = facts.train_examples
         self.steps_per_epoch = order.steps_per_epoch(share, self.examples)

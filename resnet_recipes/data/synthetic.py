@@ -38,6 +38,8 @@ class Images:
 class TrainLoader:
     """Endless drawn batches; see data.base.TrainLoader."""
 
+    skipped = ()
+
     def __init__(self, config: DataConfig, facts: DataFacts, share: Share):
         self.examples = facts.train_examples
         self.steps_per_epoch = order.steps_per_epoch(share, self.examples)
