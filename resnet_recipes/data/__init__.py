@@ -16,9 +16,13 @@ def measure(config: DataConfig) -> DataFacts:
 
     Raises NotReadyError with everything that must be put right first.
     """
-    backend, notes = _chosen(config) if config.backend == "auto" else (config.backend, ())
+    backend, why = _chosen(config) if config.backend == "auto" else (config.backend, "")
     facts = _module(backend).measure(config)
-    return replace(facts, notes=(*notes, *facts.notes))
+    if why:
+        cost = 1000 * _module(backend).seconds_per_image(config, facts)
+        note = f"images are decoded from their files (torchvision backend), {cost:.1f} ms of CPU each here: {why}"
+        facts = replace(facts, notes=(note, *facts.notes))
+    return facts
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None = None) -> TrainLoader:
@@ -31,12 +35,12 @@ def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> EvalLoader:
     return _module(facts.backend).open_eval(config, facts, share)
 
 
-def _chosen(config: DataConfig) -> tuple[str, tuple[str, ...]]:
-    """Return the backend for `auto`, and what the user should know about the choice."""
+def _chosen(config: DataConfig) -> tuple[str, str]:
+    """Return the backend for `auto`, and why it is not ffcv, if it is not."""
     root = Path(config.root)
     betons, folders = _has(root, "train.beton", "val.beton"), _has(root, "train", "val")
     if not betons:
-        return "torchvision", ("images are decoded from their files (torchvision backend): there is no train.beton and val.beton",)
+        return "torchvision", "there is no train.beton and val.beton"
     try:
         import_module("resnet_recipes.data.ffcv_decode").ffcv_native()
     except NotReadyError as error:
@@ -44,8 +48,8 @@ def _chosen(config: DataConfig) -> tuple[str, tuple[str, ...]]:
         if not folders:
             raise NotReadyError([Problem("data.root", config.root, f"has .beton files only, and {why}",
                                          "pip install 'resnet-recipes[ffcv]', and see `resnet-recipes doctor ffcv`")]) from None
-        return "torchvision", (f"images are decoded from their files (torchvision backend), not from the .beton files: {why}",)
-    return "ffcv", ()
+        return "torchvision", f"there are .beton files, but {why}"
+    return "ffcv", ""
 
 
 def _has(root: Path, *names: str) -> bool:
