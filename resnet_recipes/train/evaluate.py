@@ -1,5 +1,7 @@
 """Evaluation: exact counts over every example once, whatever the number of ranks."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -13,11 +15,14 @@ from resnet_recipes.train.precision import Precision
 
 
 @torch.no_grad()
-def evaluate(model: nn.Module, data: EvalLoader, precision: Precision, flip: bool = False) -> Metrics:
+def evaluate(
+    model: nn.Module, data: EvalLoader, precision: Precision, flip: bool = False, alive: Callable[[], None] = lambda: None,
+) -> Metrics:
     """Return top-1, top-5 and mean softmax cross-entropy of `model`, the same on every rank; leaves the model in training mode.
 
-    With `flip` the logits of each image and its mirror image are averaged. Integers are summed over ranks as integers and losses in
-    float64, so the figures do not depend on the number of ranks. Raises TrainingError if an example is missing or counted twice.
+    With `flip` the logits of each image and its mirror image are averaged; `alive` is called for each batch. Integers are summed over
+    ranks as integers and losses in float64, so the figures do not depend on the number of ranks. Raises TrainingError if an example is
+    missing or counted twice.
     """
     device = precision.device
     broadcast_statistics(model)
@@ -25,6 +30,7 @@ def evaluate(model: nn.Module, data: EvalLoader, precision: Precision, flip: boo
     counts = torch.zeros(3, dtype=torch.int64, device=device)       # right first, right among five, examples
     losses = torch.zeros((), dtype=torch.float64, device=device)
     for raw in data.batches():
+        alive()
         images, labels = normalize(raw.pixels.to(device, non_blocking=True)), raw.labels.to(device, non_blocking=True)
         with precision.autocast():
             logits = model(images).float()

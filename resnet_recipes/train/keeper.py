@@ -1,6 +1,7 @@
 """The keeper of a run: what the loop measures goes to the record, and what it learned to disk."""
 
 import time
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -63,14 +64,14 @@ class Keeper:
     def evaluate(self, done: int) -> None:
         """Evaluate the weights that the recipe means (EMA's, if it keeps them), and at the end the raw ones too."""
         run, flip = self.run, self.run.plan.recipe.evaluation.flip
-        self.watchdog.beat(done, "evaluate")
+        alive = partial(self.watchdog.beat, done, "evaluate")
         with run.clock.paused():
             began, averaged, raw = time.perf_counter(), None, None
             if "eval_weights" in run.methods.table():
                 with run.methods.eval_weights(run.model):
-                    averaged = evaluate(run.model, run.eval_data, run.precision, flip)
+                    averaged = evaluate(run.model, run.eval_data, run.precision, flip, alive)
             if averaged is None or done == run.plan.total_steps:
-                raw = evaluate(run.model, run.eval_data, run.precision, flip)
+                raw = evaluate(run.model, run.eval_data, run.precision, flip, alive)
             if self.recorder is not None:
                 self.recorder.evaluation(done, ema=averaged, raw=raw, seconds=time.perf_counter() - began)
 

@@ -90,3 +90,9 @@ def test_fewer_than_five_classes_have_a_top5_of_all():
     data = Examples(10, 5)
     data.labels = data.labels % 3
     assert measured(model, data).top5 == 100
+
+
+def test_every_batch_is_a_sign_of_life(model: nn.Module):
+    beats = []
+    evaluate(model, Examples(23, 5), Precision(torch.device("cpu"), torch.float32, model), alive=lambda: beats.append(1))
+    assert len(beats) == 5
