@@ -21,7 +21,8 @@ TIERS = (
     {"plan", "composing"},          # and whatever else stands at the top of the package
     {"train"},
     {"commands"},
-    {"cli", "__main__", ""},        # "": the package itself, which offers the public names
+    {"cli", ""},                    # "": the package itself, which offers the public names
+    {"__main__"},
 )
 LOOSE = 4
 

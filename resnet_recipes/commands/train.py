@@ -1,15 +1,15 @@
 """`resnet-train`: from the words of a command to a run."""
 
 import json
-import os
 import sys
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
 from resnet_recipes.commands.arguments import Arguments, split
-from resnet_recipes.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.errors import Problem, RecipeError
 
 if TYPE_CHECKING:
     from resnet_recipes.composing.compose import Composed
@@ -44,6 +44,9 @@ Flags:
   --recipes DIR       your own recipes (default ./recipes)
   --version  --help   more verbs: resnet-recipes --help
 
+Under your own launcher: torchrun --nproc-per-node=8 -m resnet_recipes ...
+                         srun --ntasks-per-node=8 resnet-train ...
+
 Exit codes: 0 done, 1 training failed, 2 wrong command or recipe, 3 data or
 machine not ready, 75 stopped from outside and saved, 130 Ctrl-C and saved.
 """
@@ -63,16 +66,15 @@ def run(argv: Sequence[str]) -> int:
     elif "--describe" in arguments:
         from resnet_recipes.commands.show import describe
         describe(arguments.flags["--describe"], folder)
-    elif "--resume" in arguments:
-        from resnet_recipes.commands.resume import resume
-        return resume(arguments.flags["--resume"], arguments.words, folder)
     elif "--cfg" in arguments:
         from resnet_recipes.composing.frozen import freeze
         print(freeze(_composed(arguments, folder, needs_data=False).recipe), end="")
     elif "--dry-run" in arguments:
         _show_plan(_composed(arguments, folder, needs_data=False), as_json="--json" in arguments)
     else:
-        return start(_composed(arguments, folder))
+        from resnet_recipes.train import outer
+        prepare = partial(prepared, arguments, folder)
+        return outer.join(argv, prepare) if outer.launcher(argv) else _launched(prepare())
     return 0
 
 
@@ -82,22 +84,40 @@ def dry_run(argv: Sequence[str]) -> int:
     return run(["--dry-run", *words])
 
 
-def start(composed: "Composed") -> int:
-    """Start a run and stay until it has ended. Nothing is made before all checks have passed."""
+def prepared(arguments: Arguments, recipes: Path | None) -> Path | None:
+    """Return the folder of the run to train, new or begun; None if it is done. Nothing is made before all checks have passed."""
+    from resnet_recipes.commands import resume
+    from resnet_recipes.train import outer
+
+    if folder := outer.begun(resume.root_of(arguments.words)):
+        return resume.go_on(folder, [])
+    if "--resume" in arguments and (found := resume.find(arguments.flags["--resume"], arguments.words)):
+        return resume.go_on(*found)
+    return _begun(_composed(arguments, recipes))
+
+
+def _begun(composed: "Composed") -> Path:
+    """Make the folder of a new run, tell its plan, and return it."""
     from resnet_recipes import data, plan
     from resnet_recipes.commands import run_folder
-    from resnet_recipes.train import launch
+    from resnet_recipes.train import outer
     from resnet_recipes.train.group import group_of
 
-    if "LOCAL_RANK" in os.environ:
-        raise NotReadyError([Problem("LOCAL_RANK", os.environ["LOCAL_RANK"], "resnet-train starts one process a GPU itself; it is not run "
-                                     "under torchrun", "resnet-train ... gpus=8, once on each node")])
-    group = group_of(composed.recipe.launch)
-    made = plan.of(composed.recipe, data.measure(composed.recipe.data), group.ranks)
+    ranks = outer.ranks() or group_of(composed.recipe.launch).ranks
+    made = plan.of(composed.recipe, data.measure(composed.recipe.data), ranks)
     folder = run_folder.create(composed, made, ["resnet-train", *sys.argv[1:]])
     for line in _lines(composed, made, str(folder)):
         say(line)
-    return launch.start(folder, group, say).code
+    return folder
+
+
+def _launched(folder: Path | None) -> int:
+    """Train in a folder, by processes of our own, and stay until the run has ended; return the exit code."""
+    from resnet_recipes.composing import frozen
+    from resnet_recipes.train import launch
+    from resnet_recipes.train.group import group_of
+
+    return launch.start(folder, group_of(frozen.read(folder / "config.yaml").launch), say).code if folder else 0
 
 
 def say(line: str) -> None:

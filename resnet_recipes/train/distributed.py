@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 
 import torch
 import torch.distributed as dist
@@ -37,7 +38,8 @@ def this_rank(device: str) -> Rank:
     world_size = int(os.environ.get("WORLD_SIZE", 1))
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
         return Rank(rank, local_rank, world_size, torch.device("cpu"))
-    return Rank(rank, local_rank, world_size, torch.device("cuda", local_rank))
+    own = 0 if torch.cuda.device_count() == 1 else local_rank       # srun --gpus-per-task=1 shows each rank one GPU
+    return Rank(rank, local_rank, world_size, torch.device("cuda", own))
 
 
 def join(rank: Rank) -> None:
@@ -46,11 +48,17 @@ def join(rank: Rank) -> None:
         torch.cuda.set_device(rank.device)
     if rank.world_size == 1:
         return
-    store, _, _ = next(dist.rendezvous("env://", rank.rank, rank.world_size, timeout=START_TIMEOUT))
-    # After an in-place restart the store still holds the dead group's addresses (pytorch/pytorch#135712): each attempt has its own names.
-    store = dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    store = meeting_place(rank.rank, rank.world_size)
     backend = "nccl" if rank.device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank.rank, world_size=rank.world_size, timeout=START_TIMEOUT)
+
+
+@cache      # rank 0 may be its server, of which a process can have one
+def meeting_place(rank: int, world_size: int) -> dist.Store:
+    """Return the store where ranks find each other; waits for nobody but its server."""
+    store, _, _ = next(dist.rendezvous("env://", rank, world_size, timeout=START_TIMEOUT))
+    # After an in-place restart the store still holds the dead group's addresses (pytorch/pytorch#135712): each attempt has its own names.
+    return dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def leave() -> None:

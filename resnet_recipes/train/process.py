@@ -47,6 +47,7 @@ def run_rank(folder: Path, work: Callable[[Process], int]) -> NoReturn:
         die_with_parent()
     interruption = Interruption()
     interruption.install()
+    began, launched = time.time(), STARTED in os.environ
     console, started = _streams(folder, rank), float(os.environ.get(STARTED, time.monotonic()))
     watchdog = None
     try:
@@ -61,13 +62,15 @@ def run_rank(folder: Path, work: Callable[[Process], int]) -> NoReturn:
             code, name, message = 1, type(error).__name__, str(error) or "without a message"
         traceback.print_exc()
         ending = Ending(code, rank, watchdog.step if watchdog else 0, name, message)
-    _record(folder, ending)
+    ending = _recorded(folder, ending)
+    if not launched:
+        _say(folder, ending, began, console)
     for child in multiprocessing.active_children():
         child.kill()
     sys.stdout.flush()
     sys.stderr.flush()
     # Under torchrun an interruption is a normal end: as a failure, it would be started again by --max-restarts.
-    is_quiet = not ending.failed and "TORCHELASTIC_RUN_ID" in os.environ and STARTED in os.environ
+    is_quiet = not ending.failed and "TORCHELASTIC_RUN_ID" in os.environ and launched
     os._exit(0 if is_quiet else ending.code)
 
 
@@ -83,22 +86,20 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
 def _streams(folder: Path, rank: int) -> TextIO:
     """Send stderr, and unless rank 0 stdout, to this rank's log; return the user's error stream.
 
-    torchrun hands down only streams 0 to 2, and mixes its own noise into stderr. A rank reads no input, so the launcher gives the
-    user's error stream as stream 0. Without our launcher, rank 0 keeps the streams that it has.
+    torchrun hands down only streams 0 to 2, and mixes its own noise into stderr. A rank reads no input, so our launcher gives the
+    user's error stream as stream 0.
     """
-    launched = STARTED in os.environ
-    console = os.fdopen(os.dup(0), "w", buffering=1) if launched else sys.stderr
-    if launched or rank != 0:
-        path = log_path(folder, rank)
-        path.parent.mkdir(exist_ok=True)
-        log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        os.dup2(log, 2)
-        if rank != 0:
-            os.dup2(log, 1)
-        os.close(log)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.close(null)
+    console = os.fdopen(os.dup(0 if STARTED in os.environ else 2), "w", buffering=1)
+    path = log_path(folder, rank)
+    path.parent.mkdir(exist_ok=True)
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(log, 2)
+    if rank != 0:
+        os.dup2(log, 1)
+    os.close(log)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
     return console
 
 
@@ -107,7 +108,19 @@ def _lock(folder: Path, rank: int) -> AbstractContextManager[object]:
     return RunLock(folder) if rank == 0 and LOCKED not in os.environ else nullcontext()
 
 
-def _record(folder: Path, ending: Ending) -> None:
+def _recorded(folder: Path, ending: Ending) -> Ending:
+    """Write the ending to RUN/endings, with its time and attempt, and return it."""
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
     timed = Ending(ending.code, ending.rank, ending.step, ending.error, ending.message, time.time(), attempt)
     write(folder / "endings" / f"rank{ending.rank}.json", timed)
+    return timed
+
+
+def _say(folder: Path, ending: Ending, began: float, console: TextIO) -> None:
+    """Do what our launcher does at the end, where there is none: one rank says what failed, and rank 0 writes how the run ended."""
+    ranks = int(os.environ.get("WORLD_SIZE", 1))
+    is_everybodys = ending.code in (2, 3) and ending.rank != 0
+    if ending.failed and not ending.is_consequence and not is_everybodys:
+        console.write(ending.explained(folder, ranks, began) + "\n")
+    if ending.rank == 0:
+        write(folder / "exit.json", ending)

@@ -4,16 +4,21 @@ import os
 import sys
 import time
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
+import torchvision
+from torch.distributed import PrefixStore
 
-from resnet_recipes import data, plan
+from resnet_recipes import __version__, data, plan
 from resnet_recipes.composing.frozen import read
+from resnet_recipes.config import Recipe
 from resnet_recipes.report.console import Console, open_console
 from resnet_recipes.report.facts import Published, RunFacts
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.train import distributed
+from resnet_recipes.train.agreement import confirm_same
 from resnet_recipes.train.build import build, close
 from resnet_recipes.train.checkpoint import Checkpoints
 from resnet_recipes.train.distributed import Rank
@@ -21,7 +26,7 @@ from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.process import Process, run_rank
 from resnet_recipes.train.run import Run
-from resnet_recipes.train.state import departures, restore
+from resnet_recipes.train.state import departures, flat, restore
 from resnet_recipes.train.weights import write_weights
 
 
@@ -30,18 +35,28 @@ def work(process: Process) -> int:
     recipe = read(process.folder / "config.yaml")
     process.interruption.limit(recipe.launch.max_wall, process.started)
     rank = distributed.this_rank(recipe.launch.device)
+    confirm(recipe, rank)
     facts = data.measure(recipe.data)
     run = build(plan.of(recipe, facts, rank.world_size), rank)
     checkpoints = Checkpoints(process.folder / "checkpoints", recipe.checkpoint.keep, warn=print)
-    try:
-        first = resume(run, checkpoints)
-        if not rank.is_main:
-            return follow(run, process, first)
+    first = resume(run, checkpoints)
+    if rank.is_main:
         checkpoints.open_for_writing()
         with closing(open_console(err=process.console)) as console:
-            return lead(run, process, checkpoints, console, first)
-    finally:
-        close(run)
+            code = lead(run, process, checkpoints, console, first)
+    else:
+        code = follow(run, process, first)
+    distributed.meet()      # a launcher may stop all ranks as soon as one has ended: not before rank 0 has written everything
+    close(run)              # not after an error: parting may wait for a rank that is stuck, and how this one ended must be written first
+    return code
+
+
+def confirm(recipe: Recipe, rank: Rank) -> None:
+    """Return if all ranks are about to train the same recipe with the same software. Raises NotReadyError, on every rank alike."""
+    if rank.world_size > 1:
+        software = {"resnet-recipes": __version__, "torch": torch.__version__, "torchvision": torchvision.__version__}
+        store = distributed.meeting_place(rank.rank, rank.world_size)
+        confirm_same(PrefixStore("recipe", store), rank.rank, rank.world_size, flat(asdict(recipe)) | software)
 
 
 def resume(run: Run, checkpoints: Checkpoints) -> int:

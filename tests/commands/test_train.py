@@ -98,10 +98,21 @@ def test_cfg_prints_a_recipe_that_can_be_read_again(started, capsys, tmp_path):
     assert capsys.readouterr().out == path.read_text()
 
 
-def test_under_torchrun_it_says_what_to_type_instead(started, capsys, monkeypatch):
-    monkeypatch.setenv("LOCAL_RANK", "0")
-    assert cli.train(["recipe=mild", *SMALL]) == 3
-    assert "starts one process a GPU itself" in capsys.readouterr().err
+def test_under_torchrun_the_number_of_processes_is_not_a_setting(started, capsys, monkeypatch):
+    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert cli.train(["recipe=mild", *SMALL]) == 2
+    assert "gpus=1: is for torchrun to say, which has started 1 ranks" in capsys.readouterr().err
+
+
+def test_under_torchrun_rank_0_prepares_the_run_and_trains(started, monkeypatch):
+    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    trained = []
+    monkeypatch.setattr("resnet_recipes.train.process.run_rank", lambda folder, work: trained.append(folder))
+    assert cli.train(["recipe=mild", *SMALL[:-1], "run=mine"]) == 0
+    assert trained == [Path("runs/mine").absolute()]
+    assert started == []
 
 
 def test_a_users_recipe_is_named_in_the_plan(started, capsys, tmp_path):

@@ -1,0 +1,122 @@
+"""The launcher that is not ours: torchrun or srun, typed by the user, of which each process is one rank."""
+
+import json
+import os
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from resnet_recipes import __version__
+from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
+from resnet_recipes.train import watchdog
+
+#: Settings that say how many processes there are, and how they are started: under another launcher, they are its to say.
+ITS_OWN = ("gpus", "launch.gpus", "launch.nodes", "launch.rdzv", "launch.max_restarts")
+
+
+def launcher(words: Sequence[str]) -> str:
+    """Return who has started this process as one rank of a run, torchrun or srun; empty if nobody has.
+
+    A task of srun is a rank, unless it is alone, or was told of other nodes: then it is a launcher of ours, one for each node.
+    """
+    if {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys():
+        return "torchrun"
+    tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))      # of this step: a batch script alone has none
+    is_told_of_nodes = any(word.startswith(("launch.nodes=", "launch.rdzv=")) for word in words)
+    return "srun" if tasks > 1 and not is_told_of_nodes else ""
+
+
+def ranks() -> int:
+    """Return the number of ranks that the user's launcher has started; 0 if there is no such launcher."""
+    return int(os.environ.get("WORLD_SIZE", 0)) if "LOCAL_RANK" in os.environ else 0
+
+
+def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
+    """Train as the rank that this process is, in the folder that rank 0 prepares; only a run with nothing to train returns, with 0.
+
+    An error of rank 0 is raised there; the other ranks, which have nothing to add, return its exit code.
+    """
+    by = launcher(words)
+    if by == "srun":
+        os.environ |= _variables(os.environ)
+
+    def checked() -> Path | None:
+        if wrong := list(_problems(words, by)):
+            raise RecipeError(wrong)
+        return prepare()
+
+    folder, code = _agreed(words, checked)
+    if folder is not None:
+        from resnet_recipes.train.process import run_rank
+        from resnet_recipes.train.worker import work
+        run_rank(folder, work)
+    return code
+
+
+def _variables(slurm: Mapping[str, str]) -> dict[str, str]:
+    """Return torchrun's variables for a task of srun; ranks meet on the first node, at a port that belongs to the job."""
+    first = re.sub(r"\[(\w+)[^\]]*\]", r"\1", slurm["SLURM_STEP_NODELIST"]).split(",")[0]       # a[07-09,11],b2: a07
+    found = {"RANK": slurm["SLURM_PROCID"], "LOCAL_RANK": slurm["SLURM_LOCALID"], "WORLD_SIZE": slurm["SLURM_STEP_NUM_TASKS"]}
+    defaults = {"MASTER_ADDR": first, "MASTER_PORT": str(20000 + int(slurm["SLURM_JOB_ID"]) % 20000)}
+    return found | {key: slurm.get(key, value) for key, value in defaults.items()}
+
+
+def _problems(words: Sequence[str], by: str) -> Iterator[Problem]:
+    """Yield a problem for each setting that the launcher has decided, and for GPUs that it leaves without a rank."""
+    import torch
+
+    for word in words:
+        if word.split("=")[0] in ITS_OWN:
+            yield Problem(word, None, f"is for {by} to say, which has started {ranks()} ranks", "leave it out")
+    gpus = torch.cuda.device_count()
+    if by == "srun" and os.environ.get("SLURM_STEP_NUM_NODES") == str(ranks()) and gpus > 1:
+        yield Problem("srun", None, f"has started one task a node, and this one has {gpus} GPUs",
+                      f"--ntasks-per-node={gpus}, or let each task start a process a GPU: launch.nodes={ranks()} launch.rdzv=host:port")
+
+
+def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[Path | None, int]:
+    """Return the run folder that rank 0 has prepared, or the exit code with which all end. Raises rank 0's error on rank 0."""
+    import torch
+    import torch.distributed as dist
+
+    from resnet_recipes.train import agreement, distributed
+
+    rank, world_size = int(os.environ["RANK"]), ranks()
+    store = distributed.meeting_place(rank, world_size) if world_size > 1 else dist.HashStore()
+    typed = {key: value for key, _, value in (word.partition("=") for word in words)}
+    raised: BaseException | None = None
+
+    def decide() -> str:
+        nonlocal raised
+        try:
+            folder = prepare()
+            return json.dumps([folder and str(folder.resolve()), 0])
+        except BaseException as error:
+            raised = error
+            return json.dumps([None, error.exit_code if isinstance(error, RecipeError | TrainingError) else 1])
+
+    try:
+        facts = {**typed, "resnet-recipes": __version__, "torch": torch.__version__}
+        agreement.confirm_same(dist.PrefixStore("command", store), rank, world_size, facts)
+    except NotReadyError as error:
+        if rank == 0:
+            raise
+        return None, error.exit_code
+    folder, code = json.loads(agreement.told(dist.PrefixStore("folder", store), rank, world_size, decide))
+    if raised:
+        raise raised
+    if folder and not (Path(folder) / "config.yaml").is_file():
+        rule = f"cannot be seen by rank {rank} on {socket.gethostname()}: all nodes must see it"
+        raise NotReadyError([Problem("run.root", folder, rule, "run.root=/a/shared/folder")])
+    return folder and Path(folder), code
+
+
+def begun(root: Path) -> Path | None:
+    """Return the run in `root` that this torchrun began in an earlier attempt, and now restarts: its ranks had the same parent."""
+    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+        return None
+    own = (os.getppid(), socket.gethostname())
+    folders = [path.parent for path in root.glob("*/config.yaml")
+               if own in {(beat.parent, beat.host) for beat in watchdog.beats(path.parent)}]
+    return max(folders, key=lambda folder: (folder / "config.yaml").stat().st_mtime, default=None)

@@ -1,0 +1,49 @@
+"""Ranks agree before they train, or all learn why not."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import torch.distributed as dist
+
+from resnet_recipes.errors import NotReadyError
+from resnet_recipes.train.agreement import confirm_same, told
+
+
+def verdicts(facts: list[dict]) -> list[str]:
+    """Return what each rank raises, ranks being threads."""
+    store = dist.HashStore()
+
+    def rank(number: int) -> str:
+        try:
+            confirm_same(store, number, len(facts), facts[number])
+        except NotReadyError as error:
+            return str(error)
+        return ""
+
+    with ThreadPoolExecutor(len(facts)) as pool:
+        return list(pool.map(rank, range(len(facts))))
+
+
+def test_ranks_that_have_the_same_facts_go_on() -> None:
+    assert verdicts([{"lr": 1.0, "torch": "2.14"}] * 3) == ["", "", ""]
+
+
+def test_every_rank_learns_which_one_differs_and_in_what() -> None:
+    said = verdicts([{"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.15"}])
+    assert len(set(said)) == 1
+    assert said[0].startswith("torch: is 2.14 on rank 0, and 2.15 on rank 2 (")
+
+
+def test_what_only_one_rank_has_is_named_too() -> None:
+    (said, _) = verdicts([{}, {"seed": 9}])
+    assert "seed: is not given on rank 0, and 9 on rank 1" in said
+
+
+def test_what_rank_0_says_is_said_once_and_heard_by_all() -> None:
+    store, calls = dist.HashStore(), []
+
+    def rank(number: int) -> str:
+        return told(store, number, 3, lambda: calls.append(number) or "runs/a")
+
+    with ThreadPoolExecutor(3) as pool:
+        assert list(pool.map(rank, range(3))) == ["runs/a"] * 3
+    assert calls == [0]

@@ -1,0 +1,93 @@
+"""Ranks that the user's torchrun or srun has started find out who they are, and train one run."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.train import outer
+from resnet_recipes.train.ending import read
+from resnet_recipes.train.watchdog import Watchdog
+
+SMALL = ["recipe=mild", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "bs=8",
+         "batch.bn_size=4", "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "max_duration=2ba", "ssr=1", "launch.device=cpu"]
+
+TORCHRUN = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+SRUN = {"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_STEP_NUM_TASKS": "8", "SLURM_STEP_NUM_NODES": "2",
+        "SLURM_STEP_NODELIST": "gpu[07-08]", "SLURM_JOB_ID": "41234"}
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The environment, without what a launcher would put there."""
+    for name in [*TORCHRUN, *SRUN, "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"]:
+        monkeypatch.delenv(name, raising=False)
+    return monkeypatch
+
+
+def put(told: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    for name, value in variables.items():
+        told.setenv(name, value)
+
+
+@pytest.mark.parametrize(("variables", "words", "by"), [
+    ({}, [], ""), (TORCHRUN, [], "torchrun"), (SRUN, [], "srun"), (SRUN | TORCHRUN, [], "torchrun"),
+    (SRUN | {"SLURM_STEP_NUM_TASKS": "1"}, [], ""),                                 # alone: it starts one process a GPU itself
+    (SRUN, ["launch.nodes=2", "launch.rdzv=gpu07:29400"], ""),                      # one of our launchers on each node
+    ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, [], ""),                           # a batch script, outside of any step
+])
+def test_who_has_started_this_process(variables: dict, words: list[str], by: str, told: pytest.MonkeyPatch) -> None:
+    put(told, variables)
+    assert outer.launcher(words) == by
+
+
+@pytest.mark.parametrize(("nodes", "first"), [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"), ("r[1-2]n[3-4]", "r1n3")])
+def test_a_task_of_srun_is_the_rank_that_torchrun_would_call_it(nodes: str, first: str) -> None:
+    assert outer._variables(SRUN | {"SLURM_STEP_NODELIST": nodes}) == {
+        "RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "MASTER_ADDR": first, "MASTER_PORT": "21234"}
+
+
+def test_a_restarted_group_finds_the_run_that_it_began(tmp_path: Path, told: pytest.MonkeyPatch) -> None:
+    for name in ("mine", "finished-long-ago"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").write_text("")
+    Watchdog(tmp_path / "mine", 0).close()
+    assert outer.begun(tmp_path) is None
+    told.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert outer.begun(tmp_path) == tmp_path / "mine"
+
+
+def tasks(folder: Path, changes: list[list[str]]) -> list[tuple[int, str, str]]:
+    """Start tasks as srun would, each with its own changes; return exit codes, outputs and error outputs."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    common = os.environ | SRUN | {"SLURM_STEP_NUM_TASKS": str(len(changes)), "SLURM_STEP_NODELIST": "127.0.0.1", "MASTER_PORT": port,
+                                  "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    started = [subprocess.Popen([sys.executable, "-m", "resnet_recipes", *SMALL, "run=one", *own], cwd=folder, text=True,
+                                env=common | {"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i)}, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE) for i, own in enumerate(changes)]
+    told = [task.communicate(timeout=120) for task in started]
+    return [(task.returncode, *texts) for task, texts in zip(started, told, strict=True)]
+
+
+@pytest.mark.slow
+def test_two_tasks_of_srun_train_one_run_and_one_of_them_speaks(tmp_path: Path, told: pytest.MonkeyPatch) -> None:
+    (code, out, err), other = tasks(tmp_path, [[], []])
+    assert (code, *other) == (0, 0, "", "")
+    assert "top-1" in out
+    assert "8 = 2 devices x 1 micro-batch x 4" in err
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["one"]
+    assert read(tmp_path / "runs" / "one" / "exit.json").step == 2
+    assert "2 processes" in (tmp_path / "runs" / "one" / "summary.json").read_text()
+
+
+@pytest.mark.slow
+def test_two_tasks_that_were_told_different_things_start_nothing_and_one_says_why(tmp_path: Path, told: pytest.MonkeyPatch) -> None:
+    (code, _, err), (also, out, quiet) = tasks(tmp_path, [["gpus=2"], ["gpus=2", "seed=9"]])
+    assert (code, also, out, quiet) == (3, 3, "", "")
+    assert "seed: is not given on rank 0, and 9 on rank 1" in err
+    assert not (tmp_path / "runs").exists()
