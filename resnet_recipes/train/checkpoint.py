@@ -42,6 +42,7 @@ class Checkpoints:
         self._good: set[int] = set()            # steps that this process has written or verified
         self._bad: set[int] = set()             # steps that newest() found damaged
         self._staging: dict[str, Tensor] = {}   # host copies, reused from one save to the next
+        self._bytes = 0                         # of the newest checkpoint
         self._failures = 0                      # in a row
         self._pending: Future[None] | None = None
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
@@ -67,6 +68,7 @@ class Checkpoints:
         """
         self._finish()
         if step not in self._good:
+            self._look_for_room()
             copy = self._host_copy(state, "")
             if torch.cuda.is_initialized():
                 torch.cuda.current_stream().synchronize()
@@ -96,6 +98,7 @@ class Checkpoints:
                 self.notes.append(f"checkpoint of step {step:,} was passed over: {error}")
                 continue
             self._good.add(step)
+            self._bytes = self._path(step).stat().st_size
             return step, state
         if steps:
             raise TrainingError("\n".join([f"none of the {len(steps)} checkpoints in {self.folder} can be used", *self.notes]))
@@ -169,9 +172,21 @@ class Checkpoints:
             temporary.unlink(missing_ok=True)
             raise
         self._good.add(step)
+        self._bytes = hashing.bytes
         self._bad.discard(step)
         self._delete_old(step)
         self.seconds = time.perf_counter() - begin
+
+    def _look_for_room(self) -> None:
+        """Warn if the next checkpoint may not fit: early enough to make room, since the old ones go only when it is safe on disk."""
+        try:
+            disk = os.statvfs(self.folder)
+        except OSError:
+            return                              # writing will tell
+        free = disk.f_bavail * disk.f_frsize
+        if free < 1.2 * self._bytes:
+            self.warn(f"the disk is filling up: {free / 1e6:,.0f} MB are free, and a checkpoint takes {self._bytes / 1e6:,.0f} MB; "
+                      f"{self._newest_good()}")
 
     def _delete_old(self, newest: int) -> None:
         """Delete all but the newest `keep` checkpoints, and the damaged ones, now that a good one is safe on disk."""

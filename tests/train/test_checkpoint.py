@@ -185,6 +185,18 @@ def test_three_failures_in_a_row_stop_the_run(code: int, checkpoints: Checkpoint
     assert reopened(checkpoints).newest()[0] == 20
 
 
+def test_a_disk_that_is_filling_up_is_said_before_it_is_full(checkpoints: Checkpoints, warnings: list[str],
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    size = (checkpoints.folder / "step-00000020.pt").stat().st_size
+    for step, share in ((30, 1.3), (40, 1.1)):
+        free = int(share * size)
+        monkeypatch.setattr(os, "statvfs", lambda _, free=free: os.statvfs_result((1, 1, 0, 0, free, 0, 0, 0, 0, 255)))
+        checkpoints.save(step, state_at(step), wait=True)
+    (warning,) = warnings
+    assert warning.startswith("the disk is filling up: 0 MB are free")
+    assert checkpoints.newest()[0] == 40
+
+
 def test_a_success_forgives_earlier_failures(checkpoints: Checkpoints, warnings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     sync = checkpoint._sync
 
