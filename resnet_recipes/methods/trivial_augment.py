@@ -1,11 +1,9 @@
 """One random image operation of random strength, for every image."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import torch
 from PIL import Image
 
 from resnet_recipes.methods.base import Method, SampleAugment
@@ -27,18 +25,20 @@ class TrivialAugment(Method):
     conflicts: ClassVar[frozenset[str]] = frozenset({"randaugment"})
 
     def augment_sample(self) -> SampleAugment:
-        from torchvision.transforms import TrivialAugmentWide  # seconds to import, and every plan imports this file
-
-        return _Seeded(TrivialAugmentWide())
+        return _Wide()
 
 
-@dataclass(frozen=True)
-class _Seeded:
-    """Run a torchvision transform on an image's own randomness; torch's global generator is left as it was."""
-
-    transform: Callable[[Image.Image], Image.Image]
+class _Wide:
+    """TrivialAugmentWide on an image's own randomness; torch's generator, which threads share, is not used."""
 
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(rng.integers(2**63)))
-            return self.transform(image)
+        from torchvision.transforms import TrivialAugmentWide  # seconds to import, and every plan imports this file
+        from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
+
+        space = TrivialAugmentWide()._augmentation_space(31)
+        name = list(space)[rng.integers(len(space))]
+        strengths, signed = space[name]
+        strength = float(strengths[rng.integers(len(strengths))]) if strengths.ndim else 0.0
+        if signed and rng.integers(2):
+            strength = -strength
+        return _apply_op(image, name, strength, InterpolationMode.NEAREST, fill=None)

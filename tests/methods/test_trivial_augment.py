@@ -6,17 +6,28 @@ import numpy as np
 import torch
 from PIL import Image
 from torchvision.transforms import TrivialAugmentWide
+from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
 
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 
 IMAGE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8))
 
 
-def test_result_is_torchvisions_for_the_seed_drawn():
-    seed = int(np.random.default_rng(5).integers(2**63))
-    torch.manual_seed(seed)
-    expected = TrivialAugmentWide()(IMAGE)
-    assert np.array_equal(TrivialAugment().augment_sample()(IMAGE, np.random.default_rng(5)), expected)
+def possible() -> set[bytes]:
+    """Return every image that torchvision's transform can make of IMAGE."""
+    images = set()
+    for name, (strengths, signed) in TrivialAugmentWide()._augmentation_space(31).items():
+        for strength in strengths.reshape(-1).tolist():
+            for sign in (1, -1) if signed else (1,):
+                images.add(_apply_op(IMAGE, name, sign * strength, InterpolationMode.NEAREST, None).tobytes())
+    return images
+
+
+def test_results_are_torchvisions_and_reach_all_of_its_range():
+    augment, wanted = TrivialAugment().augment_sample(), possible()
+    results = {augment(IMAGE, np.random.default_rng(seed)).tobytes() for seed in range(3000)}
+    assert results <= wanted
+    assert len(results) > 0.9 * len(wanted)
 
 
 def test_global_randomness_is_left_alone_and_workers_can_have_it():
