@@ -87,7 +87,7 @@ class BetonReader:
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _slot(self) -> tuple[torch.Tensor, torch.Tensor]:
-        pinned = torch.cuda.is_available()
+        pinned = torch.cuda.is_initialized()
         pixels = torch.empty(self._room.rows * self._room.side**2 * 3, dtype=torch.uint8, pin_memory=pinned)
         return pixels, torch.empty(self._room.rows, dtype=torch.int64, pin_memory=pinned)
 

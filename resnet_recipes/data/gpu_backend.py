@@ -44,7 +44,7 @@ class TrainLoader:
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
         """Yield the batches from `first_step` on, without end."""
         for job in order.train_jobs(self._config, self._share, self.examples, first_step):
-            chosen = torch.from_numpy(job.indices).to(self._set.labels.device)
+            chosen = torch.from_numpy(job.indices).to(self._set.labels.device, non_blocking=True)
             pixels = _crops(self._set.pixels[chosen], *self._draws(job), job.pixels)
             yield RawBatch(pixels, self._set.labels[chosen])
 
@@ -69,7 +69,7 @@ class EvalLoader:
     def batches(self) -> Iterator[RawBatch]:
         """Yield this rank's evaluation batches, the last one as short as it is."""
         for job in order.eval_jobs(self._config, self._share, self.examples):
-            chosen = torch.from_numpy(job.indices).to(self._set.labels.device)
+            chosen = torch.from_numpy(job.indices).to(self._set.labels.device, non_blocking=True)
             yield RawBatch(self._set.pixels[chosen].permute(0, 3, 1, 2), self._set.labels[chosen])
 
     def close(self) -> None:
@@ -116,8 +116,8 @@ def _decoded(config: DataConfig, facts: DataFacts, share: Share, split: str) -> 
 
 def _crops(images: Tensor, boxes: np.ndarray, mirrored: np.ndarray, side: int) -> Tensor:
     """Cut a box (top, left, height, width) out of each of [N, S, S, 3] images and resize it to `side`: uint8 [N, 3, side, side]."""
-    top, left, height, width = torch.from_numpy(boxes.T.astype(np.float32)).to(images.device)
-    sign = torch.from_numpy(np.where(mirrored, -1, 1).astype(np.float32)).to(images.device)
+    top, left, height, width = torch.from_numpy(boxes.T.astype(np.float32)).to(images.device, non_blocking=True)
+    sign = torch.from_numpy(np.where(mirrored, -1, 1).astype(np.float32)).to(images.device, non_blocking=True)
     zero, whole = torch.zeros_like(top), images.shape[1]
     across = torch.stack([sign * width / whole, zero, (2 * left + width) / whole - 1], 1)
     down = torch.stack([zero, height / whole, (2 * top + height) / whole - 1], 1)

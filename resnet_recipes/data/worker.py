@@ -82,7 +82,7 @@ def main(number: int, bench: Bench, tasks: Connection, answers: Connection) -> N
         task = Task(*Task.layout.unpack(message))
         wanted = task.ticket >= bench.memory["floor"][0]
         kind, text = _answer(bench, rows_of(bench.memory, task, number)) if wanted else (DONE, "")
-        text = text.encode(errors="replace")[:_MAX_ANSWER - ANSWER.size]
+        text = _cut(text.encode(errors="replace"), whole_numbers=kind == SKIPPED)
         bench.memory["now"][number] = -1
         os.write(answers.fileno(), ANSWER.pack(task.ticket, kind, len(text)) + text)
 
@@ -96,6 +96,14 @@ def _answer(bench: Bench, rows: Rows) -> tuple[bytes, str]:
     except BaseException as error:                 # StopIteration, SystemExit and what else a user's augmentation may raise
         return FAILED, f"{bench.source.reader.path(int(rows.now[0]))}: {type(error).__name__}: {error}"
     return (SKIPPED, ",".join(map(str, skipped))) if skipped else (DONE, "")
+
+
+def _cut(text: bytes, whole_numbers: bool) -> bytes:
+    """Return what fits into an answer; of a list of numbers, no half one."""
+    room = _MAX_ANSWER - ANSWER.size
+    if len(text) <= room:
+        return text
+    return text[:room].rpartition(b",")[0] if whole_numbers else text[:room]
 
 
 def _leave_with_parent() -> None:

@@ -21,7 +21,7 @@ _LUMA = np.array([19595, 38470, 7471], dtype=np.float32) / 65536     # Pillow's 
 
 def posterize(pixels: Tensor, bits: Tensor) -> Tensor:
     """Keep the highest `bits` of every value."""
-    return pixels & (256 - 2 ** (8 - bits)).to(torch.uint8).view(-1, 1, 1, 1)
+    return pixels & (255 << (8 - bits.to(torch.int32)) & 255).to(torch.uint8).view(-1, 1, 1, 1)
 
 
 def solarize(pixels: Tensor, threshold: Tensor) -> Tensor:
