@@ -1,5 +1,6 @@
 """The state of a run between two steps: what a checkpoint holds, and how a run takes it back."""
 
+import copy
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
@@ -34,6 +35,9 @@ def capture(run: Run, done: int) -> dict[str, Any]:
         "recipe": asdict(run.plan.recipe),
         "classes": list(run.plan.facts.classes),
         "train_examples": run.plan.facts.train_examples,
+        "backend": run.plan.facts.backend,
+        "dtype": str(run.precision.dtype),
+        "device": run.rank.device.type,
         "world_size": run.rank.world_size,
         "threads": torch.get_num_threads(),
         "versions": {"resnet-recipes": __version__, "torch": str(torch.__version__)},
@@ -45,7 +49,7 @@ def restore(run: Run, state: dict[str, Any]) -> int:
     if problems := list(conflicts(run, state)):
         raise RecipeError(problems)
     run.model.load_state_dict(state["model"])
-    run.optimizer.load_state_dict(state["optimizer"])
+    run.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))     # it keeps what it is given, and the state is mapped from a file
     run.methods.load_state_dict(state["methods"])
     run.precision.load_state_dict(state["precision"])
     run.clock.restart(state["seconds"])
@@ -57,6 +61,9 @@ def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
     yield from changed_settings(state["recipe"], run.plan.recipe)
     if state["classes"] != list(run.plan.facts.classes):
         yield Problem("data.root", str(run.plan.facts.root), "has other classes than the data of this run")
+    if state["backend"] != run.plan.facts.backend:
+        yield Problem("data.backend", run.plan.facts.backend, f"reads other pixels than {state['backend']}, which the run began with",
+                      f"data.backend={state['backend']}, where it can be had")
     if state["train_examples"] != run.plan.facts.train_examples:
         yield Problem("data.root", str(run.plan.facts.root),
                       f"has {run.plan.facts.train_examples:,} training images; the run began with {state['train_examples']:,}")
@@ -73,10 +80,11 @@ def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:
 
 def departures(run: Run, state: dict[str, Any]) -> list[str]:
     """Return why going on from `state` is not bitwise the uninterrupted run: sentences for the user; empty if it is."""
-    now = {"world_size": run.rank.world_size, "threads": torch.get_num_threads(), "torch": torch.__version__}
-    then = {"world_size": state["world_size"], "threads": state["threads"], "torch": state["versions"]["torch"]}
-    names = {"world_size": "number of devices", "threads": "CPU threads", "torch": "torch"}
-    return [f"resume is not bitwise: {names[key]} {then[key]} -> {now[key]}" for key in now if now[key] != then[key]]
+    now = {"number of devices": run.rank.world_size, "CPU threads": torch.get_num_threads(), "torch": str(torch.__version__),
+           "device": run.rank.device.type, "precision": str(run.precision.dtype)}
+    then = {"number of devices": state["world_size"], "CPU threads": state["threads"], "torch": state["versions"]["torch"],
+            "device": state["device"], "precision": state["dtype"]}
+    return [f"resume is not bitwise: {name} {then[name]} -> {now[name]}" for name in now if now[name] != then[name]]
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
