@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+import torchvision
 
 from resnet_recipes import data, plan
 from resnet_recipes.composing.typed import typed
@@ -13,6 +14,7 @@ from resnet_recipes.errors import RecipeError
 from resnet_recipes.train.build import build, close
 from resnet_recipes.train.distributed import Rank
 from resnet_recipes.train.run import Run
+from tests.train.nursery import narrow_resnet18
 
 #: A whole recipe that takes a fraction of a second: 64 synthetic images, 8 steps of 16 an epoch.
 SMALL: dict[str, Any] = {
@@ -47,8 +49,9 @@ def recipe() -> Callable[..., Recipe]:
 
 
 @pytest.fixture
-def make_run(recipe: Callable[..., Recipe]) -> Callable[..., Run]:
-    """Return a function that builds a small run of one process on the CPU; all are closed after the test."""
+def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
+    """Return a function that builds a small run of one process on the CPU, with a narrow ResNet-18; all are closed after the test."""
+    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
     runs: list[Run] = []
 
     def make(**changes: Any) -> Run:

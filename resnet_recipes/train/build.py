@@ -14,14 +14,14 @@ from resnet_recipes.train.optimizer import build_optimizer
 from resnet_recipes.train.precision import Precision, resolve_dtype
 from resnet_recipes.train.run import Run
 
-#: Image sizes of a run up to which cuDNN searches for the fastest algorithm of each; with more, the search would cost more than it saves.
-TUNED_SIZES = 2
+#: Steps that an image size must last for cuDNN to search for its fastest algorithms: a search takes as long as some dozens of steps.
+TUNED_STEPS = 1000
 
 
 def build(plan: Plan, rank: Rank) -> Run:
     """Return a run that stands before its first step. Every rank builds the same weights from the seed."""
     recipe, sizes = plan.recipe, set(plan.sizes)
-    torch.backends.cudnn.benchmark = len(sizes) <= TUNED_SIZES
+    torch.backends.cudnn.benchmark = plan.total_steps >= TUNED_STEPS * len(sizes)
     join(rank)
 
     # 1. the network, 2. its surgery, 3. its place and memory format (a module made later would miss them), 4. compilation
@@ -54,7 +54,7 @@ def settle(run: Run) -> None:
         return
     kept = [buffer.clone() for buffer in run.model.buffers()]
     side = run.plan.pixels_at(0)
-    images = torch.zeros(2, 3, side, side, device=run.rank.device).to(memory_format=torch.channels_last)
+    images = torch.zeros(run.plan.bn_size, 3, side, side, device=run.rank.device).to(memory_format=torch.channels_last)
     for _ in range(2):
         with run.precision.autocast():
             logits = run.replica(images)
