@@ -2,8 +2,7 @@
 
 import gc
 import os
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -11,10 +10,11 @@ from functools import cache
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
-#: How long ranks wait for each other before the first step, where they compile, copy data and read folders; and after it.
-START_TIMEOUT, STEP_TIMEOUT = timedelta(minutes=30), timedelta(minutes=10)
+#: How long a rank waits for the others: long enough to compile, read folders and evaluate, short enough that a hang is found.
+TIMEOUT = timedelta(minutes=30)
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ def join(rank: Rank) -> None:
         return
     store = meeting_place(rank.rank, rank.world_size)
     backend = "nccl" if rank.device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank.rank, world_size=rank.world_size, timeout=START_TIMEOUT)
+    dist.init_process_group(backend, store=store, rank=rank.rank, world_size=rank.world_size, timeout=TIMEOUT)
 
 
 @cache      # rank 0 may be its server, of which a process can have one
 def meeting_place(rank: int, world_size: int) -> dist.Store:
     """Return the store where ranks find each other; waits for nobody but its server."""
-    store, _, _ = next(dist.rendezvous("env://", rank, world_size, timeout=START_TIMEOUT))
+    store, _, _ = next(dist.rendezvous("env://", rank, world_size, timeout=TIMEOUT))
     # After an in-place restart the store still holds the dead group's addresses (pytorch/pytorch#135712): each attempt has its own names.
     return dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
@@ -68,16 +68,23 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def replicate(model: nn.Module, rank: Rank) -> nn.Module:
-    """Return the model to call in training: itself, or wrapped so that backward averages gradients over ranks."""
+def replicate(model: nn.Module, rank: Rank, compress: bool = False) -> nn.Module:
+    """Return the model to call in training: itself, or wrapped so that backward averages gradients over ranks, as bf16 if `compress`.
+
+    No static_graph: it gives the same bits, saves only a search for unused parameters that is off anyway, and fails where the first
+    backward pass is not synchronised.
+    """
     if rank.world_size == 1:
         return model
-    return DistributedDataParallel(
+    replica = DistributedDataParallel(
         model,
         device_ids=[rank.device] if rank.device.type == "cuda" else None,
         gradient_as_bucket_view=True,
         broadcast_buffers=False,        # running statistics do not enter training; broadcast_statistics sends them when they are read
     )
+    if compress:
+        replica.register_comm_hook(None, bf16_compress_hook)
+    return replica
 
 
 def synced(replica: nn.Module, yes: bool) -> AbstractContextManager[None]:
@@ -132,7 +139,7 @@ class Vote:
     """
 
     def __init__(self) -> None:
-        self._group = dist.new_group(backend="gloo", timeout=START_TIMEOUT) if dist.is_initialized() else None
+        self._group = dist.new_group(backend="gloo", timeout=TIMEOUT) if dist.is_initialized() else None
         self._ballot = torch.zeros((), dtype=torch.int32)
         self._pending: dist.Work | None = None
 
@@ -147,13 +154,3 @@ class Vote:
         self._ballot = torch.tensor(int(stop or agreed), dtype=torch.int32)
         self._pending = dist.all_reduce(self._ballot, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
         return agreed
-
-
-@contextmanager
-def main_first(rank: Rank) -> Iterator[None]:
-    """Run the body on rank 0, then on the others."""
-    if not rank.is_main:
-        meet()
-    yield
-    if rank.is_main:
-        meet()

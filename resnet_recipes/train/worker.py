@@ -14,6 +14,7 @@ from torch.distributed import PrefixStore
 from resnet_recipes import __version__, data, plan
 from resnet_recipes.composing.frozen import read
 from resnet_recipes.config import Recipe
+from resnet_recipes.errors import TrainingError
 from resnet_recipes.report.console import Console, open_console
 from resnet_recipes.report.facts import Published, RunFacts
 from resnet_recipes.report.recorder import Recorder
@@ -60,13 +61,16 @@ def confirm(recipe: Recipe, rank: Rank) -> None:
 
 
 def resume(run: Run, checkpoints: Checkpoints) -> int:
-    """Go on from the newest checkpoint that is whole, if there is one; return the completed steps."""
-    found = checkpoints.newest()
-    if found is None:
-        return 0
-    _, state = found
-    checkpoints.notes.extend(departures(run, state))
-    return restore(run, state)
+    """Go on from the newest checkpoint that is whole, if there is one; return the completed steps. Training time counts from here."""
+    run.clock.restart(0.0)
+    found, first = checkpoints.newest(), 0
+    if found is not None:
+        checkpoints.notes.extend(departures(run, found[1]))
+        first = restore(run, found[1])
+    if not distributed.agree(torch.tensor(first, device=run.rank.device)):
+        raise TrainingError(f"this rank sees a checkpoint of step {first:,} in {checkpoints.folder}, another rank a different one: "
+                            "all nodes must see the same folder")
+    return first
 
 
 def follow(run: Run, process: Process, first: int) -> int:
@@ -82,8 +86,13 @@ def lead(run: Run, process: Process, checkpoints: Checkpoints, console: Console,
     for note in checkpoints.notes:
         recorder.note(first, note)
     checkpoints.warn = lambda text: recorder.note(process.watchdog.step, text)
-    done = train(run, Keeper(run, (recorder, checkpoints), process.interruption, process.watchdog), first)
-    checkpoints.wait()
+    try:
+        done = train(run, Keeper(run, (recorder, checkpoints), process.interruption, process.watchdog), first)
+    finally:
+        checkpoints.wait()      # what was saved before a failure must reach the disk
+    if run.train_data.skipped:
+        some = ", ".join(list(run.train_data.skipped)[:5])
+        recorder.note(done, f"{len(run.train_data.skipped)} training images could not be read and were replaced, on rank 0: {some}")
     if done < run.plan.total_steps:
         recorder.stopped(done, process.interruption.reason or "another rank was asked to stop", f"resnet-train --resume {process.folder}")
         return process.interruption.exit_code
