@@ -36,8 +36,9 @@ def build(plan: Plan, rank: Rank) -> Run:
 
     # 5. the optimizer, over the parameters that surgery left, 6. DDP, 7. the data, which pins its memory where a GPU is in use
     train_data, eval_data = open_data(plan, rank, methods)
+    replica = replicate(model, rank, recipe.precision.compress_gradients)
     run = Run(
-        plan=plan, rank=rank, model=model, replica=replicate(model, rank), optimizer=build_optimizer(model, recipe.optimizer),
+        plan=plan, rank=rank, model=model, replica=replica, optimizer=build_optimizer(model, recipe.optimizer),
         methods=methods, precision=precision, clock=Clock(rank.device), train_data=train_data, eval_data=eval_data,
     )
     settle(run)

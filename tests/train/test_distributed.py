@@ -1,6 +1,7 @@
 """Several gloo ranks on the CPU learn what one process learns, agree bit for bit, and measure the same."""
 
 import json
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,7 @@ def finished(nursery: Nursery, recipe: Callable[..., Recipe], tmp_path: Path) ->
     """Return a function that runs a small recipe on a number of ranks, to the end: its weights and its summary."""
 
     def run(ranks: int, **changes: Any) -> tuple[dict[str, torch.Tensor], dict]:
-        folder = tmp_path / f"{ranks}"
-        folder.mkdir()
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
         (folder / "config.yaml").write_text(freeze(recipe(**changes)))
         nursery.start(folder, ranks)
         assert nursery.wait() == [0] * ranks, (folder / "logs" / "rank0.log").read_text()[-2000:]
@@ -54,6 +54,19 @@ def test_two_and_three_ranks_learn_and_measure_what_one_process_does(finished: C
         for name in parameters:
             torch.testing.assert_close(others[name], weights[name], rtol=1e-4, atol=1e-5)
         assert also["eval_examples"] == summary["eval_examples"] == 50          # which neither two nor three ranks share evenly
+
+
+def test_compressed_gradients_are_right_to_three_digits(finished: Callable):
+    def after_one_step(lr: float, compress: bool) -> torch.Tensor:
+        weights, _ = finished(
+            2, max_duration="1ba", data={"train_size": 64, "eval_resize": 64, "eval_size": 64}, schedule={"warmup": "0ba"},
+            batch={"global_size": 16, "bn_size": 4}, optimizer={"lr": lr}, precision={"compress_gradients": compress},
+        )
+        return torch.cat([value.flatten() for name, value in weights.items() if name.endswith(("weight", "bias"))])
+
+    start, plain, compressed = after_one_step(1e-9, False), after_one_step(0.01, False), after_one_step(0.01, True)
+    error = (compressed - plain).norm() / (plain - start).norm()
+    assert 1e-5 < error < 2**-8         # a bfloat16 has 8 bits
 
 
 def test_two_hundred_sam_steps_leave_two_ranks_bitwise_equal(finished: Callable):
