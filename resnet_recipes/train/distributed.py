@@ -46,8 +46,12 @@ def join(rank: Rank) -> None:
     """Meet the other ranks. One process needs no group and makes none."""
     if rank.device.type == "cuda":
         torch.cuda.set_device(rank.device)
-    if rank.world_size == 1:
-        return
+    if rank.world_size > 1:
+        form_group(rank)
+
+
+def form_group(rank: Rank) -> None:
+    """Make the process group of all ranks, be it of one."""
     store = meeting_place(rank.rank, rank.world_size)
     backend = "nccl" if rank.device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank.rank, world_size=rank.world_size, timeout=TIMEOUT)
@@ -69,13 +73,16 @@ def leave() -> None:
 
 
 def replicate(model: nn.Module, rank: Rank, compress: bool = False) -> nn.Module:
-    """Return the model to call in training: itself, or wrapped so that backward averages gradients over ranks, as bf16 if `compress`.
+    """Return the model to call in training: itself, or wrapped if there are several ranks."""
+    return wrapped(model, rank, compress) if rank.world_size > 1 else model
+
+
+def wrapped(model: nn.Module, rank: Rank, compress: bool) -> DistributedDataParallel:
+    """Wrap a model so that its backward pass averages gradients over ranks, sent as bf16 if `compress`.
 
     No static_graph: it gives the same bits, saves only a search for unused parameters that is off anyway, and fails where the first
     backward pass is not synchronised.
     """
-    if rank.world_size == 1:
-        return model
     replica = DistributedDataParallel(
         model,
         device_ids=[rank.device] if rank.device.type == "cuda" else None,
