@@ -17,9 +17,11 @@ resnet-recipes VERB ...
   plan NAME [key=value]  everything that a run would do, without starting it
   methods [NAME]         the speed-up methods, or one with its settings
   slurm NAME [key=value] a Slurm script that goes on until the run is done
-  convert SRC DST        class folders to .beton files for FFCV
+  convert SRC DST        class folders to .beton files for FFCV; --dry-run only
+                         predicts; max_resolution=500 jpeg_quality=90 and more
   doctor [data PATH | ffcv | gpu | run]
-                         what must be put right before a run, and how
+                         what must be put right before a run, and how; --json
+                         data: --no-images  --fix-val MAP [--synsets NAMES]
 
 To train: resnet-train recipe=NAME data=/path/to/images
 """
@@ -27,7 +29,7 @@ To train: resnet-train recipe=NAME data=/path/to/images
 
 def run(argv: Sequence[str]) -> int:
     """Run one verb and return its exit code."""
-    if not argv or argv[0] in ("--help", "-h", "help"):
+    if not argv or argv[0] == "help" or {"--help", "-h"} & set(argv):
         print(HELP, end="")
         return 0
     if argv[0] == "--version":

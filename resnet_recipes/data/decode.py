@@ -14,7 +14,7 @@ from torch import Tensor
 MAX_PIXELS = 64_000_000
 
 #: What Pillow may find in a file, whatever the file is called.
-_FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM", "TIFF")
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM", "TIFF")
 
 
 class BadImageError(ValueError):
@@ -105,7 +105,7 @@ def _opened(data: bytes) -> Image.Image:
     """Return a Pillow image that has read the header."""
     try:
         with warnings.catch_warnings(action="ignore"):                  # odd EXIF is ignored, the size is judged here
-            return Image.open(io.BytesIO(data), formats=_FORMATS)
+            return Image.open(io.BytesIO(data), formats=FORMATS)
     except Exception as error:                                          # Pillow raises what its parsers happen to raise
         known = not isinstance(error, Image.UnidentifiedImageError)
         raise BadImageError(f"cannot be opened: {error}" if known else "is not an image that Pillow can read") from None

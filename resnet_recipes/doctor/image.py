@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 from PIL import Image
 
+from resnet_recipes.data.decode import FORMATS, MAX_PIXELS
+
 #: Every oddity by name: how bad it is, what it means, and what to do.
 ODDITIES = {
-    "unreadable": ("fix", "cannot be decoded", "replace or delete them;  or data.on_bad_image=skip"),
+    "unreadable": ("fix", "cannot be decoded, or are of a kind or size that is not read",
+                   "replace or delete them;  in train/, data.on_bad_image=skip replaces them in each epoch"),
     "misnamed": ("warn", "are of another kind than their name says (they are read for what they are)", ""),
     "cmyk": ("warn", "are CMYK (converted to RGB)", ""),
     "grey": ("ok", "are grey (converted to RGB)", ""),
@@ -39,7 +42,9 @@ def check_image(path: Path | str) -> Checked:
         return Checked(b"", ("unreadable",))
     digest = hashlib.blake2b(data, digest_size=16).digest()
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            if image.width * image.height > MAX_PIXELS:
+                return Checked(digest, ("unreadable",))
             kind, mode, orientation = image.format, image.mode, image.getexif().get(_ORIENTATION, 1)
             image.load()
     except (OSError, ValueError, SyntaxError, IndexError, KeyError, TypeError, Image.DecompressionBombError):

@@ -63,3 +63,9 @@ def test_the_machine_is_checked_without_a_topic(capsys: pytest.CaptureFixture):
 def test_a_wrong_command_is_answered(words: list[str], capsys: pytest.CaptureFixture):
     assert cli.main(words) == 2
     assert "doctor" in capsys.readouterr().err
+
+
+def test_every_verb_answers_help(capsys: pytest.CaptureFixture):
+    for verb in ("doctor", "convert", "show", "slurm"):
+        assert cli.main([verb, "--help"]) == 0
+        assert "--fix-val" in capsys.readouterr().out
