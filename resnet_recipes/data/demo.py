@@ -1,5 +1,6 @@
 """Draw the demo set: small pictures of twelve kinds of things, as a real folder of JPEGs."""
 
+import colorsys
 import shutil
 import tempfile
 from pathlib import Path
@@ -10,10 +11,13 @@ from PIL import Image, ImageDraw, ImageFilter
 TRAIN_IMAGES = 260            # per class
 VAL_IMAGES = 45               # per class
 
-SHAPES = ("disc", "square", "star", "triangle")
-TEXTURES = ("dotted", "plain", "striped")
+SHAPES = ("cross", "disc", "ring", "triangle")
+TEXTURES = ("halved", "plain", "striped")
 
-#: Class names in label order: what a thing is made of, and its outline. Colour, place, size and angle say nothing about the class.
+#: The hue that things of a shape mostly have, in turns: a hint, as with fire engines and frogs.
+HUES = {"cross": 0.0, "disc": 0.25, "ring": 0.5, "triangle": 0.75}
+
+#: Class names in label order: what a thing is made of, and its outline. Place, size, angle and surroundings say nothing about the class.
 CLASSES = tuple(f"{texture}_{shape}" for texture in TEXTURES for shape in SHAPES)
 
 
@@ -45,58 +49,63 @@ def picture(name: str, rng: np.random.Generator) -> Image.Image:
     """Draw one picture: the thing of its class somewhere over a background with clutter, in uneven light and with noise."""
     texture, shape = name.split("_")
     width, height = (int(side) for side in rng.integers(64, 113, 2))
-    far, near, ink = _colours(rng)
-    scene = Image.fromarray(_textured(TEXTURES[rng.integers(3)], width, height, far, _mixed(far, near, 0.25), rng))
+    far, near, ink = _colours(HUES[shape], rng)
+    scene = Image.new("RGB", (width, height), tuple(int(value) for value in far))
     draw = ImageDraw.Draw(scene)
-    for _ in range(rng.integers(2, 7)):
+    for _ in range(rng.integers(1, 5)):
         _clutter(draw, width, height, rng)
-    radius = min(width, height) * rng.uniform(0.26, 0.46)
+    radius = min(width, height) * rng.uniform(0.38, 0.48)
     middle = (rng.uniform(radius, width - radius), rng.uniform(radius, height - radius))
     mask = Image.new("L", (2 * width, 2 * height))
-    ImageDraw.Draw(mask).polygon(_outline(shape, middle, radius, rng), fill=255)
-    scene.paste(Image.fromarray(_textured(texture, width, height, near, ink, rng)), mask=mask.resize((width, height), Image.BOX))
+    outline = _outline(shape, middle, radius, rng)
+    ImageDraw.Draw(mask).polygon(outline, fill=255)
+    if shape == "ring":
+        ImageDraw.Draw(mask).polygon([(x + middle[0], y + middle[1]) for x, y in np.array(outline) / 2], fill=0)      # half as large
+    strength = _pattern(texture, (width, height), middle, rng)
+    surface = Image.fromarray((near + strength[..., None] * (ink - near)).astype(np.uint8))
+    scene.paste(surface, mask=mask.resize((width, height), Image.BOX))
     return _photographed(scene, rng)
 
 
-def _colours(rng: np.random.Generator) -> np.ndarray:
-    """Draw three colours [3, 3] that can be told apart: background, thing, and the pattern on the thing."""
+def _colours(hue: float, rng: np.random.Generator) -> np.ndarray:
+    """Draw three colours [3, 3] that can be told apart: background, thing (of about this hue), and the pattern on the thing."""
     while True:
-        colours = rng.uniform(20, 235, (3, 3)).astype(np.float32)
-        if min(np.abs(colours[a] - colours[b]).sum() for a, b in ((0, 1), (1, 2))) > 140:
+        far, ink = rng.uniform(20, 235, (2, 3))
+        near = 255 * np.array(colorsys.hsv_to_rgb((hue + rng.uniform(-0.1, 0.1)) % 1, rng.uniform(0.4, 1.0), rng.uniform(0.4, 0.95)))
+        colours = np.array([far, near, ink], dtype=np.float32)
+        if min(np.abs(colours[a] - colours[b]).sum() for a, b in ((0, 1), (0, 2), (1, 2))) > 240:
             return colours
 
 
-def _mixed(one: np.ndarray, other: np.ndarray, share: float) -> np.ndarray:
-    return one + share * (other - one)
-
-
-def _textured(texture: str, width: int, height: int, ground: np.ndarray, ink: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return uint8 [height, width, 3] of `ground` with a pattern in `ink`, at any angle and of any fineness."""
-    angle, period, phase = rng.uniform(0, np.pi), rng.uniform(7, 13), rng.uniform(0, 2 * np.pi, 2)
-    across = np.arange(width, dtype=np.float32)[None] * np.float32(2 * np.pi / period)
-    down = np.arange(height, dtype=np.float32)[:, None] * np.float32(2 * np.pi / period)
+def _pattern(texture: str, size: tuple[int, int], middle: tuple[float, float], rng: np.random.Generator) -> np.ndarray:
+    """Return how strong the ink is everywhere, float32 [height, width], 0 to 1: a pattern at any angle and of any fineness."""
+    angle, period, phase = rng.uniform(0, 2 * np.pi), rng.uniform(13, 20), rng.uniform(0, 2 * np.pi)
+    across, down = (np.arange(side, dtype=np.float32) - np.float32(centre) for side, centre in zip(size, middle, strict=True))
+    along = np.float32(np.cos(angle)) * across[None] + np.float32(np.sin(angle)) * down[:, None]
     if texture == "plain":
-        return np.broadcast_to(ground.astype(np.uint8), (height, width, 3)).copy()
-    cos, sin = np.float32((np.cos(angle), np.sin(angle)))
-    strength = 2 * np.sin(cos * across + sin * down + np.float32(phase[0]))
-    if texture == "dotted":
-        strength = 2 * np.minimum(strength, 2 * np.sin(cos * down - sin * across + np.float32(phase[1])))
-    return _mixed(ground, ink, np.clip(strength, 0, 1)[..., None]).astype(np.uint8)
+        return np.zeros_like(along)
+    strength = np.sign(along) if texture == "halved" else 2 * np.sin(np.float32(2 * np.pi / period) * along + np.float32(phase))
+    return np.clip(strength, 0, 1)
 
 
 def _outline(shape: str, middle: tuple[float, float], radius: float, rng: np.random.Generator) -> list[tuple[float, float]]:
     """Return the corners of a shape at twice the size of the picture, turned by any angle and a little squeezed."""
-    count, inner = {"disc": (40, 1.0), "square": (4, 1.0), "star": (10, 0.45), "triangle": (3, 1.0)}[shape]
-    angles = rng.uniform(0, 2 * np.pi) + np.arange(count) * 2 * np.pi / count
-    radii = radius * np.where(np.arange(count) % 2, inner, 1.0)
-    squeeze = rng.uniform(0.85, 1.0, 2)
-    return [(2 * (middle[0] + squeeze[0] * r * np.cos(a)), 2 * (middle[1] + squeeze[1] * r * np.sin(a)))
-            for a, r in zip(angles, radii, strict=True)]
+    if shape == "cross":
+        arm = 0.32                # half the width of an arm, as a share of its length
+        corners = [(1, -arm), (1, arm), (arm, arm)]
+        corners = [np.array((x, y)) @ turn for turn in ([[1, 0], [0, 1]], [[0, 1], [-1, 0]], [[-1, 0], [0, -1]], [[0, -1], [1, 0]])
+                   for x, y in corners]
+    else:
+        angles = np.arange(count := 3 if shape == "triangle" else 40) * 2 * np.pi / count
+        corners = np.stack([np.cos(angles), np.sin(angles)], 1)
+    turn, squeeze = rng.uniform(0, 2 * np.pi), rng.uniform(0.85, 1.0, 2)
+    turned = np.asarray(corners) @ [[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]]
+    return [(2 * x, 2 * y) for x, y in middle + radius * squeeze * turned]
 
 
 def _clutter(draw: ImageDraw.ImageDraw, width: int, height: int, rng: np.random.Generator) -> None:
     """Draw a small thing that belongs to no class: a line, a box or a blot."""
-    x, y, w, h = rng.uniform(0, width), rng.uniform(0, height), *rng.uniform(3, 16, 2)
+    x, y, w, h = rng.uniform(0, width), rng.uniform(0, height), *rng.uniform(3, 12, 2)
     colour = tuple(int(value) for value in rng.integers(0, 256, 3))
     kind = rng.integers(3)
     if kind == 0:
@@ -109,10 +118,10 @@ def _clutter(draw: ImageDraw.ImageDraw, width: int, height: int, rng: np.random.
 
 def _photographed(scene: Image.Image, rng: np.random.Generator) -> Image.Image:
     """Blur the scene a little, light it from one side and add the noise of a cheap camera."""
-    pixels = np.asarray(scene.filter(ImageFilter.GaussianBlur(rng.uniform(0.0, 0.9))), np.float32)
+    pixels = np.asarray(scene.filter(ImageFilter.GaussianBlur(rng.uniform(0.0, 0.7))), np.float32)
     height, width = pixels.shape[:2]
     right, down = np.linspace(-0.5, 0.5, width, dtype=np.float32)[None], np.linspace(-0.5, 0.5, height, dtype=np.float32)[:, None]
-    level, across, along = rng.uniform((0.75, -0.35, -0.35), (1.1, 0.35, 0.35)).astype(np.float32)
+    level, across, along = rng.uniform((0.8, -0.25, -0.25), (1.1, 0.25, 0.25)).astype(np.float32)
     light = level + across * right + along * down
-    noise = rng.standard_normal(pixels.shape, np.float32) * np.float32(rng.uniform(2, 14))
+    noise = rng.standard_normal(pixels.shape, np.float32) * np.float32(rng.uniform(2, 8))
     return Image.fromarray(np.clip(pixels * light[..., None] + noise, 0, 255).astype(np.uint8))
