@@ -183,20 +183,29 @@ class LaunchConfig:
 
     device: str = "auto"                # auto: cuda if there is one, else cpu | cuda | cpu
     gpus: int | str = "auto"            # devices of this node, one process each; auto: every visible GPU, or one CPU process
-    nodes: int = 1
+    nodes: int | str = 1                # "2:4": begin with at least 2, and go on with 2, 3 or 4 as nodes are lost and come back
     rdzv: str = ""                      # host:port where several nodes meet
     max_restarts: int = 0               # times the group is started again, from the last checkpoint, after a failure
     max_wall: str = ""                  # "3.5h" or "45m": save and stop with exit code 75 before this much time has passed
 
+    @property
+    def fewest_and_most_nodes(self) -> tuple[int, int]:
+        """The limits of `nodes`; (0, 0) if it is written wrongly."""
+        fewest, most = (match.groups() if (match := re.fullmatch(r"(\d+)(?::(\d+))?", str(self.nodes))) else ("0", None))
+        return int(fewest), int(most or fewest)
+
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `launch`."""
+        fewest, most = self.fewest_and_most_nodes
         if self.device not in ("auto", "cuda", "cpu"):
             yield Problem("device", self.device, "must be auto, cuda or cpu")
         if self.gpus != "auto" and not (isinstance(self.gpus, int) and 1 <= self.gpus <= 64):
             yield Problem("gpus", self.gpus, "must be auto or a number from 1 to 64")
-        if not 1 <= self.nodes <= 1024:
-            yield Problem("nodes", self.nodes, "must be between 1 and 1024")
-        if self.nodes > 1 and not re.fullmatch(r"[\w.-]+:\d{2,5}", self.rdzv):
+        if not 1 <= fewest <= most <= 1024:
+            yield Problem("nodes", self.nodes, "must be a number from 1 to 1024, or two of them, as in 2:4")
+        if fewest < most and not self.max_restarts:
+            yield Problem("nodes", self.nodes, "changes only when the group starts again, which it may not", "launch.max_restarts=10")
+        if most > 1 and not re.fullmatch(r"[\w.-]+:\d{2,5}", self.rdzv):
             yield Problem("rdzv", self.rdzv or None, "several nodes need an address to meet at", "launch.rdzv=node0:29400")
         if not 0 <= self.max_restarts <= 100:
             yield Problem("max_restarts", self.max_restarts, "must be between 0 and 100")

@@ -27,10 +27,10 @@ def create(composed: Composed, plan: Plan, command: Sequence[str]) -> Path:
     """Make the run folder, write what is known before the start, and return it. Raises RecipeError if the name is taken."""
     recipe = composed.recipe
     text = freeze(recipe)
-    if recipe.launch.nodes > 1 and recipe.run.name == "auto":
+    if recipe.launch.fewest_and_most_nodes[1] > 1 and recipe.run.name == "auto":
         raise RecipeError([Problem("run.name", "auto", "must be given for several nodes: they meet in one folder", "run=NAME")])
     folder, is_new = _made(composed, plan)
-    if not is_new and not (recipe.launch.nodes > 1 and _joins(folder, text)):
+    if not is_new and not (recipe.launch.fewest_and_most_nodes[1] > 1 and _joins(folder, text)):
         raise RecipeError([Problem("run.name", recipe.run.name, f"is taken: {folder} is there already",
                                    f"choose another, or go on with it: resnet-train --resume {folder}")])
     files = {

@@ -22,8 +22,11 @@ def run(argv: Sequence[str]) -> int:
     if taken := [Problem(word, None, rule) for word in changes if word.startswith(("run=", "run.name=", "launch.rdzv="))]:
         raise RecipeError(taken)
     launch = compose(name, [*changes, "launch.rdzv=node:20000"]).recipe.launch
+    fewest, nodes = launch.fewest_and_most_nodes
+    if fewest < nodes:
+        raise RecipeError([Problem("launch.nodes", launch.nodes, "must be one number: a job of Slurm has all its nodes, or none")])
     gpus = 8 if launch.gpus == "auto" else int(launch.gpus)
     kept = [word for word in changes if not word.startswith(("gpus=", "launch.gpus=", "launch.nodes="))]
     title = name.rpartition("/")[2].removesuffix(".yaml")
-    print(script(title, [f"recipe={name}", *kept], launch.nodes, gpus, arguments.flags.get("--time", "24:00:00")), end="")
+    print(script(title, [f"recipe={name}", *kept], nodes, gpus, arguments.flags.get("--time", "24:00:00")), end="")
     return 0

@@ -156,7 +156,7 @@ def _ranks(composed: "Composed") -> int:
     from resnet_recipes.train.group import group_of
 
     config = composed.recipe.launch
-    return int(config.gpus) * config.nodes if config.gpus != "auto" else group_of(config).ranks
+    return int(config.gpus) * config.fewest_and_most_nodes[1] if config.gpus != "auto" else group_of(config).ranks
 
 
 def _lines(composed: "Composed", made: "Plan", folder: str | None) -> Iterator[str]:

@@ -24,9 +24,10 @@ class Group:
     """The processes of a run."""
 
     local_ranks: int = 1                # on this node
-    nodes: int = 1
+    nodes: int = 1                      # the most, if it may change
     rdzv: str = ""                      # host:port where nodes meet
     max_restarts: int = 0
+    fewest_nodes: int = 0               # with which the run goes on; 0: with all
 
     @property
     def ranks(self) -> int:
@@ -49,7 +50,8 @@ def group_of(config: "LaunchConfig") -> Group:
     wanted = max(1, gpus) if config.gpus == "auto" else int(config.gpus)
     if gpus and wanted > gpus:
         raise NotReadyError([Problem("launch.gpus", wanted, f"this machine has {gpus}", f"gpus={gpus}")])
-    return Group(wanted, config.nodes, config.rdzv, config.max_restarts)
+    fewest, most = config.fewest_and_most_nodes
+    return Group(wanted, most, config.rdzv, config.max_restarts, fewest)
 
 
 def command(folder: Path, group: Group) -> list[str]:
@@ -60,7 +62,8 @@ def command(folder: Path, group: Group) -> list[str]:
     worker = ["-m", WORKER, str(folder)]
     if not group.by_torchrun:
         return [sys.executable, *worker]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={group.nodes}", f"--nproc-per-node={group.local_ranks}",
+    nodes = f"{group.fewest_nodes or group.nodes}:{group.nodes}"
+    torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--nproc-per-node={group.local_ranks}",
                 f"--max-restarts={group.max_restarts}", f"--log-dir={folder / 'logs' / 'torchrun'}"]
     if group.nodes == 1:
         torchrun += ["--standalone", "--local-addr=127.0.0.1"]

@@ -154,18 +154,21 @@ class Launch:
 
     def _all_done(self, ranks: list[Ending]) -> bool:
         """Tell whether the ranks have said that they ended well: all of this node, and none of another's that can be heard has not."""
-        own = {beat.rank for beat in self._own()}
-        return len(own) == self.group.local_ranks and own <= {rank.rank for rank in ranks} and not any(rank.failed for rank in ranks)
+        ended = {rank.rank: rank.time for rank in ranks}
+        own = [ended.get(beat.rank, 0) >= beat.time for beat in self._own()]        # one that beats after its end has been started again
+        return len(own) == self.group.local_ranks and all(own) and not any(rank.failed for rank in ranks)
 
     def _patience(self, ranks: list[Ending]) -> float:
         """Return the seconds that torchrun gets to end after its ranks.
 
         On one node it takes seconds, and has nothing to add. On several it waits for the others: at the end of a run all come, but
-        after an interruption those that were told of it are gone, and it would wait for five minutes.
+        after an interruption those that were told of it are gone, and it would wait for five minutes. Where nobody told this launcher,
+        it may have been torchrun that stopped the ranks, to start them again with more nodes or fewer.
         """
         if self.group.nodes == 1:
             return 0.5
-        return AFTERMATH if any(rank.code for rank in ranks) else float("inf")
+        was_told = self._received or not self.group.max_restarts
+        return AFTERMATH if was_told and any(rank.code for rank in ranks) else float("inf")
 
     def _beats(self) -> list[Beat]:
         return [beat for beat in watchdog.beats(self.folder) if beat.time >= self.began]

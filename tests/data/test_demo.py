@@ -46,7 +46,7 @@ def test_a_linear_classifier_of_pixels_stays_poor():
     x, val_x = x - mean, val_x - mean
     ridge = torch.linalg.solve(x.T @ x + 30 * torch.eye(x.shape[1]), x.T @ torch.nn.functional.one_hot(y).float())
     accuracy = ((val_x @ ridge).argmax(1) == val_y).float().mean()
-    assert accuracy < 0.35
+    assert accuracy < 0.4
 
 
 def test_folder_name_may_be_relative(tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("four_gpus")
 @pytest.mark.parametrize(("config", "ranks"), [
     (LaunchConfig(), 4), (LaunchConfig(gpus=2), 2), (LaunchConfig(device="cpu"), 1), (LaunchConfig(device="cpu", gpus=3), 3),
-    (LaunchConfig(nodes=2, rdzv="a:29400"), 8),
+    (LaunchConfig(nodes=2, rdzv="a:29400"), 8), (LaunchConfig(nodes="1:3", rdzv="a:29400", max_restarts=1), 12),
 ])
 def test_ranks_are_the_gpus_or_what_was_asked_for(config: LaunchConfig, ranks: int) -> None:
     assert group_of(config).ranks == ranks
@@ -46,8 +46,9 @@ def test_one_rank_needs_no_torchrun_unless_it_may_be_started_again() -> None:
 
 def test_ranks_of_one_machine_meet_on_it_and_those_of_several_where_they_were_told() -> None:
     one, two = command(RUN, Group(8)), command(RUN, Group(8, 2, "node0:29400"))
-    assert {"--standalone", "--nproc-per-node=8", "--nnodes=1"} <= set(one)
-    assert {"--rdzv-endpoint=node0:29400", "--rdzv-backend=c10d", "--rdzv-id=a", "--nnodes=2"} <= set(two)
+    assert {"--standalone", "--nproc-per-node=8", "--nnodes=1:1"} <= set(one)
+    assert {"--rdzv-endpoint=node0:29400", "--rdzv-backend=c10d", "--rdzv-id=a", "--nnodes=2:2"} <= set(two)
+    assert "--nnodes=1:2" in command(RUN, Group(8, 2, "node0:29400", 3, fewest_nodes=1))
     assert one[-3:] == two[-3:] == ["-m", "resnet_recipes.train.worker", "runs/a"]
 
 
