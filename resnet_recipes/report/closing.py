@@ -22,8 +22,6 @@ def rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "", ""
     yield "results", printable(summary.folder)
     yield "weights", printable(summary.weights)
-    for label, command in zip(["next"] + [""] * len(summary.next_commands), summary.next_commands, strict=False):
-        yield label, printable(command)
 
 
 def _accuracy(summary: Summary) -> Iterator[tuple[str, str]]:

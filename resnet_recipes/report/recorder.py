@@ -5,7 +5,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from resnet_recipes.report.console import Console
@@ -79,10 +79,10 @@ class Recorder:
         self._add("stopped", done, reason=reason)
         self._console.stopped(done, reason, fix)
 
-    def finish(self, done: int, *, seconds: float, weights: Path, next_commands: Sequence[str] = ()) -> Summary:
+    def finish(self, done: int, *, seconds: float, weights: Path) -> Summary:
         """Close the record, write and show the summary; `seconds` are the training seconds of the whole run."""
         self._add("finish", done, training_seconds=seconds)
-        summary = summarize(self._records, self._facts, seconds=seconds, weights=weights, next_commands=next_commands)
+        summary = summarize(self._records, self._facts, seconds=seconds, weights=weights)
         self._best_effort(lambda: replace(self._summary_path, json.dumps(_finite(summary.as_json()), indent=2) + "\n"))
         self._console.finished(summary)
         return summary

@@ -34,7 +34,6 @@ class Summary:
     images_per_second_by_pixels: dict[int, float]       # without the first logged interval at a size
     data_wait_share: float                              # of the training seconds, 0 to 1
     published: Published | None                         # the published result of most nearly this length
-    next_commands: tuple[str, ...] = ()
 
     def as_json(self) -> Record:
         """Return what summary.json holds; units stand in the keys."""
@@ -114,7 +113,7 @@ def nearest_published(facts: RunFacts) -> Published | None:
     return min(facts.published, key=lambda result: abs((result.epochs or float("inf")) - facts.epochs), default=None)
 
 
-def summarize(records: Sequence[Record], facts: RunFacts, *, seconds: float, weights: Path, next_commands: Sequence[str] = ()) -> Summary:
+def summarize(records: Sequence[Record], facts: RunFacts, *, seconds: float, weights: Path) -> Summary:
     """Sum up a finished run; `seconds` are its training seconds, and the last record's wall time is the run's."""
     of_kind = {kind: [r for r in records if r["kind"] == kind] for kind in ("begin", "evaluation", "saved")}
     last = of_kind["evaluation"][-1] if of_kind["evaluation"] else {}
@@ -138,7 +137,6 @@ def summarize(records: Sequence[Record], facts: RunFacts, *, seconds: float, wei
         images_per_second_by_pixels=throughput(records, facts.global_size),
         data_wait_share=data_wait_share(records),
         published=nearest_published(facts),
-        next_commands=tuple(next_commands),
     )
 
 

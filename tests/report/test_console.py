@@ -40,7 +40,7 @@ def shown(facts, driver, console, err, out):
         driver.run(0, 15)
         recorder.note(15, "image \x1b[2Jx.jpg is skipped")
         driver.run(15, 40)
-        recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"), next_commands=["resnet-train --resume here"])
+        recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
     return err.getvalue(), out.getvalue()
 
 
@@ -115,7 +115,6 @@ def test_the_result_goes_to_the_output_stream_and_the_log_does_not(live, facts, 
     assert "1:40   papers' rule" in page
     assert "published   top-1 76.60 % after 5 epochs in 27 min\n              8 x A100; the paper\n" in page
     assert "25 images/s at 128 px" in page
-    assert "next        resnet-train --resume here" in page
     assert "1:50   without" not in log
     assert "step=" not in page
     assert max(map(len, page.splitlines())) <= 80
