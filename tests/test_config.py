@@ -84,6 +84,10 @@ def test_rules_across_settings_of_a_section():
     assert "schedule.values" in problems(schedule={"name": "piecewise", "milestones": ["3ep"], "values": [1.0]})
     assert "launch.rdzv" in problems(launch={"nodes": 2})
     assert problems(launch={"nodes": 2, "rdzv": "node0:29400"}) == {}
+    assert problems(launch={"nodes": "1:2", "rdzv": "node0:29400", "max_restarts": 3}) == {}
+    assert "launch.nodes" in problems(launch={"nodes": "1:2", "rdzv": "node0:29400"})       # it may never start again
+    for wrong in ("2:1", "0:2", "1:2:3", "two"):
+        assert "launch.nodes" in problems(launch={"nodes": wrong, "rdzv": "node0:29400", "max_restarts": 3})
 
 
 @pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
