@@ -8,6 +8,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -153,20 +154,23 @@ def test_leftovers_of_a_killed_save_are_cleared(checkpoints: Checkpoints) -> Non
     assert not list(checkpoints.folder.glob("*.tmp"))
 
 
-@pytest.fixture
-def small_files(checkpoints: Checkpoints) -> Iterator[None]:
-    """Let no file grow beyond 1 kB from now on: what a full disk does, at a place of our choice."""
-    assert checkpoints.newest()
+@contextmanager
+def small_files() -> Iterator[None]:
+    """Let no file grow beyond 1 kB: what a full disk does, at a place of our choice. It holds for pytest's own output too: be brief."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-@pytest.mark.usefixtures("small_files")
 def test_a_write_that_fails_is_a_warning_and_harms_nothing(checkpoints: Checkpoints, warnings: list[str]) -> None:
-    checkpoints.save(30, state_at(30))
-    checkpoints.save(40, state_at(40))
+    assert checkpoints.newest()
+    with small_files():
+        checkpoints.save(30, state_at(30))
+        checkpoints.save(40, state_at(40))
+        checkpoints._pending.exception()
     assert warnings == ["a checkpoint could not be written (File too large); training goes on; the newest checkpoint is that of step 20"]
     assert reopened(checkpoints).newest()[0] == 20
     assert not list(checkpoints.folder.glob("*.tmp"))
@@ -211,9 +215,9 @@ def test_a_success_forgives_earlier_failures(checkpoints: Checkpoints, warnings:
     assert checkpoints.newest()[0] == 90
 
 
-@pytest.mark.usefixtures("small_files")
 def test_a_save_that_was_waited_for_is_not_lost_in_silence(checkpoints: Checkpoints) -> None:
-    with pytest.raises(TrainingError, match="newest checkpoint is that of step 20"):
+    assert checkpoints.newest()
+    with pytest.raises(TrainingError, match="newest checkpoint is that of step 20"), small_files():
         checkpoints.save(30, state_at(30), wait=True)
 
 
