@@ -217,8 +217,8 @@ def prepare(source: Path, root: Path, with_ffcv: bool) -> None:
     for split in ("train", "val"):
         (root / split).symlink_to(images.resolve())
     if with_ffcv:
-        from resnet_recipes.data.convert import convert
-        from resnet_recipes.data.encode import ConvertOptions
+        from resnet_recipes.data.convert.encode import ConvertOptions
+        from resnet_recipes.data.convert.run import convert
 
         convert(root, root, ConvertOptions(), lambda progress: None)
 

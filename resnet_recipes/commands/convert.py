@@ -10,8 +10,8 @@ from resnet_recipes.commands.arguments import split
 from resnet_recipes.errors import Problem, RecipeError
 
 if TYPE_CHECKING:
-    from resnet_recipes.data.convert import Forecast, Progress
-    from resnet_recipes.data.encode import ConvertOptions
+    from resnet_recipes.data.convert.encode import ConvertOptions
+    from resnet_recipes.data.convert.run import Forecast, Progress
 
 EXAMPLE = "resnet-recipes convert /data/imagenet /data/imagenet-ffcv max_resolution=500"
 
@@ -24,7 +24,7 @@ def run(argv: Sequence[str]) -> int:
         raise RecipeError([Problem("convert", None, "needs a source and a target", EXAMPLE)])
     options = _options([word for word in arguments.words if "=" in word])
 
-    from resnet_recipes.data.convert import convert, forecast
+    from resnet_recipes.data.convert.run import convert, forecast
 
     source, target = (Path(place).expanduser() for place in places)
     expected = forecast(source, target, options)
@@ -40,7 +40,7 @@ def _options(words: Sequence[str]) -> "ConvertOptions":
     from resnet_recipes.composing.strict_yaml import plain
     from resnet_recipes.composing.suggestions import closest
     from resnet_recipes.composing.typed import build, kinds_of
-    from resnet_recipes.data.encode import ConvertOptions
+    from resnet_recipes.data.convert.encode import ConvertOptions
 
     known = kinds_of(ConvertOptions)
     given = dict(word.split("=", 1) for word in words)

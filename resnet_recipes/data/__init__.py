@@ -42,7 +42,7 @@ def _chosen(config: DataConfig) -> tuple[str, str]:
     if not betons:
         return "torchvision", "there is no train.beton and val.beton"
     try:
-        import_module("resnet_recipes.data.ffcv_decode").ffcv_native()
+        import_module("resnet_recipes.data.beton.native").ffcv_native()
     except NotReadyError as error:
         why = f"ffcv {error.problems[0].rule}"
         if not folders:

@@ -8,11 +8,11 @@ import numpy as np
 from PIL import Image
 
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugment, Share
-from resnet_recipes.data.beton import Beton, open_beton
-from resnet_recipes.data.beton_order import quasi_random, quasi_random_problem
-from resnet_recipes.data.beton_reader import Augment, BetonReader, Plan, Room
+from resnet_recipes.data.beton.file import Beton, open_beton
+from resnet_recipes.data.beton.native import ffcv_native
+from resnet_recipes.data.beton.order import quasi_random, quasi_random_problem
+from resnet_recipes.data.beton.reader import Augment, BetonReader, Plan, Room
 from resnet_recipes.data.crop import centre_crops, random_crops, uniforms
-from resnet_recipes.data.ffcv_decode import ffcv_native
 from resnet_recipes.data.memory import available_memory
 from resnet_recipes.data.order import eval_jobs, shuffled, steps_per_epoch, train_jobs
 from resnet_recipes.errors import NotReadyError, Problem

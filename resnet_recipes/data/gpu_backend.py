@@ -11,11 +11,11 @@ from torch import Tensor
 from resnet_recipes.data import order, torchvision_backend
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugment, Share
 from resnet_recipes.data.crop import random_crops, uniforms
-from resnet_recipes.data.folder import Files
-from resnet_recipes.data.reader import DRAWS, EvalReader
-from resnet_recipes.data.ring import Ring
-from resnet_recipes.data.survey import survey
-from resnet_recipes.data.worker import Source
+from resnet_recipes.data.files.folder import Files
+from resnet_recipes.data.files.reader import DRAWS, EvalReader
+from resnet_recipes.data.files.survey import survey
+from resnet_recipes.data.workers.ring import Ring
+from resnet_recipes.data.workers.worker import Source
 from resnet_recipes.errors import NotReadyError, Problem
 
 #: Side of the stored training images over the side of the crops: what a random crop has to choose from.

@@ -9,11 +9,11 @@ import torch
 
 from resnet_recipes.data import order
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugment, Share
-from resnet_recipes.data.folder import Files
-from resnet_recipes.data.reader import EvalReader, TrainReader
-from resnet_recipes.data.ring import Ring
-from resnet_recipes.data.survey import survey
-from resnet_recipes.data.worker import Source
+from resnet_recipes.data.files.folder import Files
+from resnet_recipes.data.files.reader import EvalReader, TrainReader
+from resnet_recipes.data.files.survey import survey
+from resnet_recipes.data.workers.ring import Ring
+from resnet_recipes.data.workers.worker import Source
 
 
 class TrainLoader:

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.data.beton import open_beton
-from resnet_recipes.data.beton_order import stored_by_class
-from resnet_recipes.data.folder import class_names, image_names
+from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.beton.order import stored_by_class
+from resnet_recipes.data.files.folder import class_names, image_names
 from resnet_recipes.doctor import Finding, few
 from resnet_recipes.doctor.image import ODDITIES, check_image
 from resnet_recipes.errors import NotReadyError

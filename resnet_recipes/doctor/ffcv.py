@@ -8,7 +8,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from resnet_recipes.data.ffcv_decode import ffcv_native
+from resnet_recipes.data.beton.native import ffcv_native
 from resnet_recipes.doctor import Finding
 from resnet_recipes.errors import NotReadyError
 

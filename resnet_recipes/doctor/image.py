@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from resnet_recipes.data.decode import FORMATS, MAX_PIXELS
+from resnet_recipes.data.files.decode import FORMATS, MAX_PIXELS
 
 #: Every oddity by name: how bad it is, what it means, and what to do.
 ODDITIES = {

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from resnet_recipes.data.folder import SUFFIXES, class_names
+from resnet_recipes.data.files.folder import SUFFIXES, class_names
 from resnet_recipes.errors import NotReadyError, Problem
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from resnet_recipes.data.convert import convert
-from resnet_recipes.data.encode import ConvertOptions
+from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.run import convert
 
 sys.path.append(str(Path(__file__).parent))       # loader workers import augmentations.py by name
 

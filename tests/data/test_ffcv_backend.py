@@ -12,9 +12,9 @@ import torch
 from PIL import Image
 
 from resnet_recipes.data.base import DataConfig, Share
-from resnet_recipes.data.beton import JPEG, RAW, Beton, open_beton
+from resnet_recipes.data.beton.file import JPEG, RAW, Beton, open_beton
+from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.ffcv_backend import measure, open_eval, open_train
-from resnet_recipes.data.sidecar import sidecar_path
 from resnet_recipes.errors import NotReadyError, TrainingError
 
 pytestmark = [pytest.mark.ffcv, pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")]
@@ -140,7 +140,7 @@ def test_whatever_goes_wrong_in_a_thread_reaches_the_training_process(betons):
 
 
 def test_a_read_that_never_ends_becomes_an_error(betons, monkeypatch):
-    monkeypatch.setattr("resnet_recipes.data.beton_reader.PATIENCE", 0.2)
+    monkeypatch.setattr("resnet_recipes.data.beton.reader.PATIENCE", 0.2)
     gate = threading.Event()
 
     def wait(image: Image.Image, rng: np.random.Generator) -> Image.Image:

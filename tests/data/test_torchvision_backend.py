@@ -17,8 +17,8 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from resnet_recipes import data
-from resnet_recipes.data import crew
 from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.workers import crew
 from resnet_recipes.errors import TrainingError
 
 ALONE = Share(0, 1, 12, 4, seed=5)

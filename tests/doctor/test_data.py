@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from resnet_recipes.data.convert import convert
-from resnet_recipes.data.encode import ConvertOptions
+from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.run import convert
 from resnet_recipes.doctor import Finding, as_json, exit_code
 from resnet_recipes.doctor.data import check_data, estimate
 

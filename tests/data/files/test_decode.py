@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torchvision.transforms import v2
 
-from resnet_recipes.data.decode import BadImageError, Picture, resized
+from resnet_recipes.data.files.decode import BadImageError, Picture, resized
 
 HEIGHT, WIDTH = 150, 211
 

@@ -8,9 +8,9 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
-from resnet_recipes.data.beton import JPEG, RAW
+from resnet_recipes.data.beton.file import JPEG, RAW
+from resnet_recipes.data.beton.jpeg_header import frame_size
 from resnet_recipes.data.crop import uniforms
-from resnet_recipes.data.jpeg_header import frame_size
 from resnet_recipes.errors import Problem
 
 WRITE_MODES = ("raw", "proportion", "jpg")

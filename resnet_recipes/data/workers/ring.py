@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 import torch
 
 from resnet_recipes.data.base import RawBatch
-from resnet_recipes.data.crew import Crew
+from resnet_recipes.data.files.reader import UnreadableError
 from resnet_recipes.data.order import Job
-from resnet_recipes.data.reader import UnreadableError
-from resnet_recipes.data.shared import SharedArrays
-from resnet_recipes.data.worker import Bench, Source, Task, fill, rows_of
+from resnet_recipes.data.workers.crew import Crew
+from resnet_recipes.data.workers.shared import SharedArrays
+from resnet_recipes.data.workers.worker import Bench, Source, Task, fill, rows_of
 from resnet_recipes.errors import TrainingError
 
 #: Images in one task: few enough that workers finish a batch together, enough that messages cost nothing.

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from resnet_recipes.data.beton import ALLOCATION, FIELD, HEADER, METADATA_START, SAMPLE, open_beton
-from resnet_recipes.data.sidecar import sidecar_path
+from resnet_recipes.data.beton.file import ALLOCATION, FIELD, HEADER, METADATA_START, SAMPLE, open_beton
+from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.errors import NotReadyError
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import torch
 
-from resnet_recipes.data.reader import Reader, Rows, UnreadableError, fill_skipping
-from resnet_recipes.data.shared import SharedArrays
+from resnet_recipes.data.files.reader import Reader, Rows, UnreadableError, fill_skipping
+from resnet_recipes.data.workers.shared import SharedArrays
 
 #: An answer is one write to a pipe that all workers share: ticket, kind, bytes of the text that follows.
 ANSWER = struct.Struct("qcq")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from resnet_recipes.data.beton import JPEG, RAW
-from resnet_recipes.data.encode import ConvertOptions, encode
+from resnet_recipes.data.beton.file import JPEG, RAW
+from resnet_recipes.data.convert.encode import ConvertOptions, encode
 
 PIXELS = np.asarray(Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 9, 3), np.uint8)).resize((90, 60)))
 

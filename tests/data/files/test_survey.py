@@ -8,8 +8,8 @@ import pytest
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.ffcv_decode import ffcv_native
-from resnet_recipes.data.folder import Files
+from resnet_recipes.data.beton.native import ffcv_native
+from resnet_recipes.data.files.folder import Files
 from resnet_recipes.errors import NotReadyError
 
 

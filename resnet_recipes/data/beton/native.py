@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.data.beton import JPEG
-from resnet_recipes.data.jpeg_header import frame_size
+from resnet_recipes.data.beton.file import JPEG
+from resnet_recipes.data.beton.jpeg_header import frame_size
 from resnet_recipes.errors import NotReadyError, Problem
 
 #: What `decode` says about the sample at which it stopped.

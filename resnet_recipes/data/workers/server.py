@@ -2,7 +2,7 @@
 
 import signal
 
-import resnet_recipes.data.worker  # noqa: F401
+import resnet_recipes.data.workers.worker  # noqa: F401
 
 # The server must outlive what stops a whole job, and so must workers from their first moment: the trainer takes their end for a failure.
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

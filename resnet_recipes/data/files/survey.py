@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resnet_recipes.data.base import DataConfig, DataFacts
-from resnet_recipes.data.folder import class_names, image_names
+from resnet_recipes.data.files.folder import class_names, image_names
 from resnet_recipes.errors import NotReadyError, Problem
 
 _LAYOUT = "the layout is ROOT/train/CLASS/image.jpg and ROOT/val/CLASS/image.jpg"

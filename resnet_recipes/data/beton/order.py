@@ -4,7 +4,7 @@
 
 import numpy as np
 
-from resnet_recipes.data.beton import Beton
+from resnet_recipes.data.beton.file import Beton
 from resnet_recipes.data.memory import available_memory
 from resnet_recipes.data.order import Permute
 from resnet_recipes.errors import Problem

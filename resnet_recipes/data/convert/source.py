@@ -8,8 +8,8 @@ from typing import Protocol
 
 import numpy as np
 
-from resnet_recipes.data.beton import JPEG, Beton, open_beton
-from resnet_recipes.data.folder import SUFFIXES, class_names, image_names
+from resnet_recipes.data.beton.file import JPEG, Beton, open_beton
+from resnet_recipes.data.files.folder import SUFFIXES, class_names, image_names
 from resnet_recipes.errors import NotReadyError, Problem
 
 

@@ -12,8 +12,8 @@ from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from types import ModuleType
 
-from resnet_recipes.data import worker
-from resnet_recipes.data.worker import ANSWER, FAILED, SKIPPED, Bench, Task
+from resnet_recipes.data.workers import worker
+from resnet_recipes.data.workers.worker import ANSWER, FAILED, SKIPPED, Bench, Task
 from resnet_recipes.errors import TrainingError
 
 #: Seconds without an answer after which reading is given up: a dead network drive waits for ever.
@@ -30,7 +30,7 @@ class Crew:
         """Start the workers: 3 s for the first crew of a process, and some milliseconds per worker."""
         self._bench = bench
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["resnet_recipes.data.server"])
+        context.set_forkserver_preload(["resnet_recipes.data.workers.server"])
         tasks, self._tasks = context.Pipe(duplex=False)
         self._answers, answers = context.Pipe(duplex=False)
         self._processes = [context.Process(target=worker.main, args=(number, bench, tasks, answers), daemon=True)

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resnet_recipes.data.beton import open_beton
-from resnet_recipes.data.beton_writer import BetonWriter, partial_path, read_journal
-from resnet_recipes.data.encode import ConvertOptions, Encoded
-from resnet_recipes.data.encode_pool import EncodedChunk, encode_in_order, encode_one, worker_count
-from resnet_recipes.data.source import BetonSource, Source, open_source
+from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.beton.writer import BetonWriter, partial_path, read_journal
+from resnet_recipes.data.convert.encode import ConvertOptions, Encoded
+from resnet_recipes.data.convert.pool import EncodedChunk, encode_in_order, encode_one, worker_count
+from resnet_recipes.data.convert.source import BetonSource, Source, open_source
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
 
 PAGE_SIZE = 8 << 20                     # bytes, FFCV's own default

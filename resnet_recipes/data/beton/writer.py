@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.data.beton import ALLOCATION, FIELD, HEADER, IMAGE_FIELD, INT_FIELD, METADATA_START, SAMPLE, VERSION
-from resnet_recipes.data.sidecar import Sidecar, pack_checksums, sidecar_path
+from resnet_recipes.data.beton.file import ALLOCATION, FIELD, HEADER, IMAGE_FIELD, INT_FIELD, METADATA_START, SAMPLE, VERSION
+from resnet_recipes.data.beton.sidecar import Sidecar, pack_checksums, sidecar_path
 from resnet_recipes.errors import NotReadyError, Problem
 
 #: One line of the journal: a sample that is safely on the disk, or (size 0) an image that was left out.

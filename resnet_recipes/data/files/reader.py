@@ -10,8 +10,8 @@ from torch import Tensor
 
 from resnet_recipes.data.base import SampleAugment
 from resnet_recipes.data.crop import random_crops, uniforms
-from resnet_recipes.data.decode import BadImageError, Picture, resized
-from resnet_recipes.data.folder import Files
+from resnet_recipes.data.files.decode import BadImageError, Picture, resized
+from resnet_recipes.data.files.folder import Files
 
 #: Draws of one training image: four for each try of the crop, one for the flip.
 DRAWS = 41

@@ -14,8 +14,8 @@ import torch
 from PIL import Image
 
 from resnet_recipes.data.base import RawBatch
-from resnet_recipes.data.beton import JPEG, Beton
-from resnet_recipes.data.ffcv_decode import COMPLAINTS, compiled_decode
+from resnet_recipes.data.beton.file import JPEG, Beton
+from resnet_recipes.data.beton.native import COMPLAINTS, compiled_decode
 from resnet_recipes.data.order import Job
 from resnet_recipes.errors import TrainingError
 

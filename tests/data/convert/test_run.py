@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from resnet_recipes.data import beton_writer
-from resnet_recipes.data import convert as converting
-from resnet_recipes.data.beton import open_beton
-from resnet_recipes.data.convert import convert, forecast
-from resnet_recipes.data.encode import ConvertOptions
-from resnet_recipes.data.sidecar import sidecar_path
+from resnet_recipes.data.beton import writer as beton_writer
+from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.beton.sidecar import sidecar_path
+from resnet_recipes.data.convert import run as converting
+from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.run import convert, forecast
 from resnet_recipes.errors import NotReadyError, RecipeError, TrainingError
 
 RAW = ConvertOptions("raw", workers=1)
@@ -41,7 +41,7 @@ def names(folder: Path) -> set[str]:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Visit the disk after every four images."""
-    monkeypatch.setattr("resnet_recipes.data.encode_pool._CHUNK", 4)
+    monkeypatch.setattr("resnet_recipes.data.convert.pool._CHUNK", 4)
 
 
 def test_every_image_arrives_with_its_label(folder, tmp_path):
@@ -135,8 +135,8 @@ def test_another_conversion_does_not_go_on_from_an_interrupted_one(folder, tmp_p
 @pytest.mark.slow
 def test_killed_at_any_moment_it_leaves_no_file_that_looks_whole(folder, tmp_path):
     script = (
-        "import sys; from pathlib import Path; from resnet_recipes.data import encode_pool; encode_pool._CHUNK = 1\n"
-        "from resnet_recipes.data.convert import convert; from resnet_recipes.data.encode import ConvertOptions\n"
+        "import sys; from pathlib import Path; from resnet_recipes.data.convert import pool; pool._CHUNK = 1\n"
+        "from resnet_recipes.data.convert.run import convert; from resnet_recipes.data.convert.encode import ConvertOptions\n"
         "print('ready', flush=True)\n"
         "convert(Path(sys.argv[1]), Path(sys.argv[2]), ConvertOptions('raw', workers=1), lambda p: print(p.done, flush=True))"
     )

@@ -1,0 +1,1 @@
+"""The .beton format of FFCV: checked, read and written."""

@@ -1,0 +1,1 @@
+"""Conversion of class folders to .beton files."""

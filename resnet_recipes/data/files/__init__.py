@@ -1,0 +1,1 @@
+"""Images as files: class folders, and how one file becomes pixels."""

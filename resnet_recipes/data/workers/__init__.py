@@ -1,0 +1,1 @@
+"""Loader processes, and the shared memory that they fill."""
