@@ -30,14 +30,6 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    """A source of ranks."""
-    made = Nursery()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def configs() -> dict[int, str]:
     """Hot, every method on, at the size of a test, by number of ranks; three are needed to see the order in which ranks add."""
     return {ranks: freeze(compose("hot", [*SMALL, f"batch.bn_size={6 // ranks}"]).recipe) for ranks in (1, 3)}
