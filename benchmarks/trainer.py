@@ -121,7 +121,7 @@ def bare(args: argparse.Namespace, batch: RawBatch, device: torch.device) -> Cal
                 torch._foreach_mul_(weights, 1 - lr / 0.1 * 5e-4)
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        return float(loss)
+        return float(loss.detach())
 
     return go
 
