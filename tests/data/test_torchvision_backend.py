@@ -139,11 +139,21 @@ def test_stuck_workers_are_given_up_with_what_they_were_reading(folder, tmp_path
     assert not [child for child in multiprocessing.active_children() if child.name.startswith("ForkServer")]
 
 
+def ignores_sigterm(child: multiprocessing.Process) -> bool:
+    lines = Path(f"/proc/{child.pid}/status").read_text().splitlines()
+    ignored = int(next(line for line in lines if line.startswith("SigIgn")).split()[1], 16)
+    return bool(ignored >> (signal.SIGTERM - 1) & 1)
+
+
 def test_workers_ignore_sigterm_and_ctrl_c(folder):
     loader = opened(config(folder, workers=2))
     batches = loader.batches()
     next(batches)
-    for child in multiprocessing.active_children():
+    children = multiprocessing.active_children()
+    deadline = time.monotonic() + 20
+    while not all(map(ignores_sigterm, children)) and time.monotonic() < deadline:
+        time.sleep(0.01)        # one of them may have served the first batch alone
+    for child in children:
         os.kill(child.pid, signal.SIGTERM)
         os.kill(child.pid, signal.SIGINT)
     assert len(list(itertools.islice(batches, 9))) == 9
