@@ -36,7 +36,7 @@ class StochasticDepth(Method):
     Each example and block draws its own lot: `relu(identity + keep * branch)`, keep in {0, 1}, without rescaling; at evaluation
     `relu(identity + (1 - p) * branch)`. Block l of L (from 0) has p = (l + 1) / L * drop_rate ("linear") or drop_rate ("uniform"):
     0.00625 to 0.1 over ResNet-50's 16 blocks, so that 41 % of the examples pass through all of them. The whole batch is computed
-    all the same, and BatchNorm sees it. Export folds 1 - p into the branch's last BatchNorm, which gives a plain ResNet.
+    all the same, and BatchNorm sees it. `weights.pt` has 1 - p folded into the branch's last BatchNorm, which gives a plain ResNet.
     Composer draws in the precision of the activations; here it is float32.
 
     Cost: one multiplication of each branch's output. Nothing is saved by leaving branches out.
