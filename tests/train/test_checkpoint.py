@@ -277,17 +277,22 @@ def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(plac
 @pytest.mark.slow
 def test_a_kill_at_a_random_moment_never_costs_more_than_one_checkpoint(checkpoints: Checkpoints) -> None:
     rng, reached = random.Random(5), 20
-    heard, told = os.pipe()
+    # Small enough that torch copies it without OpenMP, whose threads do not survive a fork.
+    ballast = torch.zeros(32_000)
     for _ in range(25):
-        def save_on(first: int = reached) -> None:
+        heard, told = os.pipe()
+
+        def save_on(first: int = reached, told: int = told) -> None:
             again = Checkpoints(checkpoints.folder, 2, print)
             for step in range(first + 1, first + 1000):
-                again.save(step, state_at(step) | {"big": torch.zeros(50_000)}, wait=step == first + 1)
+                again.save(step, state_at(step) | {"ballast": ballast}, wait=step == first + 1)
                 if step == first + 1:
                     os.write(told, b".")
 
         child = forked(save_on)
-        os.read(heard, 1)
+        os.close(told)
+        assert os.read(heard, 1) == b".", "the child ended before its first checkpoint"
+        os.close(heard)
         time.sleep(rng.uniform(0.0, 0.03))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
@@ -295,7 +300,7 @@ def test_a_kill_at_a_random_moment_never_costs_more_than_one_checkpoint(checkpoi
         step, state = again.newest()
         assert step > reached
         assert not again.notes
-        state.pop("big", None)
+        state.pop("ballast", None)
         assert same(state, state_at(step))
         reached = step
 
