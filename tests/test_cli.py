@@ -1,7 +1,5 @@
-import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -70,18 +68,12 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     assert result.returncode == 0
 
 
-def test_listing_imports_neither_torch_nor_hydra_and_is_quick(tmp_path):
+def test_listing_imports_neither_torch_nor_hydra(tmp_path):
     code = ("import sys; from resnet_recipes import cli; cli.train(['--list']); cli.train(['--help']); "
             "sys.exit(any(name in sys.modules for name in ('torch', 'hydra', 'omegaconf', 'numpy', 'rich')))")
-    before = os.times()
-    start = time.monotonic()
     result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    after = os.times()
     assert result.returncode == 0, result.stderr
     assert "mild" in result.stdout
-    # CPU time, since a busy machine can stretch the clock without bound; an idle one takes less than 0.3 s of both.
-    assert after.children_user + after.children_system - before.children_user - before.children_system < 0.6
-    assert time.monotonic() - start < 30
 
 
 def test_an_unknown_verb_is_answered(capsys):

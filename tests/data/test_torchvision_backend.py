@@ -115,10 +115,8 @@ def test_a_killed_worker_is_reported_with_what_it_was_reading(folder, tmp_path):
     loader = opened(config(folder, workers=1), Stall(tmp_path / "worker"))
     batches = loader.batches()
     killer = subprocess.Popen([sys.executable, "-c", KILLER, str(tmp_path)])
-    began = time.monotonic()
     with pytest.raises(TrainingError, match=r"SIGKILL.*while reading .*\.jpg"):
         next(batches)
-    assert time.monotonic() - began < 30
     assert killer.wait() == 0
     loader.close()
 

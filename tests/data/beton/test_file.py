@@ -1,7 +1,6 @@
 """Damaged .beton files are refused, or their damage is reported; none is read wrongly."""
 
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -127,17 +126,16 @@ def test_a_good_file_is_read_as_it_was_written(file):
     assert open_beton(file).classes == ("0", "1", "2")
 
 
+@pytest.mark.timeout(30)
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_a_mutated_file_is_refused_without_any_checksum(file, mutation):
     sidecar_path(file).unlink()
     parts = Parts(file.read_bytes())
     MUTATIONS[mutation](parts)
     file.write_bytes(parts.data.tobytes())
-    started = time.process_time()
     with pytest.raises(NotReadyError) as refusal:
         open_beton(file)
     assert str(file) in str(refusal.value)
-    assert time.process_time() - started < 1
 
 
 def flip(file: Path, place: int, bit: int) -> None:
