@@ -1,11 +1,13 @@
 """Ranks for tests: a process that has imported everything once, and forks. Starting a rank then costs milliseconds, not seconds.
 
-It reads JSON lines and answers each: {"folder", "ranks", "port", "largest_file"} with the ranks' pids, "wait" with their exit codes.
+It reads JSON lines and answers each: {"folder", "ranks", "port", "largest_file", "stop_at"} with the ranks' pids,
+"wait" with their exit codes.
 """
 
 import json
 import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from resnet_recipes.train.process import LOCKED, STARTED, die_with_parent, run_rank
+from resnet_recipes.train.watchdog import Watchdog
 
 
 class Nursery:
@@ -23,12 +26,15 @@ class Nursery:
         pipe = subprocess.PIPE
         self._process = subprocess.Popen([sys.executable, __file__], stdin=pipe, stdout=pipe, text=True, env=environment)
 
-    def start(self, folder: Path, ranks: int, largest_file: int = -1) -> list[int]:
-        """Start the ranks of the run in `folder`, as a launcher would, and return their process ids."""
+    def start(self, folder: Path, ranks: int, largest_file: int = -1, stop_at: int = -1) -> list[int]:
+        """Start the ranks of the run in `folder`, as a launcher would, and return their process ids.
+
+        No file of theirs grows beyond `largest_file` bytes; the last rank gets SIGTERM when it has done `stop_at` steps.
+        """
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        return self._ask({"folder": str(folder), "ranks": ranks, "port": port, "largest_file": largest_file})
+        return self._ask({"folder": str(folder), "ranks": ranks, "port": port, "largest_file": largest_file, "stop_at": stop_at})
 
     def wait(self) -> list[int]:
         """Wait until the ranks that were started last have ended, and return their exit codes by rank."""
@@ -91,7 +97,20 @@ def _rank(rank: int, question: dict, work: object) -> NoReturn:
     os.dup2(null, 1)
     if question["largest_file"] >= 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (question["largest_file"], resource.RLIM_INFINITY))
+    if rank == question["ranks"] - 1:
+        _terminate_at(question["stop_at"])
     run_rank(Path(question["folder"]), work)
+
+
+def _terminate_at(step: int) -> None:
+    beat = Watchdog.beat
+
+    def beat_and_stop(self: Watchdog, done: int, phase: str = "step") -> None:
+        beat(self, done, phase)
+        if done == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    Watchdog.beat = beat_and_stop
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from resnet_recipes.train.checkpoint import Checkpoints
 from resnet_recipes.train.ending import endings, first_failure
 from tests.train.nursery import Nursery
 
-STEPS = 8
+STEPS = 10
 
 SMALL = [
     "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "model.name=resnet18",
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def configs() -> dict[int, str]:
     """Hot, every method on, at the size of a test, by number of ranks; three are needed to see the order in which ranks add."""
-    return {ranks: freeze(compose("hot", [*SMALL, f"batch.bn_size={6 // ranks}"]).recipe) for ranks in (1, 3)}
+    return {ranks: freeze(compose("hot", [*SMALL, f"batch.bn_size={6 // ranks}"]).recipe) for ranks in (1, 2, 3)}
 
 
 class Run:
@@ -69,7 +69,7 @@ class Run:
 @pytest.fixture(scope="module")
 def untouched(tmp_path_factory: pytest.TempPathFactory, configs: dict, nursery: Nursery) -> dict[int, dict]:
     """The last states of runs that were left alone, by number of ranks."""
-    return {ranks: Run(tmp_path_factory.mktemp("untouched") / str(ranks), configs, nursery, ranks).finish() for ranks in (1, 3)}
+    return {ranks: Run(tmp_path_factory.mktemp("untouched") / str(ranks), configs, nursery, ranks).finish() for ranks in (1, 2, 3)}
 
 
 def assert_same(a: dict, b: dict) -> None:
@@ -130,6 +130,16 @@ def test_disk_full(tmp_path: Path, configs: dict, nursery: Nursery, untouched: d
     assert "could not be written" in first_failure(endings(run.folder, run.began)).message
     assert not list((run.folder / "checkpoints").iterdir())
     assert_same(run.finish(), untouched[1])
+
+
+def test_two_ranks_stopped_at_three_steps(tmp_path: Path, configs: dict, nursery: Nursery, untouched: dict) -> None:
+    run, saved = Run(tmp_path / "run", configs, nursery, 2), []
+    for step in (1, 4, 7):
+        nursery.start(run.folder, 2, stop_at=step)
+        assert nursery.wait() == [75, 75]
+        saved.append(Checkpoints(run.folder / "checkpoints", 2, print).newest()[0])
+    assert saved == [3, 6, 9]               # two steps after the signal; every second step is one of SAM's, the last one before 6 too
+    assert_same(run.finish(), untouched[2])
 
 
 def test_one_of_three_ranks_killed(tmp_path: Path, configs: dict, nursery: Nursery, untouched: dict) -> None:
