@@ -140,7 +140,11 @@ class Plan:
     @cached_property
     def hooks(self) -> dict[str, list[str]]:
         """Who acts where, in order: {"transform_batch": ["label_smoothing", "mixup"], ...}."""
-        return _stack(self.recipe, self.facts).table()
+        return self.methods().table()
+
+    def methods(self) -> Stack:
+        """Return the recipe's methods, new ones, as they act on this data."""
+        return _stack(self.recipe, self.facts)
 
     def logs_at(self, done: int) -> bool:
         """Tell whether metrics are recorded after `done` completed steps."""
@@ -199,7 +203,7 @@ def of(recipe: Recipe, facts: DataFacts, world_size: int) -> Plan:
     total_steps = run_steps(recipe, steps_per_epoch)
     problems = list(_batch_problems(recipe, facts, world_size))
     problems += _class_problems(recipe, facts)
-    problems += [problem.under("methods") for problem in _stack(recipe, facts).problems()]
+    problems += _method_problems(_stack(recipe, facts), facts)
     if steps_per_epoch:
         problems += _length_problems(recipe, Horizon(total_steps, steps_per_epoch))
     if problems:
@@ -245,6 +249,13 @@ def _class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
         yield Problem("model.num_classes", wanted, f"does not match the {found} classes in {facts.root}", "model.num_classes=auto")
     elif found < 2:
         yield Problem("data.root", str(facts.root), f"has {found} class; a classifier needs at least 2")
+
+
+def _method_problems(stack: Stack, facts: DataFacts) -> Iterator[Problem]:
+    yield from (problem.under("methods") for problem in stack.problems())
+    if (augments := stack.table().get("augment_sample")) and not facts.augments_samples:
+        yield Problem("data.backend", facts.backend, f"has no single images for {', '.join(augments)}",
+                      "data.backend=auto, or leave the method out")
 
 
 def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:

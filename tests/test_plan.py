@@ -11,6 +11,7 @@ from resnet_recipes.composing.compose import compose
 from resnet_recipes.config import Recipe
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.errors import RecipeError
+from resnet_recipes.methods.trivial_augment import TrivialAugment
 from resnet_recipes.plan import IMAGENET, Plan
 
 
@@ -183,6 +184,14 @@ def test_methods_that_exclude_each_other_are_refused(imagenet):
     with pytest.raises(RecipeError) as caught:
         imagenet("medium", "methods.cutmix={}")
     assert any(problem.key.startswith("methods.") and "cannot be combined" in problem.rule for problem in caught.value.problems)
+
+
+@pytest.mark.parametrize("backend", ["gpu", "synthetic"])
+def test_a_method_of_single_images_needs_a_backend_that_has_them(backend):
+    recipe = small()
+    recipe.methods.trivial_augment = TrivialAugment()
+    assert "no single images for trivial_augment" in refused(recipe, backend=backend)["data.backend"]
+    planned(recipe)
 
 
 def test_hooks_are_listed_in_the_order_in_which_they_run(imagenet):

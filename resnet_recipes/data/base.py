@@ -65,6 +65,11 @@ class DataFacts:
     classes: tuple[str, ...]            # in label order
     notes: tuple[str, ...] = ()         # what a user should know, one sentence each
 
+    @property
+    def augments_samples(self) -> bool:
+        """Whether this backend decodes images one by one, and can run a SampleAugment on each."""
+        return self.backend in ("torchvision", "ffcv")
+
 
 @dataclass(frozen=True)
 class Share:

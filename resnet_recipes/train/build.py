@@ -25,10 +25,12 @@ def build(plan: Plan, rank: Rank) -> Run:
     join(rank)
 
     # 1. the network, 2. its surgery, 3. its place and memory format (a module made later would miss them), 4. compilation
-    methods = Stack.of(recipe.methods, sample_ops=plan.facts.backend == "torchvision")
+    methods = plan.methods()
     model = build_model(recipe.model, plan.num_classes, recipe.seed)
     methods.modify_model(model)
     model = model.to(rank.device, memory_format=torch.channels_last if recipe.precision.channels_last else torch.contiguous_format)
+    if not recipe.precision.channels_last:
+        model.register_forward_pre_hook(_as_nchw)       # a convolution takes its input's format over its weights'
     precision = Precision(rank.device, resolve_dtype(recipe.precision.dtype, rank.device), model)
     if recipe.precision.compile:
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, len(sizes) + 2)
@@ -43,6 +45,10 @@ def build(plan: Plan, rank: Rank) -> Run:
     )
     settle(run)
     return run
+
+
+def _as_nchw(_: torch.nn.Module, inputs: tuple[torch.Tensor]) -> torch.Tensor:
+    return inputs[0].contiguous()
 
 
 def settle(run: Run) -> None:
