@@ -11,6 +11,7 @@ from resnet_recipes.duration import Duration, decimal
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods import Methods
 
+#: What a recipe may be called; composing.library has it too, which lists recipes without importing torch.
 NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 

@@ -1,11 +1,10 @@
 """`resnet-train --resume`: go on with a run that has stopped."""
 
-import os
-import socket
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from resnet_recipes import atomic
 from resnet_recipes.errors import Problem, RecipeError
 
 ROOT = Path("runs")
@@ -61,8 +60,6 @@ def go_on(folder: Path, changes: Sequence[str]) -> Path | None:
         recipe = compose(str(config), changes).recipe
         if problems := list(changed_settings(asdict(began), recipe)):
             raise RecipeError(problems)
-        partial = config.with_name(f".config.yaml.{socket.gethostname()}.{os.getpid()}")       # every node may do this, at once
-        partial.write_text(frozen.freeze(recipe), encoding="utf-8")
-        partial.replace(config)
+        atomic.write_text(config, frozen.freeze(recipe))        # every node may do this, at once
     say(f"resuming {folder}" + (f" with {' '.join(changes)}" if changes else ""))
     return folder

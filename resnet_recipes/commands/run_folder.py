@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes import __version__, outline
+from resnet_recipes import __version__, atomic, outline
 from resnet_recipes.composing.compose import Composed
 from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
@@ -42,9 +42,7 @@ def create(composed: Composed, plan: Plan, command: Sequence[str]) -> Path:
         "config.yaml": text,            # last: a folder that has it is complete
     }
     for name, content in files.items():
-        partial = folder / f".{name}.{os.getpid()}"
-        partial.write_text(content, encoding="utf-8")
-        partial.replace(folder / name)
+        atomic.write_text(folder / name, content)
     return folder
 
 

@@ -1,9 +1,47 @@
-"""Training crops as a pure function of (seed, epoch, index), for a whole batch at once."""
+"""Crops and other draws of an image as a pure function of (seed, epoch, index), for a whole batch at once."""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 import numpy as np
 
+from resnet_recipes.data.base import DataConfig, Share
+
 _TRIES = 10
+#: Keeps the generator of one image's augmentation apart from all others that are seeded with the run's seed.
+_AUGMENT = 0x61756720
 _STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Cuts(NamedTuple):
+    """What is cut out of each image, and whether it is mirrored."""
+
+    boxes: np.ndarray     # int64 [N, 4]: top, left, height, width
+    mirrored: np.ndarray  # bool [N]
+
+
+@dataclass(frozen=True)
+class TrainCrop:
+    """How every backend cuts training images, the same for all of them."""
+
+    seed: int
+    scale: tuple[float, float]
+    ratio: tuple[float, float]
+    flip: bool
+
+    @classmethod
+    def of(cls, config: DataConfig, share: Share) -> Self:
+        """Return what a recipe says of training crops."""
+        return cls(share.seed, config.crop_scale, config.crop_ratio, config.flip)
+
+    def cuts(self, epoch: int, indices: np.ndarray, sizes: np.ndarray) -> Cuts:
+        """Return what is cut out of images of `sizes` [N, 2] (height, width)."""
+        draws = uniforms(self.seed, epoch, indices, 4 * _TRIES + 1)
+        return Cuts(random_crops(draws[:, :-1], sizes, self.scale, self.ratio), self.flip & (draws[:, -1] < 0.5))
+
+    def generator(self, epoch: int, index: int) -> np.random.Generator:
+        """Return the source of randomness for augmenting one image."""
+        return np.random.default_rng((self.seed, epoch, index, _AUGMENT))
 
 
 def uniforms(seed: int, epoch: int, indices: np.ndarray, count: int) -> np.ndarray:

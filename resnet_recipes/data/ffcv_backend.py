@@ -11,14 +11,11 @@ from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugm
 from resnet_recipes.data.beton.file import Beton, open_beton
 from resnet_recipes.data.beton.native import ffcv_native
 from resnet_recipes.data.beton.order import quasi_random, quasi_random_problem
-from resnet_recipes.data.beton.reader import Augment, BetonReader, Plan, Room
-from resnet_recipes.data.crop import centre_crops, random_crops, uniforms
+from resnet_recipes.data.beton.reader import Augment, BetonReader, Room
+from resnet_recipes.data.crop import Cuts, TrainCrop, centre_crops
 from resnet_recipes.data.memory import available_memory
 from resnet_recipes.data.order import eval_jobs, shuffled, steps_per_epoch, train_jobs
 from resnet_recipes.errors import NotReadyError, Problem
-
-#: Keeps the generator of one image's augmentation apart from all others that are seeded with the run's seed.
-_AUGMENT = 0x61756720
 
 
 def measure(config: DataConfig) -> DataFacts:
@@ -56,7 +53,8 @@ class BetonTrainLoader:
         self._config, self._share = config, share
         self._order = quasi_random(beton) if config.order == "quasi_random" else shuffled
         room = Room(_threads(config), config.prefetch, share.rank_size, max(share.train_pixels, default=config.train_size))
-        self._reader = BetonReader(beton, self._plan, room, _seeded(augment, share.seed))
+        crop = TrainCrop.of(config, share)
+        self._reader = BetonReader(beton, crop.cuts, room, _seeded(augment, crop))
         self._reader.streamed = not _fits(beton)
 
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
@@ -67,12 +65,6 @@ class BetonTrainLoader:
         """Stop the threads; safe to call twice."""
         self._reader.close()
 
-    def _plan(self, indices: np.ndarray, epoch: int, sizes: np.ndarray) -> Plan:
-        draws = uniforms(self._share.seed, epoch, indices, 41)
-        crops = random_crops(draws[:, :40], sizes, tuple(self._config.crop_scale), tuple(self._config.crop_ratio))
-        return Plan(crops, (draws[:, 40] < 0.5) & self._config.flip)
-
-
 class BetonEvalLoader:
     """Centre crops from val.beton: an EvalLoader that cuts eval_size / eval_resize of the shorter side, then resizes, as FFCV does."""
 
@@ -80,7 +72,7 @@ class BetonEvalLoader:
         self.examples = len(beton)
         self._config, self._share = config, share
         room = Room(_threads(config), config.prefetch, share.eval_size, config.eval_size)
-        self._reader = BetonReader(beton, self._plan, room)
+        self._reader = BetonReader(beton, self._centres, room)
 
     def batches(self) -> Iterator[RawBatch]:
         """Yield this rank's batches, in a fixed order, the last one as short as it is."""
@@ -90,8 +82,8 @@ class BetonEvalLoader:
         """Stop the threads; safe to call twice."""
         self._reader.close()
 
-    def _plan(self, indices: np.ndarray, epoch: int, sizes: np.ndarray) -> Plan:
-        return Plan(centre_crops(sizes, self._config.eval_size / self._config.eval_resize), np.zeros(len(indices), bool))
+    def _centres(self, epoch: int, indices: np.ndarray, sizes: np.ndarray) -> Cuts:
+        return Cuts(centre_crops(sizes, self._config.eval_size / self._config.eval_resize), np.zeros(len(indices), bool))
 
 
 def _problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]:
@@ -137,12 +129,12 @@ def _threads(config: DataConfig) -> int:
     return min(16, max(1, len(os.sched_getaffinity(0)) // ranks))
 
 
-def _seeded(augment: SampleAugment | None, seed: int) -> Augment | None:
+def _seeded(augment: SampleAugment | None, crop: TrainCrop) -> Augment | None:
     """Bind a per-image augmentation to randomness that depends on (seed, epoch, index) alone."""
     if augment is None:
         return None
 
     def seeded(image: Image.Image, epoch: int, index: int) -> Image.Image:
-        return augment(image, np.random.default_rng((seed, epoch, index, _AUGMENT)))
+        return augment(image, crop.generator(epoch, index))
 
     return seeded

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from resnet_recipes.data import order, torchvision_backend
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugment, Share
-from resnet_recipes.data.crop import random_crops, uniforms
+from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files.folder import Files
-from resnet_recipes.data.files.reader import DRAWS, EvalReader
+from resnet_recipes.data.files.reader import EvalReader
 from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.workers.ring import Ring
 from resnet_recipes.data.workers.worker import Source
@@ -38,6 +38,7 @@ class TrainLoader:
         self.examples = facts.train_examples
         self.steps_per_epoch = order.steps_per_epoch(share, self.examples)
         self._config, self._share = config, share
+        self._crop = TrainCrop.of(config, share)
         side = round(MARGIN * max(share.train_pixels, default=config.train_size))
         self._set = _decoded(replace(config, eval_resize=side, eval_size=side), facts, share, "train")
 
@@ -45,14 +46,9 @@ class TrainLoader:
         """Yield the batches from `first_step` on, without end."""
         for job in order.train_jobs(self._config, self._share, self.examples, first_step):
             chosen = torch.from_numpy(job.indices).to(self._set.labels.device, non_blocking=True)
-            pixels = _crops(self._set.pixels[chosen], *self._draws(job), job.pixels)
+            sizes = np.full((len(job.indices), 2), self._set.pixels.shape[1])
+            pixels = _crops(self._set.pixels[chosen], *self._crop.cuts(job.epoch, job.indices, sizes), job.pixels)
             yield RawBatch(pixels, self._set.labels[chosen])
-
-    def _draws(self, job: order.Job) -> tuple[np.ndarray, np.ndarray]:
-        """Return the crop boxes [N, 4] and which images are mirrored [N], the same as every backend draws."""
-        config, draws = self._config, uniforms(self._share.seed, job.epoch, job.indices, DRAWS)
-        sizes = np.full((len(job.indices), 2), self._set.pixels.shape[1])
-        return random_crops(draws[:, :-1], sizes, config.crop_scale, config.crop_ratio), config.flip & (draws[:, -1] < 0.5)
 
     def close(self) -> None:
         """Do nothing: the workers stopped after decoding."""

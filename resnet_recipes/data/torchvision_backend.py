@@ -9,6 +9,7 @@ import torch
 
 from resnet_recipes.data import order
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugment, Share
+from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files.folder import Files
 from resnet_recipes.data.files.reader import EvalReader, TrainReader
 from resnet_recipes.data.files.survey import survey
@@ -24,7 +25,7 @@ class TrainLoader:
         self.steps_per_epoch = order.steps_per_epoch(share, self.examples)
         self._config, self._share = config, share
         self._files = Files(facts.root / "train", facts.classes)
-        reader = TrainReader(self._files, share.seed, config.crop_scale, config.crop_ratio, config.flip, augment)
+        reader = TrainReader(self._files, TrainCrop.of(config, share), augment)
         source = Source(reader, self.examples, skip_bad=config.on_bad_image == "skip")
         pixels = max(share.train_pixels, default=config.train_size)
         self._ring = Ring(source, share.rank_size, pixels, workers(config, share), config.prefetch)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from resnet_recipes import atomic
 from resnet_recipes.report.console import Console
 from resnet_recipes.report.facts import Metrics, Progress, RunFacts
 from resnet_recipes.report.pace import Pace
@@ -83,7 +84,7 @@ class Recorder:
         """Close the record, write and show the summary; `seconds` are the training seconds of the whole run."""
         self._add("finish", done, training_seconds=seconds)
         summary = summarize(self._records, self._facts, seconds=seconds, weights=weights)
-        self._best_effort(lambda: replace(self._summary_path, json.dumps(_finite(summary.as_json()), indent=2) + "\n"))
+        self._best_effort(lambda: atomic.write_text(self._summary_path, json.dumps(_finite(summary.as_json()), indent=2) + "\n"))
         self._console.finished(summary)
         return summary
 
@@ -113,7 +114,7 @@ class Recorder:
         self._best_effort(lambda: append(self._path, _line(record)))
 
     def _rewrite(self) -> None:
-        self._best_effort(lambda: replace(self._path, "".join(map(_line, self._records))))
+        self._best_effort(lambda: atomic.write_text(self._path, "".join(map(_line, self._records))))
 
     def _best_effort(self, write: Callable[[], None]) -> None:
         try:
@@ -143,16 +144,6 @@ def append(path: Path, line: str) -> None:
         data = line.encode()
         if file.write(data) != len(data):
             raise OSError(errno.ENOSPC, "the disk is full")
-
-
-def replace(path: Path, text: str) -> None:
-    """Write a file so that a reader sees the old text or the new one, never a part."""
-    part = path.with_name(path.name + ".part")
-    with open(part, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
 
 
 def _record(line: str) -> Record | None:

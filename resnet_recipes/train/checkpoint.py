@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor
 
+from resnet_recipes import atomic
 from resnet_recipes.errors import NotReadyError, Problem, TrainingError
 from resnet_recipes.train import archive
 from resnet_recipes.train.archive import ArchiveError
@@ -37,7 +37,6 @@ class Checkpoints:
         self.folder = folder
         self.keep = keep
         self.notes: list[str] = []              # what newest() had to pass over, one sentence each
-        self.seconds = 0.0                      # how long the last write took, in the background
         self.warn = warn
         self._good: set[int] = set()            # steps that this process has written or verified
         self._bad: set[int] = set()             # steps that newest() found damaged
@@ -151,31 +150,19 @@ class Checkpoints:
 
     def _write(self, step: int, state: State) -> None:
         """Write one checkpoint, then delete those that are too old. Runs in the writer thread. Raises OSError."""
-        begin, path = time.perf_counter(), self._path(step)
+        path = self._path(step)
         self.folder.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(path.name + ".tmp")
-        try:
-            with temporary.open("wb") as file:
-                hashing = _HashingFile(file)
-                hashing.save(state)
-                _sync(file)
-            manifest = {"format": FORMAT, "step": step, "bytes": hashing.bytes, "sha256": hashing.digest.hexdigest()}
+        with atomic.replacing(path) as file:
+            hashing = _HashingFile(file)
+            hashing.save(state)
             path.with_suffix(".json").unlink(missing_ok=True)      # of a damaged checkpoint of the same step
-            os.replace(temporary, path)
-            temporary = path.with_name(path.stem + ".json.tmp")
-            with temporary.open("wb") as file:
-                file.write(json.dumps(manifest).encode())
-                _sync(file)
-            os.replace(temporary, path.with_suffix(".json"))
-            _sync_folder(self.folder)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
+        manifest = {"format": FORMAT, "step": step, "bytes": hashing.bytes, "sha256": hashing.digest.hexdigest()}
+        atomic.write_text(path.with_suffix(".json"), json.dumps(manifest))
+        atomic.sync_folder(self.folder)
         self._good.add(step)
         self._bytes = hashing.bytes
         self._bad.discard(step)
         self._delete_old(step)
-        self.seconds = time.perf_counter() - begin
 
     def _look_for_room(self) -> None:
         """Warn if the next checkpoint may not fit: early enough to make room, since the old ones go only when it is safe on disk."""
@@ -216,19 +203,6 @@ class Checkpoints:
         return f"the newest checkpoint is that of step {max(self._good):,}" if self._good else "there is no checkpoint yet"
 
 
-def load_weights(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a weights file, by name, on the CPU. Raises NotReadyError for anything else in the file."""
-    try:
-        state = archive.read(path)
-        if not all(isinstance(name, str) and isinstance(value, Tensor) for name, value in state.items()):
-            raise ArchiveError("it is not a dictionary from names to tensors")
-        if not all(bool(value.isfinite().all()) for value in state.values()):
-            raise ArchiveError("it has values that are not finite")
-    except ArchiveError as error:
-        raise NotReadyError([Problem(str(path), None, f"was not loaded: {error}")]) from None
-    return state
-
-
 class _HashingFile:
     """A file that torch writes through, hashed on the way: reading it back would cost as much as writing it."""
 
@@ -260,19 +234,3 @@ class _HashingFile:
 
     def flush(self) -> None:
         """Do nothing: the file is flushed once, at its end."""
-
-
-def _sync(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Put the renames on disk, on file systems that can."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError:
-        pass            # some network file systems cannot; the files themselves are safe
-    finally:
-        os.close(handle)

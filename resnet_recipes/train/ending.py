@@ -1,7 +1,6 @@
 """How a process of a run ended: written by itself, read by the launcher, since torchrun makes every exit code a 1."""
 
 import json
-import os
 import re
 import sys
 import time
@@ -9,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from resnet_recipes import atomic
 from resnet_recipes.train.interruption import CANCELLED, PREEMPTED
 
 #: What a rank says when another rank has died; not the cause of anything.
@@ -86,11 +86,9 @@ def log_path(folder: Path, rank: int) -> Path:
 
 def write(path: Path, ending: Ending) -> None:
     """Write an ending, whole or not at all; a full disk does not hide the error that is being reported."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         path.parent.mkdir(exist_ok=True)
-        temporary.write_text(json.dumps(asdict(ending)))
-        temporary.replace(path)
+        atomic.write_text(path, json.dumps(asdict(ending)))
     except OSError as error:
         sys.stderr.write(f"{path} could not be written: {error.strerror}\n")
 

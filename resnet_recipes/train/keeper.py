@@ -2,7 +2,6 @@
 
 import time
 from functools import partial
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -16,13 +15,7 @@ from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.interruption import Interruption
 from resnet_recipes.train.run import Run
 from resnet_recipes.train.state import capture, digest
-
-
-class Watchdog(Protocol):
-    """What must hear that the run is alive; see train.watchdog."""
-
-    def beat(self, step: int, phase: str) -> None:
-        """Say that `step` has reached `phase`."""
+from resnet_recipes.train.watchdog import Watchdog
 
 
 class Keeper:

@@ -1,11 +1,11 @@
 """The trained weights, as a file for other programs."""
 
 import copy
-import os
 from pathlib import Path
 
 import torch
 
+from resnet_recipes.atomic import replacing
 from resnet_recipes.methods.stochastic_depth import fold
 from resnet_recipes.train.run import Run
 
@@ -20,10 +20,6 @@ def write_weights(run: Run, path: Path) -> Path:
         model = copy.deepcopy(run.model)
         fold(model)
     state = {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
-    part = path.with_name(path.name + ".tmp")
-    with part.open("wb") as file:
+    with replacing(path) as file:
         torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    part.replace(path)
     return path

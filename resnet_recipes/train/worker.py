@@ -3,7 +3,6 @@
 import os
 import sys
 import time
-from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from resnet_recipes import __version__, data, plan
 from resnet_recipes.composing.frozen import read
 from resnet_recipes.config import Recipe
 from resnet_recipes.errors import TrainingError
-from resnet_recipes.report.console import Console, open_console
+from resnet_recipes.report.console import open_console
 from resnet_recipes.report.facts import Published, RunFacts
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.train import distributed
@@ -43,8 +42,9 @@ def work(process: Process) -> int:
     first = resume(run, checkpoints)
     if rank.is_main:
         checkpoints.open_for_writing()
-        with closing(open_console(err=process.console)) as console:
-            code = lead(run, process, checkpoints, console, first)
+        began = time.time() - (time.monotonic() - process.started)
+        with Recorder(process.folder, run_facts(run, process.folder), open_console(err=process.console), began) as recorder:
+            code = lead(run, process, checkpoints, recorder, first)
     else:
         code = follow(run, process, first)
     distributed.meet()      # a launcher may stop all ranks as soon as one has ended: not before rank 0 has written everything
@@ -79,9 +79,8 @@ def follow(run: Run, process: Process, first: int) -> int:
     return 0 if done == run.plan.total_steps else process.interruption.exit_code
 
 
-def lead(run: Run, process: Process, checkpoints: Checkpoints, console: Console, first: int) -> int:
+def lead(run: Run, process: Process, checkpoints: Checkpoints, recorder: Recorder, first: int) -> int:
     """Train as the rank that writes the run folder and speaks to the user."""
-    recorder = Recorder(process.folder, run_facts(run, process.folder), console, time.time() - (time.monotonic() - process.started))
     recorder.begin(first, run.clock.seconds())
     for note in checkpoints.notes:
         recorder.note(first, note)

@@ -16,10 +16,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from resnet_recipes.errors import NotReadyError
 from resnet_recipes.train import archive
 from resnet_recipes.train.archive import ArchiveError
-from resnet_recipes.train.checkpoint import load_weights
 
 
 class Call:
@@ -71,8 +69,6 @@ def test_code_in_a_pickle_is_refused_and_not_run(payload: str, tmp_path: Path) -
     path = torch_file(tmp_path / "weights.pt", touching(marker)[payload]())
     with pytest.raises(ArchiveError, match="may run code"):
         archive.read(path)
-    with pytest.raises(NotReadyError, match="was not loaded"):
-        load_weights(path)
     assert not marker.exists()
 
 
@@ -94,7 +90,7 @@ def good(tmp_path: Path) -> Path:
 
 
 def test_a_plain_weights_file_is_read(good: Path) -> None:
-    assert load_weights(good)["layer3.weight"].shape == (64, 65)
+    assert archive.read(good)["layer3.weight"].shape == (64, 65)
 
 
 def test_old_formats_that_can_run_code_are_refused(tmp_path: Path) -> None:
@@ -136,13 +132,6 @@ def test_archives_of_another_kind_are_refused(tmp_path: Path) -> None:
         archive.read(listed)
     with pytest.raises(ArchiveError, match="no such file"):
         archive.read(tmp_path / "missing.pt")
-
-
-def test_values_that_are_not_finite_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "nan.pt"
-    torch.save({"w": torch.tensor([1.0, float("nan")])}, path)
-    with pytest.raises(NotReadyError, match="not finite"):
-        load_weights(path)
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "zero", "insert"])

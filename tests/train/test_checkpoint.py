@@ -15,7 +15,6 @@ import pytest
 import torch
 
 from resnet_recipes.errors import NotReadyError, TrainingError
-from resnet_recipes.train import checkpoint
 from resnet_recipes.train.checkpoint import Checkpoints
 
 
@@ -181,7 +180,7 @@ def test_three_failures_in_a_row_stop_the_run(code: int, checkpoints: Checkpoint
     def failing(_: object) -> None:
         raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(checkpoint, "_sync", failing)
+    monkeypatch.setattr(os, "fsync", failing)
     for step in (30, 40, 50):
         checkpoints.save(step, state_at(step))
     with pytest.raises(TrainingError, match=f"{os.strerror(code)}.*3rd time.*step 20"):
@@ -202,13 +201,13 @@ def test_a_disk_that_is_filling_up_is_said_before_it_is_full(checkpoints: Checkp
 
 
 def test_a_success_forgives_earlier_failures(checkpoints: Checkpoints, warnings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    sync = checkpoint._sync
+    sync = os.fsync
 
     def failing(_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     for step in range(30, 100, 10):
-        monkeypatch.setattr(checkpoint, "_sync", sync if step % 30 == 0 else failing)
+        monkeypatch.setattr(os, "fsync", sync if step % 30 == 0 else failing)
         checkpoints.save(step, state_at(step))
         checkpoints._finish()
     assert len(warnings) == 4

@@ -138,7 +138,7 @@ def test_two_ranks_stopped_at_three_steps(tmp_path: Path, configs: dict, nursery
         nursery.start(run.folder, 2, stop_at=step)
         assert nursery.wait() == [75, 75]
         saved.append(Checkpoints(run.folder / "checkpoints", 2, print).newest()[0])
-    assert saved == [3, 6, 9]               # two steps after the signal; every second step is one of SAM's, the last one before 6 too
+    assert saved == [3, 6, 9]               # the vote takes two steps; 6 is right after one of SAM's
     assert_same(run.finish(), untouched[2])
 
 

@@ -16,6 +16,7 @@ from PIL import Image
 from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.beton.file import JPEG, Beton
 from resnet_recipes.data.beton.native import COMPLAINTS, compiled_decode
+from resnet_recipes.data.crop import Cuts
 from resnet_recipes.data.order import Job
 from resnet_recipes.errors import TrainingError
 
@@ -23,15 +24,8 @@ from resnet_recipes.errors import TrainingError
 PATIENCE = 300
 
 
-class Plan(NamedTuple):
-    """What is cut out of each image, and whether it is mirrored."""
-
-    crops: np.ndarray     # int64 [N, 4]: top, left, height, width
-    mirrored: np.ndarray  # bool [N]
-
-
-#: (indices, epoch, sizes) -> Plan; indices int64 [N], sizes int64 [N, 2].
-Planner = Callable[[np.ndarray, int, np.ndarray], Plan]
+#: (epoch, indices, sizes) -> Cuts; indices int64 [N], sizes int64 [N, 2].
+Cutter = Callable[[int, np.ndarray, np.ndarray], Cuts]
 
 #: (image, epoch, index) -> image of the same size.
 Augment = Callable[[Image.Image, int, int], Image.Image]
@@ -53,8 +47,8 @@ class BetonReader:
     (where the file has a note) when it is read for the first time, and with its own header and the decoder's verdict always.
     """
 
-    def __init__(self, beton: Beton, planner: Planner, room: Room, augment: Augment | None = None):
-        self._beton, self._planner, self._room, self._augment = beton, planner, room, augment
+    def __init__(self, beton: Beton, cutter: Cutter, room: Room, augment: Augment | None = None):
+        self._beton, self._cutter, self._room, self._augment = beton, cutter, room, augment
         self._decode = compiled_decode()
         self._content = np.asarray(beton.content)
         self._samples = np.column_stack([beton.starts, beton.lengths, beton.modes.astype(np.int64), beton.sizes])
@@ -117,8 +111,8 @@ class BetonReader:
         if self.streamed:
             self._announce(samples)
         self._check(indices, samples)
-        plan = self._planner(indices, epoch, samples[:, 3:])
-        place, complaint = self._decode(self._content, samples, plan.crops, plan.mirrored, self._scratch(), out)
+        cuts = self._cutter(epoch, indices, samples[:, 3:])
+        place, complaint = self._decode(self._content, samples, cuts.boxes, cuts.mirrored, self._scratch(), out)
         if complaint:
             raise self._damaged(indices[place], COMPLAINTS[complaint])
         if self._augment:

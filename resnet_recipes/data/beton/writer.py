@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from resnet_recipes import atomic
 from resnet_recipes.data.beton.file import ALLOCATION, FIELD, HEADER, IMAGE_FIELD, INT_FIELD, METADATA_START, SAMPLE, VERSION
 from resnet_recipes.data.beton.sidecar import Sidecar, pack_checksums, sidecar_path
 from resnet_recipes.errors import NotReadyError, Problem
@@ -105,11 +106,11 @@ class BetonWriter:
             crc32=pack_checksums(written["crc32"]),
             **about,
         )
-        _write_note(sidecar_path(self.path), note)
+        atomic.write_text(sidecar_path(self.path), note.dump())
         os.replace(partial_path(self.path), self.path)
         _journal_path(self.path).unlink()
         self.close()
-        _sync_folder(self.path.parent)
+        atomic.sync_folder(self.path.parent)
 
     def close(self) -> None:
         """Let go of the files, which stay for the next attempt; safe to call twice."""
@@ -146,26 +147,8 @@ def _table(records: np.ndarray) -> bytes:
     return rows.tobytes()
 
 
-def _write_note(path: Path, note: Sidecar) -> None:
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8") as file:
-        file.write(note.dump())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
-
-
 def _write_all(file: FileIO, data: bytes) -> None:
     """Write everything: a raw file may take less at once (at most 2 GiB on Linux, or what a full disk has left)."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make renames in a folder survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

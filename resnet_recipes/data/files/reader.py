@@ -9,15 +9,9 @@ from PIL import Image
 from torch import Tensor
 
 from resnet_recipes.data.base import SampleAugment
-from resnet_recipes.data.crop import random_crops, uniforms
+from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files.decode import BadImageError, Picture, resized
 from resnet_recipes.data.files.folder import Files
-
-#: Draws of one training image: four for each try of the crop, one for the flip.
-DRAWS = 41
-
-#: Keeps the generator of one image's augmentation apart from all others that are seeded with the run's seed.
-_AUGMENT = 0x61756720
 
 
 class UnreadableError(Exception):
@@ -53,18 +47,14 @@ class TrainReader:
     """Random crops, resized and mirrored: a function of (seed, epoch, index)."""
 
     files: Files
-    seed: int
-    scale: tuple[float, float]
-    ratio: tuple[float, float]
-    flip: bool
+    crop: TrainCrop
     augment: SampleAugment | None = None
 
     def fill(self, rows: Rows) -> None:
         """Crop, resize, mirror and augment the images."""
         pictures = [_opened(self.files, index, rows) for index in rows.indices]
-        draws = uniforms(self.seed, rows.epoch, rows.indices, DRAWS)
-        boxes = random_crops(draws[:, :-1], np.array([(item.height, item.width) for item in pictures]), self.scale, self.ratio)
-        mirrored = self.flip & (draws[:, -1] < 0.5)
+        sizes = np.array([(picture.height, picture.width) for picture in pictures])
+        boxes, mirrored = self.crop.cuts(rows.epoch, rows.indices, sizes)
         for row, picture in enumerate(pictures):
             pixels = _cropped(self.files, rows, row, picture, boxes[row].tolist())
             if mirrored[row]:
@@ -80,9 +70,7 @@ class TrainReader:
         image = _rows(pixels)
         if self.augment is None:
             return image
-        index = int(rows.indices[row])
-        rng = np.random.default_rng((self.seed, rows.epoch, index, _AUGMENT))
-        return np.asarray(self.augment(Image.fromarray(image), rng))
+        return np.asarray(self.augment(Image.fromarray(image), self.crop.generator(rows.epoch, int(rows.indices[row]))))
 
 
 @dataclass
