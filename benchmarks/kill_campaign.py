@@ -243,6 +243,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)        # a shell's background job has it ignored, and so would its children
     print(f"  no  {'fault':<24}{'done':>5}{'saved':>7}{'gone':>10}{'code':>6}")
     with tempfile.TemporaryDirectory() as folder:
         outcomes = campaign(Path(folder), arguments.kills, arguments.ranks, arguments.seed)
