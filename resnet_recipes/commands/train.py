@@ -104,7 +104,7 @@ def _begun(composed: "Composed") -> Path:
     from resnet_recipes.train.group import group_of
 
     ranks = outer.ranks() or group_of(composed.recipe.launch).ranks
-    made = plan.of(composed.recipe, data.measure(composed.recipe.data), ranks)
+    made = plan.of(composed.recipe, data.measure(composed.recipe.data, with_cost=True), ranks)
     folder = run_folder.create(composed, made, ["resnet-train", *sys.argv[1:]])
     for line in _lines(composed, made, str(folder)):
         say(line)
@@ -146,7 +146,7 @@ def _show_plan(composed: "Composed", as_json: bool) -> None:
     from resnet_recipes import data, plan
 
     config = composed.recipe.data
-    facts = data.measure(config) if config.root or config.backend == "synthetic" else plan.IMAGENET
+    facts = data.measure(config, with_cost=True) if config.root or config.backend == "synthetic" else plan.IMAGENET
     made = plan.of(composed.recipe, facts, _ranks(composed))
     print(json.dumps(made.as_dict(), indent=2) if as_json else "\n".join(_lines(composed, made, None)))
 

@@ -11,17 +11,17 @@ from resnet_recipes.errors import NotReadyError, Problem
 _MODULES = {"torchvision": "torchvision_backend", "ffcv": "ffcv_backend", "gpu": "gpu_backend", "synthetic": "synthetic"}
 
 
-def measure(config: DataConfig) -> DataFacts:
-    """Find out what is at `config.root`, and which backend will read it. Takes seconds for ImageNet; decodes nothing.
+def measure(config: DataConfig, with_cost: bool = False) -> DataFacts:
+    """Find out what is at `config.root`, and which backend will read it. Takes seconds for ImageNet.
 
+    Decodes nothing, unless `auto` had to do without ffcv and a user shall hear what that costs: some images, `with_cost`.
     Raises NotReadyError with everything that must be put right first.
     """
     backend, why = _chosen(config) if config.backend == "auto" else (config.backend, "")
     facts = _module(backend).measure(config)
     if why:
-        cost = 1000 * _module(backend).seconds_per_image(config, facts)
-        note = f"images are decoded from their files (torchvision backend), {cost:.1f} ms of CPU each here: {why}"
-        facts = replace(facts, notes=(note, *facts.notes))
+        cost = f", {1000 * _module(backend).seconds_per_image(config, facts):.1f} ms of CPU each here" if with_cost else ""
+        facts = replace(facts, notes=(f"images are decoded from their files (torchvision backend){cost}: {why}", *facts.notes))
     return facts
 
 

@@ -1,6 +1,5 @@
 """What a person sees while a run goes on: a live display on a terminal, plain lines through a pipe."""
 
-import os
 import sys
 import time
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from rich.text import Text
 from resnet_recipes.report.closing import rows, title
 from resnet_recipes.report.facts import Metrics, Progress, RunFacts
 from resnet_recipes.report.summary import Summary
+from resnet_recipes.report.terminal import is_live
 from resnet_recipes.report.text import clock_time, percent, printable, rate
 
 
@@ -47,8 +47,7 @@ class Console(Protocol):
 def open_console(err: TextIO | None = None, out: TextIO | None = None) -> Console:
     """Return the live display if the error stream is a terminal that can move its cursor, else plain lines."""
     err, out = err or sys.stderr, out or sys.stdout
-    live = err.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
-    return LiveConsole(err, out) if live else PlainConsole(err, out)
+    return LiveConsole(err, out) if is_live(err) else PlainConsole(err, out)
 
 
 class PlainConsole:

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from resnet_recipes.report.terminal import SHOW_CURSOR, interjection
 from resnet_recipes.train import ending, watchdog
 from resnet_recipes.train.ending import Ending
 from resnet_recipes.train.group import GRACE, Group, command, environment
@@ -26,7 +27,6 @@ from resnet_recipes.train.watchdog import Beat
 AFTERMATH = 5
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
-_SHOW_CURSOR = "\x1b[?25h"
 
 
 def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
@@ -75,7 +75,7 @@ class Launch:
             self._look_after(self._process)
         self._sweep()
         if sys.stderr.isatty():
-            sys.stderr.write(_SHOW_CURSOR)                  # a killed rank could not
+            sys.stderr.write(SHOW_CURSOR)                   # a killed rank could not
 
     @contextmanager
     def receiving_signals(self) -> Iterator[None]:
@@ -131,10 +131,14 @@ class Launch:
             self._process.kill()                            # its ranks die with it
             return
         if self._has_trained():
-            self.say("stopping after this step, with a checkpoint; once more stops now")
+            self._interject("stopping after this step, with a checkpoint; once more stops now")
         self._kill_at = time.monotonic() + (GRACE + 10 if self._has_trained() else AFTERMATH)
         # torchrun passes on two kinds of signals to its ranks
         self._process.send_signal(number if number == signal.SIGINT or not self.group.by_torchrun else signal.SIGTERM)
+
+    def _interject(self, text: str) -> None:
+        """Show a line while a rank may have its display on the same terminal."""
+        self.say(interjection(text, sys.stderr))
 
     def _look_after(self, process: subprocess.Popen[bytes]) -> None:
         """Wait a little; then see whether somebody must be helped to stop, or the user told that nothing moves."""
@@ -149,7 +153,7 @@ class Launch:
             self._kill_at = min(self._kill_at, time.monotonic() + AFTERMATH)        # torchrun would give the others 30 seconds
         stall = watchdog.stall(self._beats(), time.time())
         if stall and not self._stalled:
-            self.say(f"{stall}; the stacks of all ranks are in {self.folder / 'logs'}")
+            self._interject(f"{stall}; the stacks of all ranks are in {self.folder / 'logs'}")
         self._stalled = bool(stall)
 
     def _all_done(self, ranks: list[Ending]) -> bool:

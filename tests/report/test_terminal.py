@@ -1,0 +1,72 @@
+"""Two processes write to one terminal."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from resnet_recipes.report.console import LiveConsole
+from resnet_recipes.report.facts import RunFacts
+from resnet_recipes.report.terminal import HEIGHT, interjection
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal, and knows what would be on its screen."""
+
+    def isatty(self) -> bool:
+        return True
+
+    def screen(self) -> list[str]:
+        """Return the lines that can be read, without what colours them."""
+        lines, row, column = [""], 0, 0
+        for part in re.findall(r"\x1b\[[?0-9;]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", self.getvalue()):
+            if part == "\n":
+                row, column = row + 1, 0
+                lines += [""] * (row + 1 - len(lines))
+            elif part == "\r":
+                column = 0
+            elif part.endswith("A"):
+                row -= int(part[2:-1])
+            elif part.endswith("J"):
+                lines[row:] = [lines[row][:column]]
+            elif part.endswith("K"):
+                lines[row] = ""
+            elif not part.startswith("\x1b"):
+                lines[row] = lines[row].ljust(column)[:column] + part + lines[row][column + len(part):]
+                column += len(part)
+        return [line.rstrip() for line in lines]
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+    """A terminal of 80 columns."""
+    for name, value in {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24"}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    return Terminal()
+
+
+def test_a_sentence_from_another_process_leaves_nothing_of_the_display_behind(terminal: Terminal):
+    with Live(console=Console(file=terminal, highlight=False), auto_refresh=False, transient=True) as live:
+        live.update(Text("epoch 1\nloss 3.1"), refresh=True)
+        assert terminal.screen() == ["epoch 1", "loss 3.1"]
+        print(interjection("stopping", terminal), file=terminal)
+        live.update(Text("epoch 2\nloss 2.7"), refresh=True)
+        assert terminal.screen() == ["stopping", "epoch 2", "loss 2.7"]
+    assert terminal.screen()[0] == "stopping"
+    assert "".join(terminal.screen()[1:]) == ""
+
+
+def test_the_display_has_the_height_that_others_count_on(terminal: Terminal, facts: RunFacts):
+    console = LiveConsole(terminal, terminal)
+    console.begin(facts, 0)
+    assert len(terminal.screen()) == HEIGHT
+    console.close()
+
+
+def test_through_a_pipe_it_is_the_sentence_alone():
+    assert interjection("stopping", io.StringIO()) == "stopping"
