@@ -43,6 +43,12 @@ def test_auto_without_betons_says_that_files_are_decoded(folder):
     assert "no train.beton" in facts.notes[0]
 
 
+def test_what_decoding_costs_is_measured_where_a_user_reads_it(folder):
+    config = DataConfig(root=str(folder))
+    assert "ms of CPU each" in data.measure(config, with_cost=True).notes[0]
+    assert "ms of CPU each" not in data.measure(config).notes[0]
+
+
 def test_auto_with_betons_and_no_ffcv_says_so(root, monkeypatch):
     for name in ("train.beton", "val.beton"):
         (root / name).touch()
