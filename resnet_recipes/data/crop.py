@@ -77,15 +77,18 @@ def random_crops(draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float
 
 
 def centre_crops(sizes: np.ndarray, share: float) -> np.ndarray:
-    """Return int64 [N, 4] centred square crops (top, left, side, side) of `share` of the shorter side, as FFCV cuts them."""
-    side = (share * sizes.min(axis=1)).astype(np.int64)
+    """Return int64 [N, 4] centred square crops (top, left, side, side) of `share` of the shorter side, as FFCV cuts them; never empty."""
+    side = np.maximum(1, (share * sizes.min(axis=1)).astype(np.int64))
     return np.stack([(sizes[:, 0] - side) // 2, (sizes[:, 1] - side) // 2, side, side], axis=1)
 
 
 def _widest_crops(height: np.ndarray, width: np.ndarray, ratio: tuple[float, float]) -> np.ndarray:
-    """Return float64 [N, 4]: the whole image, cut at the sides that make it too long or too tall; height and width are [N, 1]."""
-    kept_height = np.minimum(height, np.rint(width / min(ratio)))
-    kept_width = np.minimum(width, np.rint(height * max(ratio)))
+    """Return float64 [N, 4]: the whole image, cut at the sides that make it too long or too tall; height and width are [N, 1].
+
+    A line of pixels has no crop of a `ratio` far from 1, and keeps one: an empty crop would abort the process in native code.
+    """
+    kept_height = np.minimum(height, np.maximum(1, np.rint(width / min(ratio))))
+    kept_width = np.minimum(width, np.maximum(1, np.rint(height * max(ratio))))
     return np.concatenate([(height - kept_height) // 2, (width - kept_width) // 2, kept_height, kept_width], axis=1)
 
 

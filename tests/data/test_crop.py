@@ -44,6 +44,15 @@ def test_random_crops_lie_inside_the_image():
     assert (crops[:, :2] + crops[:, 2:] <= sizes).all()
 
 
+@pytest.mark.parametrize("ratio", [(3.0, 4.0), (0.1, 0.3)])
+def test_no_crop_of_a_line_of_pixels_is_empty(ratio):
+    sizes = np.array([[1, 1], [1, 500], [500, 1], [1, 2], [2, 1]])
+    for crops in (random_crops(uniforms(0, 0, np.arange(len(sizes)), 40), sizes, (0.08, 1.0), ratio), centre_crops(sizes, 224 / 232)):
+        assert (crops[:, :2] >= 0).all()
+        assert (crops[:, 2:] > 0).all()
+        assert (crops[:, :2] + crops[:, 2:] <= sizes).all()
+
+
 def test_draws_depend_on_seed_epoch_and_index_alone():
     together = uniforms(7, 2, np.arange(100), 41)
     assert np.array_equal(uniforms(7, 2, np.array([63, 5]), 41), together[[63, 5]])
