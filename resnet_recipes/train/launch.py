@@ -26,6 +26,9 @@ from resnet_recipes.train.watchdog import Beat
 #: Seconds that ranks may take to stop where there is nothing to save: after one has failed, and before the first step.
 AFTERMATH = 5
 
+#: Seconds in which a second signal is the first one come twice, through a wrapper or from a closing terminal, and not a hand's.
+ECHO = 0.5
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
@@ -56,6 +59,7 @@ class Launch:
         name = "launcher" if group.nodes == 1 else f"launcher-{socket.gethostname()}-{os.getpid()}"
         self.log = folder / "logs" / f"{name}.log"
         self._received: list[int] = []
+        self._heard = 0.0                                   # when the last of them came
         self._process: subprocess.Popen[bytes] | None = None
         self._kill_at = float("inf")                        # a reading of time.monotonic()
         self._stalled = False
@@ -121,6 +125,10 @@ class Launch:
         return Ending(code, message="stopped before the first step", time=now)
 
     def _receive(self, number: int) -> None:
+        now = time.monotonic()
+        if self._received and now - self._heard < ECHO:
+            return
+        self._heard = now
         self._received.append(number)
         if self._process is not None:
             self._pass_on(number)

@@ -103,10 +103,16 @@ def test_a_signal_saves_and_ends_with_its_exit_code(number: signal.Signals, code
     assert run.said == ["stopping after this step, with a checkpoint; once more stops now"]
 
 
+def test_a_signal_that_comes_twice_at_once_is_one(tmp_path: Path) -> None:
+    run = Started(tmp_path, then=lambda: [send(number)() for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP)])
+    assert run.ending.code == 75
+    assert (tmp_path / "saved0").exists()
+
+
 def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
     def twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(0.3)
+        time.sleep(launch.ECHO + 0.1)
         os.kill(os.getpid(), signal.SIGINT)
 
     run = Started(tmp_path, "stuck@0", then=lambda: (time.sleep(0.3), twice()))
