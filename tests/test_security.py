@@ -127,3 +127,13 @@ def test_ranks_import_no_module_that_was_planted_where_the_user_is(here: Path) -
     assert not marker.exists()
     subprocess.run(command, capture_output=True, timeout=60)
     assert marker.exists(), "the plant of this test does not grow"
+
+
+def test_neither_does_the_command_as_torchrun_starts_it(here: Path) -> None:
+    marker = here / "marker"
+    for name in ("hydra_plugins/evil.py", "omegaconf.py"):
+        (here / name).parent.mkdir(exist_ok=True)
+        (here / name).write_text(f"open({str(marker)!r}, 'w').close()")
+    command = [sys.executable, "-m", "resnet_recipes", "recipe=mild", "data=/data", "--cfg"]
+    subprocess.run(command, capture_output=True, check=True, timeout=60)
+    assert not marker.exists()

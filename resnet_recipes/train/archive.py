@@ -78,9 +78,12 @@ def _check_pickle(pickle: bytes) -> None:
 
 def _check_plain(value: Any) -> None:
     """Raise ArchiveError for anything but tensors and plain Python, and for tensors larger than the bytes behind them."""
-    pending = [value]
+    pending, seen = [value], set()
     while pending:
         item = pending.pop()
+        if id(item) in seen:        # a list may be in itself, or a million times in another
+            continue
+        seen.add(id(item))
         if isinstance(item, Tensor):
             if item.numel() * item.element_size() > item.untyped_storage().nbytes():
                 raise ArchiveError(f"a tensor of shape {tuple(item.shape)} has only {item.untyped_storage().nbytes()} bytes")

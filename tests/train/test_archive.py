@@ -122,6 +122,17 @@ def test_bombs_are_refused_before_they_unfold(tmp_path: Path, good: Path) -> Non
         archive.read(allocation)
 
 
+@pytest.mark.timeout(30)
+def test_a_list_in_itself_or_many_times_in_others_is_walked_once(tmp_path: Path) -> None:
+    path, own, shared = tmp_path / "lists.pt", [], [0.5]
+    own.append(own)
+    for _ in range(40):
+        shared = [shared] * 10
+    torch.save({"own": own, "shared": shared}, path)
+    state = archive.read(path)
+    assert state["own"][0] is state["own"]
+
+
 def test_archives_of_another_kind_are_refused(tmp_path: Path) -> None:
     script = torch_file(tmp_path / "script.pt", pickle.dumps({}, protocol=2), **{"constants.pkl": pickle.dumps(())})
     with pytest.raises(ArchiveError, match=r"exactly one data\.pkl"):
