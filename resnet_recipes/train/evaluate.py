@@ -1,5 +1,6 @@
 """Evaluation: exact counts over every example once, whatever the number of ranks."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -11,7 +12,7 @@ from resnet_recipes.data.normalize import normalize
 from resnet_recipes.errors import TrainingError
 from resnet_recipes.report.facts import Metrics
 from resnet_recipes.train.distributed import broadcast_statistics, total_over_ranks
-from resnet_recipes.train.precision import Precision
+from resnet_recipes.train.precision import BROKEN, Precision
 
 
 @torch.no_grad()
@@ -22,7 +23,7 @@ def evaluate(
 
     With `flip` the logits of each image and its mirror image are averaged; `alive` is called for each batch. Integers are summed over
     ranks as integers and losses in float64, so the figures do not depend on the number of ranks. Raises TrainingError if an example is
-    missing or counted twice.
+    missing or counted twice, or the loss is not finite.
     """
     device = precision.device
     broadcast_statistics(model)
@@ -43,4 +44,7 @@ def evaluate(
     first, five, examples = total_over_ranks(counts).tolist()
     if examples != data.examples:
         raise TrainingError(f"evaluation saw {examples:,} images of {data.examples:,}; no accuracy is reported")
-    return Metrics(100 * first / examples, 100 * five / examples, float(total_over_ranks(losses)) / examples, examples)
+    loss = float(total_over_ranks(losses)) / examples
+    if not math.isfinite(loss):
+        raise TrainingError(f"the validation loss is not a finite number; {BROKEN}")
+    return Metrics(100 * first / examples, 100 * five / examples, loss, examples)

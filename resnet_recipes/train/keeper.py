@@ -13,8 +13,9 @@ from resnet_recipes.train.checkpoint import Checkpoints
 from resnet_recipes.train.distributed import agree, mean_over_ranks
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.interruption import Interruption
+from resnet_recipes.train.precision import BROKEN
 from resnet_recipes.train.run import Run
-from resnet_recipes.train.state import capture, digest
+from resnet_recipes.train.state import capture, digest, is_finite
 from resnet_recipes.train.watchdog import Watchdog
 
 
@@ -76,6 +77,9 @@ class Keeper:
             if not agree(digest(self.run.model)):
                 raise TrainingError(f"the ranks hold different weights at step {done}: a device or its memory is faulty. Nothing was saved "
                                     "after this; resume from the last checkpoint on other hardware")
+            if not is_finite(self.run.model):
+                raise TrainingError(f"weights or BatchNorm statistics are not finite numbers at step {done}; {BROKEN}. Nothing was saved "
+                                    "after this")
             if self.checkpoints is not None and self.recorder is not None:
                 self.checkpoints.save(done, capture(self.run, done))
                 self.recorder.saved(done, self.checkpoints.folder, time.perf_counter() - began)

@@ -20,6 +20,11 @@ def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
 
 
+#: What a user is told of numbers that are none.
+BROKEN = ("usual causes are a learning rate that is too high (halve it: optimizer.lr=...), a warm-up that is too short, or damaged images "
+          "(resnet-recipes doctor data PATH)")
+
+
 class Precision:
     """Autocast for the forward pass and, for float16, loss scaling and BatchNorm statistics that survive an overflow.
 
@@ -65,13 +70,13 @@ class Precision:
     def check(self, losses: list[float], step: int) -> None:
         """Raise TrainingError if the losses logged up to `step` show that training has broken down; waits for the device."""
         broken = [step - len(losses) + i for i, loss in enumerate(losses) if not abs(loss) < float("inf")]
-        if self.scaler.is_enabled() and self.scaler.get_scale() >= SMALLEST_SCALE:
+        if self.scaler.is_enabled():
+            if self.scaler.get_scale() < SMALLEST_SCALE:
+                raise TrainingError(f"float16 gradients overflow at every step up to {step}, however small their scale; {BROKEN}; bf16 and "
+                                    "fp32 have the range that float16 lacks (precision.dtype=...)")
             return      # float16 overflows now and then by design; those steps were skipped
         if broken:
-            raise TrainingError(
-                f"the loss is not a finite number since step {broken[0]}. Usual causes: a learning rate that is too high (halve it: "
-                "optimizer.lr=...), a warm-up that is too short, or damaged images (resnet-recipes doctor data PATH)"
-            )
+            raise TrainingError(f"the loss is not a finite number since step {broken[0]}; {BROKEN}")
 
     def state_dict(self) -> dict[str, float]:
         """Return the loss scale's state, for the checkpoint."""

@@ -19,6 +19,9 @@ SAFE = (
     "data.root", "data.workers", "data.prefetch", "batch.eval_size",
 )
 
+#: Keys that may differ too, and are told: what a run is stopped by, an image that is damaged or a device without memory, they mend.
+MENDING = ("data.on_bad_image", "batch.bn_size")
+
 
 def capture(run: Run, done: int) -> dict[str, Any]:
     """Return everything that defines the run after `done` steps: references to live tensors, and plain values.
@@ -73,7 +76,7 @@ def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:
     """Yield a problem for each setting that differs from the checkpoint's and changes what is learned."""
     before, after = flat(old), flat(asdict(new))
     for key in sorted(before.keys() | after.keys()):
-        if before.get(key) != after.get(key) and not any(key == safe or key.startswith(safe + ".") for safe in SAFE):
+        if before.get(key) != after.get(key) and not any(key == safe or key.startswith(safe + ".") for safe in (*SAFE, *MENDING)):
             yield Problem(key, after.get(key), f"was {before.get(key)} when the run began, and changing it would make another run",
                           "start a new run, or leave it as it was")
 
@@ -84,6 +87,9 @@ def departures(run: Run, state: dict[str, Any]) -> list[str]:
            "device": run.rank.device.type, "precision": str(run.precision.dtype)}
     then = {"number of devices": state["world_size"], "CPU threads": state["threads"], "torch": state["versions"]["torch"],
             "device": state["device"], "precision": state["dtype"]}
+    before, after = flat(state["recipe"]), flat(asdict(run.plan.recipe))
+    then |= {key: before[key] for key in MENDING}
+    now |= {key: after[key] for key in MENDING}
     return [f"resume is not bitwise: {name} {then[name]} -> {now[name]}" for name in now if now[name] != then[name]]
 
 
@@ -96,6 +102,13 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             leaves[prefix + key] = list(value) if isinstance(value, tuple) else value
     return leaves
+
+
+@torch.no_grad()
+def is_finite(model: nn.Module) -> bool:
+    """Tell whether every weight and running statistic is a finite number; waits for the device."""
+    tensors = [t.detach() for t in (*model.parameters(), *model.buffers()) if t.is_floating_point()]
+    return bool(torch.stack(torch._foreach_norm(tensors, float("inf"))).isfinite().all())
 
 
 @torch.no_grad()

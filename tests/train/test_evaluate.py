@@ -92,6 +92,13 @@ def test_fewer_than_five_classes_have_a_top5_of_all():
     assert measured(model, data).top5 == 100
 
 
+def test_a_loss_that_is_no_number_is_an_error_and_no_accuracy(model: nn.Module):
+    with torch.no_grad():
+        next(model.parameters()).fill_(float("nan"))
+    with pytest.raises(TrainingError, match="validation loss is not a finite number"):
+        measured(model, Examples(10, 5))
+
+
 def test_every_batch_is_a_sign_of_life(model: nn.Module):
     beats = []
     evaluate(model, Examples(23, 5), Precision(torch.device("cpu"), torch.float32, model), alive=lambda: beats.append(1))
