@@ -1,8 +1,10 @@
 """The entry point of a rank: from the frozen recipe of a run folder to its summary."""
 
+import hashlib
 import os
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,7 +14,6 @@ from torch.distributed import PrefixStore
 
 from resnet_recipes import __version__, data, plan
 from resnet_recipes.composing.frozen import read
-from resnet_recipes.config import Recipe
 from resnet_recipes.errors import TrainingError
 from resnet_recipes.report.console import open_console
 from resnet_recipes.report.facts import Published, RunFacts
@@ -29,14 +30,18 @@ from resnet_recipes.train.run import Run
 from resnet_recipes.train.state import departures, flat, restore
 from resnet_recipes.train.weights import write_weights
 
+SOFTWARE = {"resnet-recipes": __version__, "torch": torch.__version__, "torchvision": torchvision.__version__}
+
 
 def work(process: Process) -> int:
     """Train this rank's part of the run in `process.folder`; return 0, or the exit code of an interruption after which it saved."""
     recipe = read(process.folder / "config.yaml")
     process.interruption.limit(recipe.launch.max_wall, process.started)
     rank = distributed.this_rank(recipe.launch.device)
-    confirm(recipe, rank)
+    confirm("recipe", rank, flat(asdict(recipe)) | SOFTWARE)
     facts = data.measure(recipe.data)
+    confirm("data", rank, {"backend of the images": facts.backend, "number of training images": facts.train_examples,
+                           "number of validation images": facts.eval_examples, "digest of the class names": digest_of(facts.classes)})
     run = build(plan.of(recipe, facts, rank.world_size), rank)
     checkpoints = Checkpoints(process.folder / "checkpoints", recipe.checkpoint.keep, warn=print)
     first = resume(run, checkpoints)
@@ -52,12 +57,19 @@ def work(process: Process) -> int:
     return code
 
 
-def confirm(recipe: Recipe, rank: Rank) -> None:
-    """Return if all ranks are about to train the same recipe with the same software. Raises NotReadyError, on every rank alike."""
+def digest_of(names: Sequence[str]) -> str:
+    """Return a few letters that differ if any name or their order does."""
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:12]
+
+
+def confirm(topic: str, rank: Rank, facts: Mapping[str, object]) -> None:
+    """Return if all ranks have the same facts: another recipe, torch or class folder on one node would train without a word.
+
+    Raises NotReadyError, on every rank alike.
+    """
     if rank.world_size > 1:
-        software = {"resnet-recipes": __version__, "torch": torch.__version__, "torchvision": torchvision.__version__}
         store = distributed.meeting_place(rank.rank, rank.world_size)
-        confirm_same(PrefixStore("recipe", store), rank.rank, rank.world_size, flat(asdict(recipe)) | software)
+        confirm_same(PrefixStore(topic, store), rank.rank, rank.world_size, facts)
 
 
 def resume(run: Run, checkpoints: Checkpoints) -> int:
