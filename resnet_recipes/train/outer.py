@@ -58,8 +58,17 @@ def _variables(slurm: Mapping[str, str]) -> dict[str, str]:
     """Return torchrun's variables for a task of srun; ranks meet on the first node, at a port that belongs to the job."""
     first = re.sub(r"\[(\w+)[^\]]*\]", r"\1", slurm["SLURM_STEP_NODELIST"]).split(",")[0]       # a[07-09,11],b2: a07
     found = {"RANK": slurm["SLURM_PROCID"], "LOCAL_RANK": slurm["SLURM_LOCALID"], "WORLD_SIZE": slurm["SLURM_STEP_NUM_TASKS"]}
+    found["LOCAL_WORLD_SIZE"] = str(_ranks_on_these_cores(slurm))
     defaults = {"MASTER_ADDR": first, "MASTER_PORT": str(20000 + int(slurm["SLURM_JOB_ID"]) % 20000)}
     return found | {key: slurm.get(key, value) for key, value in defaults.items()}
+
+
+def _ranks_on_these_cores(slurm: Mapping[str, str]) -> int:
+    """Return how many ranks share the cores that this one may use: all of its node, or it alone if srun has bound it to its own."""
+    runs = re.findall(r"(\d+)(?:\(x(\d+)\))?", slurm["SLURM_STEP_TASKS_PER_NODE"])      # 8(x2),4: two nodes with 8 and one with 4
+    here = [int(tasks) for tasks, nodes in runs for _ in range(int(nodes or 1))][int(slurm["SLURM_NODEID"])]
+    is_bound = len(os.sched_getaffinity(0)) * here <= int(slurm["SLURM_CPUS_ON_NODE"])
+    return 1 if is_bound else here
 
 
 def _problems(words: Sequence[str], by: str) -> Iterator[Problem]:

@@ -17,7 +17,8 @@ SMALL = ["recipe=mild", "data.backend=synthetic", "data.train_size=32", "data.ev
 
 TORCHRUN = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
 SRUN = {"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_STEP_NUM_TASKS": "8", "SLURM_STEP_NUM_NODES": "2",
-        "SLURM_STEP_NODELIST": "gpu[07-08]", "SLURM_JOB_ID": "41234"}
+        "SLURM_STEP_NODELIST": "gpu[07-08]", "SLURM_JOB_ID": "41234",
+        "SLURM_STEP_TASKS_PER_NODE": "4(x2)", "SLURM_NODEID": "1", "SLURM_CPUS_ON_NODE": "1"}
 
 
 @pytest.fixture
@@ -47,7 +48,15 @@ def test_who_has_started_this_process(variables: dict, words: list[str], by: str
 @pytest.mark.parametrize(("nodes", "first"), [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"), ("r[1-2]n[3-4]", "r1n3")])
 def test_a_task_of_srun_is_the_rank_that_torchrun_would_call_it(nodes: str, first: str) -> None:
     assert outer._variables(SRUN | {"SLURM_STEP_NODELIST": nodes}) == {
-        "RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "MASTER_ADDR": first, "MASTER_PORT": "21234"}
+        "RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": first,
+        "MASTER_PORT": "21234"}
+
+
+@pytest.mark.parametrize(("node", "cores", "sharing"), [("0", 1, 8), ("2", 1, 4), ("2", 4, 4), ("2", 1024, 1)])
+def test_tasks_of_a_node_share_its_cores_unless_each_has_its_own(node: str, cores: int, sharing: int, told: pytest.MonkeyPatch) -> None:
+    told.setattr(os, "sched_getaffinity", lambda _: set(range(min(cores, 2))), raising=False)
+    slurm = SRUN | {"SLURM_STEP_TASKS_PER_NODE": "8(x2),4", "SLURM_NODEID": node, "SLURM_CPUS_ON_NODE": str(cores)}
+    assert outer._variables(slurm)["LOCAL_WORLD_SIZE"] == str(sharing)
 
 
 def test_a_restarted_group_finds_the_run_that_it_began(tmp_path: Path, told: pytest.MonkeyPatch) -> None:
@@ -66,6 +75,7 @@ def tasks(folder: Path, changes: list[list[str]]) -> list[tuple[int, str, str]]:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     common = os.environ | SRUN | {"SLURM_STEP_NUM_TASKS": str(len(changes)), "SLURM_STEP_NODELIST": "127.0.0.1", "MASTER_PORT": port,
+                                  "SLURM_STEP_TASKS_PER_NODE": str(len(changes)), "SLURM_NODEID": "0",
                                   "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     started = [subprocess.Popen([sys.executable, "-m", "resnet_recipes", *SMALL, "run=one", *own], cwd=folder, text=True,
                                 env=common | {"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i)}, stdout=subprocess.PIPE,
