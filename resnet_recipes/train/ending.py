@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from resnet_recipes import atomic
+from resnet_recipes.report.text import printable
 from resnet_recipes.train.interruption import CANCELLED, PREEMPTED
 
 #: What a rank says when another rank has died; not the cause of anything.
@@ -68,13 +69,13 @@ class Ending:
     def explained(self, folder: Path, ranks: int, started: float) -> str:
         """Return the failure in a few lines for the user: who, when, what, what to do, where to look, how to go on."""
         if self.code in (2, 3):
-            return f"error: {self.message}"
+            return "\n".join(map(printable, f"error: {self.message}".splitlines()))
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.time - started)))
         others = {1: "", 2: "; the other rank was stopped"}.get(ranks, f"; the other {ranks - 1} ranks were stopped")
         what = f"rank {self.rank} failed ({self.error})" if self.rank >= 0 else f"the run failed ({self.error})"
         where = f", after {self.step:,} steps" if self.step else ", before the first step" if self.rank >= 0 else ""
         lines = [f"{what} {after} after start{where}{others if self.rank >= 0 else ''}"]
-        lines += [f"  {line}" for line in self.message.splitlines()]
+        lines += [f"  {printable(line)}" for line in self.message.splitlines()]
         lines += [f"  what to do:  {self.hint}"] * bool(self.hint)
         return "\n".join([*lines, f"  log: {log_path(folder, self.rank)}     resume: resnet-train --resume {folder}"])
 

@@ -53,6 +53,13 @@ def test_known_causes_have_a_hint_and_others_have_none(error: str, message: str,
     assert hint in found if hint else found == ""
 
 
+@pytest.mark.parametrize("code", [1, 3])
+def test_no_name_in_a_message_can_act_on_the_terminal(code: int) -> None:
+    text = Ending(code, 0, 5, "TrainingError", "image \x1b[2Jx.jpg\nis truncated").explained(Path("runs/a"), ranks=1, started=0.0)
+    assert "\x1b" not in text
+    assert "is truncated" in text.splitlines()[-1 if code == 3 else 2]
+
+
 def test_a_failure_is_explained_in_the_order_in_which_it_is_read() -> None:
     text = Ending(1, 5, 1234, "OSError", "image file is truncated: a.JPEG", 761.0).explained(Path("runs/a"), ranks=8, started=0.0)
     assert text.splitlines() == [
