@@ -2,8 +2,8 @@
 
 import signal
 
-import resnet_recipes.data.workers.worker  # noqa: F401
+from resnet_recipes.data.workers.worker import STOPS
 
 # The server must outlive what stops a whole job, and so must workers from their first moment: the trainer takes their end for a failure.
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-signal.signal(signal.SIGINT, signal.SIG_IGN)
+for number in STOPS:
+    signal.signal(number, signal.SIG_IGN)

@@ -14,6 +14,9 @@ import torch
 from resnet_recipes.data.files.reader import Reader, Rows, UnreadableError, fill_skipping
 from resnet_recipes.data.workers.shared import SharedArrays
 
+#: Signals that stop a whole job, and reach its workers as well.
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+
 #: An answer is one write to a pipe that all workers share: ticket, kind, bytes of the text that follows.
 ANSWER = struct.Struct("qcq")
 DONE, SKIPPED, FAILED = b"d", b"s", b"f"
@@ -71,10 +74,10 @@ def fill(source: Source, rows: Rows) -> list[int]:
 def main(number: int, bench: Bench, tasks: Connection, answers: Connection) -> None:
     """Serve tasks until the trainer closes the pipe, or is gone.
 
-    Ignores Ctrl-C and SIGTERM: when a whole job is told to stop, the trainer still needs batches until it has saved.
+    Ignores STOPS: when a whole job is told to stop, the trainer still needs batches until it has saved.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for number in STOPS:
+        signal.signal(number, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     torch.set_num_threads(1)                       # the workers are the parallelism
     warnings.simplefilter("ignore")
