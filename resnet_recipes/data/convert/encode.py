@@ -11,6 +11,7 @@ from PIL import Image
 from resnet_recipes.data.beton.file import JPEG, RAW
 from resnet_recipes.data.beton.jpeg_header import frame_size
 from resnet_recipes.data.crop import uniforms
+from resnet_recipes.data.files.decode import Picture
 from resnet_recipes.errors import Problem
 
 WRITE_MODES = ("raw", "proportion", "jpg")
@@ -64,7 +65,7 @@ def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> En
     """
     if options.write_mode == "jpg" and isinstance(image, bytes) and (kept := _kept(image, options.max_resolution)):
         return kept
-    picture = _shrunk(_opened(image), options.max_resolution)
+    picture = _shrunk(Image.fromarray(_pixels(image)), options.max_resolution)
     compress = options.write_mode == "jpg"
     if options.write_mode == "proportion":
         compress = uniforms(options.seed, 0, np.array([index]), 1).item() < options.compress_probability
@@ -75,13 +76,12 @@ def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> En
     return Encoded(JPEG, picture.height, picture.width, buffer.getvalue())
 
 
-def _opened(image: bytes | np.ndarray) -> Image.Image:
-    """Decode to RGB; everything Pillow can go wrong with becomes a ValueError or an OSError."""
-    try:
-        picture = Image.fromarray(image) if isinstance(image, np.ndarray) else Image.open(io.BytesIO(image))
-        return picture.convert("RGB")
-    except (Image.DecompressionBombError, SyntaxError, IndexError, KeyError, TypeError) as error:
-        raise ValueError(str(error)) from error
+def _pixels(image: bytes | np.ndarray) -> np.ndarray:
+    """Decode to RGB as the folder backend does, uint8 [H, W, 3]: a file has the same pixels in either form."""
+    if isinstance(image, np.ndarray):
+        return image
+    picture = Picture(image)
+    return picture.crop(0, 0, picture.height, picture.width, at_least=max(picture.height, picture.width))
 
 
 def _shrunk(picture: Image.Image, longest: int | None) -> Image.Image:

@@ -8,6 +8,7 @@ from PIL import Image
 
 from resnet_recipes.data.beton.file import JPEG, RAW
 from resnet_recipes.data.convert.encode import ConvertOptions, encode
+from resnet_recipes.data.files.decode import Picture
 
 PIXELS = np.asarray(Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 9, 3), np.uint8)).resize((90, 60)))
 
@@ -28,6 +29,25 @@ def test_raw_keeps_every_pixel():
 def test_a_sound_jpeg_that_fits_is_kept_byte_for_byte():
     original = file(Image.fromarray(PIXELS), quality=97)
     assert encode(original, 0, ConvertOptions("jpg")) == (JPEG, 60, 90, original)
+
+
+@pytest.mark.parametrize("original", [
+    pytest.param(file(Image.fromarray(np.arange(60 * 90, dtype=np.uint16).reshape(60, 90) * 12), "PNG"), id="16 bits"),
+    pytest.param(file(Image.fromarray(PIXELS).convert("L"), "PNG"), id="grey"),
+    pytest.param(file(Image.fromarray(PIXELS).convert("P"), "PNG"), id="palette"),
+    pytest.param(file(Image.fromarray(PIXELS).convert("CMYK")), id="CMYK"),
+    pytest.param(file(Image.fromarray(PIXELS)), id="JPEG"),
+])
+def test_a_file_has_the_same_pixels_in_a_beton_as_in_a_folder(original):
+    picture = Picture(original)
+    assert encode(original, 0, ConvertOptions("raw")).data == picture.crop(0, 0, 60, 90, at_least=90).tobytes()
+
+
+def test_sixteen_bits_a_pixel_keep_their_upper_eight():
+    ramp = np.linspace(0, 65535, 60 * 90).astype(np.uint16).reshape(60, 90)
+    for kind in ("PNG", "TIFF"):
+        stored = np.frombuffer(encode(file(Image.fromarray(ramp), kind), 0, ConvertOptions("raw")).data, np.uint8)
+        assert np.array_equal(stored.reshape(60, 90, 3)[..., 0], ramp >> 8)
 
 
 @pytest.mark.parametrize("original", [
