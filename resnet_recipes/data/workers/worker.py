@@ -76,8 +76,8 @@ def main(number: int, bench: Bench, tasks: Connection, answers: Connection) -> N
 
     Ignores STOPS: when a whole job is told to stop, the trainer still needs batches until it has saved.
     """
-    for number in STOPS:
-        signal.signal(number, signal.SIG_IGN)
+    for stop in STOPS:
+        signal.signal(stop, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     torch.set_num_threads(1)                       # the workers are the parallelism
     warnings.simplefilter("ignore")
