@@ -74,6 +74,22 @@ def test_a_bad_image_ends_training_with_its_path(broken, workers):
     loader.close()
 
 
+@pytest.mark.parametrize("shift", ["", "x"])
+def test_a_path_of_several_bytes_a_letter_is_named_as_far_as_there_is_room(folder, tmp_path, shift):
+    """Two bytes a letter, from an even place or an odd one: one of the two messages is cut inside a letter."""
+    shutil.copytree(folder, tmp_path / "images")
+    for split in ("train", "val"):
+        (tmp_path / "images" / split / "cat").rename(tmp_path / "images" / split / ("\u00e9" * 120 + shift))
+    bad = tmp_path / "images" / "train" / ("\u00e9" * 120 + shift) / ("\u00e9" * 120 + ".jpg")
+    bad.write_text("no image")
+    loader = opened(config(tmp_path / "images", workers=1))
+    with pytest.raises(TrainingError) as failure:
+        list(itertools.islice(loader.batches(), 3))
+    assert 480 < len(str(failure.value).encode()) <= 488
+    assert str(bad).startswith(str(failure.value))
+    loader.close()
+
+
 def test_skipped_images_are_named_and_replaced_the_same_way_by_any_number_of_workers(broken):
     runs = []
     for workers in (0, 2):

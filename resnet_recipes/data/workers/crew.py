@@ -59,7 +59,7 @@ class Crew:
         if not answer:
             raise TrainingError(self._obituary())
         ticket, kind, size = ANSWER.unpack(answer)
-        text = os.read(self._answers.fileno(), size).decode() if size else ""
+        text = os.read(self._answers.fileno(), size).decode(errors="ignore") if size else ""       # cut, maybe inside its last character
         if kind == FAILED:
             raise TrainingError(text)
         return ticket, [int(index) for index in text.split(",")] if kind == SKIPPED else []
