@@ -36,6 +36,13 @@ def test_what_changes_no_result_may_change(started):
     assert (changed.data.workers, changed.log.interval) == (3, "7ba")
 
 
+def test_what_stopped_the_run_may_be_mended(started):
+    cli.train([*SMALL, "run=mine"])
+    assert cli.train(["--resume", "runs/mine", "batch.bn_size=8", "data.on_bad_image=skip"]) == 0
+    changed = read(Path("runs/mine/config.yaml"))
+    assert (changed.batch.bn_size, changed.data.on_bad_image) == (8, "skip")
+
+
 def test_what_changes_the_result_may_not(started, capsys):
     cli.train([*SMALL, "run=mine"])
     before = Path("runs/mine/config.yaml").read_bytes()

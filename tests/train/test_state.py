@@ -1,0 +1,64 @@
+"""A run goes on from a state, says what is different, or refuses what would make it another run."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from resnet_recipes.errors import RecipeError
+from resnet_recipes.train.run import Run
+from resnet_recipes.train.state import capture, departures, is_finite, restore
+
+
+@pytest.fixture
+def state(make_run: Callable[..., Run]) -> dict[str, Any]:
+    """The state of a small run after three steps."""
+    return capture(make_run(), 3)
+
+
+def test_the_same_run_goes_on_without_a_word(make_run: Callable[..., Run], state: dict[str, Any]):
+    run = make_run()
+    assert departures(run, state) == []
+    assert restore(run, state) == 3
+
+
+@pytest.mark.parametrize(("changes", "said"), [
+    ({"world_size": 8}, "number of devices 8 -> 1"),
+    ({"device": "cuda"}, "device cuda -> cpu"),
+    ({"dtype": "torch.float16"}, "precision torch.float16 -> torch.float32"),
+    ({"versions": {"torch": "2.0.0"}}, "torch 2.0.0 -> "),
+    ({"threads": 99}, "CPU threads 99 -> "),
+])
+def test_another_machine_is_told(changes: dict[str, Any], said: str, make_run: Callable[..., Run], state: dict[str, Any]):
+    (sentence,) = departures(make_run(), state | changes)
+    assert sentence.startswith(f"resume is not bitwise: {said}")
+
+
+def test_a_mended_setting_is_told(make_run: Callable[..., Run], state: dict[str, Any]):
+    run = make_run(batch={"bn_size": 8})
+    assert departures(run, state) == ["resume is not bitwise: batch.bn_size 16 -> 8"]
+    assert restore(run, state) == 3
+
+
+@pytest.mark.parametrize(("changes", "key"), [
+    ({"classes": ["cat", "dog"]}, "data.root"), ({"train_examples": 7}, "data.root"), ({"backend": "ffcv"}, "data.backend"),
+])
+def test_other_data_are_refused(changes: dict[str, Any], key: str, make_run: Callable[..., Run], state: dict[str, Any]):
+    with pytest.raises(RecipeError) as caught:
+        restore(make_run(), state | changes)
+    assert [problem.key for problem in caught.value.problems] == [key]
+
+
+def test_all_changed_settings_are_refused_together(make_run: Callable[..., Run], state: dict[str, Any]):
+    with pytest.raises(RecipeError) as caught:
+        restore(make_run(seed=4, optimizer={"lr": 0.1}), state)
+    assert [problem.key for problem in caught.value.problems] == ["optimizer.lr", "seed"]
+
+
+def test_one_number_that_is_none_is_found(make_run: Callable[..., Run]):
+    model = make_run().model
+    assert is_finite(model)
+    with torch.no_grad():
+        model.bn1.running_mean[0] = float("nan")
+    assert not is_finite(model)
