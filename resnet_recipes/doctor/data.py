@@ -13,6 +13,7 @@ from typing import NamedTuple
 from resnet_recipes.data.beton.file import open_beton
 from resnet_recipes.data.beton.order import stored_by_class
 from resnet_recipes.data.files.folder import class_names, image_names
+from resnet_recipes.data.files.survey import sorting_command
 from resnet_recipes.doctor import Finding, few
 from resnet_recipes.doctor.image import ODDITIES, check_image
 from resnet_recipes.errors import NotReadyError
@@ -67,8 +68,9 @@ def _check_classes(root: Path) -> Iterator[Finding]:
     train, val = (class_names(root / split) for split in SPLITS)
     if train and not val and any((root / "val").iterdir()):
         count = sum(1 for path in (root / "val").iterdir() if path.is_file())
-        what = f"{root}/val has {count:,} files and no class folders (train has {len(train):,} classes)"
-        yield Finding("fix", what, f"resnet-recipes doctor data {root} --fix-val MAP    (MAP says which class each file is)")
+        what = (f"{root}/val has {count:,} files and no class folders (train has {len(train):,} classes), which a list of files and "
+                "classes can make, such as Kaggle's")
+        yield Finding("fix", what, sorting_command(root))
         return
     for name, classes in (("train", train), ("val", val)):
         if not classes:

@@ -38,7 +38,7 @@ def test_a_flat_validation_set_is_found_with_the_command_that_helps(root):
     findings = check_data(root)
     finding = only(findings, "fix")
     assert "val has 3 files and no class folders (train has 3 classes)" in finding.what
-    assert "--fix-val" in finding.fix
+    assert finding.fix == f"resnet-recipes doctor data {root} --fix-val LOC_val_solution.csv"
     assert exit_code(findings) == 3
 
 

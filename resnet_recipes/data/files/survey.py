@@ -1,6 +1,7 @@
 """Check a folder of images before anything is started."""
 
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,11 @@ def survey(config: DataConfig, backend: str) -> DataFacts:
     return DataFacts(backend, root, sum(counts["train"].values()), sum(counts["val"].values()), tuple(classes))
 
 
+def sorting_command(root: Path) -> str:
+    """Return what to type where val/ holds images without class folders, with the name of Kaggle's map of files to classes."""
+    return f"resnet-recipes doctor data {shlex.quote(str(root))} --fix-val LOC_val_solution.csv"
+
+
 def _split_problems(root: Path, split: str) -> Iterator[Problem]:
     """Yield why `split` cannot be read at all."""
     folder = root / split
@@ -39,9 +45,11 @@ def _split_problems(root: Path, split: str) -> Iterator[Problem]:
     elif not class_names(folder):
         if next(image_names(folder), None) is None:
             yield Problem("data.root", str(folder), "is empty", _LAYOUT)
+        elif split == "train":
+            yield Problem("data.root", str(folder), "holds images without class folders", _LAYOUT)
         else:
-            yield Problem("data.root", str(folder), "holds images without class folders",
-                          f"resnet-recipes doctor data {root} --fix-val" if split == "val" else _LAYOUT)
+            rule = "holds images without class folders, which a list of files and classes can make, such as Kaggle's"
+            yield Problem("data.root", str(folder), rule, sorting_command(root))
 
 
 def _class_problems(root: Path, classes: list[str], val_classes: list[str]) -> Iterator[Problem]:

@@ -1,5 +1,6 @@
 """What is wrong with a folder is said before anything starts, all of it, and where the fix is known, with the fix."""
 
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import data
+from resnet_recipes.commands import doctor
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton.native import ffcv_native
 from resnet_recipes.data.files.folder import Files
@@ -69,11 +71,21 @@ def test_a_missing_root_and_missing_splits_are_named(tmp_path):
     assert "no val/" in message
 
 
-def test_a_flat_validation_folder_points_to_its_fix(root):
-    shutil.rmtree(root / "val")
-    (root / "val").mkdir()
-    (root / "val" / "ILSVRC2012_val_00000001.JPEG").touch()
-    assert f"resnet-recipes doctor data {root} --fix-val" in refusal(root)
+def test_the_line_that_a_flat_validation_folder_is_given_works_when_typed(folder, tmp_path, monkeypatch):
+    root = tmp_path / "two words"
+    shutil.copytree(folder, root)
+    classes = {path.stem: path.parent.name for path in (root / "val").glob("*/*")}
+    for path in list((root / "val").glob("*/*")):
+        path.rename(root / "val" / path.name)
+    for name in ("ant", "bee", "cat"):
+        (root / "val" / name).rmdir()
+    with pytest.raises(NotReadyError) as caught:
+        measured(root)
+    monkeypatch.chdir(tmp_path)
+    Path("LOC_val_solution.csv").write_text("".join(f"{stem},{name}\n" for stem, name in classes.items()))
+    _, _, *typed = shlex.split(caught.value.problems[0].fix)
+    assert doctor.run(typed) == 0
+    assert measured(tmp_path / "two words-by-class").eval_examples == 11
 
 
 def test_different_classes_and_empty_ones_are_reported_together(root):
