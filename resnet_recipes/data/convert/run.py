@@ -2,9 +2,10 @@
 
 import hashlib
 import random
+import shlex
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -104,6 +105,8 @@ def convert(
     """
     _check(options)
     splits = plan_conversion(src, dst)
+    if left_out := [problem for split in splits for problem in _left_out(split, options)]:
+        raise NotReadyError(left_out)
     needed = expected or forecast(src, dst, options)
     have = sum(path.stat().st_size for split in splits if (path := partial_path(split.target)).exists())
     if needed.bytes - have > needed.free_bytes:
@@ -119,7 +122,7 @@ def convert(
 def _convert_split(split: Split, options: ConvertOptions, progress: Callable[[Progress], None]) -> None:
     """Write one file in the order of its permutation, a chunk at a time."""
     total = len(split.source.labels)
-    order = np.random.default_rng(options.seed).permutation(total) if options.shuffle else np.arange(total)
+    order = _order(split, options)
     page_size = PAGE_SIZE if options.max_resolution and 3 * options.max_resolution**2 <= PAGE_SIZE else LARGE_PAGE_SIZE
     writer = BetonWriter(split.target, total, page_size, _key(split, options))
     started, first = time.perf_counter(), len(writer.records)
@@ -147,6 +150,22 @@ def _convert_split(split: Split, options: ConvertOptions, progress: Callable[[Pr
         raise NotReadyError([Problem(str(split.target), None, rule, fix)]) from error
     finally:
         writer.close()
+
+
+def _order(split: Split, options: ConvertOptions) -> np.ndarray:
+    """Return which image comes where in the file: a permutation, int64 [images]."""
+    total = len(split.source.labels)
+    return np.random.default_rng(options.seed).permutation(total) if options.shuffle else np.arange(total)
+
+
+def _left_out(split: Split, options: ConvertOptions) -> Iterator[Problem]:
+    """Yield the images that an interrupted attempt has left out, where this one would go on from it and may leave out none."""
+    done = read_journal(split.target, _key(split, options))
+    if options.on_bad_image == "error" and (done["size"] == 0).any():
+        rule = "was left out, because it could not be read, by the attempt with on_bad_image=skip that this one would go on from"
+        fix = f"on_bad_image=skip goes on without it;  to begin again:  rm {shlex.quote(str(partial_path(split.target)))}"
+        for index in _order(split, options)[: len(done)][done["size"] == 0]:
+            yield Problem(split.source.name(index), None, rule, fix)
 
 
 def _readable(chunk: EncodedChunk, options: ConvertOptions) -> EncodedChunk:

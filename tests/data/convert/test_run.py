@@ -218,6 +218,24 @@ def test_images_that_cannot_be_read_are_left_out_and_noted_if_asked(with_bad_ima
     assert set(beton.sidecar.skipped) == {str(bad[2]), str(bad[5])}
 
 
+def test_going_on_with_another_rule_for_bad_images_hides_none(with_bad_images, tmp_path, small_chunks):
+    def interrupt(progress):
+        raise KeyboardInterrupt
+
+    target, skip = tmp_path / "a.beton", ConvertOptions("raw", shuffle=False, on_bad_image="skip", workers=1)
+    with pytest.raises(KeyboardInterrupt):
+        convert(with_bad_images, target, skip, interrupt)
+    strict = ConvertOptions("raw", shuffle=False, workers=1)
+    with pytest.raises(NotReadyError, match="left out") as refusal:
+        convert(with_bad_images, target, strict, silent)
+    bad = sorted(with_bad_images.glob("*/*"))[2]
+    assert [problem.key for problem in refusal.value.problems] == [str(bad)]
+    assert forecast(with_bad_images, target, skip).resumed_images == 4            # nothing is lost
+    subprocess.run(refusal.value.problems[0].fix.partition("again:")[2], shell=True, check=True)
+    with pytest.raises(NotReadyError, match="cannot be read"):
+        convert(with_bad_images, target, strict, silent)
+
+
 def test_a_file_that_does_not_read_back_is_not_accepted(folder, tmp_path, monkeypatch):
     write = beton_writer._write_all
     monkeypatch.setattr(beton_writer, "_write_all", lambda file, data: write(file, data[:-9] + bytes(9) if len(data) > 10_000 else data))
