@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 from resnet_recipes.data.base import DataConfig, DataFacts, EvalLoader, SampleAugment, Share, TrainLoader
+from resnet_recipes.data.cores import crowding
 from resnet_recipes.errors import NotReadyError, Problem
 
 _MODULES = {"torchvision": "torchvision_backend", "ffcv": "ffcv_backend", "gpu": "gpu_backend", "synthetic": "synthetic"}
@@ -22,7 +23,7 @@ def measure(config: DataConfig, with_cost: bool = False) -> DataFacts:
     if why:
         cost = f", {1000 * _module(backend).seconds_per_image(config, facts):.1f} ms of CPU each here" if with_cost else ""
         facts = replace(facts, notes=(f"images are decoded from their files (torchvision backend){cost}: {why}", *facts.notes))
-    return facts
+    return facts if backend == "synthetic" else replace(facts, notes=(*facts.notes, *crowding(config)))
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None = None) -> TrainLoader:

@@ -1,6 +1,5 @@
 """The `ffcv` backend: train.beton and val.beton under the loader contract."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from resnet_recipes.data.beton.file import Beton, open_beton
 from resnet_recipes.data.beton.native import ffcv_native
 from resnet_recipes.data.beton.order import quasi_random, quasi_random_problem
 from resnet_recipes.data.beton.reader import Augment, BetonReader, Room
+from resnet_recipes.data.cores import workers
 from resnet_recipes.data.crop import Cuts, TrainCrop, centre_crops
 from resnet_recipes.data.memory import available_memory
 from resnet_recipes.data.order import eval_jobs, shuffled, steps_per_epoch, train_jobs
@@ -52,7 +52,8 @@ class BetonTrainLoader:
         self.steps_per_epoch = steps_per_epoch(share, self.examples)
         self._config, self._share = config, share
         self._order = quasi_random(beton) if config.order == "quasi_random" else shuffled
-        room = Room(_threads(config), config.prefetch, share.rank_size, max(share.train_pixels, default=config.train_size))
+        side = max(share.train_pixels, default=config.train_size)
+        room = Room(max(1, workers(config, share.world_size)), config.prefetch, share.rank_size, side)
         crop = TrainCrop.of(config, share)
         self._reader = BetonReader(beton, crop.cuts, room, _seeded(augment, crop))
         self._reader.streamed = not _fits(beton)
@@ -65,13 +66,14 @@ class BetonTrainLoader:
         """Stop the threads; safe to call twice."""
         self._reader.close()
 
+
 class BetonEvalLoader:
     """Centre crops from val.beton: an EvalLoader that cuts eval_size / eval_resize of the shorter side, then resizes, as FFCV does."""
 
     def __init__(self, config: DataConfig, beton: Beton, share: Share):
         self.examples = len(beton)
         self._config, self._share = config, share
-        room = Room(_threads(config), config.prefetch, share.eval_size, config.eval_size)
+        room = Room(max(1, workers(config, share.world_size)), config.prefetch, share.eval_size, config.eval_size)
         self._reader = BetonReader(beton, self._centres, room)
 
     def batches(self) -> Iterator[RawBatch]:
@@ -119,14 +121,6 @@ def _notes(config: DataConfig, train: Beton, val: Beton) -> Iterator[str]:
 def _fits(beton: Beton) -> bool:
     """Say whether the page cache can hold the whole file, with a tenth of the memory left for everything else."""
     return beton.content.size < 0.9 * available_memory()
-
-
-def _threads(config: DataConfig) -> int:
-    """Return the decoding threads of this rank: its part of this machine's cores, at most 16, unless told."""
-    if config.workers != "auto":
-        return max(1, int(config.workers))
-    ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return min(16, max(1, len(os.sched_getaffinity(0)) // ranks))
 
 
 def _seeded(augment: SampleAugment | None, crop: TrainCrop) -> Augment | None:

@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from resnet_recipes.data import order, torchvision_backend
+from resnet_recipes.data import order
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugment, Share
+from resnet_recipes.data.cores import workers
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files.folder import Files
 from resnet_recipes.data.files.reader import EvalReader
@@ -97,7 +98,7 @@ def _decoded(config: DataConfig, facts: DataFacts, share: Share, split: str) -> 
     files = Files(facts.root / split, facts.classes)
     source = Source(EvalReader(files, config.eval_resize), len(files))
     alone = replace(share, rank=0, world_size=1, eval_size=256)
-    ring = Ring(source, alone.eval_size, config.eval_size, torchvision_backend.workers(config, share), config.prefetch)
+    ring = Ring(source, alone.eval_size, config.eval_size, workers(config, share.world_size), config.prefetch)
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_initialized() else torch.device("cpu")
     pixels = torch.empty(len(files), config.eval_size, config.eval_size, 3, dtype=torch.uint8, device=device)
     try:

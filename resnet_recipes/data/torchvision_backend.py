@@ -1,6 +1,5 @@
 """Loaders for a folder of class folders, with the crops and sizes of torchvision's reference pipeline."""
 
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,6 +8,7 @@ import torch
 
 from resnet_recipes.data import order
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugment, Share
+from resnet_recipes.data.cores import workers
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files.folder import Files
 from resnet_recipes.data.files.reader import EvalReader, TrainReader
@@ -28,7 +28,7 @@ class TrainLoader:
         reader = TrainReader(self._files, TrainCrop.of(config, share), augment)
         source = Source(reader, self.examples, skip_bad=config.on_bad_image == "skip")
         pixels = max(share.train_pixels, default=config.train_size)
-        self._ring = Ring(source, share.rank_size, pixels, workers(config, share), config.prefetch)
+        self._ring = Ring(source, share.rank_size, pixels, workers(config, share.world_size), config.prefetch)
         if torch.cuda.is_initialized():
             self._ring.pin()
 
@@ -57,7 +57,7 @@ class EvalLoader:
         self.examples = facts.eval_examples
         self._config, self._share = config, share
         self._ring = Ring(Source(EvalReader(Files(facts.root / "val", facts.classes), config.eval_resize), self.examples),
-                          share.eval_size, config.eval_size, workers(config, share), config.prefetch)
+                          share.eval_size, config.eval_size, workers(config, share.world_size), config.prefetch)
 
     def batches(self) -> Iterator[RawBatch]:
         """Yield this rank's evaluation batches, the last one as short as it is."""
@@ -90,12 +90,3 @@ def seconds_per_image(config: DataConfig, facts: DataFacts) -> float:
     began = time.process_time()
     next(loader.batches())
     return (time.process_time() - began) / share.rank_size
-
-
-def workers(config: DataConfig, share: Share) -> int:
-    """Return the loader processes of one rank: this machine's cores shared among its ranks, at most 16, if the recipe does not say."""
-    if config.workers != "auto":
-        return int(config.workers)
-    ranks_here = int(os.environ.get("LOCAL_WORLD_SIZE", share.world_size))
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, min(16, cores // ranks_here))

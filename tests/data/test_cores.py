@@ -1,0 +1,53 @@
+"""Workers and cores: a fair share by itself, and a note where a recipe asks for more."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import data
+from resnet_recipes.data import cores
+from resnet_recipes.data.base import DataConfig
+
+
+@pytest.fixture(autouse=True)
+def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this machine have eight cores and no GPU, and no launcher say anything."""
+    monkeypatch.setattr(cores, "cores", lambda: 8)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+
+
+def notes(root: Path, workers: int | str, backend: str = "torchvision") -> str:
+    """Return what a user is told about these images."""
+    return "\n".join(data.measure(DataConfig(backend=backend, root=str(root), workers=workers)).notes)
+
+
+def test_the_cores_are_shared_by_the_ranks_and_what_a_recipe_says_is_kept(monkeypatch):
+    assert [cores.workers(DataConfig(), ranks) for ranks in (1, 2, 3, 9)] == [8, 4, 2, 1]
+    assert [cores.workers(DataConfig(workers=number), 2) for number in (0, 64)] == [0, 64]
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert cores.workers(DataConfig(), 1) == 2
+
+
+def test_more_workers_than_cores_are_told_with_the_number_that_fits(folder):
+    assert "data.workers=64 is more than the 8 cores here" in notes(folder, 64)
+    assert "data.workers=8 fits" in notes(folder, 64)
+    assert "cores" not in notes(folder, 8) + notes(folder, "auto") + notes(folder, 0)
+
+
+@pytest.mark.ffcv
+@pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
+def test_threads_are_told_as_well(betons):
+    assert "data.workers=9 is more than the 8 cores here" in notes(betons, 9, "ffcv")
+
+
+@pytest.mark.parametrize("launched", [True, False])
+def test_all_ranks_of_this_machine_count_and_before_a_launch_its_gpus(folder, monkeypatch, launched):
+    if launched:
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    else:
+        monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
+    assert "data.workers=3 for each of 4 ranks is more than the 8 cores here" in notes(folder, 3)
+    assert "data.workers=2 fits" in notes(folder, 3)
+    assert "cores" not in notes(folder, 2)
