@@ -37,7 +37,7 @@ def _findings(topic: str, place: Path | None, arguments: Arguments) -> list[Find
     if topic == "data":
         from resnet_recipes.doctor.data import check_data, estimate
         images = "--no-images" not in arguments
-        if images and place.is_dir() and (expected := estimate(place)).minutes > 0.5:
+        if images and (expected := estimate(place)).minutes > 0.5:
             print(f"{expected.images:,} images to decode: about {expected.minutes:.0f} min on {expected.cores} cores "
                   "(--no-images leaves it out)", file=sys.stderr)
         found += check_data(place, images, _Reporter())

@@ -7,7 +7,7 @@ import numpy as np
 from PIL import Image
 
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugment, Share
-from resnet_recipes.data.beton.file import Beton, open_beton
+from resnet_recipes.data.beton.file import Beton, open_beton, pair_problems
 from resnet_recipes.data.beton.native import ffcv_native
 from resnet_recipes.data.beton.order import quasi_random, quasi_random_problem
 from resnet_recipes.data.beton.reader import Augment, BetonReader, Room
@@ -89,15 +89,8 @@ class BetonEvalLoader:
 
 
 def _problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]:
-    """Yield what keeps these two files from being trained on."""
-    used = len(np.unique(train.labels))
-    again = "convert both together:  resnet-recipes convert SRC DST"
-    if used != len(train.classes):
-        yield Problem(str(train.path), None, f"has images of {used} classes, and labels for {len(train.classes)}", again)
-    if train.sidecar and val.sidecar and train.classes != val.classes:
-        yield Problem(str(val.path), None, "has other classes than train.beton, or in another order", again)
-    if val.labels.max() >= len(train.classes):
-        yield Problem(str(val.path), None, f"has label {val.labels.max()}, and train.beton has {len(train.classes)} classes", again)
+    """Yield what keeps these two files from being trained on with these settings."""
+    yield from pair_problems(train, val)
     if config.on_bad_image == "skip":
         rule = "is for image files; a damaged sample of a .beton file means that the file is damaged"
         yield Problem("data.on_bad_image", "skip", rule, "data.on_bad_image=error")

@@ -1,8 +1,11 @@
 """What has to be put right before a run: checks of data, FFCV, GPU and machine, each answer with what to type."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+#: (done, total) -> None.
+Progress = Callable[[int, int], None]
 
 
 class Finding(NamedTuple):

@@ -1,20 +1,22 @@
 """Whether a data folder is what a run needs."""
 
+import contextlib
 import os
 import random
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.data.beton.file import open_beton
-from resnet_recipes.data.beton.order import stored_by_class
+from resnet_recipes.data.cores import cores
 from resnet_recipes.data.files.folder import class_names, image_names
 from resnet_recipes.data.files.survey import sorting_command
-from resnet_recipes.doctor import Finding, few
+from resnet_recipes.doctor import Finding, Progress, few
+from resnet_recipes.doctor.beton import check_betons, verdict
 from resnet_recipes.doctor.image import ODDITIES, check_image
 from resnet_recipes.errors import NotReadyError
 
@@ -23,12 +25,9 @@ IMAGENET = {"train": 1_281_167, "val": 50_000}
 _BLOCK = 4096          # files handed to the threads at a time
 _SAMPLED = 200         # files decoded for the estimate
 
-#: (done, total) -> None.
-Progress = Callable[[int, int], None]
-
 
 class Estimate(NamedTuple):
-    """What decoding every image will take."""
+    """What decoding every image will take, if the disk is as fast as the cores."""
 
     images: int
     minutes: float
@@ -38,10 +37,11 @@ class Estimate(NamedTuple):
 def check_data(root: Path, images: bool = True, progress: Progress = lambda done, total: None) -> list[Finding]:
     """Check a folder with train/ and val/, or with train.beton and val.beton, or one .beton file; with `images`, decode every image."""
     root = Path(root)
-    betons = [root] if root.suffix == ".beton" else [root / f"{split}.beton" for split in SPLITS if (root / f"{split}.beton").exists()]
-    found = [finding for beton in betons for finding in _check_beton(beton, images, progress)]
+    betons = _betons(root)
+    found = list(check_betons(betons, images, progress))
     if betons and not any((root / split).is_dir() for split in SPLITS):
-        return found
+        lacking = [split for split in SPLITS if root / f"{split}.beton" not in betons and root not in betons]
+        return found + [Finding("fix", f"{root} has no {split}.beton", "resnet-recipes convert SRC DST") for split in lacking]
     missing = [split for split in SPLITS if not (root / split).is_dir()]
     if missing:
         what = f"{root} has no {' and no '.join(f'{split}/' for split in missing)}"
@@ -53,14 +53,29 @@ def check_data(root: Path, images: bool = True, progress: Progress = lambda done
 
 
 def estimate(root: Path) -> Estimate:
-    """Decode 200 images and say what decoding all of them will take; takes a second or two."""
-    files = [path for split in SPLITS if (Path(root) / split).is_dir() for path in _files(Path(root) / split)]
-    sample = random.Random(0).sample(files, min(_SAMPLED, len(files)))
+    """Decode 200 images of each kind and say what decoding all of them will take; takes a few seconds."""
+    root = Path(root)
+    files = [path for split in SPLITS if (root / split).is_dir() for path in _files(root / split)]
+    images, seconds = len(files), _seconds(check_image, files)
+    for path in _betons(root):
+        with contextlib.suppress(NotReadyError):        # check_data says what is wrong with the file
+            beton = open_beton(path)
+            images, seconds = images + len(beton), seconds + _seconds(verdict(beton), range(len(beton)))
+    return Estimate(images, seconds / cores() / 60, cores())
+
+
+def _seconds(check: Callable, items: Sequence) -> float:
+    """Return the CPU seconds of checking all items, measured on some of them."""
+    sample = random.Random(0).sample(items, min(_SAMPLED, len(items)))
     started = time.process_time()
-    for path in sample:
-        check_image(path)
-    cores = len(os.sched_getaffinity(0))
-    return Estimate(len(files), len(files) * (time.process_time() - started) / max(1, len(sample)) / cores / 60, cores)
+    for item in sample:
+        check(item)
+    return len(items) * (time.process_time() - started) / max(1, len(sample))
+
+
+def _betons(root: Path) -> list[Path]:
+    """Return the .beton files that are meant by `root`: itself, or those of a run in it."""
+    return [root] if root.suffix == ".beton" else [path for split in SPLITS if (path := root / f"{split}.beton").exists()]
 
 
 def _check_classes(root: Path) -> Iterator[Finding]:
@@ -99,7 +114,7 @@ def _check_images(root: Path, progress: Progress) -> Iterator[Finding]:
     """Decode every image of both splits, and look for the same file in both."""
     odd, digests = defaultdict(list), {split: {} for split in SPLITS}
     files = [(split, path) for split in SPLITS for path in _files(root / split)]
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    with ThreadPoolExecutor(cores()) as pool:
         for at in range(0, len(files), _BLOCK):
             block = files[at : at + _BLOCK]
             for (split, path), checked in zip(block, pool.map(check_image, [path for _, path in block]), strict=True):
@@ -115,31 +130,6 @@ def _check_images(root: Path, progress: Progress) -> Iterator[Finding]:
         what = f"{len(shared):,} validation images are training images too, byte for byte"
         yield Finding("warn", what, "remove them from train/", few(shared))
     yield Finding("ok", f"all {len(files):,} images were decoded")
-
-
-def _check_beton(path: Path, images: bool, progress: Progress) -> Iterator[Finding]:
-    """Check the description of a .beton file and, with `images`, the content of every sample."""
-    again = "resnet-recipes convert SRC DST"
-    try:
-        beton = open_beton(path)
-    except NotReadyError as error:
-        yield from (Finding("fix", f"{problem.key} {problem.rule}", problem.fix) for problem in error.problems)
-        return
-    yield Finding("ok", f"{path.name}: {len(beton):,} images in {len(beton.classes):,} classes, {beton.content.size / 1e9:.1f} GB")
-    if beton.sidecar is None:
-        yield Finding("warn", f"{path.name} has no note with checksums beside it: damage inside images may go unseen", again)
-    if stored_by_class(beton):
-        what = f"{path.name} is stored class by class: data.order=quasi_random cannot be used"
-        yield Finding("warn", what, f"{again} shuffles by default")
-    if images:
-        damaged = []
-        for index in range(len(beton)):
-            if complaint := beton.complaint(index):
-                damaged.append(f"sample {index}: {complaint}")
-            if index % _BLOCK == _BLOCK - 1 or index == len(beton) - 1:
-                progress(index + 1, len(beton))
-        if damaged:
-            yield Finding("fix", f"{len(damaged):,} samples of {path.name} are damaged", again, few(damaged))
 
 
 def _files(split: Path) -> list[str]:

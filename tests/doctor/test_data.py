@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.convert.run import convert
 from resnet_recipes.doctor import Finding, as_json, exit_code
 from resnet_recipes.doctor.data import check_data, estimate
 
@@ -120,16 +118,3 @@ def test_the_estimate_counts_all_images(root):
     said = estimate(root)
     assert said.images == 9
     assert said.minutes > 0
-
-
-def test_damage_inside_a_beton_is_named(root, tmp_path):
-    convert(root, tmp_path / "betons", ConvertOptions("raw", workers=1), lambda progress: None)
-    path = tmp_path / "betons/train.beton"
-    assert exit_code(check_data(tmp_path / "betons")) == 0
-    with path.open("r+b") as file:
-        file.seek(8 << 20)
-        file.write(b"\1\2\3")
-    assert only(check_data(path), "fix").paths[0].startswith("sample 0:")
-    assert exit_code(check_data(path, images=False)) == 0
-    path.write_bytes(path.read_bytes()[:-1])
-    assert "damaged or cut short" in only(check_data(path), "fix").what

@@ -7,6 +7,7 @@ damaged file as wrong pixels under right labels, so everything is checked here b
 
 import hashlib
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -110,6 +111,18 @@ def open_beton(path: Path) -> Beton:
     sizes = np.stack([image["height"], image["width"]], axis=1).astype(np.int64)
     starts = image["ptr"].astype(np.int64)
     return Beton(path, page_size, np.ascontiguousarray(image["mode"]), sizes, starts, lengths, labels, structure, sidecar)
+
+
+def pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
+    """Yield why these two files cannot be trained on: labels that do not mean the same class in both, or classes without images."""
+    used = len(np.unique(train.labels))
+    again = "convert both together:  resnet-recipes convert SRC DST"
+    if used != len(train.classes):
+        yield Problem(str(train.path), None, f"has images of {used} classes, and labels for {len(train.classes)}", again)
+    if train.sidecar and val.sidecar and train.classes != val.classes:
+        yield Problem(str(val.path), None, "has other classes than train.beton, or in another order", again)
+    if val.labels.max() >= len(train.classes):
+        yield Problem(str(val.path), None, f"has label {val.labels.max()}, and train.beton has {len(train.classes)} classes", again)
 
 
 def _check_header(path: Path, header: bytes, total: int) -> tuple[int, int, int]:

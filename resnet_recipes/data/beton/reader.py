@@ -7,6 +7,7 @@ import zlib
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +30,14 @@ Cutter = Callable[[int, np.ndarray, np.ndarray], Cuts]
 
 #: (image, epoch, index) -> image of the same size.
 Augment = Callable[[Image.Image, int, int], Image.Image]
+
+
+class DamagedError(TrainingError):
+    """A sample that is not what was written."""
+
+    def __init__(self, path: Path, sample: int, complaint: str):
+        self.complaint = complaint
+        super().__init__(f"{path}: sample {sample} is damaged: {complaint}. Make the file again:  resnet-recipes convert")
 
 
 class Room(NamedTuple):
@@ -76,6 +85,14 @@ class BetonReader:
                 future.cancel()
             wait(rest, PATIENCE)           # the buffers must outlive whoever writes to them
 
+    def complaint(self, index: int) -> str | None:
+        """Read one sample as training does, and say what is wrong with it; None if nothing is. Several threads may call it at once."""
+        try:
+            self._fill(np.empty((1, self._room.side, self._room.side, 3), np.uint8), np.array([index]), 0)
+        except DamagedError as error:
+            return error.complaint
+        return None
+
     def close(self) -> None:
         """Stop the threads; safe to call twice."""
         self._threads.shutdown(wait=True, cancel_futures=True)
@@ -114,7 +131,7 @@ class BetonReader:
         cuts = self._cutter(epoch, indices, samples[:, 3:])
         place, complaint = self._decode(self._content, samples, cuts.boxes, cuts.mirrored, self._scratch(), out)
         if complaint:
-            raise self._damaged(indices[place], COMPLAINTS[complaint])
+            raise DamagedError(self._beton.path, indices[place], COMPLAINTS[complaint])
         if self._augment:
             for row, index in zip(out, indices.tolist(), strict=True):
                 row[:] = self._augment(Image.fromarray(row), epoch, index)
@@ -124,7 +141,7 @@ class BetonReader:
         unread = self._unchecked[indices]
         for index, (start, length) in zip(indices[unread].tolist(), samples[unread, :2].tolist(), strict=True):
             if zlib.crc32(self._content[start : start + length]) != self._beton.checksums[index]:
-                raise self._damaged(index, "its bytes are not those that were written (CRC-32 differs)")
+                raise DamagedError(self._beton.path, index, "its bytes are not those that were written (CRC-32 differs)")
         self._unchecked[indices] = False
 
     def _announce(self, samples: np.ndarray) -> None:
@@ -139,6 +156,3 @@ class BetonReader:
         if not hasattr(self._local, "scratch"):
             self._local.scratch = np.empty(self._scratch_bytes, np.uint8)
         return self._local.scratch
-
-    def _damaged(self, index: int, complaint: str) -> TrainingError:
-        return TrainingError(f"{self._beton.path}: sample {index} is damaged: {complaint}. Make the file again:  resnet-recipes convert")

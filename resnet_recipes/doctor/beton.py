@@ -1,0 +1,89 @@
+"""Whether .beton files are what a run needs, down to the last sample."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from resnet_recipes.data.beton.file import Beton, open_beton, pair_problems
+from resnet_recipes.data.beton.native import ffcv_native
+from resnet_recipes.data.beton.order import stored_by_class
+from resnet_recipes.data.beton.reader import BetonReader, Room
+from resnet_recipes.data.cores import cores
+from resnet_recipes.data.crop import Cuts
+from resnet_recipes.doctor import Finding, Progress, few
+from resnet_recipes.errors import NotReadyError, Problem
+
+_AGAIN = "resnet-recipes convert SRC DST"
+_BLOCK = 4096          # samples handed to the threads at a time
+_THUMBNAIL = 8         # pixels, side of what a sample is resized to here
+
+
+def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Iterator[Finding]:
+    """Check one .beton file, or train.beton and val.beton and whether they belong together; with `images`, read and decode every sample.
+
+    Samples are left alone where something else has to be put right first.
+    """
+    betons, problems = [], []
+    for path in paths:
+        try:
+            betons.append(open_beton(path))
+        except NotReadyError as error:
+            problems += error.problems
+    for beton in betons:
+        yield from _described(beton)
+    if len(betons) == 2:
+        problems += pair_problems(*betons)
+    yield from map(_finding, problems)
+    if images and not problems:
+        for beton in betons:
+            yield from _check_samples(beton, progress)
+
+
+def verdict(beton: Beton) -> Callable[[int], str | None]:
+    """Return what says of a sample what is wrong with it, or None: a training read, checksum, header and decoder.
+
+    Without FFCV nothing is decoded. Several threads may call it at once.
+    """
+    try:
+        return BetonReader(beton, _whole, Room(threads=1, ahead=0, rows=0, side=_THUMBNAIL)).complaint
+    except NotReadyError:
+        return beton.complaint
+
+
+def _described(beton: Beton) -> Iterator[Finding]:
+    name = beton.path.name
+    yield Finding("ok", f"{name}: {len(beton):,} images in {len(beton.classes):,} classes, {beton.content.size / 1e9:.1f} GB")
+    if beton.sidecar is None:
+        yield Finding("warn", f"{name} has no note with checksums beside it: damage inside images may go unseen", _AGAIN)
+    if stored_by_class(beton):
+        yield Finding("warn", f"{name} is stored class by class: data.order=quasi_random cannot be used", f"{_AGAIN} shuffles by default")
+
+
+def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
+    """Read every sample in the order in which they lie in the file, on all cores."""
+    name, order, damaged = beton.path.name, np.argsort(beton.starts), []
+    with ThreadPoolExecutor(cores()) as pool:
+        complaint = verdict(beton)
+        for at in range(0, len(order), _BLOCK):
+            block = order[at : at + _BLOCK].tolist()
+            damaged += [(index, said) for index, said in zip(block, pool.map(complaint, block), strict=True) if said]
+            progress(at + len(block), len(order))
+    if damaged:
+        places = [f"sample {index}: {said}" for index, said in sorted(damaged)]
+        yield Finding("fix", f"{len(damaged):,} samples of {name} are damaged", _AGAIN, few(places))
+    try:
+        ffcv_native()
+        yield Finding("ok", f"{name}: all {len(order):,} samples were read and decoded")
+    except NotReadyError as error:
+        what = f"{name}: all {len(order):,} samples were read, and none was decoded: ffcv {error.problems[0].rule}"
+        yield Finding("warn", what, "resnet-recipes doctor ffcv")
+
+
+def _finding(problem: Problem) -> Finding:
+    return Finding("fix", f"{problem.key} {problem.rule}", problem.fix)
+
+
+def _whole(epoch: int, indices: np.ndarray, sizes: np.ndarray) -> Cuts:
+    return Cuts(np.concatenate([np.zeros_like(sizes), sizes], axis=1), np.zeros(len(sizes), bool))

@@ -1,0 +1,131 @@
+"""Every damaged sample of a .beton file is found, by what training would stop at, and so are files that do not belong together."""
+
+import sys
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.commands import doctor
+from resnet_recipes.data.beton.file import Beton, open_beton
+from resnet_recipes.data.beton.native import ffcv_native
+from resnet_recipes.data.beton.sidecar import sidecar_path
+from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.run import convert
+from resnet_recipes.doctor import Finding, exit_code
+from resnet_recipes.doctor import beton as doctor_beton
+from resnet_recipes.doctor.data import Estimate, check_data, estimate
+
+with_ffcv = [pytest.mark.ffcv, pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")]
+readers = pytest.mark.parametrize("reader", [pytest.param("ffcv", marks=with_ffcv), "none"], indirect=True)
+
+
+@pytest.fixture
+def betons(root: Path, tmp_path: Path) -> Path:
+    """The images of `root` as JPEGs in train.beton and val.beton."""
+    convert(root, tmp_path / "betons", ConvertOptions("jpg", workers=1), lambda progress: None)
+    return tmp_path / "betons"
+
+
+@pytest.fixture
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let FFCV be installed or not."""
+    ffcv_native.cache_clear()
+    if request.param == "none":
+        monkeypatch.setitem(sys.modules, "ffcv", None)
+    yield request.param
+    ffcv_native.cache_clear()
+
+
+def fixes(findings: list[Finding]) -> list[Finding]:
+    """Return what has to be put right."""
+    return [finding for finding in findings if finding.level == "fix"]
+
+
+def damage(path: Path, index: int, place: int, data: bytes) -> None:
+    """Overwrite some bytes of a sample."""
+    start = int(open_beton(path).starts[index])
+    with path.open("r+b") as file:
+        file.seek(start + place)
+        file.write(data)
+
+
+@readers
+def test_sound_files_have_nothing_to_fix_and_every_sample_is_counted(betons, reader):
+    steps = []
+    findings = check_data(betons, progress=lambda done, total: steps.append((done, total)))
+    assert exit_code(findings) == 0
+    assert steps == [(6, 6), (3, 3)]
+    expected = {"ffcv": "samples were read and decoded", "none": "none was decoded: ffcv cannot be used: it is not installed"}[reader]
+    assert [finding.what.partition(":")[0] for finding in findings if expected in finding.what] == ["train.beton", "val.beton"]
+
+
+@readers
+def test_every_sample_with_a_wrong_byte_is_named(betons, reader):
+    for index in (1, 4, 5):
+        damage(betons / "train.beton", index, 300, b"\1\2\3")
+    (finding,) = fixes(check_data(betons))
+    assert "3 samples of train.beton are damaged" in finding.what
+    assert [path.partition(":")[0] for path in finding.paths] == ["sample 1", "sample 4", "sample 5"]
+    assert not fixes(check_data(betons, images=False))
+
+
+@pytest.mark.ffcv
+@pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
+def test_without_a_note_the_decoder_has_the_verdict(betons):
+    path = betons / "train.beton"
+    for index in (0, 3):
+        damage(path, index, int(open_beton(path).lengths[index]) * 3 // 4, b"\xff\xd9" + bytes(20))      # an end before the end
+    sidecar_path(path).unlink()
+    assert not any(open_beton(path).complaint(index) for index in range(6))
+    (finding,) = fixes(check_data(path))
+    assert [place.partition(":")[0] for place in finding.paths] == ["sample 0", "sample 3"]
+
+
+def test_a_file_that_cannot_be_opened_is_told_as_such(betons):
+    path = betons / "train.beton"
+    path.write_bytes(path.read_bytes()[:-1])
+    (finding,) = fixes(check_data(betons))
+    assert "damaged or cut short" in finding.what
+
+
+def test_files_of_different_classes_are_told_before_any_sample_is_read(betons):
+    note = sidecar_path(betons / "val.beton")
+    note.write_text(note.read_text().replace('"ant"', '"zebra"'))
+    (finding,) = fixes(check_data(betons, progress=lambda done, total: pytest.fail("samples were read")))
+    assert "val.beton has other classes than train.beton" in finding.what
+
+
+def test_one_file_of_two_is_not_enough_for_a_run_but_can_be_checked(betons):
+    (betons / "val.beton").unlink()
+    (finding,) = fixes(check_data(betons))
+    assert "has no val.beton" in finding.what
+    assert not fixes(check_data(betons / "train.beton"))
+
+
+@readers
+def test_samples_are_read_by_several_threads_at_once(betons, reader, monkeypatch):
+    meeting = threading.Barrier(2, timeout=20)
+    judge = doctor_beton.verdict
+
+    def meets(beton: Beton):
+        complaint = judge(beton)
+        return lambda index: (meeting.wait() >= 0 and complaint(index)) or None
+
+    monkeypatch.setattr(doctor_beton, "cores", lambda: 2)
+    monkeypatch.setattr(doctor_beton, "verdict", meets)
+    assert not fixes(check_data(betons / "train.beton"))
+
+
+def test_the_estimate_counts_the_samples(betons):
+    said = estimate(betons)
+    assert said.images == 9
+    assert said.minutes > 0
+    assert estimate(betons / "train.beton").images == 6
+
+
+def test_the_minutes_are_told_beforehand_for_a_single_file_too(betons, capsys, monkeypatch):
+    monkeypatch.setattr("resnet_recipes.doctor.data.estimate", lambda place: Estimate(6, 3.0, 2))
+    assert doctor.run(["data", str(betons / "train.beton")]) == 0
+    assert "6 images to decode: about 3 min on 2 cores" in capsys.readouterr().err
