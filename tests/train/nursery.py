@@ -1,9 +1,10 @@
 """Ranks for tests: a process that has imported everything once, and forks. Starting a rank then costs milliseconds, not seconds.
 
-It reads JSON lines and answers each: {"folder", "ranks", "port", "largest_file", "stop_at"} with the ranks' pids,
-"wait" with their exit codes.
+It reads JSON lines and answers each: {"folder", "ranks", "port", "largest_file", "stop_at", "function", "arguments"} with the ranks'
+pids, "wait" with their exit codes.
 """
 
+import gc
 import json
 import os
 import resource
@@ -11,10 +12,13 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from resnet_recipes.train.process import LOCKED, STARTED, die_with_parent, run_rank
+from resnet_recipes.train.process import LOCKED, STARTED, Process, die_with_parent, run_rank
 from resnet_recipes.train.watchdog import Watchdog
 
 
@@ -23,18 +27,27 @@ class Nursery:
 
     def __init__(self) -> None:
         environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-        pipe = subprocess.PIPE
-        self._process = subprocess.Popen([sys.executable, __file__], stdin=pipe, stdout=pipe, text=True, env=environment)
+        pipe, root = subprocess.PIPE, Path(__file__).parents[2]
+        command = [sys.executable, "-m", "tests.train.nursery"]
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment, cwd=root)
 
     def start(self, folder: Path, ranks: int, largest_file: int = -1, stop_at: int = -1) -> list[int]:
         """Start the ranks of the run in `folder`, as a launcher would, and return their process ids.
 
         No file of theirs grows beyond `largest_file` bytes; the last rank gets SIGTERM when it has done `stop_at` steps.
         """
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        return self._ask({"folder": str(folder), "ranks": ranks, "port": port, "largest_file": largest_file, "stop_at": stop_at})
+        return self._start(folder, ranks, largest_file=largest_file, stop_at=stop_at, function=None, arguments={})
+
+    def call(self, folder: Path, ranks: int, function: Callable[..., Any], **arguments: Any) -> list[Any]:
+        """Run `function(process, **arguments)` of a test module on every rank, and return what they returned (JSON), by rank.
+
+        It stands in the worker's place, and may call it; each rank is a process of its own, in which it may break what it likes.
+        """
+        named = [function.__module__, function.__name__]
+        self._start(folder, ranks, largest_file=-1, stop_at=-1, function=named, arguments=arguments)
+        codes = self.wait()
+        assert codes == [0] * ranks, "\n".join(log.read_text()[-2000:] for log in sorted((folder / "logs").glob("rank*.log")))
+        return [json.loads((folder / f"answer{rank}.json").read_text()) for rank in range(ranks)]
 
     def wait(self) -> list[int]:
         """Wait until the ranks that were started last have ended, and return their exit codes by rank."""
@@ -43,6 +56,12 @@ class Nursery:
     def close(self) -> None:
         """End it."""
         self._process.communicate(timeout=30)
+
+    def _start(self, folder: Path, ranks: int, **rest: Any) -> list[int]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        return self._ask({"folder": str(folder.absolute()), "ranks": ranks, "port": port, **rest})
 
     def _ask(self, question: object) -> list[int]:
         self._process.stdin.write(json.dumps(question) + "\n")
@@ -58,17 +77,18 @@ def serve() -> None:
 
     torchvision.models.resnet18 = narrow_resnet18
     die_with_parent()
+    gc.freeze()         # a collection in a rank then looks only at what is its own
     answers, pids = os.fdopen(os.dup(1), "w", buffering=1), []
     for line in sys.stdin:
         question = json.loads(line)
         if question == "wait":
             print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids], file=answers)
             continue
-        pids = []
+        pids, doing = [], _called(*question["function"], question["arguments"]) if question["function"] else work
         for rank in range(question["ranks"]):
             pid = os.fork()
             if pid == 0:
-                _rank(rank, question, work)
+                _rank(rank, question, doing)
             pids.append(pid)
         print(pids, file=answers)
 
@@ -85,6 +105,17 @@ def narrow_resnet18(num_classes: int) -> object:
     model = Narrow(BasicBlock, [2, 2, 2, 2], num_classes)
     model.fc = nn.Linear(64, num_classes)
     return model
+
+
+def _called(module: str, name: str, arguments: dict) -> Callable[[Process], int]:
+    """Return the work of a rank that calls a function and writes down what it returns."""
+    function = partial(getattr(import_module(module), name), **arguments)
+
+    def work(process: Process) -> int:
+        (process.folder / f"answer{process.rank}.json").write_text(json.dumps(function(process)))
+        return 0
+
+    return work
 
 
 def _rank(rank: int, question: dict, work: object) -> NoReturn:
@@ -115,3 +146,4 @@ def _terminate_at(step: int) -> None:
 
 if __name__ == "__main__":
     serve()
+    os._exit(0)         # taking torch down costs seconds

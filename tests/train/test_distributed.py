@@ -13,6 +13,8 @@ from torch import nn
 from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.config import Recipe
 from resnet_recipes.train import archive
+from resnet_recipes.train.evaluate import evaluate
+from resnet_recipes.train.run import Run
 from resnet_recipes.train.state import digest
 from tests.train.nursery import Nursery
 
@@ -47,6 +49,19 @@ def test_two_and_three_ranks_learn_and_measure_what_one_process_does(finished: C
         for name in parameters:
             torch.testing.assert_close(others[name], weights[name], rtol=1e-4, atol=1e-5)
         assert also["eval_examples"] == summary["eval_examples"] == 50          # which neither two nor three ranks share evenly
+
+
+def test_the_accuracy_of_three_ranks_is_that_of_the_weights_they_leave(finished: Callable, make_run: Callable[..., Run]):
+    changes = {
+        "max_duration": "5ba", "data": {"train_size": 32, "eval_resize": 32, "eval_size": 32}, "optimizer": {"lr": 0.01},
+        "batch": {"global_size": 24, "bn_size": 4, "eval_size": 16}, "methods": {"ema": {"half_life": "2ba", "update_interval": "1ba"}},
+    }
+    weights, summary = finished(3, **changes)
+    run = make_run(**changes)
+    run.model.load_state_dict(weights)
+    metrics = evaluate(run.model, run.eval_data, run.precision)
+    assert [metrics.top1, metrics.top5] == [summary["ema_top1_percent"], summary["ema_top5_percent"]]
+    assert metrics.loss == pytest.approx(summary["ema_loss"], rel=1e-5)
 
 
 def test_compressed_gradients_are_right_to_three_digits(finished: Callable):

@@ -1,0 +1,168 @@
+"""Several ranks measure what one does, do not save what has drifted apart, and go on in the order in which they added."""
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from resnet_recipes import data
+from resnet_recipes.composing.frozen import freeze
+from resnet_recipes.config import Recipe
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.errors import TrainingError
+from resnet_recipes.train import archive, distributed
+from resnet_recipes.train.evaluate import evaluate
+from resnet_recipes.train.keeper import Keeper
+from resnet_recipes.train.precision import Precision
+from resnet_recipes.train.process import Process
+from resnet_recipes.train.worker import work
+from tests.train.nursery import Nursery
+
+pytestmark = pytest.mark.slow
+
+#: Examples of evaluation sets: fewer than the ranks, a multiple of some numbers of ranks, and of none.
+SIZES = [1, 2, 3, 7, 24, 50, 53, 97]
+
+
+@pytest.fixture
+def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that makes the folder of a run of six steps with a checkpoint after three."""
+
+    def make(**changes: Any) -> Path:
+        small = {
+            "max_duration": "6ba", "checkpoint": {"interval": "3ba"}, "evaluation": {"interval": "1dur"}, "schedule": {"warmup": "0ba"},
+            "data": {"train_size": 32, "eval_resize": 32, "eval_size": 32}, "batch": {"global_size": 12, "bn_size": 4},
+        }
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        (folder / "config.yaml").write_text(freeze(recipe(**small | changes)))
+        return folder
+
+    return make
+
+
+def killed_after(step: int, run: Path) -> Path:
+    """Return what there would be of a finished run if it had been killed right after a checkpoint."""
+    folder = Path(tempfile.mkdtemp(dir=run.parent))
+    (folder / "checkpoints").mkdir()
+    for path in (run / "config.yaml", *run.glob(f"checkpoints/step-{step:08d}.*")):
+        shutil.copy(path, folder / path.relative_to(run))
+    return folder
+
+
+def state(run: Path, step: int) -> dict[str, Any]:
+    """Return a checkpoint of a run."""
+    return archive.read(run / "checkpoints" / f"step-{step:08d}.pt")
+
+
+def differing(run: Path, other: Path) -> list[str]:
+    """Return the names of the weights and statistics of which any bit differs between two finished runs."""
+    weights, others = archive.read(run / "weights.pt"), archive.read(other / "weights.pt")
+    return [name for name in weights if not torch.equal(weights[name], others[name])]
+
+
+def switch_off(owner: str, name: str) -> None:
+    """Let a function of the package do nothing, in this process."""
+    setattr(resolve_name(owner), name, lambda *_: None)
+
+
+def measured(process: Process, off: tuple[str, ...] = ()) -> list[tuple[float, ...]]:
+    """Evaluate a model whose weights all ranks have, and whose statistics are each rank's own, as they are after training."""
+    if off:
+        switch_off(*off)
+    rank = distributed.this_rank("cpu")
+    distributed.join(rank)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8, momentum=1.0), nn.Flatten(), nn.Linear(288, 10))
+    config, found = DataConfig("synthetic", eval_size=8), []
+    for examples in SIZES:
+        torch.manual_seed(1 + rank.rank)
+        model(torch.randn(4, 3, 8, 8))
+        share = Share(rank.rank, rank.world_size, global_size=1, eval_size=5, seed=0)
+        loader = data.open_eval(config, replace(data.measure(config), eval_examples=examples), share)
+        found.append(evaluate(model, loader, Precision(rank.device, torch.float32, model)))
+    distributed.leave()
+    return found
+
+
+def trained(process: Process, off: tuple[str, ...] = ()) -> int:
+    """Do the work of a rank, with small gradient buckets, so that a small model has several."""
+    class SmallBuckets(DistributedDataParallel):
+        def __init__(self, *args: Any, **options: Any):
+            super().__init__(*args, bucket_cap_mb=0.1, **options)
+
+    distributed.DistributedDataParallel = SmallBuckets
+    if off:
+        switch_off(*off)
+    return work(process)
+
+
+def flipped(process: Process) -> str:
+    """Do the work of a rank; before the first checkpoint, one bit of one weight flips on rank 1. Return the error."""
+    save = Keeper.save
+
+    def flip_and_save(self: Keeper, done: int) -> None:
+        if process.rank == 1:
+            with torch.no_grad():
+                self.run.model.layer3[1].conv2.weight.view(torch.int32)[1, 2, 0, 1] ^= 1
+        save(self, done)
+
+    Keeper.save = flip_and_save
+    with pytest.raises(TrainingError) as failure:
+        work(process)
+    return str(failure.value)
+
+
+def test_two_to_four_ranks_count_what_one_process_counts_with_the_statistics_of_rank_0(nursery: Nursery, tmp_path: Path):
+    """All figures are the same on every rank, and all but the last digits of the loss the same as one process's."""
+    (alone,) = nursery.call(tmp_path, 1, measured)
+    for ranks in (2, 3, 4):
+        first, *others = nursery.call(tmp_path, ranks, measured)
+        assert others == [first] * (ranks - 1)
+        for (top1, top5, loss, examples), one in zip(first, alone, strict=True):
+            assert [top1, top5, examples] == [one[0], one[1], one[3]]
+            assert loss == pytest.approx(one[2], rel=1e-6)          # float32 logits of other batches
+
+
+def test_ranks_that_do_not_share_statistics_would_count_something_else(nursery: Nursery, tmp_path: Path):
+    (alone,) = nursery.call(tmp_path, 1, measured)
+    (first, _) = nursery.call(tmp_path, 2, measured, off=("resnet_recipes.train.evaluate", "broadcast_statistics"))
+    assert [top1 for top1, *_ in first] != [top1 for top1, *_ in alone]
+
+
+def test_one_bit_that_flips_on_one_rank_stops_all_and_nothing_is_saved(nursery: Nursery, new_run: Callable[..., Path]):
+    folder = new_run()
+    errors = nursery.call(folder, 3, flipped)
+    assert all(error.startswith("the ranks hold different weights at step 3: ") for error in errors)
+    assert not list((folder / "checkpoints").iterdir())
+    assert not (folder / "weights.pt").exists()
+
+
+def test_three_ranks_go_on_bit_for_bit_and_only_because_their_buckets_have_settled(nursery: Nursery, new_run: Callable[..., Path]):
+    """Two ranks would add in the same order in any case."""
+    whole = new_run()
+    nursery.call(whole, 3, trained)
+    resumed, unsettled = killed_after(3, whole), killed_after(3, whole)
+    nursery.call(resumed, 3, trained)
+    assert differing(resumed, whole) == []
+    nursery.call(unsettled, 3, trained, off=("resnet_recipes.train.build", "settle"))
+    assert differing(unsettled, whole) != []
+
+
+def test_float16_goes_on_bit_for_bit_and_only_because_its_scale_is_kept(nursery: Nursery, new_run: Callable[..., Path]):
+    whole = new_run(precision={"dtype": "fp16"}, batch={"global_size": 16, "bn_size": 8})
+    nursery.call(whole, 2, trained)
+    resumed, forgetful = killed_after(3, whole), killed_after(3, whole)
+    nursery.call(resumed, 2, trained)
+    assert state(whole, 3)["precision"]["scale"] < 2**16            # it began with that, and overflowed
+    assert state(resumed, 6)["precision"] == state(whole, 6)["precision"]
+    assert differing(resumed, whole) == []
+    nursery.call(forgetful, 2, trained, off=("resnet_recipes.train.precision:Precision", "load_state_dict"))
+    assert differing(forgetful, whole) != []
