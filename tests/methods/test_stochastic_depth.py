@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torchvision.models import resnet50
+from torchvision.models.resnet import BasicBlock
 
 from resnet_recipes.methods import stochastic_depth
 from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d, StochasticDepth
@@ -49,18 +50,21 @@ def test_statistics_see_every_example():
     assert torch.equal(norm.running_mean, plain.running_mean)
 
 
-def test_evaluation_is_scaled_by_the_keep_rate_which_is_the_mean_of_training():
-    x = torch.randn(1, 4, 2, 2).expand(4000, -1, -1, -1)
-    norm = dropping(0.3)
-    norm.momentum = 1.0
-    norm.eval()
-    evaluated = norm(x[:1])
-    norm.track_running_stats, norm.training = True, True
-    values = nn.functional.batch_norm(x[:1], norm.running_mean, norm.running_var, norm.weight, norm.bias)
+def test_evaluation_gives_the_mean_of_training_before_the_last_relu():
     torch.manual_seed(0)
-    keep = (torch.rand(4000, 1, 1, 1) >= 0.3).float()
-    assert torch.allclose(evaluated, values * 0.7)
-    assert torch.allclose((values * keep).mean(0, keepdim=True), evaluated, atol=0.03)
+    block, sums = BasicBlock(4, 4), []
+    StochasticDepth(drop_rate=0.3).modify_model(block)
+    for norm in (block.bn1, block.bn2):
+        norm.momentum = 1.0                       # statistics of the last batch, so that both modes normalise alike
+    block.relu.register_forward_pre_hook(lambda _, inputs: sums.append(inputs[0].detach().clone()))
+    x = torch.randn(1, 4, 4, 4)
+    block(x.expand(20_000, -1, -1, -1))           # 20,000 draws of one example
+    block.eval()(x)
+    trained, evaluated, branch = sums[1], sums[3], (sums[3] - x) / 0.7
+    dropped = (trained == x).flatten(1).all(1)
+    assert dropped.float().mean().item() == pytest.approx(0.3, abs=0.016)        # five standard errors
+    assert torch.allclose(trained[~dropped], x + branch, atol=1e-3)              # not rescaled; the variance is n / (n - 1) off
+    assert torch.allclose(trained.mean(0, keepdim=True), evaluated, atol=0.016 * branch.abs().max().item())
 
 
 def test_rate_zero_is_bit_identical_to_the_plain_network(network):
