@@ -1,14 +1,20 @@
 """What the tests of methods share: steps, batches and a small network."""
 
 from collections.abc import Callable
+from typing import NamedTuple
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 from torchvision.models import ResNet, resnet18
 
 from resnet_recipes.duration import Horizon
 from resnet_recipes.methods.base import Batch, Now, one_hot
+from resnet_recipes.train.keeper import Keeper
+from resnet_recipes.train.loop import train
+from resnet_recipes.train.run import Run
 
 
 @pytest.fixture
@@ -43,3 +49,47 @@ def network() -> Callable[[], ResNet]:
         return resnet18(num_classes=10)
 
     return make
+
+#: A scale of the loss at which no float16 gradient of a small run overflows by itself.
+SCALE = 1024.0
+
+
+class After(NamedTuple):
+    """What stands after a step."""
+
+    done: int
+    loss: float
+    rate: float
+    scale: float                        # of the loss, for float16
+    model: dict[str, Tensor]            # weights and statistics, without BatchNorm's count of passes
+    momenta: list[Tensor]
+    methods: dict[str, Tensor]
+
+    @classmethod
+    def step(cls, run: Run, done: int, loss: Tensor) -> "After":
+        model = {name: tensor.clone() for name, tensor in run.model.state_dict().items() if tensor.is_floating_point()}
+        momenta = [run.optimizer.state[param]["momentum_buffer"].clone() for param in run.model.parameters()]
+        methods = {name: tensor.clone() for name, tensor in run.methods.state_dict().items()}
+        return cls(done, loss.item(), run.optimizer.param_groups[0]["lr"], run.precision.scaler.get_scale(), model, momenta, methods)
+
+
+@pytest.fixture
+def train_with_overflow() -> Callable[[Run, int], list[After]]:
+    """Return a function that trains a whole run, the features of whose forward pass number `bad` (from 1) are infinite."""
+
+    def run_it(run: Run, bad: int) -> list[After]:
+        passes, states = [], []
+
+        def spoil(_: nn.Module, inputs: tuple[Tensor], output: Tensor) -> Tensor:
+            passes.append(inputs)
+            return output * torch.inf if len(passes) == bad else output
+
+        keeper = Mock(spec=Keeper)
+        keeper.wants_to_stop.return_value = False
+        keeper.step.side_effect = lambda done, loss: states.append(After.step(run, done, loss))
+        run.model.conv1.register_forward_hook(spoil)
+        run.precision.load_state_dict(run.precision.state_dict() | {"scale": SCALE})
+        train(run, keeper)
+        return states
+
+    return run_it

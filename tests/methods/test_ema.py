@@ -52,6 +52,22 @@ def test_average_of_a_rising_weight_starts_as_a_copy_after_the_first_step(now_at
     assert ema.state_dict()["w"].item() == pytest.approx(99.374641, abs=1e-6)
 
 
+def test_average_that_starts_at_an_update_is_ahead_of_one_that_starts_at_the_first_step(now_at):
+    ema, model = EMA(), OneWeight()
+    for step in range(19, 200):
+        model.set(step + 1)
+        ema.after_step(model, now_at(step))
+    assert ema.state_dict()["w"].item() == pytest.approx(104.124641, abs=1e-6)
+
+
+def test_one_update_from_one_towards_two(now_at):
+    ema, model = EMA(), OneWeight(1.0)
+    ema.after_step(model, now_at(0))
+    model.set(2.0)
+    ema.after_step(model, now_at(19))
+    assert ema.state_dict()["w"].item() == pytest.approx(1.129449, abs=1e-6)
+
+
 def test_nothing_is_updated_between_intervals(now_at):
     ema, model = EMA(), OneWeight()
     for step in range(40):
@@ -129,6 +145,20 @@ def test_an_average_of_another_model_is_refused(network):
     ema.load_state_dict({"conv9.weight": torch.zeros(1)})
     with pytest.raises(ValueError, match="does not fit"), ema.eval_weights(network()):
         pass
+
+
+def test_a_step_that_float16_skips_counts_for_the_average_and_the_rate(make_run, train_with_overflow):
+    run = make_run(max_duration="5ba", precision={"dtype": "fp16"}, methods={"ema": {"half_life": "2ba", "update_interval": "2ba"}})
+    states = train_with_overflow(run, bad=4)
+    before, skipped = states[2:4]
+    assert [state.done for state in states] == [1, 2, 3, 4, 5]
+    assert [state.rate for state in states] == [run.plan.lr_at(step) for step in range(5)]
+    assert [state.scale for state in states] == [before.scale] * 3 + [before.scale / 2] * 2
+    for name, tensor in before.model.items():
+        old, new = before.methods[f"ema.{name}"], skipped.methods[f"ema.{name}"]
+        assert torch.equal(skipped.model[name], tensor)
+        assert torch.allclose(new, (old + tensor) / 2)
+    assert not torch.equal(skipped.methods["ema.conv1.weight"], before.methods["ema.conv1.weight"])
 
 
 @pytest.mark.parametrize("values", [{"half_life": "0ba"}, {"update_interval": "often"}])

@@ -1,5 +1,6 @@
 """SAM against worked numbers, plain steps, and two ranks."""
 
+import math
 import threading
 from collections.abc import Callable
 
@@ -92,6 +93,21 @@ def test_an_overflow_in_either_pass_leaves_a_non_finite_gradient_and_untouched_w
     SAM(interval=1).gradient(closure([w], lambda: (w**2).sum() * (torch.inf if next(count) == bad_pass else 1.0)), [w], now_at())
     assert not torch.isfinite(w.grad).all()
     assert torch.equal(w, torch.tensor([1.0, 2.0]))
+
+
+@pytest.mark.parametrize("bad_pass", [1, 2])
+def test_a_float16_overflow_in_either_pass_skips_the_step_and_halves_the_scale_once(bad_pass, make_run, train_with_overflow):
+    run = make_run(max_duration="3ba", precision={"dtype": "fp16"}, methods={"sam": {"interval": 1}})
+    first, skipped, last = train_with_overflow(run, bad=2 + bad_pass)       # of the second step
+    assert skipped.model.keys() == first.model.keys()
+    assert all(torch.equal(tensor, first.model[name]) for name, tensor in skipped.model.items())
+    assert all(torch.equal(ours, theirs) for ours, theirs in zip(skipped.momenta, first.momenta, strict=True))
+    assert any(momentum.any() for momentum in first.momenta)
+    assert first.scale == 2 * skipped.scale == 2 * last.scale
+    assert math.isfinite(skipped.loss) == (bad_pass == 2)                   # the loss is that of the first pass
+    assert not torch.equal(last.model["conv1.weight"], first.model["conv1.weight"])
+    assert not torch.equal(last.model["bn1.running_mean"], first.model["bn1.running_mean"])
+    assert all(tensor.isfinite().all() for tensor in (*last.model.values(), *last.momenta))
 
 
 def test_a_gradient_of_zero_moves_nothing(now_at):
