@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 from resnet_recipes.methods.base import one_hot
 from resnet_recipes.methods.bce_loss import BCELoss
@@ -42,7 +43,9 @@ def test_half_precision_logits_are_evaluated_in_float32():
     assert loss.item() == pytest.approx(2.990970317, abs=1e-6)      # these logits are exact in bfloat16
 
 
-def test_classifier_starts_with_probability_1_over_k_plus_1(network):
-    model = network()
+@pytest.mark.parametrize("classes", [10, 1000])
+def test_classifier_starts_with_probability_1_over_k_plus_1(classes):
+    model = nn.Module()
+    model.fc = nn.Linear(8, classes)
     BCELoss().modify_model(model)
-    assert torch.allclose(torch.sigmoid(model.fc.bias), torch.full((10,), 1 / 11))
+    assert torch.allclose(torch.sigmoid(model.fc.bias), torch.full((classes,), 1 / (classes + 1)))

@@ -1,5 +1,6 @@
 """The initialisers of the recipes; the figures are those of Composer's initializers.py and of torchvision's ResNet-50."""
 
+import copy
 import math
 
 import pytest
@@ -7,6 +8,8 @@ import torch
 from torch import nn
 
 from resnet_recipes.config import ModelConfig
+from resnet_recipes.methods.base import one_hot
+from resnet_recipes.methods.bce_loss import BCELoss
 from resnet_recipes.train.model import build_model
 
 
@@ -38,6 +41,14 @@ def test_batchnorm_weights_are_uniform_and_biases_zero(resnet50):
     assert 0.999 < weights.max() < 1
     assert weights.mean().item() == pytest.approx(0.5, abs=5 * math.sqrt(1 / 12 / len(weights)))
     assert all((m.bias == 0).all() for m in norms)
+
+
+def test_first_loss_on_noise_is_near_eight_as_initialised_by_a_recipe_and_in_the_hundreds_by_torchvision(resnet50):
+    recipe, plain = copy.deepcopy(resnet50), build_model(ModelConfig(init="torchvision", bn_init="ones"), 1000, seed=0)
+    BCELoss().modify_model(recipe)
+    noise, targets = torch.randn(8, 3, 64, 64, generator=torch.Generator().manual_seed(0)), one_hot(torch.arange(8), 1000)
+    assert 6 < BCELoss().loss(recipe(noise), targets).item() < 12
+    assert BCELoss().loss(plain(noise), targets).item() > 500
 
 
 def test_torchvision_initialisation_is_left_as_it_is():
