@@ -1,21 +1,16 @@
 """What every method promises, whichever it is."""
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor, nn
-from torchvision.models.resnet import BasicBlock, ResNet
 
 from resnet_recipes.methods import ORDER, Methods
-from resnet_recipes.methods.base import HOOKS, Batch, Method
+from resnet_recipes.methods.base import HOOKS, Method
 from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
-from resnet_recipes.methods.stack import Stack
 
 every_method = pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
 
@@ -112,59 +107,3 @@ def test_state_survives_saving_and_loading(method, network, now_at):
     if not state:
         with pytest.raises(ValueError, match="keeps no state"):
             Method.load_state_dict(other, {"x": torch.zeros(1)})
-
-
-@contextmanager
-def graphs_of(model: nn.Module) -> Iterator[list[int]]:
-    """Compile `model` with a backend that only counts: the number of operations in each graph."""
-    sizes: list[int] = []
-
-    def backend(graph: torch.fx.GraphModule, _: list) -> Callable:
-        sizes.append(len(graph.graph.nodes))
-        return graph.forward
-
-    torch.compiler.reset()
-    model.compile(backend=backend, fullgraph=True)      # a graph break is an error
-    yield sizes
-    torch.compiler.reset()
-
-
-def test_a_run_with_every_method_compiles_to_two_graphs_over_all_sizes(now_at, batch_of):
-    model, plain = (ResNet(BasicBlock, [1, 1, 1, 1], num_classes=10) for _ in range(2))
-    plain.load_state_dict(model.state_dict())
-    names = {"trivial_augment", "cutmix", "mixup_or_cutmix"}      # conflicts of randaugment and mixup; none touches the model
-    stack = Stack({method.name: method() for method in ORDER if method.name not in names})
-    stack.modify_model(model)
-    stack.modify_model(plain)
-    stack.methods["sam"].interval = 2
-    with graphs_of(model) as graphs:
-        sizes = set()
-        for step in range(0, 100, 9):
-            batch = stack.transform_batch(batch_of(examples=4, side=64), now_at(step))
-            sizes.add(batch.images.shape[-1])
-            torch.manual_seed(step)
-            expected = plain(batch.images)
-            torch.manual_seed(step)
-            outputs = []
-            stack.gradient(_compute(model, stack, batch, outputs), list(model.parameters()), now_at(step))
-            assert torch.allclose(outputs[0], expected, atol=1e-5)
-            stack.after_step(model, now_at(step))
-            plain.load_state_dict(model.state_dict())
-        trained = len(graphs)
-        model.eval()
-        with stack.eval_weights(model), torch.no_grad():
-            model(batch.images)
-    assert len(sizes) >= 4
-    assert trained <= 2
-    assert len(graphs) <= trained + 1      # evaluation is a graph of its own
-
-
-def _compute(model: nn.Module, stack: Stack, batch: Batch, outputs: list[Tensor]) -> Callable[..., Tensor]:
-    def compute(sync: bool = True) -> Tensor:
-        model.zero_grad()
-        outputs.append(model(batch.images))
-        loss = stack.loss(outputs[-1], batch.targets)
-        loss.backward()
-        return loss.detach()
-
-    return compute
