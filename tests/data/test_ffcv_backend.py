@@ -2,6 +2,8 @@
 
 import itertools
 import shutil
+import subprocess
+import sys
 import threading
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +17,7 @@ from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.file import JPEG, RAW, Beton, open_beton
 from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.ffcv_backend import measure, open_eval, open_train
+from resnet_recipes.data.order import shuffled
 from resnet_recipes.errors import NotReadyError, TrainingError
 
 pytestmark = [pytest.mark.ffcv, pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")]
@@ -187,6 +190,48 @@ def test_the_facts_say_whether_the_file_fits_into_memory(betons, monkeypatch):
     monkeypatch.setattr("resnet_recipes.data.ffcv_backend.available_memory", lambda: 1 << 20)
     assert "os_cache=false" in measure(config(betons)).notes[0]
     train_pixels(config(betons), 3)              # reads ahead instead of relying on the page cache
+
+
+#: FFCV's own writer, in a process of its own: importing FFCV changes torch's thread count. Image and label follow from the index.
+FFCV_WRITES = """
+import sys
+import numpy as np
+from ffcv.fields import IntField, RGBImageField
+from ffcv.writer import DatasetWriter
+
+class Dataset:
+    def __len__(self):
+        return 37
+    def __getitem__(self, index):
+        return np.random.default_rng(index).integers(0, 256, (4, 4, 3), np.uint8).repeat(8, 0).repeat(8, 1), index % 3
+
+for name, mode in (("train", "proportion"), ("val", "raw")):
+    fields = {"image": RGBImageField(mode), "label": IntField()}
+    DatasetWriter(f"{sys.argv[1]}/{name}.beton", fields, num_workers=2).from_indexed_dataset(Dataset(), chunksize=5)
+"""
+
+
+@pytest.mark.slow
+def test_files_that_ffcvs_own_writer_wrote_are_read(tmp_path):
+    subprocess.run([sys.executable, "-c", FFCV_WRITES, tmp_path], check=True, capture_output=True)
+    settings = config(tmp_path, eval_resize=32, crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=False)
+    facts = measure(settings)
+    assert (facts.train_examples, facts.eval_examples, facts.classes) == (37, 37, ("0", "1", "2"))
+    assert "no note beside it" in "".join(facts.notes)
+    images = [np.random.default_rng(index).integers(0, 256, (4, 4, 3), np.uint8).repeat(8, 0).repeat(8, 1) for index in range(37)]
+
+    loader = open_eval(settings, facts, SHARE)
+    batches = [(batch.pixels.permute(0, 2, 3, 1).numpy().copy(), batch.labels.tolist()) for batch in loader.batches()]
+    loader.close()
+    assert [label for _, labels in batches for label in labels] == [index % 3 for index in range(37)]
+    assert np.array_equal(np.concatenate([pixels for pixels, _ in batches]), images)
+
+    modes = open_beton(tmp_path / "train.beton").modes
+    assert set(modes) == {JPEG, RAW}
+    order = shuffled(SHARE.seed, 0, 37)[:36]
+    for image, index in zip(train_pixels(settings, 3), order, strict=True):
+        difference = np.abs(image.transpose(1, 2, 0).astype(int) - images[index])
+        assert difference.max() == 0 if modes[index] == RAW else difference.mean() < 20    # JPEG: under 10; another image or BGR: over 40
 
 
 def test_quasi_random_order_delivers_each_image_once_an_epoch(betons):
