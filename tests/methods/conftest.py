@@ -1,4 +1,4 @@
-"""What the tests of methods share: steps, batches and a small network."""
+"""What the tests of methods share: steps, batches, a small network, and runs in which float16 overflows."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -49,6 +49,7 @@ def network() -> Callable[[], ResNet]:
         return resnet18(num_classes=10)
 
     return make
+
 
 #: A scale of the loss at which no float16 gradient of a small run overflows by itself.
 SCALE = 1024.0
