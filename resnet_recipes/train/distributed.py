@@ -61,7 +61,9 @@ def form_group(rank: Rank) -> None:
 def meeting_place(rank: int, world_size: int) -> dist.Store:
     """Return the store where ranks find each other; waits for nobody but its server."""
     store, _, _ = next(dist.rendezvous("env://", rank, world_size, timeout=TIMEOUT))
-    # After an in-place restart the store still holds the dead group's addresses (pytorch/pytorch#135712): each attempt has its own names.
+    if os.environ.get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1":
+        return store        # made for this attempt; a node that came later counts fewer restarts than the others
+    # torchrun's own store outlives a restart in place, with the dead group's addresses (pytorch/pytorch#135712): names for each attempt.
     return dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 

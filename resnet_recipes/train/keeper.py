@@ -10,7 +10,7 @@ from resnet_recipes.data.stream import Stream
 from resnet_recipes.errors import TrainingError
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.train.checkpoint import Checkpoints
-from resnet_recipes.train.distributed import agree, mean_over_ranks
+from resnet_recipes.train.distributed import agree, broadcast_statistics, mean_over_ranks
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.interruption import Interruption
 from resnet_recipes.train.precision import BROKEN
@@ -74,6 +74,7 @@ class Keeper:
         self.watchdog.beat(done, "save")
         with self.run.clock.paused():
             began = time.perf_counter()
+            broadcast_statistics(self.run.model)            # so that all ranks judge what one of them will save
             if not agree(digest(self.run.model)):
                 raise TrainingError(f"the ranks hold different weights at step {done}: a device or its memory is faulty. Nothing was saved "
                                     "after this; resume from the last checkpoint on other hardware")

@@ -1,5 +1,6 @@
 """Several ranks measure what one does, do not save what has drifted apart, and go on in the order in which they added."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from resnet_recipes import data
 from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.config import Recipe
 from resnet_recipes.data.base import DataConfig, Share
-from resnet_recipes.errors import TrainingError
+from resnet_recipes.errors import NotReadyError, TrainingError
 from resnet_recipes.train import archive, distributed
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.keeper import Keeper
@@ -166,3 +167,29 @@ def test_float16_goes_on_bit_for_bit_and_only_because_its_scale_is_kept(nursery:
     assert differing(resumed, whole) == []
     nursery.call(forgetful, 2, trained, off=("resnet_recipes.train.precision:Precision", "load_state_dict"))
     assert differing(forgetful, whole) != []
+
+
+def restarted(process: Process) -> int:
+    """Train as a rank whose node was started again once more often than that of the rank before."""
+    os.environ |= {"TORCHELASTIC_RESTART_COUNT": str(process.rank), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    return work(process)
+
+
+def test_nodes_meet_however_often_each_was_started_again(nursery: Nursery, new_run: Callable[..., Path]):
+    assert nursery.call(new_run(max_duration="1ba", batch={"global_size": 8, "bn_size": 4}), 2, restarted) == [0, 0]
+
+
+def elsewhere(process: Process) -> str:
+    """Train with the images of this rank's own disk, where rank 1 lacks some."""
+    measure = data.measure
+    data.measure = lambda config: replace(measure(config), train_examples=128 - process.rank)
+    try:
+        work(process)
+    except NotReadyError as error:
+        return str(error)
+    return ""
+
+
+def test_ranks_with_other_images_do_not_train_together(nursery: Nursery, new_run: Callable[..., Path]):
+    said = nursery.call(new_run(), 2, elsewhere)
+    assert all("number of training images: is 128 on rank 0, and 127 on rank 1" in text for text in said), said
