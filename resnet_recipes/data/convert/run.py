@@ -21,6 +21,7 @@ from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingE
 
 PAGE_SIZE = 8 << 20                     # bytes, FFCV's own default
 LARGE_PAGE_SIZE = 128 << 20             # bytes, when images keep their size: one image must fit into a page
+_ANY = {"workers": 0, "on_bad_image": ""}       # options that may differ between an attempt and the one that goes on from it
 _SAMPLED = 500                          # images encoded for a forecast, and read back at the end
 
 
@@ -89,7 +90,9 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
         else:
             unreadable.append(f"{split.source.name(index)}: {found}")
     seconds = (time.perf_counter() - started) / len(chosen)
-    resumed = sum(_already_done(split, options) for split in splits)
+    made = _made(splits, options)
+    resumed = sum(len(split.source.labels) for split in splits[:made])
+    resumed += sum(len(read_journal(split.target, _key(split, options))) for split in splits[made:])
     minutes = (images - resumed) * seconds / worker_count(options) / 60
     bytes_ = int(size / len(chosen) * images * 1.02) + images * 48 + len(splits) * PAGE_SIZE         # 2 %: room lost at the ends of pages
     return Forecast(images, bytes_, minutes, _free_bytes(Path(dst)), resumed, len(chosen), tuple(unreadable))
@@ -112,7 +115,7 @@ def convert(
     if needed.bytes - have > needed.free_bytes:
         rule = f"has {needed.free_bytes / 1e9:.1f} GB free, and about {(needed.bytes - have) / 1e9:.1f} GB are needed"
         raise NotReadyError([Problem(str(dst), None, rule, "write_mode=jpg, or a smaller max_resolution, makes smaller files")])
-    for split in splits:
+    for split in splits[_made(splits, options):]:
         split.target.parent.mkdir(parents=True, exist_ok=True)
         _convert_split(split, options, progress)
         _verify(split.target)
@@ -194,13 +197,27 @@ def _located(splits: list[Split], place: int) -> tuple[Split, int]:
     return splits[-1], place
 
 
-def _already_done(split: Split, options: ConvertOptions) -> int:
-    return len(read_journal(split.target, _key(split, options)))
+def _made(splits: list[Split], options: ConvertOptions) -> int:
+    """Return how many files an attempt had finished before it was interrupted in a later one; 0 if none is left to make: begin again."""
+    return next((place for place, split in enumerate(splits) if not _is_made(split, options)), 0)
+
+
+def _is_made(split: Split, options: ConvertOptions) -> bool:
+    if partial_path(split.target).exists():
+        return False
+    try:
+        note = open_beton(split.target).sidecar
+    except NotReadyError:
+        return False
+    if note is None or (note.skipped and options.on_bad_image == "error"):
+        return False
+    same = (note.options | _ANY == asdict(options) | _ANY, note.source_sha256 == split.source.fingerprint)
+    return all(same) and tuple(note.classes) == tuple(split.source.classes)
 
 
 def _key(split: Split, options: ConvertOptions) -> str:
     """Return what an interrupted attempt must have in common with this one to be continued."""
-    content = asdict(options) | {"workers": 0, "on_bad_image": ""}
+    content = asdict(options) | _ANY
     return hashlib.sha256(repr((sorted(content.items()), split.source.fingerprint, split.source.classes)).encode()).hexdigest()
 
 

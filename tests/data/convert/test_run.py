@@ -123,6 +123,19 @@ def test_an_interrupted_conversion_goes_on_and_gives_the_same_file(folder, tmp_p
     assert names(tmp_path) == {"whole.beton", "whole.beton.json", "train.beton", "train.beton.json"}
 
 
+def test_a_split_that_is_finished_is_not_made_again_while_the_other_is_not(folder, tmp_path):
+    convert(folder, tmp_path, RAW, silent)
+    old = (tmp_path / "train.beton").stat().st_mtime_ns
+    (tmp_path / "val.beton").unlink()
+    assert forecast(folder, tmp_path, RAW).resumed_images == 37
+    convert(folder, tmp_path, RAW, silent)
+    assert (tmp_path / "train.beton").stat().st_mtime_ns == old
+    assert len(open_beton(tmp_path / "val.beton")) == 11
+    (tmp_path / "val.beton").unlink()
+    convert(folder, tmp_path, ConvertOptions("jpg", workers=1), silent)         # another conversion: all of it
+    assert (tmp_path / "train.beton").stat().st_mtime_ns > old
+
+
 def test_another_conversion_does_not_go_on_from_an_interrupted_one(folder, tmp_path, small_chunks):
     def interrupt(progress):
         raise KeyboardInterrupt
