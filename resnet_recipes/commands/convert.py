@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.report.text import clock_time
 
 if TYPE_CHECKING:
     from resnet_recipes.data.convert.encode import ConvertOptions
@@ -54,7 +55,7 @@ def _options(words: Sequence[str]) -> "ConvertOptions":
 
 def _told(expected: "Forecast", target: Path) -> list[str]:
     lines = [f"{expected.images:,} images to {target}: about {expected.bytes / 1e9:.2f} GB of {expected.free_bytes / 1e9:.1f} GB free, "
-             f"about {expected.minutes:.0f} min (measured on {expected.sampled})"]
+             f"about {clock_time(60 * expected.minutes)} (measured on {expected.sampled})"]
     if expected.resumed_images:
         lines.append(f"{expected.resumed_images:,} images are there already; going on")
     return lines + [f"unreadable: {name}" for name in expected.unreadable[:10]]
@@ -70,4 +71,4 @@ class _Reporter:
         if time.monotonic() - self.last >= 10:
             self.last = time.monotonic()
             print(f"{progress.split}: {progress.done:,} of {progress.total:,} images, {progress.bytes / 1e9:.2f} GB, "
-                  f"{progress.seconds_left / 60:.0f} min left", file=sys.stderr)
+                  f"{clock_time(progress.seconds_left)} left", file=sys.stderr)

@@ -1,6 +1,7 @@
 """`resnet-train`: from the words of a command to a run."""
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -115,9 +116,14 @@ def _launched(folder: Path | None) -> int:
     """Train in a folder, by processes of our own, and stay until the run has ended; return the exit code."""
     from resnet_recipes.composing import frozen
     from resnet_recipes.train import launch
-    from resnet_recipes.train.group import group_of
+    from resnet_recipes.train.group import command, group_of
 
-    return launch.start(folder, group_of(frozen.read(folder / "config.yaml").launch), say).code if folder else 0
+    if folder is None:
+        return 0
+    group = group_of(frozen.read(folder / "config.yaml").launch)
+    if group.by_torchrun:
+        say(f"  command    {shlex.join(command(folder, group))}")
+    return launch.start(folder, group, say).code
 
 
 def say(line: str) -> None:

@@ -102,10 +102,10 @@ def _notes(config: DataConfig, train: Beton, val: Beton) -> Iterator[str]:
     """Yield what a user should know about these files on this machine."""
     size, free = train.content.size / 1e9, available_memory() / 1e9
     if _fits(train):
-        yield f"train.beton ({size:.1f} GB) fits into memory ({free:.0f} GB free): os_cache=true, read from the disk once"
+        yield f"train.beton ({size:.2f} GB) fits into memory ({free:.0f} GB free): os_cache=true, read from the disk once"
     else:
         hint = "" if config.order == "quasi_random" else "; data.order=quasi_random reads larger pieces"
-        yield f"train.beton ({size:.1f} GB) does not fit into memory ({free:.0f} GB free): os_cache=false, read every epoch{hint}"
+        yield f"train.beton ({size:.2f} GB) does not fit into memory ({free:.0f} GB free): os_cache=false, read every epoch{hint}"
     for beton in (train, val):
         if beton.sidecar is None:
             yield f"{beton.path.name} has no note beside it (not made by resnet-recipes convert): no class names, and damage may go unseen"

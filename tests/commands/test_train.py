@@ -27,6 +27,13 @@ def started(tmp_path, monkeypatch):
     return notes
 
 
+def test_several_ranks_are_started_by_a_command_that_is_shown_whole(started, capsys):
+    cli.train(["recipe=mild", *SMALL[:-1], "gpus=2", "batch.bn_size=8", "run=two"])
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  command ")]
+    assert "-m torch.distributed.run --nnodes=1:1 --nproc-per-node=2" in line
+    assert line.endswith(f"-m resnet_recipes.train.worker {Path('runs/two').absolute()}")
+
+
 def test_a_run_gets_a_folder_that_says_all_about_it(started, capsys):
     assert cli.train(["recipe=mild", *SMALL, "seed=5"]) == 75
     (folder, group), = started
