@@ -1,21 +1,39 @@
-import time
+"""The stopwatch, by a time that the tests tell."""
 
+import time
+from collections.abc import Callable
+
+import pytest
 import torch
 
 from resnet_recipes.train.clock import Clock
 
 
-def test_the_clock_stands_still_while_paused():
+@pytest.fixture
+def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Return a function that lets seconds pass."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def passing(seconds: float) -> None:
+        now[0] += seconds
+
+    return passing
+
+
+def test_the_clock_stands_still_while_paused(wait: Callable[[float], None]):
     clock = Clock(torch.device("cpu"))
+    wait(2.0)
     with clock.paused():
-        inside = clock.seconds()
-        time.sleep(0.05)
-        assert clock.seconds() == inside
-    assert clock.seconds() - inside < 0.04
+        wait(50.0)
+        assert clock.seconds() == 2.0
+    wait(3.0)
+    assert clock.seconds() == 5.0
 
 
-def test_a_resumed_clock_goes_on_where_it_stood():
+def test_a_resumed_clock_goes_on_where_it_stood(wait: Callable[[float], None]):
     clock = Clock(torch.device("cpu"))
+    wait(7.0)
     clock.restart(100.0)
-    time.sleep(0.01)
-    assert 100.01 <= clock.seconds() < 100.5
+    wait(1.0)
+    assert clock.seconds() == 101.0
