@@ -110,12 +110,13 @@ def convert(
     splits = plan_conversion(src, dst)
     if left_out := [problem for split in splits for problem in _left_out(split, options)]:
         raise NotReadyError(left_out)
-    needed = expected or forecast(src, dst, options)
-    have = sum(path.stat().st_size for split in splits if (path := partial_path(split.target)).exists())
+    needed, made = expected or forecast(src, dst, options), _made(splits, options)
+    there = [split.target for split in splits[:made]] + [partial_path(split.target) for split in splits[made:]]
+    have = sum(path.stat().st_size for path in there if path.exists())
     if needed.bytes - have > needed.free_bytes:
         rule = f"has {needed.free_bytes / 1e9:.1f} GB free, and about {(needed.bytes - have) / 1e9:.1f} GB are needed"
         raise NotReadyError([Problem(str(dst), None, rule, "write_mode=jpg, or a smaller max_resolution, makes smaller files")])
-    for split in splits[_made(splits, options):]:
+    for split in splits[made:]:
         split.target.parent.mkdir(parents=True, exist_ok=True)
         _convert_split(split, options, progress)
         _verify(split.target)
