@@ -73,6 +73,7 @@ def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
     if damaged:
         places = [f"sample {index}: {said}" for index, said in sorted(damaged)]
         yield Finding("fix", f"{len(damaged):,} samples of {name} are damaged", _AGAIN, few(places))
+        return
     try:
         ffcv_native()
         yield Finding("ok", f"{name}: all {len(order):,} samples were read and decoded")
