@@ -67,7 +67,7 @@ def _ranks_on_these_cores(slurm: Mapping[str, str]) -> int:
     """Return how many ranks share the cores that this one may use: all of its node, or it alone if srun has bound it to its own."""
     runs = re.findall(r"(\d+)(?:\(x(\d+)\))?", slurm["SLURM_STEP_TASKS_PER_NODE"])      # 8(x2),4: two nodes with 8 and one with 4
     here = [int(tasks) for tasks, nodes in runs for _ in range(int(nodes or 1))][int(slurm["SLURM_NODEID"])]
-    is_bound = len(os.sched_getaffinity(0)) * here <= int(slurm["SLURM_CPUS_ON_NODE"])
+    is_bound = len(os.sched_getaffinity(0)) * here <= int(slurm.get("SLURM_CPUS_ON_NODE", os.cpu_count() or 1))
     return 1 if is_bound else here
 
 
