@@ -77,10 +77,10 @@ class Victim:
             time.sleep(rng.uniform(0.5, 5))
         else:
             target = max((beat.step for beat in watchdog.beats(self.folder)), default=0) + rng.randint(1, 12)
-            while self._process.poll() is None and not any(beat.step >= min(target, STEPS) for beat in self.beats()):
+            while self.is_alive and not any(beat.step >= min(target, STEPS) for beat in self.beats()):
                 time.sleep(0.01)
             time.sleep(rng.uniform(0, 0.5))
-        return self._process.poll() is None
+        return self.is_alive
 
     def beats(self) -> list[watchdog.Beat]:
         """Return the last signs of life of this sitting."""
@@ -97,6 +97,11 @@ class Victim:
             if str(self.folder) in words or f"run.name={self.folder.name}\0" in words:
                 found.append(int(path.parent.name))
         return found
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the command still runs."""
+        return self._process.poll() is None
 
     @property
     def launcher(self) -> int:
@@ -124,7 +129,7 @@ def fill_disk(victim: Victim) -> None:
 
 def damage(victim: Victim, rng: random.Random) -> None:
     """Let the run come to its second checkpoint; kill it, and flip a bit of the newest one, or cut it."""
-    while len(list((victim.folder / "checkpoints").glob("*.json"))) < 2:
+    while victim.is_alive and len(list((victim.folder / "checkpoints").glob("*.json"))) < 2:
         time.sleep(0.01)
     os.kill(victim.launcher, signal.SIGKILL)
     files = sorted((victim.folder / "checkpoints").glob("*.pt"))
