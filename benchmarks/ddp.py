@@ -25,12 +25,12 @@ from resnet_recipes import plan as planning
 from resnet_recipes.composing.typed import typed
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.methods.stack import Stack
+from resnet_recipes.network.model import build_model
+from resnet_recipes.optim.build import build_optimizer
 from resnet_recipes.train import distributed
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank
 from resnet_recipes.train.loop import train
-from resnet_recipes.train.model import build_model
-from resnet_recipes.train.optimizer import build_optimizer
 from resnet_recipes.train.precision import Precision, resolve_dtype
 from resnet_recipes.train.run import Run
 

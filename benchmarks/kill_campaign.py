@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from resnet_recipes.train import watchdog
+from resnet_recipes.process import watchdog
 from resnet_recipes.train.checkpoint import Checkpoints
 
 STEPS = 24

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from kill_campaign import RECIPE, STEPS, digest, untouched
 
-from resnet_recipes.train import watchdog
+from resnet_recipes.process import watchdog
 from resnet_recipes.train.checkpoint import Checkpoints
 
 PROGRAM = [sys.executable, "-c", "import sys; from resnet_recipes.cli import train; sys.exit(train())"]

@@ -1,6 +1,6 @@
 """What tests share: small recipes, plans and runs on synthetic data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from resnet_recipes.errors import RecipeError
 from resnet_recipes.train.build import build, close
 from resnet_recipes.train.distributed import Rank
 from resnet_recipes.train.run import Run
-from tests.train.nursery import narrow_resnet18
+from tests.process.nursery import Nursery, narrow_resnet18
 
 #: A whole recipe that takes a fraction of a second: 64 synthetic images, 8 steps of 16 an epoch.
 SMALL: dict[str, Any] = {
@@ -62,3 +62,11 @@ def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> 
     yield make
     for run in runs:
         close(run)
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """A source of ranks that starts in milliseconds."""
+    made = Nursery()
+    yield made
+    made.close()

@@ -16,7 +16,7 @@ def nothing_starts(tmp_path, monkeypatch):
     """Work in an empty folder, and fail if any run would be started."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").mkdir()
-    monkeypatch.setattr("resnet_recipes.train.launch.start", lambda *_: pytest.fail("a run was started"))
+    monkeypatch.setattr("resnet_recipes.launch.start.start", lambda *_: pytest.fail("a run was started"))
 
 
 def check(capsys, argv: list[str], *said: str) -> None:

@@ -19,7 +19,10 @@ TIERS = (
     {"methods", "data", "report"},
     {"config"},
     {"plan", "composing"},          # and whatever else stands at the top of the package
+    {"network", "optim"},
     {"train"},
+    {"process"},
+    {"launch"},
     {"commands"},
     {"cli", ""},                    # "": the package itself, which offers the public names
     {"__main__"},
@@ -143,7 +146,7 @@ def test_results_can_be_read_without_torch():
 
 
 def test_workers_never_import_hydra():
-    workers = [module for module in modules() if part(module) in ("train", "data", "methods", "report")]
+    workers = [module for module in modules() if part(module) in ("train", "process", "network", "optim", "data", "methods", "report")]
     assert workers
     wrong = [module for module in workers if "hydra" in reaches(module)]
     assert not wrong, "\n".join(["", *wrong])

@@ -11,7 +11,7 @@ FLAGS = {"--time": "HH:MM:SS"}
 def run(argv: Sequence[str]) -> int:
     """Check the recipe and its settings, and print the script; nodes and GPUs are those of `launch.nodes` and `gpus`."""
     from resnet_recipes.composing.compose import compose
-    from resnet_recipes.train.slurm import script
+    from resnet_recipes.launch.slurm import script
 
     arguments = split(argv, FLAGS, "resnet-recipes slurm hot")
     words = [word.removeprefix("recipe=") if i == 0 else word for i, word in enumerate(arguments.words)]

@@ -73,9 +73,9 @@ def run(argv: Sequence[str]) -> int:
     elif "--dry-run" in arguments:
         _show_plan(_composed(arguments, folder, needs_data=False), as_json="--json" in arguments)
     else:
-        from resnet_recipes.train import outer
+        from resnet_recipes.launch import external
         prepare = partial(prepared, arguments, folder)
-        return outer.join(argv, prepare) if outer.launcher(argv) else _launched(prepare())
+        return external.join(argv, prepare) if external.launcher(argv) else _launched(prepare())
     return 0
 
 
@@ -88,9 +88,9 @@ def dry_run(argv: Sequence[str]) -> int:
 def prepared(arguments: Arguments, recipes: Path | None) -> Path | None:
     """Return the folder of the run to train, new or begun; None if it is done. Nothing is made before all checks have passed."""
     from resnet_recipes.commands import resume
-    from resnet_recipes.train import outer
+    from resnet_recipes.launch import external
 
-    if folder := outer.begun(resume.root_of(arguments.words)):
+    if folder := external.begun(resume.root_of(arguments.words)):
         return resume.go_on(folder, [])
     if "--resume" in arguments and (found := resume.find(arguments.flags["--resume"], arguments.words)):
         return resume.go_on(*found)
@@ -101,10 +101,10 @@ def _begun(composed: "Composed") -> Path:
     """Make the folder of a new run, tell its plan, and return it."""
     from resnet_recipes import data, plan
     from resnet_recipes.commands import run_folder
-    from resnet_recipes.train import outer
-    from resnet_recipes.train.group import group_of
+    from resnet_recipes.launch import external
+    from resnet_recipes.launch.group import group_of
 
-    ranks = outer.ranks() or group_of(composed.recipe.launch).ranks
+    ranks = external.ranks() or group_of(composed.recipe.launch).ranks
     made = plan.of(composed.recipe, data.measure(composed.recipe.data, with_cost=True), ranks)
     folder = run_folder.create(composed, made, ["resnet-train", *sys.argv[1:]])
     for line in _lines(composed, made, str(folder)):
@@ -115,15 +115,15 @@ def _begun(composed: "Composed") -> Path:
 def _launched(folder: Path | None) -> int:
     """Train in a folder, by processes of our own, and stay until the run has ended; return the exit code."""
     from resnet_recipes.composing import frozen
-    from resnet_recipes.train import launch
-    from resnet_recipes.train.group import command, group_of
+    from resnet_recipes.launch import start
+    from resnet_recipes.launch.group import command, group_of
 
     if folder is None:
         return 0
     group = group_of(frozen.read(folder / "config.yaml").launch)
     if group.by_torchrun:
         say(f"  command    {shlex.join(command(folder, group))}")
-    return launch.start(folder, group, say).code
+    return start.start(folder, group, say).code
 
 
 def say(line: str) -> None:
@@ -159,7 +159,7 @@ def _show_plan(composed: "Composed", as_json: bool) -> None:
 
 def _ranks(composed: "Composed") -> int:
     """Return the number of ranks; a plan may be made for more GPUs than there are here."""
-    from resnet_recipes.train.group import group_of
+    from resnet_recipes.launch.group import group_of
 
     config = composed.recipe.launch
     return int(config.gpus) * config.fewest_and_most_nodes[1] if config.gpus != "auto" else group_of(config).ranks

@@ -1,1 +1,1 @@
-"""Training: from a frozen recipe to weights."""
+"""One rank's training: from a built run to trained weights."""

@@ -6,11 +6,11 @@ import torch._dynamo
 from resnet_recipes import data
 from resnet_recipes.data.base import Share
 from resnet_recipes.methods.stack import Stack
+from resnet_recipes.network.model import build_model
+from resnet_recipes.optim.build import build_optimizer
 from resnet_recipes.plan import Plan
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank, join, leave, replicate
-from resnet_recipes.train.model import build_model
-from resnet_recipes.train.optimizer import build_optimizer
 from resnet_recipes.train.precision import Precision, resolve_dtype
 from resnet_recipes.train.run import Run
 

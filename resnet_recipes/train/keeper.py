@@ -2,6 +2,7 @@
 
 import time
 from functools import partial
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -12,17 +13,28 @@ from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.train.checkpoint import Checkpoints
 from resnet_recipes.train.distributed import agree, broadcast_statistics, mean_over_ranks
 from resnet_recipes.train.evaluate import evaluate
-from resnet_recipes.train.interruption import Interruption
 from resnet_recipes.train.precision import BROKEN
 from resnet_recipes.train.run import Run
 from resnet_recipes.train.state import capture, digest, is_finite
-from resnet_recipes.train.watchdog import Watchdog
+
+
+class StopRequest(Protocol):
+    """Whether somebody has asked this process to stop; see process.signals."""
+
+    requested: bool
+
+
+class Heartbeat(Protocol):
+    """Who is told that this process is alive; see process.watchdog."""
+
+    def beat(self, step: int, phase: str) -> None:
+        """Say that `step` steps are done, and what comes next."""
 
 
 class Keeper:
     """Keeps one run: its log, its evaluations, its checkpoints. Every rank has one; only rank 0's writes."""
 
-    def __init__(self, run: Run, files: tuple[Recorder, Checkpoints] | None, interruption: Interruption, watchdog: Watchdog):
+    def __init__(self, run: Run, files: tuple[Recorder, Checkpoints] | None, interruption: StopRequest, watchdog: Heartbeat):
         self.run = run
         self.recorder, self.checkpoints = files or (None, None)
         self.interruption, self.watchdog = interruption, watchdog

@@ -6,7 +6,7 @@ import pytest
 from resnet_recipes import cli
 from resnet_recipes.commands.resume import newest_unfinished
 from resnet_recipes.composing.frozen import read
-from resnet_recipes.train.ending import Ending
+from resnet_recipes.process.ending import Ending
 
 SMALL = ["recipe=mild", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=36", "data.eval_size=32", "bs=16",
          "batch.bn_size=16", "lr=0.05", "model.name=resnet18",
@@ -19,7 +19,7 @@ def started(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     folders = []
-    monkeypatch.setattr("resnet_recipes.train.launch.start", lambda folder, *_: folders.append(Path(folder).resolve()) or Ending(0))
+    monkeypatch.setattr("resnet_recipes.launch.start.start", lambda folder, *_: folders.append(Path(folder).resolve()) or Ending(0))
     return folders
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.composing.frozen import read
-from resnet_recipes.train.ending import Ending
+from resnet_recipes.process.ending import Ending
 
 SMALL = ["data.backend=synthetic", "data.train_size=32", "data.eval_resize=36", "data.eval_size=32", "bs=16", "batch.bn_size=16", "lr=0.05",
          "model.name=resnet18", "schedule.warmup=1ba", "max_duration=4ba", "ssr=1", "launch.device=cpu", "gpus=1"]
@@ -23,7 +23,7 @@ def started(tmp_path, monkeypatch):
         notes.append((folder, group))
         return Ending(75)
 
-    monkeypatch.setattr("resnet_recipes.train.launch.start", start)
+    monkeypatch.setattr("resnet_recipes.launch.start.start", start)
     return notes
 
 
@@ -31,7 +31,7 @@ def test_several_ranks_are_started_by_a_command_that_is_shown_whole(started, cap
     cli.train(["recipe=mild", *SMALL[:-1], "gpus=2", "batch.bn_size=8", "run=two"])
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  command ")]
     assert "-m torch.distributed.run --nnodes=1:1 --nproc-per-node=2" in line
-    assert line.endswith(f"-m resnet_recipes.train.worker {Path('runs/two').absolute()}")
+    assert line.endswith(f"-m resnet_recipes.process.rank {Path('runs/two').absolute()}")
 
 
 def test_a_run_gets_a_folder_that_says_all_about_it(started, capsys):
@@ -116,7 +116,7 @@ def test_under_torchrun_rank_0_prepares_the_run_and_trains(started, monkeypatch)
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
         monkeypatch.setenv(name, value)
     trained = []
-    monkeypatch.setattr("resnet_recipes.train.process.run_rank", lambda folder, work: trained.append(folder))
+    monkeypatch.setattr("resnet_recipes.process.process.run_rank", lambda folder, work: trained.append(folder))
     assert cli.train(["recipe=mild", *SMALL[:-1], "run=mine"]) == 0
     assert trained == [Path("runs/mine").absolute()]
     assert started == []

@@ -18,7 +18,7 @@ from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.run import Run
-from tests.train.nursery import narrow_resnet18
+from tests.process.nursery import narrow_resnet18
 
 #: Every method that can be in one recipe with all others, images that grow from the first epoch on, and a SAM step in every third.
 ALL: dict[str, Any] = {method.name: {} for method in ORDER if method.name not in {"trivial_augment", "cutmix", "mixup_or_cutmix"}} | {

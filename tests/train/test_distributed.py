@@ -16,7 +16,7 @@ from resnet_recipes.train import archive
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.run import Run
 from resnet_recipes.train.state import digest
-from tests.train.nursery import Nursery
+from tests.process.nursery import Nursery
 
 pytestmark = pytest.mark.slow
 

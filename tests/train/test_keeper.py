@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.errors import TrainingError
+from resnet_recipes.process.rank import run_facts
+from resnet_recipes.process.signals import Interruption
 from resnet_recipes.report.console import PlainConsole
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.train.checkpoint import Checkpoints
-from resnet_recipes.train.interruption import Interruption
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.run import Run
-from resnet_recipes.train.worker import run_facts
 
 
 class Silent:

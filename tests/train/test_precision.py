@@ -4,7 +4,7 @@ from torch import nn
 
 from resnet_recipes.config import OptimizerConfig
 from resnet_recipes.errors import TrainingError
-from resnet_recipes.train.optimizer import build_optimizer
+from resnet_recipes.optim.build import build_optimizer
 from resnet_recipes.train.precision import Precision, resolve_dtype
 
 CPU = torch.device("cpu")

@@ -14,14 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from resnet_recipes.launch.group import GRACE, Group, command, environment
+from resnet_recipes.process import ending, watchdog
+from resnet_recipes.process.ending import Ending
+from resnet_recipes.process.lock import RunLock
+from resnet_recipes.process.process import die_with_parent
+from resnet_recipes.process.signals import CANCELLED, PREEMPTED
+from resnet_recipes.process.watchdog import Beat
 from resnet_recipes.report.terminal import SHOW_CURSOR, interjection
-from resnet_recipes.train import ending, watchdog
-from resnet_recipes.train.ending import Ending
-from resnet_recipes.train.group import GRACE, Group, command, environment
-from resnet_recipes.train.interruption import CANCELLED, PREEMPTED
-from resnet_recipes.train.lock import RunLock
-from resnet_recipes.train.process import die_with_parent
-from resnet_recipes.train.watchdog import Beat
 
 #: Seconds that ranks may take to stop where there is nothing to save: after one has failed, and before the first step.
 AFTERMATH = 5

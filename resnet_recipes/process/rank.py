@@ -15,20 +15,20 @@ from torch.distributed import PrefixStore
 from resnet_recipes import __version__, data, plan
 from resnet_recipes.composing.frozen import read
 from resnet_recipes.errors import TrainingError
+from resnet_recipes.network.weights import write_weights
+from resnet_recipes.process.agreement import confirm_same
+from resnet_recipes.process.process import Process, run_rank
 from resnet_recipes.report.console import open_console
 from resnet_recipes.report.facts import Published, RunFacts
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.train import distributed
-from resnet_recipes.train.agreement import confirm_same
 from resnet_recipes.train.build import build, close
 from resnet_recipes.train.checkpoint import Checkpoints
 from resnet_recipes.train.distributed import Rank
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.loop import train
-from resnet_recipes.train.process import Process, run_rank
 from resnet_recipes.train.run import Run
 from resnet_recipes.train.state import departures, flat, restore
-from resnet_recipes.train.weights import write_weights
 
 SOFTWARE = {"resnet-recipes": __version__, "torch": torch.__version__, "torchvision": torchvision.__version__}
 
@@ -107,7 +107,8 @@ def lead(run: Run, process: Process, checkpoints: Checkpoints, recorder: Recorde
     if done < run.plan.total_steps:
         recorder.stopped(done, process.interruption.reason or "another rank was asked to stop", f"resnet-train --resume {process.folder}")
         return process.interruption.exit_code
-    path = write_weights(run, process.folder / "weights.pt")
+    with run.methods.eval_weights(run.model):
+        path = write_weights(run.model, process.folder / "weights.pt")
     recorder.finish(done, seconds=run.clock.seconds(), weights=path)
     return 0
 

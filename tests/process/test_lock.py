@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.errors import NotReadyError
-from resnet_recipes.train.lock import RunLock
+from resnet_recipes.process.lock import RunLock
 
 
 def test_a_second_run_in_the_same_folder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from resnet_recipes.train import interruption as module
-from resnet_recipes.train.interruption import Interruption
+from resnet_recipes.process import signals as module
+from resnet_recipes.process.signals import Interruption
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 

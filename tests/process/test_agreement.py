@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch.distributed as dist
 
 from resnet_recipes.errors import NotReadyError
-from resnet_recipes.train.agreement import confirm_same, told
+from resnet_recipes.process.agreement import confirm_same, told
 
 
 def verdicts(facts: list[dict]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.train.slurm import script
+from resnet_recipes.launch.slurm import script
 
 SRUN = """#!/bin/bash
 # a task that ends with exit code {code}, or with 75 when it is told to stop

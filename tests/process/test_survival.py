@@ -12,10 +12,11 @@ import torch
 
 from resnet_recipes.composing.compose import compose
 from resnet_recipes.composing.frozen import freeze
-from resnet_recipes.train import archive, watchdog
+from resnet_recipes.process import watchdog
+from resnet_recipes.process.ending import endings, first_failure
+from resnet_recipes.train import archive
 from resnet_recipes.train.checkpoint import Checkpoints
-from resnet_recipes.train.ending import endings, first_failure
-from tests.train.nursery import Nursery
+from tests.process.nursery import Nursery
 
 STEPS = 10
 

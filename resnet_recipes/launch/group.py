@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.errors import NotReadyError, Problem
-from resnet_recipes.train.process import LOCKED, STARTED
+from resnet_recipes.process.process import LOCKED, STARTED
 
 if TYPE_CHECKING:       # config needs torch; a launcher does not
     from resnet_recipes.config import LaunchConfig
@@ -16,7 +16,7 @@ if TYPE_CHECKING:       # config needs torch; a launcher does not
 #: Seconds that a rank may take to finish its step and save; torchrun's own 30 cut slower saves off.
 GRACE = 120
 
-WORKER = "resnet_recipes.train.worker"
+RANK_MODULE = "resnet_recipes.process.rank"
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def command(folder: Path, group: Group) -> list[str]:
 
     Even one rank is a process of its own, so that a crash in a library, or the kernel's out-of-memory killer, ends in a message.
     """
-    worker = ["-m", WORKER, str(folder)]
+    rank = ["-m", RANK_MODULE, str(folder)]
     if not group.by_torchrun:
-        return [sys.executable, *worker]
+        return [sys.executable, *rank]
     nodes = f"{group.fewest_nodes or group.nodes}:{group.nodes}"
     torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--nproc-per-node={group.local_ranks}",
                 f"--max-restarts={group.max_restarts}", f"--log-dir={folder / 'logs' / 'torchrun'}"]
@@ -71,7 +71,7 @@ def command(folder: Path, group: Group) -> list[str]:
         torchrun += ["--rdzv-backend=c10d", f"--rdzv-endpoint={group.rdzv}", f"--rdzv-id={folder.name}"]
     if _torch_version() >= (2, 13):
         torchrun.append(f"--shutdown-timeout={GRACE}")
-    return [*torchrun, *worker]
+    return [*torchrun, *rank]
 
 
 def environment(group: Group, started: float) -> dict[str, str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.train.ending import Ending, endings, first_failure, read, write
+from resnet_recipes.process.ending import Ending, endings, first_failure, read, write
 
 
 def test_an_ending_is_read_as_it_was_written(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import torch
 
 from resnet_recipes.config import LaunchConfig
 from resnet_recipes.errors import NotReadyError
-from resnet_recipes.train.group import Group, command, environment, group_of
+from resnet_recipes.launch.group import Group, command, environment, group_of
 
 RUN = Path("runs/a")
 
@@ -40,7 +40,7 @@ def test_a_gpu_where_there_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_one_rank_needs_no_torchrun_unless_it_may_be_started_again() -> None:
-    assert command(RUN, Group())[1:] == ["-m", "resnet_recipes.train.worker", "runs/a"]
+    assert command(RUN, Group())[1:] == ["-m", "resnet_recipes.process.rank", "runs/a"]
     assert "--max-restarts=2" in command(RUN, Group(max_restarts=2))
 
 
@@ -49,7 +49,7 @@ def test_ranks_of_one_machine_meet_on_it_and_those_of_several_where_they_were_to
     assert {"--standalone", "--nproc-per-node=8", "--nnodes=1:1"} <= set(one)
     assert {"--rdzv-endpoint=node0:29400", "--rdzv-backend=c10d", "--rdzv-id=a", "--nnodes=2:2"} <= set(two)
     assert "--nnodes=1:2" in command(RUN, Group(8, 2, "node0:29400", 3, fewest_nodes=1))
-    assert one[-3:] == two[-3:] == ["-m", "resnet_recipes.train.worker", "runs/a"]
+    assert one[-3:] == two[-3:] == ["-m", "resnet_recipes.process.rank", "runs/a"]
 
 
 def test_the_users_environment_is_kept_and_modules_are_not_taken_from_where_he_is(monkeypatch: pytest.MonkeyPatch) -> None:

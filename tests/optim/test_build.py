@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from resnet_recipes.config import OptimizerConfig
-from resnet_recipes.train.optimizer import build_optimizer
+from resnet_recipes.optim.build import build_optimizer
 
 
 def walk(rates: list[float], gradients: list[float], **settings) -> tuple[list[float], list[float]]:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.train import outer
-from resnet_recipes.train.ending import read
-from resnet_recipes.train.watchdog import Watchdog
+from resnet_recipes.launch import external
+from resnet_recipes.process.ending import read
+from resnet_recipes.process.watchdog import Watchdog
 
 SMALL = ["recipe=mild", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "bs=8",
          "batch.bn_size=4", "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "max_duration=2ba", "ssr=1", "launch.device=cpu"]
@@ -42,12 +42,12 @@ def put(told: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
 ])
 def test_who_has_started_this_process(variables: dict, words: list[str], by: str, told: pytest.MonkeyPatch) -> None:
     put(told, variables)
-    assert outer.launcher(words) == by
+    assert external.launcher(words) == by
 
 
 @pytest.mark.parametrize(("nodes", "first"), [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"), ("r[1-2]n[3-4]", "r1n3")])
 def test_a_task_of_srun_is_the_rank_that_torchrun_would_call_it(nodes: str, first: str) -> None:
-    assert outer._variables(SRUN | {"SLURM_STEP_NODELIST": nodes}) == {
+    assert external._variables(SRUN | {"SLURM_STEP_NODELIST": nodes}) == {
         "RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": first,
         "MASTER_PORT": "21234"}
 
@@ -56,7 +56,7 @@ def test_a_task_of_srun_is_the_rank_that_torchrun_would_call_it(nodes: str, firs
 def test_tasks_of_a_node_share_its_cores_unless_each_has_its_own(node: str, cores: int, sharing: int, told: pytest.MonkeyPatch) -> None:
     told.setattr(os, "sched_getaffinity", lambda _: set(range(min(cores, 2))), raising=False)
     slurm = SRUN | {"SLURM_STEP_TASKS_PER_NODE": "8(x2),4", "SLURM_NODEID": node, "SLURM_CPUS_ON_NODE": str(cores)}
-    assert outer._variables(slurm)["LOCAL_WORLD_SIZE"] == str(sharing)
+    assert external._variables(slurm)["LOCAL_WORLD_SIZE"] == str(sharing)
 
 
 def test_a_restarted_group_finds_the_run_that_it_began(tmp_path: Path, told: pytest.MonkeyPatch) -> None:
@@ -64,9 +64,9 @@ def test_a_restarted_group_finds_the_run_that_it_began(tmp_path: Path, told: pyt
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").write_text("")
     Watchdog(tmp_path / "mine", 0).close()
-    assert outer.begun(tmp_path) is None
+    assert external.begun(tmp_path) is None
     told.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert outer.begun(tmp_path) == tmp_path / "mine"
+    assert external.begun(tmp_path) == tmp_path / "mine"
 
 
 def tasks(folder: Path, changes: list[list[str]]) -> list[tuple[int, str, str]]:

@@ -18,8 +18,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from resnet_recipes.train.process import LOCKED, STARTED, Process, die_with_parent, run_rank
-from resnet_recipes.train.watchdog import Watchdog
+from resnet_recipes.process.process import LOCKED, STARTED, Process, die_with_parent, run_rank
+from resnet_recipes.process.watchdog import Watchdog
 
 
 class Nursery:
@@ -28,7 +28,7 @@ class Nursery:
     def __init__(self) -> None:
         environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
         pipe, root = subprocess.PIPE, Path(__file__).parents[2]
-        command = [sys.executable, "-m", "tests.train.nursery"]
+        command = [sys.executable, "-m", "tests.process.nursery"]
         self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment, cwd=root)
 
     def start(self, folder: Path, ranks: int, largest_file: int = -1, stop_at: int = -1) -> list[int]:
@@ -73,7 +73,7 @@ def serve() -> None:
     """Fork ranks until the input ends."""
     import torchvision
 
-    from resnet_recipes.train.worker import work
+    from resnet_recipes.process.rank import work
 
     torchvision.models.resnet18 = narrow_resnet18
     die_with_parent()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from resnet_recipes import __version__
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
-from resnet_recipes.train import watchdog
+from resnet_recipes.process import watchdog
 
 #: Settings that say how many processes there are, and how they are started: under another launcher, they are its to say.
 ITS_OWN = ("gpus", "launch.gpus", "launch.nodes", "launch.rdzv", "launch.max_restarts")
@@ -48,8 +48,8 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
 
     folder, code = _agreed(words, checked)
     if folder is not None:
-        from resnet_recipes.train.process import run_rank
-        from resnet_recipes.train.worker import work
+        from resnet_recipes.process.process import run_rank
+        from resnet_recipes.process.rank import work
         run_rank(folder, work)
     return code
 
@@ -89,7 +89,8 @@ def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[P
     import torch
     import torch.distributed as dist
 
-    from resnet_recipes.train import agreement, distributed
+    from resnet_recipes.process import agreement
+    from resnet_recipes.train import distributed
 
     rank, world_size = int(os.environ["RANK"]), ranks()
     store = distributed.meeting_place(rank, world_size) if world_size > 1 else dist.HashStore()

@@ -19,13 +19,13 @@ from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.config import Recipe
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.errors import NotReadyError, TrainingError
+from resnet_recipes.process.process import Process
+from resnet_recipes.process.rank import work
 from resnet_recipes.train import archive, distributed
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.precision import Precision
-from resnet_recipes.train.process import Process
-from resnet_recipes.train.worker import work
-from tests.train.nursery import Nursery
+from tests.process.nursery import Nursery
 
 pytestmark = pytest.mark.slow
 

@@ -4,12 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from resnet_recipes.train.watchdog import Beat, beats, stall
+from resnet_recipes.process.watchdog import Beat, beats, stall
 
 WATCHED = """
 import os, signal, sys, time
 from pathlib import Path
-from resnet_recipes.train.watchdog import Watchdog
+from resnet_recipes.process.watchdog import Watchdog
 
 def stuck_in_a_collective():
     time.sleep({seconds})

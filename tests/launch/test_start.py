@@ -13,18 +13,19 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.errors import NotReadyError
-from resnet_recipes.train import group as group_module
-from resnet_recipes.train import launch, watchdog
-from resnet_recipes.train.ending import Ending, read
-from resnet_recipes.train.group import Group
-from resnet_recipes.train.launch import start
-from resnet_recipes.train.lock import RunLock
+from resnet_recipes.launch import group as group_module
+from resnet_recipes.launch import start as launching
+from resnet_recipes.launch.group import Group
+from resnet_recipes.launch.start import start
+from resnet_recipes.process import watchdog
+from resnet_recipes.process.ending import Ending, read
+from resnet_recipes.process.lock import RunLock
 
 
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the launcher start the stand-in instead of the worker."""
-    monkeypatch.setattr(group_module, "WORKER", "stand_in")
+    monkeypatch.setattr(group_module, "RANK_MODULE", "stand_in")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
 
@@ -112,7 +113,7 @@ def test_a_signal_that_comes_twice_at_once_is_one(tmp_path: Path) -> None:
 def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
     def twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(launch.ECHO + 0.1)
+        time.sleep(launching.ECHO + 0.1)
         os.kill(os.getpid(), signal.SIGINT)
 
     run = Started(tmp_path, "stuck@0", then=lambda: (time.sleep(0.3), twice()))
@@ -122,14 +123,14 @@ def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
 
 
 def test_a_signal_before_the_first_step_has_nothing_to_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "AFTERMATH", 0.5)
+    monkeypatch.setattr(launching, "AFTERMATH", 0.5)
     threading.Timer(0.02, send(signal.SIGTERM)).start()
     run = Started(tmp_path)
     assert (run.ending.code, run.ending.message) in [(75, "stopped before the first step"), (75, "SIGTERM")]
 
 
 def test_a_rank_that_does_not_answer_is_killed_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "GRACE", -9)
+    monkeypatch.setattr(launching, "GRACE", -9)
     run = Started(tmp_path, "stuck@0", then=lambda: (time.sleep(0.4), send(signal.SIGTERM)()))
     assert (run.ending.code, run.ending.error) == (1, "no answer")
     assert not running(tmp_path)
@@ -158,9 +159,9 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
 LAUNCHER = """
 import sys
 from pathlib import Path
-from resnet_recipes.train import group
-from resnet_recipes.train.launch import start
-group.WORKER = "stand_in"
+from resnet_recipes.launch import group
+from resnet_recipes.launch.start import start
+group.RANK_MODULE = "stand_in"
 sys.exit(start(Path(sys.argv[1]), group.Group(int(sys.argv[2])), lambda text: print(text, file=sys.stderr)).code)
 """
 
@@ -197,7 +198,7 @@ def test_a_killed_launcher_takes_its_rank_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_rank_that_failed_is_named_and_a_stuck_one_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "AFTERMATH", 1)
+    monkeypatch.setattr(launching, "AFTERMATH", 1)
     run = Started(tmp_path, "wrong@1 stuck@0", ranks=2)
     assert (run.ending.code, run.ending.rank) == (1, 1)
     (said,) = run.said

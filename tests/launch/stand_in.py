@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from resnet_recipes.errors import NotReadyError, Problem, TrainingError
-from resnet_recipes.train.process import Process, run_rank
+from resnet_recipes.process.process import Process, run_rank
 
 STEPS = 400
 

@@ -4,9 +4,9 @@ from pathlib import Path
 import torch
 import torchvision
 
+from resnet_recipes.network.weights import write_weights
 from resnet_recipes.train import archive
 from resnet_recipes.train.run import Run
-from resnet_recipes.train.weights import write_weights
 
 
 def test_torchvision_loads_the_weights_and_gives_the_same_output(make_run: Callable[..., Run], tmp_path: Path):

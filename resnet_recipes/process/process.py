@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn, TextIO
 
 from resnet_recipes.errors import RecipeError, TrainingError
-from resnet_recipes.train.ending import Ending, log_path, write
-from resnet_recipes.train.interruption import Interruption
-from resnet_recipes.train.lock import RunLock
-from resnet_recipes.train.watchdog import Watchdog
+from resnet_recipes.process.ending import Ending, log_path, write
+from resnet_recipes.process.lock import RunLock
+from resnet_recipes.process.signals import Interruption
+from resnet_recipes.process.watchdog import Watchdog
 
 #: Set by the launcher for its ranks: when the command began, a reading of time.monotonic(), and whether it holds the folder's lock.
 STARTED, LOCKED = "RESNET_RECIPES_STARTED", "RESNET_RECIPES_LOCKED"

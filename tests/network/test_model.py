@@ -10,7 +10,7 @@ from torch import nn
 from resnet_recipes.config import ModelConfig
 from resnet_recipes.methods.base import one_hot
 from resnet_recipes.methods.bce_loss import BCELoss
-from resnet_recipes.train.model import build_model
+from resnet_recipes.network.model import build_model
 
 
 @pytest.fixture(scope="module")

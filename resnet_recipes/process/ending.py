@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from resnet_recipes import atomic
+from resnet_recipes.process.signals import CANCELLED, PREEMPTED
 from resnet_recipes.report.text import printable
-from resnet_recipes.train.interruption import CANCELLED, PREEMPTED
 
 #: What a rank says when another rank has died; not the cause of anything.
 _CONSEQUENCE = re.compile(

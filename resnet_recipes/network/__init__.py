@@ -1,0 +1,1 @@
+"""The network: what is trained, and its weights as files."""

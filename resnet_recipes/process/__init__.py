@@ -1,0 +1,1 @@
+"""One rank as a process: its signals, lock, heartbeat and ending."""
