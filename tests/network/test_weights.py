@@ -12,7 +12,7 @@ from resnet_recipes.train.run import Run
 def test_torchvision_loads_the_weights_and_gives_the_same_output(make_run: Callable[..., Run], tmp_path: Path):
     run = make_run(methods={"stochastic_depth": {"drop_rate": 0.3}})
     before = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
-    weights = archive.read(write_weights(run, tmp_path / "weights.pt"))
+    weights = archive.read(write_weights(run.model, tmp_path / "weights.pt"))
     plain = torchvision.models.resnet18(num_classes=run.plan.num_classes).eval()
     plain.load_state_dict(weights)
     images = torch.randn(2, 3, 32, 32)
@@ -25,5 +25,6 @@ def test_torchvision_loads_the_weights_and_gives_the_same_output(make_run: Calla
 def test_averaged_weights_are_the_ones_that_are_written(make_run: Callable[..., Run], tmp_path: Path):
     run = make_run(methods={"ema": {}})
     run.methods.load_state_dict({f"ema.{name}": torch.zeros_like(tensor) for name, tensor in run.model.state_dict().items()})
-    weights = archive.read(write_weights(run, tmp_path / "weights.pt"))
+    with run.methods.eval_weights(run.model):
+        weights = archive.read(write_weights(run.model, tmp_path / "weights.pt"))
     assert all((tensor == 0).all() for tensor in weights.values())
