@@ -4,9 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from resnet_recipes.errors import RecipeError, TrainingError
-
-INTERRUPTED = 130
+from resnet_recipes.errors import ExitCode, RecipeError, TrainingError
 
 
 def train(argv: Sequence[str] | None = None) -> int:
@@ -36,7 +34,7 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return ExitCode.CANCELLED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())     # the reader is gone: nothing more to say, and nothing failed
         return 0

@@ -1,7 +1,19 @@
 """Errors that a user can act on: the key, the value, the rule, and what to type."""
 
 from collections.abc import Iterable
+from enum import IntEnum
 from typing import NamedTuple
+
+
+class ExitCode(IntEnum):
+    """How a command ended, for the shell and for Slurm."""
+
+    DONE = 0
+    FAILED = 1            # training failed, or was stopped by a second signal
+    RECIPE = 2            # wrong command or recipe
+    NOT_READY = 3         # the data or the machine
+    PREEMPTED = 75        # stopped from outside; a checkpoint was saved
+    CANCELLED = 130       # Ctrl-C; a checkpoint was saved
 
 
 class Problem(NamedTuple):
@@ -22,9 +34,9 @@ class Problem(NamedTuple):
 
 
 class RecipeError(Exception):
-    """Everything wrong with a command or a recipe, collected, before anything has started. Exit code 2."""
+    """Everything wrong with a command or a recipe, collected before anything has started."""
 
-    exit_code = 2
+    exit_code = ExitCode.RECIPE
 
     def __init__(self, problems: Iterable[Problem]):
         self.problems = tuple(problems)
@@ -32,12 +44,12 @@ class RecipeError(Exception):
 
 
 class NotReadyError(RecipeError):
-    """The data or the machine must be put right before this run can start. Exit code 3."""
+    """The data or the machine must be fixed before this run can start."""
 
-    exit_code = 3
+    exit_code = ExitCode.NOT_READY
 
 
 class TrainingError(Exception):
-    """Training had to stop, for a reason that is said in one or two sentences. Exit code 1."""
+    """Training had to stop, for a reason that one or two sentences explain."""
 
-    exit_code = 1
+    exit_code = ExitCode.FAILED

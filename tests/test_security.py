@@ -122,7 +122,7 @@ def test_ranks_import_no_module_that_was_planted_where_the_user_is(here: Path) -
     for name in ("ctypes.py", "resnet_recipes/__init__.py", "hydra_plugins/evil.py", "torch.py"):
         (here / name).parent.mkdir(exist_ok=True)
         (here / name).write_text(plant)
-    command = [sys.executable, "-m", "resnet_recipes.process.process"]
+    command = [sys.executable, "-m", "resnet_recipes.process.rank_process"]
     subprocess.run(command, env=environment(Group(), 0.0), check=True, timeout=60)
     assert not marker.exists()
     subprocess.run(command, capture_output=True, timeout=60)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from resnet_recipes.errors import ExitCode
+
 #: (done, total) -> None.
 Progress = Callable[[int, int], None]
 
@@ -19,7 +21,7 @@ class Finding(NamedTuple):
 
 def exit_code(findings: Sequence[Finding]) -> int:
     """Return 3 if something must be put right, else 0."""
-    return 3 if any(finding.level == "fix" for finding in findings) else 0
+    return ExitCode.NOT_READY if any(finding.level == "fix" for finding in findings) else ExitCode.DONE
 
 
 def as_json(topic: str, findings: Sequence[Finding]) -> dict:

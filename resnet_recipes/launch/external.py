@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from resnet_recipes import __version__
-from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
+from resnet_recipes.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
 from resnet_recipes.process import watchdog
 
 #: Settings that say how many processes there are, and how they are started: under another launcher, they are its to say.
@@ -48,8 +48,8 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
 
     folder, code = _agreed(words, checked)
     if folder is not None:
-        from resnet_recipes.process.process import run_rank
         from resnet_recipes.process.rank import work
+        from resnet_recipes.process.rank_process import run_rank
         run_rank(folder, work)
     return code
 
@@ -101,10 +101,10 @@ def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[P
         nonlocal raised
         try:
             folder = prepare()
-            return json.dumps([folder and str(folder.resolve()), 0])
+            return json.dumps([folder and str(folder.resolve()), ExitCode.DONE])
         except BaseException as error:
             raised = error
-            return json.dumps([None, error.exit_code if isinstance(error, RecipeError | TrainingError) else 1])
+            return json.dumps([None, error.exit_code if isinstance(error, RecipeError | TrainingError) else ExitCode.FAILED])
 
     try:
         facts = {**typed, "resnet-recipes": __version__, "torch": torch.__version__}

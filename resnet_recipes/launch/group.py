@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.errors import NotReadyError, Problem
-from resnet_recipes.process.process import LOCKED, STARTED
+from resnet_recipes.process.rank_process import LOCKED, STARTED
 
 if TYPE_CHECKING:       # config needs torch; a launcher does not
     from resnet_recipes.config import LaunchConfig

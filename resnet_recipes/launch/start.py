@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
+from resnet_recipes.errors import ExitCode
 from resnet_recipes.launch.group import GRACE, Group, command, environment
 from resnet_recipes.process import ending, watchdog
 from resnet_recipes.process.ending import Ending
 from resnet_recipes.process.lock import RunLock
-from resnet_recipes.process.process import die_with_parent
-from resnet_recipes.process.signals import CANCELLED, PREEMPTED
+from resnet_recipes.process.rank_process import die_with_parent
 from resnet_recipes.process.watchdog import Beat
 from resnet_recipes.report.terminal import SHOW_CURSOR, interjection
 
@@ -109,19 +109,20 @@ class Launch:
             return failure or killed
         if self._process.returncode < 0:
             name = signal.Signals(-self._process.returncode).name
-            return Ending(1, -1, error=name, message=f"torchrun was ended by {name}, and the ranks with it", time=time.time())
+            return Ending(ExitCode.FAILED, -1, error=name, message=f"torchrun was ended by {name}, and the ranks with it", time=time.time())
         if self._process.returncode:
-            return Ending(1, -1, error="before it could say why", message=self._last_words(), time=time.time())
-        return Ending(0, time=time.time())
+            return Ending(ExitCode.FAILED, -1, error="before it could say why", message=self._last_words(), time=time.time())
+        return Ending(ExitCode.DONE, time=time.time())
 
     def _interrupted(self, ranks: list[Ending]) -> Ending:
-        code, now = CANCELLED if signal.SIGINT in self._received else PREEMPTED, time.time()
+        code, now = ExitCode.CANCELLED if signal.SIGINT in self._received else ExitCode.PREEMPTED, time.time()
         if len(self._received) > 1:
-            return Ending(1, -1, error="stopped at once", message="the steps after the last checkpoint are lost", time=now)
+            return Ending(ExitCode.FAILED, -1, error="stopped at once", message="the steps after the last checkpoint are lost", time=now)
         if done := [rank for rank in ranks if not rank.failed]:
             return replace(done[0], code=code if done[0].code else 0)
         if self._has_trained():
-            return Ending(1, -1, error="no answer", message=f"no checkpoint was saved within {GRACE} seconds of the signal", time=now)
+            message = f"no checkpoint was saved within {GRACE} seconds of the signal"
+            return Ending(ExitCode.FAILED, -1, error="no answer", message=message, time=now)
         return Ending(code, message="stopped before the first step", time=now)
 
     def _receive(self, number: int) -> None:
@@ -211,7 +212,7 @@ class Launch:
             if number != signal.SIGTERM:                    # which torchrun sends to the survivors
                 steps = {beat.rank: beat.step for beat in self._beats()}
                 name = signal.Signals(number).name
-                return Ending(1, rank, steps.get(rank, 0), name, f"the process was ended by {name}", time.time())
+                return Ending(ExitCode.FAILED, rank, steps.get(rank, 0), name, f"the process was ended by {name}", time.time())
         return None
 
     def _last_words(self) -> str:

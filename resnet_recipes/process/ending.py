@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from resnet_recipes import atomic
-from resnet_recipes.process.signals import CANCELLED, PREEMPTED
+from resnet_recipes.errors import ExitCode
 from resnet_recipes.report.text import printable
 
 #: What a rank says when another rank has died; not the cause of anything.
@@ -42,7 +42,7 @@ _HINTS = (
 class Ending:
     """How a process, or a run, ended."""
 
-    code: int                   # 0 done, 1 failed, 2 recipe, 3 not ready, 75 preempted and saved, 130 Ctrl-C and saved
+    code: int                   # an ExitCode, or that of a launched command
     rank: int = 0               # -1: none of them, but the launched command
     step: int = 0               # steps completed
     error: str = ""             # class of the error, or the signal that killed the process
@@ -53,7 +53,7 @@ class Ending:
     @property
     def failed(self) -> bool:
         """Tell whether this is a failure, and not an end or an interruption."""
-        return self.code not in (0, PREEMPTED, CANCELLED)
+        return self.code not in (ExitCode.DONE, ExitCode.PREEMPTED, ExitCode.CANCELLED)
 
     @property
     def is_consequence(self) -> bool:
@@ -68,7 +68,7 @@ class Ending:
 
     def explained(self, folder: Path, ranks: int, started: float) -> str:
         """Return the failure in a few lines for the user: who, when, what, what to do, where to look, how to go on."""
-        if self.code in (2, 3):
+        if self.code in (ExitCode.RECIPE, ExitCode.NOT_READY):
             return "\n".join(map(printable, f"error: {self.message}".splitlines()))
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.time - started)))
         others = {1: "", 2: "; the other rank was stopped"}.get(ranks, f"; the other {ranks - 1} ranks were stopped")

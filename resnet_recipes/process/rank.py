@@ -14,10 +14,10 @@ from torch.distributed import PrefixStore
 
 from resnet_recipes import __version__, data, plan
 from resnet_recipes.composing.frozen import read
-from resnet_recipes.errors import TrainingError
+from resnet_recipes.errors import ExitCode, TrainingError
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.process.agreement import confirm_same
-from resnet_recipes.process.process import Process, run_rank
+from resnet_recipes.process.rank_process import RankProcess, run_rank
 from resnet_recipes.report.console import open_console
 from resnet_recipes.report.facts import Published, RunFacts
 from resnet_recipes.report.recorder import Recorder
@@ -33,7 +33,7 @@ from resnet_recipes.train.state import departures, flat, restore
 SOFTWARE = {"resnet-recipes": __version__, "torch": torch.__version__, "torchvision": torchvision.__version__}
 
 
-def work(process: Process) -> int:
+def work(process: RankProcess) -> int:
     """Train this rank's part of the run in `process.folder`; return 0, or the exit code of an interruption after which it saved."""
     recipe = read(process.folder / "config.yaml")
     process.interruption.limit(recipe.launch.max_wall, process.started)
@@ -85,13 +85,13 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     return first
 
 
-def follow(run: Run, process: Process, first: int) -> int:
+def follow(run: Run, process: RankProcess, first: int) -> int:
     """Train as one of the ranks that write nothing."""
     done = train(run, Keeper(run, None, process.interruption, process.watchdog), first)
-    return 0 if done == run.plan.total_steps else process.interruption.exit_code
+    return ExitCode.DONE if done == run.plan.total_steps else process.interruption.exit_code
 
 
-def lead(run: Run, process: Process, checkpoints: Checkpoints, recorder: Recorder, first: int) -> int:
+def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, first: int) -> int:
     """Train as the rank that writes the run folder and speaks to the user."""
     recorder.begin(first, run.clock.seconds())
     for note in checkpoints.notes:
@@ -110,7 +110,7 @@ def lead(run: Run, process: Process, checkpoints: Checkpoints, recorder: Recorde
     with run.methods.eval_weights(run.model):
         path = write_weights(run.model, process.folder / "weights.pt")
     recorder.finish(done, seconds=run.clock.seconds(), weights=path)
-    return 0
+    return ExitCode.DONE
 
 
 def run_facts(run: Run, folder: Path) -> RunFacts:

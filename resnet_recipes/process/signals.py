@@ -5,8 +5,7 @@ import signal
 import time
 from types import FrameType
 
-#: Exit codes of a run that saved a checkpoint and stopped because it was asked to.
-PREEMPTED, CANCELLED = 75, 130
+from resnet_recipes.errors import ExitCode
 
 #: The same wish may arrive twice at once: from Slurm to every process, and through the launcher. Later, a second signal means: now.
 _SAME_WISH = 2.0
@@ -50,9 +49,9 @@ class Interruption:
     @property
     def exit_code(self) -> int:
         """Return 130 after Ctrl-C; 75 after any other request, and where only another rank was asked."""
-        return self._code or PREEMPTED
+        return self._code or ExitCode.PREEMPTED
 
-    def request(self, reason: str, code: int = PREEMPTED) -> None:
+    def request(self, reason: str, code: int = ExitCode.PREEMPTED) -> None:
         """Ask to stop; the first request counts."""
         if not self._code:
             self._code, self._reason = code, reason
@@ -62,4 +61,4 @@ class Interruption:
         if self._first and now - self._first > _SAME_WISH:
             os._exit(128 + number)
         self._first = self._first or now
-        self.request(signal.Signals(number).name, CANCELLED if number == signal.SIGINT else PREEMPTED)
+        self.request(signal.Signals(number).name, ExitCode.CANCELLED if number == signal.SIGINT else ExitCode.PREEMPTED)

@@ -116,7 +116,7 @@ def test_under_torchrun_rank_0_prepares_the_run_and_trains(started, monkeypatch)
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
         monkeypatch.setenv(name, value)
     trained = []
-    monkeypatch.setattr("resnet_recipes.process.process.run_rank", lambda folder, work: trained.append(folder))
+    monkeypatch.setattr("resnet_recipes.process.rank_process.run_rank", lambda folder, work: trained.append(folder))
     assert cli.train(["recipe=mild", *SMALL[:-1], "run=mine"]) == 0
     assert trained == [Path("runs/mine").absolute()]
     assert started == []

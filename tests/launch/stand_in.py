@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 from resnet_recipes.errors import NotReadyError, Problem, TrainingError
-from resnet_recipes.process.process import Process, run_rank
+from resnet_recipes.process.rank_process import RankProcess, run_rank
 
 STEPS = 400
 
 
-def work(process: Process) -> int:
+def work(process: RankProcess) -> int:
     """Make steps of 10 ms; at step 20 do something bad, if told so."""
     told = dict(reversed(word.split("@")) for word in (process.folder / "behaviour").read_text().split())
     behaviour = told.get(str(process.rank), "")
@@ -31,7 +31,7 @@ def work(process: Process) -> int:
     return 0
 
 
-def misbehave(behaviour: str, process: Process) -> None:
+def misbehave(behaviour: str, process: RankProcess) -> None:
     """Fail in one of many ways."""
     match behaviour:
         case "wrong":

@@ -18,7 +18,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from resnet_recipes.process.process import LOCKED, STARTED, Process, die_with_parent, run_rank
+from resnet_recipes.process.rank_process import LOCKED, STARTED, RankProcess, die_with_parent, run_rank
 from resnet_recipes.process.watchdog import Watchdog
 
 
@@ -107,11 +107,11 @@ def narrow_resnet18(num_classes: int) -> object:
     return model
 
 
-def _called(module: str, name: str, arguments: dict) -> Callable[[Process], int]:
+def _called(module: str, name: str, arguments: dict) -> Callable[[RankProcess], int]:
     """Return the work of a rank that calls a function and writes down what it returns."""
     function = partial(getattr(import_module(module), name), **arguments)
 
-    def work(process: Process) -> int:
+    def work(process: RankProcess) -> int:
         (process.folder / f"answer{process.rank}.json").write_text(json.dumps(function(process)))
         return 0
 

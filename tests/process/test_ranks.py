@@ -19,8 +19,8 @@ from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.config import Recipe
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.errors import NotReadyError, TrainingError
-from resnet_recipes.process.process import Process
 from resnet_recipes.process.rank import work
+from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.train import archive, distributed
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.keeper import Keeper
@@ -74,7 +74,7 @@ def switch_off(owner: str, name: str) -> None:
     setattr(resolve_name(owner), name, lambda *_: None)
 
 
-def measured(process: Process, off: tuple[str, ...] = ()) -> list[tuple[float, ...]]:
+def measured(process: RankProcess, off: tuple[str, ...] = ()) -> list[tuple[float, ...]]:
     """Evaluate a model whose weights all ranks have, and whose statistics are each rank's own, as they are after training."""
     if off:
         switch_off(*off)
@@ -93,7 +93,7 @@ def measured(process: Process, off: tuple[str, ...] = ()) -> list[tuple[float, .
     return found
 
 
-def trained(process: Process, off: tuple[str, ...] = ()) -> int:
+def trained(process: RankProcess, off: tuple[str, ...] = ()) -> int:
     """Do the work of a rank, with small gradient buckets, so that a small model has several."""
     class SmallBuckets(DistributedDataParallel):
         def __init__(self, *args: Any, **options: Any):
@@ -105,7 +105,7 @@ def trained(process: Process, off: tuple[str, ...] = ()) -> int:
     return work(process)
 
 
-def flipped(process: Process) -> str:
+def flipped(process: RankProcess) -> str:
     """Do the work of a rank; before the first checkpoint, one bit of one weight flips on rank 1. Return the error."""
     save = Keeper.save
 
@@ -169,7 +169,7 @@ def test_float16_goes_on_bit_for_bit_and_only_because_its_scale_is_kept(nursery:
     assert differing(forgetful, whole) != []
 
 
-def restarted(process: Process) -> int:
+def restarted(process: RankProcess) -> int:
     """Train as a rank whose node was started again once more often than that of the rank before."""
     os.environ |= {"TORCHELASTIC_RESTART_COUNT": str(process.rank), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     return work(process)
@@ -179,7 +179,7 @@ def test_nodes_meet_however_often_each_was_started_again(nursery: Nursery, new_r
     assert nursery.call(new_run(max_duration="1ba", batch={"global_size": 8, "bn_size": 4}), 2, restarted) == [0, 0]
 
 
-def elsewhere(process: Process) -> str:
+def elsewhere(process: RankProcess) -> str:
     """Train with the images of this rank's own disk, where rank 1 lacks some."""
     measure = data.measure
     data.measure = lambda config: replace(measure(config), train_examples=128 - process.rank)

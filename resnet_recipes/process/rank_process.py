@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import NamedTuple, NoReturn, TextIO
 
-from resnet_recipes.errors import RecipeError, TrainingError
+from resnet_recipes.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.process.ending import Ending, log_path, write
 from resnet_recipes.process.lock import RunLock
 from resnet_recipes.process.signals import Interruption
@@ -24,7 +24,7 @@ STARTED, LOCKED = "RESNET_RECIPES_STARTED", "RESNET_RECIPES_LOCKED"
 _LIBC = ctypes.CDLL(None)
 
 
-class Process(NamedTuple):
+class RankProcess(NamedTuple):
     """What a rank's process has for its training."""
 
     folder: Path
@@ -35,7 +35,7 @@ class Process(NamedTuple):
     watchdog: Watchdog
 
 
-def run_rank(folder: Path, work: Callable[[Process], int]) -> NoReturn:
+def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:
     """Do the work of one rank, write how it ended to RUN/endings, and end the process with that exit code.
 
     `work` returns 0, or the exit code of an interruption after which it saved; it leaves nothing open. The process ends without tidying
@@ -53,13 +53,13 @@ def run_rank(folder: Path, work: Callable[[Process], int]) -> NoReturn:
     try:
         with _lock(folder, rank):
             watchdog = Watchdog(folder, rank)
-            code = work(Process(folder, rank, console, started, interruption, watchdog))
+            code = work(RankProcess(folder, rank, console, started, interruption, watchdog))
             ending = Ending(code, rank, watchdog.step, message=interruption.reason if code else "")
     except BaseException as error:
         if isinstance(error, RecipeError | TrainingError):
             code, name, message = error.exit_code, type(error).__name__, str(error)
         else:
-            code, name, message = 1, type(error).__name__, str(error) or "without a message"
+            code, name, message = ExitCode.FAILED, type(error).__name__, str(error) or "without a message"
         traceback.print_exc()
         ending = Ending(code, rank, watchdog.step if watchdog else 0, name, message)
     ending = _recorded(folder, ending)
@@ -119,7 +119,7 @@ def _recorded(folder: Path, ending: Ending) -> Ending:
 def _say(folder: Path, ending: Ending, began: float, console: TextIO) -> None:
     """Do what our launcher does at the end, where there is none: one rank says what failed, and rank 0 writes how the run ended."""
     ranks = int(os.environ.get("WORLD_SIZE", 1))
-    is_everybodys = ending.code in (2, 3) and ending.rank != 0
+    is_everybodys = ending.code in (ExitCode.RECIPE, ExitCode.NOT_READY) and ending.rank != 0
     if ending.failed and not ending.is_consequence and not is_everybodys:
         console.write(ending.explained(folder, ranks, began) + "\n")
     if ending.rank == 0:
