@@ -18,6 +18,7 @@ from torchvision.transforms import v2
 
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.files import decode, reader
 from resnet_recipes.data.workers import crew
 from resnet_recipes.errors import TrainingError
 
@@ -66,10 +67,24 @@ def test_evaluation_cuts_what_torchvision_cuts(folder):
         assert np.abs(ours.astype(int) - theirs).max() <= 1
 
 
+@pytest.mark.parametrize("size", [(700, 20), (23, 500), (1, 3000), (121, 20)])
+def test_evaluation_of_an_elongated_image_resizes_only_its_middle(folder, tmp_path, monkeypatch, size):
+    shutil.copytree(folder, tmp_path / "images")
+    picture = Image.open(next((folder / "val" / "ant").iterdir())).resize(size, Image.BICUBIC)
+    picture.save(tmp_path / "images" / "val" / "ant" / "!first.png")
+    settings, resized_to = config(tmp_path / "images"), []
+    monkeypatch.setattr(reader, "resized", lambda pixels, *to: resized_to.append(to) or decode.resized(pixels, *to))
+    ours = next(data.open_eval(settings, data.measure(settings), ALONE).batches()).pixels[0].permute(1, 2, 0).numpy()
+    transform = v2.Compose([v2.Resize(40, antialias=True), v2.CenterCrop(32)])
+    assert np.abs(ours.astype(int) - np.asarray(transform(picture))).mean() < 2          # 40 * 500 / 23 is not a whole number
+    assert max(map(max, resized_to)) <= 4 * 40
+
+
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_bad_image_ends_training_with_its_path(broken, workers):
+def test_a_bad_image_ends_training_with_its_path_and_what_to_type(broken, workers):
     loader = opened(config(broken, workers=workers))
-    with pytest.raises(TrainingError, match=r"train/(bee|cat)/00[457]\.jpg"):
+    said = r"train/(bee|cat)/00[457]\.jpg .*\n    data.on_bad_image=skip .*resnet-recipes doctor data /.*images "
+    with pytest.raises(TrainingError, match=said):
         list(itertools.islice(loader.batches(), 3))
     loader.close()
 

@@ -1,6 +1,8 @@
 """Decode a part of an image file to RGB."""
 
 import io
+import os
+import stat
 import warnings
 
 import numpy as np
@@ -13,37 +15,62 @@ from torch import Tensor
 #: Larger images are refused before anything is allocated for them.
 MAX_PIXELS = 64_000_000
 
+#: Larger files are refused unread.
+MAX_BYTES = 1 << 28
+
+#: Scans of a JPEG. Real progressive files have about ten; each one costs a pass over the whole image.
+MAX_SCANS = 100
+
 #: What Pillow may find in a file, whatever the file is called.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM", "TIFF")
 
 
 class BadImageError(ValueError):
-    """A file that holds no image that can be used."""
+    """A file without a usable image. The message continues a sentence that begins with its path."""
+
+
+def read_file(path: str | os.PathLike) -> bytes:
+    """Return the content of an image file; a FIFO, socket or device is refused without waiting for it.
+
+    Raises BadImageError unless it is a readable regular file of at most MAX_BYTES.
+    """
+    try:
+        with open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise BadImageError("is not a regular file")
+            if status.st_size > MAX_BYTES:
+                raise BadImageError(f"is {status.st_size / 2**20:,.0f} MiB long; the limit is {MAX_BYTES >> 20} MiB")
+            return file.read()
+    except OSError as error:
+        raise BadImageError(f"cannot be read: {error.strerror}") from None
 
 
 class Picture:
     """An encoded image: its size at once, its pixels on demand.
 
-    A JPEG that is not CMYK and has its end goes through libjpeg-turbo; whatever else, through Pillow, which also has the last word on
-    damaged files. Both give the same pixels. The EXIF orientation is ignored, as by the pipelines that the published results come from.
+    libjpeg-turbo decodes JPEGs that are whole and not CMYK; Pillow decodes everything else, and whatever libjpeg-turbo's
+    binding rejects. Both give the same pixels. The EXIF orientation is ignored, as in the pipelines behind the published results.
     """
 
     def __init__(self, data: bytes):
-        """Read the header. Raises BadImageError if there is none, or if it announces more than MAX_PIXELS."""
+        """Read the header. Raises BadImageError if there is none, or if decoding would exceed MAX_PIXELS or MAX_SCANS."""
         self._data = data
         self._image = None
+        if data[:2] == b"\xff\xd8" and not _frame_at(data) and data.count(b"\xff\xda") > MAX_SCANS:
+            raise BadImageError(f"has more than {MAX_SCANS} JPEG scans")
         self.height, self.width = _plain_jpeg(data)
         if not self.height:
             self._image = _opened(data)
             self.width, self.height = self._image.size
         if not 0 < self.height * self.width <= MAX_PIXELS:
-            raise BadImageError(f"is {self.width} x {self.height} pixels; at most {MAX_PIXELS // 10**6} million are read")
+            raise BadImageError(f"is {self.width} x {self.height} pixels; the limit is {MAX_PIXELS // 10**6} million")
 
     def crop(self, top: int, left: int, height: int, width: int, at_least: int) -> np.ndarray:
-        """Return that part of the image as uint8 [h, w, 3], reduced by 2, 4 or 8 as long as both sides keep `at_least` pixels.
+        """Return that part of the image as uint8 [h, w, 3], reduced by 2, 4 or 8 while both sides keep `at_least` pixels.
 
         A JPEG is reduced inside its inverse DCT, and is decoded no further down than the crop reaches.
-        Raises BadImageError if the file is damaged so much that Pillow rejects it.
+        Raises BadImageError if no decoder can read the image.
         """
         if self._image is None:
             shrink = 1
@@ -51,14 +78,15 @@ class Picture:
                 shrink *= 2
             rows = _decoded_jpeg(self._data, self.height, self.width, bottom=top + height, shrink=shrink)
             if rows is not None:
-                first, last, begin, end = ((edge + shrink // 2) // shrink for edge in (top, top + height, left, left + width))
+                edges = (top, top + height, left, left + width)
+                first, last, begin, end = ((edge + shrink // 2) // shrink for edge in edges)
                 return rows[first:last, begin:end]
             self._image = _opened(self._data)
-        return _decoded_by_pillow(self._image)[top:top + height, left:left + width]
+        return _decoded_by_pillow(self._image, (left, top, left + width, top + height))
 
 
 def resized(pixels: np.ndarray, height: int, width: int) -> Tensor:
-    """Return uint8 [h, w, 3] pixels as [1, 3, height, width] in channels_last memory: bilinear, antialiased, within 1 of Pillow's."""
+    """Return uint8 [h, w, 3] pixels as channels_last [1, 3, height, width]: bilinear, antialiased, within 1 of Pillow's."""
     image = torch.from_numpy(pixels)[None].permute(0, 3, 1, 2)
     if image.shape[2:] == (height, width):
         return image
@@ -67,11 +95,11 @@ def resized(pixels: np.ndarray, height: int, width: int) -> Tensor:
 
 def _plain_jpeg(data: bytes) -> tuple[int, int]:
     """Return (height, width) of a JPEG that the fast path decodes, else (0, 0)."""
-    if data[:2] != b"\xff\xd8" or data.rfind(b"\xff\xd9", -1024) < 0:      # cut off: Pillow shall say so
+    if data[:2] != b"\xff\xd8" or data.rfind(b"\xff\xd9", -1024) < 0:      # truncated: Pillow says where
         return 0, 0
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data, strict=False)
-    except ValueError:
+    except Exception:                                                   # ValueError; KeyError for 4:4:1 chroma
         return 0, 0
     return (height, width) if colours in ("YCbCr", "RGB", "Gray") else (0, 0)
 
@@ -79,13 +107,15 @@ def _plain_jpeg(data: bytes) -> tuple[int, int]:
 def _decoded_jpeg(data: bytes, height: int, width: int, *, bottom: int, shrink: int) -> np.ndarray | None:
     """Return at least the first `bottom` rows of a JPEG at 1 / `shrink` of its size; None if libjpeg-turbo cannot."""
     if bottom + 32 < height and (at := _frame_at(data)):
-        # The header announces fewer rows, so the decoder stops early. One more block row keeps the chroma of the last row right.
+        # With fewer rows in the header the decoder stops early. One more block row keeps the last row's chroma right.
         height = min(height, -(-bottom // 16) * 16 + 16)
         data = b"".join((data[:at], height.to_bytes(2, "big"), data[at + 2:]))
+    size = -(-height // shrink), -(-width // shrink)
     try:
-        return simplejpeg.decode_jpeg(data, min_height=-(-height // shrink), min_width=-(-width // shrink), strict=False)
-    except ValueError:
+        rows = simplejpeg.decode_jpeg(data, min_height=size[0], min_width=size[1], strict=False)
+    except Exception:                                                   # whatever it is, Pillow has the last word
         return None
+    return rows if rows.shape == (*size, 3) else None
 
 
 def _frame_at(data: bytes) -> int:
@@ -93,6 +123,8 @@ def _frame_at(data: bytes) -> int:
     at, height_at, channels = 2, 0, 0
     while at + 9 < len(data) and data[at] == 0xFF:
         marker = data[at + 1]
+        if marker < 0xC0 or 0xD0 <= marker <= 0xD9:                     # no segment; never found before a scan
+            return 0
         if marker == 0xDA:                                              # start of scan
             return height_at if channels and data[at + 4] == channels else 0
         if marker in (0xC0, 0xC1):                                      # start of frame: baseline, extended sequential
@@ -104,19 +136,33 @@ def _frame_at(data: bytes) -> int:
 def _opened(data: bytes) -> Image.Image:
     """Return a Pillow image that has read the header."""
     try:
-        with warnings.catch_warnings(action="ignore"):                  # odd EXIF is ignored, the size is judged here
+        with warnings.catch_warnings(action="ignore"):                  # odd EXIF is ignored; Picture judges the size
             return Image.open(io.BytesIO(data), formats=FORMATS)
-    except Exception as error:                                          # Pillow raises what its parsers happen to raise
-        known = not isinstance(error, Image.UnidentifiedImageError)
-        raise BadImageError(f"cannot be opened: {error}" if known else "is not an image that Pillow can read") from None
+    except Image.UnidentifiedImageError:
+        raise BadImageError(f"is not an image of a known format ({', '.join(FORMATS)})" if data else "is empty") from None
+    except Exception as error:                                          # Pillow's parsers raise all kinds
+        raise BadImageError(f"cannot be opened: {error}") from None
 
 
-def _decoded_by_pillow(image: Image.Image) -> np.ndarray:
-    """Return the whole image as RGB, uint8 [H, W, 3]; 16 bits per channel lose the lower eight."""
+def _decoded_by_pillow(image: Image.Image, box: tuple[int, int, int, int]) -> np.ndarray:
+    """Return a part (left, top, right, bottom) of the image as RGB, uint8 [h, w, 3]."""
     try:
         with warnings.catch_warnings(action="ignore"):
-            if image.mode.startswith("I"):
-                image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-            return np.array(image.convert("RGB"))
+            if image.mode[0] in "IF":
+                image = Image.fromarray(_eight_bits(image))
+            return np.array(image.crop(box).convert("RGB"))
+    except BadImageError:
+        raise
     except Exception as error:
-        raise BadImageError(f"cannot be decoded: {error}") from None
+        raise BadImageError(f"cannot be decoded: {error or type(error).__name__}") from None
+
+
+def _eight_bits(image: Image.Image) -> np.ndarray:
+    """Return deep grey values as uint8: the upper half of 16 bits; of 32 bits, which have no agreed white, 0 to 255 or 0.0 to 1.0."""
+    values = np.asarray(image)
+    if image.mode != "F" and (image.mode != "I" or image.format in ("PNG", "PPM")):         # 16 bits, whatever the mode holds
+        return (values >> 8).astype(np.uint8)
+    low, high = values.min(), values.max()
+    if not 0 <= low <= high <= 255:                                     # NaN fails too
+        raise BadImageError(f"has 32-bit values from {low:g} to {high:g}; save it with 8 or 16 bits")
+    return np.rint(values * 255 if image.mode == "F" and high <= 1 else values).astype(np.uint8)

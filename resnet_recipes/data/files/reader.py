@@ -1,6 +1,9 @@
 """From files to the rows of a batch: what a loader worker does."""
 
 import math
+import os
+import shlex
+from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -10,7 +13,7 @@ from torch import Tensor
 
 from resnet_recipes.data.base import SampleAugment
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.files.decode import BadImageError, Picture, resized
+from resnet_recipes.data.files.decode import BadImageError, Picture, read_file, resized
 from resnet_recipes.data.files.folder import Files
 
 
@@ -52,11 +55,11 @@ class TrainReader:
 
     def fill(self, rows: Rows) -> None:
         """Crop, resize, mirror and augment the images."""
-        pictures = [_opened(self.files, index, rows) for index in rows.indices]
+        pictures = deque(_opened(self.files, index, rows) for index in rows.indices)
         sizes = np.array([(picture.height, picture.width) for picture in pictures])
         boxes, mirrored = self.crop.cuts(rows.epoch, rows.indices, sizes)
-        for row, picture in enumerate(pictures):
-            pixels = _cropped(self.files, rows, row, picture, boxes[row].tolist())
+        for row in range(len(pictures)):
+            pixels = _cropped(self.files, rows, row, pictures.popleft(), boxes[row].tolist())
             if mirrored[row]:
                 pixels = pixels.flip(3)
             rows.pixels[row] = self._augmented(pixels, rows, row)
@@ -85,10 +88,8 @@ class EvalReader:
         side = rows.pixels.shape[1]
         for row, index in enumerate(rows.indices):
             picture = _opened(self.files, index, rows)
-            height, width = _shorter_side(picture.height, picture.width, self.resize)
-            whole = [0, 0, picture.height, picture.width]
-            image = _cropped(self.files, rows, row, picture, whole, (height, width))
-            top, left = round((height - side) / 2), round((width - side) / 2)       # half to even, as torchvision rounds
+            box, top, left = _centre(picture.height, picture.width, self.resize, side)
+            image = _cropped(self.files, rows, row, picture, box, _shorter_side(*box[2:], self.resize))
             rows.pixels[row] = _rows(image)[top:top + side, left:left + side]
         rows.labels[:] = self.files.labels[rows.indices]
 
@@ -116,14 +117,17 @@ def fill_skipping(reader: Reader, rows: Rows, examples: int) -> list[int]:
 def _opened(files: Files, index: int, rows: Rows) -> Picture:
     """Read one file and its header."""
     rows.now[0] = index
-    path = files.path(index)
     try:
-        with open(path, "rb") as file:
-            return Picture(file.read())
-    except OSError as error:
-        raise UnreadableError(int(index), f"{path} cannot be read: {error.strerror}") from None
+        return Picture(read_file(files.path(index)))
     except BadImageError as error:
-        raise UnreadableError(int(index), f"{path} {error}") from None
+        raise _unreadable(files, int(index), error) from None
+
+
+def _unreadable(files: Files, index: int, error: BadImageError) -> UnreadableError:
+    """Return the error for one image, with what to type."""
+    root, split = os.path.split(files.split)
+    skip = "data.on_bad_image=skip  replaces bad training images;  " if split == "train" else ""
+    return UnreadableError(index, f"{files.path(index)} {error}\n    {skip}resnet-recipes doctor data {shlex.quote(root)}  lists them")
 
 
 def _cropped(files: Files, rows: Rows, row: int, picture: Picture, box: list[int], size: tuple[int, int] | None = None) -> Tensor:
@@ -134,8 +138,23 @@ def _cropped(files: Files, rows: Rows, row: int, picture: Picture, box: list[int
     try:
         part = picture.crop(*box, at_least=side if size is None else max(picture.height, picture.width))
     except BadImageError as error:
-        raise UnreadableError(index, f"{files.path(index)} {error}") from None
+        raise _unreadable(files, index, error) from None
     return resized(part, *(size or (side, side)))
+
+
+def _centre(height: int, width: int, resize: int, side: int) -> tuple[list[int], int, int]:
+    """Return the box to resize to a shorter side of `resize`, and where in the result the centre crop begins: (box, top, left).
+
+    The box is the whole image, or four squares in the middle of one longer than five: a line of 20,000 pixels would else become
+    4.6 million by 232. That moves the crop by less than a pixel.
+    """
+    box, sizes, shorter = [0, 0, height, width], (height, width), min(height, width)
+    corner = [round((length - side) / 2) for length in _shorter_side(height, width, resize)]    # half to even, as torchvision
+    if (squares := max(sizes) // shorter) > 5:
+        axis, before = sizes.index(max(sizes)), squares // 2 - 2
+        box[axis], box[axis + 2] = before * shorter, 4 * shorter
+        corner[axis] -= before * resize
+    return box, *corner
 
 
 def _shorter_side(height: int, width: int, side: int) -> tuple[int, int]:

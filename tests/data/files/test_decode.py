@@ -3,6 +3,7 @@
 import io
 import os
 import random
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from PIL import Image
 from torchvision.transforms import v2
 
-from resnet_recipes.data.files.decode import BadImageError, Picture, resized
+from resnet_recipes.data.files.decode import MAX_BYTES, BadImageError, Picture, read_file, resized
 
 HEIGHT, WIDTH = 150, 211
 
@@ -40,6 +41,17 @@ def whole(data: bytes) -> np.ndarray:
 def by_pillow(data: bytes) -> np.ndarray:
     """Return all pixels as torchvision's ImageFolder reads them."""
     return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+def as_rgb(grey: np.ndarray) -> np.ndarray:
+    """Return [H, W] values as [H, W, 3]."""
+    return np.repeat(grey.astype(np.uint8)[..., None], 3, axis=2)
+
+
+def with_sampling(data: bytes, factors: int) -> bytes:
+    """Return a JPEG that declares other sampling factors for its first component: 0x14 is 4:4:1."""
+    at = data.index(b"\xff\xc0") + 11
+    return data[:at] + bytes([factors]) + data[at + 1:]
 
 
 def psnr(ours: np.ndarray, theirs: np.ndarray) -> float:
@@ -76,10 +88,49 @@ def test_a_png_is_read_whatever_its_name_and_mode(photo, mode):
     assert np.array_equal(whole(data), by_pillow(data))
 
 
-def test_sixteen_bit_grey_keeps_its_upper_eight_bits():
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "PPM"])
+def test_sixteen_bit_grey_keeps_its_upper_eight_bits(kind):
     deep = (np.arange(40 * 50, dtype=np.uint16) * 32).reshape(40, 50)
-    pixels = whole(encoded(Image.fromarray(deep), "PNG"))
-    assert np.array_equal(pixels, np.repeat((deep >> 8).astype(np.uint8)[..., None], 3, axis=2))
+    assert np.array_equal(whole(encoded(Image.fromarray(deep), kind)), as_rgb(deep >> 8))
+
+
+def test_32_bit_grey_is_read_where_its_white_is_known():
+    values = np.arange(12).reshape(3, 4)
+    assert np.array_equal(whole(encoded(Image.fromarray(20 * values.astype(np.int32)), "TIFF")), as_rgb(20 * values))
+    assert np.array_equal(whole(encoded(Image.fromarray((values / 255).astype(np.float32)), "TIFF")), as_rgb(values))
+    for unknown in (values.astype(np.int32) << 24, 1e4 * values.astype(np.float32), np.full((3, 4), np.nan, np.float32)):
+        with pytest.raises(BadImageError, match=r"32-bit values from .*; save it with 8 or 16 bits"):
+            whole(encoded(Image.fromarray(unknown), "TIFF"))
+
+
+def test_a_jpeg_of_4_1_1_turned_by_90_degrees_is_read_by_pillow(photo):
+    data = with_sampling(encoded(photo.resize((64, 64)), subsampling="4:4:4"), 0x14)
+    assert np.array_equal(whole(data), by_pillow(data))
+
+
+@pytest.mark.parametrize("error", [KeyError(6), MemoryError(), RuntimeError("odd"), OSError("bad"), RecursionError()])
+def test_every_exception_of_a_decoder_goes_to_the_next_or_names_the_image(photo, monkeypatch, error):
+    data, deep = encoded(photo), encoded(photo, "PNG")
+
+    def failing(*args, **options):
+        raise error
+
+    monkeypatch.setattr("simplejpeg.decode_jpeg", failing)
+    assert np.array_equal(whole(data), by_pillow(data))
+    monkeypatch.setattr("PIL.Image.Image.convert", failing)
+    for damaged in (data, deep):
+        with pytest.raises(BadImageError, match="cannot be decoded: "):
+            whole(damaged)
+
+
+def test_a_jpeg_of_thousands_of_scans_is_refused_unread(photo):
+    data = encoded(photo, progressive=True)
+    last = data.rindex(b"\xff\xda")
+    assert whole(data[:last] + 80 * data[last:-2] + data[-2:]).shape == (HEIGHT, WIDTH, 3)
+    hidden = data[:2] + b"\xff\xd0" + bytes(2) + data[2:]                   # markers without a length hide no frame
+    for begin in (data, hidden):
+        with pytest.raises(BadImageError, match="more than 100 JPEG scans"):
+            Picture(begin[:last] + 2000 * data[last:-2] + data[-2:])
 
 
 @pytest.mark.parametrize("kind", ["WEBP", "BMP", "TIFF", "PPM"])
@@ -126,6 +177,24 @@ def test_cut_off_jpegs_are_refused_wherever_they_were_cut(photo):
 def test_what_is_no_image_is_refused(data):
     with pytest.raises(BadImageError):
         whole(data)
+
+
+def test_only_regular_files_of_a_sane_size_are_opened(tmp_path):
+    os.mkfifo(tmp_path / "fifo.jpg")
+    with open(tmp_path / "tail.jpg", "wb") as file:
+        file.truncate(40 << 30)                                           # sparse
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket.jpg"))
+    (tmp_path / "folder.jpg").mkdir()
+    (tmp_path / "loop.jpg").symlink_to("loop.jpg")
+    for path, said in ((tmp_path / "fifo.jpg", "is not a regular file"), (Path("/dev/zero"), "is not a regular file"),
+                       (tmp_path / "tail.jpg", f"40,960 MiB long; the limit is {MAX_BYTES >> 20} MiB"),
+                       (tmp_path / "socket.jpg", "cannot be read"), (tmp_path / "folder.jpg", "Is a directory"),
+                       (tmp_path / "loop.jpg", "Too many levels of symbolic links"), (tmp_path / "none", "No such file")):
+        with pytest.raises(BadImageError, match=said):
+            read_file(path)
+    (tmp_path / "good.jpg").write_bytes(b"content")
+    assert read_file(tmp_path / "good.jpg") == b"content"
 
 
 def test_huge_dimensions_are_refused_before_anything_is_allocated(photo):
