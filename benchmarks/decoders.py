@@ -71,7 +71,7 @@ def ours(data: bytes) -> np.ndarray:
     from resnet_recipes.data.files.decode import Picture
 
     picture = Picture(data)
-    return picture.crop(0, 0, picture.height, picture.width, at_least=10**6)
+    return picture.crop(0, 0, picture.height, picture.width)
 
 
 def ours_cropped(data: bytes) -> np.ndarray:
@@ -79,7 +79,7 @@ def ours_cropped(data: bytes) -> np.ndarray:
     from resnet_recipes.data.files.decode import Picture
 
     picture = Picture(data)
-    return picture.crop(0, 0, int(0.7 * picture.height), int(0.7 * picture.width), at_least=176)
+    return picture.resized_crop(0, 0, int(0.7 * picture.height), int(0.7 * picture.width), 176)
 
 
 DECODERS: dict[str, Callable[[bytes], np.ndarray]] = {

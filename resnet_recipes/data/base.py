@@ -24,6 +24,7 @@ class DataConfig:
     crop_scale: tuple[float, float] = (0.08, 1.0)          # share of the image's area that a training crop covers
     crop_ratio: tuple[float, float] = (0.75, 4 / 3)        # width / height of a training crop
     flip: bool = True                   # mirror half of the training images
+    reduced_decode: bool = True         # decode training JPEGs at 1/2, 1/4 or 1/8 where the crop is larger than needed
     workers: int | str = "auto"         # loader processes or threads per rank; auto: cores / ranks, at most 16
     prefetch: int = 2                   # batches that are ready ahead of the step
     on_bad_image: str = "error"         # error | skip: training images that cannot be decoded; a bad validation image always is an error

@@ -25,7 +25,7 @@ class TrainLoader:
         self.steps_per_epoch = order.steps_per_epoch(share, self.examples)
         self._config, self._share = config, share
         self._files = Files(facts.root / "train", facts.classes)
-        reader = TrainReader(self._files, TrainCrop.of(config, share), augment)
+        reader = TrainReader(self._files, TrainCrop.of(config, share), augment, config.reduced_decode)
         source = Source(reader, self.examples, skip_bad=config.on_bad_image == "skip")
         pixels = max(share.train_pixels, default=config.train_size)
         self._ring = Ring(source, share.rank_size, pixels, workers(config, share.world_size), config.prefetch)

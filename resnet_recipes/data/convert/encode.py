@@ -81,7 +81,7 @@ def _pixels(image: bytes | np.ndarray) -> np.ndarray:
     if isinstance(image, np.ndarray):
         return image
     picture = Picture(image)
-    return picture.crop(0, 0, picture.height, picture.width, at_least=max(picture.height, picture.width))
+    return picture.crop(0, 0, picture.height, picture.width)
 
 
 def _shrunk(picture: Image.Image, longest: int | None) -> Image.Image:

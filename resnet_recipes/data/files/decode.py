@@ -66,23 +66,38 @@ class Picture:
         if not 0 < self.height * self.width <= MAX_PIXELS:
             raise BadImageError(f"is {self.width} x {self.height} pixels; the limit is {MAX_PIXELS // 10**6} million")
 
-    def crop(self, top: int, left: int, height: int, width: int, at_least: int) -> np.ndarray:
-        """Return that part of the image as uint8 [h, w, 3], reduced by 2, 4 or 8 while both sides keep `at_least` pixels.
+    def crop(self, top: int, left: int, height: int, width: int) -> np.ndarray:
+        """Return that part of the image as uint8 [height, width, 3]; a JPEG is decoded no further down than the part reaches.
 
-        A JPEG is reduced inside its inverse DCT, and is decoded no further down than the crop reaches.
         Raises BadImageError if no decoder can read the image.
         """
-        if self._image is None:
-            shrink = 1
-            while shrink < 8 and min(height, width) >= 2 * shrink * at_least:
-                shrink *= 2
-            rows = _decoded_jpeg(self._data, self.height, self.width, bottom=top + height, shrink=shrink)
-            if rows is not None:
-                edges = (top, top + height, left, left + width)
-                first, last, begin, end = ((edge + shrink // 2) // shrink for edge in edges)
-                return rows[first:last, begin:end]
-            self._image = _opened(self._data)
+        rows = self._decoded(bottom=top + height, shrink=1)
+        if rows is not None:
+            return rows[top:top + height, left:left + width]
         return _decoded_by_pillow(self._image, (left, top, left + width, top + height))
+
+    def resized_crop(self, top: int, left: int, height: int, width: int, side: int, reduce: bool = True) -> np.ndarray:
+        """Return that part of the image resized to uint8 [side, side, 3].
+
+        With `reduce`, a JPEG is decoded at 1/2, 1/4 or 1/8 of its size, inside its inverse DCT, while both sides of the part
+        keep `side` pixels; the part is then cut out at exact fractions of pixels. Raises BadImageError.
+        """
+        shrink = 1
+        while reduce and shrink < 8 and min(height, width) >= 2 * shrink * side:
+            shrink *= 2
+        rows = self._decoded(bottom=top + height, shrink=shrink) if shrink > 1 else None
+        if rows is None:
+            return resized(self.crop(top, left, height, width), side, side)[0].permute(1, 2, 0).numpy()
+        first, begin, last, end = top // shrink, left // shrink, -(-(top + height) // shrink), -(-(left + width) // shrink)
+        box = (left / shrink - begin, top / shrink - first, (left + width) / shrink - begin, (top + height) / shrink - first)
+        return np.asarray(Image.fromarray(rows[first:last, begin:end]).resize((side, side), Image.Resampling.BILINEAR, box))
+
+    def _decoded(self, bottom: int, shrink: int) -> np.ndarray | None:
+        """Return at least the first `bottom` rows at 1 / `shrink`; None if that takes Pillow, which then has the image open."""
+        rows = _decoded_jpeg(self._data, self.height, self.width, bottom=bottom, shrink=shrink) if self._image is None else None
+        if rows is None and self._image is None:
+            self._image = _opened(self._data)
+        return rows
 
 
 def resized(pixels: np.ndarray, height: int, width: int) -> Tensor:

@@ -9,7 +9,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from PIL import Image
-from torch import Tensor
 
 from resnet_recipes.data.base import SampleAugment
 from resnet_recipes.data.crop import TrainCrop
@@ -52,6 +51,7 @@ class TrainReader:
     files: Files
     crop: TrainCrop
     augment: SampleAugment | None = None
+    reduce: bool = True                 # decode JPEGs at a fraction of their size where the crop allows
 
     def fill(self, rows: Rows) -> None:
         """Crop, resize, mirror and augment the images."""
@@ -59,18 +59,19 @@ class TrainReader:
         sizes = np.array([(picture.height, picture.width) for picture in pictures])
         boxes, mirrored = self.crop.cuts(rows.epoch, rows.indices, sizes)
         for row in range(len(pictures)):
-            pixels = _cropped(self.files, rows, row, pictures.popleft(), boxes[row].tolist())
-            if mirrored[row]:
-                pixels = pixels.flip(3)
-            rows.pixels[row] = self._augmented(pixels, rows, row)
+            rows.now[0] = index = int(rows.indices[row])
+            try:
+                pixels = pictures.popleft().resized_crop(*boxes[row].tolist(), rows.pixels.shape[1], self.reduce)
+            except BadImageError as error:
+                raise _unreadable(self.files, index, error) from None
+            rows.pixels[row] = self._augmented(pixels[:, ::-1] if mirrored[row] else pixels, rows, row)
         rows.labels[:] = self.files.labels[rows.indices]
 
     def path(self, index: int) -> str:
         """Return the file of image `index`."""
         return self.files.path(index)
 
-    def _augmented(self, pixels: Tensor, rows: Rows, row: int) -> np.ndarray:
-        image = _rows(pixels)
+    def _augmented(self, image: np.ndarray, rows: Rows, row: int) -> np.ndarray:
         if self.augment is None:
             return image
         return np.asarray(self.augment(Image.fromarray(image), self.crop.generator(rows.epoch, int(rows.indices[row]))))
@@ -89,8 +90,11 @@ class EvalReader:
         for row, index in enumerate(rows.indices):
             picture = _opened(self.files, index, rows)
             box, top, left = _centre(picture.height, picture.width, self.resize, side)
-            image = _cropped(self.files, rows, row, picture, box, _shorter_side(*box[2:], self.resize))
-            rows.pixels[row] = _rows(image)[top:top + side, left:left + side]
+            try:
+                image = resized(picture.crop(*box), *_shorter_side(*box[2:], self.resize))
+            except BadImageError as error:
+                raise _unreadable(self.files, int(index), error) from None
+            rows.pixels[row] = image[0].permute(1, 2, 0).numpy()[top:top + side, left:left + side]
         rows.labels[:] = self.files.labels[rows.indices]
 
     def path(self, index: int) -> str:
@@ -130,18 +134,6 @@ def _unreadable(files: Files, index: int, error: BadImageError) -> UnreadableErr
     return UnreadableError(index, f"{files.path(index)} {error}\n    {skip}resnet-recipes doctor data {shlex.quote(root)}  lists them")
 
 
-def _cropped(files: Files, rows: Rows, row: int, picture: Picture, box: list[int], size: tuple[int, int] | None = None) -> Tensor:
-    """Return a part of an image, resized to `size` (whole resolution), or to the side of the rows (reduced in between)."""
-    index = int(rows.indices[row])
-    rows.now[0] = index
-    side = rows.pixels.shape[1]
-    try:
-        part = picture.crop(*box, at_least=side if size is None else max(picture.height, picture.width))
-    except BadImageError as error:
-        raise _unreadable(files, index, error) from None
-    return resized(part, *(size or (side, side)))
-
-
 def _centre(height: int, width: int, resize: int, side: int) -> tuple[list[int], int, int]:
     """Return the box to resize to a shorter side of `resize`, and where in the result the centre crop begins: (box, top, left).
 
@@ -162,8 +154,3 @@ def _shorter_side(height: int, width: int, side: int) -> tuple[int, int]:
     if height <= width:
         return side, math.floor(side * width / height)
     return math.floor(side * height / width), side
-
-
-def _rows(image: Tensor) -> np.ndarray:
-    """Return [1, 3, H, W] in channels_last memory as [H, W, 3], without a copy."""
-    return image[0].permute(1, 2, 0).numpy()
