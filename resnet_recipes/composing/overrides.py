@@ -1,5 +1,6 @@
 """What a user types after the recipe's name: `optimizer.lr=1.0`, `~methods.ema`, `epochs=18`."""
 
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -105,7 +106,7 @@ def _expanded(word: str) -> list[Override]:
 
 def absolute(path: str) -> str:
     """Return a path that stays right in whatever folder it is read; empty stays empty."""
-    return str(Path(path).expanduser().absolute()) if path else path
+    return str(Path(os.path.expanduser(path)).absolute()) if path else path
 
 
 def _unknown(override: Override, kinds: dict[str, Any]) -> list[Problem]:

@@ -7,6 +7,7 @@ from types import ModuleType
 
 from resnet_recipes.data.base import DataConfig, DataFacts, EvalLoader, SampleAugment, Share, TrainLoader
 from resnet_recipes.data.cores import crowding
+from resnet_recipes.data.root import root_problem
 from resnet_recipes.errors import NotReadyError, Problem
 
 _MODULES = {"torchvision": "torchvision_backend", "ffcv": "ffcv_backend", "gpu": "gpu_backend", "synthetic": "synthetic"}
@@ -18,6 +19,8 @@ def measure(config: DataConfig, with_cost: bool = False) -> DataFacts:
     Decodes nothing, unless `auto` had to do without ffcv and a user shall hear what that costs: some images, `with_cost`.
     Raises NotReadyError with everything that must be put right first.
     """
+    if config.backend != "synthetic" and (problem := root_problem(config.root)):
+        raise NotReadyError([problem])
     backend, why = _chosen(config) if config.backend == "auto" else (config.backend, "")
     facts = _module(backend).measure(config)
     if why:

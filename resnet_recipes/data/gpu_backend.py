@@ -80,7 +80,7 @@ def measure(config: DataConfig) -> DataFacts:
     if size > ROOM:
         raise NotReadyError([Problem("data.backend", "gpu", f"would keep {size / 2**30:.0f} GiB on the device; it is for sets of up to "
                                      f"{ROOM / 2**30:.0f} GiB", "data.backend=auto")])
-    return replace(facts, notes=(f"all images are decoded once and stay on the device: {size / 2**30:.1f} GiB",))
+    return replace(facts, notes=(f"all images are decoded once and stay on the device: {size / 2**30:.1f} GiB", *facts.notes))
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> TrainLoader:

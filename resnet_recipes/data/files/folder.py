@@ -1,6 +1,7 @@
 """Find the images of a folder of class folders."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,26 +12,31 @@ from resnet_recipes.data.workers.shared import SharedArrays
 #: What counts as an image, by name; what it really is shows when it is decoded.
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff")
 
+#: What archivers and file servers leave behind; hidden names are left out as well.
+_DEBRIS = (".", "__MACOSX", "@eaDir", "lost+found")
+
 
 def class_names(split: Path) -> list[str]:
-    """Return the class folders of `split`, sorted; hidden folders such as .ipynb_checkpoints are none."""
+    """Return the class folders of `split`, sorted."""
     with os.scandir(split) as entries:
-        return sorted(entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+        return sorted(entry.name for entry in entries if not entry.name.startswith(_DEBRIS) and entry.is_dir())
 
 
-def image_names(folder: Path | str, inside: str = "") -> Iterator[str]:
+def image_names(folder: Path | str, inside: str = "", others: Counter | None = None) -> Iterator[str]:
     """Yield the images below `folder` relative to it, unsorted, without a `stat` for each: 1.3 million take some seconds.
 
-    Follows links to files, and never a link to a folder, which could lead round in a circle.
+    `others` counts the remaining files by suffix. Follows links to files, never to folders, which could form a circle.
     """
     with os.scandir(os.path.join(folder, inside)) as entries:
         for entry in entries:
-            if entry.name.startswith("."):
+            if entry.name.startswith(_DEBRIS):
                 continue
             if entry.is_dir(follow_symlinks=False):
-                yield from image_names(folder, os.path.join(inside, entry.name))
+                yield from image_names(folder, os.path.join(inside, entry.name), others)
             elif entry.name.lower().endswith(SUFFIXES):
                 yield os.path.join(inside, entry.name)
+            elif others is not None:
+                others[os.path.splitext(entry.name)[1].lower()] += 1
 
 
 class Files:

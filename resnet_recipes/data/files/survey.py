@@ -2,32 +2,23 @@
 
 import os
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files.folder import class_names, image_names
+from resnet_recipes.data.root import LAYOUT, SPLITS, misnamed_split, unreadable
 from resnet_recipes.errors import NotReadyError, Problem
-
-_LAYOUT = "the layout is ROOT/train/CLASS/image.jpg and ROOT/val/CLASS/image.jpg"
 
 
 def survey(config: DataConfig, backend: str) -> DataFacts:
     """Count the images and classes below `config.root`. Raises NotReadyError with everything that is wrong there."""
     root = Path(config.root)
-    if not root.is_dir():
-        raise NotReadyError([Problem("data.root", config.root, "is no folder that can be read", _LAYOUT)])
-    problems = [problem for split in ("train", "val") for problem in _split_problems(root, split)]
-    if problems:
-        raise NotReadyError(problems)
-    classes, val_classes = class_names(root / "train"), class_names(root / "val")
-    problems = list(_class_problems(root, classes, val_classes))
-    counts = {split: {name: sum(1 for _ in image_names(root / split / name)) for name in names}
-              for split, names in (("train", classes), ("val", val_classes))}
-    problems += [problem for split, of_class in counts.items() for problem in _empty_problems(root / split, of_class)]
-    if problems:
-        raise NotReadyError(problems)
-    return DataFacts(backend, root, sum(counts["train"].values()), sum(counts["val"].values()), tuple(classes))
+    try:
+        return _surveyed(root, backend)
+    except OSError as error:                                            # a folder may not be read, or has just vanished
+        raise NotReadyError([unreadable(error)]) from None
 
 
 def sorting_command(root: Path) -> str:
@@ -35,35 +26,65 @@ def sorting_command(root: Path) -> str:
     return f"resnet-recipes doctor data {shlex.quote(str(root))} --fix-val LOC_val_solution.csv"
 
 
+def _surveyed(root: Path, backend: str) -> DataFacts:
+    _refuse(problem for split in SPLITS for problem in _split_problems(root, split))
+    classes = {split: class_names(root / split) for split in SPLITS}
+    counts, others = {}, Counter()
+    for split in SPLITS:
+        counts[split] = {name: sum(1 for _ in image_names(root / split / name, others=others)) for name in classes[split]}
+    _refuse([*_class_problems(root, *classes.values()), *(problem for split in SPLITS
+                                                          for problem in _empty_problems(root / split, counts[split], others))])
+    train, val = (sum(of_class.values()) for of_class in counts.values())
+    notes = (f"not read, for their names: {_kinds(others)}",) if others else ()
+    return DataFacts(backend, root, train, val, tuple(classes["train"]), notes)
+
+
+def _refuse(problems: Iterator[Problem]) -> None:
+    if found := list(problems):
+        raise NotReadyError(found)
+
+
 def _split_problems(root: Path, split: str) -> Iterator[Problem]:
     """Yield why `split` cannot be read at all."""
     folder = root / split
-    if not folder.is_dir():
-        yield Problem("data.root", str(root), f"has no {split}/ folder", _LAYOUT)
-    elif not os.access(folder, os.R_OK | os.X_OK):
-        yield Problem("data.root", str(folder), "may not be read by this user")
+    if not os.path.isdir(folder):
+        if other := misnamed_split(root, split):
+            command = f"ln -s {shlex.quote(other)} {shlex.quote(str(folder))}"
+            yield Problem("data.root", str(root), f"has no {split}/ folder, but {other}/", command)
+        else:
+            yield Problem("data.root", str(root), f"has no {split}/ folder", LAYOUT)
     elif not class_names(folder):
         if next(image_names(folder), None) is None:
-            yield Problem("data.root", str(folder), "is empty", _LAYOUT)
+            yield Problem("data.root", str(folder), "is empty", LAYOUT)
         elif split == "train":
-            yield Problem("data.root", str(folder), "holds images without class folders", _LAYOUT)
+            yield Problem("data.root", str(folder), "holds images without class folders", LAYOUT)
         else:
-            rule = "holds images without class folders, which a list of files and classes can make, such as Kaggle's"
+            rule = "holds images without class folders; a list of files and classes, such as Kaggle's, can sort them"
             yield Problem("data.root", str(folder), rule, sorting_command(root))
 
 
 def _class_problems(root: Path, classes: list[str], val_classes: list[str]) -> Iterator[Problem]:
-    """Yield how the classes of the two splits differ: labels are places in the sorted list, so one more would shift the others."""
+    """Yield how the classes of the splits differ: labels are places in the sorted list, so one more would shift the others."""
     for here, there, split in ((classes, val_classes, "val"), (val_classes, classes, "train")):
         if missing := sorted(set(here) - set(there)):
             yield Problem("data.root", str(root / split), f"lacks {_some(missing)} of the classes of the other split")
     if len(classes) < 2:
-        yield Problem("data.root", str(root / "train"), f"has {len(classes)} class; at least 2 are needed", _LAYOUT)
+        yield Problem("data.root", str(root / "train"), f"has {len(classes)} class; at least 2 are needed", LAYOUT)
+    if odd := [name for name in classes if not name.isprintable()]:
+        rule = f"has class names that are not printable UTF-8 text: {_some([ascii(name) for name in odd])}"
+        yield Problem("data.root", str(root / "train"), rule, "rename these folders in both splits")
 
 
-def _empty_problems(folder: Path, counts: dict[str, int]) -> Iterator[Problem]:
+def _empty_problems(folder: Path, counts: dict[str, int], others: Counter) -> Iterator[Problem]:
     if empty := [name for name, count in counts.items() if not count]:
-        yield Problem("data.root", str(folder), f"has no images in {_some(empty)}")
+        unread = f"  (not read: {_kinds(others)})" if others else ""
+        fix = f"add images, or remove these folders from both splits{unread}"
+        yield Problem("data.root", str(folder), f"has no images in {_some(empty)}", fix)
+
+
+def _kinds(others: Counter) -> str:
+    """Return the commonest suffixes of files that are not images by name: '12 .heic, 1 .txt'."""
+    return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in others.most_common(5))
 
 
 def _some(names: list[str]) -> str:

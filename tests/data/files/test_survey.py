@@ -1,5 +1,6 @@
 """What is wrong with a folder is said before anything starts, all of it, and where the fix is known, with the fix."""
 
+import os
 import shlex
 import shutil
 import sys
@@ -65,7 +66,7 @@ def test_auto_with_betons_and_no_ffcv_says_so(root, monkeypatch):
 
 
 def test_a_missing_root_and_missing_splits_are_named(tmp_path):
-    assert "is no folder" in refusal(tmp_path / "nowhere")
+    assert "does not exist" in refusal(tmp_path / "nowhere")
     message = refusal(tmp_path)
     assert "no train/" in message
     assert "no val/" in message
@@ -105,6 +106,31 @@ def test_hidden_folders_and_other_files_are_no_classes_and_no_images(root):
     (root / "train" / "README.md").touch()
     assert measured(root).classes == ("ant", "bee", "cat")
     assert measured(root).train_examples == 37
+
+
+def test_debris_of_archivers_and_file_servers_is_left_out(root):
+    for place in (root / "train" / "__MACOSX" / "ant", root / "train" / "ant" / "@eaDir", root / "val" / "lost+found"):
+        place.mkdir(parents=True)
+        (place / "thumbnail.jpg").touch()
+    assert measured(root).classes == ("ant", "bee", "cat")
+    assert measured(root).train_examples == 37
+
+
+def test_files_of_unknown_kinds_are_counted_and_named(root):
+    for number in range(3):
+        (root / "train" / "ant" / f"{number}.HEIC").touch()
+    (root / "val" / "bee" / "README").touch()
+    assert measured(root).notes[0] == "not read, for their names: 3 .heic, 1 without a suffix"
+    for path in (root / "train" / "ant").glob("*.jpg"):
+        path.unlink()
+    assert "has no images in ant" in refusal(root)
+    assert "(not read: 3 .heic, 1 without a suffix)" in refusal(root)
+
+
+def test_class_names_that_no_file_could_hold_are_refused(root):
+    for split in ("train", "val"):
+        (root / split / "ant").rename(root / split / os.fsdecode(b"ant\xff"))
+    assert r"not printable UTF-8 text: 'ant\udcff'" in refusal(root)
 
 
 def test_a_loop_of_links_ends_and_linked_classes_and_files_count(root):

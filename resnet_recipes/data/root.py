@@ -1,0 +1,101 @@
+"""Check `data.root` itself: whether it can be read, and which folder was meant if it holds no splits."""
+
+import os
+import shlex
+from collections.abc import Iterator
+from difflib import get_close_matches
+from itertools import chain, islice
+from pathlib import Path
+
+from resnet_recipes.errors import Problem
+
+LAYOUT = "the layout is ROOT/train/CLASS/image.jpg and ROOT/val/CLASS/image.jpg"
+SPLITS = ("train", "val")
+
+#: What other programs call a split.
+SYNONYMS = {"train": ("train", "training"), "val": ("val", "validation", "valid", "test", "eval", "dev")}
+
+_SEARCHED = 200        # folders that are looked into for splits
+
+
+def root_problem(given: str) -> Problem | None:
+    """Return why no run can read from `given`, with the folder that was most likely meant; None if it looks right."""
+    root = Path(given)
+    try:
+        names = set(os.listdir(root))
+    except FileNotFoundError:
+        return _missing(root)
+    except OSError as error:
+        return _file_problem(root) if os.path.isfile(root) else unreadable(error)
+    betons = [split for split in SPLITS if f"{split}.beton" in names]
+    if any(split in names for split in SPLITS) or len(betons) == 2:
+        return None
+    if betons:
+        return _problem(root, f"has only {betons[0]}.beton; a run needs train.beton and val.beton", "resnet-recipes convert SRC DST")
+    if root.name.lower() in chain(*SYNONYMS.values()) and _has_splits(root.parent):
+        return _problem(root, "is one split; give the folder that holds train/ and val/", _typed(root.parent))
+    if meant := next(filter(_has_splits, islice(_below(root), _SEARCHED)), None):
+        return _problem(root, "has no train/ and val/, but a folder in it does", _typed(meant))
+    return None
+
+
+def unreadable(error: OSError) -> Problem:
+    """Return the problem that a folder below `data.root` cannot be listed."""
+    folder = Path(error.filename)
+    fix = f"look at its permissions:  ls -ld {shlex.quote(str(folder))}" if isinstance(error, PermissionError) else ""
+    return _problem(folder, f"is not a readable directory: {error.strerror}", fix)
+
+
+def misnamed_split(root: Path, split: str) -> str:
+    """Return the folder of `root` that plays the part of a missing split under another name, or ""."""
+    names = {name.lower(): name for name in os.listdir(root) if os.path.isdir(root / name)}
+    return next((names[name] for name in SYNONYMS[split] if name in names), "")
+
+
+def _missing(root: Path) -> Problem:
+    """Name what there is instead of a folder that does not exist."""
+    there = next(parent for parent in root.parents if os.path.isdir(parent))
+    wrong, *rest = root.relative_to(there).parts
+    if wrong.startswith("~"):
+        return _problem(root, f"does not exist, and neither does a user {wrong[1:]!r}")
+    names = {name.lower(): name for name in _folders(there)}
+    for name in get_close_matches(wrong.lower(), names, n=3, cutoff=0.6):
+        if os.path.exists(meant := there.joinpath(names[name], *rest)):
+            return _problem(root, "does not exist", _typed(meant))
+    listed = ", ".join(sorted(names.values())[:8])
+    return _problem(root, "does not exist", f"{there} has {listed}" if listed else LAYOUT)
+
+
+def _file_problem(root: Path) -> Problem:
+    if root.suffix != ".beton":
+        return _problem(root, "is a file, not a folder", LAYOUT)
+    fix = _typed(root.parent) if _has_splits(root.parent) else "resnet-recipes convert SRC DST  makes both"
+    return _problem(root, "is a file; a run reads train.beton and val.beton from one folder", fix)
+
+
+def _has_splits(folder: Path) -> bool:
+    return any(all(os.path.exists(folder / f"{split}{suffix}") for split in SPLITS) for suffix in ("", ".beton"))
+
+
+def _below(root: Path) -> Iterator[Path]:
+    """Yield the folders below `root`, three levels deep, the upper ones first."""
+    level = [root]
+    for _ in range(3):
+        level = [folder / name for folder in level[:_SEARCHED] for name in islice(_folders(folder), _SEARCHED)]
+        yield from level
+
+
+def _folders(folder: Path) -> Iterator[str]:
+    try:
+        with os.scandir(folder) as entries:
+            yield from (entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+    except OSError:
+        return
+
+
+def _typed(folder: Path) -> str:
+    return f"data={shlex.quote(str(folder))}"
+
+
+def _problem(root: Path, rule: str, fix: str = "") -> Problem:
+    return Problem("data.root", str(root), rule, fix)

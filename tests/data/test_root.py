@@ -1,0 +1,103 @@
+"""A wrong `data.root` is refused with the folder that was meant, whatever the mistake."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import data
+from resnet_recipes.composing.overrides import absolute
+from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.root import root_problem
+from resnet_recipes.errors import NotReadyError
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """Return the folders of a data set called cifar, without files."""
+    for split in ("train", "val"):
+        for name in ("cat", "dog"):
+            (tmp_path / "sets" / "cifar" / split / name).mkdir(parents=True)
+    return tmp_path / "sets" / "cifar"
+
+
+def refusal(root: Path | str) -> str:
+    """Return what `resnet-train data=ROOT` says."""
+    with pytest.raises(NotReadyError) as caught:
+        data.measure(DataConfig(root=absolute(str(root))))
+    return str(caught.value)
+
+
+def test_a_folder_with_splits_or_both_betons_is_accepted(images):
+    assert root_problem(str(images)) is None
+    for split in ("train", "val"):
+        (images.parent / f"{split}.beton").touch()
+    assert root_problem(str(images.parent)) is None
+
+
+def test_a_missing_folder_is_answered_with_one_of_a_similar_name(images):
+    assert f"does not exist\n    data={images}" in refusal(images.parent / "Cifr")
+    assert f"data={images}/train" in refusal(images.parent / "cifar1" / "train")
+    assert f"{images.parent} has cifar" in refusal(images.parent / "imagenet")
+
+
+def test_an_unknown_home_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "neither does a user 'nosuchuser'" in refusal("~nosuchuser/data")
+
+
+def test_a_split_given_itself_is_answered_with_its_parent(images):
+    assert f"is one split; give the folder that holds train/ and val/\n    data={images}" in refusal(images / "train")
+
+
+def test_splits_further_down_are_found(images):
+    assert f"a folder in it does\n    data={images}" in refusal(images.parent.parent)
+
+
+@pytest.mark.parametrize("name", ["validation", "test", "Val"])
+def test_another_name_for_val_is_answered_with_a_link(images, name):
+    (images / "val").rename(images / name)
+    said = refusal(images)
+    assert f"has no val/ folder, but {name}/\n    ln -s {name} {images}/val" in said
+    os.system(said.split("\n    ")[1])
+    assert sorted(os.listdir(images / "val")) == ["cat", "dog"]
+
+
+def test_a_file_is_answered_with_its_folder_or_a_command(images):
+    (images / "val.beton").touch()
+    assert f"from one folder\n    data={images}" in refusal(images / "val.beton")
+    (images.parent / "mine.beton").touch()
+    assert "resnet-recipes convert SRC DST  makes both" in refusal(images.parent / "mine.beton")
+    (images / "x.tar").touch()
+    assert "is a file, not a folder" in refusal(images / "x.tar")
+
+
+def test_one_beton_of_two_is_named(tmp_path):
+    (tmp_path / "train.beton").touch()
+    assert "has only train.beton" in refusal(tmp_path)
+
+
+def test_paths_that_no_system_call_takes_are_refused_in_a_sentence(images):
+    (images / "loop").symlink_to("loop")
+    assert "not a readable directory: File name too long" in refusal(images / ("x" * 300))
+    assert "not a readable directory: Too many levels of symbolic links" in refusal(images / "loop")
+
+
+@pytest.mark.parametrize("locked", ["", "train", "train/cat"])
+def test_a_folder_that_may_not_be_listed_is_named_with_the_command_that_shows_why(images, monkeypatch, locked):
+    forbid(images / locked, monkeypatch)
+    assert f"{images / locked}: is not a readable directory: Permission denied" in refusal(images)
+    assert f"ls -ld {images / locked}" in refusal(images)
+
+
+def forbid(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a folder unreadable, even where the tests run as root."""
+    for name in ("listdir", "scandir"):
+        real = getattr(os, name)
+
+        def refusing(path, real=real):
+            if Path(path) == folder:
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path)
+
+        monkeypatch.setattr(os, name, refusing)
