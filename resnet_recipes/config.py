@@ -6,13 +6,11 @@ from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import Any
 
+from resnet_recipes import names
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.duration import Duration, decimal
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods import Methods
-
-#: What a recipe may be called; composing.library has it too, which lists recipes without importing torch.
-NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 def duration_problem(key: str, text: str, units: tuple[str, ...] = ("ep", "ba", "dur"), positive: bool = True) -> Iterator[Problem]:
@@ -223,7 +221,7 @@ class RunConfig:
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `run`."""
-        if not re.fullmatch(r"[A-Za-z0-9][\w.+-]{0,127}", self.name):
+        if not names.RUN.fullmatch(self.name):
             yield Problem("name", self.name, "must be letters, digits, '.', '_', '+' and '-', and start with a letter or digit")
 
 
@@ -268,7 +266,7 @@ class Recipe:
 
     def problems(self) -> Iterator[Problem]:
         """Yield everything wrong with the recipe, all sections, with full keys."""
-        if not NAME.fullmatch(self.name):
+        if not names.RECIPE.fullmatch(self.name):
             yield Problem("name", self.name, "must be lower-case letters, digits and '_'")
         yield from duration_problem("max_duration", self.max_duration, units=("ep", "ba"))
         if re.fullmatch(r"\d*\.\d*[1-9]\d*(ep|ba)", self.max_duration):

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import __version__, cli
+from resnet_recipes.commands.verbs import VERBS
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
 
 
@@ -70,6 +71,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
 
 def test_listing_imports_neither_torch_nor_hydra(tmp_path):
     code = ("import sys; from resnet_recipes import cli; cli.train(['--list']); cli.train(['--help']); "
+            "cli.main(['--help']); cli.main(['plan', '-h']); "
             "sys.exit(any(name in sys.modules for name in ('torch', 'hydra', 'omegaconf', 'numpy', 'rich')))")
     result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert result.returncode == 0, result.stderr
@@ -78,4 +80,21 @@ def test_listing_imports_neither_torch_nor_hydra(tmp_path):
 
 def test_an_unknown_verb_is_answered(capsys):
     assert cli.main(["valdate"]) == 2
-    assert "did you mean validate ?" in capsys.readouterr().err
+    assert "did you mean validate?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_command_has_a_help_page_of_its_own(capsys, verb):
+    for flag in ("--help", "-h"):
+        assert cli.main([verb, "anything", flag]) == 0
+        out, err = capsys.readouterr()
+        assert err == ""
+        assert out.startswith(f"resnet-recipes {verb}")
+        assert all(name in out for name in VERBS[verb].USAGE.values)
+        assert f"  {VERBS[verb].USAGE.example}" in out
+        assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_overview_names_every_command(capsys):
+    cli.main(["--help"])
+    assert {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")} >= VERBS.keys()

@@ -14,7 +14,7 @@ PACKAGE = "resnet_recipes"
 #: From the bottom up. A module imports only from tiers below its own, and from its own package. Siblings on a tier never meet, except
 #: on the tier of the loose modules, which is where a new module at the top of the package belongs.
 TIERS = (
-    {"errors", "duration", "schedule", "atomic"},
+    {"errors", "names", "duration", "schedule", "atomic"},
     {"ops"},
     {"methods", "data", "report"},
     {"config"},

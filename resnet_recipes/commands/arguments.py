@@ -1,9 +1,50 @@
-"""What was typed after a command, told apart: its own flags, and words."""
+"""The words after a command: its flags, its help page, and everything else."""
 
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.errors import Problem, RecipeError
+
+WIDTH = 80          # columns of a help page
+
+RECIPES = {"--recipes DIR": "your own recipes (default ./recipes)"}
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What a command takes, and the page that --help prints."""
+
+    line: str                           # "resnet-recipes cp NAME FILE"
+    about: str                          # one sentence
+    example: str                        # a whole command that works
+    flags: Mapping[str, str] = field(default_factory=dict)      # "--recipes DIR": "your own recipes"
+    more: str = ""                      # paragraphs after the flags
+
+    @property
+    def values(self) -> dict[str, str]:
+        """What each flag takes: "DIR", or "" for nothing."""
+        return {name: value for name, _, value in (flag.partition(" ") for flag in self.flags)}
+
+    def page(self) -> str:
+        """Return the help page."""
+        rows = dict(self.flags) | {"--help": "print this page"}
+        about = textwrap.fill(f"{self.about[:1].upper()}{self.about[1:]}.", WIDTH)
+        parts = [self.line, about, "\n".join(row(*item) for item in rows.items()), self.more.strip("\n"),
+                 f"Example:\n  {self.example}"]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def row(label: str, text: str, indent: int = 2, column: int = 22) -> str:
+    """Return one row of a help page: a label, and text wrapped beside it."""
+    head = f"{'':<{indent}}{label:<{column - indent}}"
+    head = head if len(head) == column and head.endswith(" ") else f"{head.rstrip()}\n{'':<{column}}"
+    first, _, last = head.rpartition("\n")
+    wrapped = textwrap.fill(text, WIDTH, initial_indent=last, subsequent_indent=" " * column, break_on_hyphens=False)
+    return f"{first}\n{wrapped}" if first else wrapped
 
 
 @dataclass
@@ -16,32 +57,46 @@ class Arguments:
     def __contains__(self, flag: str) -> bool:
         return flag in self.flags
 
+    @property
+    def recipes(self) -> Path | None:
+        """The user's recipe folder, if one was named."""
+        return Path(self.flags["--recipes"]) if "--recipes" in self.flags else None
 
-def split(argv: Sequence[str], flags: Mapping[str, str], example: str) -> Arguments:
-    """Tell flags from words; `flags` names what each takes ("DIR"), or "" if nothing. Raises RecipeError with the right spelling."""
-    found, problems = Arguments(), []
+
+def split(argv: Sequence[str], usage: Usage) -> Arguments:
+    """Tell flags from words. Raises RecipeError with the right spelling of each flag or setting that is written wrongly."""
+    found, problems, known = Arguments(), [], usage.values
     ahead = iter(argv)
     for word in ahead:
         name, equals, value = word.partition("=")
         if not word.startswith("-") or word == "-":
             found.words.append(word)
-        elif name not in flags:
-            problems.append(_unknown(name, value if equals else next(ahead, ""), flags, example))
-        elif flags[name]:
+        elif name not in known:
+            problems.append(_unknown(name, value if equals else next(ahead, ""), usage))
+        elif known[name]:
             value = value if equals else next(ahead, "")
             if not value or value.startswith("-"):
-                problems.append(Problem(name, None, f"needs a value: {name} {flags[name]}"))
+                problems.append(Problem(name, None, f"needs a value: {name} {known[name]}"))
             found.flags[name] = value
         elif equals:
             problems.append(Problem(word, None, f"takes no value: {name}"))
         else:
             found.flags[name] = ""
-    if problems:
+    if problems := problems + _spaced(found.words):
         raise RecipeError(problems)
     return found
 
 
-def _unknown(name: str, value: str, flags: Mapping[str, str], example: str) -> Problem:
+def _unknown(name: str, value: str, usage: Usage) -> Problem:
+    if meant := did_you_mean(name, usage.values):
+        return Problem(name, None, "unknown flag", meant)
     key = name.lstrip("-").replace("-", "_")
-    spelled = f"{example} {key}={value}" if value and not value.startswith("-") and "=" not in value else f"flags: {', '.join(flags)}"
-    return Problem(name, None, "is no flag; settings are written key=value", spelled)
+    if key and value and not value.startswith("-") and "=" not in value:
+        return Problem(name, None, "unknown flag; settings are written key=value", f"{key}={value}")
+    return Problem(name, None, "unknown flag", f"flags: {', '.join([*usage.values, '--help'])}")
+
+
+def _spaced(words: Sequence[str]) -> list[Problem]:
+    """Return a problem for each setting with blanks around its '=', which the shell has split into several words."""
+    pairs = re.findall(r"(?:^|\0)([\w.]+)(?:\0=\0?|=\0)([^\0=]+)(?=\0|$)", "\0".join(words))
+    return [Problem(f"{key} = {value}", None, "has blanks around '='", f"{key}={value}") for key, value in pairs]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes.commands.arguments import split
+from resnet_recipes.commands.arguments import Usage, split
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import clock_time
 
@@ -14,15 +14,29 @@ if TYPE_CHECKING:
     from resnet_recipes.data.convert.encode import ConvertOptions
     from resnet_recipes.data.convert.run import Forecast, Progress
 
-EXAMPLE = "resnet-recipes convert /data/imagenet /data/imagenet-ffcv max_resolution=500"
+USAGE = Usage(
+    "resnet-recipes convert SRC DST [option=value ...]", "convert class folders to .beton files for FFCV",
+    "resnet-recipes convert /data/imagenet /data/imagenet-ffcv max_resolution=500", {"--dry-run": "only predict size and time"},
+    """\
+SRC is a folder with train/ and val/, or one folder of classes; then DST is a
+.beton file. A conversion that was stopped continues when it is run again.
+
+Options, with their defaults:
+  max_resolution=500         pixels; larger images are shrunk; null: as they are
+  write_mode=proportion      raw: pixels; jpg: JPEG; proportion: some of each
+  compress_probability=0.5   share of JPEG, for write_mode=proportion
+  jpeg_quality=90            from 1 to 100
+  shuffle=true  seed=0       store in random order
+  on_bad_image=error         error or skip
+  workers=0                  processes; 0: one per core""")
 
 
 def run(argv: Sequence[str]) -> int:
     """Say what a conversion takes, make it unless --dry-run, and print the files that were made."""
-    arguments = split(argv, {"--dry-run": ""}, "resnet-recipes convert SRC DST")
+    arguments = split(argv, USAGE)
     places = [word for word in arguments.words if "=" not in word]
     if len(places) != 2:
-        raise RecipeError([Problem("convert", None, "needs a source and a target", EXAMPLE)])
+        raise RecipeError([Problem("convert", None, "needs a source and a target", USAGE.example)])
     options = _options([word for word in arguments.words if "=" in word])
 
     from resnet_recipes.data.convert.run import convert, forecast
@@ -39,14 +53,14 @@ def run(argv: Sequence[str]) -> int:
 def _options(words: Sequence[str]) -> "ConvertOptions":
     """Read key=value words as conversion options. Raises RecipeError with every problem."""
     from resnet_recipes.composing.strict_yaml import plain
-    from resnet_recipes.composing.suggestions import closest
+    from resnet_recipes.composing.suggestions import did_you_mean
     from resnet_recipes.composing.typed import build, kinds_of
     from resnet_recipes.data.convert.encode import ConvertOptions
 
     known = kinds_of(ConvertOptions)
     given = dict(word.split("=", 1) for word in words)
-    problems = [Problem(f"{key}={value}", None, "there is no such option", f"did you mean {meant} ?" if (meant := closest(key, known)) else
-                        f"there are: {', '.join(known)}") for key, value in given.items() if key not in known]
+    problems = [Problem(f"{key}={value}", None, "unknown option", did_you_mean(key, known) or f"options: {', '.join(known)}")
+                for key, value in given.items() if key not in known]
     options = build(ConvertOptions, {key: plain(value) for key, value in given.items()}, "", problems)
     if problems:
         raise RecipeError(problems)

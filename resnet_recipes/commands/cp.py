@@ -4,13 +4,17 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from resnet_recipes.commands.arguments import split
-from resnet_recipes.composing.library import NAME, Library, parents
+from resnet_recipes import names
+from resnet_recipes.commands.arguments import RECIPES, Usage, split
+from resnet_recipes.composing.library import Library, parents
 from resnet_recipes.composing.strict_yaml import shown
 from resnet_recipes.errors import Problem, RecipeError
 
+USAGE = Usage("resnet-recipes cp NAME FILE", "start your own recipe from another one", "resnet-recipes cp hot recipes/mine.yaml",
+              {"--full": "a complete copy; without it, a child of NAME in which you write only what differs"} | RECIPES)
+
 CHILD = """\
-# Everything that is not written here comes from {parent}. What that is: resnet-recipes show {parent}
+# Everything that is not written here comes from {parent}: resnet-recipes show {parent}
 
 defaults: [{parent}]
 name: {name}
@@ -20,32 +24,34 @@ about: {parent} with changes
 
 def run(argv: Sequence[str]) -> int:
     """Write a recipe file that inherits from another, or with --full a complete copy."""
-    arguments = split(argv, {"--full": "", "--recipes": "DIR"}, "resnet-train recipe=mild")
+    arguments = split(argv, USAGE)
     if len(arguments.words) != 2:
-        raise RecipeError([Problem("cp", None, "needs a recipe and a file", "resnet-recipes cp hot recipes/mine.yaml")])
+        raise RecipeError([Problem("cp", None, "needs a recipe and a file", USAGE.example)])
     source, path = arguments.words[0].removeprefix("recipe="), Path(arguments.words[1])
-    folder = arguments.flags.get("--recipes")
-    entry, document = Library(Path(folder) if folder else None).chain(source)[-1]
+    entry, document = Library(arguments.recipes).chain(source)[-1]
     if problem := _unusable(path):
         raise RecipeError([problem])
     if "--full" not in arguments:
         if entry.origin == "file":
-            raise RecipeError([Problem("cp", source, "recipes inherit by name only", "--full copies the file")])
+            raise RecipeError([Problem("cp", source, "is a file; recipes inherit from names only", "--full copies the file")])
         text = CHILD.format(parent=entry.name, name=path.stem)
     elif parents(document):
-        raise RecipeError([Problem("--full", source, f"inherits itself, from {', '.join(parents(document))}", "copy that one")])
+        raise RecipeError([Problem("--full", source, f"itself inherits from {', '.join(parents(document))}", "copy that one")])
     else:
         text = re.sub(r"(?m)^name:.*$", f"name: {path.stem}", document.raw.decode("utf-8-sig"), count=1)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RecipeError([Problem("cp", str(path), f"cannot be written: {error.strerror}")]) from None
     by_name = path.parent.resolve() == Path("recipes").resolve()
     print(f"{shown(path)} is written. Try:  resnet-train recipe={path.stem if by_name else shown(path)} --dry-run")
     return 0
 
 
 def _unusable(path: Path) -> Problem | None:
-    if path.suffix != ".yaml" or not NAME.fullmatch(path.stem):
+    if path.suffix != ".yaml" or not names.RECIPE.fullmatch(path.stem):
         return Problem("cp", str(path), "must end in .yaml and be named with lower-case letters, digits and '_'", "recipes/mine.yaml")
     if path.exists():
-        return Problem("cp", str(path), "is there already, and is left as it is", "choose another name")
+        return Problem("cp", str(path), "already exists and is left as it is", "choose another name")
     return None

@@ -4,29 +4,29 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes.commands.arguments import split
+from resnet_recipes.commands.arguments import RECIPES, Usage, split
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import printable
+
+USAGE = Usage("resnet-recipes diff A B", "compare the settings of two recipes or runs", "resnet-recipes diff mild runs/NAME", RECIPES)
 
 SILENT = ("name", "about", "published")       # what a recipe says about itself changes no run
 
 
 def run(argv: Sequence[str]) -> int:
     """Print each setting that differs, with both values."""
-    arguments = split(argv, {"--recipes": "DIR"}, "resnet-train recipe=mild")
+    arguments = split(argv, USAGE)
     if len(arguments.words) != 2:
-        raise RecipeError([Problem("diff", None, "needs two recipes or run folders", "resnet-recipes diff mild medium")])
-    folder = arguments.flags.get("--recipes")
-    left, right = (dict(_settings(word, Path(folder) if folder else None)) for word in arguments.words)
+        raise RecipeError([Problem("diff", None, "needs two recipes or run folders", USAGE.example)])
+    left, right = (dict(_settings(word, arguments.recipes)) for word in arguments.words)
     differing = [key for key in dict.fromkeys([*left, *right]) if left.get(key, "-") != right.get(key, "-")]
-    width = max(map(len, [*differing, "SETTING"]))
-    row = "{:<" + str(width) + "}  {:<16}  {}"
-    if differing:
-        print(row.format("SETTING", *arguments.words))
-    for key in differing:
-        print(row.format(key, left.get(key, "-"), right.get(key, "-")))
     if not differing:
         print("no setting differs")
+        return 0
+    rows = [("SETTING", *map(printable, arguments.words)), *((key, left.get(key, "-"), right.get(key, "-")) for key in differing)]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    for key, first, second in rows:
+        print(f"{key:<{widths[0]}}  {first:<{widths[1]}}  {second}")
     return 0
 
 

@@ -6,19 +6,28 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from resnet_recipes.commands.arguments import Arguments, split
+from resnet_recipes.commands.arguments import Arguments, Usage, split
 from resnet_recipes.doctor import Finding, as_json, exit_code
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import printable
 
-FLAGS = {"--fix-val": "MAP", "--synsets": "NAMES", "--no-images": "", "--json": ""}
 EXAMPLE = "resnet-recipes doctor data /data/imagenet"
+USAGE = Usage("resnet-recipes doctor [TOPIC] [PATH]", "say what would keep a run from working, and how to fix it", EXAMPLE, {
+    "--no-images": "data: do not decode the images", "--fix-val MAP": "data: sort a flat val/ into class folders by this file",
+    "--synsets NAMES": "data: the class names that the numbers of MAP stand for", "--json": "the same for programs",
+}, """\
+Topics:
+  data PATH           the images in a folder
+  ffcv                whether FFCV works here, or what it lacks
+  gpu                 driver, memory and what torch sees
+  run [PATH]          cores, memory and disk
+Without a topic: ffcv, gpu and run.""")
 MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 
 def run(argv: Sequence[str]) -> int:
     """Check what was asked for (without a topic: FFCV, GPU and machine), print the findings, and return 3 if one must be put right."""
-    arguments = split(argv, FLAGS, EXAMPLE)
+    arguments = split(argv, USAGE)
     topic, *places = arguments.words or ["machine"]
     if topic not in ("data", "ffcv", "gpu", "run", "machine"):
         raise RecipeError([Problem(f"doctor {topic}", None, "is no topic", "topics: data PATH, ffcv, gpu, run [PATH]; none: all but data")])

@@ -1,24 +1,25 @@
-"""`resnet-recipes ls` and `resnet-train --list`: the recipes that there are."""
+"""`resnet-recipes ls` and `resnet-train --list`: the recipes, one line each."""
 
 import json
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes.commands.arguments import split
+from resnet_recipes.commands.arguments import RECIPES, WIDTH, Usage, split
 from resnet_recipes.composing.library import Entry, Library
 from resnet_recipes.duration import Duration, decimal
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.report.text import printable
 
-FLAGS = {"--recipes": "DIR", "--json": ""}
+USAGE = Usage("resnet-recipes ls", "list recipes, with their length and best-known result", "resnet-recipes ls",
+              RECIPES | {"--json": "the same for programs"})
 
 
 def run(argv: Sequence[str]) -> int:
     """Print all recipes; needs neither torch nor Hydra."""
-    arguments = split(argv, FLAGS, "resnet-train recipe=mild")
-    folder = arguments.flags.get("--recipes")
-    list_recipes(Path(folder) if folder else None, as_json="--json" in arguments)
+    arguments = split(argv, USAGE)
+    list_recipes(arguments.recipes, as_json="--json" in arguments)
     return 0
 
 
@@ -29,20 +30,20 @@ def list_recipes(folder: Path | None, as_json: bool = False) -> None:
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    row = "{:<14} {:>6} {:>6} {:>8}  {}"
-    print(row.format("NAME", "EPOCHS", "TOP-1", "TIME", "USE IT FOR"))
-    for item in found:
-        best = item["published"] or {}
-        cells = (item["name"], item["epochs"], best.get("top1", "-"), _minutes(best.get("minutes")), item["about"])
-        print(row.format(*map(printable, cells)))
-        if item["place"] != "packaged":
-            print(f"{'':<14} {item['place']}" + (", instead of the packaged recipe of this name" if item["shadows"] else ""))
-    print("\nTOP-1 and TIME are the first result its authors published; --describe NAME shows all, with hardware and source.")
+    rows = [("NAME", "EPOCHS", "PUBLISHED TOP-1", "USE IT FOR")]
+    rows += [(item["name"], item["epochs"], _result(item["published"]), _use(item)) for item in found]
+    name, length, result = (max(len(row[column]) for row in rows) for column in range(3))
+    for row in rows:
+        head = f"{row[0]:<{name}}  {row[1]:>{length}}  {row[2]:<{result}}  "
+        print(textwrap.fill(printable(row[3]) or "-", max(WIDTH, len(head) + 20), initial_indent=head, subsequent_indent=" " * len(head)))
+    print("\nPUBLISHED is the result on ImageNet whose length is nearest to the recipe's own.\n"
+          "All results, with hardware and source: resnet-recipes show NAME")
 
 
 def _summary(library: Library, entry: Entry) -> dict[str, Any]:
-    """Return the head of a recipe; what is wrong with one that cannot be read stands in `about`."""
-    item = {"name": entry.name, "epochs": "-", "about": "", "published": None, "place": entry.place, "shadows": entry.shadows is not None}
+    """Return the head of a recipe; if it cannot be read, `about` says why."""
+    item = {"name": entry.name, "epochs": "-", "about": "", "published": None, "place": entry.place,
+            "shadows": entry.shadows is not None}
     try:
         links = library.chain(entry.name)
     except RecipeError as error:
@@ -50,11 +51,16 @@ def _summary(library: Library, entry: Entry) -> dict[str, Any]:
     head: dict[str, Any] = {}
     for _, document in links:
         head |= document.tree
-    own = links[-1][1].tree
-    results = own.get("published")
-    first = results[0] if isinstance(results, list) and results and isinstance(results[0], dict) else None
-    about = own.get("about") or f"based on {', '.join(link.name for link, _ in links[:-1])}" if len(links) > 1 else own.get("about", "")
-    return item | {"epochs": _length(head), "about": about, "published": first}
+    own, epochs = links[-1][1].tree, _length(head)
+    parents = ", ".join(link.name for link, _ in links[:-1])
+    about = own.get("about") or (f"based on {parents}" if parents else "")
+    return item | {"epochs": epochs, "about": about, "published": _nearest(own.get("published"), epochs)}
+
+
+def _use(item: dict[str, Any]) -> str:
+    """Return what the recipe is for, and where it is if it is not packaged."""
+    hides = ", hides the packaged recipe of this name" if item["shadows"] else ""
+    return str(item["about"]) if item["place"] == "packaged" else f"{item['about']} ({item['place']}{hides})".strip()
 
 
 def _length(head: dict[str, Any]) -> str:
@@ -65,5 +71,19 @@ def _length(head: dict[str, Any]) -> str:
     return str(length).removesuffix("ep")
 
 
-def _minutes(minutes: object) -> str:
-    return f"{minutes:g} min" if isinstance(minutes, int | float) else "-"
+def _nearest(results: object, epochs: str) -> dict[str, Any] | None:
+    """Return the published result whose length is nearest to the recipe's own; one of unknown length only if there is no other."""
+    rows = [row for row in results if isinstance(row, dict)] if isinstance(results, list) else []
+    known = [row for row in rows if isinstance(row.get("epochs"), int)]
+    if known and epochs.isdigit():
+        return min(known, key=lambda row: (abs(row["epochs"] - int(epochs)), "minutes" not in row))
+    return rows[0] if rows else None
+
+
+def _result(result: dict[str, Any] | None) -> str:
+    """Return accuracy, time and length in one cell; whatever a stranger wrote there may be missing or of another type."""
+    if not result:
+        return "-"
+    cells = [f"{result[key]:g} {unit}" for key, unit in (("top1", "%"), ("minutes", "min")) if isinstance(result.get(key), int | float)]
+    length = f", {result['epochs']} epochs" if isinstance(result.get("epochs"), int) else ""
+    return ", ".join(cells) + length

@@ -2,16 +2,16 @@
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from resnet_recipes.commands.arguments import split
+from resnet_recipes.commands.arguments import WIDTH, Usage, split
+from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.errors import Problem, RecipeError
 
 if TYPE_CHECKING:
     from resnet_recipes.methods.card import Card
 
-WIDTH = 80
+USAGE = Usage("resnet-recipes methods [NAME]", "list the speed-up methods, or show one with its settings", "resnet-recipes methods mixup")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -19,18 +19,17 @@ def run(argv: Sequence[str]) -> int:
     from resnet_recipes.methods import ORDER
     from resnet_recipes.methods.card import card_of
 
-    words = split(argv, {}, "resnet-train recipe=mild").words
+    words = split(argv, USAGE).words
     cards = {method.name: card_of(method) for method in ORDER}
     if strange := [word for word in words if word not in cards]:
-        near = get_close_matches(strange[0], cards, n=1)
-        meant = f"; did you mean {near[0]} ?" if near else ""
-        raise RecipeError([Problem("methods", strange[0], f"there is no such method{meant}", f"there are: {', '.join(cards)}")])
+        meant = did_you_mean(strange[0], cards) or f"methods: {', '.join(cards)}"
+        raise RecipeError([Problem("methods", strange[0], "unknown method", meant)])
     for word in words:
         print("\n".join(_page(cards[word])))
     if not words:
         for card in cards.values():
             print("\n".join(_filled(f"{card.name:<22}", card.summary)))
-        print("\nIn the order in which they run. One of them: resnet-recipes methods mixup")
+        print("\nIn the order in which they run. More about one: resnet-recipes methods mixup")
     return 0
 
 

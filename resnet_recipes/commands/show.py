@@ -4,25 +4,26 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from resnet_recipes.commands.arguments import split
+from resnet_recipes.commands.arguments import RECIPES, Usage, split
 from resnet_recipes.composing.library import Library
 from resnet_recipes.errors import Problem, RecipeError
+
+USAGE = Usage("resnet-recipes show NAME", "print a recipe's file, with the source of every value", "resnet-recipes show mild", RECIPES)
 
 
 def run(argv: Sequence[str]) -> int:
     """Print one recipe's files."""
-    arguments = split(argv, {"--recipes": "DIR"}, "resnet-train recipe=mild")
+    arguments = split(argv, USAGE)
     if len(arguments.words) != 1:
-        raise RecipeError([Problem("show", None, "needs the name of one recipe", "resnet-recipes show mild")])
-    folder = arguments.flags.get("--recipes")
-    describe(arguments.words[0].removeprefix("recipe="), Path(folder) if folder else None)
+        raise RecipeError([Problem("show", None, "needs the name of one recipe", USAGE.example)])
+    describe(arguments.words[0].removeprefix("recipe="), arguments.recipes)
     return 0
 
 
 def describe(name: str, folder: Path | None) -> None:
-    """Print where a recipe is from and its file as it was written, after those that it inherits from."""
+    """Print where a recipe comes from and its file as it was written, after those that it inherits from."""
     for entry, document in Library(folder).chain(name):
-        hides = f", instead of the packaged {entry.name}" if entry.shadows else ""
+        hides = f", hides the packaged {entry.name}" if entry.shadows else ""
         print(f"# {entry.name}: {entry.path} ({entry.origin}{hides})")
         print(f"# sha256 {hashlib.sha256(document.raw).hexdigest()}")
         print()

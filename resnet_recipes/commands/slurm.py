@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 
-from resnet_recipes.commands.arguments import split
+from resnet_recipes.commands.arguments import Usage, split
 from resnet_recipes.errors import Problem, RecipeError
 
-FLAGS = {"--time": "HH:MM:SS"}
+USAGE = Usage("resnet-recipes slurm NAME [key=value ...]", "print a Slurm script that is requeued until the run is done",
+              "resnet-recipes slurm hot data=/data/imagenet launch.nodes=2 > job.sh",
+              {"--time HH:MM:SS": "limit of one job (default 24:00:00)"})
 
 
 def run(argv: Sequence[str]) -> int:
@@ -13,10 +15,10 @@ def run(argv: Sequence[str]) -> int:
     from resnet_recipes.composing.compose import compose
     from resnet_recipes.launch.slurm import script
 
-    arguments = split(argv, FLAGS, "resnet-recipes slurm hot")
+    arguments = split(argv, USAGE)
     words = [word.removeprefix("recipe=") if i == 0 else word for i, word in enumerate(arguments.words)]
     if not words or "=" in words[0]:
-        raise RecipeError([Problem("slurm", None, "needs a recipe", "resnet-recipes slurm hot data=/data/imagenet launch.nodes=2")])
+        raise RecipeError([Problem("slurm", None, "needs a recipe", USAGE.example)])
     name, *changes = words
     rule = "is set by the script: the run has the job's id, and its nodes meet on the first of them"
     if taken := [Problem(word, None, rule) for word in changes if word.startswith(("run=", "run.name=", "launch.rdzv="))]:

@@ -1,65 +1,56 @@
 """`resnet-train`: from the words of a command to a run."""
 
-import json
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
-from resnet_recipes.commands.arguments import Arguments, split
+from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage, split
 from resnet_recipes.errors import Problem, RecipeError
 
 if TYPE_CHECKING:
     from resnet_recipes.composing.compose import Composed
-    from resnet_recipes.plan import Plan
 
-FLAGS = {
-    "--dry-run": "", "--cfg": "", "--list": "", "--describe": "NAME", "--resume": "RUN", "--recipes": "DIR", "--json": "",
-    "--help": "", "-h": "", "--version": "",
-}
+USAGE = Usage(
+    "resnet-train recipe=NAME data=/path/to/images [key=value ...]", "train a ResNet by a recipe",
+    "resnet-train recipe=hot data=/data/imagenet epochs=180 ~methods.sam", {
+        "--list": "list recipes",
+        "--describe NAME": "show a recipe, with the source of every value",
+        "--dry-run": "print the plan and start nothing (--json: for programs)",
+        "--cfg": "print the complete recipe as YAML",
+        "--resume RUN": "continue a run; RUN is its folder, or auto: that of run=NAME, or the newest unfinished one, or else a new one",
+    } | RECIPES | {"--json": "with --list or --dry-run: print JSON", "--version": "print the version"},
+    """\
+Settings are key=value, in any order:
+  data=PATH  epochs=N  ssr=R    images; length in epochs, or as a multiple of 90
+  lr=  wd=  bs=  seed=          learning rate, weight decay, global batch size
+  gpus=  workers=  run=NAME     GPUs, loader processes per GPU, name of the run
+  optimizer.momentum=0.9        any setting of the recipe (--cfg prints all)
+  methods.mixup={}              turn a method on, with its defaults
+  methods.mixup.alpha=0.3       turn it on with another value
+  ~methods.ema                  turn it off
 
-HELP = """\
-resnet-train recipe=NAME data=/path/to/images [key=value ...]
+Under another launcher:
+  torchrun --nproc-per-node=8 -m resnet_recipes recipe=NAME data=PATH
+  srun --ntasks-per-node=8 resnet-train recipe=NAME data=PATH
 
-  resnet-train recipe=mild data=/data/imagenet              train
-  resnet-train recipe=mild data=/data/imagenet --dry-run    only tell the plan
-  resnet-train recipe=hot data=... epochs=180 ~methods.sam  with changes
-  resnet-train --resume runs/NAME                           go on after a stop
+Exit codes: 0 done; 1 training failed; 2 wrong command or recipe; 3 data or
+machine not ready; 75 stopped from outside and saved; 130 Ctrl-C and saved.
 
-Settings, as key=value, in any order:
-  data=PATH  epochs=N  ssr=R (times 90 epochs)  lr=  wd=  bs= (global)
-  gpus=  seed=  run=NAME  workers=
-  optimizer.lr=1.0  methods.mixup.alpha=0.3    any setting (--cfg shows all)
-  methods.mixup={}  ~methods.ema               switch a method on or off
-
-Flags:
-  --list              the recipes that there are
-  --describe NAME     one of them, with the source of every value
-  --dry-run           the plan, without starting (--json: for programs)
-  --cfg               the complete recipe as YAML
-  --resume RUN|auto   go on with a run; auto: the one of run=NAME, or the newest
-                      unfinished one, or else a new one
-  --recipes DIR       your own recipes (default ./recipes)
-  --version  --help   more verbs: resnet-recipes --help
-
-Under your own launcher: torchrun --nproc-per-node=8 -m resnet_recipes ...
-                         srun --ntasks-per-node=8 resnet-train ...
-
-Exit codes: 0 done, 1 training failed, 2 wrong command or recipe, 3 data or
-machine not ready, 75 stopped from outside and saved, 130 Ctrl-C and saved.
-"""
+Other commands (copy, compare, convert, check ...): resnet-recipes --help""")
 
 
 def run(argv: Sequence[str]) -> int:
     """Do what the command says and return its exit code."""
-    arguments = split(argv, FLAGS, "resnet-train recipe=mild")
-    folder = Path(arguments.flags["--recipes"]) if "--recipes" in arguments else None
-    if "--help" in arguments or "-h" in arguments or not argv:
-        print(HELP, end="")
-    elif "--version" in arguments:
+    if not argv or {"--help", "-h"} & set(argv):
+        print(USAGE.page(), end="")
+        return 0
+    arguments = split(argv, USAGE)
+    folder = arguments.recipes
+    if "--version" in arguments:
         print(f"resnet-recipes {__version__}")
     elif "--list" in arguments:
         from resnet_recipes.commands.ls import list_recipes
@@ -69,23 +60,18 @@ def run(argv: Sequence[str]) -> int:
         describe(arguments.flags["--describe"], folder)
     elif "--cfg" in arguments:
         from resnet_recipes.composing.frozen import freeze
-        print(freeze(_composed(arguments, folder, needs_data=False).recipe), end="")
+        print(freeze(composed(arguments, needs_data=False).recipe), end="")
     elif "--dry-run" in arguments:
-        _show_plan(_composed(arguments, folder, needs_data=False), as_json="--json" in arguments)
+        from resnet_recipes.commands.plan import show
+        show(composed(arguments, needs_data=False), as_json="--json" in arguments)
     else:
         from resnet_recipes.launch import external
-        prepare = partial(prepared, arguments, folder)
+        prepare = partial(prepared, arguments)
         return external.join(argv, prepare) if external.launcher(argv) else _launched(prepare())
     return 0
 
 
-def dry_run(argv: Sequence[str]) -> int:
-    """Run `resnet-recipes plan NAME [key=value ...]`: the same as --dry-run."""
-    words = [f"recipe={argv[0]}", *argv[1:]] if argv and "=" not in argv[0] and not argv[0].startswith("-") else argv
-    return run(["--dry-run", *words])
-
-
-def prepared(arguments: Arguments, recipes: Path | None) -> Path | None:
+def prepared(arguments: Arguments) -> Path | None:
     """Return the folder of the run to train, new or begun; None if it is done. Nothing is made before all checks have passed."""
     from resnet_recipes.commands import resume
     from resnet_recipes.launch import external
@@ -94,20 +80,21 @@ def prepared(arguments: Arguments, recipes: Path | None) -> Path | None:
         return resume.go_on(folder, [])
     if "--resume" in arguments and (found := resume.find(arguments.flags["--resume"], arguments.words)):
         return resume.go_on(*found)
-    return _begun(_composed(arguments, recipes))
+    return _begun(composed(arguments))
 
 
-def _begun(composed: "Composed") -> Path:
-    """Make the folder of a new run, tell its plan, and return it."""
+def _begun(wanted: "Composed") -> Path:
+    """Make the folder of a new run, print its plan, and return it."""
     from resnet_recipes import data, plan
     from resnet_recipes.commands import run_folder
+    from resnet_recipes.commands.plan import lines
     from resnet_recipes.launch import external
     from resnet_recipes.launch.group import group_of
 
-    ranks = external.ranks() or group_of(composed.recipe.launch).ranks
-    made = plan.of(composed.recipe, data.measure(composed.recipe.data, with_cost=True), ranks)
-    folder = run_folder.create(composed, made, ["resnet-train", *sys.argv[1:]])
-    for line in _lines(composed, made, str(folder)):
+    ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
+    made = plan.of(wanted.recipe, data.measure(wanted.recipe.data, with_cost=True), ranks)
+    folder = run_folder.create(wanted, made, ["resnet-train", *sys.argv[1:]])
+    for line in lines(wanted, made, str(folder)):
         say(line)
     return folder
 
@@ -131,49 +118,18 @@ def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _composed(arguments: Arguments, folder: Path | None, needs_data: bool = True) -> "Composed":
+def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
+    """Compose the one recipe that the words name, with their changes. Raises RecipeError with every problem."""
     from resnet_recipes.composing.library import Library
 
+    library = Library(arguments.recipes)
     names = [word.removeprefix("recipe=") for word in arguments.words if word.startswith("recipe=")]
     changes = [word for word in arguments.words if not word.startswith("recipe=")]
     if len(names) != 1:
-        library = Library(folder)
-        known = ", ".join(entry.name for entry in library.entries())
-        bare = next((word for word in changes if word in library.user or word in library.packaged), None)
-        rule = "one run has one recipe" if names else "which one?"
-        raise RecipeError([Problem("recipe", " ".join(names) or None, rule, f"recipe={bare}" if bare else f"recipe=NAME, of {known}")])
-    Library(folder).chain(names[0])         # a wrong name or a broken file is told at once, before seconds of imports
+        known = library.names()
+        fix = next((f"recipe={word}" for word in changes if word in known), f"recipe=NAME, one of {', '.join(known)}")
+        raise RecipeError([Problem("recipe", " ".join(names) or None, "a run has one recipe" if names else "is not given", fix)])
+    library.chain(names[0])         # reports a wrong name or a broken file before seconds of imports
 
     from resnet_recipes.composing.compose import compose
-    return compose(names[0], changes, folder, needs_data)
-
-
-def _show_plan(composed: "Composed", as_json: bool) -> None:
-    from resnet_recipes import data, plan
-
-    config = composed.recipe.data
-    facts = data.measure(config, with_cost=True) if config.root or config.backend == "synthetic" else plan.IMAGENET
-    made = plan.of(composed.recipe, facts, _ranks(composed))
-    print(json.dumps(made.as_dict(), indent=2) if as_json else "\n".join(_lines(composed, made, None)))
-
-
-def _ranks(composed: "Composed") -> int:
-    """Return the number of ranks; a plan may be made for more GPUs than there are here."""
-    from resnet_recipes.launch.group import group_of
-
-    config = composed.recipe.launch
-    return int(config.gpus) * config.fewest_and_most_nodes[1] if config.gpus != "auto" else group_of(config).ranks
-
-
-def _lines(composed: "Composed", made: "Plan", folder: str | None) -> Iterator[str]:
-    """Yield what a person wants to know before the first step."""
-    from resnet_recipes import outline
-
-    entry = composed.entry
-    hides = ", instead of the packaged recipe of this name" if entry.shadows else ""
-    head = [("recipe", f"{composed.recipe.name}, {entry.place}{hides}")]
-    if composed.overrides:
-        head.append(("changed", "  ".join(map(str, composed.overrides))))
-    foot = [("run folder", folder)] if folder else []
-    yield f"resnet-recipes {__version__}"
-    yield from outline.lines([*head, *outline.rows(made), *foot])
+    return compose(names[0], changes, arguments.recipes, needs_data)

@@ -4,19 +4,22 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from resnet_recipes.commands.arguments import split
+from resnet_recipes.commands.arguments import RECIPES, Usage, split
 from resnet_recipes.composing.library import Library
 from resnet_recipes.composing.strict_yaml import shown
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.report.text import printable
+
+USAGE = Usage("resnet-recipes validate [FILE ...]", "check recipe files, by default all in ./recipes; needs neither data nor a GPU",
+              "resnet-recipes validate recipes/mine.yaml", RECIPES)
 
 
 def run(argv: Sequence[str]) -> int:
     """Compose each file and print what is wrong with it; return 2 if anything is."""
     from resnet_recipes.composing.compose import compose
 
-    arguments = split(argv, {"--recipes": "DIR"}, "resnet-train recipe=mild")
-    folder = Path(arguments.flags["--recipes"]) if "--recipes" in arguments else None
+    arguments = split(argv, USAGE)
+    folder = arguments.recipes
     names = arguments.words or [str(path) for path in Library(folder).user.values()]
     wrong = 0
     for name in names:
@@ -27,5 +30,5 @@ def run(argv: Sequence[str]) -> int:
             wrong += 1
             print("\n".join(printable(line) for problem in error.problems for line in str(problem).splitlines()), file=sys.stderr)
     if not names:
-        print("no recipe to check: ./recipes has none")
+        print(f"no recipe to check in {folder or './recipes'}")
     return RecipeError.exit_code if wrong else 0

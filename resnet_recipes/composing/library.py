@@ -1,17 +1,17 @@
 """Where recipes are: the user's folder first, then the packaged ones. Needs neither torch nor Hydra."""
 
-import re
+import os
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 
+from resnet_recipes import names
 from resnet_recipes.composing import strict_yaml
 from resnet_recipes.composing.strict_yaml import Document, shown
+from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.errors import Problem, RecipeError
 
 USER_FOLDER = Path("recipes")
-NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 MAX_PARENTS = 8
 
 
@@ -40,8 +40,8 @@ class Library:
 
     def __init__(self, folder: Path | None = None):
         """Use `folder` as the user's, or ./recipes if there is one."""
-        if folder is not None and not folder.is_dir():
-            raise RecipeError([Problem("--recipes", str(folder), "is not a folder")])
+        if folder is not None and not os.path.isdir(folder):
+            raise RecipeError([Problem("--recipes", str(folder), "is not a directory")])
         chosen = folder or USER_FOLDER
         self.packaged = {path.stem: path for path in sorted(packaged_folder().glob("*.yaml"))}
         same = chosen.is_dir() and chosen.resolve() == packaged_folder().resolve()
@@ -49,23 +49,24 @@ class Library:
 
     def entries(self) -> list[Entry]:
         """Return every recipe that has a usable name, packaged ones first; a shadowed one is left out."""
-        names = [name for name in (*self.packaged, *self.user) if NAME.fullmatch(name)]
-        return [self.find(name) for name in dict.fromkeys(names)]
+        return [self.find(name) for name in dict.fromkeys((*self.packaged, *self.user)) if names.RECIPE.fullmatch(name)]
+
+    def names(self) -> list[str]:
+        """Return the names of all recipes, sorted."""
+        return sorted(entry.name for entry in self.entries())
 
     def find(self, name: str) -> Entry:
         """Return the recipe of a name or a path. Raises RecipeError with the names that exist."""
         if name.endswith((".yaml", ".yml")):
             return self._file(name)
-        if not NAME.fullmatch(name):
-            raise RecipeError([Problem("recipe", name, "must be a name (lower-case letters, digits and '_') or a path ending in .yaml",
-                                       f"there are: {', '.join(self._names())}")])
-        if name in self.user:
+        usable = names.RECIPE.fullmatch(name)
+        if usable and name in self.user:
             return Entry(name, self.user[name], "user", self.packaged.get(name))
-        if name in self.packaged:
+        if usable and name in self.packaged:
             return Entry(name, self.packaged[name], "packaged")
-        near = get_close_matches(name, self._names(), n=1)
-        raise RecipeError([Problem("recipe", name, "there is no such recipe" + (f"; did you mean {near[0]} ?" if near else ""),
-                                   f"there are: {', '.join(self._names())}")])
+        rule = "no such recipe" if usable else "is neither the name of a recipe nor a path ending in .yaml"
+        meant, known = did_you_mean(name, self.names()), f"recipes: {', '.join(self.names())}"
+        raise RecipeError([Problem("recipe", name, f"{rule}; {meant}" if meant else rule, known)])
 
     def chain(self, name: str) -> list[tuple[Entry, Document]]:
         """Read a recipe and those it inherits from, the most basic one first. Raises RecipeError naming file and line."""
@@ -78,7 +79,7 @@ class Library:
         if entry.path in below:
             raise RecipeError([Problem(document.where("defaults"), None, "recipes inherit from each other in a circle")])
         if len(links) + len(below) >= MAX_PARENTS:
-            raise RecipeError([Problem(shown(entry.path), None, f"is one more than the {MAX_PARENTS} files that a recipe may be made of")])
+            raise RecipeError([Problem(shown(entry.path), None, f"a recipe may inherit from at most {MAX_PARENTS - 1} files")])
         for parent in parents(document):
             found = self._parent(parent, entry, document)
             self._collect(found, links, (*below, entry.path))
@@ -96,23 +97,20 @@ class Library:
         return found
 
     def _file(self, name: str) -> Entry:
-        path = Path(name).expanduser().absolute()
+        path = Path(os.path.expanduser(name)).absolute()
         if path.suffix == ".yml":
             raise RecipeError([Problem("recipe", name, "recipe files end in .yaml", f"rename it to {path.stem}.yaml")])
-        if not path.is_file():
-            raise RecipeError([Problem("recipe", name, "there is no such file")])
+        if not os.path.isfile(path):          # Path.is_file raises for a name that is too long
+            raise RecipeError([Problem("recipe", name, "no such file")])
         own = next((key for key, mine in self.user.items() if mine == path), None)
-        return self.find(own) if own and NAME.fullmatch(own) else Entry(path.stem, path, "file")
-
-    def _names(self) -> list[str]:
-        return sorted({*self.packaged, *self.user})
+        return self.find(own) if own and names.RECIPE.fullmatch(own) else Entry(path.stem, path, "file")
 
 
 def parents(document: Document) -> list[str]:
     """Return the names in a recipe's `defaults`. Raises RecipeError if it has anything but names."""
-    names = document.tree.get("defaults", [])
-    if not isinstance(names, list) or not all(isinstance(name, str) and (name == "_self_" or NAME.fullmatch(name)) for name in names):
-        raise RecipeError([Problem(document.where("defaults"), names, "must be a list of recipe names", "defaults: [hot]")])
-    if "_self_" in names[:-1]:
-        raise RecipeError([Problem(document.where("defaults"), names, "_self_ can only stand last: a recipe changes what it inherits")])
-    return [name for name in names if name != "_self_"]
+    listed = document.tree.get("defaults", [])
+    if not isinstance(listed, list) or not all(isinstance(name, str) and names.RECIPE.fullmatch(name.strip("_")) for name in listed):
+        raise RecipeError([Problem(document.where("defaults"), listed, "must be a list of recipe names", "defaults: [hot]")])
+    if "_self_" in listed[:-1]:
+        raise RecipeError([Problem(document.where("defaults"), listed, "_self_ must come last: a recipe changes what it inherits")])
+    return [name for name in listed if name != "_self_"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from resnet_recipes.composing.suggestions import closest
+from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.composing.typed import is_union
 from resnet_recipes.errors import Problem
 
@@ -110,14 +110,13 @@ def absolute(path: str) -> str:
 
 
 def _unknown(override: Override, kinds: dict[str, Any]) -> list[Problem]:
-    key = override.key
-    if key in kinds:
+    if override.key in kinds:
         return []
-    meant = closest(key, kinds)
-    if override.value is None or not meant:
-        example = f"~{meant}" if meant else "resnet-train recipe=mild --cfg shows every setting"
-        return [Problem(override.typed, None, "there is no such method" if override.value is None else "there is no such setting", example)]
-    return [Problem(override.typed, None, "there is no such setting", f"did you mean {meant}={override.value} ?")]
+    if override.value is None:
+        meant = did_you_mean(override.key, kinds).replace("mean ", "mean ~")
+        return [Problem(override.typed, None, "no such method", meant or "resnet-recipes methods lists them")]
+    meant = did_you_mean(override.key, kinds, f"={override.value}")
+    return [Problem(override.typed, None, "no such setting", meant or "resnet-train recipe=mild --cfg prints every setting")]
 
 
 def _quoted(text: str) -> str:

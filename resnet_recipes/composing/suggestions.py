@@ -34,8 +34,15 @@ ALIASES = {
 }
 
 
+def did_you_mean(name: str, known: Collection[str], value: str = "") -> str:
+    """Return "did you mean mild?" for the known name that is most like `name`, or ""; `value` follows the name ("=1.0")."""
+    meant = closest(name, known)
+    return f"did you mean {meant}{value}?" if meant else ""
+
+
 def closest(name: str, known: Collection[str]) -> str:
     """Return the known dotted name that is most like `name`, or ""."""
+    name = name[:80].lower()
     leaf = name.rsplit(".", 1)[-1]
     known = [key for key in known if not name.startswith(f"{key}.")]        # the section it stands in is no answer
     if ALIASES.get(leaf) in known:

@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from resnet_recipes.composing.suggestions import closest
+from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.config import Recipe
 from resnet_recipes.duration import Duration
 from resnet_recipes.errors import Problem
@@ -36,8 +36,7 @@ def unknown(tree: dict[str, Any]) -> Iterator[Problem]:
     for key in _keys(tree, ""):
         parent = key.rpartition(".")[0]
         if key not in known and (not parent or _dataclass_in(known.get(parent))):
-            meant = closest(key, known)
-            yield Problem(key, None, "there is no such setting", f"did you mean {meant} ?" if meant else "")
+            yield Problem(key, None, "no such setting", did_you_mean(key, known))
 
 
 @cache

@@ -126,7 +126,7 @@ def test_a_users_recipe_is_named_in_the_plan(started, capsys, tmp_path):
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "mild.yaml").write_text("defaults: [mild]\n")
     cli.train(["recipe=mild", "--dry-run"])
-    assert "mild, recipes/mild.yaml, instead of the packaged recipe of this name" in " ".join(capsys.readouterr().out.split())
+    assert "mild, recipes/mild.yaml, hides the packaged recipe of this name" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_run_root_that_cannot_be_made_is_named(started, capsys, tmp_path):

@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -26,11 +27,18 @@ def test_ls_lists_packaged_and_own_recipes(capsys, folder):
     (folder / "recipes" / "mild.yaml").write_text("name: mild\n")
     (folder / "recipes" / "broken.yaml").write_text("seed: yes\n")
     out = said(capsys, "ls")
-    rows = {line.split()[0]: line for line in out.splitlines() if line and not line.startswith(" ")}
+    rows = {line.split()[0]: " ".join(line.split()) for line in re.sub(r"\n +", " ", out).splitlines() if line}
     assert "based on hot" in rows["mine"]
     assert rows["mine"].split()[1] == "30"
     assert "recipes/broken.yaml:1" in rows["broken"]
-    assert "recipes/mild.yaml, instead of the packaged recipe of this name" in out
+    assert "recipes/mild.yaml, hides the packaged recipe of this name" in rows["mild"]
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_ls_shows_the_published_result_nearest_to_the_recipes_own_length(capsys, folder):
+    out = said(capsys, "ls")
+    for length, result in (("36", "76.6 %, 25.3 min, 32 epochs"), ("135", "79.1 %, 90 epochs"), ("270", "79.86 %, 254 min, 180 epochs")):
+        assert f"{length}  {result}" in out
 
 
 def test_ls_survives_whatever_a_recipe_says_about_itself(capsys, folder):
@@ -129,7 +137,7 @@ def test_a_methods_page_has_what_a_user_must_know(capsys):
 
 def test_an_unknown_method_is_answered(capsys):
     assert cli.main(["methods", "mixupp"]) == 2
-    assert "did you mean mixup ?" in capsys.readouterr().err
+    assert "did you mean mixup?" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -158,5 +166,5 @@ def test_convert_can_only_forecast(capsys, images, folder):
 def test_convert_tells_all_wrong_options_at_once(capsys):
     assert cli.main(["convert", "a", "b", "shufle=true", "workers=x"]) == 2
     err = capsys.readouterr().err
-    assert "did you mean shuffle ?" in err
+    assert "did you mean shuffle?" in err
     assert "workers=x: must be a whole number" in err

@@ -1,0 +1,61 @@
+"""`resnet-recipes plan NAME` and `resnet-train --dry-run`: everything a run would do, without starting it."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from resnet_recipes import __version__
+from resnet_recipes.commands.arguments import RECIPES, Usage, split
+from resnet_recipes.errors import Problem, RecipeError
+
+if TYPE_CHECKING:
+    from resnet_recipes.composing.compose import Composed
+    from resnet_recipes.plan import Plan
+
+USAGE = Usage("resnet-recipes plan NAME [key=value ...]", "print everything a run would do, without starting it",
+              "resnet-recipes plan mild data=/data/imagenet gpus=8", RECIPES | {"--json": "the same for programs"})
+
+
+def run(argv: Sequence[str]) -> int:
+    """Do what `resnet-train --dry-run` does."""
+    from resnet_recipes.commands.train import composed
+
+    arguments = split(argv, USAGE)
+    if not arguments.words:
+        raise RecipeError([Problem("plan", None, "needs a recipe", USAGE.example)])
+    if "=" not in arguments.words[0]:
+        arguments.words[0] = f"recipe={arguments.words[0]}"
+    show(composed(arguments, needs_data=False), as_json="--json" in arguments)
+    return 0
+
+
+def show(composed: "Composed", as_json: bool) -> None:
+    """Print the plan of a recipe; without data, on ImageNet."""
+    from resnet_recipes import data, plan
+
+    config = composed.recipe.data
+    facts = data.measure(config, with_cost=True) if config.root or config.backend == "synthetic" else plan.IMAGENET
+    made = plan.of(composed.recipe, facts, _ranks(composed))
+    print(json.dumps(made.as_dict(), indent=2) if as_json else "\n".join(lines(composed, made)))
+
+
+def lines(composed: "Composed", made: "Plan", folder: str = "") -> Iterator[str]:
+    """Yield what a person wants to know before the first step."""
+    from resnet_recipes import outline
+
+    entry = composed.entry
+    hides = ", hides the packaged recipe of this name" if entry.shadows else ""
+    head = [("recipe", f"{composed.recipe.name}, {entry.place}{hides}")]
+    if composed.overrides:
+        head.append(("changed", "  ".join(map(str, composed.overrides))))
+    foot = [("run folder", folder)] if folder else []
+    yield f"resnet-recipes {__version__}"
+    yield from outline.lines([*head, *outline.rows(made), *foot])
+
+
+def _ranks(composed: "Composed") -> int:
+    """Return the number of ranks; a plan may be made for more GPUs than this machine has."""
+    from resnet_recipes.launch.group import group_of
+
+    config = composed.recipe.launch
+    return int(config.gpus) * config.fewest_and_most_nodes[1] if config.gpus != "auto" else group_of(config).ranks
