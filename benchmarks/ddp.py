@@ -26,7 +26,6 @@ from resnet_recipes.composing.typed import typed
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.model import build_model
-from resnet_recipes.optim.build import build_optimizer
 from resnet_recipes.train import distributed
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank
@@ -53,7 +52,7 @@ def made(args: argparse.Namespace, rank: Rank, ddp: bool, compress: bool) -> Run
     methods.modify_model(model)
     model = model.to(device, memory_format=torch.channels_last)
     replica = distributed.wrapped(model, rank, compress) if ddp else model
-    return Run(plan, rank, model, replica, build_optimizer(model, recipe.optimizer), methods,
+    return Run(plan, rank, model, replica, recipe.optimizer.build(model), methods,
                Precision(device, resolve_dtype("auto", device), model), Clock(device), Memory(batch), None)
 
 

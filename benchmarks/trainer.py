@@ -24,7 +24,6 @@ from resnet_recipes.composing.typed import typed
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.model import build_model
-from resnet_recipes.optim.build import build_optimizer
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import this_rank
 from resnet_recipes.train.loop import train
@@ -86,7 +85,7 @@ def ours(args: argparse.Namespace, batch: RawBatch, device: torch.device) -> Cal
     methods.modify_model(model)
     model = model.to(device, memory_format=torch.channels_last)
     precision = Precision(device, resolve_dtype("auto", device), model)
-    run = Run(plan, rank, model, model, build_optimizer(model, recipe.optimizer), methods, precision, Clock(device), Memory(batch), None)
+    run = Run(plan, rank, model, model, recipe.optimizer.build(model), methods, precision, Clock(device), Memory(batch), None)
 
     def go(steps: int) -> float:
         keeper = Silence()

@@ -11,6 +11,7 @@ from resnet_recipes.data.base import DataConfig
 from resnet_recipes.duration import Duration, decimal
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods import Methods
+from resnet_recipes.optim import OPTIMIZERS, AnyOptimizer
 
 
 def duration_problem(key: str, text: str, units: tuple[str, ...] = ("ep", "ba", "dur"), positive: bool = True) -> Iterator[Problem]:
@@ -61,32 +62,6 @@ class BatchConfig:
         for key in ("global_size", "bn_size", "eval_size"):
             if getattr(self, key) < 1:
                 yield Problem(key, getattr(self, key), "must be at least 1")
-
-
-@dataclass
-class OptimizerConfig:
-    """The `optimizer` section."""
-
-    name: str = "decoupled_sgdw"        # decoupled_sgdw | sgd (coupled weight decay)
-    lr: float = 2.048                   # peak learning rate, for the global batch
-    momentum: float = 0.875
-    nesterov: bool = False
-    weight_decay: float = 5.0e-4        # decoupled_sgdw: weight lost per step at the peak rate; sgd: L2 coefficient
-    clip_norm: float | None = None      # largest L2 norm of the whole gradient; null: not clipped
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong; keys are relative to `optimizer`."""
-        if self.name not in ("decoupled_sgdw", "sgd"):
-            yield Problem("name", self.name, "must be decoupled_sgdw or sgd")
-        if not 0 < self.lr < 1e4:
-            yield Problem("lr", self.lr, "must be positive, and below 10000")
-        for key in ("momentum", "weight_decay"):
-            if not 0 <= getattr(self, key) < 1:
-                yield Problem(key, getattr(self, key), "must be at least 0 and below 1")
-        if self.nesterov and self.momentum == 0:
-            yield Problem("nesterov", True, "needs momentum above 0", "optimizer.nesterov=false")
-        if self.clip_norm is not None and not self.clip_norm > 0:
-            yield Problem("clip_norm", self.clip_norm, "must be positive, or null for no clipping")
 
 
 @dataclass
@@ -248,7 +223,7 @@ class Recipe:
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    optimizer: AnyOptimizer = field(default_factory=OPTIMIZERS[0])
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     methods: Methods = field(default_factory=Methods)

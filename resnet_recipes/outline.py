@@ -29,7 +29,7 @@ def rows(plan: Plan) -> Iterator[Row]:
     yield "batch", (f"{recipe.batch.global_size} = {_count(plan.world_size, 'device')} x {_count(plan.microbatches, 'micro-batch')} x "
                     f"{plan.bn_size}; BatchNorm over {plan.bn_size}")
     yield "rate", _rates(plan)
-    yield "optimizer", (f"{recipe.optimizer.name}, momentum {recipe.optimizer.momentum:g}, weight decay {recipe.optimizer.weight_decay:g}")
+    yield "optimizer", recipe.optimizer.text()
     yield "model", (f"{recipe.model.name}, {plan.num_classes:,} classes, {plan.parameters:,} parameters, {recipe.precision.dtype} precision"
                     f"{', compiled' if recipe.precision.compile else ''}")
     yield "images", size_ranges(plan.sizes)

@@ -70,7 +70,7 @@ WRONG = [
     ("learning_rate=1", ["did you mean optimizer.lr=1?"]),
     ("+optimizer.lr=1", ["settings need no '+'", "optimizer.lr=1"]),
     ("++optimizer.lr=1", ["settings need no '+'"]),
-    ("~optimizer.lr", ["only a method can be removed"]),
+    ("~data.root", ["only a method or a setting of the optimizer can be removed"]),
     ("~methods.sam", ["~methods.sam", "is not on in mild"]),
     ("~methods.emma", ["no such method", "did you mean ~methods.ema?"]),
     ("hydra.run.dir=/tmp/x", ["Hydra itself cannot be configured"]),

@@ -14,12 +14,12 @@ PACKAGE = "resnet_recipes"
 #: From the bottom up. A module imports only from tiers below its own, and from its own package. Siblings on a tier never meet, except
 #: on the tier of the loose modules, which is where a new module at the top of the package belongs.
 TIERS = (
-    {"errors", "names", "duration", "schedule", "atomic"},
+    {"errors", "names", "duration", "schedule", "atomic", "card"},
     {"ops"},
-    {"methods", "data", "report"},
+    {"methods", "optim", "data", "report"},
     {"config"},
     {"plan", "composing"},          # and whatever else stands at the top of the package
-    {"network", "optim"},
+    {"network"},
     {"train"},
     {"process"},
     {"launch"},

@@ -1,52 +1,65 @@
-"""`resnet-recipes methods [NAME]`: what each method does, costs and brings."""
+"""`resnet-recipes methods [NAME]`: what each method and each optimizer does, costs and brings."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from resnet_recipes.commands.arguments import WIDTH, Usage, split
 from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.errors import Problem, RecipeError
 
-if TYPE_CHECKING:
-    from resnet_recipes.methods.card import Card
-
-USAGE = Usage("resnet-recipes methods [NAME]", "list the speed-up methods, or show one with its settings", "resnet-recipes methods mixup")
+USAGE = Usage("resnet-recipes methods [NAME]", "list the speed-up methods and optimizers, or show one with its settings",
+              "resnet-recipes methods mixup")
 
 
 def run(argv: Sequence[str]) -> int:
-    """Print one line for each method, or everything that is known about one."""
+    """Print one line for each method and optimizer, or everything that is known about one."""
     from resnet_recipes.methods import ORDER
-    from resnet_recipes.methods.card import card_of
+    from resnet_recipes.optim import OPTIMIZERS
 
     words = split(argv, USAGE).words
-    cards = {method.name: card_of(method) for method in ORDER}
-    if strange := [word for word in words if word not in cards]:
-        meant = did_you_mean(strange[0], cards) or f"methods: {', '.join(cards)}"
+    known = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
+    if strange := [word for word in words if word not in known]:
+        meant = did_you_mean(strange[0], known) or f"methods: {', '.join(known)}"
         raise RecipeError([Problem("methods", strange[0], "unknown method", meant)])
     for word in words:
-        print("\n".join(_page(cards[word])))
+        print("\n".join(_page(known[word])))
     if not words:
-        for card in cards.values():
-            print("\n".join(_filled(f"{card.name:<22}", card.summary)))
-        print("\nIn the order in which they run. More about one: resnet-recipes methods mixup")
+        print("\n".join(_list(ORDER)))
+        print("\nIn the order in which they run. More about one: resnet-recipes methods mixup\n\nOptimizers, chosen by optimizer.name:\n")
+        print("\n".join(_list(OPTIMIZERS)))
     return 0
 
 
-def _page(card: "Card") -> Iterator[str]:
+def _list(items: Sequence[type]) -> Iterator[str]:
+    from resnet_recipes.card import card_of
+
+    for card in map(card_of, items):
+        yield from _filled(f"{card.name:<22}", card.summary)
+
+
+def _page(item: type) -> Iterator[str]:
+    from resnet_recipes.card import card_of
+    from resnet_recipes.methods.base import HOOKS, Method
+
+    card, is_method = card_of(item), issubclass(item, Method)
+    prefix = f"methods.{card.name}" if is_method else "optimizer"
+    hooks = [hook for hook in HOOKS if item().provides(hook)] if is_method else []
+    excludes = sorted(item.conflicts) if is_method else []
     yield card.name
     yield ""
     yield from _filled("  ", card.summary)
     yield from _filled("  ", card.details) if card.details else ()
     yield ""
-    for label, text in (("gain", card.gain), ("cost", card.cost), ("hurts", card.hurts), ("acts at", ", ".join(card.hooks)),
-                        ("excludes", ", ".join(card.excludes))):
+    for label, text in (("gain", card.gain), ("cost", card.cost), ("hurts", card.hurts), ("acts at", ", ".join(hooks)),
+                        ("excludes", ", ".join(excludes))):
         yield from _filled(f"  {label:<10}", text) if text else ()
     yield ""
+    if not is_method:
+        yield f"  optimizer.name={card.name}"
     for setting in card.settings:
-        yield from _filled(f"  methods.{card.name}.{setting.name}={_written(setting.default)}   ", setting.meaning, indent=6)
+        yield from _filled(f"  {prefix}.{setting.name}={_written(setting.default)}   ", setting.meaning, indent=6)
     if not card.settings:
-        yield f"  methods.{card.name}={{}}   has no settings"
+        yield f"  {prefix}={{}}   has no settings"
     yield ""
 
 
@@ -56,4 +69,6 @@ def _filled(label: str, text: str, indent: int | None = None) -> list[str]:
 
 
 def _written(default: object) -> str:
+    if isinstance(default, tuple):
+        return f"[{','.join(map(str, default))}]"
     return str(default).lower() if isinstance(default, bool) else "null" if default is None else str(default)

@@ -59,7 +59,8 @@ def _merged(links: Links, overrides: list[Override]) -> dict[str, Any]:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    ConfigStore.instance().store(_node(0), frozen.tree_of(Recipe()))         # so that references find settings left at their default
+    defaults = frozen.tree_of(Recipe()) | {"optimizer": {}}      # each optimizer has its own
+    ConfigStore.instance().store(_node(0), defaults)             # so that references find settings left at their default
     for index, (_, document) in enumerate(links, 1):
         own = {key: value for key, value in document.tree.items() if key != "defaults"}
         ConfigStore.instance().store(_node(index), {"defaults": [_node(index - 1), "_self_"], **own})
@@ -109,11 +110,12 @@ def _claim(tree: dict[str, Any], links: Links, overrides: list[Override]) -> Non
 
 
 def _idle_removals(overrides: list[Override], links: Links) -> list[Problem]:
-    """Return a problem for each method that is removed but not on: such an ablation would be none."""
+    """Return a problem for each method that is removed but not on, where nothing would change."""
     sections = [document.tree.get("methods") for _, document in links]
     names = {name for section in sections if isinstance(section, dict) for name, value in section.items() if value is not None}
     return [Problem(override.typed, None, f"is not on in {links[-1][0].name}", f"methods that are on: {', '.join(sorted(names)) or 'none'}")
-            for override in overrides if override.value is None and override.key.removeprefix("methods.") not in names]
+            for override in overrides if override.value is None and override.key.startswith("methods.")
+            and override.key.removeprefix("methods.") not in names]
 
 
 def _located(problem: Problem, overrides: list[Override], links: Links) -> Problem:

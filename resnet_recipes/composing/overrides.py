@@ -36,7 +36,7 @@ class Override(NamedTuple):
 
     typed: str            # the word as it was typed: "epochs=18"
     key: str              # "max_duration"
-    value: str | None     # "18ep"; None: the method is removed
+    value: str | None     # "18ep"; None: the method, or the optimizer's setting, is removed
 
     def __str__(self) -> str:
         return f"~{self.key}" if self.value is None else f"{self.key}={self.value}"
@@ -81,9 +81,9 @@ def _refused(word: str) -> Problem | None:
     if word.startswith("+"):
         return Problem(word, None, "settings need no '+'", word.lstrip("+"))
     if word.startswith("~"):
-        if re.fullmatch(r"~methods\.[a-z][a-z0-9_]*", word):
+        if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", word):
             return None
-        return Problem(word, None, "only a method can be removed", "~methods.ema")
+        return Problem(word, None, "only a method or a setting of the optimizer can be removed", "~methods.ema")
     if not equals:
         return Problem(word, None, "settings are written key=value", f"recipe={word}" if _KEY.fullmatch(word) else "lr=0.5")
     if not _KEY.fullmatch(key):

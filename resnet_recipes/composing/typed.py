@@ -35,7 +35,7 @@ def unknown(tree: dict[str, Any]) -> Iterator[Problem]:
     known = settings()
     for key in _keys(tree, ""):
         parent = key.rpartition(".")[0]
-        if key not in known and (not parent or _dataclass_in(known.get(parent))):
+        if key not in known and (not parent or _dataclasses_in(known.get(parent))):
             yield Problem(key, None, "no such setting", did_you_mean(key, known))
 
 
@@ -47,7 +47,7 @@ def settings() -> dict[str, Any]:
     def visit(cls: type, prefix: str) -> None:
         for name, kind in kinds_of(cls).items():
             found[prefix + name] = kind
-            if section := _dataclass_in(kind):
+            for section in _dataclasses_in(kind):
                 visit(section, f"{prefix}{name}.")
 
     visit(Recipe, "")
@@ -60,8 +60,8 @@ def kinds_of(cls: type) -> dict[str, Any]:
     return {item.name: hints[item.name] for item in fields(cls)}
 
 
-def _dataclass_in(kind: Any) -> type | None:
-    return next((option for option in (get_args(kind) if is_union(kind) else (kind,)) if is_dataclass(option)), None)
+def _dataclasses_in(kind: Any) -> list[type]:
+    return [option for option in (get_args(kind) if is_union(kind) else (kind,)) if is_dataclass(option)]
 
 
 def is_union(kind: Any) -> bool:
@@ -83,15 +83,34 @@ def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem])
         if name not in tree:
             continue
         key = prefix + name
-        section = _dataclass_in(kind)
-        if section and isinstance(tree[name], dict):
-            values[name] = build(section, tree[name], f"{key}.", problems)
+        if (sections := _dataclasses_in(kind)) and isinstance(tree[name], dict):
+            section, inside = _chosen(sections, tree[name], key, problems)
+            values[name] = build(section, inside, f"{key}.", problems)
             continue
         try:
             values[name] = _convert(tree[name], kind)
         except _WrongTypeError as error:
             problems.append(Problem(key, tree[name], f"must be {error}", _fix(cls, name, tree[name], key)))
     return cls(**values)
+
+
+def _chosen(sections: list[type], tree: dict[str, Any], key: str, problems: list[Problem]) -> tuple[type, dict[str, Any]]:
+    """Return the section that `name` in the tree chooses, or the only one, and its settings.
+
+    A setting of another section, such as `momentum` beside `name: lamb`, is a problem unless it is null, which takes it away.
+    """
+    names = {section.name: section for section in sections} if len(sections) > 1 else {}
+    if not names:
+        return sections[0], tree
+    name = tree.get("name", sections[0].name)
+    if not isinstance(name, str) or name not in names:
+        problems.append(Problem(f"{key}.name", name, f"must be one of {', '.join(names)}"))
+        return sections[0], {}
+    own = kinds_of(names[name])
+    strange = {setting for section in sections for setting in kinds_of(section)} & tree.keys() - own.keys()
+    problems += [Problem(f"{key}.{setting}", tree[setting], f"is not a setting of {name}", f"~{key}.{setting}")
+                 for setting in tree if setting in strange and tree[setting] is not None]
+    return names[name], {setting: value for setting, value in tree.items() if setting in own}
 
 
 def _fix(cls: type, name: str, value: Any, key: str) -> str:
@@ -119,7 +138,8 @@ def _convert(value: Any, kind: Any) -> Any:
                 return _convert(value, option)
             except _WrongTypeError:
                 continue
-        raise _WrongTypeError(" or ".join(_words(option) for option in get_args(kind)))
+        others = _dataclasses_in(kind)[1:]      # one optimizer says enough of all
+        raise _WrongTypeError(" or ".join(_words(option) for option in get_args(kind) if option not in others))
     if get_origin(kind) is list:
         return [_convert(item, get_args(kind)[0]) for item in _items(value, kind)]
     if get_origin(kind) is tuple:

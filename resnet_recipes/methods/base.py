@@ -74,6 +74,9 @@ class Method:
     """
 
     name: ClassVar[str]                                    # its key in a recipe
+    cost: ClassVar[str]                                    # its card: time and memory
+    gain: ClassVar[str]                                    # what others measured, with the source
+    hurts: ClassVar[str]                                   # when to leave it out
     conflicts: ClassVar[frozenset[str]] = frozenset()      # names of methods it cannot be combined with
 
     def problems(self) -> Iterator[Problem]:

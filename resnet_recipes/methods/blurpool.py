@@ -60,18 +60,24 @@ class BlurMaxPool2d(nn.MaxPool2d):
 class BlurPool(Method):
     """Blur before every stride, so that dropped pixels do not alias (Zhang, 2019, arXiv:1904.11486).
 
-    Strided convolutions of at least `min_channels` input channels and all max-pools are changed: in ResNet-50 six convolutions and
-    one pool, the stem's convolution not being among them. Parameters and state-dict keys stay torchvision's, but the blur is part of
-    the network: the weights need it at evaluation, too. `blur_first` blurs the input and leaves the stride to the convolution;
-    without it the convolution runs at full resolution, as in the paper, at four times its work.
-
-    Cost: memory traffic; on an RTX 3090, timm's resnetblur50 is 15 % slower than its resnet50, 25 % with channels_last, blurring by
-    depthwise convolution (timm, results/benchmark-*.csv), which is not used here on a GPU. Gain: +0.5 to 1 points on ImageNet
-    (Zhang, 2019); `blur_first: false` adds 0.1 for another 10 % of time (Composer, method card). Hurts: images where single pixels
-    carry meaning.
+    Strided convolutions of at least `min_channels` input channels and all max-pools are changed: in ResNet-50 six
+    convolutions and one pool, the stem's convolution not being among them. Parameters and state-dict keys stay
+    torchvision's, but the blur is part of the network: the weights need it at evaluation, too. `blur_first` blurs the
+    input and leaves the stride to the convolution; without it the convolution runs at full resolution, as in the paper,
+    at four times its work.
     """
 
     name: ClassVar[str] = "blurpool"
+    cost: ClassVar[str] = (
+        "memory traffic; on an RTX 3090, timm's resnetblur50 is 15 % slower than its resnet50, 25 % with "
+        "channels_last, blurring by depthwise convolution (timm, results/benchmark-*.csv), which is not used here on "
+        "a GPU."
+    )
+    gain: ClassVar[str] = (
+        "+0.5 to 1 points on ImageNet (Zhang, 2019); `blur_first: false` adds 0.1 for another 10 % of time (Composer, "
+        "method card)."
+    )
+    hurts: ClassVar[str] = "images where single pixels carry meaning."
     replace_convs: bool = True          # blur strided convolutions
     replace_maxpools: bool = True       # blur max-pools
     blur_first: bool = True             # blur the input of a convolution, not its output

@@ -16,16 +16,20 @@ from resnet_recipes.methods.mixup import blend_targets
 class CutMix(Method):
     """Paste a box of one example into another, and mix their targets by area (Yun et al., 2019, arXiv:1905.04899).
 
-    One box and one permutation per step and rank. The box covers a share drawn from Beta(alpha, alpha) of the image, has its
-    shape, is centred anywhere and cut off at the border; the targets are mixed by the area that is left of it.
+    One box and one permutation per step and rank. The box covers a share drawn from Beta(alpha, alpha) of the image,
+    has its shape, is centred anywhere and cut off at the border; the targets are mixed by the area that is left of it.
     The partner's label enters unsmoothed, as in mixup.
-
-    Cost: one copy of the batch. Gain: +0.3 points on top of mixup at 600 epochs (PyTorch blog, "How to train state-of-the-art
-    models using TorchVision's latest primitives", 2021). Hurts: 0.5 to 0.7 points when it replaces mixup in Hot's prototype
-    (MosaicML, Mosaic ResNet deep dive, Table 4).
     """
 
     name: ClassVar[str] = "cutmix"
+    cost: ClassVar[str] = "one copy of the batch."
+    gain: ClassVar[str] = (
+        "+0.3 points on top of mixup at 600 epochs (PyTorch blog, \"How to train state-of-the-art models using "
+        "TorchVision's latest primitives\", 2021)."
+    )
+    hurts: ClassVar[str] = (
+        "0.5 to 0.7 points when it replaces mixup in Hot's prototype (MosaicML, Mosaic ResNet deep dive, Table 4)."
+    )
     conflicts: ClassVar[frozenset[str]] = frozenset({"mixup", "mixup_or_cutmix"})
     alpha: float = 1.0                  # concentration of the Beta distribution, above 0
 

@@ -17,17 +17,25 @@ from resnet_recipes.methods.base import Method, Now
 class EMA(Method):
     """Evaluate a moving average of the weights (Polyak and Juditsky, 1992, doi:10.1137/0330046).
 
-    The average starts as a copy after the first step. After every `update_interval` it moves by 1 - 2^(-update_interval / half_life)
-    of the way to the weights: 0.129 with 100ba and 20ba. All floating parameters and buffers are averaged, BatchNorm's statistics
-    included; integers are copied (Composer averages and truncates them). For evaluation and export the values are exchanged in place,
-    and training goes on with the very bits it had. At an evaluation the average is up to one interval old.
-
-    Cost: one fused pass over the weights every `update_interval`, and one copy of the model in memory. Gain: +0.25 points in a
-    600-epoch baseline (PyTorch blog, "How to train state-of-the-art models using TorchVision's latest primitives", 2021). Hurts:
-    half_life is in steps, so with another batch size, or in a run of a few hundred steps, it is another average.
+    The average starts as a copy after the first step. After every `update_interval` it moves by 1 - 2^(-update_interval
+    / half_life) of the way to the weights: 0.129 with 100ba and 20ba. All floating parameters and buffers are averaged,
+    BatchNorm's statistics included; integers are copied (Composer averages and truncates them). For evaluation and
+    export the values are exchanged in place, and training goes on with the very bits it had. At an evaluation the
+    average is up to one interval old.
     """
 
     name: ClassVar[str] = "ema"
+    cost: ClassVar[str] = (
+        "one fused pass over the weights every `update_interval`, and one copy of the model in memory."
+    )
+    gain: ClassVar[str] = (
+        "+0.25 points in a 600-epoch baseline (PyTorch blog, \"How to train state-of-the-art models using "
+        "TorchVision's latest primitives\", 2021)."
+    )
+    hurts: ClassVar[str] = (
+        "half_life is in steps, so with another batch size, or in a run of a few hundred steps, it is another "
+        "average."
+    )
     half_life: str = "100ba"            # time after which an old weight counts half
     update_interval: str = "20ba"       # from one update to the next
 

@@ -15,16 +15,22 @@ class MixUp(Method):
     """Train on convex combinations of pairs of examples (Zhang et al., 2018, arXiv:1710.09412).
 
     `x <- (1 - share) * x + share * x[order]`, one share and one permutation per step and rank. The share is drawn from
-    Beta(alpha, alpha) and folded into [0, 0.5], so that an image's own label keeps the larger part (on average 0.10 is mixed in at
-    alpha 0.2). The partner's label enters unsmoothed, as in the runs that the recipes were tuned with: this is why label_smoothing
-    comes before mixup. Both gradients of a SAM step see the same mix; Composer draws again for the second.
-
-    Cost: one gather and one interpolation of the batch, 3 % of throughput (Table 5). Gain: +0.5 to 0.7 points over CutMix in Hot's
-    prototype at 180 and 540 epochs (MosaicML, Mosaic ResNet deep dive, Table 4). Hurts: under about 60 epochs together with
-    label_smoothing (Table 5); alpha 1 costs Hot 0.8 to 1.1 points (Table 6). Training accuracy is against the dominant label.
+    Beta(alpha, alpha) and folded into [0, 0.5], so that an image's own label keeps the larger part (on average 0.10 is
+    mixed in at alpha 0.2). The partner's label enters unsmoothed, as in the runs that the recipes were tuned with: this
+    is why label_smoothing comes before mixup. Both gradients of a SAM step see the same mix; Composer draws again for
+    the second.
     """
 
     name: ClassVar[str] = "mixup"
+    cost: ClassVar[str] = "one gather and one interpolation of the batch, 3 % of throughput (Table 5)."
+    gain: ClassVar[str] = (
+        "+0.5 to 0.7 points over CutMix in Hot's prototype at 180 and 540 epochs (MosaicML, Mosaic ResNet deep dive, "
+        "Table 4)."
+    )
+    hurts: ClassVar[str] = (
+        "under about 60 epochs together with label_smoothing (Table 5); alpha 1 costs Hot 0.8 to 1.1 points (Table "
+        "6). Training accuracy is against the dominant label."
+    )
     conflicts: ClassVar[frozenset[str]] = frozenset({"cutmix", "mixup_or_cutmix"})
     alpha: float = 0.2                  # concentration of the Beta distribution, above 0
 

@@ -18,19 +18,24 @@ from resnet_recipes.methods.base import Batch, Method, Now
 class ProgressiveResizing(Method):
     """Start on small images and let them grow to full size (fast.ai, fastbook chapter 7; MosaicML, Composer 0.7.1).
 
-    The scale is `initial_scale` until `delay`, rises linearly, and is 1 for the last `finetune` of the run; sides are rounded to
-    multiples of `size_increment`, half to even, in exact arithmetic. The size is constant within an epoch. Mild: 88 px for 40 % of
-    the run, then up to 176, which it reaches at 80 %. `at: device` shrinks the normalised batch ("nearest" takes the pixel at
-    floor(i * full / size); "crop" cuts one window for the whole batch); `at: loader` lets the loader decode at this size instead:
-    averaged over area, and cheaper for the CPU. Deliberate differences: Composer's float arithmetic makes 119, 59 and 99 of some
-    sizes that should be 120, 60 and 100, and its crop never takes the last offset.
-
-    Cost: one resampling of the batch. Gain: 47 % of the pixels at 36 epochs, with next to no loss of accuracy on ImageNet
-    (Composer, method card). Hurts: when the loader is the bottleneck nothing is gained while images are small; runs under 10 epochs
-    have few sizes. Small images of small objects (CIFAR-10) prefer `mode: crop`.
+    The scale is `initial_scale` until `delay`, rises linearly, and is 1 for the last `finetune` of the run; sides are
+    rounded to multiples of `size_increment`, half to even, in exact arithmetic. The size is constant within an epoch.
+    Mild: 88 px for 40 % of the run, then up to 176, which it reaches at 80 %. `at: device` shrinks the normalised batch
+    ("nearest" takes the pixel at floor(i * full / size); "crop" cuts one window for the whole batch); `at: loader` lets
+    the loader decode at this size instead: averaged over area, and cheaper for the CPU. Deliberate differences:
+    Composer's float arithmetic makes 119, 59 and 99 of some sizes that should be 120, 60 and 100, and its crop never
+    takes the last offset.
     """
 
     name: ClassVar[str] = "progressive_resizing"
+    cost: ClassVar[str] = "one resampling of the batch."
+    gain: ClassVar[str] = (
+        "47 % of the pixels at 36 epochs, with next to no loss of accuracy on ImageNet (Composer, method card)."
+    )
+    hurts: ClassVar[str] = (
+        "when the loader is the bottleneck nothing is gained while images are small; runs under 10 epochs have few "
+        "sizes. Small images of small objects (CIFAR-10) prefer `mode: crop`."
+    )
     mode: str = "resize"                # resize: shrink the whole image | crop: cut a window out of it
     initial_scale: float = 0.5          # side at the start, as a share of the full side
     delay: str = "0.5dur"               # time at initial_scale

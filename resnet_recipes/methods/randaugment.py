@@ -23,20 +23,28 @@ SETS = {"all": tuple(IMAGE_OPS), "safe": _SAFE, "original": tuple(IMAGE_OPS)}
 class RandAugment(Method):
     """Apply `depth` random operations of random strength to each image (Cubuk et al., 2020, arXiv:1909.13719).
 
-    Composer's variant: 13 operations, none of them idle, drawn evenly with replacement, each of a strength drawn for this image
-    from U(0.1, severity). At 10: rotate by up to 30 degrees, shear by 0.3, translate by a third of the side, posterize to 4 to 1
-    bits, solarize anywhere, and change colour, contrast, brightness and sharpness by factors of 0.1 to 10 (`original`: 0.1 to 1.9;
-    `safe`: leave those four out). `placement: sample` works on decoded images in the loader's workers, with Pillow; `batch` works on
-    the uint8 batch on the device, with a draw of its own for each image, the same operations and ranges, and pixels that agree to a
-    grey level: it needs no workers and runs with every loader. `auto` takes `sample` where the loader has workers for it.
-
-    Cost: 18 % of throughput at depth 1 and 28 % at depth 2 in the workers of 8 A100 (MosaicML, Mosaic ResNet deep dive, Table 2);
-    `batch` takes half of the CPU time of `sample` at 176 px where it has to run on a CPU (benchmarks/randaugment.py). Gain: +0.4
-    points for ResNet-50 at 90 epochs, +1.2 at 119 (Composer, method card); without it no run of any length went beyond 79.87 %
-    (deep dive). Hurts: short runs; on top of blurpool, mixup and label_smoothing there is no gain at 90 epochs (method card).
+    Composer's variant: 13 operations, none of them idle, drawn evenly with replacement, each of a strength drawn for
+    this image from U(0.1, severity). At 10: rotate by up to 30 degrees, shear by 0.3, translate by a third of the side,
+    posterize to 4 to 1 bits, solarize anywhere, and change colour, contrast, brightness and sharpness by factors of 0.1
+    to 10 (`original`: 0.1 to 1.9; `safe`: leave those four out). `placement: sample` works on decoded images in the
+    loader's workers, with Pillow; `batch` works on the uint8 batch on the device, with a draw of its own for each
+    image, the same operations and ranges, and pixels that agree to a grey level: it needs no workers and runs with
+    every loader. `auto` takes `sample` where the loader has workers for it.
     """
 
     name: ClassVar[str] = "randaugment"
+    cost: ClassVar[str] = (
+        "18 % of throughput at depth 1 and 28 % at depth 2 in the workers of 8 A100 (MosaicML, Mosaic ResNet deep "
+        "dive, Table 2); `batch` takes half of the CPU time of `sample` at 176 px where it has to run on a CPU "
+        "(benchmarks/randaugment.py)."
+    )
+    gain: ClassVar[str] = (
+        "+0.4 points for ResNet-50 at 90 epochs, +1.2 at 119 (Composer, method card); without it no run of any length "
+        "went beyond 79.87 % (deep dive)."
+    )
+    hurts: ClassVar[str] = (
+        "short runs; on top of blurpool, mixup and label_smoothing there is no gain at 90 epochs (method card)."
+    )
     depth: int = 1                      # operations on each image, one after the other
     severity: float = 10.0              # largest strength, 0.1 to 10
     augmentation_set: str = "all"       # all | safe | original

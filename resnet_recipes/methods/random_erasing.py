@@ -18,14 +18,17 @@ _ATTEMPTS = 10    # at a box that fits; an image without one stays whole, as in 
 class RandomErasing(Method):
     """Wipe a random box out of a random part of the images (Zhong et al., 2020, arXiv:1708.04896).
 
-    Each image draws for itself; the box becomes 0 in the normalised batch, the mean of the data set. Area, aspect ratio and
-    position follow torchvision's RandomErasing, on the device and for all images at once.
-
-    Cost: one pass over the batch. Gain: +0.2 points at 600 epochs (PyTorch blog, "How to train state-of-the-art models using
-    TorchVision's latest primitives", 2021). Hurts: runs that are too short to be regularised.
+    Each image draws for itself; the box becomes 0 in the normalised batch, the mean of the data set. Area, aspect ratio
+    and position follow torchvision's RandomErasing, on the device and for all images at once.
     """
 
     name: ClassVar[str] = "random_erasing"
+    cost: ClassVar[str] = "one pass over the batch."
+    gain: ClassVar[str] = (
+        "+0.2 points at 600 epochs (PyTorch blog, \"How to train state-of-the-art models using TorchVision's latest "
+        "primitives\", 2021)."
+    )
+    hurts: ClassVar[str] = "runs that are too short to be regularised."
     p: float = 0.1                      # share of the images that lose a box
     scale: tuple[float, float] = (0.02, 0.33)      # smallest and largest area of the box, as a share of the image
     ratio: tuple[float, float] = (0.3, 3.3)        # smallest and largest height / width of the box

@@ -33,19 +33,24 @@ class DropSamplesBatchNorm2d(nn.BatchNorm2d):
 class StochasticDepth(Method):
     """Leave the residual branch of a block out for a random part of the examples (Huang et al., 2016, arXiv:1603.09382).
 
-    Each example and block draws its own lot: `relu(identity + keep * branch)`, keep in {0, 1}, without rescaling; at evaluation
-    `relu(identity + (1 - p) * branch)`. Block l of L (from 0) has p = (l + 1) / L * drop_rate ("linear") or drop_rate ("uniform"):
-    0.00625 to 0.1 over ResNet-50's 16 blocks, so that 41 % of the examples pass through all of them. The whole batch is computed
-    all the same, and BatchNorm sees it. `weights.pt` has 1 - p folded into the branch's last BatchNorm, which gives a plain ResNet.
-    Composer draws in the precision of the activations; here it is float32.
-
-    Cost: one multiplication of each branch's output. Nothing is saved by leaving branches out.
-    Gain: one of the regularisers of Hot, not measured by itself there; scaling by 1 - p at evaluation is worth 0.1 points (Composer,
-    pull request 376). Hurts: short runs, which need no more regularisation; 0.2 is the highest rate at which the form that drops
-    whole blocks kept ResNet-50's accuracy (Composer, method card).
+    Each example and block draws its own lot: `relu(identity + keep * branch)`, keep in {0, 1}, without rescaling; at
+    evaluation `relu(identity + (1 - p) * branch)`. Block l of L (from 0) has p = (l + 1) / L * drop_rate ("linear") or
+    drop_rate ("uniform"): 0.00625 to 0.1 over ResNet-50's 16 blocks, so that 41 % of the examples pass through all of
+    them. The whole batch is computed all the same, and BatchNorm sees it. `weights.pt` has 1 - p folded into the
+    branch's last BatchNorm, which gives a plain ResNet. Composer draws in the precision of the activations; here it is
+    float32.
     """
 
     name: ClassVar[str] = "stochastic_depth"
+    cost: ClassVar[str] = "one multiplication of each branch's output. Nothing is saved by leaving branches out."
+    gain: ClassVar[str] = (
+        "one of the regularisers of Hot, not measured by itself there; scaling by 1 - p at evaluation is worth 0.1 "
+        "points (Composer, pull request 376)."
+    )
+    hurts: ClassVar[str] = (
+        "short runs, which need no more regularisation; 0.2 is the highest rate at which the form that drops whole "
+        "blocks kept ResNet-50's accuracy (Composer, method card)."
+    )
     drop_rate: float = 0.1              # share of the examples that leave out the last block, 0 to below 1
     distribution: str = "linear"        # linear: rising with depth up to drop_rate | uniform: the same for all blocks
 

@@ -13,15 +13,17 @@ from resnet_recipes.methods.base import Method, SampleAugment
 class TrivialAugment(Method):
     """Apply one random operation of random strength to each image (Mueller and Hutter, 2021, arXiv:2103.10158).
 
-    torchvision's TrivialAugmentWide, as it is: 14 operations including none at all, 31 strengths, nearest-neighbour sampling.
-    Runs on decoded images in the loader's workers; nothing to tune.
-
-    Cost: one Pillow operation for each image, in the workers. Gain: +0.3 points in the baseline
-    (PyTorch blog, "How to train state-of-the-art models using TorchVision's latest primitives", 2021).
-    Hurts: loaders that are short of CPU; `randaugment` can run on the device instead.
+    torchvision's TrivialAugmentWide, as it is: 14 operations including none at all, 31 strengths, nearest-neighbour
+    sampling. Runs on decoded images in the loader's workers; nothing to tune.
     """
 
     name: ClassVar[str] = "trivial_augment"
+    cost: ClassVar[str] = "one Pillow operation for each image, in the workers."
+    gain: ClassVar[str] = (
+        "+0.3 points in the baseline (PyTorch blog, \"How to train state-of-the-art models using TorchVision's latest "
+        "primitives\", 2021)."
+    )
+    hurts: ClassVar[str] = "loaders that are short of CPU; `randaugment` can run on the device instead."
     conflicts: ClassVar[frozenset[str]] = frozenset({"randaugment"})
 
     def augment_sample(self) -> SampleAugment:

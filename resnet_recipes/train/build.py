@@ -7,7 +7,6 @@ from resnet_recipes import data
 from resnet_recipes.data.base import Share
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.model import build_model
-from resnet_recipes.optim.build import build_optimizer
 from resnet_recipes.plan import Plan
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank, join, leave, replicate
@@ -40,7 +39,7 @@ def build(plan: Plan, rank: Rank) -> Run:
     train_data, eval_data = open_data(plan, rank, methods)
     replica = replicate(model, rank, recipe.precision.compress_gradients)
     run = Run(
-        plan=plan, rank=rank, model=model, replica=replica, optimizer=build_optimizer(model, recipe.optimizer),
+        plan=plan, rank=rank, model=model, replica=replica, optimizer=recipe.optimizer.build(model),
         methods=methods, precision=precision, clock=Clock(rank.device), train_data=train_data, eval_data=eval_data,
     )
     settle(run)

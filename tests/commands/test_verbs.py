@@ -121,10 +121,12 @@ def test_validate_without_recipes_says_so(capsys):
     assert "no recipe to check" in said(capsys, "validate")
 
 
-def test_methods_lists_every_method_and_its_paper(capsys):
+def test_methods_lists_every_method_and_optimizer_and_its_paper(capsys):
     from resnet_recipes.methods import ORDER
+    from resnet_recipes.optim import OPTIMIZERS
     out = said(capsys, "methods")
-    assert [line.split()[0] for line in out.splitlines()[:-2] if not line.startswith(" ")] == [method.name for method in ORDER]
+    names = [line.split()[0] for line in out.splitlines() if re.match(r"[a-z_]+ {2,}\S", line)]
+    assert names == [item.name for item in (*ORDER, *OPTIMIZERS)]
     assert "arXiv:2010.01412" in out
 
 
@@ -133,6 +135,12 @@ def test_a_methods_page_has_what_a_user_must_know(capsys):
     for part in ("Foret et al., 2021", "gain", "cost", "hurts", "methods.sam.interval=10", "steps from one SAM step to the next"):
         assert part in out
     assert max(map(len, out.splitlines())) <= 80
+
+
+def test_an_optimizers_page_says_how_to_choose_it(capsys):
+    out = said(capsys, "methods", "lamb")
+    for part in ("arXiv:1904.00962", "optimizer.name=lamb", "optimizer.betas=[0.9,0.999]", "optimizer.lr=0.005"):
+        assert part in out
 
 
 def test_an_unknown_method_is_answered(capsys):

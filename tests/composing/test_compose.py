@@ -227,3 +227,10 @@ def test_a_notebooks_own_hydra_is_left_alone(folder):
     with hydra.initialize(config_path=None, version_base="1.3"):
         compose("mild", [DATA])
         assert GlobalHydra.instance().is_initialized()
+
+
+def test_another_optimizer_takes_its_own_defaults_and_refuses_what_the_recipe_sets_for_the_first():
+    with pytest.raises(RecipeError, match=r"optimizer\.momentum=0\.875: is not a setting of lamb"):
+        compose("mild", [DATA, "optimizer.name=lamb"])
+    changed = compose("mild", [DATA, "optimizer.name=lamb", "~optimizer.momentum", "lr=0.005", "wd=0.02"]).recipe.optimizer
+    assert (changed.name, changed.lr, changed.betas, changed.no_decay) == ("lamb", 0.005, (0.9, 0.999), "one_dimensional")

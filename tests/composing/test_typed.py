@@ -2,6 +2,9 @@ import pytest
 
 from resnet_recipes.composing.typed import settings, typed
 from resnet_recipes.config import Recipe
+from resnet_recipes.errors import Problem
+
+MINE = {"name": "mine", "data": {"root": "/data"}}
 
 
 def said(tree: dict) -> list[str]:
@@ -68,3 +71,21 @@ def test_types_and_rules_are_told_together():
 
 def test_every_setting_has_a_name():
     assert {"max_duration", "optimizer.lr", "methods.label_smoothing.smoothing", "data.root", "launch.gpus"} <= settings().keys()
+
+
+def test_the_optimizers_name_chooses_its_settings():
+    recipe, problems = typed(MINE | {"optimizer": {"name": "lamb", "lr": 0.005, "betas": [0.9, 0.99], "momentum": None}})
+    assert problems == []
+    assert (type(recipe.optimizer).__name__, recipe.optimizer.betas, recipe.optimizer.clip_norm) == ("LAMB", (0.9, 0.99), 1.0)
+
+
+def test_a_setting_of_another_optimizer_is_a_problem():
+    _, problems = typed(MINE | {"optimizer": {"name": "lamb", "momentum": 0.9}})
+    assert problems == [Problem("optimizer.momentum", 0.9, "is not a setting of lamb", "~optimizer.momentum")]
+
+
+@pytest.mark.parametrize("name", ["adam", 5, ["lamb"], None])
+def test_an_unknown_optimizer_is_answered_with_the_known_ones(name):
+    _, problems = typed(MINE | {"optimizer": {"name": name, "momentum": 0.9}})
+    assert [(problem.key, problem.rule) for problem in problems] == [
+        ("optimizer.name", "must be one of decoupled_sgdw, sgd, lamb, lars, adamw")]

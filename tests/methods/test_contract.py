@@ -8,6 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
+from resnet_recipes.card import card_of
 from resnet_recipes.methods import ORDER, Methods
 from resnet_recipes.methods.base import HOOKS, Method
 from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
@@ -27,14 +28,15 @@ FREE = {"replace_convs", "replace_maxpools", "blur_first"}      # both values of
 
 
 @every_method
-def test_docstring_names_the_source_and_says_what_it_costs_brings_and_hurts(method):
-    summary = method.__doc__.splitlines()[0]
-    assert len(summary) <= 130
-    assert summary.endswith(".")
-    assert re.search(r"arXiv:\d{4}\.\d{4,5}|doi:|fast\.ai|Composer", summary)
-    assert re.search(r"\d{4}|0\.7\.1", summary)
-    for part in ("Cost:", "Gain:", "Hurts:"):
-        assert part in method.__doc__
+def test_its_card_is_complete_and_names_the_source(method):
+    card = card_of(method)
+    assert min(map(len, (card.summary, card.details, card.cost, card.gain, card.hurts))) > 4
+    assert not any("\n" in text or "  " in text for text in (card.details, card.cost, card.gain, card.hurts))
+    assert len(card.summary) <= 130
+    assert card.summary.endswith(".")
+    assert re.search(r"arXiv:\d{4}\.\d{4,5}|doi:|fast\.ai|Composer", card.summary)
+    assert re.search(r"\d{4}|0\.7\.1", card.summary)
+    assert all(setting.meaning for setting in card.settings)
 
 
 @every_method

@@ -2,9 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from resnet_recipes.config import OptimizerConfig
 from resnet_recipes.errors import TrainingError
-from resnet_recipes.optim.build import build_optimizer
+from resnet_recipes.optim import DecoupledSGDW
 from resnet_recipes.train.precision import Precision, resolve_dtype
 
 CPU = torch.device("cpu")
@@ -27,7 +26,7 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precisio
 @pytest.mark.parametrize("first", [True, False])
 def test_an_overflow_skips_the_step_and_leaves_weights_momentum_and_statistics(first):
     model = network()
-    optimizer, precision = build_optimizer(model, OptimizerConfig(lr=0.1)), Precision(CPU, torch.float16, model)
+    optimizer, precision = DecoupledSGDW(lr=0.1).build(model), Precision(CPU, torch.float16, model)
     good = torch.randn(8, 3, 8, 8)
     if not first:
         step(model, optimizer, precision, good)
@@ -46,7 +45,7 @@ def test_an_overflow_skips_the_step_and_leaves_weights_momentum_and_statistics(f
 
 def test_without_the_guard_an_overflow_would_poison_the_statistics():
     model = network()
-    optimizer, precision = build_optimizer(model, OptimizerConfig(lr=0.1)), Precision(CPU, torch.float16, model)
+    optimizer, precision = DecoupledSGDW(lr=0.1).build(model), Precision(CPU, torch.float16, model)
     precision._live, precision._kept = [], []
     step(model, optimizer, precision, torch.full((8, 3, 8, 8), float("inf")))
     assert not model[1].running_mean.isfinite().all()
@@ -54,7 +53,7 @@ def test_without_the_guard_an_overflow_would_poison_the_statistics():
 
 def test_clipping_bounds_the_norm_of_the_whole_gradient():
     model = nn.Linear(3, 3)
-    optimizer, precision = build_optimizer(model, OptimizerConfig(lr=1.0, momentum=0, weight_decay=0)), Precision(CPU, torch.float32, model)
+    optimizer, precision = DecoupledSGDW(lr=1.0, momentum=0, weight_decay=0).build(model), Precision(CPU, torch.float32, model)
     before = nn.utils.parameters_to_vector(model.parameters()).clone()
     for p in model.parameters():
         p.grad = torch.full_like(p, 100.0)

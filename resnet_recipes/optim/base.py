@@ -1,0 +1,100 @@
+"""What an optimizer is in a recipe: a dataclass of settings that builds torch's object."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from resnet_recipes.errors import Problem
+
+_NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm)
+
+#: Which parameters keep out of weight decay: a test of each parameter's module, full name and value, by `no_decay`.
+POLICIES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
+    "none": lambda module, name, parameter: False,
+    "bn_in_name": lambda module, name, parameter: "bn" in name,             # ResNet's downsampling BatchNorm is not named so: it decays
+    "one_dimensional": lambda module, name, parameter: parameter.ndim <= 1,
+    "norm_layers": lambda module, name, parameter: isinstance(module, _NORMS),
+}
+
+
+@dataclass
+class OptimizerSettings:
+    """The settings of one optimizer. Subclasses are dataclasses: their fields are the schema of `optimizer` in a recipe.
+
+    An optimizer takes its step in a few passes over all parameters, never waits for the device, and under a GradScaler leaves
+    everything as it was when the gradient overflowed.
+    """
+
+    cost: ClassVar[str]
+    gain: ClassVar[str]
+    hurts: ClassVar[str]
+
+    name: str = ""                      # which optimizer
+    lr: float = 0.1                     # peak learning rate, for the global batch
+    weight_decay: float = 0.0           # strength of the decay
+    no_decay: str = "none"              # parameters that do not decay: none | bn_in_name | one_dimensional | norm_layers
+    clip_norm: float | None = None      # largest L2 norm of the whole gradient; null: not clipped
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `optimizer`."""
+        if self.name != type(self).name:
+            yield Problem("name", self.name, f"must be {type(self).name} in these settings")
+        if not 0 < self.lr < 1e4:
+            yield Problem("lr", self.lr, "must be positive and below 10000")
+        if not 0 <= self.weight_decay < 1:
+            yield Problem("weight_decay", self.weight_decay, "must be at least 0 and below 1")
+        if self.no_decay not in POLICIES:
+            yield Problem("no_decay", self.no_decay, f"must be one of {', '.join(POLICIES)}")
+        if self.clip_norm is not None and not self.clip_norm > 0:
+            yield Problem("clip_norm", self.clip_norm, "must be positive, or null for no clipping")
+
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
+        """Return the optimizer of `model`'s trainable parameters; its schedule sets "lr" of every group."""
+        raise NotImplementedError
+
+    def groups(self, model: nn.Module) -> list[dict[str, Any]]:
+        """Return torch's parameter groups: those that decay, then those that `no_decay` exempts, each in the model's order."""
+        spares = POLICIES[self.no_decay]
+        groups: list[dict[str, Any]] = [{"params": [], "weight_decay": self.weight_decay}, {"params": [], "weight_decay": 0.0}]
+        for module_name, module in model.named_modules():
+            for name, parameter in module.named_parameters(module_name, recurse=False):
+                if parameter.requires_grad:
+                    groups[spares(module, name, parameter)]["params"].append(parameter)
+        return [group for group in groups if group["params"]]
+
+    def text(self) -> str:
+        """Return name and settings in one line; what is off is left out."""
+        shared = [item.name for item in fields(OptimizerSettings)]
+        names = [item.name for item in fields(self) if item.name not in shared] + ["weight_decay", "no_decay", "clip_norm"]
+        return ", ".join([self.name, *filter(None, (_setting(name, getattr(self, name)) for name in names))])
+
+
+def _setting(name: str, value: object) -> str:
+    words = name.replace("_", " ")
+    if value in (None, False, "none"):
+        return ""
+    if value is True:
+        return words
+    return f"{words} {' '.join(f'{number:g}' for number in value) if isinstance(value, tuple | list) else value}"
+
+
+def momentum_problems(momentum: float) -> Iterator[Problem]:
+    """Yield a problem unless `momentum` is a share."""
+    if not 0 <= momentum < 1:
+        yield Problem("momentum", momentum, "must be at least 0 and below 1")
+
+
+def adam_problems(betas: tuple[float, float], eps: float) -> Iterator[Problem]:
+    """Yield what is wrong with the settings of Adam's averages."""
+    if not all(0 <= beta < 1 for beta in betas):
+        yield Problem("betas", list(betas), "must be two numbers, at least 0 and below 1")
+    if not eps > 0:
+        yield Problem("eps", eps, "must be positive")
+
+
+def trainable(group: dict[str, Any]) -> list[nn.Parameter]:
+    """Return the parameters of a group that have a gradient."""
+    return [parameter for parameter in group["params"] if parameter.grad is not None]

@@ -1,0 +1,49 @@
+"""Stochastic gradient descent with momentum."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from resnet_recipes.errors import Problem
+from resnet_recipes.optim.base import OptimizerSettings, momentum_problems
+
+
+@dataclass
+class SGD(OptimizerSettings):
+    """Gradient descent with momentum and L2 regularisation (Sutskever et al., 2013, PMLR 28(3):1139-1147).
+
+    `m <- momentum * m + g + weight_decay * w`, then `w <- w - lr * m`: the decay passes through the momentum and is multiplied by
+    the rate. This is torch.optim.SGD.
+    """
+
+    cost: ClassVar[str] = "one fused pass, and one tensor a parameter in memory."
+    gain: ClassVar[str] = "the optimizer that most published ResNets were trained with."
+    hurts: ClassVar[str] = "the best weight decay changes with the rate; decoupled_sgdw keeps the two apart."
+
+    name: str = "sgd"
+    lr: float = 2.048                   # peak learning rate, for the global batch
+    weight_decay: float = 5.0e-4        # L2 coefficient; 3.05e-5 at rate 2.048 and momentum 0.875 is decoupled_sgdw's 5e-4
+    momentum: float = 0.875             # share of the momentum that is kept a step
+    nesterov: bool = False              # look ahead by one step of momentum
+
+    def problems(self) -> Iterator[Problem]:
+        yield from super().problems()
+        yield from momentum_problems(self.momentum)
+        if self.nesterov and self.momentum == 0:
+            yield Problem("nesterov", True, "needs momentum above 0", "optimizer.nesterov=false")
+
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
+        return with_momentum(torch.optim.SGD(
+            self.groups(model), lr=self.lr, momentum=self.momentum, nesterov=self.nesterov, fused=True,
+        ))
+
+
+def with_momentum(optimizer: torch.optim.SGD) -> torch.optim.SGD:
+    """Return the optimizer with its momentum at zero: torch would leave it uninitialised if float16 overflowed in the first step."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"] if group["momentum"] else ():
+            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+    return optimizer

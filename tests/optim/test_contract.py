@@ -1,0 +1,118 @@
+"""What every optimizer promises, whichever it is."""
+
+import copy
+from dataclasses import fields
+
+import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
+from resnet_recipes.card import card_of
+from resnet_recipes.optim import OPTIMIZERS
+from resnet_recipes.optim.base import POLICIES
+
+every_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.name)
+
+#: At least one value that each setting must not take.
+WRONG = {
+    "lr": [0.0, -1.0, 1e5, float("nan")], "weight_decay": [-0.1, 1.0], "no_decay": ["all"], "clip_norm": [0.0, -1.0],
+    "momentum": [-0.1, 1.0], "betas": [(1.0, 0.9), (0.9, -0.1)], "eps": [-1e-3, float("nan")], "trust_coefficient": [0.0],
+}
+
+
+def stepped(model: nn.Module, optimizer: torch.optim.Optimizer, grads: list[torch.Tensor]) -> None:
+    """Take one step along given gradients."""
+    for p, grad in zip(model.parameters(), grads, strict=True):
+        p.grad = grad.clone()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+@every_optimizer
+def test_its_name_is_its_file(optimizer):
+    assert optimizer.__module__.rpartition(".")[2] == optimizer.name
+    assert fields(optimizer)[0].name == "name"
+
+
+@every_optimizer
+def test_its_card_is_complete(optimizer):
+    card = card_of(optimizer)
+    assert min(map(len, (card.summary, card.details, card.cost, card.gain, card.hurts))) > 10
+    assert all(setting.meaning for setting in card.settings)
+    assert {"lr", "weight_decay", "no_decay", "clip_norm"} <= {setting.name for setting in card.settings}
+
+
+@every_optimizer
+def test_defaults_are_valid_and_every_setting_refuses_wrong_values(optimizer):
+    assert list(optimizer().problems()) == []
+    for item in fields(optimizer):
+        for value in WRONG.get(item.name, []):
+            assert item.name in [problem.key for problem in optimizer(**{item.name: value}).problems()], f"{item.name}={value}"
+
+
+@every_optimizer
+def test_a_resumed_walk_is_the_uninterrupted_one(optimizer, small, gradients):
+    whole, resumed = small(), small()
+    ours = optimizer(lr=0.01).build(whole)
+    for step, grads in enumerate(gradients(whole, 6)):
+        stepped(whole, ours, grads)
+        if step == 2:
+            resumed.load_state_dict(whole.state_dict())
+            theirs = optimizer(lr=0.01).build(resumed)
+            theirs.load_state_dict(copy.deepcopy(ours.state_dict()))
+        elif step > 2:
+            stepped(resumed, theirs, grads)
+    assert all(torch.equal(p, q) for p, q in zip(whole.parameters(), resumed.parameters(), strict=True))
+
+
+@every_optimizer
+def test_a_parameter_without_gradient_is_left_alone(optimizer):
+    model = nn.Linear(2, 2)
+    built = optimizer(weight_decay=0.5, no_decay="none").build(model)
+    before = model.bias.clone()
+    model.weight.grad = torch.ones_like(model.weight)
+    built.step()
+    assert torch.equal(model.bias, before)
+
+
+@every_optimizer
+def test_an_overflow_leaves_weights_and_state_as_they_are_and_is_never_read_back(optimizer, small, gradients):
+    model = small()
+    built = optimizer(lr=0.01).build(model)
+    for grads in gradients(model, 2):
+        stepped(model, built, grads)
+    before = copy.deepcopy([model.state_dict(), built.state_dict()["state"]])
+    built.grad_scale, built.found_inf = torch.tensor(8.0), torch.tensor(1.0)
+    with profile(activities=[ProfilerActivity.CPU]) as trace:
+        stepped(model, built, [torch.full_like(p, float("inf")) for p in model.parameters()])
+    assert [event.key for event in trace.key_averages() if event.key in ("aten::_local_scalar_dense", "aten::item")] == []
+    after = [model.state_dict(), built.state_dict()["state"]]
+    torch.testing.assert_close(after, before, rtol=0, atol=0)
+
+
+@every_optimizer
+def test_a_scaled_gradient_is_taken_back_to_its_size(optimizer, small, gradients):
+    plain, scaled = small(), small()
+    ours, theirs = optimizer(lr=0.01).build(plain), optimizer(lr=0.01).build(scaled)
+    for grads in gradients(plain, 3):
+        stepped(plain, ours, grads)
+        theirs.grad_scale, theirs.found_inf = torch.tensor(8.0), torch.tensor(0.0)
+        stepped(scaled, theirs, [8 * grad for grad in grads])
+    assert all(torch.equal(p, q) for p, q in zip(plain.parameters(), scaled.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(("policy", "spared"), [
+    ("none", set()),
+    ("bn_in_name", {"bn1.weight", "bn1.bias"}),
+    ("one_dimensional", {"bn1.weight", "bn1.bias", "downsample.1.weight", "downsample.1.bias", "fc.bias"}),
+    ("norm_layers", {"bn1.weight", "bn1.bias", "downsample.1.weight", "downsample.1.bias"}),
+])
+def test_policies_name_what_does_not_decay(policy, spared, small):
+    model = small()
+    names = {id(p): name for name, p in model.named_parameters()}
+    groups = OPTIMIZERS[0](weight_decay=0.3, no_decay=policy).groups(model)
+    exempt = {names[id(p)] for group in groups for p in group["params"] if group["weight_decay"] == 0}
+    assert exempt == spared
+    assert sum(len(group["params"]) for group in groups) == len(names)
+    assert policy in POLICIES
