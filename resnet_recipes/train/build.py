@@ -6,7 +6,7 @@ import torch._dynamo
 from resnet_recipes import data
 from resnet_recipes.data.base import Share
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.network.model import build_model
+from resnet_recipes.network.build import build_network
 from resnet_recipes.plan import Plan
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank, join, leave, replicate
@@ -23,19 +23,15 @@ def build(plan: Plan, rank: Rank) -> Run:
     torch.backends.cudnn.benchmark = plan.total_steps >= TUNED_STEPS * len(sizes)
     join(rank)
 
-    # 1. the network, 2. its surgery, 3. its place and memory format (a module made later would miss them), 4. compilation
+    # 1. the network, 2. its compilation
     methods = plan.methods()
-    model = build_model(recipe.model, plan.num_classes, recipe.seed)
-    methods.modify_model(model)
-    model = model.to(rank.device, memory_format=torch.channels_last if recipe.precision.channels_last else torch.contiguous_format)
-    if not recipe.precision.channels_last:
-        model.register_forward_pre_hook(_as_nchw)       # a convolution takes its input's format over its weights'
+    model = build_network(recipe, methods, plan.num_classes, rank.device)
     precision = Precision(rank.device, resolve_dtype(recipe.precision.dtype, rank.device), model)
     if recipe.precision.compile:
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, len(sizes) + 2)
         model.compile(dynamic=True if len(sizes) > 1 else None)
 
-    # 5. the optimizer, over the parameters that surgery left, 6. DDP, 7. the data, which pins its memory where a GPU is in use
+    # 3. DDP, 4. the data, which pins its memory where a GPU is in use, 5. the optimizer
     train_data, eval_data = open_data(plan, rank, methods)
     replica = replicate(model, rank, recipe.precision.compress_gradients)
     run = Run(
@@ -44,10 +40,6 @@ def build(plan: Plan, rank: Rank) -> Run:
     )
     settle(run)
     return run
-
-
-def _as_nchw(_: torch.nn.Module, inputs: tuple[torch.Tensor]) -> torch.Tensor:
-    return inputs[0].contiguous()
 
 
 def settle(run: Run) -> None:

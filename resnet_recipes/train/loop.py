@@ -1,23 +1,25 @@
 """The training loop: one step, read from top to bottom."""
 
+from functools import partial
+
 import numpy as np
 import torch
-from torch import Tensor
 
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.methods.base import Batch, Now, one_hot
-from resnet_recipes.train.distributed import Vote, synced
+from resnet_recipes.train.distributed import Vote
+from resnet_recipes.train.gradient import gradient_of
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.run import Run
 
 
 def train(run: Run, keeper: Keeper, first: int = 0) -> int:
     """Train from step `first` to the end of the plan, or until a rank is asked to stop; return the completed steps."""
-    plan, model, methods, precision, device = run.plan, run.model, run.methods, run.precision, run.rank.device
+    plan, model, methods, precision = run.plan, run.model, run.methods, run.precision
     params = [p for p in model.parameters() if p.requires_grad]
-    vote, done = Vote(), first
-    stream = Stream(run.train_data, device, first)
+    compute_gradient, vote, done = gradient_of(run), Vote(), first
+    stream = Stream(run.train_data, run.rank.device, first)
     model.train()
     for step, raw in zip(range(first, plan.total_steps), stream, strict=False):
         now = Now(step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step)))
@@ -31,19 +33,8 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
             targets = one_hot(raw.labels, plan.num_classes)
             batch = methods.transform_batch(Batch(normalize(pixels), targets, raw.labels), now)
 
-        def compute_gradient(sync: bool = True, batch: Batch = batch) -> Tensor:
-            """Add this batch's gradient to `.grad`, averaged over ranks if `sync`; return this rank's loss."""
-            total = torch.zeros((), device=device)
-            for i, part in enumerate(batch.split(plan.microbatches)):
-                with synced(run.replica, sync and i == plan.microbatches - 1):    # DDP needs forward and backward inside
-                    with precision.autocast():
-                        loss = methods.loss(run.replica(part.images), part.targets) / plan.microbatches
-                    precision.backward(loss)
-                total += loss.detach()
-            return total
-
         precision.before_step()
-        loss = methods.gradient(compute_gradient, params, now)
+        loss = methods.gradient(partial(compute_gradient, batch), params, now)
         precision.step(run.optimizer, plan.recipe.optimizer.clip_norm)
         run.optimizer.zero_grad(set_to_none=True)
         methods.after_step(model, now)

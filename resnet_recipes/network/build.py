@@ -1,0 +1,25 @@
+"""The network of a recipe, ready to train or to evaluate."""
+
+import torch
+from torch import Tensor, nn
+
+from resnet_recipes.config import Recipe
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.network.model import build_model
+
+
+def build_network(recipe: Recipe, methods: Stack, num_classes: int, device: torch.device) -> nn.Module:
+    """Return the recipe's network on `device`: initialised from the recipe's seed, changed by its methods, in its memory format.
+
+    Every caller gets the same weights. Surgery comes before placement, which a module made later would miss.
+    """
+    model = build_model(recipe.model, num_classes, recipe.seed)
+    methods.modify_model(model)
+    if recipe.precision.channels_last:
+        return model.to(device, memory_format=torch.channels_last)
+    model.register_forward_pre_hook(_as_nchw)       # a convolution prefers its input's memory format to its weights'
+    return model.to(device)
+
+
+def _as_nchw(_: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+    return inputs[0].contiguous()
