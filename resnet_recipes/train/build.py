@@ -3,7 +3,7 @@
 import torch
 import torch._dynamo
 
-from resnet_recipes import data
+from resnet_recipes import data, ops
 from resnet_recipes.data.base import Share
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
@@ -23,20 +23,23 @@ def build(plan: Plan, rank: Rank) -> Run:
     torch.backends.cudnn.benchmark = plan.total_steps >= TUNED_STEPS * len(sizes)
     join(rank)
 
-    # 1. the network, 2. its compilation
+    # 1. the network, 2. what its modules call on this device, 3. its compilation
     methods = plan.methods()
     model = build_network(recipe, methods, plan.num_classes, rank.device)
     precision = Precision(rank.device, resolve_dtype(recipe.precision.dtype, rank.device), model)
+    operations = ops.choose(rank.device, precision.dtype) if recipe.precision.channels_last else ops.Operations()
+    ops.fit(model, operations)
     if recipe.precision.compile:
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, len(sizes) + 2)
         model.compile(dynamic=True if len(sizes) > 1 else None)
 
-    # 3. DDP, 4. the data, which pins its memory where a GPU is in use, 5. the optimizer
+    # 4. DDP, 5. the data, which pins its memory where a GPU is in use, 6. the optimizer
     train_data, eval_data = open_data(plan, rank, methods)
     replica = replicate(model, rank, recipe.precision.compress_gradients)
     run = Run(
         plan=plan, rank=rank, model=model, replica=replica, optimizer=recipe.optimizer.build(model),
         methods=methods, precision=precision, clock=Clock(rank.device), train_data=train_data, eval_data=eval_data,
+        notes=operations.notes,
     )
     settle(run)
     return run

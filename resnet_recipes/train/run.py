@@ -27,3 +27,4 @@ class Run:
     clock: Clock
     train_data: TrainLoader
     eval_data: EvalLoader
+    notes: tuple[str, ...] = ()         # what the user is told about how it was made, a sentence each

@@ -1,0 +1,42 @@
+"""Whether a fused operation compiles on a device and gives the numbers of torch's own."""
+
+from collections.abc import Callable, Iterable
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+
+def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype) -> str:
+    """Return why `operation.fused` cannot be used on `device`, or nothing if it can.
+
+    On `operation.samples` its outputs and gradients may differ from those of `operation.plain` in float32 by what
+    rounding to `dtype` explains, as a share of their norm.
+    """
+    allowed = max(torch.finfo(dtype).eps, 1e-5)
+    generator = torch.Generator(device).manual_seed(0)
+    try:
+        for tensors, *others in operation.samples(generator, dtype):
+            expected = _results(operation.plain, [tensor.float() for tensor in tensors], others, dtype)
+            found = _results(operation.fused, tensors, others, dtype)
+            error = max(_distance(a, b) for a, b in zip(found, expected, strict=True))
+            if not error <= allowed:
+                return f"its results differ from torch's by {error:.1e} of their norm; {dtype} explains {allowed:.1e}"
+    except Exception as error:      # a missing compiler, a device too old: whatever it is, torch's own remains
+        return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
+    return ""
+
+
+def _results(
+    function: Callable[..., Tensor], tensors: Iterable[Tensor], others: list, dtype: torch.dtype,
+) -> list[Tensor]:
+    """Return the output of `function` and the gradients of its tensors, for an upstream gradient that `dtype` can hold."""
+    inputs = [tensor.detach().requires_grad_() for tensor in tensors]
+    output = function(*inputs, *others)
+    upstream = torch.arange(output.numel(), device=output.device).cos().to(dtype).to(output.dtype).view(output.shape)
+    return [output.detach(), *torch.autograd.grad(output, inputs, upstream)]
+
+
+def _distance(found: Tensor, expected: Tensor) -> float:
+    """Return how far `found` is from `expected`, as a share of its norm."""
+    return float((found.float() - expected).norm() / expected.norm().clamp(min=1e-20))

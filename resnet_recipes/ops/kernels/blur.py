@@ -1,0 +1,98 @@
+"""Triton kernels of the 3x3 binomial blur: NHWC, any size, sums in float32."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+#: Rows, columns and channels of the outputs of one program. 64 threads then move 16 bytes at a time.
+ROWS, COLUMNS, CHANNELS, WARPS = 4, 8, 64, 2
+OPTIONS = {"num_warps": WARPS, "enable_fp_fusion": True}
+
+
+def forward(x: Tensor, stride: int) -> Tensor:
+    """Blur channels_last [N, C, H, W] with stride 1 or 2. With stride 1 this is its own backward."""
+    n, c, h, w = x.shape
+    y = _empty(x, (n, c, -(-h // stride), -(-w // stride)))
+    _gather[_grid(y)](x, y, h, w, *y.shape[2:], c, stride, ROWS, COLUMNS, CHANNELS, **OPTIONS)
+    return y
+
+
+def backward(g: Tensor, height: int, width: int) -> Tensor:
+    """Return the gradient [N, C, height, width] of the input of a blur of stride 2, from that of its output."""
+    dx = _empty(g, (*g.shape[:2], height, width))
+    _scatter[_grid(g)](g, dx, height, width, *g.shape[2:], g.shape[1], ROWS, COLUMNS, CHANNELS, **OPTIONS)
+    return dx
+
+
+def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)
+
+
+def _grid(over: Tensor) -> tuple[int, int, int]:
+    n, c, h, w = over.shape
+    return n * triton.cdiv(h, ROWS), triton.cdiv(w, COLUMNS), triton.cdiv(c, CHANNELS)
+
+
+@triton.jit
+def _row(x, row, column, channel, h, w, c):
+    """Return one pixel of an input row for each column, in float32; pixels outside the image are zero."""
+    end = tl.where((row >= 0) & (row < h), w, 0)        # a row outside the image has no columns
+    inside = (column >= 0) & (column < end) & (channel < c)
+    return tl.load(x + (row * w + column) * c + channel, mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _sideways(x, row, column, channel, h, w, c):
+    """Blur one input row along itself, [1, 2, 1], around each column."""
+    middle = _row(x, row, column, channel, h, w, c) * 2.0
+    return _row(x, row, column - 1, channel, h, w, c) + middle + _row(x, row, column + 1, channel, h, w, c)
+
+
+@triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
+def _gather(x, y, h, w, ho, wo, c, S: tl.constexpr, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+    """Blur a tile of R output rows, BW columns and BC channels; one row blurred sideways serves up to three outputs."""
+    bands = (ho + R - 1) // R
+    image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
+    column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
+    channel = tl.program_id(2) * BC + tl.arange(0, BC)[None, :]
+    x += image.to(tl.int64) * h * w * c
+    y += image.to(tl.int64) * ho * wo * c
+    above = _sideways(x, top * S - 1, column * S, channel, h, w, c)
+    here = _sideways(x, top * S, column * S, channel, h, w, c)
+    for r in tl.static_range(R):
+        below = _sideways(x, (top + r) * S + 1, column * S, channel, h, w, c)
+        _store(y, top + r, column, channel, ho, wo, c, (above + here * 2.0 + below) * 0.0625)
+        if S == 1:
+            above, here = here, below
+        elif r < R - 1:
+            above, here = below, _sideways(x, (top + r) * S + 2, column * S, channel, h, w, c)
+
+
+@triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
+def _scatter(g, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+    """Give R x BW output gradients back to 2R x 2BW inputs; an odd row or column has a share of the two beside it."""
+    bands = (ho + R - 1) // R
+    image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
+    column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
+    channel = tl.program_id(2) * BC + tl.arange(0, BC)[None, :]
+    g += image.to(tl.int64) * ho * wo * c
+    dx += image.to(tl.int64) * h * w * c
+    even = _row(g, top, column, channel, ho, wo, c)
+    odd = even + _row(g, top, column + 1, channel, ho, wo, c)
+    for r in tl.static_range(R):
+        row = top + r
+        even_below = _row(g, row + 1, column, channel, ho, wo, c)
+        odd_below = even_below + _row(g, row + 1, column + 1, channel, ho, wo, c)
+        _store(dx, row * 2, column * 2, channel, h, w, c, even * 0.25)
+        _store(dx, row * 2, column * 2 + 1, channel, h, w, c, odd * 0.125)
+        _store(dx, row * 2 + 1, column * 2, channel, h, w, c, (even + even_below) * 0.125)
+        _store(dx, row * 2 + 1, column * 2 + 1, channel, h, w, c, (odd + odd_below) * 0.0625)
+        even, odd = even_below, odd_below
+
+
+@triton.jit
+def _store(y, row, column, channel, h, w, c, value):
+    """Write one pixel for each column, in the type of `y`; nothing outside the image."""
+    inside = (column < tl.where(row < h, w, 0)) & (channel < c)
+    tl.store(y + (row * w + column) * c + channel, value.to(y.dtype.element_ty), mask=inside)

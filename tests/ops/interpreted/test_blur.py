@@ -1,0 +1,32 @@
+"""The blur's kernels against a float64 convolution."""
+
+import pytest
+import torch
+
+from resnet_recipes.ops import blur
+from resnet_recipes.ops.kernels import blur as kernels
+
+#: Batch, channels, height, width: several tiles, parts of tiles and of vectors, maps of a pixel or two.
+SHAPES = ((2, 8, 5, 9), (1, 70, 2, 3), (1, 16, 1, 1), (1, 8, 2, 1))
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_output_and_gradient_are_those_of_float64(shape, stride):
+    x = torch.randn(shape).to(memory_format=torch.channels_last)
+    reference = x.double().requires_grad_()
+    expected = blur.by_convolution(reference, stride)
+    y = kernels.forward(x, stride)
+    g = torch.randn(y.shape).to(memory_format=torch.channels_last)
+    expected.backward(g.double())
+    dx = kernels.forward(g, 1) if stride == 1 else kernels.backward(g, *shape[2:])
+    assert torch.allclose(y.double(), expected.detach(), rtol=0, atol=1e-6)
+    assert torch.allclose(dx.double(), reference.grad, rtol=0, atol=1e-6)
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert dx.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_half_precision_is_rounded_once():
+    torch.manual_seed(0)
+    x = torch.randn(1, 8, 4, 6).half().to(memory_format=torch.channels_last)
+    assert torch.equal(kernels.forward(x, 2), blur.by_convolution(x.double(), 2).half())

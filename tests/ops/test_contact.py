@@ -1,0 +1,40 @@
+"""What is found out about an operation before it is used."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from resnet_recipes.ops import blur
+from resnet_recipes.ops.contact import fault
+
+CPU = torch.device("cpu")
+
+
+def stand_in(fused):
+    """Return the blur with something else for its fused form."""
+    return SimpleNamespace(plain=blur.plain, fused=fused, samples=blur.samples)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_an_operation_with_the_right_numbers_has_no_fault(dtype):
+    assert fault(blur, CPU, dtype) == ""
+
+
+def test_a_wrong_number_in_the_output_is_found():
+    assert "differ from torch's" in fault(stand_in(lambda x, stride: blur.plain(x, stride) * 1.05), CPU, torch.bfloat16)
+
+
+def test_a_wrong_gradient_is_found():
+    wrong = stand_in(lambda x, stride: blur.plain(x, stride) + 0.05 * (x - x.detach()).sum())
+    assert "differ from torch's" in fault(wrong, CPU, torch.bfloat16)
+
+
+def test_numbers_that_are_not_finite_are_found():
+    assert fault(stand_in(lambda x, stride: blur.plain(x, stride) * float("nan")), CPU, torch.float32)
+
+
+def test_a_kernel_that_fails_is_a_fault_in_one_line():
+    def fails(x, stride):
+        raise RuntimeError("no C compiler\nsecond line")
+    assert fault(stand_in(fails), CPU, torch.float32) == "RuntimeError: no C compiler"

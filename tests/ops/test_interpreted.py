@@ -1,0 +1,20 @@
+"""The kernels in Triton's interpreter, which needs no GPU: their numbers against float64."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parent / "interpreted"
+
+pytest.importorskip("triton")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", sorted(path.name for path in FOLDER.glob("test_*.py")))
+def test_kernels_give_the_numbers_of_float64(file):
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER / file)]
+    done = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:]
