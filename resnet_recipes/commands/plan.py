@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
 from resnet_recipes.commands.arguments import RECIPES, Usage, split
+from resnet_recipes.commands.composed import composed
 from resnet_recipes.errors import Problem, RecipeError
 
 if TYPE_CHECKING:
@@ -18,8 +19,6 @@ USAGE = Usage("resnet-recipes plan NAME [key=value ...]", "print everything a ru
 
 def run(argv: Sequence[str]) -> int:
     """Do what `resnet-train --dry-run` does."""
-    from resnet_recipes.commands.train import composed
-
     arguments = split(argv, USAGE)
     if not arguments.words:
         raise RecipeError([Problem("plan", None, "needs a recipe", USAGE.example)])

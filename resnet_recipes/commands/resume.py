@@ -1,6 +1,6 @@
 """`resnet-train --resume`: go on with a run that has stopped."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -41,13 +41,12 @@ def newest_unfinished(root: Path) -> Path | None:
     return max(folders, key=lambda folder: (folder / "config.yaml").stat().st_mtime, default=None)
 
 
-def go_on(folder: Path, changes: Sequence[str]) -> Path | None:
+def go_on(folder: Path, changes: Sequence[str], say: Callable[[str], None]) -> Path | None:
     """Return the folder when it is ready to go on; None if it is done. Only what cannot change the result may change."""
     config = folder / "config.yaml"
     if not config.is_file():
         raise RecipeError([Problem("--resume", str(folder), "is no run folder: it has no config.yaml", "resnet-train --resume runs/NAME")])
 
-    from resnet_recipes.commands.train import say
     from resnet_recipes.composing import frozen
     from resnet_recipes.composing.compose import compose
     from resnet_recipes.train.state import changed_settings

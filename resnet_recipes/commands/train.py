@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage, split
-from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.commands.composed import composed
 
 if TYPE_CHECKING:
     from resnet_recipes.composing.compose import Composed
@@ -77,9 +77,9 @@ def prepared(arguments: Arguments) -> Path | None:
     from resnet_recipes.launch import external
 
     if folder := external.begun(resume.root_of(arguments.words)):
-        return resume.go_on(folder, [])
+        return resume.go_on(folder, [], say)
     if "--resume" in arguments and (found := resume.find(arguments.flags["--resume"], arguments.words)):
-        return resume.go_on(*found)
+        return resume.go_on(*found, say)
     return _begun(composed(arguments))
 
 
@@ -116,20 +116,3 @@ def _launched(folder: Path | None) -> int:
 def say(line: str) -> None:
     """Show a line to the user; stdout is for results."""
     print(line, file=sys.stderr, flush=True)
-
-
-def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
-    """Compose the one recipe that the words name, with their changes. Raises RecipeError with every problem."""
-    from resnet_recipes.composing.library import Library
-
-    library = Library(arguments.recipes)
-    names = [word.removeprefix("recipe=") for word in arguments.words if word.startswith("recipe=")]
-    changes = [word for word in arguments.words if not word.startswith("recipe=")]
-    if len(names) != 1:
-        known = library.names()
-        fix = next((f"recipe={word}" for word in changes if word in known), f"recipe=NAME, one of {', '.join(known)}")
-        raise RecipeError([Problem("recipe", " ".join(names) or None, "a run has one recipe" if names else "is not given", fix)])
-    library.chain(names[0])         # reports a wrong name or a broken file before seconds of imports
-
-    from resnet_recipes.composing.compose import compose
-    return compose(names[0], changes, arguments.recipes, needs_data)

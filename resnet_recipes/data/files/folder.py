@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.data.workers.shared import SharedArrays
+from resnet_recipes.data.shared import SharedArrays
 
 #: What counts as an image, by name; what it really is shows when it is decoded.
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff")

@@ -7,8 +7,8 @@ import torch
 from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.files.reader import UnreadableError
 from resnet_recipes.data.order import Job
+from resnet_recipes.data.shared import SharedArrays
 from resnet_recipes.data.workers.crew import Crew
-from resnet_recipes.data.workers.shared import SharedArrays
 from resnet_recipes.data.workers.worker import Bench, Source, Task, fill, rows_of
 from resnet_recipes.errors import TrainingError
 

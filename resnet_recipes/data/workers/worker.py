@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from resnet_recipes.data.files.reader import Reader, Rows, UnreadableError, fill_skipping
-from resnet_recipes.data.workers.shared import SharedArrays
+from resnet_recipes.data.shared import SharedArrays
 
 #: Signals that stop a whole job, and reach its workers as well.
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
