@@ -1,10 +1,10 @@
-"""What has to be put right before a run: checks of data, FFCV, GPU and machine, each answer with what to type."""
+"""Check data, FFCV, GPU and machine before a run; each answer comes with what to type."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.errors import ExitCode
+from resnet_recipes.errors import ExitCode, Problem
 
 #: (done, total) -> None.
 Progress = Callable[[int, int], None]
@@ -13,10 +13,16 @@ Progress = Callable[[int, int], None]
 class Finding(NamedTuple):
     """The answer to one question."""
 
-    level: str            # ok | warn: can run, but look | fix: must be put right
+    level: str            # ok | warn: a run can start, but look | fix: must be put right
     what: str             # one sentence
     fix: str = ""         # what to type or do
     paths: tuple[str, ...] = ()      # the first few places, where there are many
+
+
+def finding_of(problem: Problem) -> Finding:
+    """Return what keeps a run from starting as a finding."""
+    place = problem.value if problem.key == "data.root" else problem.key
+    return Finding("fix", f"{place} {problem.rule}", problem.fix)
 
 
 def exit_code(findings: Sequence[Finding]) -> int:

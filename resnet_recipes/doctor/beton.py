@@ -12,8 +12,8 @@ from resnet_recipes.data.beton.order import stored_by_class
 from resnet_recipes.data.beton.reader import BetonReader, Room
 from resnet_recipes.data.cores import cores
 from resnet_recipes.data.crop import Cuts
-from resnet_recipes.doctor import Finding, Progress, few
-from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.doctor import Finding, Progress, few, finding_of
+from resnet_recipes.errors import NotReadyError
 
 _AGAIN = "resnet-recipes convert SRC DST"
 _BLOCK = 4096          # samples handed to the threads at a time
@@ -35,7 +35,7 @@ def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Ite
         yield from _described(beton)
     if len(betons) == 2:
         problems += pair_problems(*betons)
-    yield from map(_finding, problems)
+    yield from map(finding_of, problems)
     if images and not problems:
         for beton in betons:
             yield from _check_samples(beton, progress)
@@ -80,10 +80,6 @@ def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
     except NotReadyError as error:
         what = f"{name}: all {len(order):,} samples were read, and none was decoded: ffcv {error.problems[0].rule}"
         yield Finding("warn", what, "resnet-recipes doctor ffcv")
-
-
-def _finding(problem: Problem) -> Finding:
-    return Finding("fix", f"{problem.key} {problem.rule}", problem.fix)
 
 
 def _whole(epoch: int, indices: np.ndarray, sizes: np.ndarray) -> Cuts:

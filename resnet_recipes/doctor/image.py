@@ -2,27 +2,26 @@
 
 import hashlib
 import io
+import warnings
 from pathlib import Path
 from typing import NamedTuple
 
 from PIL import Image
 
-from resnet_recipes.data.files.decode import FORMATS, MAX_PIXELS
+from resnet_recipes.data.files.decode import FORMATS, BadImageError, Picture, read_file
 
-#: Every oddity by name: how bad it is, what it means, and what to do.
+#: Every oddity by name: its level, and what such images are.
 ODDITIES = {
-    "unreadable": ("fix", "cannot be decoded, or are of a kind or size that is not read",
-                   "replace or delete them;  in train/, data.on_bad_image=skip replaces them in each epoch"),
-    "misnamed": ("warn", "are of another kind than their name says (they are read for what they are)", ""),
-    "cmyk": ("warn", "are CMYK (converted to RGB)", ""),
-    "grey": ("ok", "are grey (converted to RGB)", ""),
-    "deep": ("warn", "have 16 bits a channel (cut to 8)", ""),
-    "transparent": ("warn", "are transparent or have a palette (converted to RGB)", ""),
-    "rotated": ("warn", "are to be rotated by their EXIF note (ignored, as by every ImageNet pipeline)", ""),
+    "misnamed": ("warn", "images of another kind than their names say (read as what they are)"),
+    "cmyk": ("warn", "CMYK images (converted to RGB)"),
+    "grey": ("ok", "grey images (converted to RGB)"),
+    "deep": ("warn", "images with more than 8 bits a channel (reduced to 8)"),
+    "transparent": ("warn", "images with transparency or a palette (converted to RGB)"),
+    "rotated": ("warn", "images with an EXIF orientation (ignored, as in torchvision's ImageFolder)"),
 }
 
-_KINDS = {"JPEG": (".jpg", ".jpeg"), "PNG": (".png",), "WEBP": (".webp",), "BMP": (".bmp",), "TIFF": (".tif", ".tiff"),
-          "PPM": (".ppm", ".pgm")}
+_KINDS = {"JPEG": (".jpg", ".jpeg"), "MPO": (".jpg", ".jpeg"), "PNG": (".png",), "WEBP": (".webp",), "BMP": (".bmp",),
+          "TIFF": (".tif", ".tiff"), "PPM": (".ppm", ".pgm")}
 _MODES = {"CMYK": "cmyk", "L": "grey", "1": "grey", "RGBA": "transparent", "LA": "transparent", "P": "transparent"}
 _ORIENTATION = 0x0112
 
@@ -30,30 +29,30 @@ _ORIENTATION = 0x0112
 class Checked(NamedTuple):
     """One image file."""
 
-    digest: bytes         # of its bytes: equal for equal files
-    oddities: tuple[str, ...]
+    digest: bytes         # of its bytes: equal for equal files; empty if it cannot be read
+    oddities: tuple[str, ...] = ()
+    bad: str = ""         # why it cannot be read or decoded
 
 
 def check_image(path: Path | str) -> Checked:
-    """Read and decode one file; whatever is wrong with it is an oddity, never an exception."""
+    """Read and decode one file as training does; whatever is wrong with it is told, never raised."""
+    digest = b""
     try:
-        data = Path(path).read_bytes()
-    except OSError:
-        return Checked(b"", ("unreadable",))
-    digest = hashlib.blake2b(data, digest_size=16).digest()
+        data = read_file(path)
+        digest = hashlib.blake2b(data, digest_size=16).digest()
+        picture = Picture(data)
+        picture.crop(0, 0, picture.height, picture.width)
+    except BadImageError as error:
+        return Checked(digest, bad=str(error))
+    return Checked(digest, tuple(_oddities(Path(path).suffix.lower(), data)))
+
+
+def _oddities(suffix: str, data: bytes) -> list[str]:
+    """Return what is unusual in the header of an image that decodes."""
     try:
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
-            if image.width * image.height > MAX_PIXELS:
-                return Checked(digest, ("unreadable",))
+        with warnings.catch_warnings(action="ignore"), Image.open(io.BytesIO(data), formats=FORMATS) as image:
             kind, mode, orientation = image.format, image.mode, image.getexif().get(_ORIENTATION, 1)
-            image.load()
-    except (OSError, ValueError, SyntaxError, IndexError, KeyError, TypeError, Image.DecompressionBombError):
-        return Checked(digest, ("unreadable",))
-    found = [_MODES[mode]] if mode in _MODES else []
-    if mode.startswith("I") or mode == "F":
-        found.append("deep")
-    if kind in _KINDS and Path(path).suffix.lower() not in _KINDS[kind]:
-        found.append("misnamed")
-    if orientation not in (0, 1):
-        found.append("rotated")
-    return Checked(digest, tuple(found))
+    except Exception:                                                   # damaged EXIF or ICC data, which training never reads
+        return []
+    found = [_MODES[mode]] if mode in _MODES else ["deep"] if mode[0] in "IF" else []
+    return found + ["misnamed"] * (suffix not in _KINDS.get(kind, (suffix,))) + ["rotated"] * (orientation not in (0, 1))

@@ -67,7 +67,8 @@ def _class_problems(root: Path, classes: list[str], val_classes: list[str]) -> I
     """Yield how the classes of the splits differ: labels are places in the sorted list, so one more would shift the others."""
     for here, there, split in ((classes, val_classes, "val"), (val_classes, classes, "train")):
         if missing := sorted(set(here) - set(there)):
-            yield Problem("data.root", str(root / split), f"lacks {_some(missing)} of the classes of the other split")
+            yield Problem("data.root", str(root / split), f"lacks {_some(missing)} of the classes of the other split",
+                          "both splits need the same class folders: add these here, or remove them there")
     if len(classes) < 2:
         yield Problem("data.root", str(root / "train"), f"has {len(classes)} class; at least 2 are needed", LAYOUT)
     if odd := [name for name in classes if not name.isprintable()]:
