@@ -1,17 +1,23 @@
-"""What the GPUs of this machine are, and whether torch can use them."""
+"""Which GPUs this machine has, and whether torch computes rightly on them."""
 
+import os
+import re
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 
 from resnet_recipes.doctor import Finding
 
 _SMALLEST = 10         # GB; the recipes' micro-batch of 256 images at 176 px in bfloat16 takes about this
+_DRIVER = Path("/proc/driver/nvidia/version")
+_PYTORCH = "choose your CUDA version on https://pytorch.org/get-started/locally, and reinstall torch and torchvision from there"
 
 
 def check_gpu() -> list[Finding]:
-    """Describe every device, and compare torch, torchvision and the driver."""
+    """Compare torch, torchvision, the driver and every GPU, and compute one convolution on each GPU."""
     return [*_packages(), *_devices()]
 
 
@@ -23,27 +29,76 @@ def _packages() -> Iterator[Finding]:
         torchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
         what = f"torchvision does not fit torch {torch.__version__} ({str(error).splitlines()[0]})"
-        yield Finding("fix", what, "pip install --upgrade torch torchvision    (both from the same place)")
+        yield Finding("fix", what, "pip install --upgrade torch torchvision    (both from the same index)")
         return
     yield Finding("ok", f"torch {torch.__version__} and torchvision {torchvision.__version__} fit each other")
 
 
 def _devices() -> Iterator[Finding]:
     if not torch.cuda.is_available():
-        if shutil.which("nvidia-smi") and torch.version.cuda is None:
-            fix = "pip install --force-reinstall torch torchvision    (from https://pytorch.org, for CUDA)"
-            yield Finding("fix", "there is an NVIDIA driver, but this torch was built without CUDA", fix)
-        elif shutil.which("nvidia-smi"):
-            what = f"there is an NVIDIA driver, but torch (for CUDA {torch.version.cuda}) cannot use it: it may be too old"
-            yield Finding("fix", what, "nvidia-smi shows the driver's CUDA version; update it, or install a torch for that version")
-        else:
-            yield Finding("warn", "there is no CUDA device: runs go to the CPU, good for trying things out")
+        yield _no_device()
         return
+    yield Finding("ok", _versions())
     for index in range(torch.cuda.device_count()):
         device = torch.cuda.get_device_properties(index)
         memory = device.total_memory / 1e9
-        precision = "bfloat16" if device.major >= 8 else "float16 with loss scaling (no bfloat16)"
-        yield Finding("ok", f"GPU {index}: {device.name}, {memory:.0f} GB, precision=auto means {precision}")
+        precision = "bfloat16" if device.major >= 8 else "float16 with loss scaling (it has no bfloat16)"
+        yield Finding("ok", f"GPU {index}: {device.name}, {memory:.0f} GB; precision=auto means {precision}")
         if memory < _SMALLEST:
             fix = "batch.bn_size=64, which changes BatchNorm a little"
             yield Finding("warn", f"GPU {index} has little memory for batch.bn_size=256", fix)
+        if torch.version.cuda:
+            yield from _architecture(index, device.major, device.minor)
+        yield _convolution(torch.device("cuda", index), torch.bfloat16 if device.major >= 8 else torch.float16)
+
+
+def _no_device() -> Finding:
+    """Say why torch sees no GPU, where the machine seems to have one."""
+    if not (_DRIVER.exists() or shutil.which("nvidia-smi")):
+        return Finding("warn", "this machine has no GPU that torch can use: runs go to the CPU, good for trying things out")
+    if (hidden := os.environ.get("CUDA_VISIBLE_DEVICES")) in ("", "-1", "NoDevFiles"):
+        return Finding("fix", f"CUDA_VISIBLE_DEVICES={hidden!r} hides the GPUs", "unset CUDA_VISIBLE_DEVICES")
+    if torch.version.cuda is None:
+        return Finding("fix", "there is an NVIDIA driver, but this torch was built without CUDA", _PYTORCH)
+    what = f"there is an NVIDIA driver, but torch (for CUDA {torch.version.cuda}) cannot use it: it may be too old"
+    return Finding("fix", what, f"nvidia-smi  shows the driver's CUDA version; update the driver, or {_PYTORCH}")
+
+
+def _versions() -> str:
+    driver = re.search(r"\d+\.\d+(\.\d+)?", _DRIVER.read_text()) if _DRIVER.exists() else None
+    nccl = torch.cuda.nccl.version() if torch.distributed.is_nccl_available() else ()
+    found = {"driver": driver[0] if driver else "", "CUDA": torch.version.cuda, "cuDNN": torch.backends.cudnn.version(),
+             "NCCL": ".".join(map(str, nccl))}
+    return ", ".join(f"{name} {version or 'unknown'}" for name, version in found.items())
+
+
+def _architecture(index: int, major: int, minor: int) -> Iterator[Finding]:
+    """Compare a GPU with what torch was compiled for: machine code of its generation, or PTX that the driver can translate."""
+    built = torch.cuda.get_arch_list()
+    codes = [(kind, int(ten), int(one), kin) for kind, ten, one, kin in
+             re.findall(r"\b(sm|compute)_(\d+)(\d)([af]?)\b", " ".join(built))]
+    if any(kind == "sm" and ten == major and (one == minor if kin == "a" else one <= minor) for kind, ten, one, kin in codes):
+        return
+    what = f"GPU {index} (sm_{major}{minor}) is not among those that this torch was compiled for ({', '.join(built)})"
+    if any(kind == "compute" and not kin and (ten, one) <= (major, minor) for kind, ten, one, kin in codes):
+        yield Finding("warn", f"{what}: the driver translates its PTX, minutes at the first start and slower code", _PYTORCH)
+    else:
+        yield Finding("fix", what, _PYTORCH)
+
+
+def _convolution(device: torch.device, dtype: torch.dtype) -> Finding:
+    """Compute a convolution of small integers, whose result every dtype holds, and compare it with the CPU's."""
+    name = f"GPU {device.index}"
+    rng = torch.Generator().manual_seed(0)
+    images = torch.randint(-3, 4, (8, 16, 32, 32), generator=rng).float()
+    weights = torch.randint(-1, 2, (32, 16, 3, 3), generator=rng).float()
+    expected = F.conv2d(images, weights)
+    fix = "nvidia-smi -q -d ECC,ROW_REMAPPER  and  dmesg | grep -i xid  tell a broken GPU from a broken installation"
+    try:
+        moved = images.to(device, dtype, memory_format=torch.channels_last)
+        error = (F.conv2d(moved, weights.to(device, dtype)).cpu().float() - expected).abs().max().item()
+    except RuntimeError as failure:
+        return Finding("fix", f"{name} cannot compute a convolution: {str(failure).splitlines()[0]}", fix)
+    if not error < 0.5:
+        return Finding("fix", f"{name} computes a convolution wrongly: off by {error:g} where the result is a whole number", fix)
+    return Finding("ok", f"{name}: a convolution in {str(dtype).removeprefix('torch.')} gives the CPU's result")

@@ -2,9 +2,10 @@
 
 from types import SimpleNamespace
 
+import pytest
 import torch
 
-from resnet_recipes.doctor import exit_code, gpu
+from resnet_recipes.doctor import Finding, exit_code, gpu
 
 
 def test_packages_that_fit_are_fine():
@@ -19,28 +20,93 @@ def test_a_torchvision_built_for_another_torch_must_be_replaced(monkeypatch):
     assert exit_code(list(gpu._packages())) == 3
 
 
-def test_a_machine_without_gpu_can_still_run(monkeypatch):
+@pytest.fixture
+def no_device(monkeypatch, tmp_path):
+    """A machine where torch sees no GPU, and nothing else hints at one."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(gpu, "_DRIVER", tmp_path / "version")
     monkeypatch.setattr(gpu.shutil, "which", lambda name: None)
-    assert [finding.level for finding in gpu._devices()] == ["warn"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return tmp_path / "version"
 
 
-def test_a_driver_that_torch_cannot_use_must_be_put_right(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(gpu.shutil, "which", lambda name: "/usr/bin/nvidia-smi")
+def test_a_machine_without_gpu_is_told_plainly(no_device):
+    (finding,) = gpu._devices()
+    assert finding.level == "warn"
+    assert "has no GPU that torch can use: runs go to the CPU" in finding.what
+
+
+def test_a_driver_that_torch_cannot_use_must_be_put_right(no_device, monkeypatch):
+    no_device.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19")
     for version, word in ((None, "without CUDA"), ("13.0", "too old")):
         monkeypatch.setattr(torch.version, "cuda", version)
         (finding,) = gpu._devices()
         assert finding.level == "fix"
         assert word in finding.what
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert next(gpu._devices()).fix == "unset CUDA_VISIBLE_DEVICES"
 
 
-def test_devices_are_described_with_their_precision(monkeypatch):
-    devices = [SimpleNamespace(name="New", total_memory=80e9, major=9), SimpleNamespace(name="Old", total_memory=8e9, major=7)]
+def test_devices_are_described_with_their_precision_and_versions(no_device, monkeypatch):
+    devices = [SimpleNamespace(name="New", total_memory=80e9, major=9, minor=0),
+               SimpleNamespace(name="Old", total_memory=8e9, major=7, minor=5)]
+    no_device.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_properties", devices.__getitem__)
-    new, old, small = gpu._devices()
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_90"])
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(gpu, "_convolution", lambda device, dtype: Finding("ok", f"{device} {dtype}"))
+    versions, new, on_new, old, small, on_old = gpu._devices()
+    assert "driver 535.104.05, CUDA 13.0, cuDNN " in versions.what
     assert "bfloat16" in new.what
+    assert on_new.what == "cuda:0 torch.bfloat16"
     assert "float16 with loss scaling" in old.what
     assert small.level == "warn"
+    assert on_old.what == "cuda:1 torch.float16"
+
+
+@pytest.mark.parametrize(("built", "capability", "levels"), [
+    (["sm_75", "sm_80", "sm_90"], (8, 0), []),
+    (["sm_80"], (8, 9), []),                               # machine code runs on later GPUs of its generation
+    (["sm_86"], (8, 0), ["fix"]),
+    (["sm_80", "sm_90"], (12, 0), ["fix"]),
+    (["sm_90", "compute_90"], (12, 0), ["warn"]),          # PTX runs on whatever comes later
+    (["sm_90", "compute_120"], (10, 0), ["fix"]),
+    (["sm_100a"], (10, 3), ["fix"]),
+    (["sm_100f"], (10, 3), []),
+    (["sm_75", "sm_80"], (6, 1), ["fix"]),
+])
+def test_a_gpu_that_torch_was_not_compiled_for_is_found(monkeypatch, built, capability, levels):
+    monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: built)
+    found = list(gpu._architecture(0, *capability))
+    assert [finding.level for finding in found] == levels
+    assert all("sm_{}{}".format(*capability) in finding.what and built[0] in finding.what for finding in found)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_a_right_convolution_is_right_in_every_precision(dtype):
+    assert gpu._convolution(torch.device("cpu", 0), dtype).level == "ok"
+
+
+def test_a_wrong_convolution_and_a_failing_one_are_told(monkeypatch):
+    right, calls = torch.nn.functional.conv2d, []
+
+    def wrong(*args):
+        calls.append(args)
+        return right(*args) + (len(calls) == 2)
+
+    monkeypatch.setattr(gpu.F, "conv2d", wrong)
+    assert "off by 1 " in gpu._convolution(torch.device("cpu", 0), torch.float32).what
+
+    def failing(*args):
+        calls.append(args)
+        if len(calls) % 2:
+            return right(*args)
+        raise RuntimeError("CUDA error: no kernel image is available\nCompile with TORCH_USE_CUDA_DSA")
+
+    calls.clear()
+    monkeypatch.setattr(gpu.F, "conv2d", failing)
+    finding = gpu._convolution(torch.device("cpu", 0), torch.float32)
+    assert finding.level == "fix"
+    assert finding.what.endswith("cannot compute a convolution: CUDA error: no kernel image is available")
