@@ -1,6 +1,7 @@
-"""`resnet-recipes doctor`: what keeps the data, FFCV, the GPU or this machine from a run, and what to type."""
+"""`resnet-recipes doctor`: check data, FFCV, GPUs and this machine before a run."""
 
 import json
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -26,14 +27,15 @@ MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 
 def run(argv: Sequence[str]) -> int:
-    """Check what was asked for (without a topic: FFCV, GPU and machine), print the findings, and return 3 if one must be put right."""
+    """Check one topic (default: FFCV, GPU and machine), print the findings, and return 3 if one must be put right."""
     arguments = split(argv, USAGE)
     topic, *places = arguments.words or ["machine"]
     if topic not in ("data", "ffcv", "gpu", "run", "machine"):
-        raise RecipeError([Problem(f"doctor {topic}", None, "is no topic", "topics: data PATH, ffcv, gpu, run [PATH]; none: all but data")])
+        fix = "topics: data PATH, ffcv, gpu, run [PATH]; without one, all but data"
+        raise RecipeError([Problem(f"doctor {topic}", None, "unknown topic", fix)])
     if (topic == "data" and len(places) != 1) or len(places) > 1:
         raise RecipeError([Problem(f"doctor {topic}", " ".join(places) or None, "needs one folder", EXAMPLE)])
-    place = Path(places[0]).expanduser() if places else None
+    place = Path(os.path.expanduser(places[0])) if places else None
     if "--fix-val" in arguments:
         return _fix_val(place, arguments)
     findings = _findings(topic, place, arguments)
@@ -48,7 +50,7 @@ def _findings(topic: str, place: Path | None, arguments: Arguments) -> list[Find
         images = "--no-images" not in arguments
         if images and (expected := estimate(place)).minutes > 0.5:
             print(f"{expected.images:,} images to decode: about {expected.minutes:.0f} min on {expected.cores} cores "
-                  "(--no-images leaves it out)", file=sys.stderr)
+                  "(skip with --no-images)", file=sys.stderr)
         found += check_data(place, images, _Reporter())
     if topic in ("ffcv", "machine"):
         from resnet_recipes.doctor.ffcv import check_ffcv
@@ -66,10 +68,10 @@ def _fix_val(place: Path | None, arguments: Arguments) -> int:
     from resnet_recipes.doctor.val_tree import build_val_tree
 
     if place is None:
-        raise RecipeError([Problem("--fix-val", None, "needs the folder whose val/ has no classes", f"{EXAMPLE} --fix-val MAP")])
-    names = Path(arguments.flags["--synsets"]).expanduser() if "--synsets" in arguments else None
-    made = build_val_tree(place, Path(arguments.flags["--fix-val"]).expanduser(), names)
-    print(f"made {made}, out of links; train with data={made}")
+        raise RecipeError([Problem("--fix-val", None, "needs the folder whose val/ has no class folders", f"{EXAMPLE} --fix-val MAP")])
+    names = Path(os.path.expanduser(arguments.flags["--synsets"])) if "--synsets" in arguments else None
+    made = build_val_tree(place, Path(os.path.expanduser(arguments.flags["--fix-val"])), names)
+    print(f"made {made} out of links; train with data={made}")
     return 0
 
 
@@ -83,7 +85,7 @@ def _told(findings: Sequence[Finding]) -> list[str]:
 
 
 class _Reporter:
-    """Tells how far the images are, every ten seconds."""
+    """Prints the progress every ten seconds."""
 
     def __init__(self) -> None:
         self.last = time.monotonic()

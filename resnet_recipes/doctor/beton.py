@@ -21,9 +21,7 @@ _THUMBNAIL = 8         # pixels, side of what a sample is resized to here
 
 
 def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Iterator[Finding]:
-    """Check one .beton file, or train.beton and val.beton and whether they belong together; with `images`, read and decode every sample.
-
-    Samples are left alone where something else has to be put right first.
+    """Check one .beton file, or train.beton and val.beton as a pair; with `images` and nothing else wrong, decode every sample.
     """
     betons, problems = [], []
     for path in paths:
@@ -42,9 +40,9 @@ def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Ite
 
 
 def verdict(beton: Beton) -> Callable[[int], str | None]:
-    """Return what says of a sample what is wrong with it, or None: a training read, checksum, header and decoder.
+    """Return a function that says what is wrong with a sample, or None, by reading it as training does; thread-safe.
 
-    Without FFCV nothing is decoded. Several threads may call it at once.
+    Without FFCV it checks checksum and header, and decodes nothing.
     """
     try:
         return BetonReader(beton, _whole, Room(threads=1, ahead=0, rows=0, side=_THUMBNAIL)).complaint
@@ -56,13 +54,13 @@ def _described(beton: Beton) -> Iterator[Finding]:
     name = beton.path.name
     yield Finding("ok", f"{name}: {len(beton):,} images in {len(beton.classes):,} classes, {beton.content.size / 1e9:.1f} GB")
     if beton.sidecar is None:
-        yield Finding("warn", f"{name} has no note with checksums beside it: damage inside images may go unseen", _AGAIN)
+        yield Finding("warn", f"{name} has no sidecar ({name}.json) with checksums: damage inside images may go unseen", _AGAIN)
     if stored_by_class(beton):
         yield Finding("warn", f"{name} is stored class by class: data.order=quasi_random cannot be used", f"{_AGAIN} shuffles by default")
 
 
 def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
-    """Read every sample in the order in which they lie in the file, on all cores."""
+    """Read every sample in file order, on all cores."""
     name, order, damaged = beton.path.name, np.argsort(beton.starts), []
     with ThreadPoolExecutor(cores()) as pool:
         complaint = verdict(beton)

@@ -28,7 +28,7 @@ _SAMPLED = 200         # files decoded for the estimate
 
 
 class Estimate(NamedTuple):
-    """What decoding every image will take, if the disk is as fast as the cores."""
+    """The time to decode every image, if the disk keeps up with the cores."""
 
     images: int
     minutes: float
@@ -36,7 +36,7 @@ class Estimate(NamedTuple):
 
 
 def check_data(root: Path, images: bool = True, progress: Progress = lambda done, total: None) -> list[Finding]:
-    """Check a folder with train/ and val/, or with train.beton and val.beton, or one .beton file; with `images`, decode every image."""
+    """Check a folder of class folders or .beton files, or one .beton file; with `images`, decode every image."""
     root = Path(root)
     betons = _betons(root)
     found = list(check_betons(betons, images, progress))
@@ -53,7 +53,7 @@ def check_data(root: Path, images: bool = True, progress: Progress = lambda done
 
 
 def estimate(root: Path) -> Estimate:
-    """Decode 200 images of each kind and say what decoding all of them will take; takes a few seconds."""
+    """Estimate the time for decoding everything from 200 images of each kind; takes a few seconds."""
     root = Path(root)
     files = [path for split in SPLITS if (root / split).is_dir() for path in _files(root / split)]
     images, seconds = len(files), _seconds(check_image, files)
@@ -74,12 +74,12 @@ def _seconds(check: Callable, items: Sequence) -> float:
 
 
 def _betons(root: Path) -> list[Path]:
-    """Return the .beton files that are meant by `root`: itself, or those of a run in it."""
+    """Return `root` itself if it is a .beton file, else those that a run would read in it."""
     return [root] if root.suffix == ".beton" else [path for split in SPLITS if (path := root / f"{split}.beton").exists()]
 
 
 def _check_folders(root: Path) -> Iterator[Finding]:
-    """Count what is in the class folders, as a run does before it starts. Raises NotReadyError with what keeps it from starting."""
+    """Count what is in the class folders, as a run does. Raises NotReadyError with what would keep a run from starting."""
     facts = survey(DataConfig(root=str(root)), "torchvision")
     for split, total in zip(SPLITS, (facts.train_examples, facts.eval_examples), strict=True):
         yield Finding("ok", f"{split}: {total:,} images in {len(facts.classes):,} classes")

@@ -1,4 +1,4 @@
-"""Whether FFCV works here, and if not, what is missing to install it."""
+"""Whether FFCV works here, and what its installation lacks."""
 
 import importlib.util
 import shutil
@@ -20,7 +20,7 @@ _LIBRARIES = (
 
 
 def check_ffcv() -> list[Finding]:
-    """Load FFCV; where that fails, name each thing that its installation lacks."""
+    """Load FFCV; if that fails, name everything that its installation lacks."""
     try:
         ffcv_native()
     except NotReadyError as error:
@@ -28,23 +28,23 @@ def check_ffcv() -> list[Finding]:
     found = [Finding("ok", "FFCV's compiled library loads: data.backend=ffcv can run")]
     missing = [name for name in ("numba", "cv2") if importlib.util.find_spec(name) is None]
     if missing:
-        found.append(Finding("warn", f"ffcv's own package lacks {', '.join(missing)}", "pip install --force-reinstall --no-deps ffcv"))
+        found.append(Finding("warn", f"the ffcv package lacks {', '.join(missing)}", "pip install --force-reinstall --no-deps ffcv"))
     return found
 
 
 def _missing(why: str) -> Iterator[Finding]:
-    """Name what is missing, in the order in which it has to be installed."""
+    """Name what is missing, in the order of installation."""
     if shutil.which("c++") is None and shutil.which("g++") is None:
         yield _install("a C++ compiler (c++ or g++)", "g++", "compilers")
     if not (Path(sysconfig.get_paths()["include"]) / "Python.h").exists():
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
-        yield _install("Python's own headers (Python.h)", f"python{version}-dev", f"python={version}")
+        yield _install("the headers of Python (Python.h)", f"python{version}-dev", f"python={version}")
     if shutil.which("pkg-config") is None:
         yield _install("pkg-config", "pkg-config", "pkg-config")
     for names, what, debian, conda in _LIBRARIES:
         if not any(_has(name) for name in names):
             yield _install(f"{what} ({names[0]}.pc)", debian, conda)
-    fix = "after the above:  pip install 'resnet-recipes[ffcv]'    (until then, data.backend=torchvision works)"
+    fix = "after the above:  pip install 'resnet-recipes[ffcv]'    (data.backend=torchvision works without it)"
     yield Finding("fix", f"FFCV {why}", fix)
 
 

@@ -1,4 +1,4 @@
-"""Whether this machine has the room for a run: memory, files, cores, disk."""
+"""Whether this machine has enough memory, open files, cores and disk for a run."""
 
 import os
 import resource
@@ -12,13 +12,13 @@ from resnet_recipes.data.memory import available_memory
 from resnet_recipes.doctor import Finding
 
 _OPEN_FILES = 4096
-_SHARED = 1 << 30      # bytes of /dev/shm that NCCL likes to have for several GPUs
+_SHARED = 1 << 30      # bytes of /dev/shm; NCCL uses it between GPUs
 _CORES = 8             # per GPU: below this, decoding JPEGs is slower than a modern GPU
 _FREE_DISK = 5 << 30   # bytes: a few checkpoints of 0.4 GB and logs
 
 
 def check_run(root: Path | None = None, runs: Path = Path("runs")) -> list[Finding]:
-    """Check the machine; against the data in `root`, if given, and for run folders in `runs`."""
+    """Check the machine, against the data in `root` if given, and for run folders in `runs`."""
     gpus = torch.cuda.device_count()
     found = [*_files(), *_cores(gpus), *_disk(runs)]
     if gpus > 1:
@@ -29,14 +29,14 @@ def check_run(root: Path | None = None, runs: Path = Path("runs")) -> list[Findi
 
 
 def _memory(root: Path) -> Iterator[Finding]:
-    """Compare free memory with the .beton files, which are read best from the page cache."""
+    """Compare free memory with the .beton files, which are best read from the page cache."""
     size, free = sum(path.stat().st_size for path in Path(root).glob("*.beton")), available_memory()
     if not size:
-        yield Finding("ok", f"{free / 1e9:.0f} GB of memory are free")
+        yield Finding("ok", f"free memory: {free / 1e9:.0f} GB")
     elif size < 0.9 * free:
         yield Finding("ok", f"the .beton files ({size / 1e9:.1f} GB) fit into the free memory ({free / 1e9:.0f} GB)")
     else:
-        fix = "data.order=quasi_random;  or convert with write_mode=jpg, or a smaller max_resolution"
+        fix = "data.order=quasi_random, or convert with write_mode=jpg or a smaller max_resolution"
         yield Finding("warn", f"the .beton files ({size / 1e9:.1f} GB) do not fit into the free memory ({free / 1e9:.0f} GB)", fix)
 
 
@@ -44,13 +44,13 @@ def _files() -> Iterator[Finding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _OPEN_FILES:
         fix = f"ulimit -n {_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)}"
-        yield Finding("warn", f"a process may open {soft} files, few for many loader workers", fix)
+        yield Finding("warn", f"a process may open {soft} files, too few for many loader workers", fix)
     else:
         yield Finding("ok", f"a process may open {soft} files")
 
 
 def _shared_memory(folder: Path) -> Iterator[Finding]:
-    """Check /dev/shm, through which NCCL may pass data; the loaders need none of it."""
+    """Check /dev/shm, which NCCL uses and the loaders do not."""
     size = shutil.disk_usage(folder).total if folder.exists() else 0
     if size < _SHARED:
         yield Finding("warn", f"{folder} has {size / 1e6:.0f} MB; several GPUs may need more", "docker run --shm-size=8g")
@@ -61,7 +61,7 @@ def _shared_memory(folder: Path) -> Iterator[Finding]:
 def _cores(gpus: int) -> Iterator[Finding]:
     cores = len(os.sched_getaffinity(0))
     if gpus and cores < _CORES * gpus:
-        fix = "convert the images (resnet-recipes convert): decoding then costs less;  or use fewer GPUs"
+        fix = "resnet-recipes convert SRC DST  makes decoding cheaper; or use fewer GPUs"
         yield Finding("warn", f"{cores} cores for {gpus} GPUs: below {_CORES} each, the GPUs may wait for images", fix)
     else:
         yield Finding("ok", f"{cores} cores" + (f" for {gpus} GPUs" if gpus else ""))
@@ -73,6 +73,6 @@ def _disk(runs: Path) -> Iterator[Finding]:
         place = place.parent
     free = shutil.disk_usage(place).free
     if free < _FREE_DISK:
-        yield Finding("fix", f"{place} has {free / 1e9:.1f} GB free, too little for checkpoints", "free some, or put runs elsewhere")
+        yield Finding("fix", f"{place} has {free / 1e9:.1f} GB free, too little for checkpoints", "free some space, or change run.root")
     else:
         yield Finding("ok", f"{place} has {free / 1e9:.0f} GB free")

@@ -1,4 +1,4 @@
-"""Class folders for a flat validation set: links, nothing is moved or copied."""
+"""Class folders of links for a flat validation set; nothing is moved or copied."""
 
 import os
 import re
@@ -10,28 +10,28 @@ from resnet_recipes.errors import NotReadyError, Problem
 
 
 def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Path:
-    """Make ROOT-by-class with train (a link) and val/CLASS/FILE (links) and return it: the folder to train on.
+    """Make ROOT-by-class, the folder to train on, with links train and val/CLASS/FILE, and return it.
 
-    `class_map` has a line for each file: its name, with or without ending, then its class, apart by comma, tab or space (Kaggle's
-    LOC_val_solution.csv is such a file); or a class alone, one line for each file in the order of their names (the ImageNet development
-    kit's ILSVRC2012_validation_ground_truth.txt). Classes that are numbers, from 1, need `names`: a file with the class folder of each
-    number in its order. Raises NotReadyError, with nothing made, if a file has no class or a class is none of train's.
+    Each line of `class_map` has a file name, with or without suffix, and its class, separated by comma, tab or space (Kaggle's
+    LOC_val_solution.csv); or one class alone, for the files in the order of their names (the ImageNet development kit's
+    ILSVRC2012_validation_ground_truth.txt). Classes given as numbers, from 1, need `names`: a file with the class folder of each
+    number, in order. Raises NotReadyError, with nothing made, if a file has no class or train lacks a class.
     """
     root = Path(root).resolve()
     classes = class_names(root / "train")
     files = sorted(entry.name for entry in os.scandir(root / "val") if entry.is_file() and entry.name.lower().endswith(SUFFIXES))
     target = root.with_name(f"{root.name}-by-class")
     if not files:
-        raise _refusal(root / "val", "has no image files of its own, so it is not flat")
+        raise _refusal(root / "val", "has no image files outside of class folders")
     if target.exists():
-        raise _refusal(target, "exists already", f"train on it, or remove it:  rm -r {target}")
+        raise _refusal(target, "already exists", f"train with data={target}, or remove it:  rm -r {target}")
     wanted = _read(class_map, files, names)
     missing = [file for file in files if file not in wanted]
     if missing:
         raise _refusal(class_map, f"has no class for {len(missing)} of {len(files)} files, such as {missing[0]}")
     strange = sorted({wanted[file] for file in files} - set(classes))
     if strange:
-        raise _refusal(class_map, f"names classes that are no folders of {root / 'train'}: {', '.join(strange[:5])}")
+        raise _refusal(class_map, f"names classes that {root / 'train'} lacks: {', '.join(strange[:5])}")
     partial = target.with_name(f"{target.name}.partial")
     for name in classes:
         (partial / "val" / name).mkdir(parents=True, exist_ok=True)
@@ -46,14 +46,15 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
 
 
 def _read(class_map: Path, files: list[str], names: Path | None) -> dict[str, str]:
-    """Return the class of each file that the map knows."""
+    """Return the class of each file in the map."""
     try:
-        rows = [re.split(r"[\s,;]+", line.strip()) for line in Path(class_map).read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = Path(class_map).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise _refusal(class_map, f"cannot be read ({error})") from error
+    rows = [re.split(r"[\s,;]+", line.strip()) for line in lines if line.strip()]
     if all(len(row) == 1 for row in rows):
         if len(rows) != len(files):
-            raise _refusal(class_map, f"has {len(rows)} lines of one class each, for {len(files)} files")
+            raise _refusal(class_map, f"has {len(rows)} lines with one class each for {len(files)} files")
         rows = [[file, row[0]] for file, row in zip(files, rows, strict=True)]
     by_stem = {Path(file).stem: file for file in files}
     pairs = [(by_stem[stem], row[1]) for row in rows if len(row) > 1 and (stem := Path(row[0]).stem) in by_stem]
@@ -63,9 +64,9 @@ def _read(class_map: Path, files: list[str], names: Path | None) -> dict[str, st
 
 
 def _named(class_map: Path, pairs: list[tuple[str, str]], names: Path | None) -> Iterator[tuple[str, str]]:
-    """Put names for numbers. ImageNet's numbers do not follow the sorted folder names, so they are never guessed."""
+    """Replace numbers by names. ImageNet's numbers do not follow the sorted folder names, so they are never guessed."""
     if names is None:
-        fix = "give the class folder of each number too, one a line in their order (ImageNet: synsets of meta.mat, by ILSVRC2012_ID)"
+        fix = "add --synsets FILE with the class folder of each number, one a line (ImageNet: meta.mat by ILSVRC2012_ID)"
         raise _refusal(class_map, "gives classes as numbers, which do not say which folders they mean", fix)
     folders = [line.split()[0] for line in Path(names).read_text(encoding="utf-8").splitlines() if line.strip()]
     for file, number in pairs:

@@ -53,7 +53,7 @@ def test_numbers_are_translated_by_the_list_of_names_and_never_guessed(flat, tmp
 
 @pytest.mark.parametrize(("text", "rule"), [
     ("ant2 ant\nbee2 bee\n", "no class for 1 of 3"),
-    ("ant2 ant\nbee2 bee\ncat2 dog\n", "no folders of"),
+    ("ant2 ant\nbee2 bee\ncat2 dog\n", "lacks: dog"),
     ("ant\nbee\n", "2 lines"),
     ("\xff", "no class for|1 lines"),
 ])
@@ -65,5 +65,5 @@ def test_a_map_that_does_not_fit_makes_nothing(flat, tmp_path, text, rule):
 
 def test_a_tree_that_exists_is_not_touched(flat, tmp_path):
     build_val_tree(flat, written(tmp_path / "map", MAPS["tabs"]))
-    with pytest.raises(NotReadyError, match="exists already"):
+    with pytest.raises(NotReadyError, match="already exists"):
         build_val_tree(flat, tmp_path / "map")
