@@ -1,4 +1,4 @@
-"""The wish to stop a run: a signal, or the end of the time it was given."""
+"""Requests to stop a run: a signal, or the end of its time limit."""
 
 import os
 import signal
@@ -7,58 +7,66 @@ from types import FrameType
 
 from resnet_recipes.errors import ExitCode
 
-#: The same wish may arrive twice at once: from Slurm to every process, and through the launcher. Later, a second signal means: now.
-_SAME_WISH = 2.0
+#: Signals that ask a run to stop.
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+
+#: Seconds in which a second signal repeats the first (Slurm signals every process, and the launcher passes signals on). Later: stop now.
+_SAME_REQUEST = 2.0
 
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
+
+
+def to_handle() -> tuple[signal.Signals, ...]:
+    """Return the signals that ask this process to stop: those that it was not started to ignore, as nohup does with SIGHUP."""
+    return tuple(number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN)
 
 
 class Interruption:
     """Tells the loop when to save and stop, and with which exit code. One per process, made in its main thread."""
 
     def __init__(self) -> None:
-        self._code = 0
+        self._code = ExitCode.DONE
         self._reason = ""
         self._first = 0.0                   # when the first signal came
         self._max_wall = ""
         self._deadline = float("inf")
 
     def limit(self, max_wall: str, started: float) -> None:
-        """Stop a little before `max_wall` ("3.5h"; "" is no limit) has passed since `started`, a reading of time.monotonic()."""
+        """Stop a little before `max_wall` ("3.5h"; "": no limit) after `started`, a reading of time.monotonic()."""
         if max_wall:
             seconds = float(max_wall[:-1]) * _SECONDS[max_wall[-1]]
             self._max_wall, self._deadline = max_wall, started + seconds - min(120.0, 0.05 * seconds)
 
     def install(self) -> None:
-        """Take over SIGTERM, SIGINT, SIGUSR1 and SIGHUP in this process; its children have to ignore them."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP):
+        """Handle the signals that ask this process to stop; its children have to ignore them."""
+        for number in to_handle():
             signal.signal(number, self._handle)
 
     @property
     def requested(self) -> bool:
-        """Tell whether this process has been asked to stop; cheap enough for every step."""
+        """Tell whether this process was asked to stop; cheap enough for every step."""
         if not self._code and time.monotonic() >= self._deadline:
-            self.request(f"the end of launch.max_wall={self._max_wall} is near")
-        return self._code != 0
+            self.request(f"launch.max_wall={self._max_wall} is nearly over")
+        return self._code != ExitCode.DONE
 
     @property
     def reason(self) -> str:
-        """Return why, in a few words; empty if nobody asked this process itself."""
+        """Return why, in a few words; empty if another rank was asked."""
         return self._reason
 
     @property
-    def exit_code(self) -> int:
-        """Return 130 after Ctrl-C; 75 after any other request, and where only another rank was asked."""
+    def exit_code(self) -> ExitCode:
+        """Return CANCELLED after Ctrl-C, and PREEMPTED after any other request, also to another rank."""
         return self._code or ExitCode.PREEMPTED
 
-    def request(self, reason: str, code: int = ExitCode.PREEMPTED) -> None:
+    def request(self, reason: str, code: ExitCode = ExitCode.PREEMPTED) -> None:
         """Ask to stop; the first request counts."""
         if not self._code:
             self._code, self._reason = code, reason
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         now = time.monotonic()
-        if self._first and now - self._first > _SAME_WISH:
+        if self._first and now - self._first > _SAME_REQUEST:
             os._exit(128 + number)
         self._first = self._first or now
         self.request(signal.Signals(number).name, ExitCode.CANCELLED if number == signal.SIGINT else ExitCode.PREEMPTED)

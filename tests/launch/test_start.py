@@ -152,7 +152,7 @@ def children_asleep() -> int:
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
-    with RunLock(tmp_path), pytest.raises(NotReadyError, match="another run is writing here"):
+    with RunLock(tmp_path), pytest.raises(NotReadyError, match="is in use by another run"):
         Started(tmp_path)
 
 

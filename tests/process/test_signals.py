@@ -1,4 +1,4 @@
-"""A process is asked to stop by signals and by the clock."""
+"""A process is asked to stop by signals and by its time limit."""
 
 import os
 import signal
@@ -31,18 +31,30 @@ def test_a_signal_requests_a_stop_with_its_exit_code(number: signal.Signals, cod
     assert (interruption.requested, interruption.exit_code, interruption.reason) == (True, code, number.name)
 
 
-def test_a_rank_that_follows_anothers_wish_is_preempted(interruption: Interruption) -> None:
+def test_a_signal_that_is_ignored_at_the_start_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)           # as nohup does
+    try:
+        made = Interruption()
+        made.install()
+        os.kill(os.getpid(), signal.SIGHUP)
+        assert not made.requested
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_rank_that_stops_for_another_is_preempted(interruption: Interruption) -> None:
     assert (interruption.requested, interruption.exit_code) == (False, 75)
 
 
-def test_the_same_wish_twice_at_once_is_one_wish(interruption: Interruption) -> None:
+def test_the_same_request_twice_at_once_is_one(interruption: Interruption) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM):
         os.kill(os.getpid(), number)
     assert interruption.exit_code == 130
 
 
 def test_a_second_signal_ends_the_process_at_once(interruption: Interruption, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_SAME_WISH", 0.01)
+    monkeypatch.setattr(module, "_SAME_REQUEST", 0.01)
     child = os.fork()
     if child == 0:
         os.kill(os.getpid(), signal.SIGTERM)
