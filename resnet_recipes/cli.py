@@ -5,29 +5,35 @@ import sys
 from collections.abc import Callable, Sequence
 
 from resnet_recipes.errors import ExitCode, RecipeError, TrainingError
+from resnet_recipes.report.output import lost_output, protect_output
+from resnet_recipes.report.text import printable
 
 
 def train(argv: Sequence[str] | None = None) -> int:
     """Run `resnet-train` and return its exit code."""
     from resnet_recipes.commands import train as verb
-    code = guarded(verb.run, sys.argv[1:] if argv is None else argv)
-    if argv is None:
-        sys.stderr.flush()
-        os._exit(code)          # everything is written: without this, taking torch down keeps the prompt away for seconds
-    return code
+    if argv is not None:
+        return guarded(verb.run, argv)
+    protect_output()
+    code = guarded(verb.run, sys.argv[1:])
+    sys.stderr.flush()
+    os._exit(code)              # everything is written, and tearing torch down would keep the prompt away for seconds
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `resnet-recipes` and return its exit code."""
     from resnet_recipes.commands import verbs
+    if argv is None:
+        protect_output()
     return guarded(verbs.run, sys.argv[1:] if argv is None else argv)
 
 
 def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
-    """Run a command; turn what a user can put right into a message on stderr, and everything into an exit code."""
+    """Run a command; turn what a user can fix into a message on stderr, and everything into an exit code."""
     try:
         code = run(argv)
-        sys.stdout.flush()
+        if lost := lost_output():
+            raise TrainingError(f"the output could not be written: {lost}")
         return code
     except (RecipeError, TrainingError) as error:
         print(boxed(error), file=sys.stderr)
@@ -35,17 +41,19 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return ExitCode.CANCELLED
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())     # the reader is gone: nothing more to say, and nothing failed
-        return 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"error: {printable(error.filename)}: {error.strerror}", file=sys.stderr)
+        return ExitCode.NOT_READY
 
 
 def boxed(error: RecipeError | TrainingError) -> str:
-    """Return an error as a person reads it: each problem, what to type, and what has not happened."""
-    from resnet_recipes.report.text import printable
+    """Return an error as a person reads it: each problem, what to type, and that nothing was started."""
     if isinstance(error, TrainingError):
         return f"error: {printable(error)}"
-    lines = [f"error: {len(error.problems)} problems" if len(error.problems) > 1 else "error: 1 problem", ""]
+    count = len(error.problems)
+    lines = [f"error: {count} problem{'s' * (count > 1)}", ""]
     for problem in error.problems:
         lines += [f"  {printable(line)}" for line in str(problem).splitlines()]
     return "\n".join([*lines, "", f"Nothing was started.  [exit {error.exit_code}]"])

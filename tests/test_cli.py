@@ -36,6 +36,7 @@ def test_help_and_version_go_to_stdout(capsys, entry, words):
      "error: 1 problem\n\n  data.root=/x: is empty\n\nNothing was started.  [exit 3]"),
     (TrainingError("the loss is not finite at step 3"), 1, "error: the loss is not finite at step 3"),
     (KeyboardInterrupt(), 130, "interrupted"),
+    (PermissionError(13, "Permission denied", "/locked/a"), 3, "error: /locked/a: Permission denied"),
 ])
 def test_what_a_user_can_put_right_becomes_a_message_and_an_exit_code(capsys, error, code, said):
     def fail(_):
@@ -67,6 +68,43 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     result = shell("train --help | head -1 && recipes show hot | head -1 && train --list | head -1", tmp_path)
     assert result.stderr == ""
     assert result.returncode == 0
+
+
+@pytest.mark.parametrize(("command", "code"), [
+    ("train recipe=nope 2>&1 | head -0; exit ${PIPESTATUS[0]}", 2),
+    ("recipes validate nope.yaml 2>&1 | head -0; exit ${PIPESTATUS[0]}", 2),
+    ("train recipe=nope 2>&-", 2),
+    ("train --list >&-", 0),
+    ("train --list <&- >&- 2>&-", 0),
+    ("train --list > /dev/full", 1),
+    ("PYTHONIOENCODING=ascii recipes validate $'caf\\xc3\\xa9.yaml'", 2),
+    ("LC_ALL=C recipes show $'x\\xff.yaml'", 2),
+])
+def test_streams_that_take_no_text_change_no_exit_code_unless_the_result_is_lost(command, code, tmp_path):
+    result = shell(command, tmp_path)
+    assert result.returncode == code
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("words", ["recipe=~nosuchuser/a.yaml", "--recipes ~nosuchuser recipe=mild",
+                                   "--resume ~nosuchuser/run", "--resume auto run.root=~nosuchuser",
+                                   "recipe=mild data=~nosuchuser", "recipe=mild data=/ run.root=~nosuchuser"])
+def test_a_user_who_does_not_exist_is_named(words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert cli.train(words.split()) == 2
+    assert "~nosuchuser is not a user of this machine" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("words", ["recipe=PATH", "--recipes PATH recipe=mild", "--resume PATH", "--resume auto run.root=PATH"])
+@pytest.mark.parametrize("kind", ["long", "loop", "locked"])
+def test_a_path_that_cannot_be_followed_is_named(kind, words, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "locked").mkdir(mode=0)
+    place = {"long": "x" * 300, "loop": "loop", "locked": "locked/inside"}[kind]
+    assert cli.train(words.replace("PATH", place).split()) in (2, 3)
+    assert place.split("/")[0] in capsys.readouterr().err
 
 
 def test_listing_imports_neither_torch_nor_hydra(tmp_path):

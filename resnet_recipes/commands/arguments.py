@@ -8,6 +8,7 @@ from pathlib import Path
 
 from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.paths import typed_path
 
 WIDTH = 80          # columns of a help page
 
@@ -60,7 +61,7 @@ class Arguments:
     @property
     def recipes(self) -> Path | None:
         """The user's recipe folder, if one was named."""
-        return Path(self.flags["--recipes"]) if "--recipes" in self.flags else None
+        return typed_path("--recipes", self.flags["--recipes"]) if "--recipes" in self.flags else None
 
 
 def split(argv: Sequence[str], usage: Usage) -> Arguments:

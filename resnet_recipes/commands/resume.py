@@ -1,64 +1,118 @@
-"""`resnet-train --resume`: go on with a run that has stopped."""
+"""`resnet-train --resume`: continue a run that stopped."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resnet_recipes import atomic
 from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.paths import typed_path
+
+if TYPE_CHECKING:
+    from resnet_recipes.config import Recipe
 
 ROOT = Path("runs")
 
+#: Settings that name a run.
+_NAMING = ("run=", "run.name=", "run.root=")
 
-def find(run: str, words: Sequence[str]) -> tuple[Path, list[str]] | None:
-    """Return the folder to go on in, and the settings to change: `run`, or with `auto` that of run=NAME, or the newest unfinished one.
 
-    None if `auto` finds nothing, and the words have a recipe to begin with: one command for a job that is started again and again.
+def named(run: str, words: Sequence[str], say: Callable[[str], None]) -> Path | None:
+    """Continue `run`, or with `auto` the newest unfinished one, with changed settings; return its folder, None if it is finished.
+
+    Raises RecipeError if there is no such run, or if a change would make it another one.
     """
     if run != "auto":
-        return Path(run), [word for word in words if not word.startswith("recipe=")]
-    named = next((word.removeprefix("run=").removeprefix("run.name=") for word in words if word.startswith(("run=", "run.name="))), None)
+        rule = "--resume names the run, and a run keeps its recipe"
+        if wrong := [Problem(word, None, rule, "leave it out") for word in words if word.startswith(("recipe=", *_NAMING))]:
+            raise RecipeError(wrong)
+        return continued(typed_path("--resume", run), words, say)
+    name = next((word.partition("=")[2] for word in words if word.startswith(("run=", "run.name="))), None)
     root = root_of(words)
-    folder = root / named if named else newest_unfinished(root)
-    changes = [word for word in words if not word.startswith(("recipe=", "run=", "run.name=", "run.root="))]
-    is_first_command = any(word.startswith("recipe=") for word in words)
-    if folder and (folder / "config.yaml").is_file():
-        # The command that began the run, again: only the machines may be others, as when Slurm starts a job a second time.
-        return folder, [word for word in changes if word.startswith(("gpus=", "launch."))] if is_first_command else changes
-    if is_first_command:
+    folder = root / name if name else next(unfinished(root), None)
+    if folder is None:
+        fix = "resnet-train recipe=mild data=... starts one"
+        raise RecipeError([Problem("--resume", "auto", f"there is no unfinished run in {root}", fix)])
+    return continued(folder, [word for word in words if not word.startswith(_NAMING)], say)
+
+
+def matching(recipe: "Recipe", say: Callable[[str], None]) -> Path | None:
+    """Return the folder of the run that `recipe` began: the one of its name, or the newest unfinished one that it may continue.
+
+    None if there is none. Raises RecipeError if the run of its name has other settings.
+    """
+    root = Path(recipe.run.root)
+    if recipe.run.name != "auto":
+        folder = root / recipe.run.name
+        if not (folder / "config.yaml").is_file():
+            return None
+        if problems := _changes(folder, recipe):
+            raise RecipeError(problem._replace(fix=f"run=another, or leave it as it was in {folder}") for problem in problems)
+        return folder
+    others = ""
+    for folder in unfinished(root):
+        if not (problems := _changes(folder, recipe)):
+            return folder
+        others = others or f" (the newest, {folder.name}, differs in {', '.join(problem.key for problem in problems[:3])})"
+    say(f"no unfinished run in {root} has these settings{others}: starting a new one")
+    return None
+
+
+def continued(folder: Path, changes: "Sequence[str] | Recipe", say: Callable[[str], None]) -> Path | None:
+    """Return the folder when it is ready to be continued with changed settings; None if it is finished.
+
+    Raises RecipeError if a change would make it another run.
+    """
+    from resnet_recipes.composing import frozen
+    from resnet_recipes.composing.compose import compose
+    from resnet_recipes.process.folder import refuse_links
+    from resnet_recipes.train.state import changed_settings
+
+    config = folder / "config.yaml"
+    if not config.is_file():
+        rule = "is not a run folder: it has no config.yaml"
+        raise RecipeError([Problem("--resume", str(folder), rule, "resnet-train --resume runs/NAME")])
+    refuse_links(folder)
+    began = frozen.read(config)
+    if isinstance(changes, Sequence):
+        recipe = compose(str(config), changes).recipe if changes else began
+    else:
+        recipe = replace(changes, run=began.run)
+    if problems := list(changed_settings(asdict(began), recipe)):
+        raise RecipeError(problems)
+    if (folder / "summary.json").exists():
+        say(f"{folder} is finished; its results are in {folder / 'summary.json'}")
         return None
-    raise RecipeError([Problem("--resume", "auto", f"no unfinished run is in {root}", "resnet-train recipe=mild data=... starts one")])
+    if recipe != began:
+        atomic.write_text(config, frozen.freeze(recipe))        # every node may do this, at once
+    say(f"resuming {folder}")
+    return folder
 
 
 def root_of(words: Sequence[str]) -> Path:
-    """Return the folder of all runs, as the words have it."""
-    return next((Path(word.removeprefix("run.root=")).expanduser() for word in words if word.startswith("run.root=")), ROOT)
+    """Return the folder of all runs that the words name."""
+    root = next((word.partition("=")[2] for word in words if word.startswith("run.root=")), None)
+    return typed_path("run.root", root) if root else ROOT
 
 
-def newest_unfinished(root: Path) -> Path | None:
-    """Return the run folder that was made last among those without a summary."""
-    folders = [path.parent for path in root.glob("*/config.yaml") if not (path.parent / "summary.json").exists()]
-    return max(folders, key=lambda folder: (folder / "config.yaml").stat().st_mtime, default=None)
+def unfinished(root: Path) -> Iterator[Path]:
+    """Yield the run folders without a summary, the newest first."""
+    configs = [path for path in root.glob("[!.]*/config.yaml") if not (path.parent / "summary.json").exists()]
+    for config in sorted(configs, key=lambda path: path.stat().st_mtime, reverse=True):
+        yield config.parent
 
 
-def go_on(folder: Path, changes: Sequence[str], say: Callable[[str], None]) -> Path | None:
-    """Return the folder when it is ready to go on; None if it is done. Only what cannot change the result may change."""
-    config = folder / "config.yaml"
-    if not config.is_file():
-        raise RecipeError([Problem("--resume", str(folder), "is no run folder: it has no config.yaml", "resnet-train --resume runs/NAME")])
-
+def _changes(folder: Path, recipe: "Recipe") -> list[Problem]:
+    """Return what keeps `recipe` from continuing the run in `folder`."""
     from resnet_recipes.composing import frozen
-    from resnet_recipes.composing.compose import compose
     from resnet_recipes.train.state import changed_settings
 
-    if (folder / "summary.json").exists():
-        say(f"{folder} has been trained to its end; its results are in {folder / 'summary.json'}")
-        return None
-    began = frozen.read(config)
-    if changes:
-        recipe = compose(str(config), changes).recipe
-        if problems := list(changed_settings(asdict(began), recipe)):
-            raise RecipeError(problems)
-        atomic.write_text(config, frozen.freeze(recipe))        # every node may do this, at once
-    say(f"resuming {folder}" + (f" with {' '.join(changes)}" if changes else ""))
-    return folder
+    try:
+        began = frozen.read(folder / "config.yaml")
+    except RecipeError as error:
+        return list(error.problems)
+    problems = list(changed_settings(asdict(began), recipe))
+    if recipe.run.name == "auto" and began.data.root != recipe.data.root:
+        problems.append(Problem("data.root", recipe.data.root, f"was {began.data.root} when the run began"))
+    return problems

@@ -1,12 +1,14 @@
-"""The folder of a new run: made once, with everything needed to tell later what was run."""
+"""The folder of a new run: made at once, with everything needed to tell later what was run."""
 
+import errno
 import hashlib
 import json
 import os
 import platform
+import re
 import secrets
 import shlex
-import subprocess
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -19,47 +21,59 @@ from resnet_recipes.composing.compose import Composed
 from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.plan import Plan
+from resnet_recipes.process.folder import refuse_links
+from resnet_recipes.process.lock import RunLock
+from resnet_recipes.report.recorder import METRICS, SUMMARY, read_metrics
 
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf", "simplejpeg", "ffcv")
 
+#: Bytes of a file of git's that are read: packed-refs of large repositories have megabytes.
+_MAX_GIT_FILE = 16 << 20
+
 
 def create(composed: Composed, plan: Plan, command: Sequence[str]) -> Path:
-    """Make the run folder, write what is known before the start, and return it. Raises RecipeError if the name is taken."""
-    recipe = composed.recipe
-    text = freeze(recipe)
-    if recipe.launch.fewest_and_most_nodes[1] > 1 and recipe.run.name == "auto":
-        raise RecipeError([Problem("run.name", "auto", "must be given for several nodes: they meet in one folder", "run=NAME")])
-    folder, is_new = _made(composed, plan)
-    if not is_new and not (recipe.launch.fewest_and_most_nodes[1] > 1 and _joins(folder, text)):
-        raise RecipeError([Problem("run.name", recipe.run.name, f"is taken: {folder} is there already",
-                                   f"choose another, or go on with it: resnet-train --resume {folder}")])
+    """Make the run folder with what is known before the start, and return it. Raises RecipeError if the name is taken.
+
+    It is built under a temporary name: a kill or a full disk leaves nothing that blocks the name.
+    """
+    run, frozen = composed.recipe.run, freeze(composed.recipe)
+    if composed.recipe.launch.fewest_and_most_nodes[1] > 1 and run.name == "auto":
+        raise RecipeError([Problem("run.name", "auto", "must be given for several nodes: they share one folder", "run=NAME")])
     files = {
+        "config.yaml": frozen,
         "command.txt": shlex.join(command) + "\n",
         "overrides.txt": "".join(f"{override}\n" for override in composed.overrides),
         "plan.txt": "\n".join(outline.lines(outline.rows(plan))) + "\n",
-        "provenance.json": json.dumps(provenance(composed, text), indent=2) + "\n",
+        "provenance.json": json.dumps(provenance(composed, frozen), indent=2) + "\n",
         "env.json": json.dumps(environment(), indent=2) + "\n",
-        "config.yaml": text,            # last: a folder that has it is complete
     }
-    for name, content in files.items():
-        atomic.write_text(folder / name, content)
-    return folder
+    draft = Path(run.root) / f".{secrets.token_hex(8)}.tmp"
+    try:
+        draft.mkdir(parents=True)
+        for name, content in files.items():
+            atomic.write_text(draft / name, content)
+        return _placed(draft, composed, plan)
+    except OSError as error:
+        rule = f"cannot be written to: {error.strerror}"
+        raise NotReadyError([Problem("run.root", run.root, rule, "run.root=/your/folder")]) from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def provenance(composed: Composed, frozen: str) -> dict[str, Any]:
-    """Return where the recipe is from: its files, their digests, and the state of their repository."""
+    """Return where the recipe came from: its files, their digests, and the commit of their repository."""
     return {
         "recipe": composed.recipe.name,
         "origin": composed.entry.origin,
         "files": composed.files,
         "config_sha256": hashlib.sha256(frozen.encode()).hexdigest(),
         "resnet_recipes": __version__,
-        "git": _git(composed.entry.path.parent),
+        "git_commit": _commit(composed.entry.path.parent),
     }
 
 
 def environment() -> dict[str, Any]:
-    """Return what the run ran on: versions and machine; no environment variable, since those hold secrets."""
+    """Return what the run ran on: versions and machine; no environment variables, since they hold secrets."""
     return {
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
@@ -69,22 +83,35 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _made(composed: Composed, plan: Plan) -> tuple[Path, bool]:
-    """Make a folder of its own by one atomic call; return it and whether it is new."""
-    run = composed.recipe.run
-    root = Path(run.root)
+def _placed(draft: Path, composed: Composed, plan: Plan) -> Path:
+    """Give a complete folder its name, and return it."""
+    recipe = composed.recipe
+    while recipe.run.name == "auto":
+        if _renamed(draft, folder := draft.with_name(_name(composed, plan))):
+            return folder
+    folder = draft.with_name(recipe.run.name)
+    is_shared = recipe.launch.fewest_and_most_nodes[1] > 1
+    if _renamed(draft, folder) or (is_shared and _same(draft, folder)):
+        return folder                           # made here, or by another node of this run
+    if not is_shared and _is_unused(folder):
+        refuse_links(folder)
+        with RunLock(folder):
+            shutil.rmtree(folder)
+        if _renamed(draft, folder):
+            return folder
+    fix = f"choose another name, or resume it: resnet-train --resume {folder}"
+    raise RecipeError([Problem("run.name", recipe.run.name, f"is taken: {folder} exists", fix)])
+
+
+def _renamed(draft: Path, folder: Path) -> bool:
+    """Rename a folder, unless there is a file or a folder that is not empty."""
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        while True:
-            folder = root / (run.name if run.name != "auto" else _name(composed, plan))
-            try:
-                folder.mkdir()
-                return folder, True
-            except FileExistsError:
-                if run.name != "auto":
-                    return folder, False
+        draft.rename(folder)
     except OSError as error:
-        raise NotReadyError([Problem("run.root", run.root, f"cannot be written to: {error.strerror}", "run.root=/your/folder")]) from None
+        if error.errno in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
+            return False
+        raise
+    return True
 
 
 def _name(composed: Composed, plan: Plan) -> str:
@@ -92,23 +119,45 @@ def _name(composed: Composed, plan: Plan) -> str:
     return "-".join([recipe.name, length, f"s{recipe.seed}", time.strftime("%Y%m%d"), secrets.token_hex(2)])
 
 
-def _joins(folder: Path, text: str) -> bool:
-    """Tell whether the folder is that of this very run, made by another node; that node may still be writing."""
-    deadline = time.monotonic() + 60
-    while not (folder / "config.yaml").is_file() and time.monotonic() < deadline:
-        time.sleep(0.5)
-    return (folder / "config.yaml").is_file() and (folder / "config.yaml").read_text(encoding="utf-8") == text
+def _same(draft: Path, folder: Path) -> bool:
+    config = folder / "config.yaml"
+    return config.is_file() and config.read_bytes() == (draft / "config.yaml").read_bytes()
 
 
-def _git(folder: Path) -> dict[str, Any] | None:
-    """Return commit and cleanliness of the repository around a folder; None outside of one."""
-    def ask(*words: str) -> str:
-        return subprocess.run(["git", "-C", str(folder), *words], capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+def _is_unused(folder: Path) -> bool:
+    """Tell whether a folder is that of a run that ended before its first step: nothing in it is worth keeping."""
+    has_trained = any((folder / "checkpoints").glob("step-*")) or (folder / SUMMARY).exists()
+    return (folder / "config.yaml").is_file() and not has_trained and \
+        not any(record["kind"] == "step" for record in read_metrics(folder / METRICS))
 
-    try:
-        return {"commit": ask("rev-parse", "HEAD"), "changed_files": ask("status", "--porcelain", "--untracked-files=no").splitlines()}
-    except (OSError, subprocess.SubprocessError):
+
+def _commit(folder: Path) -> str | None:
+    """Return the commit that the repository around a folder has checked out; None outside of one.
+
+    Read from its files: git itself runs programs that a repository's own configuration names.
+    """
+    git = next((found for place in (folder, *folder.parents) if (found := place / ".git").exists()), None)
+    if git is None:
         return None
+    if link := re.fullmatch(r"gitdir: (.+)\s*", _text(git)):             # a worktree or a submodule
+        git = git.parent / link[1].strip()
+    common = git / (_text(git / "commondir").strip() or ".")
+    head = _text(git / "HEAD").strip()
+    if name := head.removeprefix("ref: ") if head.startswith("ref: refs/") else "":
+        packed = (line.split() for line in _text(common / "packed-refs").splitlines())
+        head = _text(common / name).strip() or next((words[0] for words in packed if words[1:] == [name]), "")
+    return head if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", head) else None
+
+
+def _text(path: Path) -> str:
+    """Return the text of a small file; empty if it is none."""
+    try:
+        if not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            return file.read(_MAX_GIT_FILE).decode(errors="replace")
+    except OSError:
+        return ""
 
 
 def _version(package: str) -> str | None:

@@ -76,11 +76,16 @@ def prepared(arguments: Arguments) -> Path | None:
     from resnet_recipes.commands import resume
     from resnet_recipes.launch import external
 
-    if folder := external.begun(resume.root_of(arguments.words)):
-        return resume.go_on(folder, [], say)
-    if "--resume" in arguments and (found := resume.find(arguments.flags["--resume"], arguments.words)):
-        return resume.go_on(*found, say)
-    return _begun(composed(arguments))
+    run, words = arguments.flags.get("--resume"), arguments.words
+    if folder := external.begun(resume.root_of(words)):
+        return resume.continued(folder, [], say)
+    has_recipe = any(word.startswith("recipe=") for word in words)
+    if run is not None and not (run == "auto" and has_recipe):
+        return resume.named(run, words, say)
+    wanted = composed(arguments)
+    if run == "auto" and (folder := resume.matching(wanted.recipe, say)):
+        return resume.continued(folder, wanted.recipe, say)
+    return _begun(wanted)
 
 
 def _begun(wanted: "Composed") -> Path:

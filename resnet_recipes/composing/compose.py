@@ -45,7 +45,7 @@ def compose(name: str, changes: Sequence[str] = (), folder: Path | None = None, 
     problems += [*unreadable.values(), *_idle_removals(known, links), *(_located(problem, known, links) for problem in wrong)]
     if problems:
         raise RecipeError(problems)
-    recipe.data.root, recipe.run.root = absolute(recipe.data.root), absolute(recipe.run.root)
+    recipe.data.root, recipe.run.root = absolute("data.root", recipe.data.root), absolute("run.root", recipe.run.root)
     files = {str(entry.path): hashlib.sha256(document.raw).hexdigest() for entry, document in links}
     return Composed(recipe, links[-1][0], files, tuple(overrides))
 

@@ -10,6 +10,7 @@ from resnet_recipes.composing import strict_yaml
 from resnet_recipes.composing.strict_yaml import Document, shown
 from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.paths import typed_path
 
 USER_FOLDER = Path("recipes")
 MAX_PARENTS = 8
@@ -97,7 +98,7 @@ class Library:
         return found
 
     def _file(self, name: str) -> Entry:
-        path = Path(os.path.expanduser(name)).absolute()
+        path = typed_path("recipe", name).absolute()
         if path.suffix == ".yml":
             raise RecipeError([Problem("recipe", name, "recipe files end in .yaml", f"rename it to {path.stem}.yaml")])
         if not os.path.isfile(path):          # Path.is_file raises for a name that is too long

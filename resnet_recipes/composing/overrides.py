@@ -1,14 +1,13 @@
 """What a user types after the recipe's name: `optimizer.lr=1.0`, `~methods.ema`, `epochs=18`."""
 
-import os
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.composing.typed import is_union
 from resnet_recipes.errors import Problem
+from resnet_recipes.paths import typed_path
 
 #: Short spellings, and what they stand for. A value goes where {} stands.
 SHORT = {
@@ -101,12 +100,12 @@ def _expanded(word: str) -> list[Override]:
     if key == "epochs" and not _DECIMAL.fullmatch(value):
         return [Override(word, "max_duration", value)]          # "epochs=90ep" is read as it is; anything else is refused as a duration
     pairs = [full.format(value).split("=", 1) for full in SHORT.get(key, (f"{key}={{}}",))]
-    return [Override(word, full, absolute(given) if full in FOLDERS else given) for full, given in pairs]
+    return [Override(word, full, absolute(full, given) if full in FOLDERS else given) for full, given in pairs]
 
 
-def absolute(path: str) -> str:
+def absolute(key: str, path: str) -> str:
     """Return a path that stays right in whatever folder it is read; empty stays empty."""
-    return str(Path(os.path.expanduser(path)).absolute()) if path else path
+    return str(typed_path(key, path).absolute()) if path else path
 
 
 def _unknown(override: Override, kinds: dict[str, Any]) -> list[Problem]:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from resnet_recipes.commands.resume import newest_unfinished
+from resnet_recipes.commands.resume import unfinished
 from resnet_recipes.composing.frozen import read
 from resnet_recipes.process.ending import Ending
 
@@ -23,7 +23,7 @@ def started(tmp_path, monkeypatch):
     return folders
 
 
-def test_a_run_goes_on_in_its_folder(started):
+def test_a_run_is_resumed_in_its_folder(started):
     cli.train([*SMALL, "run=mine"])
     assert cli.train(["--resume", "runs/mine"]) == 0
     assert started[0] == started[1]
@@ -36,7 +36,7 @@ def test_what_changes_no_result_may_change(started):
     assert (changed.data.workers, changed.log.interval) == (3, "7ba")
 
 
-def test_what_stopped_the_run_may_be_mended(started):
+def test_what_stopped_the_run_may_be_fixed(started):
     cli.train([*SMALL, "run=mine"])
     assert cli.train(["--resume", "runs/mine", "batch.bn_size=8", "data.on_bad_image=skip"]) == 0
     changed = read(Path("runs/mine/config.yaml"))
@@ -52,12 +52,20 @@ def test_what_changes_the_result_may_not(started, capsys):
     assert len(started) == 1
 
 
-def test_a_run_that_is_done_is_not_started_again(started, capsys):
+@pytest.mark.parametrize(("words", "code"), [([], 0), (["workers=3"], 0), (["lr=1"], 2)])
+def test_a_finished_run_is_not_started_again_and_refuses_the_same_changes(started, capsys, words, code):
     cli.train([*SMALL, "run=mine"])
     Path("runs/mine/summary.json").write_text("{}")
-    assert cli.train(["--resume", "runs/mine"]) == 0
-    assert "has been trained to its end" in capsys.readouterr().err
+    assert cli.train(["--resume", "runs/mine", *words]) == code
+    assert ("is finished" if code == 0 else "optimizer.lr=1.0: was 0.05") in capsys.readouterr().err
     assert len(started) == 1
+
+
+@pytest.mark.parametrize("word", ["recipe=hot", "run=other", "run.root=elsewhere"])
+def test_the_name_of_another_run_or_recipe_is_refused(started, capsys, word):
+    cli.train([*SMALL, "run=mine"])
+    assert cli.train(["--resume", "runs/mine", word]) == 2
+    assert f"{word}: --resume names the run, and a run keeps its recipe" in capsys.readouterr().err
 
 
 def test_auto_takes_the_newest_unfinished_run(started):
@@ -65,13 +73,48 @@ def test_auto_takes_the_newest_unfinished_run(started):
         cli.train([*SMALL, f"run={name}"])
         os.utime(f"runs/{name}/config.yaml", (index, index))
     Path("runs/done/summary.json").write_text("{}")
-    assert newest_unfinished(Path("runs")) == Path("runs/new")
+    assert list(unfinished(Path("runs"))) == [Path("runs/new"), Path("runs/old")]
     assert cli.train(["--resume", "auto"]) == 0
     assert started[-1].name == "new"
 
 
-def test_auto_with_a_name_starts_once_and_then_goes_on(started):
+def test_auto_with_a_name_starts_once_and_then_resumes(started):
     for _ in range(3):
         assert cli.train([*SMALL, "run=job17", "--resume", "auto"]) == 0
     assert [folder.name for folder in started] == ["job17"] * 3
     assert [path.name for path in Path("runs").iterdir()] == ["job17"]
+
+
+def test_auto_resumes_the_newest_run_of_the_same_settings_on_whatever_machine(started):
+    cli.train(SMALL)
+    cli.train([*SMALL, "seed=5"])
+    assert cli.train([*SMALL, "workers=3", "--resume", "auto"]) == 0
+    assert started[2] == started[0]
+    assert read(started[0] / "config.yaml").data.workers == 3
+    assert read(started[0] / "config.yaml").run.name == "auto"
+
+
+@pytest.mark.parametrize(("word", "key"), [("lr=0.1", "optimizer.lr"), ("data.root=/elsewhere", "data.root"), ("seed=5", "seed")])
+def test_auto_starts_a_new_run_for_other_settings_and_says_so(started, capsys, word, key):
+    cli.train(SMALL)
+    assert cli.train([*SMALL, word, "--resume", "auto"]) == 0
+    assert started[1] != started[0]
+    assert f"differs in {key}): starting a new one" in capsys.readouterr().err
+
+
+def test_auto_with_the_name_of_a_run_of_other_settings_is_refused(started, capsys):
+    cli.train([*SMALL, "run=job17"])
+    assert cli.train([*SMALL, "lr=0.1", "run=job17", "--resume", "auto"]) == 2
+    said = capsys.readouterr().err
+    assert "optimizer.lr=0.1: was 0.05 when the run began" in said
+    assert "run=another" in said
+    assert len(started) == 1
+
+
+def test_a_run_folder_with_a_link_in_it_is_not_resumed(started, capsys, tmp_path):
+    cli.train([*SMALL, "run=mine"])
+    (tmp_path / "precious").mkdir()
+    Path("runs/mine/checkpoints").symlink_to(tmp_path / "precious")
+    assert cli.train(["--resume", "runs/mine"]) == 3
+    assert "runs/mine/checkpoints: is a symbolic link" in capsys.readouterr().err
+    assert len(started) == 1

@@ -61,6 +61,7 @@ def test_two_runs_never_share_a_folder(started):
 
 def test_a_name_that_is_taken_is_refused(started, capsys):
     assert cli.train(["recipe=mild", *SMALL, "run=mine"]) == 75
+    Path("runs/mine/summary.json").write_text("{}")
     assert cli.train(["recipe=mild", *SMALL, "run=mine"]) == 2
     assert "run.name=mine: is taken" in capsys.readouterr().err
     assert len(started) == 1

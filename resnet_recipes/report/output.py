@@ -1,0 +1,45 @@
+"""Standard streams that outlive their reader: a closed pipe or a full disk must not end a run."""
+
+import io
+import os
+import sys
+from typing import TextIO
+
+
+class Output(io.FileIO):
+    """A file to which a failed write is not an error; the first failure is kept."""
+
+    failure: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        """Write `data`, or drop it."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.failure = self.failure or error
+            return len(data)
+
+
+def lasting(descriptor: int, encoding: str) -> TextIO:
+    """Return a text stream whose writes never fail: what the encoding lacks is escaped, what cannot be written is dropped."""
+    raw = io.BufferedWriter(Output(descriptor, "w", closefd=False))
+    return io.TextIOWrapper(raw, encoding, errors="backslashreplace", line_buffering=True)
+
+
+def protect_output() -> None:
+    """Replace stdout and stderr by streams whose writes never fail; closed streams lead to /dev/null."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)          # takes the lowest number that is free: this one
+    sys.stdout, sys.stderr = (lasting(number, getattr(stream, "encoding", None) or "utf-8")
+                              for number, stream in ((1, sys.stdout), (2, sys.stderr)))
+
+
+def lost_output() -> str:
+    """Return why some of stdout was lost; empty if it was not, or if its reader chose to stop reading."""
+    sys.stdout.flush()
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    failure = raw.failure if isinstance(raw, Output) else None
+    return "" if failure is None or isinstance(failure, BrokenPipeError) else failure.strerror

@@ -1,0 +1,128 @@
+"""The folder of a run appears whole, under a free name, and says where the recipe came from."""
+
+import errno
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import atomic, plan
+from resnet_recipes.commands import run_folder
+from resnet_recipes.commands.run_folder import create, provenance
+from resnet_recipes.composing.compose import compose
+from resnet_recipes.errors import NotReadyError, RecipeError
+from resnet_recipes.process.lock import RunLock
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Return a function that makes the folder of a run in tmp_path/runs."""
+    monkeypatch.chdir(tmp_path)
+
+    def make(*words: str) -> Path:
+        composed = compose("mild", ["data=/data", *words])
+        return create(composed, plan.of(composed.recipe, plan.IMAGENET, 1), ["resnet-train"])
+
+    return make
+
+
+@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_a_folder_that_cannot_be_finished_leaves_nothing(failure, made, monkeypatch):
+    write = atomic.write_text
+
+    def failing(path: Path, text: str) -> None:
+        if path.name == "env.json":
+            raise failure
+        write(path, text)
+
+    monkeypatch.setattr(atomic, "write_text", failing)
+    with pytest.raises(NotReadyError if isinstance(failure, OSError) else KeyboardInterrupt):
+        made("run=mine")
+    assert list(Path("runs").iterdir()) == []
+    monkeypatch.undo()
+
+
+def test_a_run_that_never_trained_a_step_leaves_its_name_free(made):
+    (made("run=mine") / "logs").mkdir()
+    assert not (made("run=mine") / "logs").exists()
+    Path("runs/mine/metrics.jsonl").write_text('{"kind": "begin", "step": 0}\n')
+    made("run=mine")
+    assert [path.name for path in Path("runs").iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize(("name", "text"), [
+    ("checkpoints/step-00000003.json", "{}"), ("summary.json", "{}"), ("metrics.jsonl", '{"kind": "step", "step": 20}\n'),
+])
+def test_a_run_that_has_trained_keeps_its_name(name, text, made):
+    path = made("run=mine") / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    with pytest.raises(RecipeError, match="is taken"):
+        made("run=mine")
+    assert path.read_text() == text
+
+
+def test_a_run_that_is_starting_keeps_its_name(made):
+    with RunLock(made("run=mine")), pytest.raises(NotReadyError, match="in use"):
+        made("run=mine")
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link"])
+def test_what_is_no_run_keeps_its_name(kind, made, tmp_path):
+    Path("runs").mkdir()
+    mine, other = Path("runs/mine"), tmp_path / "other"
+    other.mkdir()
+    {"file": mine.touch, "folder": lambda: (mine / "thesis").mkdir(parents=True), "link": lambda: mine.symlink_to(other)}[kind]()
+    with pytest.raises(RecipeError, match="is taken"):
+        made("run=mine")
+    assert list(other.iterdir()) == []
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository with one commit, whose own configuration names a program."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "mine.yaml").write_text("defaults: [mild]\n")
+    script = tmp_path / "script"
+    script.write_text(f"#!/bin/sh\ntouch {tmp_path}/marker\n")
+    script.chmod(0o755)
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "one")
+    git(folder, "config", "core.fsmonitor", str(script))
+    return folder
+
+
+def git(folder: Path, *words: str) -> str:
+    """Run git, and return what it prints."""
+    return subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.mark.parametrize("state", ["branch", "packed", "detached", "worktree"])
+def test_the_commit_of_a_recipe_is_read_without_running_what_its_repository_names(state, repository, tmp_path):
+    place, commit = repository, git(repository, "rev-parse", "HEAD")
+    match state:
+        case "packed":
+            git(repository, "pack-refs", "--all")
+        case "detached":
+            git(repository, "-c", "core.fsmonitor=false", "checkout", "-q", "--detach")
+        case "worktree":
+            git(repository, "-c", "core.fsmonitor=false", "worktree", "add", "-q", "-b", "new", str(place := tmp_path / "worktree"))
+    (tmp_path / "marker").unlink(missing_ok=True)
+    assert provenance(compose(str(place / "mine.yaml"), ["data=/data"]), "")["git_commit"] == commit
+    assert not (tmp_path / "marker").exists()
+
+
+@pytest.mark.parametrize("head", ["ref: ../../etc/passwd", "ref: refs/../../../etc/passwd", "", "junk", None])
+def test_a_repository_that_is_none_has_no_commit(head, tmp_path):
+    (tmp_path / "mine.yaml").write_text("defaults: [mild]\n")
+    (tmp_path / ".git").mkdir()
+    if head is None:
+        os.mkfifo(tmp_path / ".git" / "HEAD")
+    else:
+        (tmp_path / ".git" / "HEAD").write_text(head)
+    assert provenance(compose(str(tmp_path / "mine.yaml"), ["data=/data"]), "")["git_commit"] is None
+    assert run_folder.environment()["packages"]["torch"]
