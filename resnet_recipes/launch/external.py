@@ -1,4 +1,4 @@
-"""The launcher that is not ours: torchrun or srun, typed by the user, of which each process is one rank."""
+"""A launcher that is not ours: torchrun or srun, typed by the user, of which each process is one rank."""
 
 import json
 import os
@@ -6,40 +6,54 @@ import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
 from resnet_recipes.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
+from resnet_recipes.launch.group import LOOPBACK
 from resnet_recipes.process import watchdog
 
-#: Settings that say how many processes there are, and how they are started: under another launcher, they are its to say.
+if TYPE_CHECKING:
+    import torch.distributed as dist
+
+#: Settings that belong to the launcher: how many processes there are, and how they start.
 ITS_OWN = ("gpus", "launch.gpus", "launch.nodes", "launch.rdzv", "launch.max_restarts")
+
+#: What a launcher counts, in the environment.
+_COUNTS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT", "SLURM_STEP_NUM_TASKS")
 
 
 def launcher(words: Sequence[str]) -> str:
-    """Return who has started this process as one rank of a run, torchrun or srun; empty if nobody has.
+    """Return what started this process as one rank of a run, torchrun or srun; empty for neither.
 
-    A task of srun is a rank, unless it is alone, or was told of other nodes: then it is a launcher of ours, one for each node.
+    A task of srun is a rank, unless it is alone, or was told of other nodes: then it runs our launcher, one on each node.
+    Raises NotReadyError if the environment contradicts itself.
     """
+    if problems := list(_garbage(os.environ)):
+        raise NotReadyError(problems)
     if {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys():
         return "torchrun"
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))      # of this step: a batch script alone has none
-    is_told_of_nodes = any(word.startswith(("launch.nodes=", "launch.rdzv=")) for word in words)
-    return "srun" if tasks > 1 and not is_told_of_nodes else ""
+    has_own_nodes = any(word.startswith(("launch.nodes=", "launch.rdzv=")) for word in words)
+    return "srun" if tasks > 1 and not has_own_nodes else ""
 
 
 def ranks() -> int:
-    """Return the number of ranks that the user's launcher has started; 0 if there is no such launcher."""
-    return int(os.environ.get("WORLD_SIZE", 0)) if "LOCAL_RANK" in os.environ else 0
+    """Return the number of ranks that the user's launcher has started; 0 without one."""
+    return int(os.environ["WORLD_SIZE"]) if {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys() else 0
 
 
 def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
-    """Train as the rank that this process is, in the folder that rank 0 prepares; only a run with nothing to train returns, with 0.
+    """Train as the rank that this process is, in the folder that rank 0 prepares; return only where there is nothing to train.
 
     An error of rank 0 is raised there; the other ranks, which have nothing to add, return its exit code.
     """
     by = launcher(words)
     if by == "srun":
         os.environ |= _variables(os.environ)
+    is_one_machine = os.environ.get("SLURM_STEP_NUM_NODES") == "1" if by == "srun" else os.environ.get("LOCAL_WORLD_SIZE") == str(ranks())
+    if is_one_machine:
+        os.environ |= LOOPBACK | os.environ
 
     def checked() -> Path | None:
         if wrong := list(_problems(words, by)):
@@ -54,12 +68,39 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
     return code
 
 
+def begun(root: Path) -> Path | None:
+    """Return the run in `root` that this torchrun began in an earlier attempt and now restarts: its ranks had the same parent."""
+    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
+        return None
+    own = (os.getppid(), socket.gethostname())
+    folders = [path.parent for path in root.glob("*/config.yaml")
+               if own in {(beat.parent, beat.host) for beat in watchdog.beats(path.parent)}]
+    return max(folders, key=lambda folder: (folder / "config.yaml").stat().st_mtime, default=None)
+
+
+def _garbage(environment: Mapping[str, str]) -> Iterator[Problem]:
+    """Yield a problem for each variable of a launcher that cannot be what a launcher has set."""
+    wrong = [name for name in _COUNTS if not re.fullmatch(r"[0-9]{1,9}", environment.get(name, "0"))]
+    for name in wrong:
+        yield Problem(name, environment[name], "must be a whole number; torchrun or srun sets it", f"unset {name}")
+    if wrong or not {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= environment.keys():
+        return
+    if int(environment["RANK"]) >= int(environment["WORLD_SIZE"]):
+        yield Problem("RANK", environment["RANK"], f"must be less than WORLD_SIZE={environment['WORLD_SIZE']}", "unset RANK WORLD_SIZE")
+    if int(environment["WORLD_SIZE"]) > 1:
+        if not environment.get("MASTER_ADDR"):
+            yield Problem("MASTER_ADDR", None, "is not set, and the ranks cannot find each other", "start them with torchrun")
+        if not re.fullmatch(r"[0-9]{1,5}", port := environment.get("MASTER_PORT", "")) or not 0 < int(port) < 65536:
+            yield Problem("MASTER_PORT", port or None, "must be a port from 1 to 65535", "start the ranks with torchrun")
+
+
 def _variables(slurm: Mapping[str, str]) -> dict[str, str]:
     """Return torchrun's variables for a task of srun; ranks meet on the first node, at a port that belongs to the job."""
     first = re.sub(r"\[(\w+)[^\]]*\]", r"\1", slurm["SLURM_STEP_NODELIST"]).split(",")[0]       # a[07-09,11],b2: a07
     found = {"RANK": slurm["SLURM_PROCID"], "LOCAL_RANK": slurm["SLURM_LOCALID"], "WORLD_SIZE": slurm["SLURM_STEP_NUM_TASKS"]}
     found["LOCAL_WORLD_SIZE"] = str(_ranks_on_these_cores(slurm))
-    defaults = {"MASTER_ADDR": first, "MASTER_PORT": str(20000 + int(slurm["SLURM_JOB_ID"]) % 20000)}
+    address = "127.0.0.1" if slurm.get("SLURM_STEP_NUM_NODES") == "1" else first
+    defaults = {"MASTER_ADDR": address, "MASTER_PORT": str(20000 + int(slurm["SLURM_JOB_ID"]) % 20000)}
     return found | {key: slurm.get(key, value) for key, value in defaults.items()}
 
 
@@ -77,11 +118,11 @@ def _problems(words: Sequence[str], by: str) -> Iterator[Problem]:
 
     for word in words:
         if word.split("=")[0] in ITS_OWN:
-            yield Problem(word, None, f"is for {by} to say, which has started {ranks()} ranks", "leave it out")
+            yield Problem(word, None, f"is decided by {by}, which has started {ranks()} ranks", "leave it out")
     gpus = torch.cuda.device_count()
     if by == "srun" and os.environ.get("SLURM_STEP_NUM_NODES") == str(ranks()) and gpus > 1:
-        yield Problem("srun", None, f"has started one task a node, and this one has {gpus} GPUs",
-                      f"--ntasks-per-node={gpus}, or let each task start a process a GPU: launch.nodes={ranks()} launch.rdzv=host:port")
+        yield Problem("srun", None, f"has started one task per node, and this node has {gpus} GPUs",
+                      f"--ntasks-per-node={gpus}, or let each task start a process per GPU: launch.nodes={ranks()} launch.rdzv=host:port")
 
 
 def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[Path | None, int]:
@@ -90,10 +131,9 @@ def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[P
     import torch.distributed as dist
 
     from resnet_recipes.process import agreement
-    from resnet_recipes.train import distributed
 
     rank, world_size = int(os.environ["RANK"]), ranks()
-    store = distributed.meeting_place(rank, world_size) if world_size > 1 else dist.HashStore()
+    store = _store(rank, world_size)
     typed = {key: value for key, _, value in (word.partition("=") for word in words)}
     raised: BaseException | None = None
 
@@ -117,16 +157,22 @@ def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[P
     if raised:
         raise raised
     if folder and not (Path(folder) / "config.yaml").is_file():
-        rule = f"cannot be seen by rank {rank} on {socket.gethostname()}: all nodes must see it"
+        rule = f"is not visible to rank {rank} on {socket.gethostname()}: all nodes must see it"
         raise NotReadyError([Problem("run.root", folder, rule, "run.root=/a/shared/folder")])
     return folder and Path(folder), code
 
 
-def begun(root: Path) -> Path | None:
-    """Return the run in `root` that this torchrun began in an earlier attempt, and now restarts: its ranks had the same parent."""
-    if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
-        return None
-    own = (os.getppid(), socket.gethostname())
-    folders = [path.parent for path in root.glob("*/config.yaml")
-               if own in {(beat.parent, beat.host) for beat in watchdog.beats(path.parent)}]
-    return max(folders, key=lambda folder: (folder / "config.yaml").stat().st_mtime, default=None)
+def _store(rank: int, world_size: int) -> "dist.Store":
+    """Return the store where the ranks meet. Raises NotReadyError if they cannot."""
+    import torch.distributed as dist
+
+    from resnet_recipes.train import distributed
+
+    if world_size == 1:
+        return dist.HashStore()
+    try:
+        return distributed.meeting_place(rank, world_size)
+    except (OSError, dist.DistError) as error:
+        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        rule = f"rank {rank} cannot meet the others there: {str(error).splitlines()[0]}"
+        raise NotReadyError([Problem("MASTER_ADDR:MASTER_PORT", place, rule, "export MASTER_PORT=another")]) from None

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.errors import NotReadyError, Problem
 from resnet_recipes.process.rank_process import LOCKED, STARTED
+from resnet_recipes.train import STORE
 
 if TYPE_CHECKING:       # config needs torch; a launcher does not
     from resnet_recipes.config import LaunchConfig
 
-#: Seconds that a rank may take to finish its step and save; torchrun's own 30 cut slower saves off.
+#: Seconds that a rank may take to finish its step and save; torchrun's own 30 are too short for slow disks.
 GRACE = 120
+
+#: Keep every port of a run on one machine off the network.
+LOOPBACK = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo" if sys.platform == "linux" else "lo0")
 
 RANK_MODULE = "resnet_recipes.process.rank"
 
@@ -24,10 +28,10 @@ class Group:
     """The processes of a run."""
 
     local_ranks: int = 1                # on this node
-    nodes: int = 1                      # the most, if it may change
+    nodes: int = 1                      # at most
     rdzv: str = ""                      # host:port where nodes meet
     max_restarts: int = 0
-    fewest_nodes: int = 0               # with which the run goes on; 0: with all
+    fewest_nodes: int = 0               # that can train; 0: all
 
     @property
     def ranks(self) -> int:
@@ -36,59 +40,84 @@ class Group:
 
     @property
     def by_torchrun(self) -> bool:
-        """Tell whether torchrun starts the ranks. One process needs none: it starts seconds sooner, and its exit code is its own."""
-        return self.ranks > 1 or self.max_restarts > 0
+        """Tell whether torchrun starts the ranks: only where nodes have to find each other."""
+        return self.nodes > 1
+
+    @property
+    def warning(self) -> str:
+        """Return what the user has to know about the network before several nodes train; empty for one."""
+        if not self.by_torchrun:
+            return ""
+        return (f"anyone who can connect to {self.rdzv} can run code as you (torchrun's rendezvous unpickles what it receives); "
+                "train on a private network, or start one task per rank with srun (docs/reliability.md)")
 
 
 def group_of(config: "LaunchConfig") -> Group:
-    """Return the processes that a recipe asks for, on this machine. Raises NotReadyError if it has fewer GPUs."""
-    import torch
+    """Return the processes that a recipe asks for, on this machine. Raises NotReadyError if it lacks the GPUs."""
+    from resnet_recipes.launch import gpus
 
-    gpus = 0 if config.device == "cpu" else torch.cuda.device_count()       # counting makes no CUDA context
-    if config.device == "cuda" and not gpus:
-        raise NotReadyError([Problem("launch.device", "cuda", "torch sees no GPU here", "launch.device=cpu, or look at nvidia-smi")])
-    wanted = max(1, gpus) if config.gpus == "auto" else int(config.gpus)
-    if gpus and wanted > gpus:
-        raise NotReadyError([Problem("launch.gpus", wanted, f"this machine has {gpus}", f"gpus={gpus}")])
+    found = 0 if config.device == "cpu" else gpus.count()
+    if config.device == "cuda" and not found:
+        fix = gpus.unused() or "launch.device=cpu"
+        raise NotReadyError([Problem("launch.device", "cuda", "torch sees no GPU on this machine", fix)])
+    if config.gpus == "auto":
+        wanted = max(1, found)
+    else:
+        wanted = int(config.gpus)
+        if config.device != "cpu" and wanted > found:
+            raise NotReadyError([_too_many(wanted, found)])
     fewest, most = config.fewest_and_most_nodes
     return Group(wanted, most, config.rdzv, config.max_restarts, fewest)
 
 
 def command(folder: Path, group: Group) -> list[str]:
-    """Return the command that trains the frozen recipe in `folder`; it can be pasted into a shell.
+    """Return the command that trains the frozen recipe in `folder`: one rank of it, or with several nodes torchrun and its ranks.
 
-    Even one rank is a process of its own, so that a crash in a library, or the kernel's out-of-memory killer, ends in a message.
+    Even a single rank is a process of its own, so that a crash in a library or the out-of-memory killer ends in a message.
     """
     rank = ["-m", RANK_MODULE, str(folder)]
     if not group.by_torchrun:
         return [sys.executable, *rank]
-    nodes = f"{group.fewest_nodes or group.nodes}:{group.nodes}"
-    torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={nodes}", f"--nproc-per-node={group.local_ranks}",
-                f"--max-restarts={group.max_restarts}", f"--log-dir={folder / 'logs' / 'torchrun'}"]
-    if group.nodes == 1:
-        torchrun += ["--standalone", "--local-addr=127.0.0.1"]
-    else:
-        torchrun += ["--rdzv-backend=c10d", f"--rdzv-endpoint={group.rdzv}", f"--rdzv-id={folder.name}"]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={group.fewest_nodes or group.nodes}:{group.nodes}",
+                f"--nproc-per-node={group.local_ranks}", f"--max-restarts={group.max_restarts}",
+                f"--log-dir={folder / 'logs' / 'torchrun'}",
+                "--rdzv-backend=c10d", f"--rdzv-endpoint={group.rdzv}", f"--rdzv-id={folder.name}"]
     if _torch_version() >= (2, 13):
         torchrun.append(f"--shutdown-timeout={GRACE}")
     return [*torchrun, *rank]
 
 
-def environment(group: Group, started: float) -> dict[str, str]:
-    """Return the environment of the ranks: the user's, and what makes a group of processes reliable."""
+def environments(group: Group, started: float, store: str = "", attempt: int = 0) -> list[dict[str, str]]:
+    """Return the environment of each process to start: the user's, and what makes a group of processes reliable.
+
+    `started` is when the user's command began (time.monotonic()), `store` the file through which the ranks of one node meet.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     defaults = {"OMP_NUM_THREADS": str(max(1, cores // group.local_ranks))}
-    if group.nodes == 1 and sys.platform == "linux":
-        defaults["GLOO_SOCKET_IFNAME"] = "lo"           # one machine needs no name service and no open port
+    if not {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys():
+        defaults["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"         # image sizes change: less fragmentation
     fixed = {
         STARTED: str(started),
-        "PYTHONSAFEPATH": "1",                          # no module is imported from the folder the user happens to be in
+        "PYTHONSAFEPATH": "1",                          # no module is imported from the current folder
         "PYTHONUNBUFFERED": "1",
-        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",      # a restarted group must not read the dead one's addresses
     }
-    if group.nodes == 1:
-        fixed[LOCKED] = "1"
-    return defaults | os.environ | fixed
+    if group.by_torchrun:
+        # A restarted group must not read the dead one's addresses: a store of its own for each attempt.
+        return [defaults | os.environ | fixed | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}]
+    world = {"WORLD_SIZE": str(group.ranks), "LOCAL_WORLD_SIZE": str(group.ranks), "TORCHELASTIC_RESTART_COUNT": str(attempt),
+             STORE: store, LOCKED: "1"}
+    common = defaults | LOOPBACK | os.environ | fixed | world
+    return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(group.ranks)]
+
+
+def _too_many(wanted: int, found: int) -> Problem:
+    """Return the problem of a machine with fewer GPUs than were asked for."""
+    if found:
+        return Problem("launch.gpus", wanted, f"this machine has {found}", f"gpus={found}")
+    from resnet_recipes.launch import gpus
+
+    fix = f"launch.device=cpu gpus={wanted} starts {wanted} {'process' if wanted == 1 else 'processes'} on the CPU"
+    return Problem("launch.gpus", wanted, "torch sees no GPU on this machine", "\n    ".join(filter(None, [gpus.unused(), fix])))
 
 
 def _torch_version() -> tuple[int, int]:

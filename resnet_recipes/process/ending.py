@@ -4,6 +4,7 @@ import json
 import re
 import sys
 import time
+import traceback
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,10 +13,8 @@ from resnet_recipes import atomic
 from resnet_recipes.errors import ExitCode
 from resnet_recipes.report.text import printable
 
-#: What a rank says when another rank has died; not the cause of anything.
-_CONSEQUENCE = re.compile(
-    r"closed by peer|reset by peer|broken pipe|remote process exited|ncclRemoteError|DistBackendError|DistNetworkError"
-    r"|gloo|wait timeout|timed out waiting|watchdog caught collective", re.IGNORECASE)
+#: Where ranks talk to each other: a RuntimeError raised here is how torch tells that another rank is gone.
+_COMMUNICATION = ("torch.distributed.", "torch.nn.parallel.", "torch.autograd.", "resnet_recipes.train.distributed")
 
 #: Known causes: what the message has in it, and what to do about it.
 _HINTS = (
@@ -49,6 +48,7 @@ class Ending:
     message: str = ""
     time: float = 0.0           # seconds since the epoch
     attempt: int = 0            # elastic restarts before this one
+    is_consequence: bool = False        # the process failed because another one had
 
     @property
     def failed(self) -> bool:
@@ -56,15 +56,15 @@ class Ending:
         return self.code not in (ExitCode.DONE, ExitCode.PREEMPTED, ExitCode.CANCELLED)
 
     @property
-    def is_consequence(self) -> bool:
-        """Tell whether the process failed because another one had."""
-        return bool(_CONSEQUENCE.search(f"{self.error} {self.message}"))
-
-    @property
     def hint(self) -> str:
         """Return what to do, if the cause is a known one."""
         text = f"{self.error} {self.message}"
         return next((hint for pattern, hint in _HINTS if re.search(pattern, text, re.IGNORECASE)), "")
+
+    @property
+    def who(self) -> str:
+        """Return what failed, and with which error."""
+        return f"rank {self.rank} failed ({self.error})" if self.rank >= 0 else f"the run failed ({self.error})"
 
     def explained(self, folder: Path, ranks: int, started: float) -> str:
         """Return the failure in a few lines for the user: who, when, what, what to do, where to look, how to go on."""
@@ -72,9 +72,8 @@ class Ending:
             return "\n".join(map(printable, f"error: {self.message}".splitlines()))
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.time - started)))
         others = {1: "", 2: "; the other rank was stopped"}.get(ranks, f"; the other {ranks - 1} ranks were stopped")
-        what = f"rank {self.rank} failed ({self.error})" if self.rank >= 0 else f"the run failed ({self.error})"
         where = f", after {self.step:,} steps" if self.step else ", before the first step" if self.rank >= 0 else ""
-        lines = [f"{what} {after} after start{where}{others if self.rank >= 0 else ''}"]
+        lines = [f"{self.who} {after} after start{where}{others if self.rank >= 0 else ''}"]
         lines += [f"  {printable(line)}" for line in self.message.splitlines()]
         lines += [f"  what to do:  {self.hint}"] * bool(self.hint)
         return "\n".join([*lines, f"  log: {log_path(folder, self.rank)}     resume: resnet-train --resume {folder}"])
@@ -107,6 +106,14 @@ def endings(folder: Path, since: float) -> list[Ending]:
     found = [ending for path in (folder / "endings").glob("rank*.json") if (ending := read(path)) and ending.time >= since]
     last = max((ending.attempt for ending in found), default=0)
     return [ending for ending in found if ending.attempt == last]
+
+
+def lost_a_peer(error: BaseException) -> bool:
+    """Tell whether an error is how torch notices the loss of another rank: by where it was raised, whatever its text says."""
+    if any(kind.__name__ == "DistError" for kind in type(error).__mro__):
+        return True
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return type(error) is RuntimeError and bool(frames) and frames[-1].f_globals.get("__name__", "").startswith(_COMMUNICATION)
 
 
 def first_failure(candidates: Iterable[Ending]) -> Ending | None:

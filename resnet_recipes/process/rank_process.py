@@ -9,11 +9,12 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, NoReturn, TextIO
 
 from resnet_recipes.errors import ExitCode, RecipeError, TrainingError
-from resnet_recipes.process.ending import Ending, log_path, write
+from resnet_recipes.process.ending import Ending, endings, first_failure, log_path, lost_a_peer, write
 from resnet_recipes.process.lock import RunLock
 from resnet_recipes.process.signals import Interruption
 from resnet_recipes.process.watchdog import Watchdog
@@ -61,7 +62,7 @@ def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:
         else:
             code, name, message = ExitCode.FAILED, type(error).__name__, str(error) or "without a message"
         traceback.print_exc()
-        ending = Ending(code, rank, watchdog.step if watchdog else 0, name, message)
+        ending = Ending(code, rank, watchdog.step if watchdog else 0, name, message, is_consequence=lost_a_peer(error))
     ending = _recorded(folder, ending)
     if not launched:
         _say(folder, ending, began, console)
@@ -111,7 +112,7 @@ def _lock(folder: Path, rank: int) -> AbstractContextManager[object]:
 def _recorded(folder: Path, ending: Ending) -> Ending:
     """Write the ending to RUN/endings, with its time and attempt, and return it."""
     attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0))
-    timed = Ending(ending.code, ending.rank, ending.step, ending.error, ending.message, time.time(), attempt)
+    timed = replace(ending, time=time.time(), attempt=attempt)
     write(folder / "endings" / f"rank{ending.rank}.json", timed)
     return timed
 
@@ -120,7 +121,7 @@ def _say(folder: Path, ending: Ending, began: float, console: TextIO) -> None:
     """Do what our launcher does at the end, where there is none: one rank says what failed, and rank 0 writes how the run ended."""
     ranks = int(os.environ.get("WORLD_SIZE", 1))
     is_everybodys = ending.code in (ExitCode.RECIPE, ExitCode.NOT_READY) and ending.rank != 0
-    if ending.failed and not ending.is_consequence and not is_everybodys:
+    if ending.failed and first_failure(endings(folder, began)) == ending and not is_everybodys:
         console.write(ending.explained(folder, ranks, began) + "\n")
     if ending.rank == 0:
         write(folder / "exit.json", ending)

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import socket
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,8 +14,12 @@ from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from resnet_recipes.train import STORE
+
 #: How long a rank waits for the others: long enough to compile, read folders and evaluate, short enough that a hang is found.
 TIMEOUT = timedelta(minutes=30)
+
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -51,20 +56,37 @@ def join(rank: Rank) -> None:
 
 
 def form_group(rank: Rank) -> None:
-    """Make the process group of all ranks, be it of one."""
+    """Make the process group of all ranks, even of one."""
+    backend, device = ("nccl", rank.device) if rank.device.type == "cuda" else ("gloo", None)
     store = meeting_place(rank.rank, rank.world_size)
-    backend = "nccl" if rank.device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank.rank, world_size=rank.world_size, timeout=TIMEOUT)
+    dist.init_process_group(backend, store=store, rank=rank.rank, world_size=rank.world_size, timeout=TIMEOUT, device_id=device)
 
 
 @cache      # rank 0 may be its server, of which a process can have one
 def meeting_place(rank: int, world_size: int) -> dist.Store:
-    """Return the store where ranks find each other; waits for nobody but its server."""
-    store, _, _ = next(dist.rendezvous("env://", rank, world_size, timeout=TIMEOUT))
+    """Return the store where ranks find each other; waits for nobody but its server.
+
+    On one machine nothing listens to the network: the launcher's ranks meet in a file, others at a port of the loopback interface.
+    """
+    if path := os.environ.get(STORE):
+        store = dist.FileStore(path, -1)            # -1: never deleted here, since a rank may still need it
+        store.set_timeout(TIMEOUT)
+        return store
+    is_served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"        # by the user's torchrun
+    if os.environ.get("MASTER_ADDR") == LOOPBACK and not is_served:
+        store = _loopback_store(int(os.environ["MASTER_PORT"]), is_server=rank == 0)
+    else:
+        store, _, _ = next(dist.rendezvous("env://", rank, world_size, timeout=TIMEOUT))
     if os.environ.get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1":
         return store        # made for this attempt; a node that came later counts fewer restarts than the others
     # torchrun's own store outlives a restart in place, with the dead group's addresses (pytorch/pytorch#135712): names for each attempt.
     return dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+
+
+def _loopback_store(port: int, is_server: bool) -> dist.TCPStore:
+    """Return a store that only this machine can reach; torch's own server would listen on every interface."""
+    listening = socket.create_server((LOOPBACK, port)).detach() if is_server else None
+    return dist.TCPStore(LOOPBACK, port, is_master=is_server, timeout=TIMEOUT, wait_for_workers=False, master_listen_fd=listening)
 
 
 def leave() -> None:

@@ -35,13 +35,13 @@ def misbehave(behaviour: str, process: RankProcess) -> None:
     """Fail in one of many ways."""
     match behaviour:
         case "wrong":
-            raise TrainingError("image file is truncated: /data/n02105855_2933.JPEG")
+            raise TrainingError("image file is truncated: /data/train/igloo/n03590841_7.JPEG")
         case "bug":
             raise ZeroDivisionError("division by zero")
         case "not-ready":
             raise NotReadyError([Problem("data.root", "/data", "is gone")])
         case "peer":
-            raise RuntimeError("[gloo/transport/tcp/pair.cc:534] Connection closed by peer [127.0.0.1]:11953")
+            exec("raise RuntimeError('[gloo/pair.cc:534] Connection closed by peer')", {"__name__": "torch.distributed.distributed_c10d"})
         case "kill" | "segv" | "bus":
             os.kill(os.getpid(), {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "bus": signal.SIGBUS}[behaviour])
         case "exit":

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.errors import NotReadyError
 from resnet_recipes.launch import external
 from resnet_recipes.process.ending import read
 from resnet_recipes.process.watchdog import Watchdog
+from resnet_recipes.train import distributed
 
 SMALL = ["recipe=mild", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "bs=8",
          "batch.bn_size=4", "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "max_duration=2ba", "ssr=1", "launch.device=cpu"]
 
-TORCHRUN = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}
+TORCHRUN = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
 SRUN = {"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_STEP_NUM_TASKS": "8", "SLURM_STEP_NUM_NODES": "2",
         "SLURM_STEP_NODELIST": "gpu[07-08]", "SLURM_JOB_ID": "41234",
         "SLURM_STEP_TASKS_PER_NODE": "4(x2)", "SLURM_NODEID": "1", "SLURM_CPUS_ON_NODE": "1"}
@@ -24,7 +26,7 @@ SRUN = {"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_STEP_NUM_TASKS": "8", 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """The environment, without what a launcher would put there."""
-    for name in [*TORCHRUN, *SRUN, "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT"]:
+    for name in [*TORCHRUN, *SRUN, "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT"]:
         monkeypatch.delenv(name, raising=False)
     return monkeypatch
 
@@ -43,6 +45,39 @@ def put(told: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
 def test_who_has_started_this_process(variables: dict, words: list[str], by: str, told: pytest.MonkeyPatch) -> None:
     put(told, variables)
     assert external.launcher(words) == by
+
+
+@pytest.mark.parametrize(("variables", "said"), [
+    ({"RANK": "x"}, "RANK=x: must be a whole number; torchrun or srun sets it\n    unset RANK"),
+    (TORCHRUN | {"WORLD_SIZE": "-2"}, "WORLD_SIZE=-2: must be a whole number"),
+    (TORCHRUN | {"RANK": "2"}, "RANK=2: must be less than WORLD_SIZE=2"),
+    (TORCHRUN | {"MASTER_ADDR": ""}, "MASTER_ADDR: is not set"),
+    (TORCHRUN | {"MASTER_PORT": "99999"}, "MASTER_PORT=99999: must be a port"),
+    ({"SLURM_STEP_NUM_TASKS": "two"}, "SLURM_STEP_NUM_TASKS=two: must be a whole number"),
+    ({"LOCAL_WORLD_SIZE": "\u0663"}, "LOCAL_WORLD_SIZE=\u0663: must be a whole number"),
+])
+def test_what_no_launcher_can_have_set_is_refused_by_name(variables: dict, said: str, told: pytest.MonkeyPatch) -> None:
+    put(told, variables)
+    with pytest.raises(NotReadyError) as failure:
+        external.launcher([])
+    assert said in str(failure.value)
+
+
+def test_a_port_in_use_is_a_message(told: pytest.MonkeyPatch) -> None:
+    distributed.meeting_place.cache_clear()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        put(told, TORCHRUN | {"MASTER_PORT": str(taken.getsockname()[1])})
+        with pytest.raises(NotReadyError, match=r"127\.0\.0\.1:\d+: rank 0 cannot meet the others there: .*in use"):
+            external._store(0, 2)
+
+
+def test_a_class_called_igloo_does_not_silence_the_rank_that_failed(tmp_path: Path, told: pytest.MonkeyPatch) -> None:
+    (tmp_path / "behaviour").write_text("wrong@0")
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent), "RANK": "0", "WORLD_SIZE": "2"}
+    rank = subprocess.run([sys.executable, "-m", "stand_in", str(tmp_path)], env=environment, capture_output=True, text=True, timeout=60)
+    assert rank.returncode == 1
+    assert "rank 0 failed (TrainingError)" in rank.stderr
+    assert "igloo" in rank.stderr
 
 
 @pytest.mark.parametrize(("nodes", "first"), [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"), ("r[1-2]n[3-4]", "r1n3")])

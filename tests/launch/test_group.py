@@ -3,19 +3,20 @@
 from pathlib import Path
 
 import pytest
-import torch
 
 from resnet_recipes.config import LaunchConfig
 from resnet_recipes.errors import NotReadyError
-from resnet_recipes.launch.group import Group, command, environment, group_of
+from resnet_recipes.launch import gpus
+from resnet_recipes.launch.group import Group, command, environments, group_of
+from resnet_recipes.train import STORE
 
 RUN = Path("runs/a")
 
 
 @pytest.fixture
 def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let torch see four GPUs."""
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    """Let the machine have four GPUs."""
+    monkeypatch.setattr(gpus, "count", lambda: 4)
 
 
 @pytest.mark.usefixtures("four_gpus")
@@ -33,28 +34,47 @@ def test_more_gpus_than_there_are_is_refused() -> None:
         group_of(LaunchConfig(gpus=8))
 
 
-def test_a_gpu_where_there_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(NotReadyError, match=r"launch\.device=cuda"):
+def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "count", lambda: 0)
+    with pytest.raises(NotReadyError, match=r"launch\.device=cuda: torch sees no GPU"):
         group_of(LaunchConfig(device="cuda"))
+    with pytest.raises(NotReadyError, match=r"launch\.gpus=8: torch sees no GPU on this machine\n.*launch\.device=cpu gpus=8"):
+        group_of(LaunchConfig(gpus=8))
+    assert group_of(LaunchConfig()).ranks == 1
+    assert group_of(LaunchConfig(device="cpu", gpus=8)).ranks == 8
 
 
-def test_one_rank_needs_no_torchrun_unless_it_may_be_started_again() -> None:
-    assert command(RUN, Group())[1:] == ["-m", "resnet_recipes.process.rank", "runs/a"]
-    assert "--max-restarts=2" in command(RUN, Group(max_restarts=2))
+def test_the_ranks_of_one_machine_need_no_torchrun() -> None:
+    assert command(RUN, Group(8, max_restarts=2))[1:] == ["-m", "resnet_recipes.process.rank", "runs/a"]
 
 
-def test_ranks_of_one_machine_meet_on_it_and_those_of_several_where_they_were_told() -> None:
-    one, two = command(RUN, Group(8)), command(RUN, Group(8, 2, "node0:29400"))
-    assert {"--standalone", "--nproc-per-node=8", "--nnodes=1:1"} <= set(one)
-    assert {"--rdzv-endpoint=node0:29400", "--rdzv-backend=c10d", "--rdzv-id=a", "--nnodes=2:2"} <= set(two)
+def test_nodes_meet_where_they_were_told_and_the_user_is_warned_of_the_port() -> None:
+    two = Group(8, 2, "node0:29400")
+    assert {"--rdzv-endpoint=node0:29400", "--rdzv-backend=c10d", "--rdzv-id=a", "--nnodes=2:2"} <= set(command(RUN, two))
     assert "--nnodes=1:2" in command(RUN, Group(8, 2, "node0:29400", 3, fewest_nodes=1))
-    assert one[-3:] == two[-3:] == ["-m", "resnet_recipes.process.rank", "runs/a"]
+    assert command(RUN, two)[-3:] == ["-m", "resnet_recipes.process.rank", "runs/a"]
+    assert "connect to node0:29400 can run code as you" in two.warning
+    assert Group(8).warning == ""
 
 
-def test_the_users_environment_is_kept_and_modules_are_not_taken_from_where_he_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rank_of_one_machine_knows_its_place_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "x")
+    monkeypatch.setenv("WORLD_SIZE", "-3")
+    ranks = environments(Group(3), 1.0, "/tmp/a/0", attempt=2)
+    assert [(rank["RANK"], rank["LOCAL_RANK"], rank["WORLD_SIZE"]) for rank in ranks] == [(str(i), str(i), "3") for i in range(3)]
+    assert {(rank[STORE], rank["TORCHELASTIC_RESTART_COUNT"]) for rank in ranks} == {("/tmp/a/0", "2")}
+
+
+def test_the_users_environment_is_kept_and_modules_are_not_imported_from_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    given = environment(Group(2), 1.0)
-    assert (given["OMP_NUM_THREADS"], given["PYTHONSAFEPATH"]) == ("7", "1")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
+    monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
+    given, _ = environments(Group(2), 1.0)
+    assert (given["OMP_NUM_THREADS"], given["PYTHONSAFEPATH"], given["GLOO_SOCKET_IFNAME"]) == ("7", "1", "eth7")
+    assert "PYTORCH_ALLOC_CONF" not in given
     monkeypatch.delenv("OMP_NUM_THREADS")
-    assert int(environment(Group(2), 1.0)["OMP_NUM_THREADS"]) >= 1
+    monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF")
+    given, _ = environments(Group(2), 1.0)
+    assert int(given["OMP_NUM_THREADS"]) >= 1
+    assert given["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"

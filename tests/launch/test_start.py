@@ -210,7 +210,7 @@ def test_the_rank_that_failed_is_named_and_a_stuck_one_is_stopped(tmp_path: Path
 
 @pytest.mark.slow
 def test_a_killed_rank_is_the_cause_and_its_peers_are_not(tmp_path: Path) -> None:
-    run = Started(tmp_path, "kill@1", ranks=2)
+    run = Started(tmp_path, "kill@1 peer@0", ranks=2)
     assert (run.ending.rank, run.ending.error, run.ending.step) == (1, "SIGKILL", 21)
     assert not running(tmp_path)
 
@@ -226,11 +226,22 @@ def test_ctrl_c_reaches_all_ranks(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_group_starts_again_after_a_failure_if_it_may(tmp_path: Path) -> None:
     run = Started(tmp_path, "fail-once@1", ranks=2, restarts=1)
-    assert (run.ending.code, run.ending.attempt, run.said) == (0, 1, [])
+    assert (run.ending.code, run.ending.attempt) == (0, 1)
+    assert run.said == ["rank 1 failed (TrainingError); restarting from the last checkpoint (1 of 1)"]
 
 
 @pytest.mark.slow
-def test_a_killed_launcher_takes_torchrun_and_all_ranks_with_it(tmp_path: Path) -> None:
+def test_a_group_that_fails_too_often_is_not_restarted_and_nothing_to_repair_is_not_retried(tmp_path: Path) -> None:
+    run = Started(tmp_path, "kill@1", ranks=2, restarts=1)
+    assert (run.ending.code, run.ending.error) == (1, "SIGKILL")
+    assert run.said[0].endswith("restarting from the last checkpoint (1 of 1)")
+    again = Started(tmp_path, "not-ready@0", restarts=3)
+    assert again.ending.code == 3
+    assert len(again.said) == 1
+
+
+@pytest.mark.slow
+def test_a_killed_launcher_takes_all_ranks_with_it(tmp_path: Path) -> None:
     process = launched(tmp_path, ranks=2)
     process.kill()
     process.communicate(timeout=60)

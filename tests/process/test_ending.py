@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.process.ending import Ending, endings, first_failure, read, write
+from resnet_recipes.errors import TrainingError
+from resnet_recipes.process.ending import Ending, endings, first_failure, lost_a_peer, read, write
 
 
 def test_an_ending_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -27,13 +28,34 @@ def test_endings_of_earlier_starts_and_attempts_do_not_count(tmp_path: Path) -> 
 
 
 def test_the_first_failure_is_the_earliest_that_is_not_anothers_consequence() -> None:
-    lost = Ending(1, 0, error="RuntimeError", message="[pair.cc:534] Connection closed by peer", time=1.0)
+    lost = Ending(1, 0, error="RuntimeError", message="[pair.cc:534] Connection closed by peer", time=1.0, is_consequence=True)
     cause = Ending(1, 2, error="TrainingError", message="image file is truncated", time=2.0)
     later = Ending(1, 1, error="TrainingError", message="image file is truncated", time=3.0)
     saved = Ending(75, 3, time=0.5)
     assert first_failure([later, lost, cause, saved]) == cause
     assert first_failure([lost, saved]) == lost
     assert first_failure([saved, Ending(0, 4)]) is None
+
+
+def raised_in(module: str, error: Exception) -> Exception:
+    """Return an error as a function of `module` raises it."""
+    scope = {"__name__": module, "error": error}
+    exec("def fail(): raise error", scope)
+    with pytest.raises(type(error)) as found:
+        scope["fail"]()
+    return found.value
+
+
+@pytest.mark.parametrize(("module", "error", "is_loss"), [
+    ("torch.distributed.distributed_c10d", RuntimeError("[gloo/transport/tcp/pair.cc:534] anything"), True),
+    ("torch.autograd.graph", RuntimeError("anything"), True),
+    ("resnet_recipes.process.agreement", type("DistStoreError", (type("DistError", (RuntimeError,), {}),), {})(), True),
+    ("resnet_recipes.data.files", RuntimeError("/data/train/igloo/7.jpg: connection closed by peer"), False),
+    ("torch.autograd.graph", TrainingError("gloo"), False),
+    ("torch.autograd.graph", type("OutOfMemoryError", (RuntimeError,), {})("wait timeout"), False),
+])
+def test_the_loss_of_a_peer_is_known_by_where_it_was_raised_and_never_by_its_text(module: str, error: Exception, is_loss: bool) -> None:
+    assert lost_a_peer(raised_in(module, error)) == is_loss
 
 
 @pytest.mark.parametrize(("error", "message", "hint"), [
