@@ -87,7 +87,7 @@ class Victim:
         return [beat for beat in watchdog.beats(self.folder) if beat.time >= self.began]
 
     def processes(self) -> list[int]:
-        """Return everything that runs for this folder: its ranks, torchrun, the launcher; not their children, which share their names."""
+        """Return everything that runs for this folder: its ranks and the launcher; not their children, which share their names."""
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -107,12 +107,6 @@ class Victim:
     def launcher(self) -> int:
         """The process that the user started."""
         return self._process.pid
-
-    @property
-    def torchrun(self) -> int:
-        """The launcher's child."""
-        children = Path(f"/proc/{self.launcher}/task/{self.launcher}/children").read_text().split()
-        return int(children[0]) if children else self.launcher
 
     def rank(self, rng: random.Random) -> int:
         """A random rank; the launcher, while there is none."""
@@ -143,7 +137,6 @@ def damage(victim: Victim, rng: random.Random) -> None:
 FAULTS: dict[str, tuple[Callable[[Victim, random.Random], Any], set[int]]] = {
     "SIGKILL of a rank": (lambda victim, rng: os.kill(victim.rank(rng), signal.SIGKILL), {1, -9}),
     "SIGKILL of the launcher": (lambda victim, rng: os.kill(victim.launcher, signal.SIGKILL), {-9}),
-    "SIGKILL of torchrun": (lambda victim, rng: os.kill(victim.torchrun, signal.SIGKILL), {1, -9}),
     "SIGTERM": (lambda victim, rng: os.kill(victim.launcher, signal.SIGTERM), {75, -15}),
     "SIGTERM to one rank": (lambda victim, rng: os.kill(victim.rank(rng), signal.SIGTERM), {75, -15}),
     "Ctrl-C": (lambda victim, rng: os.kill(victim.launcher, signal.SIGINT), {130, 1}),

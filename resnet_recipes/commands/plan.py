@@ -41,10 +41,12 @@ def show(composed: "Composed", as_json: bool) -> None:
 def lines(composed: "Composed", made: "Plan", folder: str = "") -> Iterator[str]:
     """Yield what a person wants to know before the first step."""
     from resnet_recipes import outline
+    from resnet_recipes.launch.group import warnings
 
     entry = composed.entry
     hides = ", hides the packaged recipe of this name" if entry.shadows else ""
-    head = [("recipe", f"{composed.recipe.name}, {entry.place}{hides}")]
+    head = [*(("WARNING", text) for text in warnings(composed.recipe.launch)),
+            ("recipe", f"{composed.recipe.name}, {entry.place}{hides}")]
     if composed.overrides:
         head.append(("changed", "  ".join(map(str, composed.overrides))))
     foot = [("run folder", folder)] if folder else []

@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,14 +44,6 @@ class Group:
         """Tell whether torchrun starts the ranks: only where nodes have to find each other."""
         return self.nodes > 1
 
-    @property
-    def warning(self) -> str:
-        """Return what the user has to know about the network before several nodes train; empty for one."""
-        if not self.by_torchrun:
-            return ""
-        return (f"anyone who can connect to {self.rdzv} can run code as you (torchrun's rendezvous unpickles what it receives); "
-                "train on a private network, or start one task per rank with srun (docs/reliability.md)")
-
 
 def group_of(config: "LaunchConfig") -> Group:
     """Return the processes that a recipe asks for, on this machine. Raises NotReadyError if it lacks the GPUs."""
@@ -68,6 +61,17 @@ def group_of(config: "LaunchConfig") -> Group:
             raise NotReadyError([_too_many(wanted, found)])
     fewest, most = config.fewest_and_most_nodes
     return Group(wanted, most, config.rdzv, config.max_restarts, fewest)
+
+
+def warnings(config: "LaunchConfig") -> Iterator[str]:
+    """Yield what the user must not overlook before the start: a GPU that torch does not see, a port that strangers may reach."""
+    from resnet_recipes.launch import gpus
+
+    if config.device != "cpu" and (text := gpus.unused()):
+        yield text
+    if config.fewest_and_most_nodes[1] > 1:
+        yield (f"anyone who can connect to {config.rdzv} can run code as you: torchrun's rendezvous unpickles what it receives. "
+               "Use a private network, or start one task per rank with srun (docs/reliability.md)")
 
 
 def command(folder: Path, group: Group) -> list[str]:

@@ -27,10 +27,12 @@ def started(tmp_path, monkeypatch):
     return notes
 
 
-def test_several_ranks_are_started_by_a_command_that_is_shown_whole(started, capsys):
-    cli.train(["recipe=mild", *SMALL[:-1], "gpus=2", "batch.bn_size=8", "run=two"])
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  command ")]
-    assert "-m torch.distributed.run --nnodes=1:1 --nproc-per-node=2" in line
+def test_several_nodes_are_started_by_a_command_that_is_shown_whole_after_a_warning(started, capsys):
+    cli.train(["recipe=mild", *SMALL, "launch.nodes=2", "launch.rdzv=node0:29400", "batch.bn_size=8", "run=two"])
+    said = capsys.readouterr().err
+    (line,) = [line for line in said.splitlines() if line.startswith("  command ")]
+    assert "WARNING    anyone who can connect to node0:29400 can run code as you" in said
+    assert "-m torch.distributed.run --nnodes=2:2 --nproc-per-node=1" in line
     assert line.endswith(f"-m resnet_recipes.process.rank {Path('runs/two').absolute()}")
 
 

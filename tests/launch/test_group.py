@@ -7,7 +7,7 @@ import pytest
 from resnet_recipes.config import LaunchConfig
 from resnet_recipes.errors import NotReadyError
 from resnet_recipes.launch import gpus
-from resnet_recipes.launch.group import Group, command, environments, group_of
+from resnet_recipes.launch.group import Group, command, environments, group_of, warnings
 from resnet_recipes.train import STORE
 
 RUN = Path("runs/a")
@@ -48,13 +48,21 @@ def test_the_ranks_of_one_machine_need_no_torchrun() -> None:
     assert command(RUN, Group(8, max_restarts=2))[1:] == ["-m", "resnet_recipes.process.rank", "runs/a"]
 
 
-def test_nodes_meet_where_they_were_told_and_the_user_is_warned_of_the_port() -> None:
+def test_nodes_meet_where_they_were_told() -> None:
     two = Group(8, 2, "node0:29400")
     assert {"--rdzv-endpoint=node0:29400", "--rdzv-backend=c10d", "--rdzv-id=a", "--nnodes=2:2"} <= set(command(RUN, two))
     assert "--nnodes=1:2" in command(RUN, Group(8, 2, "node0:29400", 3, fewest_nodes=1))
     assert command(RUN, two)[-3:] == ["-m", "resnet_recipes.process.rank", "runs/a"]
-    assert "connect to node0:29400 can run code as you" in two.warning
-    assert Group(8).warning == ""
+
+
+def test_the_user_is_warned_of_an_open_port_and_of_a_gpu_that_torch_does_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "unused", lambda: "")
+    assert list(warnings(LaunchConfig())) == []
+    (text,) = warnings(LaunchConfig(nodes=2, rdzv="node0:29400"))
+    assert "anyone who can connect to node0:29400 can run code as you" in text
+    monkeypatch.setattr(gpus, "unused", lambda: "NO GPU IS USED")
+    assert list(warnings(LaunchConfig())) == ["NO GPU IS USED"]
+    assert list(warnings(LaunchConfig(device="cpu"))) == []
 
 
 def test_each_rank_of_one_machine_knows_its_place_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
