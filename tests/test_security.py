@@ -9,7 +9,7 @@ import yaml
 
 from resnet_recipes.composing.compose import compose
 from resnet_recipes.errors import RecipeError
-from resnet_recipes.launch.group import Group, environment
+from resnet_recipes.launch.group import Group, environments
 
 #: Recipe files that try to run code, to read what is not theirs, or to cost minutes. MARKER stands for a file that must not appear.
 RECIPES = {
@@ -123,7 +123,7 @@ def test_ranks_import_no_module_that_was_planted_where_the_user_is(here: Path) -
         (here / name).parent.mkdir(exist_ok=True)
         (here / name).write_text(plant)
     command = [sys.executable, "-m", "resnet_recipes.process.rank_process"]
-    subprocess.run(command, env=environment(Group(), 0.0), check=True, timeout=60)
+    subprocess.run(command, env=environments(Group(), 0.0)[0], check=True, timeout=60)
     assert not marker.exists()
     subprocess.run(command, capture_output=True, timeout=60)
     assert marker.exists(), "the plant of this test does not grow"

@@ -118,7 +118,7 @@ def _problems(words: Sequence[str], by: str) -> Iterator[Problem]:
 
     for word in words:
         if word.split("=")[0] in ITS_OWN:
-            yield Problem(word, None, f"is decided by {by}, which has started {ranks()} ranks", "leave it out")
+            yield Problem(word, None, f"is decided by {by} (WORLD_SIZE={ranks()})", "leave it out")
     gpus = torch.cuda.device_count()
     if by == "srun" and os.environ.get("SLURM_STEP_NUM_NODES") == str(ranks()) and gpus > 1:
         yield Problem("srun", None, f"has started one task per node, and this node has {gpus} GPUs",

@@ -112,7 +112,7 @@ def test_under_torchrun_the_number_of_processes_is_not_a_setting(started, capsys
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
         monkeypatch.setenv(name, value)
     assert cli.train(["recipe=mild", *SMALL]) == 2
-    assert "gpus=1: is for torchrun to say, which has started 1 ranks" in capsys.readouterr().err
+    assert "gpus=1: is decided by torchrun (WORLD_SIZE=1)" in capsys.readouterr().err
 
 
 def test_under_torchrun_rank_0_prepares_the_run_and_trains(started, monkeypatch):
