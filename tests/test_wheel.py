@@ -75,7 +75,8 @@ def test_the_wheel_holds_every_module_and_every_recipe(wheel):
 
 def test_the_wheel_holds_nothing_else(wheel):
     inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    assert all(name.startswith("resnet_recipes/") and name.endswith((".py", ".yaml")) for name in inside), sorted(inside)
+    known = (".py", ".yaml", ".csv", ".css", ".js")
+    assert all(name.startswith("resnet_recipes/") and name.endswith(known) for name in inside), sorted(inside)
 
 
 def test_an_installed_wheel_lists_its_recipes_from_an_empty_folder(installed, tmp_path):

@@ -1,0 +1,118 @@
+"""`resnet-recipes compare RUN RUN ...`: what differs between runs, and whether seeds explain it."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from resnet_recipes.commands.arguments import split
+from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.measure.comparison import Group, differences, grouped, machine, read_all, settings
+from resnet_recipes.measure.runs import RunRecord
+from resnet_recipes.report.text import clock_time, printable
+
+FLAGS = {"--json": ""}
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print the differing settings, machines and results of two or more run folders."""
+    arguments = split(argv, FLAGS, "resnet-recipes compare")
+    if len(arguments.words) < 2:
+        rule = "needs at least two run folders"
+        raise RecipeError(
+            [Problem("compare", " ".join(arguments.words) or None, rule, "resnet-recipes compare runs/a runs/b")]
+        )
+    runs = read_all([Path(word) for word in arguments.words])
+    tables = {
+        "settings": differences([settings(run.folder) for run in runs]),
+        "machine": differences([machine(run.folder) for run in runs]),
+    }
+    groups = grouped(runs)
+    if "--json" in arguments:
+        print(
+            json.dumps(
+                {
+                    "runs": [run.as_dict() for run in runs],
+                    **{name: dict(rows) for name, rows in tables.items()},
+                    "groups": [_group(group) for group in groups],
+                },
+                indent=2,
+            )
+        )
+        return 0
+    for letter, one in zip(_letters(len(runs)), runs, strict=True):
+        print(f"{letter}  {printable(one.folder)}")
+    for name, rows in tables.items():
+        print()
+        _table(name.upper(), [(key, values) for key, values in rows], len(runs))
+    print()
+    _table("RESULTS", _results(runs), len(runs))
+    _seeds(groups)
+    return 0
+
+
+def _letters(count: int) -> list[str]:
+    return [chr(ord("A") + i) if i < 26 else str(i + 1) for i in range(count)]
+
+
+def _table(title: str, rows: list[tuple[str, list[str]]], count: int) -> None:
+    """Print one row a key and one column a run."""
+    if not rows:
+        print(f"{title}: the same")
+        return
+    width = max(len(title), *(len(printable(key)) for key, _ in rows))
+    columns = [max(len(printable(values[i])) for _, values in rows) for i in range(count)]
+    columns = [max(8, min(28, column)) for column in columns]
+    heads = "  ".join(f"{letter:<{column}}" for letter, column in zip(_letters(count), columns, strict=True))
+    print(f"{title:<{width}}  {heads}".rstrip())
+    for key, values in rows:
+        cells = "  ".join(f"{printable(value):<{column}}" for value, column in zip(values, columns, strict=True))
+        print(f"{printable(key):<{width}}  {cells}".rstrip())
+
+
+def _results(runs: list[RunRecord]) -> list[tuple[str, list[str]]]:
+    def time(minutes: float | None) -> str:
+        return "-" if minutes is None else clock_time(60 * minutes)
+
+    return [
+        ("state", [run.state for run in runs]),
+        ("epochs", [f"{run.epochs_done:.4g}" for run in runs]),
+        ("top-1", ["-" if run.top1_percent is None else f"{run.top1_percent:.2f} %" for run in runs]),
+        ("training", [time(run.minutes) for run in runs]),
+        ("papers' clock", [time(run.minutes_papers) for run in runs]),
+        ("wall clock", [time(run.wall_minutes) for run in runs]),
+        ("devices", [run.devices for run in runs]),
+    ]
+
+
+def _seeds(groups: list[Group]) -> None:
+    """Say how much seeds alone change, and whether groups differ by more."""
+    several = [group for group in groups if group.noise is not None]
+    if not several:
+        print(
+            "\nOne run of each: without a second seed nobody can tell a difference from noise. Repeat with seed=1,2,3."
+        )
+        return
+    print()
+    for group in groups:
+        if group.mean_top1 is not None:
+            noise = f" +- {group.noise:.2f}" if group.noise is not None else ""
+            names = ", ".join(printable(run.name) for run in group.runs)
+            print(f"top-1 {group.mean_top1:.2f}{noise} % over {len(group.top1)} seeds: {names}")
+    if len(several) > 1:
+        best, second = sorted((g for g in several if g.mean_top1 is not None), key=lambda g: -g.mean_top1)[:2]
+        gap = best.mean_top1 - second.mean_top1
+        error = (best.noise**2 / len(best.top1) + second.noise**2 / len(second.top1)) ** 0.5
+        verdict = "more than" if gap > 2 * error else "no more than"
+        print(
+            f"The best two are {gap:.2f} points apart, {verdict} twice the standard error of that difference "
+            f"({error:.2f})."
+        )
+
+
+def _group(group: Group) -> dict[str, object]:
+    return {
+        "runs": [run.name for run in group.runs],
+        "mean_top1_percent": group.mean_top1,
+        "noise": group.noise,
+        "minutes": group.minutes,
+    }

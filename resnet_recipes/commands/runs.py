@@ -1,0 +1,110 @@
+"""`resnet-recipes runs [ROOT]`: list runs with state, progress, accuracy, time and cost."""
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from resnet_recipes.commands.arguments import split
+from resnet_recipes.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.measure.runs import RunRecord, runs_in
+from resnet_recipes.report.text import clock_time, printable
+
+FLAGS = {"--sort": "KEY", "--price": "PER_HOUR", "--json": "", "--csv": ""}
+
+#: What the list can be sorted by; the best, or the latest name, comes first.
+KEYS: dict[str, Callable[[RunRecord], object]] = {
+    "name": lambda run: run.name,
+    "top1": lambda run: -(run.top1_percent or 0.0),
+    "minutes": lambda run: run.minutes if run.minutes is not None else float("inf"),
+    "epochs": lambda run: run.epochs or 0.0,
+    "recipe": lambda run: (run.recipe, run.epochs or 0.0, run.name),
+    "state": lambda run: (run.state, run.name),
+}
+
+
+def run(argv: Sequence[str]) -> int:
+    """Print the runs below a folder (default: runs), filtered by words like state=failed or recipe=mild."""
+    arguments = split(argv, FLAGS, "resnet-recipes runs")
+    filters = [word.partition("=")[::2] for word in arguments.words if "=" in word]
+    roots = [Path(word) for word in arguments.words if "=" not in word] or [Path("runs")]
+    order, price = arguments.flags.get("--sort", "name"), price_of(arguments.flags.get("--price"))
+    problems = [Problem("--sort", order, f"must be one of {', '.join(KEYS)}")] if order not in KEYS else []
+    problems += [
+        Problem(key, value, "unknown filter", "filters: recipe=NAME state=STATE name=TEXT")
+        for key, value in filters
+        if key not in ("recipe", "state", "name")
+    ]
+    if problems:
+        raise RecipeError(problems)
+    found = [run for root in roots for run in listed(root) if all(_matches(run, *words) for words in filters)]
+    found.sort(key=KEYS[order])
+    if "--json" in arguments:
+        print(json.dumps([_row(run, price) for run in found], indent=2))
+    elif "--csv" in arguments:
+        _write_csv([_row(run, price) for run in found])
+    elif found:
+        _show(found, price)
+    else:
+        print("no runs" + (" match" if filters else f" in {', '.join(map(str, roots))}"))
+    return 0
+
+
+def listed(root: Path) -> list[RunRecord]:
+    """Return the runs in a folder. Raises NotReadyError if it cannot be read."""
+    try:
+        return list(runs_in(root))
+    except OSError as error:
+        raise NotReadyError(
+            [Problem(str(root), None, f"cannot be listed: {error.strerror}", "resnet-recipes runs FOLDER")]
+        ) from None
+
+
+def price_of(text: str | None) -> float | None:
+    """Return a price an hour from text like 32.77 or 32.77/h; None if none was given. Raises RecipeError."""
+    if text is None:
+        return None
+    try:
+        price = float(text.removesuffix("/h").lstrip("$"))
+    except ValueError:
+        price = -1.0
+    if not 0 <= price < 1e6:
+        raise RecipeError([Problem("--price", text, "must be a price an hour, as in 32.77 or 32.77/h")])
+    return price
+
+
+def _matches(run: RunRecord, key: str, value: str) -> bool:
+    return value in run.name if key == "name" else getattr(run, key) == value
+
+
+def _row(run: RunRecord, price: float | None) -> dict[str, object]:
+    return run.as_dict() | ({} if price is None else {"cost": run.cost(price)})
+
+
+def _write_csv(rows: list[dict[str, object]]) -> None:
+    if rows:
+        table = csv.DictWriter(sys.stdout, fieldnames=list(rows[0]), lineterminator="\n")
+        table.writeheader()
+        table.writerows(row | {"changes": " ".join(row["changes"])} for row in rows)
+
+
+def _show(runs: list[RunRecord], price: float | None) -> None:
+    """Print a table: what differs from the recipe stands below the name, as it may be long."""
+    width = max(len(printable(run.name)) for run in runs)
+    head = f"{'NAME':<{width}}  {'RECIPE':<10} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'TIME':>8}"
+    print(head + (f" {'COST':>8}" if price is not None else ""))
+    for run in runs:
+        total = "?" if run.epochs is None else f"{run.epochs:.4g}"
+        epochs = total if run.state == "finished" else f"{run.epochs_done:.3g}/{total}"
+        top1 = "-" if run.top1_percent is None else f"{run.top1_percent:.2f} %"
+        minutes = "-" if run.minutes is None else clock_time(60 * run.minutes)
+        cost = "" if price is None else f" {run.cost(price):>8.2f}" if run.wall_minutes is not None else f" {'-':>8}"
+        name = f"{printable(run.name):<{width}}  {printable(run.recipe):<10}"
+        print(f"{name} {run.state:<9} {epochs:>9} {top1:>7} {minutes:>8}{cost}".rstrip())
+        if run.changes:
+            print(f"    {printable('  '.join(run.changes))}")
+        if run.reason:
+            print(f"    {printable(run.reason.splitlines()[0])}")
+        if run.resumable:
+            print(f"    resume: resnet-train --resume {printable(run.folder)}")

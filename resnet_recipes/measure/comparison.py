@@ -1,0 +1,107 @@
+"""Several runs side by side: what differs, and how much of a difference seeds alone make."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import yaml
+
+from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.measure.runs import RunRecord, read_run
+
+#: Settings that tell runs apart without changing what they are.
+_OWN = ("seed", "run.name", "about", "published")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ in their seeds alone."""
+
+    runs: tuple[RunRecord, ...]
+
+    @property
+    def top1(self) -> tuple[float, ...]:
+        """Accuracies of the finished runs, in percent."""
+        return tuple(r.top1_percent for r in self.runs if r.state == "finished" and r.top1_percent is not None)
+
+    @property
+    def mean_top1(self) -> float | None:
+        """Mean accuracy of the finished runs."""
+        return mean(self.top1) if self.top1 else None
+
+    @property
+    def noise(self) -> float | None:
+        """Standard deviation of one run's accuracy over seeds; None below two finished runs."""
+        return stdev(self.top1) if len(self.top1) > 1 else None
+
+    @property
+    def minutes(self) -> float | None:
+        """Mean training minutes of the finished runs."""
+        known = [r.minutes for r in self.runs if r.state == "finished" and r.minutes is not None]
+        return mean(known) if known else None
+
+
+def settings(folder: Path) -> dict[str, str]:
+    """Return every setting of a run with a dotted key, as text. Raises NotReadyError if it has no readable recipe."""
+    path = folder / "config.yaml"
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError, RecursionError):
+        tree = None
+    if not isinstance(tree, dict):
+        raise NotReadyError([Problem(str(folder), None, "is not a run folder: it has no readable config.yaml")])
+    return flat(tree)
+
+
+def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
+    """Return a nested mapping with dotted keys; a method without settings is "on"."""
+    leaves: dict[str, str] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            leaves |= flat(value, f"{prefix}{key}.")
+        else:
+            leaves[f"{prefix}{key}"] = "on" if value == {} else str(value)
+    return leaves
+
+
+def machine(folder: Path) -> dict[str, str]:
+    """Return what a run ran on: versions and machine, with dotted keys; empty if it does not say."""
+    try:
+        found = json.loads((folder / "env.json").read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    kept = (
+        {key: found[key] for key in ("python", "packages", "machine") if key in found}
+        if isinstance(found, dict)
+        else {}
+    )
+    return flat(kept)
+
+
+def differences(sides: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:
+    """Return the keys whose values are not the same everywhere, with the value of each side; "-" where it has none."""
+    keys = dict.fromkeys(key for side in sides for key in side)
+    rows = [(key, [side.get(key, "-") for side in sides]) for key in keys]
+    return [(key, values) for key, values in rows if len(set(values)) > 1]
+
+
+def grouped(runs: Iterable[RunRecord]) -> list[Group]:
+    """Put runs of the same recipe and settings, seeds aside, into one group each, in the order of their first runs."""
+    groups: dict[tuple[tuple[str, str], ...], list[RunRecord]] = {}
+    for run in runs:
+        key = tuple(item for item in sorted(settings(run.folder).items()) if item[0] not in _OWN)
+        groups.setdefault(key, []).append(run)
+    return [Group(tuple(group)) for group in groups.values()]
+
+
+def read_all(folders: Sequence[Path]) -> list[RunRecord]:
+    """Read run folders. Raises NotReadyError naming each that is none."""
+    runs = [read_run(folder) for folder in folders]
+    if wrong := [folder for folder, run in zip(folders, runs, strict=True) if run is None]:
+        raise NotReadyError(
+            [Problem(str(folder), None, "is not a run folder", "list runs: resnet-recipes runs") for folder in wrong]
+        )
+    return [run for run in runs if run is not None]

@@ -1,0 +1,1 @@
+"""The report: one HTML file of plots and tables that needs no network."""

@@ -1,0 +1,42 @@
+"""What was measured over a run, thinned out for plotting."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from resnet_recipes.report.recorder import METRICS, read_metrics
+
+#: Points of one line: more than a screen has columns for would only make the page larger.
+POINTS = 200
+
+STEP = ("loss", "lr", "pixels", "images_per_second", "data_wait_share")
+
+
+def points(folder: Path) -> list[dict[str, Any]]:
+    """Return what a run logged, thinned out: name, epoch, the quantities of STEP, and top1_percent."""
+    records = read_metrics(folder / METRICS)
+    steps = [record for record in records if record["kind"] == "step"]
+    evaluations = [record for record in records if record["kind"] == "evaluation"]
+    return [
+        *_thinned(folder.name, steps, STEP),
+        *(
+            {
+                "name": folder.name,
+                "epoch": record.get("epoch"),
+                "top1_percent": record.get("ema_top1_percent", record.get("raw_top1_percent")),
+            }
+            for record in evaluations
+        ),
+    ]
+
+
+def _thinned(name: str, steps: list[dict[str, Any]], keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Yield at most POINTS rows: the mean of each quantity over equally many logged steps."""
+    size = -(-len(steps) // POINTS) or 1
+    for start in range(0, len(steps), size):
+        part = steps[start : start + size]
+        row: dict[str, Any] = {"name": name, "epoch": part[-1].get("epoch")}
+        for key in keys:
+            values = [record[key] for record in part if isinstance(record.get(key), int | float)]
+            row[key] = sum(values) / len(values) if values else None
+        yield row

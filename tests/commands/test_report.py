@@ -1,0 +1,76 @@
+"""`resnet-recipes report`: the page as a file."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.commands import report
+from resnet_recipes.errors import NotReadyError, RecipeError
+from tests.run_folders import run_folder
+
+pytest.importorskip("vl_convert", reason="the plotting library of the extra `report` is not installed")
+
+
+def specs(page: Path) -> dict[str, dict]:
+    """Return the plots of a page by name."""
+    found = re.findall(
+        r'<script type="application/json" id="([\w-]+)-spec">(.*?)</script>',
+        page.read_text(encoding="utf-8"),
+        re.DOTALL,
+    )
+    return {name: json.loads(text) for name, text in found}
+
+
+def test_the_front_holds_the_runs_that_no_other_beats(tmp_path: Path) -> None:
+    for name, top1 in (("a", 70.0), ("b", 72.0), ("c", 71.0)):
+        folder = run_folder(tmp_path, name, top1=top1)
+        summary = json.loads((folder / "summary.json").read_text())
+        minutes = {"a": 10, "b": 20, "c": 30}[name]
+        (folder / "summary.json").write_text(json.dumps(summary | {"training_seconds_papers_rule": 60.0 * minutes}))
+    report.run([str(tmp_path), "--out", str(tmp_path / "r.html"), "--price", "36"])
+    layers = specs(tmp_path / "r.html")["time"]["layer"]
+    front = next(layer["data"]["values"] for layer in layers if layer["mark"]["type"] == "line")
+    assert [(point["minutes"], point["top1_percent"]) for point in front] == [(10.0, 70.0), (20.0, 72.0)]
+
+
+def test_a_page_of_runs_has_every_plot_and_names_are_escaped(tmp_path: Path) -> None:
+    bad = "</script><script>alert(1)</script>"[:60].replace("/", "-")
+    run_folder(tmp_path, bad, seed=1, top1=70.1)
+    run_folder(tmp_path, "plain", seed=2)
+    (tmp_path / "plain" / "overrides.txt").write_text("x=</script><script>alert(2)</script>\n")
+    (tmp_path / "plain" / "command.txt").write_text("</script><script>alert(3)</script>\n")
+    report.run([str(tmp_path), "--out", str(tmp_path / "r.html"), "--price", "32.77/h"])
+    assert set(specs(tmp_path / "r.html")) == {
+        "time",
+        "cost",
+        "tradeoff",
+        "phases",
+        *(f"course-{key}" for key in ("top1_percent", "loss", "lr", "pixels", "images_per_second", "data_wait_share")),
+    }
+    assert "<script>alert" not in (tmp_path / "r.html").read_text(encoding="utf-8")
+
+
+def test_no_runs_and_the_published_results_alone_are_pages_too(tmp_path: Path) -> None:
+    (tmp_path / "none").mkdir()
+    report.run([str(tmp_path / "none"), "--out", str(tmp_path / "none.html")])
+    report.run(["--published", "--out", str(tmp_path / "published.html")])
+    for name in ("none", "published"):
+        assert set(specs(tmp_path / f"{name}.html")) == {"time"}
+
+
+def test_plots_are_written_as_pictures(tmp_path: Path) -> None:
+    run_folder(tmp_path / "runs", "a")
+    report.run([str(tmp_path / "runs"), "--out", str(tmp_path / "r.html"), "--png", str(tmp_path / "png")])
+    assert (tmp_path / "png" / "time.png").read_bytes().startswith(b"\x89PNG")
+    assert {path.stem for path in (tmp_path / "png").iterdir()} == set(specs(tmp_path / "r.html"))
+
+
+def test_mistakes_are_told(tmp_path: Path) -> None:
+    with pytest.raises(NotReadyError, match="cannot be listed"):
+        report.run([str(tmp_path / "nowhere")])
+    with pytest.raises(NotReadyError, match="cannot be written"):
+        report.run(["--published", "--out", str(tmp_path / "no" / "r.html")])
+    with pytest.raises(RecipeError, match="takes no runs"):
+        report.run(["--published", "runs"])

@@ -1,0 +1,72 @@
+"""`resnet-recipes runs` as a user sees it."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.commands import runs
+from resnet_recipes.errors import RecipeError
+from tests.run_folders import run_folder
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Three runs: one finished, one better, one that failed."""
+    run_folder(tmp_path, "first", top1=70.0)
+    run_folder(tmp_path, "better", top1=75.9, recipe="hot")
+    run_folder(tmp_path, "wrong", state="failed", epochs=9.0)
+    return tmp_path
+
+
+def test_the_table_fits_80_columns_and_says_how_to_resume(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert runs.run([str(root), "--price", "36/h"]) == 0
+    table = capsys.readouterr().out
+    assert all(len(line) <= 80 for line in table.splitlines() if "--resume" not in line)
+    assert "75.90 %" in table
+    assert "3.00" in table
+    assert f"resume: resnet-train --resume {root / 'wrong'}" in table
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ([], ["better", "first", "wrong"]),
+        (["--sort", "top1"], ["better", "first", "wrong"]),
+        (["recipe=hot"], ["better"]),
+        (["state=failed"], ["wrong"]),
+        (["name=irs"], ["first"]),
+        (["state=running"], []),
+    ],
+)
+def test_runs_are_sorted_and_filtered(
+    words: list[str], names: list[str], root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.run([str(root), "--json", *words])
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)] == names
+
+
+def test_csv_has_the_same_rows(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs.run([str(root), "--csv", "--price=36"])
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(row["name"], row["state"], float(row["cost"])) for row in rows] == [
+        ("better", "finished", 3.0),
+        ("first", "finished", 3.0),
+        ("wrong", "failed", 3.0),
+    ]
+
+
+def test_names_cannot_act_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_folder(tmp_path, "a\x1b[31mb")
+    runs.run([str(tmp_path)])
+    assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words", [["--sort", "x"], ["--price", "free"], ["--price", "-1"], ["--price", "nan"], ["epochs=3"], ["/nowhere"]]
+)
+def test_mistakes_are_told(words: list[str], root: Path) -> None:
+    with pytest.raises(RecipeError):
+        runs.run([*([] if words == ["/nowhere"] else [str(root)]), *words])

@@ -1,0 +1,37 @@
+"""Runs side by side."""
+
+from pathlib import Path
+from statistics import stdev
+
+import pytest
+
+from resnet_recipes.errors import NotReadyError
+from resnet_recipes.measure.comparison import differences, grouped, machine, read_all, settings
+from tests.run_folders import run_folder
+
+
+def test_seeds_of_one_recipe_are_one_group_with_its_noise(tmp_path: Path) -> None:
+    tops = (70.0, 70.6, 71.0)
+    same = [run_folder(tmp_path, f"s{i}", top1=top1, seed=i) for i, top1 in enumerate(tops)]
+    other = run_folder(tmp_path, "other", config={"optimizer": {"lr": 1.0}})
+    first, second = grouped(read_all([*same, other]))
+    assert first.mean_top1 == pytest.approx(sum(tops) / 3)
+    assert first.noise == pytest.approx(stdev(tops))
+    assert (second.noise, second.mean_top1) == (None, 70.0)
+
+
+def test_only_what_differs_is_listed_and_a_missing_setting_is_a_dash(tmp_path: Path) -> None:
+    left = settings(run_folder(tmp_path, "a"))
+    right = settings(run_folder(tmp_path, "b", config={"methods": {"ema": {}, "mixup": {"alpha": 0.2}}}))
+    assert dict(differences([left, right])) == {"run.name": ["a", "b"], "methods.mixup.alpha": ["-", "0.2"]}
+
+
+def test_the_time_of_a_run_is_not_a_difference_between_machines(tmp_path: Path) -> None:
+    assert differences([machine(run_folder(tmp_path, name)) for name in "ab"]) == []
+
+
+def test_every_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+    run_folder(tmp_path, "a")
+    with pytest.raises(NotReadyError) as error:
+        read_all([tmp_path / "a", tmp_path / "b", tmp_path / "c"])
+    assert len(error.value.problems) == 2
