@@ -4,18 +4,23 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from resnet_recipes.commands.arguments import split
+from resnet_recipes.commands.arguments import Usage, split
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.measure.comparison import Group, differences, grouped, machine, read_all, settings
 from resnet_recipes.measure.runs import RunRecord
 from resnet_recipes.report.text import clock_time, printable
 
-FLAGS = {"--json": ""}
+USAGE = Usage(
+    "resnet-recipes compare RUN RUN ...",
+    "show what differs between runs, and whether seeds explain it",
+    "resnet-recipes compare runs/a runs/b",
+    {"--json": "print JSON"},
+)
 
 
 def run(argv: Sequence[str]) -> int:
     """Print the differing settings, machines and results of two or more run folders."""
-    arguments = split(argv, FLAGS, "resnet-recipes compare")
+    arguments = split(argv, USAGE)
     if len(arguments.words) < 2:
         rule = "needs at least two run folders"
         raise RecipeError(

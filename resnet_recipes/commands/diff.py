@@ -1,11 +1,11 @@
 """`resnet-recipes diff A B`: the settings that differ between two recipes or runs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from resnet_recipes.commands.arguments import RECIPES, Usage, split
 from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.measure.comparison import flat
 from resnet_recipes.report.text import printable
 
 USAGE = Usage("resnet-recipes diff A B", "compare the settings of two recipes or runs", "resnet-recipes diff mild runs/NAME", RECIPES)
@@ -18,7 +18,7 @@ def run(argv: Sequence[str]) -> int:
     arguments = split(argv, USAGE)
     if len(arguments.words) != 2:
         raise RecipeError([Problem("diff", None, "needs two recipes or run folders", USAGE.example)])
-    left, right = (dict(_settings(word, arguments.recipes)) for word in arguments.words)
+    left, right = (_settings(word, arguments.recipes) for word in arguments.words)
     differing = [key for key in dict.fromkeys([*left, *right]) if left.get(key, "-") != right.get(key, "-")]
     if not differing:
         print("no setting differs")
@@ -30,20 +30,12 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def _settings(word: str, folder: Path | None) -> Iterator[tuple[str, str]]:
-    """Yield every setting of a recipe, or of a run folder's frozen recipe, with its value as text."""
+def _settings(word: str, folder: Path | None) -> dict[str, str]:
+    """Return every setting of a recipe, or of a run folder's frozen recipe, with its value as text."""
     from resnet_recipes.composing import frozen
     from resnet_recipes.composing.compose import compose
 
-    saved = Path(word) / "config.yaml"
-    recipe = frozen.read(saved) if saved.is_file() else compose(word.removeprefix("recipe="), folder=folder, needs_data=False).recipe
-    tree = frozen.tree_of(recipe)
-    yield from _flat({key: value for key, value in tree.items() if key not in SILENT}, "")
-
-
-def _flat(tree: dict[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
-    for name, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", "on" if value == {} else printable(value)
+    saved, name = Path(word) / "config.yaml", word.removeprefix("recipe=")
+    recipe = frozen.read(saved) if saved.is_file() else compose(name, folder=folder, needs_data=False).recipe
+    tree = flat({key: value for key, value in frozen.tree_of(recipe).items() if key not in SILENT})
+    return {key: printable(value) for key, value in tree.items()}

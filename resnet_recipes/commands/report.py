@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from resnet_recipes import atomic
-from resnet_recipes.commands.arguments import split
+from resnet_recipes.commands.arguments import Usage, split
 from resnet_recipes.commands.runs import listed, price_of
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.measure.comparison import Group, grouped
@@ -17,7 +17,17 @@ from resnet_recipes.measure.runs import RunRecord, read_run
 from resnet_recipes.report.page import charts, curves
 from resnet_recipes.report.page.html import Figure, Section, Table, page
 
-FLAGS = {"--out": "FILE", "--price": "PER_HOUR", "--published": "", "--png": "FOLDER"}
+USAGE = Usage(
+    "resnet-recipes report [RUN|FOLDER ...]",
+    "draw the curves of runs over the published results, as one HTML page that needs no network",
+    "resnet-recipes report runs --price 32.77 --out report.html",
+    {
+        "--out FILE": "the page (default report.html)",
+        "--price PER_HOUR": "plot accuracy against money too",
+        "--published": "the published results alone",
+        "--png FOLDER": "write every plot as a picture besides",
+    },
+)
 
 #: Dollars an hour of a p4d.24xlarge (8 A100) on demand: Composer's AWS tutorial has 27 min for 14.77 dollars.
 A100_PRICE = 32.8
@@ -28,7 +38,7 @@ MOST_CURVES = 10
 
 def run(argv: Sequence[str]) -> int:
     """Write the page, and with --png each plot as a picture besides."""
-    arguments = split(argv, FLAGS, "resnet-recipes report")
+    arguments = split(argv, USAGE)
     price = price_of(arguments.flags.get("--price"))
     out = Path(arguments.flags.get("--out", "report.html"))
     if arguments.words and "--published" in arguments:

@@ -6,12 +6,10 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from resnet_recipes.commands.arguments import split
+from resnet_recipes.commands.arguments import Usage, split
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.measure.runs import RunRecord, runs_in
 from resnet_recipes.report.text import clock_time, printable
-
-FLAGS = {"--sort": "KEY", "--price": "PER_HOUR", "--json": "", "--csv": ""}
 
 #: What the list can be sorted by; the best, or the latest name, comes first.
 KEYS: dict[str, Callable[[RunRecord], object]] = {
@@ -24,9 +22,23 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
 }
 
 
+USAGE = Usage(
+    "resnet-recipes runs [FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
+    "list runs with their state, progress, accuracy, time and cost",
+    "resnet-recipes runs --sort top1 recipe=mild",
+    {
+        "--sort KEY": ", ".join(KEYS),
+        "--price PER_HOUR": "show what each run cost, by its wall time",
+        "--json": "print JSON",
+        "--csv": "print CSV",
+    },
+    "The default folder is runs. States: finished, running, stopped, failed, killed.",
+)
+
+
 def run(argv: Sequence[str]) -> int:
     """Print the runs below a folder (default: runs), filtered by words like state=failed or recipe=mild."""
-    arguments = split(argv, FLAGS, "resnet-recipes runs")
+    arguments = split(argv, USAGE)
     filters = [word.partition("=")[::2] for word in arguments.words if "=" in word]
     roots = [Path(word) for word in arguments.words if "=" not in word] or [Path("runs")]
     order, price = arguments.flags.get("--sort", "name"), price_of(arguments.flags.get("--price"))

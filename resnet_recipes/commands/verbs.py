@@ -3,7 +3,21 @@
 from collections.abc import Sequence
 
 from resnet_recipes import __version__
-from resnet_recipes.commands import convert, cp, diff, doctor, ls, methods, plan, show, slurm, validate
+from resnet_recipes.commands import (
+    compare,
+    convert,
+    cp,
+    diff,
+    doctor,
+    ls,
+    methods,
+    plan,
+    report,
+    runs,
+    show,
+    slurm,
+    validate,
+)
 from resnet_recipes.commands.arguments import row
 from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.errors import Problem, RecipeError
@@ -11,7 +25,7 @@ from resnet_recipes.errors import Problem, RecipeError
 #: In the order of the help page. Each module has `USAGE` and `run`, and imports what is heavy only when it runs.
 VERBS = {
     "ls": ls, "show": show, "cp": cp, "diff": diff, "validate": validate, "plan": plan, "methods": methods, "slurm": slurm,
-    "convert": convert, "doctor": doctor,
+    "runs": runs, "compare": compare, "report": report, "convert": convert, "doctor": doctor,
 }
 
 

@@ -7,12 +7,15 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from resnet_recipes import atomic
-from resnet_recipes.report.console import Console
 from resnet_recipes.report.facts import Metrics, Progress, RunFacts
 from resnet_recipes.report.pace import Pace
 from resnet_recipes.report.summary import Record, Summary, intervals, summarize
+
+if TYPE_CHECKING:       # who reads results needs no terminal library
+    from resnet_recipes.report.console import Console
 
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 
@@ -24,7 +27,7 @@ class Recorder:
     waits for a device.
     """
 
-    def __init__(self, folder: Path, facts: RunFacts, console: Console, started: float | None = None):
+    def __init__(self, folder: Path, facts: RunFacts, console: "Console", started: float | None = None):
         """Record into `folder`; `started` is when the command was typed, in seconds of `time.time`, so that start-up counts."""
         self._path = folder / METRICS
         self._summary_path = folder / SUMMARY
@@ -44,7 +47,8 @@ class Recorder:
         if old:
             self._rewrite()
         self._console.begin(self._facts, done)
-        self._add("begin", done, startup_seconds=time.time() - self._started, training_seconds=seconds)
+        self._add("begin", done, startup_seconds=time.time() - self._started, training_seconds=seconds,
+                  epochs=self._facts.epochs, devices=self._facts.devices)
 
     def step(self, done: int, *, loss: float, lr: float, pixels: int, seconds: float, images_per_second: float, data_wait: float) -> None:
         """Log a step: `seconds` are the run's training seconds so far, `data_wait` a share of the time since the last logged step."""

@@ -38,7 +38,13 @@ _CONFIG: Spec = {
         "gridColor": "#e6e6e6",
         "domainColor": "#444",
     },
-    "legend": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "orient": "bottom", "columns": {"expr": "width < 480 ? 2 : 4"}},
+    "legend": {
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "orient": "bottom",
+        "columns": {"expr": "width < 480 ? 2 : 4"},
+    },
     "view": {"stroke": None},
 }
 
