@@ -78,6 +78,7 @@ class Method:
     gain: ClassVar[str]                                    # what others measured, with the source
     hurts: ClassVar[str]                                   # when to leave it out
     conflicts: ClassVar[frozenset[str]] = frozenset()      # names of methods it cannot be combined with
+    draws_in_forward: ClassVar[bool] = False               # its modules use torch's generator, which is then seeded every step
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong with the hyperparameters; keys are relative to the method ("alpha")."""

@@ -49,6 +49,6 @@ class CutMix(Method):
 
 
 def _span(size: int, side: float, rng: np.random.Generator) -> slice:
-    """Return a range of `side * size` lines around a random centre, cut off at the borders."""
-    centre, length = int(rng.integers(size)), int(size * side)
-    return slice(max(0, centre - length // 2), min(size, centre - length // 2 + length))
+    """Return a range of `side * size` lines, less one if that is odd, around a random centre, cut off at the borders."""
+    centre, half = int(rng.integers(size)), int(size * side) // 2
+    return slice(max(0, centre - half), min(size, centre + half))

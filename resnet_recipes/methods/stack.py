@@ -20,6 +20,8 @@ class Stack:
 
     def __init__(self, methods: Mapping[str, Method]):
         self.methods = {method.name: methods[method.name] for method in ORDER if method.name in methods}
+        #: Whether a forward pass in training draws from torch's generator.
+        self.draws_in_forward = any(method.draws_in_forward for method in self.methods.values())
         self._pixels = self._provided("augment_pixels")
         self._batch = self._provided("transform_batch")
         self._after = self._provided("after_step")

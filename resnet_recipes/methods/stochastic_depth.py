@@ -51,6 +51,7 @@ class StochasticDepth(Method):
         "short runs, which need no more regularisation; 0.2 is the highest rate at which the form that drops whole "
         "blocks kept ResNet-50's accuracy (Composer, method card)."
     )
+    draws_in_forward: ClassVar[bool] = True
     drop_rate: float = 0.1              # share of the examples that leave out the last block, 0 to below 1
     distribution: str = "linear"        # linear: rising with depth up to drop_rate | uniform: the same for all blocks
 

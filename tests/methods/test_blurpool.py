@@ -10,6 +10,9 @@ from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool,
 from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.ops.blur import plain as blur
 
+#: Values that the settings must refuse.
+WRONG = {"min_channels": [0]}
+
 MAP = torch.arange(25.0).view(1, 1, 5, 5)
 
 

@@ -6,6 +6,9 @@ import torch
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.methods.colout import ColOut
 
+#: Values that the settings must refuse.
+WRONG = {"p_row": [-0.1, 1.0], "p_col": [-0.1, 1.0]}
+
 
 @pytest.mark.parametrize(("share", "sizes"), [
     (0.05, {32: 30, 64: 60, 88: 83, 128: 121, 160: 152, 176: 167, 192: 182, 224: 212}), (0.15, {32: 27, 176: 149, 224: 190}),

@@ -1,5 +1,6 @@
 """What every method promises, whichever it is."""
 
+import importlib
 import re
 from dataclasses import fields
 
@@ -14,17 +15,6 @@ from resnet_recipes.methods.base import HOOKS, Method
 from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
 
 every_method = pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
-
-#: At least one value that each setting must not take; by setting, whichever method has it.
-WRONG = {
-    "alpha": [0.0, -1.0, float("nan")], "mixup_alpha": [0.0], "cutmix_alpha": [-1.0], "switch": [-0.1, 1.1], "smoothing": [-0.1, 1.1],
-    "p_row": [-0.1, 1.0], "p_col": [-0.1, 1.0], "drop_rate": [-0.1, 1.0], "distribution": ["quadratic"], "rho": [-0.1, float("nan")],
-    "interval": [0, -1], "half_life": ["0ba", "soon"], "update_interval": ["0ba", "20"], "depth": [0], "severity": [0.0, 11.0],
-    "augmentation_set": ["none"], "placement": ["gpu"], "p": [-0.1, 1.1], "scale": [(0.3, 0.1), (0.0, 0.5), (0.1, 1.5)],
-    "ratio": [(3.0, 0.3), (0.0, 1.0)], "mode": ["zoom"], "initial_scale": [0.0, 1.1], "delay": ["1ep", "0.9dur"],
-    "finetune": ["2", "0.6dur"], "size_increment": [0], "interpolation": ["cubic"], "at": ["worker"], "min_channels": [0],
-}
-FREE = {"replace_convs", "replace_maxpools", "blur_first"}      # both values of a switch are fine
 
 
 @every_method
@@ -41,12 +31,14 @@ def test_its_card_is_complete_and_names_the_source(method):
 
 @every_method
 def test_defaults_are_valid_and_every_setting_refuses_wrong_values(method):
+    """Wrong values are those of `WRONG` in the method's own tests; a switch has none."""
+    wrong = getattr(importlib.import_module(f"tests.methods.test_{method.name}"), "WRONG", {})
+    assert wrong.keys() == {item.name for item in fields(method) if not isinstance(item.default, bool)}
     assert list(method().problems()) == []
-    for item in fields(method):
-        assert item.name in WRONG or item.name in FREE
-        for value in WRONG.get(item.name, []):
-            keys = [problem.key for problem in method(**{item.name: value}).problems()]
-            assert keys, f"{item.name}={value}"
+    for name, values in wrong.items():
+        for value in values:
+            keys = [problem.key for problem in method(**{name: value}).problems()]
+            assert keys, f"{name}={value}"
             assert all("." not in key for key in keys)
 
 
@@ -94,6 +86,16 @@ def test_surgery_keeps_keys_parameters_and_what_plain_weights_load_into(method, 
     model.load_state_dict(plain.state_dict())
     model.to(memory_format=torch.channels_last)
     assert all(p.is_contiguous(memory_format=torch.channels_last) for p in model.parameters() if p.dim() == 4 and p.shape[2] > 1)
+
+
+@every_method
+def test_a_method_whose_modules_draw_in_forward_says_so(method, network):
+    model = network().train()
+    if method().provides("modify_model"):
+        method().modify_model(model)
+    before = torch.get_rng_state()
+    model(torch.zeros(2, 3, 32, 32))
+    assert torch.equal(torch.get_rng_state(), before) is not method.draws_in_forward
 
 
 @every_method

@@ -1,11 +1,12 @@
-"""CutMix and its switch against the areas and pixels that they leave."""
+"""CutMix against the areas and pixels that they leave."""
 
 import pytest
 import torch
 
 from resnet_recipes.methods.cutmix import CutMix
-from resnet_recipes.methods.mixup import MixUp
-from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix
+
+#: Values that the settings must refuse.
+WRONG = {"alpha": [0.0, -1.0, float("nan")]}
 
 
 def test_targets_follow_the_area_of_one_shared_box(now_at, batch_of):
@@ -48,19 +49,12 @@ def test_mean_area_is_that_of_boxes_cut_off_at_the_border(now_at, batch_of):
     assert sum(shares) / 400 == pytest.approx(0.158, abs=0.04)
 
 
-@pytest.mark.parametrize(("switch", "kind"), [(0.0, MixUp), (1.0, CutMix)])
-def test_switch_picks_one_of_the_two(switch, kind, now_at, batch_of):
-    now, same = now_at(4), now_at(4)
-    same.rng.random()
-    result = MixUpOrCutMix(switch=switch).transform_batch(batch_of(), now)
-    alpha = 0.2 if kind is MixUp else 1.0
-    assert torch.equal(result.images, kind(alpha).transform_batch(batch_of(), same).images)
-
-
-def test_half_of_the_steps_use_each(now_at, batch_of):
-    batch = batch_of(examples=4, side=8)
-    pasted = 0
-    for step in range(200):
-        result = MixUpOrCutMix(mixup_alpha=50.0, cutmix_alpha=50.0).transform_batch(batch, now_at(step))
-        pasted += torch.isin(result.images, batch.images).all().item()      # mixup makes values that were not there
-    assert 60 < pasted < 140
+@pytest.mark.parametrize("side", [7, 8, 224])
+def test_box_reaches_half_its_length_to_both_sides_of_its_centre_as_in_the_papers_code(side, now_at, batch_of):
+    for step in range(20):
+        batch, draws = batch_of(examples=2, side=side, classes=2), now_at(step).rng
+        length = int(side * draws.beta(1.0, 1.0) ** 0.5)
+        edges = [min(max(centre + sign * (length // 2), 0), side) for centre in draws.integers(side, size=2) for sign in (-1, 1)]
+        area = (edges[1] - edges[0]) * (edges[3] - edges[2])
+        pasted = (CutMix().transform_batch(batch, now_at(step)).images != batch.images).any(1)
+        assert pasted[0].sum() in (0, area)         # 0: the permutation left the pair as it is

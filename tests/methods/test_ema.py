@@ -8,6 +8,9 @@ from torch import nn
 
 from resnet_recipes.methods.ema import EMA
 
+#: Values that the settings must refuse.
+WRONG = {"half_life": ["0ba", "soon"], "update_interval": ["0ba", "20"]}
+
 
 class OneWeight(nn.Module):
     """A model that is one number."""

@@ -9,6 +9,9 @@ from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.methods.label_smoothing import LabelSmoothing
 from resnet_recipes.methods.mixup import blend_targets
 
+#: Values that the settings must refuse.
+WRONG = {"smoothing": [-0.1, 1.1]}
+
 NOW = Now(0, Horizon(10, 5), np.random.default_rng(0))
 
 

@@ -9,6 +9,9 @@ from resnet_recipes.methods import mixup
 from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.methods.mixup import MixUp
 
+#: Values that the settings must refuse.
+WRONG = {"alpha": [0.0, -1.0, float("nan")]}
+
 
 class Forced:
     """A generator whose draws are given."""

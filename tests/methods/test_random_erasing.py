@@ -6,6 +6,9 @@ from torchvision.transforms import RandomErasing as Torchvision
 
 from resnet_recipes.methods.random_erasing import RandomErasing
 
+#: Values that the settings must refuse.
+WRONG = {"p": [-0.1, 1.1], "scale": [(0.3, 0.1), (0.0, 0.5), (0.1, 1.5)], "ratio": [(3.0, 0.3), (0.0, 1.0)]}
+
 
 def test_erased_pixels_are_one_box_of_zeros_and_the_rest_is_untouched(now_at, batch_of):
     batch = batch_of(examples=16)

@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from resnet_recipes.methods.base import Now
 from resnet_recipes.methods.sam import SAM
 
+#: Values that the settings must refuse.
+WRONG = {"rho": [-0.1, float("nan")], "interval": [0, -1]}
+
 
 def closure(params: list[Tensor], objective: Callable[[], Tensor], calls: list | None = None) -> Callable[..., Tensor]:
     """Return a `compute` for one process that also records where it was called."""

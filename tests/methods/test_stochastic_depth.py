@@ -10,6 +10,9 @@ from resnet_recipes.methods import stochastic_depth
 from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d, StochasticDepth
 from resnet_recipes.methods.surgery import adopt
 
+#: Values that the settings must refuse.
+WRONG = {"drop_rate": [-0.1, 1.0], "distribution": ["quadratic"]}
+
 
 def dropping(rate: float) -> DropSamplesBatchNorm2d:
     norm = nn.BatchNorm2d(4)
