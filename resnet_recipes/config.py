@@ -14,7 +14,8 @@ from resnet_recipes.methods import Methods
 from resnet_recipes.optim import OPTIMIZERS, AnyOptimizer
 
 
-def duration_problem(key: str, text: str, units: tuple[str, ...] = ("ep", "ba", "dur"), positive: bool = True) -> Iterator[Problem]:
+def duration_problem(key: str, text: str, units: tuple[str, ...] = ("ep", "ba", "dur"),
+                     positive: bool = True) -> Iterator[Problem]:
     """Yield a problem if `text` is not a duration in one of `units`."""
     try:
         duration = Duration.parse(text)
@@ -24,7 +25,7 @@ def duration_problem(key: str, text: str, units: tuple[str, ...] = ("ep", "ba", 
     if duration.unit not in units:
         yield Problem(key, text, f"must be given in {' or '.join(units)}")
     if positive and not duration.value:
-        yield Problem(key, text, "must be longer than nothing")
+        yield Problem(key, text, "must be positive")
 
 
 @dataclass
@@ -33,7 +34,7 @@ class ModelConfig:
 
     name: str = "resnet50"              # resnet18 | resnet34 | resnet50 | resnet101 | resnet152 (torchvision's, "v1.5")
     num_classes: int | str = "auto"     # auto: the number of class folders in the data
-    init: str = "kaiming_normal"        # convolutions and linear layers: kaiming_normal (fan_in) | torchvision (fan_out)
+    init: str = "kaiming_normal"        # convolutions, linear layers: kaiming_normal (fan_in) | torchvision (fan_out)
     bn_init: str = "uniform"            # BatchNorm weights: uniform, U[0, 1) | ones
 
     def problems(self) -> Iterator[Problem]:
@@ -41,8 +42,8 @@ class ModelConfig:
         names = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
         if self.name not in names:
             yield Problem("name", self.name, f"must be one of {', '.join(names)}")
-        if self.num_classes != "auto" and not (isinstance(self.num_classes, int) and self.num_classes >= 2):
-            yield Problem("num_classes", self.num_classes, "must be auto or a number of at least 2")
+        if self.num_classes != "auto" and not (isinstance(self.num_classes, int) and 2 <= self.num_classes <= 2**20):
+            yield Problem("num_classes", self.num_classes, f"must be auto or a number from 2 to {2**20}")
         if self.init not in ("kaiming_normal", "torchvision"):
             yield Problem("init", self.init, "must be kaiming_normal or torchvision")
         if self.bn_init not in ("uniform", "ones"):
@@ -60,8 +61,8 @@ class BatchConfig:
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `batch`."""
         for key in ("global_size", "bn_size", "eval_size"):
-            if getattr(self, key) < 1:
-                yield Problem(key, getattr(self, key), "must be at least 1")
+            if not 1 <= getattr(self, key) <= 2**20:
+                yield Problem(key, getattr(self, key), f"must be between 1 and {2**20}")
 
 
 @dataclass
@@ -72,9 +73,9 @@ class ScheduleConfig:
     warmup: str = "8ep"                 # linear rise from 0; never stretched by scale_schedule_ratio
     final: float = 0.0                  # share of the peak rate at the end: cosine, linear, polynomial
     power: float = 2.0                  # polynomial only
-    milestones: list[str] = field(default_factory=list)      # multistep: when gamma multiplies; piecewise: when the next value is reached
+    milestones: list[str] = field(default_factory=list)     # when gamma multiplies, or when a value is reached
     gamma: float = 0.1                  # multistep only
-    values: list[float] = field(default_factory=list)        # piecewise: shares of the peak, one for the start and one for each milestone
+    values: list[float] = field(default_factory=list)       # piecewise: shares of the peak, at start and milestones
     interval: str = "step"              # step: a new rate every step | epoch: constant within an epoch
 
     def problems(self) -> Iterator[Problem]:
@@ -94,19 +95,20 @@ class ScheduleConfig:
         if self.interval not in ("step", "epoch"):
             yield Problem("interval", self.interval, "must be step or epoch")
         if self.name in ("multistep", "piecewise") and not self.milestones:
-            yield Problem("milestones", None, f"the {self.name} schedule needs milestones", "schedule.milestones=[30ep,60ep,80ep]")
+            fix = "schedule.milestones=[30ep,60ep,80ep]"
+            yield Problem("milestones", None, f"the {self.name} schedule needs milestones", fix)
         if self.name == "piecewise" and len(self.values) != len(self.milestones) + 1:
-            yield Problem("values", self.values, "piecewise needs one value for the start and one for each milestone")
+            yield Problem("values", self.values, "needs one value for the start and one for each milestone")
 
 
 @dataclass
 class PrecisionConfig:
     """The `precision` section."""
 
-    dtype: str = "auto"                 # auto: bf16 where the device has it, else fp16; fp32 on a CPU | bf16 | fp16 | fp32
+    dtype: str = "auto"                 # auto: bf16 where the GPU has it, else fp16; fp32 on a CPU | bf16 | fp16 | fp32
     channels_last: bool = True          # NHWC memory: 1.2 to 1.5 times faster with tensor cores
     compile: bool = False               # torch.compile the model
-    compress_gradients: bool = False    # send gradients between devices as bf16: half the traffic, a slightly different result
+    compress_gradients: bool = False    # send gradients as bf16: half the traffic, slightly different results
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `precision`."""
@@ -136,8 +138,8 @@ class CheckpointConfig:
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `checkpoint`."""
         yield from duration_problem("interval", self.interval)
-        if self.keep < 2:
-            yield Problem("keep", self.keep, "must be at least 2, so that a damaged file never loses the run")
+        if not 2 <= self.keep <= 10_000:
+            yield Problem("keep", self.keep, "must be from 2, so that one damaged file never loses the run, to 10000")
 
 
 @dataclass
@@ -156,16 +158,17 @@ class LaunchConfig:
     """The `launch` section: where the run runs. Nothing here changes the result."""
 
     device: str = "auto"                # auto: cuda if there is one, else cpu | cuda | cpu
-    gpus: int | str = "auto"            # devices of this node, one process each; auto: every visible GPU, or one CPU process
-    nodes: int | str = 1                # "2:4": begin with at least 2, and go on with 2, 3 or 4 as nodes are lost and come back
+    gpus: int | str = "auto"            # of this node, one process each; auto: every visible GPU, or one CPU process
+    nodes: int | str = 1                # "2:4": start with at least 2; continue with 2 to 4 as nodes fail and come back
     rdzv: str = ""                      # host:port where several nodes meet
-    max_restarts: int = 0               # times the group is started again, from the last checkpoint, after a failure
-    max_wall: str = ""                  # "3.5h" or "45m": save and stop with exit code 75 before this much time has passed
+    max_restarts: int = 0               # times all ranks are restarted, from the last checkpoint, after a failure
+    max_wall: str = ""                  # "3.5h" or "45m": save and stop with exit code 75 before this time has passed
 
     @property
     def fewest_and_most_nodes(self) -> tuple[int, int]:
         """The limits of `nodes`; (0, 0) if it is written wrongly."""
-        fewest, most = (match.groups() if (match := re.fullmatch(r"(\d+)(?::(\d+))?", str(self.nodes))) else ("0", None))
+        fewest, most = (match.groups() if (match := re.fullmatch(r"(\d+)(?::(\d+))?", str(self.nodes)))
+                        else ("0", None))
         return int(fewest), int(most or fewest)
 
     def problems(self) -> Iterator[Problem]:
@@ -178,12 +181,13 @@ class LaunchConfig:
         if not 1 <= fewest <= most <= 1024:
             yield Problem("nodes", self.nodes, "must be a number from 1 to 1024, or two of them, as in 2:4")
         if fewest < most and not self.max_restarts:
-            yield Problem("nodes", self.nodes, "changes only when the group starts again, which it may not", "launch.max_restarts=10")
+            yield Problem("nodes", self.nodes, "can change only at a restart, and launch.max_restarts is 0", "launch.max_restarts=10")
         if most > 1 and not re.fullmatch(r"[\w.-]+:\d{2,5}", self.rdzv):
-            yield Problem("rdzv", self.rdzv or None, "several nodes need an address to meet at", "launch.rdzv=node0:29400")
+            yield Problem("rdzv", self.rdzv or None, "is needed for several nodes: the address where they meet",
+                          "launch.rdzv=node0:29400")
         if not 0 <= self.max_restarts <= 100:
             yield Problem("max_restarts", self.max_restarts, "must be between 0 and 100")
-        if self.max_wall and not re.fullmatch(r"\d+(\.\d+)?[hms]", self.max_wall):
+        if self.max_wall and not re.fullmatch(r"\d{1,6}(\.\d{1,6})?[hms]", self.max_wall):
             yield Problem("max_wall", self.max_wall, "must be a number and h, m or s, as in 3.5h")
 
 
@@ -197,7 +201,8 @@ class RunConfig:
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `run`."""
         if not names.RUN.fullmatch(self.name):
-            yield Problem("name", self.name, "must be letters, digits, '.', '_', '+' and '-', and start with a letter or digit")
+            rule = "must be letters, digits, '.', '_', '+' and '-', and start with a letter or digit"
+            yield Problem("name", self.name, rule)
 
 
 @dataclass
@@ -218,7 +223,7 @@ class Recipe:
     name: str = ""
     about: str = ""                                        # one line for `resnet-train --list`
     max_duration: str = "90ep"                             # base length of training
-    scale_schedule_ratio: float = 1.0                      # stretches max_duration and the schedule, rounded down; never the warm-up
+    scale_schedule_ratio: float = 1.0                      # stretches max_duration and milestones, not the warm-up
     seed: int = 42
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
@@ -245,9 +250,11 @@ class Recipe:
             yield Problem("name", self.name, "must be lower-case letters, digits and '_'")
         yield from duration_problem("max_duration", self.max_duration, units=("ep", "ba"))
         if re.fullmatch(r"\d*\.\d*[1-9]\d*(ep|ba)", self.max_duration):
-            yield Problem("max_duration", self.max_duration, "must be whole epochs or batches", "max_duration=100ba ssr=1")
+            yield Problem("max_duration", self.max_duration, "must be whole epochs or batches",
+                          "max_duration=100ba ssr=1")
         if not 0 < self.scale_schedule_ratio <= 1000:
-            yield Problem("scale_schedule_ratio", self.scale_schedule_ratio, "must be positive", "ssr=1 trains for max_duration")
+            yield Problem("scale_schedule_ratio", self.scale_schedule_ratio, "must be above 0 and at most 1000",
+                          "ssr=1 trains for max_duration")
         if not 0 <= self.seed < 2**32:
             yield Problem("seed", self.seed, "must be between 0 and 4294967295")
         for section in fields(self):

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
-_FORM = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
+_FORM = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
+
+#: Epochs or steps of any duration; the longest published run of ImageNet has 750,000 steps.
+LONGEST = 10**9
 
 
 @dataclass(frozen=True)
 class Duration:
-    """A length of training: epochs ("8ep"), batches, which are optimizer steps ("100ba"), or a share of the run ("0.5dur")."""
+    """A length of training: epochs ("8ep"), batches, that is optimizer steps ("100ba"), or a share of it ("0.5dur")."""
 
     value: Fraction
     unit: str             # "ep", "ba" or "dur"
@@ -18,17 +21,19 @@ class Duration:
     @staticmethod
     @cache
     def parse(text: str) -> "Duration":
-        """Read a duration. Raises ValueError with a sentence for the user."""
+        """Read a duration. Raises ValueError with a rule for the user."""
         match = _FORM.fullmatch(str(text).strip())
         if match is None:
-            raise ValueError(f"'{text}' is not a duration; write a number and a unit, as in '8ep', '100ba' or '0.5dur'")
+            raise ValueError("is not a duration: write a number and a unit, as in 8ep, 100ba or 0.5dur")
         value, unit = Fraction(match[1]), match[2]
         if unit == "dur" and value > 1:
-            raise ValueError(f"'{text}' is longer than the run; a share of the run is between '0dur' and '1dur'")
+            raise ValueError("is longer than the run: a share of it is between 0dur and 1dur")
+        if value > LONGEST:
+            raise ValueError(f"is longer than any run: at most {LONGEST:,} epochs or steps")
         return Duration(value, unit)
 
     def scaled(self, ratio: Fraction) -> "Duration":
-        """Return this duration stretched by `ratio` and rounded down to whole units, as the published recipes round (28.8ep is 28ep)."""
+        """Return this duration stretched by `ratio` and rounded down to whole units: 28.8ep is 28ep."""
         if self.unit == "dur":
             return self
         return Duration(Fraction(int(self.value * ratio)), self.unit)

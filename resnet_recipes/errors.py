@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
+SHOWN = 500               # characters of a value that a message shows
+
 
 class ExitCode(IntEnum):
     """How a command ended, for the shell and for Slurm."""
@@ -29,7 +31,8 @@ class Problem(NamedTuple):
         return self._replace(key=f"{section}.{self.key}")
 
     def __str__(self) -> str:
-        said = f"{self.key}={self.value}" if self.value is not None else self.key
+        value = str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
+        said = self.key if self.value is None else f"{self.key}={value if len(value) <= SHOWN else f'{value[:SHOWN]}...'}"
         return f"{said}: {self.rule}" + (f"\n    {self.fix}" if self.fix else "")
 
 

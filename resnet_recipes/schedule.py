@@ -1,7 +1,7 @@
 """Learning-rate curves: the share of the peak rate, as a pure function of the step.
 
-Step k uses the value at k completed steps, so the first step of a warm-up has rate 0. Every curve rises linearly from 0 during
-`warmup` steps and then follows its own shape to step `total`; all lengths are in steps and counted from the start of the run.
+Step k uses the value at k completed steps, so the first step of a warm-up has rate 0. Every curve rises linearly from 0
+during `warmup` steps and then follows its own shape to step `total`; all lengths are steps from the start of the run.
 """
 
 from bisect import bisect_right
@@ -22,7 +22,7 @@ def linear(step: int, *, total: int, warmup: int = 0, final: float = 0.0) -> flo
 
 
 def polynomial(step: int, *, total: int, warmup: int = 0, final: float = 0.0, power: float = 2.0) -> float:
-    """Fall from 1 to `final` as (1 - progress) ** power, the decay that LARS is used with (You et al., 2017, arXiv:1708.03888)."""
+    """Fall from 1 to `final` as (1 - progress) ** power, as LARS is used with (You et al., 2017, arXiv:1708.03888)."""
     if step < warmup:
         return step / warmup
     return final + (1 - final) * (1 - _progress(step, warmup, total)) ** power
@@ -34,7 +34,7 @@ def multistep(step: int, *, milestones: Sequence[int], gamma: float, warmup: int
 
 
 def piecewise(step: int, *, milestones: Sequence[int], values: Sequence[float], warmup: int = 0) -> float:
-    """Join values[0] at the end of the warm-up and values[i] at milestones[i - 1] by straight lines, then hold the last one."""
+    """Join values[0] at the end of the warm-up and values[i] at milestones[i - 1] by lines, then hold the last one."""
     if step < warmup:
         return values[0] * step / warmup
     reached = bisect_right(milestones, step)
@@ -53,8 +53,8 @@ def constant(step: int, *, warmup: int = 0) -> float:
 def epochwise(step: int, *, steps_per_epoch: int, warmup: int = 0) -> int:
     """Return the step whose rate the whole epoch of `step` uses: its first one.
 
-    An epoch of the warm-up uses its end instead, as NVIDIA's examples do (epoch e of 8 has (e + 1) / 8 of the peak); an epoch at rate 0
-    would train nothing.
+    An epoch of the warm-up uses its end instead, as NVIDIA's examples do (epoch e of 8 has (e + 1) / 8 of the peak):
+    an epoch at rate 0 would train nothing.
     """
     start = step - step % steps_per_epoch
     return min(start + steps_per_epoch, warmup) if start < warmup else start

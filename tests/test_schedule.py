@@ -10,9 +10,11 @@ PEAK, S, WARMUP = 2.048, 625, 5000
 
 
 @pytest.mark.parametrize(("epochs", "step", "rate"), [
-    (36, 0, 0.0), (36, 1, 0.0004096), (36, 15, 0.006144), (36, 625, 0.256), (36, 2500, 1.024), (36, 4999, 2.0475904), (36, 5000, 2.048),
+    (36, 0, 0.0), (36, 1, 0.0004096), (36, 15, 0.006144), (36, 625, 0.256), (36, 2500, 1.024), (36, 4999, 2.0475904),
+    (36, 5000, 2.048),
     (36, 11250, 1.468296949), (36, 13750, 1.024), (36, 21875, 0.006438697),
-    (90, 0, 0.0), (90, 1, 0.0004096), (90, 4999, 2.0475904), (90, 5000, 2.048), (90, 28125, 1.180312867), (90, 30625, 1.024),
+    (90, 0, 0.0), (90, 1, 0.0004096), (90, 4999, 2.0475904), (90, 5000, 2.048), (90, 28125, 1.180312867),
+    (90, 30625, 1.024),
     (90, 55625, 0.000751431), (16, 9375, 0.077947359), (60, 18750, 1.26905924), (270, 84375, 1.073095536),
 ])
 def test_cosine_gives_the_published_rates(epochs, step, rate):
@@ -53,7 +55,8 @@ def test_linear_falls_evenly_to_its_final_value():
 
 
 def test_polynomial_falls_by_its_power():
-    assert [schedule.polynomial(step, total=100, power=2) for step in (0, 50, 90, 100)] == pytest.approx([1, 0.25, 0.01, 0])
+    assert [schedule.polynomial(step, total=100, power=2)
+            for step in (0, 50, 90, 100)] == pytest.approx([1, 0.25, 0.01, 0])
 
 
 def test_multistep_multiplies_from_the_milestone_on():
@@ -66,7 +69,8 @@ def test_multistep_passes_milestones_inside_the_warmup():
 
 
 def test_piecewise_joins_its_values_by_straight_lines():
-    curve = {step: schedule.piecewise(step, milestones=[20, 100], values=[0.5, 1.0, 0.0]) for step in (0, 10, 20, 60, 100, 120)}
+    curve = {step: schedule.piecewise(step, milestones=[20, 100], values=[0.5, 1.0, 0.0])
+             for step in (0, 10, 20, 60, 100, 120)}
     assert curve == pytest.approx({0: 0.5, 10: 0.75, 20: 1.0, 60: 0.5, 100: 0.0, 120: 0.0})
 
 

@@ -65,7 +65,7 @@ class Arguments:
 
 
 def split(argv: Sequence[str], usage: Usage) -> Arguments:
-    """Tell flags from words. Raises RecipeError with the right spelling of each flag or setting that is written wrongly."""
+    """Tell flags from words. Raises RecipeError with the right spelling of each mistake."""
     found, problems, known = Arguments(), [], usage.values
     ahead = iter(argv)
     for word in ahead:

@@ -19,7 +19,8 @@ def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
     if len(names) != 1:
         known = library.names()
         fix = next((f"recipe={word}" for word in changes if word in known), f"recipe=NAME, one of {', '.join(known)}")
-        raise RecipeError([Problem("recipe", " ".join(names) or None, "a run has one recipe" if names else "is not given", fix)])
+        raise RecipeError([Problem("recipe", " ".join(names) or None,
+                                   "a run has one recipe" if names else "is not given", fix)])
     library.chain(names[0])         # reports a wrong name or a broken file before seconds of imports
 
     from resnet_recipes.composing.compose import compose

@@ -10,7 +10,8 @@ from resnet_recipes.composing.library import Library, parents
 from resnet_recipes.composing.strict_yaml import shown
 from resnet_recipes.errors import Problem, RecipeError
 
-USAGE = Usage("resnet-recipes cp NAME FILE", "start your own recipe from another one", "resnet-recipes cp hot recipes/mine.yaml",
+USAGE = Usage("resnet-recipes cp NAME FILE", "start your own recipe from another one",
+              "resnet-recipes cp hot recipes/mine.yaml",
               {"--full": "a complete copy; without it, a child of NAME in which you write only what differs"} | RECIPES)
 
 CHILD = """\
@@ -33,10 +34,12 @@ def run(argv: Sequence[str]) -> int:
         raise RecipeError([problem])
     if "--full" not in arguments:
         if entry.origin == "file":
-            raise RecipeError([Problem("cp", source, "is a file; recipes inherit from names only", "--full copies the file")])
+            raise RecipeError([Problem("cp", source, "is a file; recipes inherit from names only",
+                                       "--full copies the file")])
         text = CHILD.format(parent=entry.name, name=path.stem)
     elif parents(document):
-        raise RecipeError([Problem("--full", source, f"itself inherits from {', '.join(parents(document))}", "copy that one")])
+        raise RecipeError([Problem("--full", source, f"itself inherits from {', '.join(parents(document))}",
+                                   "copy that one")])
     else:
         text = re.sub(r"(?m)^name:.*$", f"name: {path.stem}", document.raw.decode("utf-8-sig"), count=1)
     try:
@@ -51,7 +54,8 @@ def run(argv: Sequence[str]) -> int:
 
 def _unusable(path: Path) -> Problem | None:
     if path.suffix != ".yaml" or not names.RECIPE.fullmatch(path.stem):
-        return Problem("cp", str(path), "must end in .yaml and be named with lower-case letters, digits and '_'", "recipes/mine.yaml")
+        return Problem("cp", str(path), "must end in .yaml and be named with lower-case letters, digits and '_'",
+                       "recipes/mine.yaml")
     if path.exists():
         return Problem("cp", str(path), "already exists and is left as it is", "choose another name")
     return None

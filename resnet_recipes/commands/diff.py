@@ -8,7 +8,8 @@ from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.measure.comparison import flat
 from resnet_recipes.report.text import printable
 
-USAGE = Usage("resnet-recipes diff A B", "compare the settings of two recipes or runs", "resnet-recipes diff mild runs/NAME", RECIPES)
+USAGE = Usage("resnet-recipes diff A B", "compare the settings of two recipes or runs",
+              "resnet-recipes diff mild runs/NAME", RECIPES)
 
 SILENT = ("name", "about", "published")       # what a recipe says about itself changes no run
 
@@ -23,7 +24,8 @@ def run(argv: Sequence[str]) -> int:
     if not differing:
         print("no setting differs")
         return 0
-    rows = [("SETTING", *map(printable, arguments.words)), *((key, left.get(key, "-"), right.get(key, "-")) for key in differing)]
+    rows = [("SETTING", *map(printable, arguments.words)),
+            *((key, left.get(key, "-"), right.get(key, "-")) for key in differing)]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for key, first, second in rows:
         print(f"{key:<{widths[0]}}  {first:<{widths[1]}}  {second}")

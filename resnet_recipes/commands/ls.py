@@ -35,7 +35,8 @@ def list_recipes(folder: Path | None, as_json: bool = False) -> None:
     name, length, result = (max(len(row[column]) for row in rows) for column in range(3))
     for row in rows:
         head = f"{row[0]:<{name}}  {row[1]:>{length}}  {row[2]:<{result}}  "
-        print(textwrap.fill(printable(row[3]) or "-", max(WIDTH, len(head) + 20), initial_indent=head, subsequent_indent=" " * len(head)))
+        print(textwrap.fill(printable(row[3]) or "-", max(WIDTH, len(head) + 20), initial_indent=head,
+                            subsequent_indent=" " * len(head)))
     print("\nPUBLISHED is the result on ImageNet whose length is nearest to the recipe's own.\n"
           "All results, with hardware and source: resnet-recipes show NAME")
 
@@ -72,7 +73,7 @@ def _length(head: dict[str, Any]) -> str:
 
 
 def _nearest(results: object, epochs: str) -> dict[str, Any] | None:
-    """Return the published result whose length is nearest to the recipe's own; one of unknown length only if there is no other."""
+    """Return the published result whose length is nearest to the recipe's own; an unknown length comes last."""
     rows = [row for row in results if isinstance(row, dict)] if isinstance(results, list) else []
     known = [row for row in rows if isinstance(row.get("epochs"), int)]
     if known and epochs.isdigit():
@@ -81,9 +82,10 @@ def _nearest(results: object, epochs: str) -> dict[str, Any] | None:
 
 
 def _result(result: dict[str, Any] | None) -> str:
-    """Return accuracy, time and length in one cell; whatever a stranger wrote there may be missing or of another type."""
+    """Return accuracy, time and length in one cell; any of them may be missing or of another type."""
     if not result:
         return "-"
-    cells = [f"{result[key]:g} {unit}" for key, unit in (("top1", "%"), ("minutes", "min")) if isinstance(result.get(key), int | float)]
+    cells = [f"{result[key]:g} {unit}" for key, unit in (("top1", "%"), ("minutes", "min"))
+             if isinstance(result.get(key), int | float)]
     length = f", {result['epochs']} epochs" if isinstance(result.get("epochs"), int) else ""
     return ", ".join(cells) + length

@@ -8,7 +8,8 @@ from resnet_recipes.commands.arguments import RECIPES, Usage, split
 from resnet_recipes.composing.library import Library
 from resnet_recipes.errors import Problem, RecipeError
 
-USAGE = Usage("resnet-recipes show NAME", "print a recipe's file, with the source of every value", "resnet-recipes show mild", RECIPES)
+USAGE = Usage("resnet-recipes show NAME", "print a recipe's file, with the source of every value",
+              "resnet-recipes show mild", RECIPES)
 
 
 def run(argv: Sequence[str]) -> int:

@@ -10,7 +10,8 @@ from resnet_recipes.composing.strict_yaml import shown
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.report.text import printable
 
-USAGE = Usage("resnet-recipes validate [FILE ...]", "check recipe files, by default all in ./recipes; needs neither data nor a GPU",
+USAGE = Usage("resnet-recipes validate [FILE ...]",
+              "check recipe files, by default all in ./recipes; needs neither data nor a GPU",
               "resnet-recipes validate recipes/mine.yaml", RECIPES)
 
 
@@ -28,7 +29,8 @@ def run(argv: Sequence[str]) -> int:
             print(f"{shown(Path(name))}: ok")
         except RecipeError as error:
             wrong += 1
-            print("\n".join(printable(line) for problem in error.problems for line in str(problem).splitlines()), file=sys.stderr)
+            print("\n".join(printable(line) for problem in error.problems for line in str(problem).splitlines()),
+                  file=sys.stderr)
     if not names:
         print(f"no recipe to check in {folder or './recipes'}")
     return RecipeError.exit_code if wrong else 0

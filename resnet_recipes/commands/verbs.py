@@ -24,7 +24,8 @@ from resnet_recipes.errors import Problem, RecipeError
 
 #: In the order of the help page. Each module has `USAGE` and `run`, and imports what is heavy only when it runs.
 VERBS = {
-    "ls": ls, "show": show, "cp": cp, "diff": diff, "validate": validate, "plan": plan, "methods": methods, "slurm": slurm,
+    "ls": ls, "show": show, "cp": cp, "diff": diff, "validate": validate, "plan": plan, "methods": methods,
+    "slurm": slurm,
     "runs": runs, "compare": compare, "report": report, "convert": convert, "doctor": doctor,
 }
 
@@ -39,7 +40,8 @@ def run(argv: Sequence[str]) -> int:
         print(f"resnet-recipes {__version__}")
         return 0
     if name not in VERBS:
-        raise RecipeError([Problem(name, None, "unknown command", did_you_mean(name, VERBS) or f"commands: {', '.join(VERBS)}")])
+        raise RecipeError([Problem(name, None, "unknown command",
+                                   did_you_mean(name, VERBS) or f"commands: {', '.join(VERBS)}")])
     if {"--help", "-h"} & set(rest):
         print(VERBS[name].USAGE.page(), end="")
         return 0
@@ -49,5 +51,6 @@ def run(argv: Sequence[str]) -> int:
 def _overview() -> str:
     usages = [verb.USAGE for verb in VERBS.values()]
     rows = [row(usage.line.removeprefix("resnet-recipes "), usage.about, column=27) for usage in usages]
-    return "\n".join(["resnet-recipes COMMAND ...", "", *rows, "", "More about one of them: resnet-recipes COMMAND --help",
+    return "\n".join(["resnet-recipes COMMAND ...", "", *rows, "",
+                      "More about one of them: resnet-recipes COMMAND --help",
                       "To train: resnet-train recipe=NAME data=/path/to/images", ""])

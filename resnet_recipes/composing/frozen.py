@@ -21,7 +21,8 @@ def read(path: Path) -> Recipe:
     """Read what `freeze` wrote. Raises RecipeError if it was changed into something that is no recipe."""
     recipe, problems = typed(strict_yaml.load(Path(path)).tree)
     if problems:
-        raise RecipeError(problem._replace(key=f"{strict_yaml.shown(Path(path))}: {problem.key}") for problem in problems)
+        raise RecipeError(problem._replace(key=f"{strict_yaml.shown(Path(path))}: {problem.key}")
+                          for problem in problems)
     return recipe
 
 

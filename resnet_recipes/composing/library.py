@@ -70,7 +70,7 @@ class Library:
         raise RecipeError([Problem("recipe", name, f"{rule}; {meant}" if meant else rule, known)])
 
     def chain(self, name: str) -> list[tuple[Entry, Document]]:
-        """Read a recipe and those it inherits from, the most basic one first. Raises RecipeError naming file and line."""
+        """Read a recipe and those it inherits from, the most basic one first. Raises RecipeError with file and line."""
         links: list[tuple[Entry, Document]] = []
         self._collect(self.find(name), links, ())
         return links
@@ -78,9 +78,11 @@ class Library:
     def _collect(self, entry: Entry, links: list[tuple[Entry, Document]], below: tuple[Path, ...]) -> None:
         document = strict_yaml.load(entry.path, references=entry.origin == "user")
         if entry.path in below:
-            raise RecipeError([Problem(document.where("defaults"), None, "recipes inherit from each other in a circle")])
+            raise RecipeError([Problem(document.where("defaults"), None,
+                                       "recipes inherit from each other in a circle")])
         if len(links) + len(below) >= MAX_PARENTS:
-            raise RecipeError([Problem(shown(entry.path), None, f"a recipe may inherit from at most {MAX_PARENTS - 1} files")])
+            raise RecipeError([Problem(shown(entry.path), None,
+                                       f"a recipe may inherit from at most {MAX_PARENTS - 1} files")])
         for parent in parents(document):
             found = self._parent(parent, entry, document)
             self._collect(found, links, (*below, entry.path))
@@ -110,8 +112,11 @@ class Library:
 def parents(document: Document) -> list[str]:
     """Return the names in a recipe's `defaults`. Raises RecipeError if it has anything but names."""
     listed = document.tree.get("defaults", [])
-    if not isinstance(listed, list) or not all(isinstance(name, str) and names.RECIPE.fullmatch(name.strip("_")) for name in listed):
-        raise RecipeError([Problem(document.where("defaults"), listed, "must be a list of recipe names", "defaults: [hot]")])
+    if not isinstance(listed, list) or not all(isinstance(name, str) and names.RECIPE.fullmatch(name.strip("_"))
+                                               for name in listed):
+        raise RecipeError([Problem(document.where("defaults"), listed, "must be a list of recipe names",
+                                   "defaults: [hot]")])
     if "_self_" in listed[:-1]:
-        raise RecipeError([Problem(document.where("defaults"), listed, "_self_ must come last: a recipe changes what it inherits")])
+        raise RecipeError([Problem(document.where("defaults"), listed,
+                                   "_self_ must come last: a recipe changes what it inherits")])
     return [name for name in listed if name != "_self_"]

@@ -1,8 +1,9 @@
 """The one reader of recipe files: plain YAML that means what it looks like, and nothing else.
 
-A recipe is text from a stranger. It is read before anything else sees it, by rules that leave no surprise: names and plain values in
-mappings and lists, of YAML 1.2's core schema. Anchors, aliases, tags, merge keys and duplicate keys are refused, and so are values that
-YAML 1.1 readers turn into something else (`no`, `010`, `1:30`). Time and memory are bounded by the limits below.
+A recipe is text from a stranger. Before anything else sees it, it is read by rules that leave no surprise: names and
+plain values in mappings and lists, of YAML 1.2's core schema. Anchors, aliases, tags, merge keys and duplicate keys are
+refused, and so are values that YAML 1.1 readers turn into something else (`no`, `010`, `1:30`). Time and memory are
+bounded by the limits below.
 """
 
 import re
@@ -19,12 +20,14 @@ MAX_BYTES = 64 * 1024
 MAX_DEPTH = 6
 MAX_NODES = 2000
 MAX_REFERENCES = 16
+MAX_TEXT = 4096         # characters of one value
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]{1,30}|[0-9]{1,30}(\.[0-9]{0,30})?)([eE][-+]?[0-9]{1,3})?")
 _OLD_BOOL = re.compile(r"y|n|yes|no|on|off", re.IGNORECASE)
-_OLD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|0x[0-9a-fA-F_]+|0o[0-7_]+|0b[01_]+|[0-9][0-9_]*_[0-9_.]*|[0-9]+(:[0-9]{1,2})+(\.[0-9]*)?)")
+_OLD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|0x[0-9a-fA-F_]+|0o[0-7_]+|0b[01_]+|[0-9][0-9_]*_[0-9_.]*"
+                         r"|[0-9]+(:[0-9]{1,2})+(\.[0-9]*)?)")
 _REFERENCE = re.compile(r"\$\{[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*\}")
 
 
@@ -50,7 +53,8 @@ def load(path: Path, references: bool = False) -> Document:
     except OSError as error:
         raise RecipeError([Problem(shown(path), None, f"cannot be read: {error.strerror}")]) from None
     if len(raw) > MAX_BYTES:
-        raise RecipeError([Problem(shown(path), None, f"is larger than {MAX_BYTES // 1024} KiB, so it is no recipe")])
+        raise RecipeError([Problem(shown(path), None,
+                                   f"is larger than {MAX_BYTES // 1024} KiB, so it is not a recipe")])
     return parse(raw, path, references)
 
 
@@ -60,17 +64,19 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw[:error.start].count(b"\n") + 1
-        raise RecipeError([Problem(f"{shown(path)}:{line}", None, "is not UTF-8 text", "save the file as UTF-8")]) from None
+        raise RecipeError([Problem(f"{shown(path)}:{line}", None, "is not UTF-8 text",
+                                   "save the file as UTF-8")]) from None
     reader = _Reader(path, references)
     for number, line in enumerate(text.splitlines(), 1):
         if re.match(r"\s*#\s*@package", line):
-            reader.refuse(number, line.strip(), "is an instruction to Hydra; recipes have none", "delete the line")
+            reader.refuse(number, line.strip(), "is an instruction to Hydra, which recipes do not use",
+                          "delete the line")
     try:
         tree = reader.document(iter(yaml.parse(text, Loader=yaml.SafeLoader)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reader.refuse(mark.line + 1 if mark else 1, None, f"is not YAML: {error.problem or error.context}",
-                      "indent with spaces, two for each level, and put odd text in quotes")
+                      "indent with spaces, two for each level, and put unusual text in quotes")
     except yaml.YAMLError as error:
         reader.refuse(1, None, f"is not YAML: {' '.join(str(error).split())[:120]}")
     if reader.problems:
@@ -87,7 +93,7 @@ def shown(path: Path) -> str:
 
 
 class _Reader:
-    """Turns YAML events into plain values, noting the line of every key and everything that is not allowed."""
+    """Turn YAML events into plain values, noting the line of every key and everything that is not allowed."""
 
     def __init__(self, path: Path, references: bool):
         self.path = path
@@ -99,10 +105,11 @@ class _Reader:
 
     def refuse(self, line: int, value: object, rule: str, fix: str = "") -> None:
         """Note a problem at a line."""
-        self.problems.append(Problem(f"{shown(self.path)}:{line}", value, rule, fix))
+        place = f"{shown(self.path)}:{line}"
+        self.problems.append(Problem(place if value is None else f"{place}: {value}", None, rule, fix))
 
     def stop(self, line: int, rule: str) -> NoReturn:
-        """Note a problem after which reading on makes no sense."""
+        """Note a problem after which there is no point in reading on."""
         self.refuse(line, None, rule)
         raise RecipeError(self.problems)
 
@@ -114,9 +121,10 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    self.stop(event.start_mark.line + 1, "a second document begins; a recipe is one")
+                    self.stop(event.start_mark.line + 1, "a second document begins here; a recipe is one document")
                 if event.tags or event.version:
-                    self.refuse(event.start_mark.line + 1, None, "YAML directives (%...) are not used in recipes", "delete the line")
+                    self.refuse(event.start_mark.line + 1, None, "YAML directives (%...) are not used in recipes",
+                                "delete the line")
             elif isinstance(event, yaml.NodeEvent):
                 tree = self._node(event, events, "", 0)
         if not isinstance(tree, dict) or not tree:
@@ -127,14 +135,14 @@ class _Reader:
         line = event.start_mark.line + 1
         self.nodes += 1
         if self.nodes > MAX_NODES:
-            self.stop(line, f"has more than {MAX_NODES} values, so it is no recipe")
+            self.stop(line, f"has more than {MAX_NODES} values, so it is not a recipe")
         if isinstance(event, yaml.AliasEvent) or event.anchor:
             self.refuse(line, f"{'*' if isinstance(event, yaml.AliasEvent) else '&'}{event.anchor}",
                         "anchors and aliases are not used in recipes", "write the value out")
         if getattr(event, "tag", None):
             self.refuse(line, event.tag, "tags are not used in recipes", "delete the tag")
         if isinstance(event, yaml.ScalarEvent):
-            return self._scalar(event, line)
+            return self._scalar(event, line, key)
         if isinstance(event, yaml.AliasEvent):
             return None
         if depth == MAX_DEPTH:
@@ -151,7 +159,7 @@ class _Reader:
             name, line = self._key(event), event.start_mark.line + 1
             full = f"{key}.{name}" if key else name
             if name in tree:
-                self.refuse(line, full, f"stands here a second time; the first is in line {self.lines[full]}", "delete one of them")
+                self.refuse(line, full, f"duplicate key; the first is on line {self.lines[full]}", "delete one of them")
             self.lines[full] = line
             tree[name] = self._node(next(events), events, full, depth + 1)
         return tree
@@ -170,20 +178,26 @@ class _Reader:
             self.stop(line, "a key must be a name")
         name = event.value
         if event.anchor or event.tag:
-            self.refuse(line, name, "keys have no anchors or tags", "delete it")
+            self.refuse(line, name, "keys cannot have anchors or tags", "delete it")
         if name == "hydra":
             self.refuse(line, name, "a recipe cannot configure Hydra", "delete the block")
         elif name == "<<":
-            self.refuse(line, name, "merge keys are not used in recipes", "write the values out, or inherit with 'defaults: [hot]'")
+            self.refuse(line, name, "merge keys are not used in recipes",
+                        "write the values out, or inherit with 'defaults: [hot]'")
         elif not _KEY.fullmatch(name):
-            nest = "write it as nested keys, one a line" if "." in name else "delete it"
-            self.refuse(line, name[:80], "is not the name of a setting (letters, digits and '_', beginning with a letter)", nest)
+            fix = "write it as nested keys, one on each line" if "." in name else "delete it"
+            rule = "is not the name of a setting (letters, digits and '_', starting with a letter)"
+            self.refuse(line, name[:80], rule, fix)
         return name
 
-    def _scalar(self, event: Any, line: int) -> Any:
+    def _scalar(self, event: Any, line: int, key: str) -> Any:
         text = event.value
         if "\0" in text:
-            self.refuse(line, None, "holds a NUL character")
+            self.refuse(line, None, "contains a NUL character")
+        if len(text) > MAX_TEXT:
+            self.stop(line, f"a value has more than {MAX_TEXT} characters, so this is not a recipe")
+        if "???" in text:
+            self.refuse(line, text[:80], "??? stands for a missing value", "write the value out")
         if "${" in text:
             self._check_reference(text, line)
         if event.style is not None:
@@ -191,19 +205,26 @@ class _Reader:
         if text == "":
             self.refuse(line, None, "has no value", "write null, {} or ''")
         elif _OLD_BOOL.fullmatch(text):
-            self.refuse(line, text, "is read differently by different YAML readers", f"write true or false, or '{text}' in quotes")
+            section, _, name = key.rpartition(".")
+            switch = f"{name}: {{}} turns it on, {name}: null off"
+            fix = switch if section == "methods" else f"write true or false, or '{text}' in quotes"
+            self.refuse(line, f"{name}: {text}", "is read differently by different YAML readers", fix)
         elif _OLD_NUMBER.fullmatch(text):
-            self.refuse(line, text, "is read differently by different YAML readers", f"write a decimal number, or '{text}' in quotes")
+            self.refuse(line, text, "is read differently by different YAML readers",
+                        f"write a decimal number, or '{text}' in quotes")
         return plain(text)
 
     def _check_reference(self, text: str, line: int) -> None:
         self.used_references += 1
         if not _REFERENCE.fullmatch(text):
-            self.refuse(line, text[:80], "is not allowed: only whole values, as in ${optimizer.lr}", "write the value out")
+            self.refuse(line, text[:80], "is not a reference to one setting, as in ${optimizer.lr}",
+                        "write the value out")
         elif not self.references:
-            self.refuse(line, text, "references are only read from recipes in your own ./recipes folder", "write the value out")
+            self.refuse(line, text, "references are only read from recipes in your own ./recipes folder",
+                        "write the value out")
         elif self.used_references > MAX_REFERENCES:
-            self.refuse(line, text, f"is one reference more than the {MAX_REFERENCES} that a recipe may have", "write the value out")
+            self.refuse(line, text, f"is one reference too many; a recipe may have {MAX_REFERENCES}",
+                        "write the value out")
 
 
 def plain(text: str) -> Any:

@@ -35,7 +35,7 @@ ALIASES = {
 
 
 def did_you_mean(name: str, known: Collection[str], value: str = "") -> str:
-    """Return "did you mean mild?" for the known name that is most like `name`, or ""; `value` follows the name ("=1.0")."""
+    """Return "did you mean mild?" for the known name most like `name`, or ""; `value` follows the name ("=1.0")."""
     meant = closest(name, known)
     return f"did you mean {meant}{value}?" if meant else ""
 

@@ -35,7 +35,8 @@ def test_a_packaged_recipe_composes_as_it_is_written(folder):
     composed = compose("mild", [DATA])
     assert composed.entry.origin == "packaged"
     assert composed.recipe.optimizer.lr == 2.048
-    assert list(enabled(composed.recipe.methods)) == ["blurpool", "bce_loss", "progressive_resizing", "label_smoothing", "ema"]
+    assert list(enabled(composed.recipe.methods)) == ["blurpool", "bce_loss", "progressive_resizing", "label_smoothing",
+                                                      "ema"]
     assert list(composed.files) == [str(composed.entry.path)]
 
 
@@ -190,7 +191,8 @@ def test_all_problems_come_at_once_with_their_places(folder):
     said = problems("mine", DATA, "optimiser.lr=1", "bs=x", "methods.ema.half_life=banana", "lr=nan")
     for part in ("recipes/mine.yaml:3: optimizer.lrr", "recipes/mine.yaml:4: optimizer.momentum=1.5",
                  "recipes/mine.yaml:6: methods.mixup.alhpa",
-                 "did you mean methods.mixup.alpha?", "optimiser.lr=1", "did you mean optimizer.lr=1?", "batch.global_size=x",
+                 "did you mean methods.mixup.alpha?", "optimiser.lr=1", "did you mean optimizer.lr=1?",
+                 "batch.global_size=x",
                  "methods.ema.half_life=banana", "optimizer.lr=nan"):
         assert part in said
 
@@ -205,7 +207,7 @@ def test_composing_runs_nothing_and_reads_no_environment(folder, monkeypatch):
     folder("recipes/mine.yaml", "defaults: [mild]\nabout: '${oc.env:SECRET}'\n")
     said = problems("mine", DATA)
     assert "hunter2" not in said
-    assert "only whole values" in said
+    assert "is not a reference to one setting" in said
 
 
 def test_composing_twice_gives_the_same_recipe(folder):
@@ -232,5 +234,7 @@ def test_a_notebooks_own_hydra_is_left_alone(folder):
 def test_another_optimizer_takes_its_own_defaults_and_refuses_what_the_recipe_sets_for_the_first():
     with pytest.raises(RecipeError, match=r"optimizer\.momentum=0\.875: is not a setting of lamb"):
         compose("mild", [DATA, "optimizer.name=lamb"])
-    changed = compose("mild", [DATA, "optimizer.name=lamb", "~optimizer.momentum", "lr=0.005", "wd=0.02"]).recipe.optimizer
-    assert (changed.name, changed.lr, changed.betas, changed.no_decay) == ("lamb", 0.005, (0.9, 0.999), "one_dimensional")
+    changed = compose("mild", [DATA, "optimizer.name=lamb", "~optimizer.momentum", "lr=0.005",
+                               "wd=0.02"]).recipe.optimizer
+    assert (changed.name, changed.lr, changed.betas, changed.no_decay) == ("lamb", 0.005, (0.9, 0.999),
+                                                                           "one_dimensional")

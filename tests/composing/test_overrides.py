@@ -4,12 +4,11 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from resnet_recipes.composing.overrides import SHORT, Override, parse
-from resnet_recipes.composing.typed import settings
 
 
 def as_hydra_reads(key: str, value: str) -> object:
     """Return the value that Hydra's grammar gives for an override."""
-    parsed = OverridesParser.create().parse_override(Override("", key, value).for_hydra(settings()[key]))
+    parsed = OverridesParser.create().parse_override(Override("", key, value).for_hydra())
     assert parsed.key_or_group == key
     return parsed.value()
 
@@ -33,7 +32,7 @@ def test_values_of_other_settings_are_read_by_their_looks(key, value, read):
 
 def test_every_short_spelling_leads_to_settings():
     for name, targets in SHORT.items():
-        overrides, problems = parse([f"{name}=1"], settings())
+        overrides, problems = parse([f"{name}=1"])
         assert problems == []
         assert [override.key for override in overrides] == [target.split("=")[0] for target in targets]
 
@@ -41,10 +40,31 @@ def test_every_short_spelling_leads_to_settings():
 def test_folders_become_absolute(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", "/home/someone")
-    values = [override.value for override in parse(["data=images", "data=~/images", "run.root=out"], settings())[0]]
+    values = [override.value for override in parse(["data=images", "data=~/images", "run.root=out"])[0]]
     assert values == [str(tmp_path / "images"), "/home/someone/images", str(Path(tmp_path) / "out")]
 
 
 def test_quotes_around_a_value_are_taken_off():
-    assert parse(["run='a+b'", 'about="x y"'], settings())[0] == [
+    assert parse(["run='a+b'", 'about="x y"'])[0] == [
         Override("run='a+b'", "run.name", "a+b"), Override('about="x y"', "about", "x y")]
+
+
+@pytest.mark.parametrize(("word", "said", "fix"), [
+    ("~mixup", "only a method or a setting of the optimizer can be removed", "~methods.mixup"),
+    ("epochs=-3", "must be a positive number", "epochs=18"),
+    ("lr=0,1", "must be one value", "optimizer.lr=0.1 if a decimal is meant"),
+    ("methods.mixup=true", "must be a mapping of its settings", "methods.mixup={}"),
+    ("methods.ema=off", "must be a mapping of its settings", "~methods.ema"),
+    ("methods.label_smoothing=0.1", "must be a mapping of its settings", "methods.label_smoothing.smoothing=0.1"),
+    ("model=resnet18", "must be a mapping of its settings", "model.name=resnet18"),
+    ("data.flip={a:1}", "must be true or false", ""),
+    ("lr=???", "??? stands for a missing value", "write the value out"),
+    ("data.crop_scale=" + "[" * 1500 + "]" * 1500, "at most 4096 characters and 32 brackets", ""),
+    ("data.crop_scale=" + "[" * 30 + "]" * 30 + "]", "cannot be read",
+     "put the whole word in quotes if it has brackets or commas"),
+])
+def test_a_word_that_cannot_be_right_is_answered_with_what_to_type(word, said, fix):
+    overrides, (problem,) = parse([word])
+    assert overrides == []
+    assert said in problem.rule
+    assert problem.fix == fix

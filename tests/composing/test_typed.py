@@ -15,7 +15,8 @@ def said(tree: dict) -> list[str]:
 
 def test_a_tree_becomes_the_objects_that_run():
     recipe, problems = typed({
-        "name": "mine", "data": {"root": "/data", "crop_scale": [0.5, 1]}, "methods": {"label_smoothing": {"smoothing": 0.2}},
+        "name": "mine", "data": {"root": "/data", "crop_scale": [0.5, 1]},
+        "methods": {"label_smoothing": {"smoothing": 0.2}},
     })
     assert not problems
     assert isinstance(recipe, Recipe)
@@ -31,9 +32,9 @@ def test_an_empty_mapping_switches_a_method_on():
 @pytest.mark.parametrize(("tree", "key", "rule"), [
     ({"seed": "x"}, "seed=x", "a whole number"),
     ({"seed": 1.5}, "seed=1.5", "a whole number"),
-    ({"seed": True}, "seed=True", "a whole number"),
+    ({"seed": True}, "seed=true", "a whole number"),
     ({"optimizer": {"lr": "1"}}, "optimizer.lr=1", "a number"),
-    ({"optimizer": {"lr": True}}, "optimizer.lr=True", "a number"),
+    ({"optimizer": {"lr": True}}, "optimizer.lr=true", "a number"),
     ({"optimizer": {"lr": float("nan")}}, "optimizer.lr=nan", "a finite number"),
     ({"optimizer": {"lr": float("-inf")}}, "optimizer.lr=-inf", "a finite number"),
     ({"optimizer": {"lr": 10**400}}, "optimizer.lr=1000", "a finite number"),
@@ -45,12 +46,12 @@ def test_an_empty_mapping_switches_a_method_on():
     ({"data": {"crop_scale": [1, 2, 3]}}, "data.crop_scale", "a list of 2 values"),
     ({"data": {"crop_scale": 1}}, "data.crop_scale=1", "a list"),
     ({"data": {"workers": 1.5}}, "data.workers=1.5", "a whole number or text"),
-    ({"methods": {"bce_loss": True}}, "methods.bce_loss=True", "{} or null"),
+    ({"methods": {"bce_loss": True}}, "methods.bce_loss=true", "{} or null"),
     ({"methods": {"label_smoothing": 0.1}}, "methods.label_smoothing=0.1", "a mapping of smoothing"),
     ({"methods": []}, "methods=[]", "a mapping"),
     ({"schedule": {"milestones": ["3ep", 5]}}, "schedule.milestones", "text"),
-    ({"published": [{"top": 1.0}]}, "published", "there is no top"),
-    ({"published": [{"epochs": 3}]}, "published", "no top1 given"),
+    ({"published": [{"top": 1.0}]}, "published", "(not top)"),
+    ({"published": [{"epochs": 3}]}, "published", "(top1 is missing)"),
     ({"published": {"top1": 1.0}}, "published", "a list"),
 ])
 def test_a_value_of_the_wrong_type_is_told_with_its_key(tree, key, rule):
@@ -70,13 +71,16 @@ def test_types_and_rules_are_told_together():
 
 
 def test_every_setting_has_a_name():
-    assert {"max_duration", "optimizer.lr", "methods.label_smoothing.smoothing", "data.root", "launch.gpus"} <= settings().keys()
+    assert {"max_duration", "optimizer.lr", "methods.label_smoothing.smoothing", "data.root",
+            "launch.gpus"} <= settings().keys()
 
 
 def test_the_optimizers_name_chooses_its_settings():
-    recipe, problems = typed(MINE | {"optimizer": {"name": "lamb", "lr": 0.005, "betas": [0.9, 0.99], "momentum": None}})
+    recipe, problems = typed(MINE | {"optimizer": {"name": "lamb", "lr": 0.005, "betas": [0.9, 0.99],
+                                                   "momentum": None}})
     assert problems == []
-    assert (type(recipe.optimizer).__name__, recipe.optimizer.betas, recipe.optimizer.clip_norm) == ("LAMB", (0.9, 0.99), 1.0)
+    assert (type(recipe.optimizer).__name__, recipe.optimizer.betas, recipe.optimizer.clip_norm) == ("LAMB",
+                                                                                                     (0.9, 0.99), 1.0)
 
 
 def test_a_setting_of_another_optimizer_is_a_problem():

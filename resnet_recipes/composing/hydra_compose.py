@@ -1,0 +1,60 @@
+"""What Hydra does here: it reads values in its grammar, and composes recipe files and overrides into one tree.
+
+A recipe file becomes a Hydra config whose `defaults` name the file it inherits from, so Hydra's own rules decide what
+wins: a file over its parents, an override over all files. Hydra itself reads no file, starts no job, makes no folder.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+#: Hydra 1.3 has to be told not to warn; later versions warn if they are told.
+VERSION = {"version_base": "1.3"} if hydra.__version__.startswith("1.3") else {}
+
+
+def value_of(override: str) -> Any:
+    """Return the value of an override such as "++seed=7". Raises ValueError if Hydra cannot read it as one value."""
+    try:
+        parsed = OverridesParser.create().parse_override(override)
+        several = parsed.is_sweep_override()
+    except (HydraException, ValueError, RecursionError):
+        raise ValueError("cannot be read") from None
+    if several:
+        raise ValueError("must be one value")
+    return parsed.value()
+
+
+def composed(trees: Sequence[dict[str, Any]], overrides: Sequence[str]) -> dict[str, Any]:
+    """Compose trees, the most basic one first, and overrides. Raises ValueError if they do not fit together."""
+    configs: dict[str, dict[str, Any]] = {}
+    for index, tree in enumerate(trees):
+        configs[f"resnet_recipes_{index}"] = {"defaults": [*list(configs)[-1:], "_self_"], **tree}
+    try:
+        with _stored(configs):
+            return OmegaConf.to_container(hydra.compose(list(configs)[-1], list(overrides)), resolve=True)
+    except (HydraException, OmegaConfBaseException, RecursionError) as error:
+        raise ValueError(" ".join(str(error.__cause__ or error).split())[:200]) from None
+
+
+@contextmanager
+def _stored(configs: dict[str, dict[str, Any]]) -> Iterator[None]:
+    """Let Hydra find these configs; afterwards everything is as before, for the notebook or program around this one."""
+    store, outer = ConfigStore.instance(), GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        for name, config in configs.items():
+            store.store(name, config)
+        with hydra.initialize(config_path=None, **VERSION):
+            yield
+    finally:
+        GlobalHydra.instance().hydra = outer
+        for name in configs:
+            store.repo.pop(f"{name}.yaml", None)
