@@ -109,7 +109,9 @@ def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Rec
         return process.interruption.exit_code
     with run.methods.eval_weights(run.model):
         path = write_weights(run.model, process.folder / "weights.pt")
-    recorder.finish(done, seconds=run.clock.seconds(), weights=path)
+    averaged = "eval_weights" in run.plan.hooks
+    raw = write_weights(run.model, process.folder / "weights-raw.pt") if averaged else None
+    recorder.finish(done, seconds=run.clock.seconds(), weights=path, raw_weights=raw)
     return ExitCode.DONE
 
 

@@ -1,10 +1,14 @@
 """The page that a finished run prints."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from resnet_recipes.report.facts import Metrics
 from resnet_recipes.report.summary import Summary
 from resnet_recipes.report.text import clock_time, percent, printable, rate
+
+#: Points of top-1 by which an average that follows its weights is never behind them at the end of a run.
+FAR_BEHIND = 1.0
 
 
 def title(summary: Summary) -> str:
@@ -22,17 +26,25 @@ def rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "", ""
     yield "results", printable(summary.folder)
     yield "weights", printable(summary.weights)
+    if summary.raw_weights:
+        yield "", printable(summary.raw_weights)
 
 
 def _accuracy(summary: Summary) -> Iterator[tuple[str, str]]:
-    def said(metrics: Metrics) -> str:
-        return f"top-1 {metrics.top1:5.2f} %   top-5 {metrics.top5:5.2f} %"
+    """Yield the accuracy of each weights file, and a warning if the averaged weights are far behind."""
+    ema, raw = summary.ema, summary.raw
+    raw_file = Path(summary.raw_weights).name if summary.raw_weights else "raw weights"
+    if ema is not None:
+        yield "accuracy", f"{_said(ema)}   {Path(summary.weights).name}: EMA, {ema.examples:,} images"
+    if raw is not None:
+        yield ("", f"{_said(raw)}   {raw_file}") if ema else ("accuracy", f"{_said(raw)}   {raw.examples:,} images")
+    if ema is not None and raw is not None and raw.top1 - ema.top1 > FAR_BEHIND:
+        yield "", f"WARNING: EMA is {raw.top1 - ema.top1:.2f} points behind: use {raw_file}."
+        yield "", f"Its half-life is too long: try methods.ema.half_life={max(1, summary.steps // 50)}ba"
 
-    if summary.ema is not None:
-        yield "accuracy", f"{said(summary.ema)}   EMA weights, {summary.ema.examples:,} images"
-    if summary.raw is not None:
-        label, of = ("", "last weights") if summary.ema else ("accuracy", f"{summary.raw.examples:,} images")
-        yield label, f"{said(summary.raw)}   {of}"
+
+def _said(metrics: Metrics) -> str:
+    return f"top-1 {metrics.top1:5.2f} %   top-5 {metrics.top5:5.2f} %"
 
 
 def _published(summary: Summary) -> Iterator[tuple[str, str]]:

@@ -113,7 +113,7 @@ class LiveConsole:
         self._live = Live(console=self._console, auto_refresh=False, transient=True)     # no thread beside the training loop
         self._drawn = float("-inf")
         self._headed = False
-        self._progress: Progress | None = None
+        self._since: list[Progress] = []         # what was logged since the last evaluation
         self._facts: RunFacts
 
     def begin(self, facts: RunFacts, done: int) -> None:
@@ -124,7 +124,7 @@ class LiveConsole:
 
     def step(self, progress: Progress, seconds_left: float | None) -> None:
         """Redraw the display, at most ten times a second."""
-        self._progress = progress
+        self._since.append(progress)
         figures = Text(f"{progress.pixels} px   loss {progress.loss:.3f}   lr {progress.lr:.4g}   ")
         figures.append(f"{rate(progress.images_per_second)} images/s   ")
         figures.append(f"data wait {percent(progress.data_wait)}", style="yellow" if progress.data_wait > 0.1 else "")
@@ -141,9 +141,14 @@ class LiveConsole:
             self._console.print(Text(_row("epoch", "px", "loss", *names, "images/s", "trained", "eval"), style="bold"))
         shown = [f"{value:.2f}" for metrics in (ema, raw) if metrics is not None for value in (metrics.top1, metrics.top5)]
         shown = [*shown, "", ""][:3]
-        last = self._progress
-        before = (str(last.pixels), f"{last.loss:.3f}") if last else ("", "")
-        after = (rate(last.images_per_second), clock_time(last.seconds)) if last else ("", "")
+        steps = sum(progress.steps for progress in self._since)
+        before = after = ("", "")
+        if steps:
+            loss = sum(progress.loss * progress.steps for progress in self._since) / steps
+            speed = steps / sum(progress.steps / max(progress.images_per_second, 1e-9) for progress in self._since)
+            before = (str(self._since[-1].pixels), f"{loss:.3f}")
+            after = (rate(speed), clock_time(self._since[-1].seconds))
+        self._since.clear()
         self._console.print(Text(_row(f"{self._facts.epoch(done):.4g}", *before, *shown, *after, clock_time(seconds))))
 
     def note(self, text: str) -> None:

@@ -28,7 +28,8 @@ class Progress(NamedTuple):
     """What was measured since the last logged step."""
 
     done: int                           # steps completed
-    loss: float
+    steps: int                          # steps since the last logged one
+    loss: float                         # their mean
     lr: float
     pixels: int                         # side of the training images
     seconds: float                      # training seconds of the whole run so far, without evaluation and checkpoints

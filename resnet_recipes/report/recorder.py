@@ -54,10 +54,11 @@ class Recorder:
         """Log a step: `seconds` are the run's training seconds so far, `data_wait` a share of the time since the last logged step."""
         self._add("step", done, loss=loss, lr=lr, pixels=pixels, training_seconds=seconds, images_per_second=images_per_second,
                   data_wait_share=data_wait)
+        steps = 0
         for interval in intervals(self._latest(2, ("begin", "step"))):
-            if interval.steps > 0:
-                self._pace.observe(pixels, interval.seconds / interval.steps, interval.settled)
-        progress = Progress(done, loss, lr, pixels, seconds, images_per_second, data_wait)
+            if steps := interval.steps:
+                self._pace.observe(pixels, interval.seconds / steps, interval.settled)
+        progress = Progress(done, steps, loss, lr, pixels, seconds, images_per_second, data_wait)
         self._console.step(progress, self._pace.seconds_left(done))
 
     def evaluation(self, done: int, *, ema: Metrics | None, raw: Metrics | None, seconds: float) -> None:
@@ -84,10 +85,13 @@ class Recorder:
         self._add("stopped", done, reason=reason)
         self._console.stopped(done, reason, fix)
 
-    def finish(self, done: int, *, seconds: float, weights: Path) -> Summary:
-        """Close the record, write and show the summary; `seconds` are the training seconds of the whole run."""
+    def finish(self, done: int, *, seconds: float, weights: Path, raw_weights: Path | None = None) -> Summary:
+        """Close the record, write and show the summary; `seconds` are the training seconds of the whole run.
+
+        `weights` are the averaged ones if the recipe has them, and `raw_weights` those beside them.
+        """
         self._add("finish", done, training_seconds=seconds)
-        summary = summarize(self._records, self._facts, seconds=seconds, weights=weights)
+        summary = summarize(self._records, self._facts, seconds=seconds, weights=weights, raw_weights=raw_weights)
         self._best_effort(lambda: atomic.write_text(self._summary_path, json.dumps(_finite(summary.as_json()), indent=2) + "\n"))
         self._console.finished(summary)
         return summary

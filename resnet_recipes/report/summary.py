@@ -21,7 +21,8 @@ class Summary:
     steps: int
     epochs: float
     sessions: int                                       # times the run was started or resumed
-    weights: str                                        # file with the trained weights
+    weights: str                                        # file with the trained weights: EMA's, if the recipe has them
+    raw_weights: str | None                             # file with the weights as the optimizer left them, if they are not the same
     ema: Metrics | None                                 # last evaluation with EMA weights, if the recipe has them
     raw: Metrics | None                                 # last evaluation with the weights as the optimizer left them
     training_seconds: float                             # without evaluation and checkpoints
@@ -113,7 +114,7 @@ def nearest_published(facts: RunFacts) -> Published | None:
     return min(facts.published, key=lambda result: abs((result.epochs or float("inf")) - facts.epochs), default=None)
 
 
-def summarize(records: Sequence[Record], facts: RunFacts, *, seconds: float, weights: Path) -> Summary:
+def summarize(records: Sequence[Record], facts: RunFacts, *, seconds: float, weights: Path, raw_weights: Path | None = None) -> Summary:
     """Sum up a finished run; `seconds` are its training seconds, and the last record's wall time is the run's."""
     of_kind = {kind: [r for r in records if r["kind"] == kind] for kind in ("begin", "evaluation", "saved")}
     last = of_kind["evaluation"][-1] if of_kind["evaluation"] else {}
@@ -125,6 +126,7 @@ def summarize(records: Sequence[Record], facts: RunFacts, *, seconds: float, wei
         epochs=round(facts.epochs, 4),
         sessions=len(of_kind["begin"]),
         weights=str(weights),
+        raw_weights=raw_weights and str(raw_weights),
         ema=_metrics(last, "ema"),
         raw=_metrics(last, "raw"),
         training_seconds=seconds,

@@ -44,7 +44,7 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
         done = step + 1
         stop = vote.cast(keeper.wants_to_stop()) and done < plan.total_steps
         keeper.step(done, loss)
-        if plan.logs_at(done) or stop:
+        if plan.logs_at(done) or plan.evaluates_at(done) or stop:
             keeper.log(done, stream)                            # the only place in training that waits for the device
         if plan.evaluates_at(done):
             keeper.evaluate(done)

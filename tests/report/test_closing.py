@@ -28,6 +28,20 @@ def test_a_run_is_compared_with_a_published_one_only_at_about_the_same_length(su
     assert "this run" not in page(far)
 
 
+def test_each_weights_file_is_named_with_its_accuracy(summary):
+    both = page(replace(summary, raw_weights="runs/one/weights-raw.pt"))
+    assert "accuracy|top-1 89.00 %   top-5 90.00 %   weights.pt: EMA, 500 images" in both
+    assert "|top-1 88.00 %   top-5 90.00 %   weights-raw.pt" in both
+    assert "weights|weights.pt\n|runs/one/weights-raw.pt" in both
+
+
+def test_an_average_far_behind_its_weights_is_a_warning_with_what_to_use(summary):
+    behind = replace(summary, raw_weights="weights-raw.pt", raw=summary.raw._replace(top1=91.5))
+    assert "WARNING: EMA is 2.50 points behind: use weights-raw.pt." in page(behind)
+    assert "methods.ema.half_life=1ba" in page(behind)
+    assert "WARNING" not in page(replace(behind, raw=summary.raw._replace(top1=89.9)))
+
+
 def test_the_published_accuracy_is_compared_with_the_averaged_weights(summary):
     published = Published(88.0, 4)
     assert "+1.00 points" in page(replace(summary, published=published))

@@ -110,7 +110,7 @@ def test_the_result_goes_to_the_output_stream_and_the_log_does_not(live, facts, 
     err, out = (Terminal(), Terminal()) if live else (io.StringIO(), io.StringIO())
     log, page = shown(facts, driver, LiveConsole(err, out) if live else PlainConsole(err, out), err, out)
     page = re.sub(r"\x1b\[[0-9;]*m", "", page)
-    assert "top-1 89.00 %   top-5 90.00 %   EMA weights, 500 images" in page
+    assert "top-1 89.00 %   top-5 90.00 %   weights.pt: EMA, 500 images" in page
     assert "1:50   without evaluation and checkpoints" in page
     assert "1:40   papers' rule" in page
     assert "published   top-1 76.60 % after 5 epochs in 27 min\n              8 x A100; the paper\n" in page
@@ -118,6 +118,19 @@ def test_the_result_goes_to_the_output_stream_and_the_log_does_not(live, facts, 
     assert "1:50   without" not in log
     assert "step=" not in page
     assert max(map(len, page.splitlines())) <= 80
+
+
+def test_a_row_of_the_live_table_has_the_figures_of_the_steps_since_the_row_before(facts):
+    err = Terminal()
+    with Recorder(facts.folder, facts, LiveConsole(err, Terminal())) as recorder:
+        recorder.begin()
+        for done, loss, seconds, speed in ((4, 5.0, 8.0, 50.0), (10, 3.0, 20.0, 50.0), (14, 2.0, 24.0, 100.0), (20, 1.0, 27.0, 200.0)):
+            recorder.step(done, loss=loss, lr=0.1, pixels=64, seconds=seconds, images_per_second=speed, data_wait=0.0)
+            if done % 10 == 0:
+                recorder.evaluation(done, ema=None, raw=Metrics(50, 90, 1.0, 500), seconds=1)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err.getvalue()).replace("\r", "\n")
+    rows = [line.split() for line in text.splitlines() if "50.00" in line]
+    assert [(row[0], row[2], row[5]) for row in rows] == [("1", "3.800", "50"), ("2", "1.400", "143")]
 
 
 @pytest.mark.parametrize("live", [True, False])

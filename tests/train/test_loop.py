@@ -77,7 +77,7 @@ def test_the_plan_says_when_to_log_evaluate_and_save(make_run: Callable[..., Run
     run = make_run(max_duration="5ba", log={"interval": "2ba"}, evaluation={"interval": "3ba"}, checkpoint={"interval": "4ba"})
     notes = Notes(run)
     train(run, notes)
-    assert (notes.logged, notes.evaluated, notes.saved) == ([2, 4, 5], [3, 5], [4, 5])
+    assert (notes.logged, notes.evaluated, notes.saved) == ([2, 3, 4, 5], [3, 5], [4, 5])
 
 
 def test_a_run_that_is_asked_to_stop_logs_and_saves(make_run: Callable[..., Run]):
