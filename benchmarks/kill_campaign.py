@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import torch
 
 from resnet_recipes.process import watchdog
+from resnet_recipes.process.observer import Observer
 from resnet_recipes.train.checkpoint import Checkpoints
 
 STEPS = 24
@@ -62,7 +63,7 @@ class Victim:
         """Start it, or go on with it: the same command."""
         words = [*RECIPE, f"run.root={self.root / 'runs'}", f"run.name={self.folder.name}", f"gpus={self.ranks}", *changes]
         program = [sys.executable, "-c", "import sys; from resnet_recipes.cli import train; sys.exit(train())", "--resume", "auto", *words]
-        self.began = time.time()
+        self.observer = Observer(self.folder)
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         with (self.root / "output.txt").open("a") as output:
             self._process = subprocess.Popen(program, cwd=self.root, stdout=output, stderr=output, env=environment)
@@ -84,7 +85,7 @@ class Victim:
 
     def beats(self) -> list[watchdog.Beat]:
         """Return the last signs of life of this sitting."""
-        return [beat for beat in watchdog.beats(self.folder) if beat.time >= self.began]
+        return self.observer.beats()
 
     def processes(self) -> list[int]:
         """Return everything that runs for this folder: its ranks and the launcher; not their children, which share their names."""

@@ -17,10 +17,13 @@ from typing import TextIO
 from resnet_recipes.errors import ExitCode, NotReadyError, Problem
 from resnet_recipes.launch import torchrun
 from resnet_recipes.launch.group import GRACE, Group, command, environments
-from resnet_recipes.process import ending, watchdog
+from resnet_recipes.process import ending
 from resnet_recipes.process.ending import Ending
+from resnet_recipes.process.folder import HeldFolder
 from resnet_recipes.process.lock import RunLock
+from resnet_recipes.process.observer import Observer
 from resnet_recipes.process.rank_process import die_with_parent
+from resnet_recipes.process.signals import to_handle
 from resnet_recipes.process.watchdog import Beat
 from resnet_recipes.report.terminal import SHOW_CURSOR, interjection
 
@@ -30,23 +33,25 @@ AFTERMATH = 5
 #: Seconds within which a second signal is an echo of the first, from a wrapper or a closing terminal, and not the user's wish.
 ECHO = 0.5
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
-
 
 def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
-    """Train the frozen recipe in `folder` and return how that ended; nothing is left running. Raises NotReadyError if it is in use.
+    """Train the frozen recipe in `folder` and return how that ended; nothing is left running.
+
+    Raises NotReadyError if the folder is in use, and TrainingError if it was replaced during the run.
 
     `say` shows a line to the user. Call it in the main thread. The ending is also written to RUN/exit.json.
     """
+    held = HeldFolder(folder)
     # On several nodes the folder may be shared by their launchers; there rank 0 holds the lock.
     with RunLock(folder) if group.nodes == 1 else nullcontext():
         launch = Launch(folder, group, say)
         with launch.receiving_signals():
             launch.supervise()
         result = launch.ending()
+    held.confirm()
     ending.write(folder / "exit.json", result)
-    if result.failed:
-        say(result.explained(folder, group.ranks, launch.began))
+    if result.failed or (result.code and not result.step):
+        say(result.explained(folder, group.ranks))
     return result
 
 
@@ -55,8 +60,7 @@ class Launch:
 
     def __init__(self, folder: Path, group: Group, say: Callable[[str], None]):
         self.folder, self.group, self.say = folder, group, say
-        self._started, self.began = time.monotonic(), time.time()
-        self._attempt_began = self.began
+        self._started, self._observer = time.monotonic(), Observer(folder)
         # What ranks print before they have a log, and torchrun's own output; launchers of several nodes may share the folder.
         name = "launcher" if group.nodes == 1 else f"launcher-{socket.gethostname()}-{os.getpid()}"
         self.log = folder / "logs" / f"{name}.log"
@@ -87,8 +91,7 @@ class Launch:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.signal(number, lambda number, _: self._receive(number)) for number in heeded}
+        before = {number: signal.signal(number, lambda number, _: self._receive(number)) for number in to_handle()}
         try:
             yield
         finally:
@@ -97,7 +100,7 @@ class Launch:
 
     def ending(self) -> Ending:
         """Return how it went, after all processes are gone."""
-        ranks, killed = ending.endings(self.folder, self._attempt_began), self._killed()
+        ranks, killed = self._observer.endings(), self._killed()
         failure = ending.first_failure(ranks)
         if self._all_done(ranks) and not killed and not self._received:
             return max(ranks, key=lambda rank: (rank.code, -rank.rank))
@@ -108,22 +111,24 @@ class Launch:
         if failure or killed:
             return failure or killed
         if any(process.returncode for process in self._processes):
-            return Ending(ExitCode.FAILED, -1, error="before its log was open", message=self._last_words(), time=time.time())
-        return Ending(ExitCode.DONE, time=time.time())
+            return self._ended(ExitCode.FAILED, "before its log was open", self._last_words())
+        return self._ended(ExitCode.DONE)
 
     def _interrupted(self, ranks: list[Ending]) -> Ending:
-        code, now = ExitCode.CANCELLED if signal.SIGINT in self._received else ExitCode.PREEMPTED, time.time()
+        code = ExitCode.CANCELLED if signal.SIGINT in self._received else ExitCode.PREEMPTED
         if len(self._received) > 1:
-            return Ending(ExitCode.FAILED, -1, error="stopped at once", message="the steps after the last checkpoint are lost", time=now)
+            return self._ended(ExitCode.FAILED, "stopped at once", "the steps after the last checkpoint are lost")
         if done := [rank for rank in ranks if not rank.failed]:
             return replace(done[0], code=code if done[0].code else ExitCode.DONE)
         if self._has_trained():
-            message = f"no checkpoint was saved within {GRACE} seconds of the signal"
-            return Ending(ExitCode.FAILED, -1, error="no answer", message=message, time=now)
-        return Ending(code, message="stopped before the first step", time=now)
+            return self._ended(ExitCode.FAILED, "no answer", f"no checkpoint was saved within {GRACE} seconds of the signal")
+        return self._ended(code, message="stopped before the first step")
+
+    def _ended(self, code: ExitCode, error: str = "", message: str = "", rank: int = -1, step: int = 0) -> Ending:
+        return Ending(code, rank, step, error, message, seconds=time.monotonic() - self._started, time=time.time())
 
     def _start(self, attempt: int, store: str, log: TextIO) -> None:
-        self._attempt_began, self._kill_at = time.time(), float("inf")
+        self._observer, self._kill_at = Observer(self.folder), float("inf")
         self._processes = [
             # The user's error stream goes down as stream 0: torchrun hands on three, and a rank needs all of them.
             subprocess.Popen(command(self.folder, self.group), env=environment, start_new_session=True, stdin=_descriptor(sys.stderr, 2),
@@ -175,12 +180,12 @@ class Launch:
             self._alive()[0].wait(0.3)
         if time.monotonic() > self._kill_at:
             self._kill()
-        ranks = ending.endings(self.folder, self._attempt_began)
+        ranks = self._observer.endings()
         if self.group.by_torchrun and self._all_done(ranks):
             self._kill_at = min(self._kill_at, time.monotonic() + self._patience(ranks))
         elif self._has_failed(ranks):
             self._kill_at = min(self._kill_at, time.monotonic() + AFTERMATH)
-        stall = watchdog.stall(self._beats(), time.time())
+        stall = self._observer.stall()
         if stall and not self._stalled:
             self._interject(f"{stall}; the stacks of all ranks are in {self.folder / 'logs'}")
         self._stalled = bool(stall)
@@ -198,8 +203,8 @@ class Launch:
 
     def _all_done(self, ranks: list[Ending]) -> bool:
         """Tell whether the ranks of this node have all ended well, and no rank of another node is known to have failed."""
-        ended = {rank.rank: rank.time for rank in ranks}
-        own = [ended.get(beat.rank, 0) >= beat.time for beat in self._own()]        # one that beats after its end has been restarted
+        ended = {rank.rank: rank.pid for rank in ranks}
+        own = [ended.get(beat.rank) == beat.pid for beat in self._own()]            # another process: it was restarted
         return len(own) == self.group.local_ranks and all(own) and not any(rank.failed for rank in ranks)
 
     def _patience(self, ranks: list[Ending]) -> float:
@@ -211,16 +216,13 @@ class Launch:
         was_told = self._received or not self.group.max_restarts
         return AFTERMATH if was_told and any(rank.code for rank in ranks) else float("inf")
 
-    def _beats(self) -> list[Beat]:
-        return [beat for beat in watchdog.beats(self.folder) if beat.time >= self._attempt_began]
-
     def _own(self) -> list[Beat]:
         """Return the beats of the ranks that this launcher started: on several nodes, not all are."""
         pids = {process.pid for process in self._processes}
-        return [beat for beat in self._beats() if beat.host == socket.gethostname() and pids & {beat.pid, beat.parent}]
+        return [beat for beat in self._observer.beats() if beat.host == socket.gethostname() and pids & {beat.pid, beat.parent}]
 
     def _has_trained(self) -> bool:
-        return any(beat.phase != "start" for beat in self._beats())
+        return any(beat.phase != "start" for beat in self._observer.beats())
 
     def _sweep(self) -> None:
         """Kill what ranks have left behind: each leads a process group, to which its loader workers belong."""
@@ -235,9 +237,9 @@ class Launch:
         if self.group.by_torchrun:
             found = torchrun.killed(self.log.read_text(errors="replace")) or [(-1, number) for _, number in found]
         for rank, number in found:
-            name, steps = signal.Signals(number).name, {beat.rank: beat.step for beat in self._beats()}
+            name, steps = signal.Signals(number).name, {beat.rank: beat.step for beat in self._observer.beats()}
             who = "the process" if rank >= 0 else "torchrun"
-            return Ending(ExitCode.FAILED, rank, steps.get(rank, 0), name, f"{who} was killed by {name}", time.time())
+            return self._ended(ExitCode.FAILED, name, f"{who} was killed by {name}", rank, steps.get(rank, 0))
         return None
 
     def _last_words(self) -> str:

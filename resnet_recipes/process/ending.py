@@ -1,4 +1,4 @@
-"""How a process of a run ended: written by itself, read by the launcher, since torchrun makes every exit code a 1."""
+"""How a process of a run ended: written by itself, read by the launcher, because torchrun turns every exit code into 1."""
 
 import json
 import re
@@ -13,27 +13,32 @@ from resnet_recipes import atomic
 from resnet_recipes.errors import ExitCode
 from resnet_recipes.report.text import printable
 
-#: Where ranks talk to each other: a RuntimeError raised here is how torch tells that another rank is gone.
+#: Where ranks communicate: a RuntimeError raised here is how torch reports that another rank is gone.
 _COMMUNICATION = ("torch.distributed.", "torch.nn.parallel.", "torch.autograd.", "resnet_recipes.train.distributed")
 
-#: Known causes: what the message has in it, and what to do about it.
+_SHARED_MEMORY = "start the container with --shm-size=16g or --ipc=host, or lower data.workers and data.prefetch"
+
+#: Known causes: a pattern in the message, and what to do.
 _HINTS = (
     (r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED",
-     "a smaller batch.bn_size takes less memory and leaves batch.global_size, and so the result, nearly as they are"),
-    (r"SIGBUS|bus error|/dev/shm|shared memory|unable to mmap|shm_open",
-     "shared memory is full: start the container with --shm-size=16g or --ipc=host, or lower data.workers and data.prefetch"),
-    (r"SIGKILL",
-     "killed from outside, most often because the machine ran out of memory (see dmesg): lower data.workers or data.prefetch"),
-    (r"truncated|cannot identify image|broken data stream", "replace the file, or leave it out with data.on_bad_image=skip"),
-    (r"address already in use|EADDRINUSE", "another program has the port: choose a free one in launch.rdzv"),
+     "lower batch.bn_size: it needs less memory, and the result barely changes since batch.global_size stays"),
+    (r"/dev/shm|shared memory|unable to mmap|shm_open", f"shared memory is full: {_SHARED_MEMORY}"),
+    (r"SIGBUS|bus error",
+     "a file was truncated while it was read, or shared memory is full. Check the data (resnet-recipes doctor data PATH); "
+     f"if df /dev/shm shows no space, {_SHARED_MEMORY}"),
+    (r"SIGKILL", "most often the machine ran out of memory (see dmesg): lower data.workers or data.prefetch"),
+    (r"image file is truncated|cannot identify image|broken data stream",
+     "replace the file, or skip it with data.on_bad_image=skip"),
+    (r"address already in use|EADDRINUSE", "another program uses the port: choose a free one in launch.rdzv"),
     (r"torchvision::nms does not exist|undefined symbol",
-     "torch and torchvision do not fit each other: install both anew, in one command"),
+     "torch and torchvision do not match: reinstall both with one command"),
     (r"driver version is insufficient|no kernel image",
-     "this torch does not fit the GPU or its driver: update the driver, or change torch"),
+     "this torch does not support the GPU or its driver: update the driver, or install another torch"),
     (r"too many open files", "raise the limit: ulimit -n 65536"),
-    (r"no space left", "make room, and resume"),
-    (r"timed out|timeout", "a rank or a node does not answer: look into its log; between nodes, check firewall and NCCL_SOCKET_IFNAME"),
-    (r"nccl", "set NCCL_DEBUG=INFO and resume, to see which connection fails; all nodes need the same torch and NCCL"),
+    (r"no space left", "free some space, and resume"),
+    (r"timed out|timeout",
+     "a rank or a node does not answer: see its log; between nodes, check the firewall and NCCL_SOCKET_IFNAME"),
+    (r"nccl", "resume with NCCL_DEBUG=INFO to see which connection fails; all nodes need the same torch and NCCL"),
 )
 
 
@@ -43,16 +48,18 @@ class Ending:
 
     code: int                   # an ExitCode, or that of a launched command
     rank: int = 0               # -1: none of them, but the launched command
-    step: int = 0               # steps completed
+    step: int = 0               # completed steps
     error: str = ""             # class of the error, or the signal that killed the process
     message: str = ""
-    time: float = 0.0           # seconds since the epoch
+    seconds: float = 0.0        # after the command began, whatever happened to the clock
+    time: float = 0.0           # seconds since the epoch: for people, and to order failures on different machines
     attempt: int = 0            # elastic restarts before this one
+    pid: int = 0
     is_consequence: bool = False        # the process failed because another one had
 
     @property
     def failed(self) -> bool:
-        """Tell whether this is a failure, and not an end or an interruption."""
+        """Tell whether the run neither finished nor stopped on request."""
         return self.code not in (ExitCode.DONE, ExitCode.PREEMPTED, ExitCode.CANCELLED)
 
     @property
@@ -66,17 +73,20 @@ class Ending:
         """Return what failed, and with which error."""
         return f"rank {self.rank} failed ({self.error})" if self.rank >= 0 else f"the run failed ({self.error})"
 
-    def explained(self, folder: Path, ranks: int, started: float) -> str:
-        """Return the failure in a few lines for the user: who, when, what, what to do, where to look, how to go on."""
+    def explained(self, folder: Path, ranks: int) -> str:
+        """Return what the user has to know: of a failure who, when, what, what to do, where to look, and how to resume."""
+        resume = f"resume: resnet-train --resume {folder}"
+        if not self.failed:
+            return f"{self.message}; {resume}"
         if self.code in (ExitCode.RECIPE, ExitCode.NOT_READY):
             return "\n".join(map(printable, f"error: {self.message}".splitlines()))
-        after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.time - started)))
+        after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.seconds)))
         others = {1: "", 2: "; the other rank was stopped"}.get(ranks, f"; the other {ranks - 1} ranks were stopped")
         where = f", after {self.step:,} steps" if self.step else ", before the first step" if self.rank >= 0 else ""
         lines = [f"{self.who} {after} after start{where}{others if self.rank >= 0 else ''}"]
         lines += [f"  {printable(line)}" for line in self.message.splitlines()]
         lines += [f"  what to do:  {self.hint}"] * bool(self.hint)
-        return "\n".join([*lines, f"  log: {log_path(folder, self.rank)}     resume: resnet-train --resume {folder}"])
+        return "\n".join([*lines, f"  log: {log_path(folder, self.rank)}     {resume}"])
 
 
 def log_path(folder: Path, rank: int) -> Path:
@@ -85,37 +95,32 @@ def log_path(folder: Path, rank: int) -> Path:
 
 
 def write(path: Path, ending: Ending) -> None:
-    """Write an ending, whole or not at all; a full disk does not hide the error that is being reported."""
+    """Write an ending, whole or not at all; a full disk must not hide the error that is being reported."""
     try:
         path.parent.mkdir(exist_ok=True)
         atomic.write_text(path, json.dumps(asdict(ending)))
     except OSError as error:
-        sys.stderr.write(f"{path} could not be written: {error.strerror}\n")
+        sys.stderr.write(f"cannot write {path}: {error.strerror}\n")
 
 
 def read(path: Path) -> Ending | None:
-    """Return an ending that was written; None if there is none."""
+    """Return an ending that was written; None if there is none, or it is damaged."""
     try:
         return Ending(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
 
-def endings(folder: Path, since: float) -> list[Ending]:
-    """Return how the ranks of a run ended since then, in the last attempt."""
-    found = [ending for path in (folder / "endings").glob("rank*.json") if (ending := read(path)) and ending.time >= since]
-    last = max((ending.attempt for ending in found), default=0)
-    return [ending for ending in found if ending.attempt == last]
-
-
 def lost_a_peer(error: BaseException) -> bool:
-    """Tell whether an error is how torch notices the loss of another rank: by where it was raised, whatever its text says."""
+    """Tell whether an error is how torch notices the loss of another rank: by where it was raised, whatever it says."""
     if any(kind.__name__ == "DistError" for kind in type(error).__mro__):
         return True
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-    return type(error) is RuntimeError and bool(frames) and frames[-1].f_globals.get("__name__", "").startswith(_COMMUNICATION)
+    module = frames[-1].f_globals.get("__name__", "") if frames else ""
+    return type(error) is RuntimeError and module.startswith(_COMMUNICATION)
 
 
 def first_failure(candidates: Iterable[Ending]) -> Ending | None:
-    """Return the failure that came first and was not the consequence of another."""
-    return min((ending for ending in candidates if ending.failed), key=lambda ending: (ending.is_consequence, ending.time), default=None)
+    """Return the earliest failure that is not the consequence of another; a consequence if there is no other."""
+    failures = (ending for ending in candidates if ending.failed)
+    return min(failures, key=lambda ending: (ending.is_consequence, ending.time), default=None)

@@ -11,7 +11,7 @@ import pytest
 from resnet_recipes.errors import NotReadyError
 from resnet_recipes.launch import external
 from resnet_recipes.process.ending import read
-from resnet_recipes.process.watchdog import Watchdog
+from resnet_recipes.process.watchdog import Beat
 from resnet_recipes.train import distributed
 
 SMALL = ["recipe=mild", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "bs=8",
@@ -98,7 +98,8 @@ def test_a_restarted_group_finds_the_run_that_it_began(tmp_path: Path, told: pyt
     for name in ("mine", "finished-long-ago"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").write_text("")
-    Watchdog(tmp_path / "mine", 0).close()
+    beats = {"mine": [Beat(0, 20, 30, os.getpid(), os.getppid(), "train", socket.gethostname())]}
+    told.setattr(external.watchdog, "beats", lambda folder: beats.get(folder.name, []))
     assert external.begun(tmp_path) is None
     told.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     assert external.begun(tmp_path) == tmp_path / "mine"

@@ -136,7 +136,7 @@ def _rank(rank: int, question: dict, work: object) -> NoReturn:
 def _terminate_at(step: int) -> None:
     beat = Watchdog.beat
 
-    def beat_and_stop(self: Watchdog, done: int, phase: str = "step") -> None:
+    def beat_and_stop(self: Watchdog, done: int, phase: str) -> None:
         beat(self, done, phase)
         if done == step:
             os.kill(os.getpid(), signal.SIGTERM)

@@ -13,7 +13,8 @@ import torch
 from resnet_recipes.composing.compose import compose
 from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.process import watchdog
-from resnet_recipes.process.ending import endings, first_failure
+from resnet_recipes.process.ending import first_failure
+from resnet_recipes.process.observer import Observer
 from resnet_recipes.train import archive
 from resnet_recipes.train.checkpoint import Checkpoints
 from tests.process.nursery import Nursery
@@ -46,7 +47,7 @@ class Run:
 
     def start(self, largest_file: int = -1) -> list[int]:
         """Start the ranks, or start them again, and return their process ids."""
-        self.began = time.time()
+        self.observer = Observer(self.folder)
         return self.nursery.start(self.folder, self.ranks, largest_file)
 
     def start_until(self, step: int, largest_file: int = -1) -> list[int]:
@@ -56,7 +57,7 @@ class Run:
             beats = [beat for beat in watchdog.beats(self.folder) if beat.pid in pids and beat.step >= step]
             if len(beats) == self.ranks:
                 return pids
-            assert first_failure(endings(self.folder, self.began)) is None
+            assert first_failure(self.observer.endings()) is None
             time.sleep(0.002)
 
     def finish(self) -> dict:
@@ -128,9 +129,19 @@ def test_disk_full(tmp_path: Path, configs: dict, nursery: Nursery, untouched: d
     run = Run(tmp_path / "run", configs, nursery, 1)
     os.kill(run.start_until(3, largest_file=100_000)[0], signal.SIGTERM)
     assert nursery.wait() == [1]            # not 75: nothing could be saved
-    assert "could not be written" in first_failure(endings(run.folder, run.began)).message
+    assert "could not be written" in first_failure(run.observer.endings()).message
     assert not list((run.folder / "checkpoints").iterdir())
     assert_same(run.finish(), untouched[1])
+
+
+def test_a_folder_that_is_deleted_and_made_again_stays_as_the_other_run_made_it(tmp_path: Path, configs: dict, nursery: Nursery) -> None:
+    run = Run(tmp_path / "run", configs, nursery, 1)
+    run.start_until(1)
+    run.folder.rename(tmp_path / "gone")        # deleting file by file would race with the rank
+    run.folder.mkdir()
+    assert nursery.wait() == [1]
+    assert list(run.folder.iterdir()) == []
+    assert "was moved, deleted or replaced during the run" in (tmp_path / "gone" / "logs" / "rank0.log").read_text()
 
 
 def test_two_ranks_stopped_at_three_steps(tmp_path: Path, configs: dict, nursery: Nursery, untouched: dict) -> None:
