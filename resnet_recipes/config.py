@@ -12,6 +12,7 @@ from resnet_recipes.duration import Duration, decimal
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods import Methods
 from resnet_recipes.optim import OPTIMIZERS, AnyOptimizer
+from resnet_recipes.report import trackers
 
 
 def duration_problem(key: str, text: str, units: tuple[str, ...] = ("ep", "ba", "dur"),
@@ -147,10 +148,12 @@ class LogConfig:
     """The `log` section."""
 
     interval: str = "20ba"              # from one logged step to the next; the only steps that wait for the device
+    to: list[str] = field(default_factory=list)     # tensorboard | wandb | mlflow | csv, besides metrics.jsonl
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `log`."""
         yield from duration_problem("interval", self.interval)
+        yield from trackers.problems(self.to)
 
 
 @dataclass

@@ -18,6 +18,7 @@ from resnet_recipes.errors import ExitCode, TrainingError
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.process.agreement import confirm_same
 from resnet_recipes.process.rank_process import RankProcess, run_rank
+from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
 from resnet_recipes.report.facts import Published, RunFacts
 from resnet_recipes.report.recorder import Recorder
@@ -48,7 +49,9 @@ def work(process: RankProcess) -> int:
     if rank.is_main:
         checkpoints.open_for_writing()
         began = time.time() - (time.monotonic() - process.started)
-        with Recorder(process.folder, run_facts(run, process.folder), open_console(err=process.console), began) as recorder:
+        facts, console = run_facts(run, process.folder), open_console(err=process.console)
+        sent_to = trackers.opened(recipe.log.to, process.folder, flat(asdict(recipe) | {"about": "", "published": ""}))
+        with Recorder(process.folder, facts, console, began, sent_to) as recorder:
             code = lead(run, process, checkpoints, recorder, first)
     else:
         code = follow(run, process, first)

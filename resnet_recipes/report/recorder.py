@@ -5,7 +5,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ from resnet_recipes import atomic
 from resnet_recipes.report.facts import Metrics, Progress, RunFacts
 from resnet_recipes.report.pace import Pace
 from resnet_recipes.report.summary import Record, Summary, intervals, summarize
+from resnet_recipes.report.trackers.background import Background
+from resnet_recipes.report.trackers.base import scalars_of
 
 if TYPE_CHECKING:       # who reads results needs no terminal library
     from resnet_recipes.report.console import Console
@@ -27,8 +29,12 @@ class Recorder:
     waits for a device.
     """
 
-    def __init__(self, folder: Path, facts: RunFacts, console: "Console", started: float | None = None):
-        """Record into `folder`; `started` is when the command was typed, in seconds of `time.time`, so that start-up counts."""
+    def __init__(self, folder: Path, facts: RunFacts, console: "Console", started: float | None = None,
+                 trackers: Sequence[Background] = ()):
+        """Record into `folder`; `started` is when the command was typed, in seconds of `time.time`, so that start-up counts.
+
+        `trackers` are sent every point of the run's curves.
+        """
         self._path = folder / METRICS
         self._summary_path = folder / SUMMARY
         self._facts = facts
@@ -38,6 +44,7 @@ class Recorder:
         self._records: list[Record] = []
         self._pace = Pace(facts)
         self._writable = True
+        self._trackers = trackers
 
     def begin(self, done: int = 0, seconds: float = 0.0) -> None:
         """Start the session, right before its first step; what was recorded after step `done`, when resuming, is dropped."""
@@ -47,6 +54,8 @@ class Recorder:
         if old:
             self._rewrite()
         self._console.begin(self._facts, done)
+        for tracker in self._trackers:
+            tracker.begin(done)
         self._add("begin", done, startup_seconds=time.time() - self._started, training_seconds=seconds,
                   epochs=self._facts.epochs, devices=self._facts.devices)
 
@@ -97,7 +106,11 @@ class Recorder:
         return summary
 
     def close(self) -> None:
-        """Give the terminal back; safe to call twice, and after `finish` or `stopped`."""
+        """Give the terminal back and let trackers finish; safe to call twice, and after `finish` or `stopped`."""
+        trackers, self._trackers = self._trackers, ()
+        for tracker in trackers:
+            tracker.close()
+            self._tell(tracker)
         self._console.close()
 
     def __enter__(self) -> "Recorder":
@@ -120,6 +133,15 @@ class Recorder:
         record: Record = {"kind": kind, "step": done, "epoch": round(self._facts.epoch(done), 4), **values, "wall_seconds": wall}
         self._records.append(record)
         self._best_effort(lambda: append(self._path, _line(record)))
+        values = scalars_of(record)
+        for tracker in self._trackers:
+            if values:
+                tracker.scalars(done, values)
+            self._tell(tracker)
+
+    def _tell(self, tracker: Background) -> None:
+        for complaint in tracker.complaints():
+            self._console.note(complaint)
 
     def _rewrite(self) -> None:
         self._best_effort(lambda: atomic.write_text(self._path, "".join(map(_line, self._records))))

@@ -1,0 +1,44 @@
+"""Trackers: what a run records, sent on to TensorBoard, Weights & Biases, MLflow or a CSV file."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from resnet_recipes.errors import Problem
+from resnet_recipes.report.trackers.background import Background
+from resnet_recipes.report.trackers.base import Tracker
+
+#: Each tracker with the package that it needs and the extra that installs it.
+TRACKERS = {
+    "tensorboard": ("tensorboardX", "tensorboard"),
+    "wandb": ("wandb", "wandb"),
+    "mlflow": ("mlflow", "mlflow"),
+    "csv": ("csv", ""),
+}
+
+_MODULES = {"tensorboard": "tensorboard", "wandb": "weights_and_biases", "mlflow": "mlflow", "csv": "csv_file"}
+
+
+def problems(names: Sequence[str]) -> Iterator[Problem]:
+    """Yield a problem for each tracker that is unknown or not installed; keys are relative to `log`."""
+    for name in names:
+        if name not in TRACKERS:
+            yield Problem("to", name, f"must be among {', '.join(TRACKERS)}", "log.to=[tensorboard]")
+        elif find_spec(TRACKERS[name][0]) is None:
+            package, extra = TRACKERS[name]
+            yield Problem("to", name, f"needs the package {package}", f"pip install 'resnet-recipes[{extra}]'")
+
+
+def opened(names: Sequence[str], folder: Path, settings: Mapping[str, object]) -> list[Background]:
+    """Return the trackers of a run, each in a thread of its own, where it can neither slow nor stop training.
+
+    `settings` are the run's hyperparameters.
+    """
+    return [Background(name, partial(_open, name, folder), settings) for name in dict.fromkeys(names)]
+
+
+def _open(name: str, folder: Path) -> Tracker:
+    """Import a tracker when it is needed: each has a package of its own."""
+    return import_module(f"resnet_recipes.report.trackers.{_MODULES[name]}").open_tracker(folder)

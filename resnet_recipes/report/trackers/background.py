@@ -1,0 +1,72 @@
+"""A tracker in a thread: the run never waits for it, and outlives its failures."""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+
+from resnet_recipes.report.trackers.base import Tracker
+
+#: Events that may wait for a slow server; more are dropped, which the record in the run folder does not lose.
+CAPACITY = 10_000
+
+#: Seconds that the end of a run waits for what is left to be sent.
+PATIENCE = 30.0
+
+
+class Background:
+    """Pass events on to a tracker from a thread; the first failure is told, and ends the tracker alone."""
+
+    def __init__(self, name: str, open_tracker: Callable[[], Tracker], settings: Mapping[str, object]):
+        self.name, self._open, self._settings = name, open_tracker, settings
+        self._events: queue.Queue[Callable[[Tracker], None] | None] = queue.Queue(CAPACITY)
+        self._complaints: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._dropped = self._failed = False
+        self._thread = threading.Thread(target=self._work, name=f"tracker-{name}", daemon=True)
+        self._thread.start()
+
+    def begin(self, step: int) -> None:
+        """Start or continue the curves after `step` completed steps."""
+        self._pass(lambda tracker: tracker.begin(self._settings, step))
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        self._pass(lambda tracker: tracker.scalars(step, values))
+
+    def complaints(self) -> Iterator[str]:
+        """Yield what went wrong since the last call, one sentence each."""
+        while not self._complaints.empty():
+            yield self._complaints.get()
+
+    def close(self) -> None:
+        """Wait for what is left, but not for a server that does not answer."""
+        with suppress(queue.Full):
+            self._events.put(None, timeout=0 if self._failed else PATIENCE)
+        self._thread.join(PATIENCE)
+        if self._thread.is_alive():
+            self._complaints.put(
+                f"log.to={self.name} did not finish within {PATIENCE:.0f} s; metrics.jsonl has everything"
+            )
+
+    def _pass(self, event: Callable[[Tracker], None]) -> None:
+        if self._failed:
+            return
+        try:
+            self._events.put_nowait(event)
+        except queue.Full:
+            if not self._dropped:
+                self._dropped = True
+                self._complaints.put(
+                    f"log.to={self.name} is too slow: some points are dropped there; metrics.jsonl has everything"
+                )
+
+    def _work(self) -> None:
+        events = iter(self._events.get, None)
+        try:
+            tracker = self._open()
+            for event in events:
+                event(tracker)
+            tracker.close()
+        except BaseException as error:  # libraries of others raise whatever they like, some even SystemExit
+            first = (str(error).splitlines() or [""])[0]
+            self._failed = True
+            self._complaints.put(f"log.to={self.name} stopped ({type(error).__name__}: {first}); training goes on")

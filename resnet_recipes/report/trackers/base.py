@@ -1,0 +1,44 @@
+"""The contract of a tracker, and the names under which values are sent."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+#: Key of a record in metrics.jsonl -> the name that users of trackers look for.
+NAMES = {
+    "step": {
+        "loss": "train/loss",
+        "lr": "train/lr",
+        "pixels": "train/image_size",
+        "images_per_second": "train/images_per_second",
+        "data_wait_share": "train/data_wait_share",
+        "training_seconds": "train/seconds",
+    },
+    "evaluation": {
+        "ema_top1_percent": "val/ema_top1",
+        "ema_top5_percent": "val/ema_top5",
+        "ema_loss": "val/ema_loss",
+        "raw_top1_percent": "val/top1",
+        "raw_top5_percent": "val/top5",
+        "raw_loss": "val/loss",
+    },
+}
+
+
+class Tracker(Protocol):
+    """Whatever shows the curves of a run."""
+
+    def begin(self, settings: Mapping[str, object], step: int) -> None:
+        """Start or continue the run's curves after `step` completed steps; `settings` are its hyperparameters."""
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Add one point to some curves."""
+
+    def close(self) -> None:
+        """Send what is left."""
+
+
+def scalars_of(record: Mapping[str, object]) -> dict[str, float]:
+    """Return the values of a record under the trackers' names; none for kinds of records that have no curve."""
+    names = NAMES.get(str(record["kind"]), {})
+    values = {name: record[key] for key, name in names.items() if isinstance(record.get(key), int | float)}
+    return values | {"epoch": record["epoch"]} if values else {}

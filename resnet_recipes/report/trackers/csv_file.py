@@ -1,0 +1,36 @@
+"""A table in RUN/metrics.csv: one row a logged step or evaluation."""
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+
+from resnet_recipes import atomic
+from resnet_recipes.report.trackers.base import NAMES
+
+COLUMNS = ("step", "epoch", *(name for names in NAMES.values() for name in names.values()))
+
+
+class CsvFile:
+    """A row for every point, all of one width; a resumed run drops the rows after its checkpoint."""
+
+    def __init__(self, folder: Path):
+        self._path = folder / "metrics.csv"
+
+    def begin(self, settings: Mapping[str, object], step: int) -> None:
+        kept = [",".join(COLUMNS)]
+        if step and self._path.is_file():
+            lines = self._path.read_text(encoding="utf-8").splitlines()[1:]
+            kept += [line for line in lines if line.split(",")[0].isdecimal() and int(line.split(",")[0]) <= step]
+        atomic.write_text(self._path, "\n".join(kept) + "\n")
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        with self._path.open("a", encoding="utf-8", newline="") as file:
+            csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow({"step": step, **values})
+
+    def close(self) -> None:
+        """Every row is in the file already."""
+
+
+def open_tracker(folder: Path) -> CsvFile:
+    """Return the tracker of a run folder."""
+    return CsvFile(folder)

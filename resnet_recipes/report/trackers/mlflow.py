@@ -1,0 +1,52 @@
+"""MLflow, at MLFLOW_TRACKING_URI, or in the folder mlruns beside the run folders."""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from mlflow import MlflowClient
+from mlflow.entities import Metric, Param
+
+from resnet_recipes import atomic
+
+#: Entries that MLflow takes in one call.
+_PARAMS = 100
+
+
+class MLflow:
+    """One MLflow run a run folder, continued when the run is resumed: its id lies in RUN/mlflow-run."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder.resolve()
+        if not os.environ.get("MLFLOW_TRACKING_URI"):
+            os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+        self._client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or (self._folder.parent / "mlruns").as_uri())
+        self._run = ""
+
+    def begin(self, settings: Mapping[str, object], step: int) -> None:
+        known = self._folder / "mlflow-run"
+        if known.is_file():
+            self._run = known.read_text().strip()
+            self._client.update_run(self._run, status="RUNNING")
+            return
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "resnet-recipes")
+        experiment = self._client.get_experiment_by_name(name)
+        number = experiment.experiment_id if experiment else self._client.create_experiment(name)
+        self._run = self._client.create_run(number, run_name=self._folder.name).info.run_id
+        atomic.write_text(known, self._run)
+        params = [Param(key, str(value)[:500]) for key, value in settings.items()]
+        for start in range(0, len(params), _PARAMS):
+            self._client.log_batch(self._run, params=params[start : start + _PARAMS])
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        now = int(1000 * time.time())
+        self._client.log_batch(self._run, [Metric(name, float(value), now, step) for name, value in values.items()])
+
+    def close(self) -> None:
+        self._client.set_terminated(self._run)
+
+
+def open_tracker(folder: Path) -> MLflow:
+    """Return the tracker of a run folder."""
+    return MLflow(folder)
