@@ -30,8 +30,8 @@ def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     sources = folder / "sources"
     for name in ("resnet_recipes", "recipes"):
-        shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, sources)
     built = run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder, sources, cwd=folder)
     assert built.returncode == 0, built.stderr
@@ -75,8 +75,14 @@ def test_the_wheel_holds_every_module_and_every_recipe(wheel):
 
 def test_the_wheel_holds_nothing_else(wheel):
     inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    known = (".py", ".yaml", ".csv", ".css", ".js")
+    known = (".py", ".yaml", ".csv", ".css", ".js", "native/libengine.so")
     assert all(name.startswith("resnet_recipes/") and name.endswith(known) for name in inside), sorted(inside)
+
+
+def test_one_wheel_serves_every_python(wheel):
+    holds_library = "resnet_recipes/data/native/libengine.so" in zipfile.ZipFile(wheel).namelist()
+    assert wheel.name.endswith("-py3-none-any.whl") != holds_library
+    assert "-py3-none-" in wheel.name
 
 
 def test_an_installed_wheel_lists_its_recipes_from_an_empty_folder(installed, tmp_path):

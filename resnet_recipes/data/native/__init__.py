@@ -1,0 +1,1 @@
+"""The decoder in C++: crops of JPEGs and of .beton samples, by threads that need no interpreter."""

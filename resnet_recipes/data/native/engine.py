@@ -1,0 +1,69 @@
+"""Threads in C++ that fill rows of batches without the interpreter."""
+
+import ctypes
+import os
+from typing import Self
+
+import numpy as np
+
+from resnet_recipes.data.native.library import library
+from resnet_recipes.data.native.rows import ROW
+
+
+class Engine:
+    """A pool of native threads that works on several batches at once, the oldest first.
+
+    A batch may be waited for by one thread only. Rows, and everything that they point to, must stay until their batch has been waited for.
+    """
+
+    def __init__(self, threads: int, scalar: bool = False):
+        """Start the threads; `scalar` keeps to plain instructions. Raises OSError where the system allows no more threads."""
+        self._library = library()
+        reason = ctypes.create_string_buffer(200)
+        self._engine = self._library.engine_create(threads, scalar, reason, len(reason))
+        if not self._engine:
+            raise OSError(f"cannot start {threads} threads for decoding: {reason.value.decode(errors='replace')}")
+        self._kept: dict[int, np.ndarray] = {}
+
+    def submit(self, rows: np.ndarray) -> int:
+        """Have ROW [N] filled; return a ticket to wait with."""
+        assert rows.dtype == ROW
+        assert rows.flags.c_contiguous
+        ticket = self._checked(self._library.engine_submit(self._open(), rows.ctypes.data, len(rows)))
+        self._kept[ticket] = rows
+        return ticket
+
+    def wait(self, ticket: int, seconds: float) -> bool:
+        """Return whether every row of the batch has its status, after that many seconds at most; other Python threads run meanwhile."""
+        whole = bool(self._checked(self._library.engine_wait(self._open(), ticket, seconds)))
+        if whole:
+            self._kept.pop(ticket, None)
+        return whole
+
+    def cancel(self, ticket: int) -> None:
+        """Let no further row of a batch begin. It still has to be waited for: rows that have begun are written to the end."""
+        self._library.engine_cancel(self._open(), ticket)
+
+    def close(self) -> None:
+        """Wait for the rows that are being written and stop the threads; safe to call twice."""
+        if self._engine:
+            self._library.engine_destroy(self._engine)
+            self._engine = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _open(self) -> int:
+        if not self._engine:
+            raise RuntimeError("the engine is closed")
+        return self._engine
+
+    def _checked(self, result: int) -> int:
+        if result == -2:
+            raise MemoryError
+        if result < 0:
+            raise RuntimeError(f"process {os.getpid()} was forked from the one whose engine this is, and has none of its threads")
+        return result

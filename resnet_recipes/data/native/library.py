@@ -1,0 +1,54 @@
+"""Find the native library, which is built when the package is installed where a compiler and libjpeg-turbo are."""
+
+import ctypes
+import functools
+from pathlib import Path
+
+from resnet_recipes.data.native.rows import ROW
+
+PATH = Path(__file__).with_name("libengine.so")
+
+
+class UnavailableError(Exception):
+    """The native library cannot be used; says why."""
+
+
+@functools.cache
+def library(path: Path = PATH) -> ctypes.CDLL:
+    """Load the library. Raises UnavailableError where it was not built or cannot be loaded."""
+    if not path.exists():
+        raise UnavailableError("was not built when resnet-recipes was installed")
+    try:
+        loaded = ctypes.CDLL(str(path))
+        _declare(loaded)
+    except (OSError, AttributeError) as error:
+        raise UnavailableError(f"cannot be loaded: {error}") from None
+    if loaded.engine_row_bytes() != ROW.itemsize:
+        raise UnavailableError("was built from other sources; install resnet-recipes again")
+    return loaded
+
+
+def why_not() -> str:
+    """Return why the native library cannot be used; empty if it can."""
+    try:
+        library()
+    except UnavailableError as error:
+        return str(error)
+    return ""
+
+
+def _declare(loaded: ctypes.CDLL) -> None:
+    """Tell ctypes the signatures of src/engine.cpp."""
+    engine, ticket = ctypes.c_void_p, ctypes.c_int64
+    for name, result, arguments in (
+        ("engine_create", engine, [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]),
+        ("engine_submit", ticket, [engine, ctypes.c_void_p, ctypes.c_int64]),
+        ("engine_wait", ctypes.c_int, [engine, ticket, ctypes.c_double]),
+        ("engine_cancel", None, [engine, ticket]),
+        ("engine_destroy", None, [engine]),
+        ("engine_row_bytes", ctypes.c_size_t, []),
+        ("engine_instructions", ctypes.c_char_p, []),
+        ("engine_jpeg", ctypes.c_char_p, []),
+    ):
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments

@@ -1,0 +1,56 @@
+"""The rows that the native engine fills: a mirror of the struct in src/row.h."""
+
+from enum import IntEnum
+
+import numpy as np
+
+ROW = np.dtype([
+    ("data", "u8"),             # address of the encoded image, or of its pixels; 0: it is in a file
+    ("folder", "u8"),           # address of a null-terminated path
+    ("path", "u8"),             # address of the rest of the path, `length` bytes
+    ("draws", "u8"),            # CROP: address of float64 [42]
+    ("pixels", "u8"),           # address of the output, uint8 [side, side, 3]
+    ("length", "u8"),           # bytes at `data` or `path`
+    ("box", "f8", 4),           # left, top, width, height: read by BOX, else written
+    ("size", "i4", 2),          # height, width of the image: 0 is written, anything else expected
+    ("geometry", "i4"),
+    ("side", "i4"),             # of the output, pixels
+    ("resize", "i4"),           # CENTRE: the shorter side, pixels
+    ("filter", "i4"),
+    ("raw", "?"),               # `data` is uint8 [height, width, 3]
+    ("mirror", "?"),
+    ("whole", "?"),             # never decode at a reduced size
+    ("checked", "?"),           # compare `crc`
+    ("crc", "u4"),              # CRC-32 of the bytes
+    ("status", "i4"),           # written
+    ("error", "i4"),            # written: errno of UNREADABLE
+], align=True)
+
+BOX, CROP, CENTRE = range(3)
+BILINEAR, BICUBIC = range(2)
+
+
+class Status(IntEnum):
+    """What became of a row."""
+
+    WAITING = -2
+    RUNNING = -1
+    DONE = 0
+    UNREADABLE = 1
+    FOREIGN = 2
+    DAMAGED = 3
+    EXCESSIVE = 4
+    MISMATCHED = 5
+    ALTERED = 6
+    CANCELLED = 7
+
+
+#: What the statuses mean that say something about an image.
+COMPLAINTS = {
+    Status.UNREADABLE: "cannot be read",
+    Status.FOREIGN: "is not a JPEG that the native engine decodes",
+    Status.DAMAGED: "is a damaged JPEG",
+    Status.EXCESSIVE: "has more pixels, scans or bytes than one image may have",
+    Status.MISMATCHED: "is not of the size that was announced",
+    Status.ALTERED: "does not hold the bytes that were written: checksum mismatch",
+}

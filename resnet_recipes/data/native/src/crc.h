@@ -1,0 +1,6 @@
+// CRC-32 as zlib and PNG count it.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+uint32_t crc32_of(const uint8_t *data, size_t size);

@@ -1,0 +1,9 @@
+// Decode the part of a JPEG that a row needs, and resize it.
+#pragma once
+#include "source.h"
+#include "workspace.h"
+
+constexpr int64_t MOST_PIXELS = 64'000'000;     // of one image, as the Python decoder has it
+
+// Write the row's pixels, or return why that cannot be done; nothing of another image is ever written.
+Status decode_jpeg(Bytes bytes, Row &row, Workspace &work, const Instructions &instructions);

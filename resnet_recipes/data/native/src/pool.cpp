@@ -1,0 +1,159 @@
+#include "pool.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <new>
+#include <pthread.h>
+
+#include "jpeg.h"
+#include "raw.h"
+
+namespace {
+
+// Signals are for the caller's threads: Python's handlers run there.
+class SignalsBlocked {
+  public:
+    SignalsBlocked() {
+        sigset_t all;
+        sigfillset(&all);
+        for (int fault : {SIGBUS, SIGSEGV, SIGFPE, SIGILL}) {
+            sigdelset(&all, fault);
+        }
+        pthread_sigmask(SIG_SETMASK, &all, &before_);
+    }
+    ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  private:
+    sigset_t before_;
+};
+
+// Whoever watches a batch reads the status while a thread writes it.
+void set_status(Row &row, Status status) { __atomic_store_n(&row.status, status, __ATOMIC_RELEASE); }
+
+Status fill(Row &row, Workspace &work, const Instructions &instructions) {
+    try {
+        Bytes bytes{};
+        Status status = read_source(row, work.file, bytes);
+        if (status != DONE) {
+            return status;
+        }
+        return row.raw ? resize_raw(bytes, row, work, instructions) : decode_jpeg(bytes, row, work, instructions);
+    } catch (const std::bad_alloc &) {
+        row.error = ENOMEM;
+        return UNREADABLE;
+    }
+}
+
+}  // namespace
+
+Pool::Pool(int threads, const Instructions &instructions) : instructions_(instructions) {
+    SignalsBlocked blocked;
+    threads_.reserve(threads);
+    try {
+        for (int i = 0; i < threads; i++) {
+            threads_.emplace_back(&Pool::work, this);
+        }
+    } catch (...) {
+        stop();
+        throw;
+    }
+}
+
+Pool::~Pool() { stop(); }
+
+int64_t Pool::submit(Row *rows, int64_t count) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (int64_t i = 0; i < count; i++) {
+        set_status(rows[i], WAITING);
+        rows[i].error = 0;
+    }
+    int64_t ticket = ++last_ticket_;
+    by_ticket_[ticket] = {rows, count, 0, 0};
+    if (count > 0) {
+        waiting_.push_back(ticket);
+        rows_.notify_all();
+    }
+    return ticket;
+}
+
+bool Pool::wait(int64_t ticket, double seconds) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    auto found = by_ticket_.find(ticket);
+    if (found == by_ticket_.end()) {
+        return true;
+    }
+    const Batch &batch = found->second;
+    bool whole = batches_.wait_for(lock, std::chrono::duration<double>(seconds), [&batch] { return batch.done == batch.count; });
+    if (whole) {
+        by_ticket_.erase(found);
+    }
+    return whole;
+}
+
+void Pool::cancel(int64_t ticket) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto queued = std::find(waiting_.begin(), waiting_.end(), ticket);
+    if (queued != waiting_.end()) {
+        waiting_.erase(queued);
+        drop_rest(by_ticket_[ticket]);
+        batches_.notify_all();
+    }
+}
+
+void Pool::work() {
+    pthread_setname_np(pthread_self(), "decode");
+    Workspace work;
+    std::unique_lock<std::mutex> lock(mutex_);
+    int64_t ticket = 0;
+    while (Row *row = take(lock, ticket)) {
+        lock.unlock();
+        Status status = fill(*row, work, instructions_);
+        work.trim();
+        set_status(*row, status);
+        lock.lock();
+        Batch &batch = by_ticket_[ticket];
+        if (++batch.done == batch.count) {
+            batches_.notify_all();
+        }
+    }
+}
+
+// Wait for a row and mark it as begun; null once the pool is to stop.
+Row *Pool::take(std::unique_lock<std::mutex> &lock, int64_t &ticket) {
+    rows_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
+    if (stopping_) {
+        return nullptr;
+    }
+    ticket = waiting_.front();
+    Batch &batch = by_ticket_[ticket];
+    Row *row = &batch.rows[batch.next++];
+    if (batch.next == batch.count) {
+        waiting_.pop_front();
+    }
+    set_status(*row, RUNNING);
+    return row;
+}
+
+void Pool::drop_rest(Batch &batch) {
+    for (; batch.next < batch.count; batch.next++, batch.done++) {
+        set_status(batch.rows[batch.next], CANCELLED);
+    }
+}
+
+void Pool::stop() {
+    {
+        std::lock_guard<std::mutex> lock(mutex_);
+        stopping_ = true;
+        for (int64_t ticket : waiting_) {
+            drop_rest(by_ticket_[ticket]);
+        }
+        waiting_.clear();
+    }
+    rows_.notify_all();
+    batches_.notify_all();
+    for (std::thread &thread : threads_) {
+        thread.join();
+    }
+}

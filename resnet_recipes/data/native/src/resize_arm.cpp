@@ -1,0 +1,45 @@
+// The inner loops of a resize in NEON, which every 64-bit ARM has.
+#ifdef __aarch64__
+#include <arm_neon.h>
+
+#include "resize.h"
+
+namespace {
+
+void blend_pixels(const uint8_t *row, const Columns &columns, uint8_t *out) {
+    for (int x = 0; x < columns.outputs; x++, out += 3) {
+        const int16_t *weights = &columns.weights[columns.place(x, 0)];
+        const uint8_t *pixel = row + columns.first[x];
+        int32x4_t sum = vdupq_n_s32(1 << (WEIGHT_BITS - 1));
+        for (int pair = 0; pair < columns.pairs; pair++, weights += Columns::NEXT_PAIR, pixel += 6) {
+            int16x8_t two = vreinterpretq_s16_u16(vmovl_u8(vld1_u8(pixel)));
+            sum = vmlal_n_s16(sum, vget_low_s16(two), weights[0]);
+            sum = vmlal_n_s16(sum, vget_low_s16(vextq_s16(two, two, 3)), weights[1]);
+        }
+        uint16x4_t narrow = vqmovun_s32(vshrq_n_s32(sum, WEIGHT_BITS));
+        vst1_u8(out, vqmovn_u16(vcombine_u16(narrow, narrow)));
+    }
+}
+
+inline int16x8_t weighed(uint8x8_t grey, int16_t weight) { return vqrdmulhq_n_s16(vreinterpretq_s16_u16(vshll_n_u8(grey, 7)), weight); }
+
+void blend_rows(const uint8_t *const *rows, const int16_t *weights, int count, uint8_t *out, int begin, int end) {
+    int q = begin;
+    for (; q + 16 <= end; q += 16) {
+        int16x8_t low = vdupq_n_s16(1 << (GREY_BITS - 1)), high = low;
+        for (int j = 0; j < count; j++) {
+            uint8x16_t grey = vld1q_u8(rows[j] + q);
+            low = vaddq_s16(low, weighed(vget_low_u8(grey), weights[j]));
+            high = vaddq_s16(high, weighed(vget_high_u8(grey), weights[j]));
+        }
+        vst1q_u8(out + q, vcombine_u8(vqmovun_s16(vshrq_n_s16(low, GREY_BITS)), vqmovun_s16(vshrq_n_s16(high, GREY_BITS))));
+    }
+    SCALAR.blend_rows(rows, weights, count, out, q, end);
+}
+
+const Instructions NEON_LOOPS = {"NEON", blend_pixels, blend_rows};
+
+}  // namespace
+
+const Instructions &best_instructions() { return NEON_LOOPS; }
+#endif

@@ -1,0 +1,86 @@
+#include "source.h"
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "crc.h"
+
+namespace {
+
+class File {
+  public:
+    // Opening a pipe must not wait for its writer; what is not a regular file is refused before it is read.
+    explicit File(const char *path) : descriptor_(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+    ~File() {
+        if (descriptor_ >= 0) {
+            close(descriptor_);
+        }
+    }
+    File(const File &) = delete;
+    File &operator=(const File &) = delete;
+
+    // Read it all; return 0 or an errno. The size is what `fstat` says, so that a file that grows cannot fill the memory.
+    int read_all(std::vector<uint8_t> &memory, size_t &size) const {
+        struct stat facts;
+        if (descriptor_ < 0 || fstat(descriptor_, &facts) != 0) {
+            return errno;
+        }
+        if (!S_ISREG(facts.st_mode)) {
+            return S_ISDIR(facts.st_mode) ? EISDIR : EINVAL;
+        }
+        if (static_cast<size_t>(facts.st_size) > MOST_BYTES) {
+            return EFBIG;
+        }
+        if (memory.size() < static_cast<size_t>(facts.st_size)) {
+            memory.resize(facts.st_size);
+        }
+        for (size = 0; size < static_cast<size_t>(facts.st_size);) {
+            ssize_t got = pread(descriptor_, memory.data() + size, facts.st_size - size, size);
+            if (got < 0 && errno != EINTR) {
+                return errno;
+            }
+            if (got == 0) {
+                break;
+            }
+            size += got > 0 ? got : 0;
+        }
+        return 0;
+    }
+
+  private:
+    int descriptor_;
+};
+
+Status read_file(Row &row, std::vector<uint8_t> &memory, Bytes &bytes) {
+    char path[PATH_MAX];
+    size_t folder = strlen(row.folder);
+    if (folder + 1 + row.length + 1 > sizeof path) {
+        row.error = ENAMETOOLONG;
+        return UNREADABLE;
+    }
+    memcpy(path, row.folder, folder);
+    path[folder] = '/';
+    memcpy(path + folder + 1, row.path, row.length);
+    path[folder + 1 + row.length] = 0;
+    row.error = File(path).read_all(memory, bytes.size);
+    bytes.data = memory.data();
+    return row.error == 0 ? DONE : row.error == EFBIG ? EXCESSIVE : UNREADABLE;
+}
+
+}  // namespace
+
+Status read_source(Row &row, std::vector<uint8_t> &memory, Bytes &bytes) {
+    if (!row.data) {
+        Status status = read_file(row, memory, bytes);
+        if (status != DONE) {
+            return status;
+        }
+    } else {
+        bytes = {row.data, row.length};
+    }
+    return row.checked && crc32_of(bytes.data, bytes.size) != row.crc ? ALTERED : DONE;
+}

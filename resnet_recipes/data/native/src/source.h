@@ -1,0 +1,17 @@
+// The bytes of a row: in memory, or in a regular file.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "row.h"
+
+struct Bytes {
+    const uint8_t *data;
+    size_t size;
+};
+
+constexpr size_t MOST_BYTES = size_t{256} << 20;     // of one encoded image
+
+// Point `bytes` at the row's image, read into `memory` where it is in a file; DONE, UNREADABLE, EXCESSIVE or ALTERED.
+Status read_source(Row &row, std::vector<uint8_t> &memory, Bytes &bytes);

@@ -1,0 +1,20 @@
+// The memory of one thread, used again for every image.
+#pragma once
+#include <vector>
+
+#include "resize.h"
+
+struct Workspace {
+    std::vector<uint8_t> file, line;
+    Resizer resizer;
+
+    // Give back what an unusually large image took.
+    void trim() {
+        constexpr size_t KEPT = 8 << 20;
+        for (std::vector<uint8_t> *memory : {&file, &line}) {
+            if (memory->capacity() > KEPT) {
+                std::vector<uint8_t>().swap(*memory);
+            }
+        }
+    }
+};

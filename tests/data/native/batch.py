@@ -1,0 +1,50 @@
+"""Batches of rows for the native engine, and images to put into them."""
+
+import io
+
+import numpy as np
+from PIL import Image
+
+from resnet_recipes.data.native.engine import Engine
+from resnet_recipes.data.native.rows import ROW
+
+HEIGHT, WIDTH = 150, 211
+
+
+def photo(seed: int = 0, height: int = HEIGHT, width: int = WIDTH) -> Image.Image:
+    """Return smooth colours with some noise."""
+    rng = np.random.default_rng(seed)
+    smooth = Image.fromarray(rng.integers(0, 256, (9, 11, 3), dtype=np.uint8)).resize((width, height), Image.BICUBIC)
+    return Image.fromarray(np.clip(np.asarray(smooth) + rng.normal(0, 6, (height, width, 3)), 0, 255).astype(np.uint8))
+
+
+def encoded(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
+    """Return an image as a file."""
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def by_pillow(data: bytes) -> np.ndarray:
+    """Return all pixels as torchvision's ImageFolder reads them."""
+    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
+
+
+class Batch:
+    """Rows for images in memory, with the memory that they point to."""
+
+    def __init__(self, images: list[bytes | np.ndarray], side: int, **columns):
+        self.sources = [np.frombuffer(image, np.uint8) if isinstance(image, bytes) else image for image in images]
+        self.pixels = np.full((len(images), side, side, 3), 77, np.uint8)
+        self.rows = np.zeros(len(images), ROW)
+        self.rows["data"] = [source.ctypes.data for source in self.sources]
+        self.rows["length"] = [source.size for source in self.sources]
+        self.rows["side"] = side
+        self.rows["pixels"] = self.pixels.ctypes.data + np.arange(len(images)) * side * side * 3
+        for name, column in columns.items():
+            self.rows[name] = column
+
+    def filled(self, engine: Engine) -> np.ndarray:
+        """Fill the rows and return their status."""
+        assert engine.wait(engine.submit(self.rows), 60)
+        return self.rows["status"]

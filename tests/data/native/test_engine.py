@@ -1,0 +1,163 @@
+"""The pool of native threads: tickets, several batches at once, cancelling, forks and signals."""
+
+import os
+import resource
+import signal
+import threading
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from resnet_recipes.data.native.engine import Engine
+from resnet_recipes.data.native.rows import BOX, ROW, Status
+from tests.data.native.batch import Batch, encoded, photo
+
+BOXES = [(n % 50, n % 30, 100 + n % 60, 90 + n % 20) for n in range(200)]
+
+
+@pytest.fixture(scope="module")
+def jpeg() -> bytes:
+    """A JPEG of a few kilobytes."""
+    return encoded(photo(), quality=90)
+
+
+def test_pixels_do_not_depend_on_the_number_of_threads(built, jpeg):
+    images = []
+    for threads in (1, 2, 7):
+        with Engine(threads) as engine:
+            batch = Batch([jpeg] * 200, 32, box=BOXES)
+            assert not batch.filled(engine).any()
+            images.append(batch.pixels)
+    assert np.array_equal(images[0], images[1])
+    assert np.array_equal(images[0], images[2])
+
+
+def test_several_batches_are_filled_at_once_and_may_be_waited_for_in_any_order(engine, jpeg):
+    batches = [Batch([jpeg] * 20, 16 + n, box=BOXES[:20]) for n in range(6)]
+    tickets = [engine.submit(batch.rows) for batch in batches]
+    assert len(set(tickets)) == 6
+    for ticket, batch in reversed(list(zip(tickets, batches, strict=True))):
+        assert engine.wait(ticket, 30)
+        assert not batch.rows["status"].any()
+        assert (batch.pixels != 77).any(axis=(1, 2, 3)).all()
+
+
+def test_an_empty_batch_is_whole_at_once(engine):
+    assert engine.wait(engine.submit(np.zeros(0, ROW)), 0)
+
+
+def test_a_row_that_fails_leaves_the_others_alone(engine, jpeg):
+    batch = Batch([jpeg, b"not an image at all", jpeg], 32, box=BOXES[:3])
+    assert batch.filled(engine).tolist() == [Status.DONE, Status.FOREIGN, Status.DONE]
+    assert (batch.pixels[1] == 77).all()
+
+
+def test_files_are_read_by_folder_and_name(engine, jpeg, tmp_path):
+    (tmp_path / "class").mkdir()
+    (tmp_path / "class" / "one.jpg").write_bytes(jpeg)
+    from_file, from_memory = (Batch([jpeg], 32, box=BOXES[0]) for _ in range(2))
+    folder, name = np.frombuffer(os.fsencode(tmp_path) + b"\0", np.uint8), np.frombuffer(b"class/one.jpg and more", np.uint8)
+    from_file.rows["data"], from_file.rows["folder"], from_file.rows["path"] = 0, folder.ctypes.data, name.ctypes.data
+    from_file.rows["length"] = len("class/one.jpg")
+    assert not from_file.filled(engine).any()
+    from_memory.filled(engine)
+    assert np.array_equal(from_file.pixels, from_memory.pixels)
+
+
+def test_a_changed_image_is_told_by_its_checksum(engine, jpeg):
+    batch = Batch([jpeg, jpeg], 32, box=BOXES[:2], checked=True, crc=[zlib.crc32(jpeg), zlib.crc32(jpeg) ^ 1])
+    assert batch.filled(engine).tolist() == [Status.DONE, Status.ALTERED]
+
+
+def test_raw_pixels_are_those_that_were_given(engine):
+    raw = np.asarray(photo())
+    batch = Batch([raw], 60, geometry=BOX, box=(11, 13, 60, 60), size=raw.shape[:2], raw=True)
+    assert not batch.filled(engine).any()
+    assert np.array_equal(batch.pixels[0], raw[13:73, 11:71])
+
+
+def test_a_cancelled_batch_ends_and_says_which_rows_were_not_begun(built, jpeg):
+    with Engine(1) as engine:
+        batch = Batch([jpeg] * 3000, 64, box=(0, 0, 150, 150))
+        ticket = engine.submit(batch.rows)
+        engine.cancel(ticket)
+        assert engine.wait(ticket, 30)
+        assert set(batch.rows["status"].tolist()) <= {Status.DONE, Status.CANCELLED}
+        assert batch.rows["status"][-1] == Status.CANCELLED
+        engine.cancel(ticket)                            # nothing is left of it: no harm
+
+
+def test_closing_waits_for_the_rows_that_are_being_written(built, jpeg):
+    batch = Batch([jpeg] * 3000, 64, box=(0, 0, 150, 150))
+    engine = Engine(2)
+    engine.submit(batch.rows)
+    engine.close()
+    engine.close()
+    kept = batch.pixels.copy()
+    time.sleep(0.05)
+    assert np.array_equal(kept, batch.pixels)
+    with pytest.raises(RuntimeError, match="closed"):
+        engine.submit(batch.rows)
+
+
+def test_waiting_gives_up_after_its_seconds_and_leaves_the_interpreter_free(built, tmp_path):
+    # A thread that stands still cannot be made with regular files, so the batch is one that the only thread has not come to yet.
+    image = encoded(photo(0, 1500, 2000), quality=95)
+    ran = []
+    with Engine(1) as engine:
+        batch = Batch([image] * 40, 224, box=(0, 0, 2000, 1500))
+        ticket = engine.submit(batch.rows)
+        other = threading.Thread(target=lambda: ran.append(not engine.wait(ticket, 0.0)))
+        other.start()
+        assert not engine.wait(ticket, 0.02)
+        other.join()
+        assert ran == [True]
+        engine.cancel(ticket)
+        assert engine.wait(ticket, 30)
+
+
+def test_a_forked_child_is_told_that_it_has_no_threads(engine, jpeg):
+    batch = Batch([jpeg], 32, box=BOXES[0])
+    child = os.fork()
+    if not child:
+        try:
+            engine.submit(batch.rows)
+        except RuntimeError as error:
+            engine.close()
+            os._exit(0 if "forked" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not batch.filled(engine).any()
+
+
+def test_signals_are_left_to_pythons_threads(engine, jpeg):
+    Batch([jpeg] * 20, 32, box=BOXES[0]).filled(engine)          # a thread has its name once it works
+    blocked = set()
+    for task in Path("/proc/self/task").iterdir():
+        if (task / "comm").read_text().strip() == "decode":
+            line = next(line for line in (task / "status").read_text().splitlines() if line.startswith("SigBlk"))
+            blocked.add(int(line.split()[1], 16))
+    assert blocked
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+        assert all(mask >> (one - 1) & 1 for mask in blocked)
+
+
+def test_a_limit_of_threads_is_told(built):
+    child = os.fork()
+    if not child:
+        os.setuid(65534)                                 # root has no limit
+        resource.setrlimit(resource.RLIMIT_NPROC, (3, 3))
+        try:
+            Engine(50)
+        except OSError as error:
+            os._exit(0 if "50 threads" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_rows_must_be_rows(engine):
+    with pytest.raises(AssertionError):
+        engine.submit(np.zeros(3))
