@@ -19,19 +19,20 @@ USAGE = Usage("resnet-recipes doctor [TOPIC] [PATH]", "say what would keep a run
 }, """\
 Topics:
   data PATH           the images in a folder
+  native              whether the native decoder works here, or what its build lacks
   ffcv                whether FFCV works here, or what it lacks
   gpu                 driver, memory and what torch sees
   run [PATH]          cores, memory and disk
-Without a topic: ffcv, gpu and run.""")
+Without a topic: native, ffcv, gpu and run.""")
 MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 
 def run(argv: Sequence[str]) -> int:
-    """Check one topic (default: FFCV, GPU and machine), print the findings, and return 3 if one must be put right."""
+    """Check one topic (default: all but data), print the findings, and return 3 if one must be put right."""
     arguments = split(argv, USAGE)
     topic, *places = arguments.words or ["machine"]
-    if topic not in ("data", "ffcv", "gpu", "run", "machine"):
-        fix = "topics: data PATH, ffcv, gpu, run [PATH]; without one, all but data"
+    if topic not in ("data", "native", "ffcv", "gpu", "run", "machine"):
+        fix = "topics: data PATH, native, ffcv, gpu, run [PATH]; without one, all but data"
         raise RecipeError([Problem(f"doctor {topic}", None, "unknown topic", fix)])
     if (topic == "data" and len(places) != 1) or len(places) > 1:
         raise RecipeError([Problem(f"doctor {topic}", " ".join(places) or None, "needs one folder", EXAMPLE)])
@@ -52,6 +53,9 @@ def _findings(topic: str, place: Path | None, arguments: Arguments) -> list[Find
             print(f"{expected.images:,} images to decode: about {expected.minutes:.0f} min on {expected.cores} cores "
                   "(skip with --no-images)", file=sys.stderr)
         found += check_data(place, images, _Reporter())
+    if topic in ("native", "machine"):
+        from resnet_recipes.doctor.native import check_native
+        found += check_native()
     if topic in ("ffcv", "machine"):
         from resnet_recipes.doctor.ffcv import check_ffcv
         found += check_ffcv()

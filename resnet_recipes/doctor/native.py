@@ -1,0 +1,46 @@
+"""Whether the native decoder works here, and if not, what is missing to build it."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from resnet_recipes.data.native.engine import Engine
+from resnet_recipes.data.native.library import library, why_not
+from resnet_recipes.doctor import Finding
+
+_COST = "images are decoded in Python instead, at about half the speed"
+
+
+def check_native() -> list[Finding]:
+    """Load the library and start a thread; where that fails, name each thing that its build lacks."""
+    if why := why_not():
+        return [*_missing(), Finding("warn", f"the native decoder {why}; {_COST}", "pip install --force-reinstall --no-deps .")]
+    try:
+        Engine(1).close()
+    except OSError as error:
+        return [Finding("fix", f"the native decoder {error}", "ulimit -u")]
+    with_ = f"{library().engine_instructions().decode()} instructions, {library().engine_jpeg().decode()}"
+    return [Finding("ok", f"the native decoder works ({with_})")]
+
+
+def _missing() -> Iterator[Finding]:
+    """Name what is missing, in the order in which it has to be installed."""
+    compiler = shutil.which("c++") or shutil.which("g++")
+    if compiler is None:
+        yield _install("a C++ compiler (c++ or g++)", "g++", "compilers")
+    elif not _compiles(compiler, "#include <cstdio>\n#include <jpeglib.h>\n"):
+        yield _install("the headers of libjpeg-turbo (jpeglib.h)", "libjpeg-dev", "libjpeg-turbo")
+
+
+def _compiles(compiler: str, source: str) -> bool:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "probe.cpp"
+        path.write_text(source)
+        done = subprocess.run([compiler, "-fsyntax-only", str(path)], capture_output=True, check=False, timeout=60)
+    return done.returncode == 0
+
+
+def _install(what: str, debian: str, conda: str) -> Finding:
+    return Finding("warn", f"missing: {what}", f"sudo apt-get install {debian}    or    conda install -c conda-forge {conda}")
