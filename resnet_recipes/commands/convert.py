@@ -1,5 +1,6 @@
 """`resnet-recipes convert SRC DST`: class folders to .beton files for FFCV."""
 
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -7,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.commands.arguments import Usage, split
-from resnet_recipes.errors import Problem, RecipeError
-from resnet_recipes.report.text import clock_time
+from resnet_recipes.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.report.text import clock_time, printable
 
 if TYPE_CHECKING:
     from resnet_recipes.data.convert.encode import ConvertOptions
@@ -32,7 +33,7 @@ Options, with their defaults:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Say what a conversion takes, make it unless --dry-run, and print the files that were made."""
+    """Print the forecast of a conversion, run it unless --dry-run, and print the files that were made."""
     arguments = split(argv, USAGE)
     places = [word for word in arguments.words if "=" not in word]
     if len(places) != 2:
@@ -41,12 +42,15 @@ def run(argv: Sequence[str]) -> int:
 
     from resnet_recipes.data.convert.run import convert, forecast
 
-    source, target = (Path(place).expanduser() for place in places)
-    expected = forecast(source, target, options)
-    print("\n".join(_told(expected, target)), file=sys.stderr)
-    if "--dry-run" not in arguments:
-        for path in convert(source, target, options, _Reporter(), expected):
-            print(path)
+    source, target = (Path(os.path.expanduser(place)) for place in places)
+    try:
+        expected = forecast(source, target, options)
+        print("\n".join(_told(expected, target)), file=sys.stderr)
+        if "--dry-run" not in arguments:
+            for path in convert(source, target, options, _Reporter(), expected):
+                print(printable(path))
+    except OSError as error:                                            # a folder that may not be listed, a path of 300 letters
+        raise NotReadyError([Problem(str(error.filename or source), None, f"cannot be used: {error.strerror}")]) from error
     return 0
 
 
@@ -71,12 +75,12 @@ def _told(expected: "Forecast", target: Path) -> list[str]:
     lines = [f"{expected.images:,} images to {target}: about {expected.bytes / 1e9:.2f} GB of {expected.free_bytes / 1e9:.1f} GB free, "
              f"about {clock_time(60 * expected.minutes)} (measured on {expected.sampled})"]
     if expected.resumed_images:
-        lines.append(f"{expected.resumed_images:,} images are there already; going on")
-    return lines + [f"unreadable: {name}" for name in expected.unreadable[:10]]
+        lines.append(f"{expected.resumed_images:,} images are there already; resuming")
+    return lines + [f"unreadable: {printable(name)}" for name in expected.unreadable[:10]]
 
 
 class _Reporter:
-    """Tells how far a conversion is, every ten seconds."""
+    """Prints the progress every ten seconds."""
 
     def __init__(self) -> None:
         self.last = time.monotonic()

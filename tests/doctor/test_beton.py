@@ -94,7 +94,7 @@ def test_files_of_different_classes_are_told_before_any_sample_is_read(betons):
     note = sidecar_path(betons / "val.beton")
     note.write_text(note.read_text().replace('"ant"', '"zebra"'))
     (finding,) = fixes(check_data(betons, progress=lambda done, total: pytest.fail("samples were read")))
-    assert "val.beton has other classes than train.beton" in finding.what
+    assert "val.beton differs from train.beton in its classes" in finding.what
 
 
 def test_one_file_of_two_is_not_enough_for_a_run_but_can_be_checked(betons):

@@ -111,7 +111,7 @@ def test_an_unreadable_image_is_named_with_its_reason(root):
     os.mkfifo(root / "train/bee/bee1.jpg")
     finding = only(check_data(root), "fix")
     assert [path.partition("bee/")[2] for path in finding.paths] == [
-        "bee0.jpg is not an image of a known format (JPEG, PNG, WEBP, BMP, PPM, TIFF)", "bee1.jpg is not a regular file"]
+        "bee0.jpg is not an image of a known format (JPEG, PNG, WEBP, BMP, PPM, TIFF)", "bee1.jpg cannot be read: Not a regular file"]
     assert "data.on_bad_image=skip" in finding.fix
 
 

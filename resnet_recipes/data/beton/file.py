@@ -1,11 +1,12 @@
-"""The .beton file of FFCV (version 2): where its samples lie, and whether it can be what it says it is.
+"""The .beton file of FFCV (version 2): its layout, checked before a single image is decoded.
 
-Layout, little-endian, as read by FFCV 1.0.2 (github.com/libffcv/ffcv, ffcv/types.py): a header, one descriptor per field, one metadata row
-per sample, image content on pages of equal size, and at the end the allocation table. FFCV checks none of it but the version and reads a
-damaged file as wrong pixels under right labels, so everything is checked here before a single image is decoded. Nothing of FFCV is needed.
+Little-endian, as read by FFCV 1.0.2 (github.com/libffcv/ffcv, ffcv/types.py): a header, one descriptor per field, one
+metadata row per sample, image content on pages of equal size, and the allocation table at the end. FFCV checks only the
+version, and reads a damaged file as wrong pixels under right labels. Nothing of FFCV is needed here.
 """
 
 import hashlib
+import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,12 +17,14 @@ import numpy as np
 
 from resnet_recipes.data.beton.jpeg_header import frame_size
 from resnet_recipes.data.beton.sidecar import Sidecar, read_sidecar
+from resnet_recipes.data.regular import open_regular
 from resnet_recipes.errors import NotReadyError, Problem
 
 VERSION = 2
 JPEG, RAW = 0, 1                        # how a sample is stored: `mode`
 IMAGE_FIELD, INT_FIELD = 2, 1           # type ids of the two fields
-HEADER = np.dtype([("version", "<u2"), ("num_fields", "<u2"), ("page_size", "<u4"), ("num_samples", "<u8"), ("table_ptr", "<u8")])
+HEADER = np.dtype([("version", "<u2"), ("num_fields", "<u2"), ("page_size", "<u4"), ("num_samples", "<u8"),
+                   ("table_ptr", "<u8")])
 FIELD = np.dtype([("type_id", "u1"), ("name", "S16"), ("arguments", "u1", 1024)])
 IMAGE = np.dtype([("mode", "u1"), ("width", "<u2"), ("height", "<u2"), ("ptr", "<u8")])
 SAMPLE = np.dtype([("image", IMAGE), ("label", "<i8")], align=True)
@@ -29,12 +32,13 @@ ALLOCATION = np.dtype([("sample", "<u8"), ("ptr", "<u8"), ("size", "<u8")])
 METADATA_START = HEADER.itemsize + 2 * FIELD.itemsize
 
 _MOST_CLASSES = 1 << 16
+_MOST_SAMPLES = 1 << 26                 # 3 GiB of metadata and table
 _LARGEST_IMAGE = 64_000_000             # pixels; also bounds the decoder's scratch memory
 
 
 @dataclass(frozen=True)
 class Beton:
-    """A .beton file that has been found consistent; columns are in sample order."""
+    """A .beton file whose description is consistent; columns are in sample order."""
 
     path: Path
     page_size: int                      # bytes; no sample crosses a page
@@ -64,31 +68,43 @@ class Beton:
         """CRC-32 of every sample's bytes, uint32 [N]; None without a sidecar."""
         return self.sidecar.checksums if self.sidecar else None
 
-    def sample(self, index: int) -> np.ndarray:
-        """Return the stored bytes of one sample, uint8, as a view of the mapped file."""
-        return self.content[self.starts[index] : self.starts[index] + self.lengths[index]]
+    @property
+    def cut_short(self) -> bool:
+        """Whether the mapped file has become shorter; touching what is gone would kill the process with SIGBUS."""
+        return self.content._mmap.size() < self.content.size
 
-    def complaint(self, index: int) -> str | None:
-        """Say what is wrong with the content of one sample, without decoding it; None if nothing is. Reads the sample."""
-        data = self.sample(index)
+    def sample(self, index: int) -> np.ndarray:
+        """Read the stored bytes of one sample, uint8: not through the map, which kills where a file is cut short meanwhile."""
+        with open_regular(self.path) as file:
+            file.seek(self.starts[index])
+            return np.frombuffer(file.read(self.lengths[index]), np.uint8)
+
+    def complaint(self, index: int, data: np.ndarray | None = None) -> str | None:
+        """Say what is wrong with one sample (`data`: if it has been read already) without decoding it; None if nothing is."""
+        try:
+            data = self.sample(index) if data is None else data
+        except OSError as error:
+            return f"the file cannot be read: {error.strerror}"
+        if len(data) < self.lengths[index]:
+            return "the file was cut short after it was opened"
         if self.checksums is not None and zlib.crc32(data) != self.checksums[index]:
-            return "its bytes are not those that were written (CRC-32 differs)"
+            return "checksum mismatch"
         if self.modes[index] == JPEG:
             height, width, channels = frame_size(data)
             if (height, width) != tuple(self.sizes[index]) or channels not in (1, 3):
-                return "its JPEG is damaged, or is of another size than the file says"
+                return "its JPEG is damaged, or of another size than the file says"
         return None
 
 
 def open_beton(path: Path) -> Beton:
-    """Read and check the description of a .beton file; raises NotReadyError saying what is wrong with it.
+    """Read and check the description of a .beton file. Raises NotReadyError with what is wrong.
 
-    Reads the header, the metadata and the table (48 bytes a sample; about a second for ImageNet), never the images.
+    Reads header, metadata and table (48 bytes a sample; about a second for ImageNet), never the images.
     """
     path = Path(path)
     try:
-        with path.open("rb") as file:
-            total = path.stat().st_size
+        with open_regular(path) as file:
+            total = os.fstat(file.fileno()).st_size
             header = file.read(HEADER.itemsize)
             count, table_ptr, page_size = _check_header(path, header, total)
             fields = file.read(2 * FIELD.itemsize)
@@ -104,7 +120,7 @@ def open_beton(path: Path) -> Beton:
     _check_images(path, samples["image"], lengths)
     sidecar = read_sidecar(path)
     if sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure) != (count, total, structure):
-        raise _refusal(path, "is not the file that its .json note describes: one of the two was changed or replaced")
+        raise _refusal(path, "is not the file that its sidecar (.json) describes: one of the two was changed or replaced")
     labels = samples["label"].astype(np.int64)
     _check_labels(path, labels, len(sidecar.classes) if sidecar else None)
     image = samples["image"]
@@ -114,19 +130,20 @@ def open_beton(path: Path) -> Beton:
 
 
 def pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
-    """Yield why these two files cannot be trained on: labels that do not mean the same class in both, or classes without images."""
+    """Yield why these two files cannot be trained on together: labels of different meaning, or classes without images."""
     used = len(np.unique(train.labels))
     again = "convert both together:  resnet-recipes convert SRC DST"
     if used != len(train.classes):
-        yield Problem(str(train.path), None, f"has images of {used} classes, and labels for {len(train.classes)}", again)
+        yield Problem(str(train.path), None, f"has images of only {used} of its {len(train.classes)} classes", again)
     if train.sidecar and val.sidecar and train.classes != val.classes:
-        yield Problem(str(val.path), None, "has other classes than train.beton, or in another order", again)
+        yield Problem(str(val.path), None, "differs from train.beton in its classes or their order", again)
     if val.labels.max() >= len(train.classes):
-        yield Problem(str(val.path), None, f"has label {val.labels.max()}, and train.beton has {len(train.classes)} classes", again)
+        rule = f"has label {val.labels.max()}, but train.beton has only {len(train.classes)} classes"
+        yield Problem(str(val.path), None, rule, again)
 
 
 def _check_header(path: Path, header: bytes, total: int) -> tuple[int, int, int]:
-    """Refuse a header that this file cannot have; return its number of samples, its table's place and its page size."""
+    """Refuse a header that cannot be of this file; return number of samples, position of the table, and page size."""
     if len(header) < HEADER.itemsize or total < METADATA_START:
         raise _refusal(path, f"has {total} bytes, too few for a .beton file")
     row = np.frombuffer(header, HEADER)[0]
@@ -139,31 +156,33 @@ def _check_header(path: Path, header: bytes, total: int) -> tuple[int, int, int]
         raise _refusal(path, f"has {row['num_fields']} fields; an image and a label are expected")
     if not 4096 <= page_size <= 1 << 31 or page_size & (page_size - 1):
         raise _refusal(path, f"is damaged: a page size of {page_size} bytes is not a power of two between 4096 and 2^31")
-    if not count:
-        raise _refusal(path, "has no samples")
+    if not 0 < count <= _MOST_SAMPLES:
+        raise _refusal(path, f"has {count:,} samples; the limit is {_MOST_SAMPLES:,}" if count else "has no samples")
     if not METADATA_START + count * SAMPLE.itemsize <= table_ptr <= total:
-        raise _refusal(path, f"is damaged or cut short: {count} samples and a table at byte {table_ptr} do not fit into {total} bytes")
-    if total - table_ptr != count * ALLOCATION.itemsize:
-        rule = f"is damaged or cut short: its table has {(total - table_ptr) / ALLOCATION.itemsize:g} entries for {count} samples"
+        rule = f"is damaged or cut short: {count} samples and a table at byte {table_ptr} do not fit into {total} bytes"
         raise _refusal(path, rule)
+    if total - table_ptr != count * ALLOCATION.itemsize:
+        entries = (total - table_ptr) / ALLOCATION.itemsize
+        raise _refusal(path, f"is damaged or cut short: its table has {entries:g} entries for {count} samples")
     return count, table_ptr, page_size
 
 
 def _check_fields(path: Path, fields: np.ndarray) -> None:
     """Refuse anything but an image followed by an integer."""
     if fields["type_id"].tolist() != [IMAGE_FIELD, INT_FIELD]:
-        raise _refusal(path, f"has fields of types {fields['type_id'].tolist()}; an RGB image (2), then an integer label (1) are expected")
+        types = fields["type_id"].tolist()
+        raise _refusal(path, f"has fields of types {types}; an RGB image (2) and an integer label (1) are expected")
 
 
 def _check_table(path: Path, pointers: np.ndarray, allocations: np.ndarray, where: tuple[int, int]) -> np.ndarray:
-    """Refuse a table in which samples are missing, overlap or lie outside the pages; return bytes by sample, int64 [N]."""
+    """Refuse a table with missing, overlapping or misplaced samples; return bytes by sample, int64 [N]."""
     table_ptr, page_size = where
     count = len(pointers)
     if not np.array_equal(np.sort(allocations["sample"]), np.arange(count, dtype=np.uint64)):
-        raise _refusal(path, "is damaged: its table does not name every sample once")
+        raise _refusal(path, "is damaged: its table does not list every sample once")
     by_sample = allocations[np.argsort(allocations["sample"])]
     if not np.array_equal(by_sample["ptr"], pointers):
-        raise _refusal(path, _first(by_sample["ptr"] != pointers, "lies elsewhere by the metadata than by the table"))
+        raise _refusal(path, _first(by_sample["ptr"] != pointers, "has different positions in metadata and table"))
     if int(by_sample["ptr"].max()) >= table_ptr or int(by_sample["size"].max()) > page_size:
         outside = (by_sample["ptr"] >= table_ptr) | (by_sample["size"] > page_size)
         raise _refusal(path, _first(outside, "lies outside the data, or is larger than a page"))
@@ -175,30 +194,32 @@ def _check_table(path: Path, pointers: np.ndarray, allocations: np.ndarray, wher
         raise _refusal(path, _first(crossing, "crosses a page"))
     order = np.argsort(start)
     if (overlap := start[order][:-1] + size[order][:-1] > start[order][1:]).any():
-        raise _refusal(path, f"is damaged: samples {order[:-1][overlap][0]} and {order[1:][overlap][0]} share bytes")
+        pair = order[:-1][overlap][0], order[1:][overlap][0]
+        raise _refusal(path, f"is damaged: samples {pair[0]} and {pair[1]} share bytes")
     return size
 
 
 def _check_images(path: Path, images: np.ndarray, lengths: np.ndarray) -> None:
-    """Refuse images of unknown kind, of impossible size, or raw ones whose bytes are not their pixels."""
+    """Refuse images of unknown kind or impossible size, and raw ones without three bytes a pixel."""
     if (unknown := images["mode"] > RAW).any():
         raise _refusal(path, _first(unknown, "is stored neither as JPEG nor raw"))
     pixels = images["height"].astype(np.int64) * images["width"]
     if (odd := (pixels == 0) | (pixels > _LARGEST_IMAGE)).any():
         raise _refusal(path, _first(odd, "has no pixels, or more than 64 million"))
     if (odd := (images["mode"] == RAW) & (lengths != 3 * pixels)).any():
-        raise _refusal(path, _first(odd, "is raw, and its bytes are not three a pixel"))
+        raise _refusal(path, _first(odd, "is raw, but does not have three bytes a pixel"))
 
 
 def _check_labels(path: Path, labels: np.ndarray, classes: int | None) -> None:
-    """Refuse labels outside the classes; where nobody wrote down how many these are, only what cannot be a label."""
+    """Refuse labels outside of the classes; without a sidecar, only those that cannot be labels."""
     limit = _MOST_CLASSES if classes is None else classes
     if (outside := (labels < 0) | (labels >= limit)).any():
-        raise _refusal(path, _first(outside, f"has label {labels[outside][0]}, which is none of the {limit} possible"))
+        raise _refusal(path, _first(outside, f"has label {labels[outside][0]}; labels go from 0 to {limit - 1}"))
 
 
 def _first(bad: np.ndarray, rule: str) -> str:
-    return f"is damaged: sample {int(np.flatnonzero(bad)[0])} {rule}" + (f" ({int(bad.sum())} such samples)" if bad.sum() > 1 else "")
+    others = f" ({int(bad.sum())} such samples)" if bad.sum() > 1 else ""
+    return f"is damaged: sample {int(np.flatnonzero(bad)[0])} {rule}{others}"
 
 
 def _refusal(path: Path, rule: str) -> NotReadyError:

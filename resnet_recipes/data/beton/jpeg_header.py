@@ -1,16 +1,16 @@
-"""What a JPEG says about itself, without decoding it."""
+"""The size of a JPEG, without decoding it."""
 
 import numpy as np
 
-#: Start-of-frame markers are 0xC0 to 0xCF without these: Huffman tables, a reserved code, arithmetic tables (ITU-T T.81, table B.1).
+#: Start-of-frame markers are 0xC0 to 0xCF but for these: Huffman tables, reserved, arithmetic tables (T.81, table B.1).
 _NO_FRAME = (0xC4, 0xC8, 0xCC)
 
 
 def frame_size(data: np.ndarray) -> tuple[int, int, int]:
-    """Return (height, width, channels) of a whole JPEG, or (0, 0, 0) if it lacks its start, its frame header or its end.
+    """Return (height, width, channels) of a JPEG, uint8 [bytes], or (0, 0, 0) if it lacks start, frame header or end.
 
-    `data` is uint8 [bytes]. Walks some ten segments and reads nothing behind them but the last two bytes, so it costs no decoding.
-    Written in the part of Python that numba compiles, because the FFCV decoder asks it about every sample that it reads.
+    Walks some ten segments and reads nothing behind them but the last two bytes. Written in the part of Python that
+    numba compiles: the FFCV decoder calls it for every sample.
     """
     end = data.size
     if end < 16 or data[0] != 0xFF or data[1] != 0xD8 or data[end - 2] != 0xFF or data[end - 1] != 0xD9:
@@ -24,7 +24,8 @@ def frame_size(data: np.ndarray) -> tuple[int, int, int]:
             at += 1
             continue
         if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAME:
-            return np.int64(data[at + 5]) * 256 + data[at + 6], np.int64(data[at + 7]) * 256 + data[at + 8], np.int64(data[at + 9])
+            height, width = np.int64(data[at + 5]) * 256 + data[at + 6], np.int64(data[at + 7]) * 256 + data[at + 8]
+            return height, width, np.int64(data[at + 9])
         if marker < 0xC0 or 0xD0 <= marker <= 0xDA:           # data before any frame header
             return 0, 0, 0
         at += 2 + np.int64(data[at + 2]) * 256 + data[at + 3]

@@ -138,10 +138,12 @@ class BetonReader:
 
     def _check(self, indices: np.ndarray, samples: np.ndarray) -> None:
         """Compare samples with their checksums, the first time that this process reads them."""
+        if self._beton.cut_short:
+            raise DamagedError(self._beton.path, indices[0], "the file was cut short after it was opened")
         unread = self._unchecked[indices]
         for index, (start, length) in zip(indices[unread].tolist(), samples[unread, :2].tolist(), strict=True):
             if zlib.crc32(self._content[start : start + length]) != self._beton.checksums[index]:
-                raise DamagedError(self._beton.path, index, "its bytes are not those that were written (CRC-32 differs)")
+                raise DamagedError(self._beton.path, index, "checksum mismatch")
         self._unchecked[indices] = False
 
     def _announce(self, samples: np.ndarray) -> None:

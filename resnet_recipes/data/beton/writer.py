@@ -1,4 +1,4 @@
-"""A .beton file in the making: written in order, resumable after a kill, and under its final name only once it is whole."""
+"""Write a .beton file in order: resumable after a kill, and under its final name only once it is whole."""
 
 import fcntl
 import hashlib
@@ -10,43 +10,40 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes import atomic
-from resnet_recipes.data.beton.file import ALLOCATION, FIELD, HEADER, IMAGE_FIELD, INT_FIELD, METADATA_START, SAMPLE, VERSION
+from resnet_recipes.data.beton import file as layout
 from resnet_recipes.data.beton.sidecar import Sidecar, pack_checksums, sidecar_path
 from resnet_recipes.errors import NotReadyError, Problem
 
 #: One line of the journal: a sample that is safely on the disk, or (size 0) an image that was left out.
-RECORD = np.dtype(
-    [("mode", "u1"), ("width", "<u2"), ("height", "<u2"), ("ptr", "<u8"), ("size", "<u8"), ("crc32", "<u4"), ("label", "<i8")]
-)
-
+RECORD = np.dtype([("mode", "u1"), ("width", "<u2"), ("height", "<u2"), ("ptr", "<u8"), ("size", "<u8"),
+                   ("crc32", "<u4"), ("label", "<i8")])
 
 
 def partial_path(path: Path) -> Path:
-    """Return the name that a file has until it is whole."""
+    """Return the name of a file that is not whole yet."""
     return path.with_name(path.name + ".partial")
 
 
 def read_journal(path: Path, key: str) -> np.ndarray:
-    """Return the records of an interrupted attempt at `path` by the conversion `key`; none if there was none."""
+    """Return the records of an interrupted attempt at `path` by the conversion `key`, if there is one."""
     partial, journal, head = partial_path(path), _journal_path(path), f"{key}\n".encode()
     found = journal.read_bytes() if partial.exists() and journal.exists() else b""
     body = found[len(head) :] if found.startswith(head) else b""
-    # A torn last record is left out.
-    records = np.frombuffer(body[: len(body) // RECORD.itemsize * RECORD.itemsize], RECORD)
+    records = np.frombuffer(body[: len(body) // RECORD.itemsize * RECORD.itemsize], RECORD)      # without a torn last one
     whole = len(records) == 0 or int(records["ptr"][-1] + records["size"][-1]) <= partial.stat().st_size
     return records if whole else records[:0]
 
 
 class BetonWriter:
-    """Append samples to `path.partial`; `path.partial.journal` says how far that came.
+    """Append samples to `path.partial`; `path.partial.journal` records the progress.
 
-    Each `append` reaches the disk before the journal mentions it, so whatever the journal says is there. A journal of another conversion
-    (another `key`) is started over. `finish` writes the description and the header last and renames: a file named `path` is a whole one.
+    Each `append` reaches the disk before the journal mentions it. A journal of another conversion (another `key`) is
+    started over. `finish` writes the description and the header last, then renames: a file named `path` is whole.
     """
 
     def __init__(self, path: Path, capacity: int, page_size: int, key: str):
         self.path, self.page_size = path, page_size
-        self._journal = open(_journal_path(path), "ab", buffering=0)      # noqa: SIM115  held until finish or close
+        self._journal = open(_journal_path(path), "ab", buffering=0)      # noqa: SIM115  until finish or close
         try:
             fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -55,25 +52,25 @@ class BetonWriter:
         self.records = read_journal(path, key)
         self._journal.truncate(0)
         _write_all(self._journal, f"{key}\n".encode() + self.records.tobytes())
-        first = -(-(METADATA_START + capacity * SAMPLE.itemsize) // page_size) * page_size
+        first = -(-(layout.METADATA_START + capacity * layout.SAMPLE.itemsize) // page_size) * page_size
         self._end = int(self.records["ptr"][-1] + self.records["size"][-1]) if len(self.records) else first
-        self._file = open(partial_path(path), "r+b" if len(self.records) else "w+b", buffering=0)      # noqa: SIM115  as above
+        self._file = open(partial_path(path), "r+b" if len(self.records) else "w+b", buffering=0)  # noqa: SIM115  same
         self._file.truncate(self._end)
         self._file.seek(self._end)
 
     @property
     def bytes_written(self) -> int:
-        """Bytes of the file so far, what an earlier attempt wrote included."""
+        """Bytes of the file so far, including those of an earlier attempt."""
         return self._end
 
     def append(self, samples: Sequence[tuple[np.void, bytes]]) -> None:
-        """Write samples, given as a record (mode, width, height, label, crc32) and the content; empty content is an image left out."""
+        """Write samples: a record (mode, width, height, label, crc32) and the content, empty for an image left out."""
         records = np.array([record for record, _ in samples], RECORD)
         pieces = []
         for row, (_, data) in zip(records, samples, strict=True):
             if len(data) > self.page_size:
-                rule = f"takes {len(data) / 1e6:.0f} MB, more than a page of the file ({self.page_size / 1e6:.0f} MB)"
-                raise NotReadyError([Problem("image", f"{row['width']}x{row['height']}", rule, "shrink: max_resolution=500")])
+                rule = f"takes {len(data) / 1e6:.0f} MB; a page of the file has {self.page_size / 1e6:.0f} MB"
+                raise NotReadyError([Problem("image", f"{row['width']}x{row['height']}", rule, "max_resolution=500")])
             room = -self._end % self.page_size
             if len(data) > room and room:
                 pieces.append(bytes(room))
@@ -88,32 +85,32 @@ class BetonWriter:
         self.records = np.concatenate([self.records, records])
 
     def finish(self, about: dict) -> None:
-        """Write the description, name the file and its note (the caller's part of it is `about`), and remove the journal."""
+        """Write the description and the sidecar (`about` is the caller's part of it), rename, and remove the journal."""
         written = self.records[self.records["size"] > 0]
         metadata, table, header = _metadata(written), _table(written), _header(len(written), self.page_size, self._end)
         front = header + _fields() + metadata
         _write_all(self._file, table)
-        self._file.seek(HEADER.itemsize)
-        _write_all(self._file, front[HEADER.itemsize :])
+        self._file.seek(layout.HEADER.itemsize)
+        _write_all(self._file, front[layout.HEADER.itemsize :])
         os.fsync(self._file.fileno())
         self._file.seek(0)
         _write_all(self._file, header)
         os.fsync(self._file.fileno())
-        note = Sidecar(
+        sidecar = Sidecar(
             examples=len(written),
             bytes=self._end + len(table),
             structure=hashlib.sha256(front + table).hexdigest(),
             crc32=pack_checksums(written["crc32"]),
             **about,
         )
-        atomic.write_text(sidecar_path(self.path), note.dump())
+        atomic.write_text(sidecar_path(self.path), sidecar.dump())
         os.replace(partial_path(self.path), self.path)
         _journal_path(self.path).unlink()
         self.close()
         atomic.sync_folder(self.path.parent)
 
     def close(self) -> None:
-        """Let go of the files, which stay for the next attempt; safe to call twice."""
+        """Close the files, which stay for the next attempt; safe to call twice."""
         self._file.close()
         self._journal.close()
 
@@ -123,18 +120,18 @@ def _journal_path(path: Path) -> Path:
 
 
 def _fields() -> bytes:
-    """Describe the two fields under the names that FFCV's own ImageNet files use."""
-    fields = np.zeros(2, FIELD)
-    fields["type_id"], fields["name"] = (IMAGE_FIELD, INT_FIELD), (b"image", b"label")
+    """Describe the two fields by the names in FFCV's own ImageNet files."""
+    fields = np.zeros(2, layout.FIELD)
+    fields["type_id"], fields["name"] = (layout.IMAGE_FIELD, layout.INT_FIELD), (b"image", b"label")
     return fields.tobytes()
 
 
 def _header(count: int, page_size: int, table_ptr: int) -> bytes:
-    return np.array([(VERSION, 2, page_size, count, table_ptr)], HEADER).tobytes()
+    return np.array([(layout.VERSION, 2, page_size, count, table_ptr)], layout.HEADER).tobytes()
 
 
 def _metadata(records: np.ndarray) -> bytes:
-    rows = np.zeros(len(records), SAMPLE)
+    rows = np.zeros(len(records), layout.SAMPLE)
     for key in ("mode", "width", "height", "ptr"):
         rows["image"][key] = records[key]
     rows["label"] = records["label"]
@@ -142,7 +139,7 @@ def _metadata(records: np.ndarray) -> bytes:
 
 
 def _table(records: np.ndarray) -> bytes:
-    rows = np.zeros(len(records), ALLOCATION)
+    rows = np.zeros(len(records), layout.ALLOCATION)
     rows["sample"], rows["ptr"], rows["size"] = np.arange(len(records)), records["ptr"], records["size"]
     return rows.tobytes()
 

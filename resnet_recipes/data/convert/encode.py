@@ -11,18 +11,19 @@ from PIL import Image
 from resnet_recipes.data.beton.file import JPEG, RAW
 from resnet_recipes.data.beton.jpeg_header import frame_size
 from resnet_recipes.data.crop import uniforms
-from resnet_recipes.data.files.decode import Picture
+from resnet_recipes.data.files.decode import BadImageError, Picture
 from resnet_recipes.errors import Problem
 
 WRITE_MODES = ("raw", "proportion", "jpg")
+_LONGEST = 65_500      # pixels: what JPEG encoders accept, and 16 bits in a .beton file hold
 
 
 @dataclass(frozen=True)
 class ConvertOptions:
-    """How images are written. The defaults are those of the published recipes' conversion (mosaicml/examples, FFCV)."""
+    """How images are written, by default as for the published recipes (mosaicml/examples, FFCV)."""
 
     write_mode: str = "proportion"      # raw | jpg | proportion: JPEG with compress_probability, else raw
-    max_resolution: int | None = 500    # pixels, longer side; larger images are shrunk by area averaging; None: as they are
+    max_resolution: int | None = 500    # pixels, longer side; larger images are shrunk by area averaging; None: no limit
     compress_probability: float = 0.5   # proportion only
     jpeg_quality: int = 90
     shuffle: bool = True                # store in random order, so that neighbours in the file are not of one class
@@ -58,14 +59,19 @@ class Encoded(NamedTuple):
 
 
 def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> Encoded:
-    """Encode one image, given as the bytes of its file or as uint8 [H, W, 3]; raises OSError or ValueError if it cannot be read.
+    """Encode one image, given as the bytes of its file or as uint8 [H, W, 3]. Raises BadImageError if it cannot be read.
 
-    In `jpg` mode a sound RGB JPEG that fits already is kept byte for byte: nothing is lost and nothing computed. Rotation noted in EXIF is
-    ignored, as every ImageNet pipeline does.
+    In `jpg` mode a sound RGB JPEG that fits is kept byte for byte. The EXIF orientation is ignored, as in training.
     """
-    if options.write_mode == "jpg" and isinstance(image, bytes) and (kept := _kept(image, options.max_resolution)):
-        return kept
-    picture = _shrunk(Image.fromarray(_pixels(image)), options.max_resolution)
+    pixels = image
+    if isinstance(image, bytes):
+        picture = Picture(image)
+        if options.write_mode == "jpg" and (kept := _kept(image, options.max_resolution)):
+            return kept
+        pixels = picture.crop(0, 0, picture.height, picture.width)
+    picture = _shrunk(Image.fromarray(pixels), options.max_resolution)
+    if max(picture.size) > _LONGEST:
+        raise BadImageError(f"has a side of {max(picture.size):,} pixels; a .beton file takes {_LONGEST:,}")
     compress = options.write_mode == "jpg"
     if options.write_mode == "proportion":
         compress = uniforms(options.seed, 0, np.array([index]), 1).item() < options.compress_probability
@@ -76,16 +82,8 @@ def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> En
     return Encoded(JPEG, picture.height, picture.width, buffer.getvalue())
 
 
-def _pixels(image: bytes | np.ndarray) -> np.ndarray:
-    """Decode to RGB as the folder backend does, uint8 [H, W, 3]: a file has the same pixels in either form."""
-    if isinstance(image, np.ndarray):
-        return image
-    picture = Picture(image)
-    return picture.crop(0, 0, picture.height, picture.width)
-
-
 def _shrunk(picture: Image.Image, longest: int | None) -> Image.Image:
-    """Shrink so that the longer side is at most `longest`, sides rounded down (800x600 becomes 500x375); a smaller image stays."""
+    """Shrink a larger image so that its longer side is `longest`, sides rounded down (800x600 becomes 500x375)."""
     if longest is None or max(picture.size) <= longest:
         return picture
     ratio = longest / max(picture.size)
@@ -95,9 +93,9 @@ def _shrunk(picture: Image.Image, longest: int | None) -> Image.Image:
 
 
 def _area_mean(values: np.ndarray, length: int) -> np.ndarray:
-    """Shrink the first axis to `length` by the mean over the area that each new row covers, parts of old rows counted as parts.
+    """Shrink the first axis to `length` by the mean over the area that each new row covers (OpenCV's INTER_AREA).
 
-    What OpenCV calls INTER_AREA. Pillow's BOX counts whole rows only, which is visible when an image shrinks a little.
+    Pillow's BOX counts whole rows only, which is visible when an image shrinks a little.
     """
     scale = len(values) / length
     edges = np.arange(length + 1) * scale
@@ -111,12 +109,13 @@ def _area_mean(values: np.ndarray, length: int) -> np.ndarray:
 
 
 def _kept(data: bytes, longest: int | None) -> Encoded | None:
-    """Return a JPEG as it is, if it is RGB or grey, fits, and decodes without a single warning."""
+    """Return a JPEG unchanged if it is RGB or grey, fits, and decodes without a warning."""
     height, width, channels = frame_size(np.frombuffer(data, np.uint8))
     if channels not in (1, 3) or (longest is not None and max(height, width) > longest):
         return None
     try:
+        simplejpeg.decode_jpeg_header(data)                             # FFCV's decoder rejects the same kinds of chroma
         decoded = simplejpeg.decode_jpeg(data, "RGB", fastdct=True, strict=True)
-    except ValueError:
+    except Exception:                                                   # ValueError; KeyError for 4:4:1 chroma
         return None
     return Encoded(JPEG, int(height), int(width), data) if decoded.shape[:2] == (height, width) else None

@@ -27,7 +27,7 @@ class EncodedChunk(NamedTuple):
 
 
 def worker_count(options: ConvertOptions) -> int:
-    """Return how many processes encode."""
+    """Return the number of processes that encode."""
     return options.workers or len(os.sched_getaffinity(0))
 
 
@@ -35,18 +35,18 @@ def encode_one(source: Source, index: int, options: ConvertOptions) -> Encoded |
     """Encode one image, or return why it cannot be read."""
     try:
         return encode(source.read(index), index, options)
-    except (OSError, ValueError) as error:
-        return str(error)
+    except (OSError, ValueError, MemoryError) as error:
+        return str(error) or type(error).__name__
 
 
 def encode_in_order(source: Source, order: np.ndarray, options: ConvertOptions) -> Iterator[EncodedChunk]:
-    """Yield the images of `order` in chunks; the processes are never more than a few chunks ahead of whoever takes them."""
+    """Yield the images of `order` in chunks; the processes work at most a few chunks ahead."""
     chunks = [order[at : at + _CHUNK] for at in range(0, len(order), _CHUNK)]
     workers = min(worker_count(options), len(chunks))
     if workers <= 1:
         yield from (_encode_chunk(source, chunk, options) for chunk in chunks)
         return
-    # Not forked from this process, which may have threads (a progress bar's); the fork server imports this module once for all workers.
+    # Not forked from this process, which may have threads; the fork server imports this module once for all workers.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_keep, initargs=(source, options)) as pool:
@@ -59,13 +59,14 @@ def encode_in_order(source: Source, order: np.ndarray, options: ConvertOptions) 
             while ahead:
                 yield ahead.popleft().result()
         except BrokenProcessPool as error:
-            raise TrainingError("A worker process died (out of memory?). Give the same command with fewer workers: it goes on.") from error
+            rule = "a conversion worker was killed (out of memory?); the same command with fewer workers resumes"
+            raise TrainingError(rule) from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _keep(source: Source, options: ConvertOptions) -> None:
-    """Keep in a worker what is the same for all its chunks: a million file names are sent once."""
+    """Keep in a worker what all its chunks share: a million file names are sent once."""
     global _kept
     _kept = source, options
 

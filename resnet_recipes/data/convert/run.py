@@ -1,6 +1,7 @@
-"""From class folders, or from another .beton file, to .beton files for FFCV: forecast first, resumable, verified."""
+"""Convert class folders, or another .beton file, to .beton files for FFCV: forecast, resumable, verified."""
 
 import hashlib
+import os
 import random
 import shlex
 import shutil
@@ -21,7 +22,7 @@ from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingE
 
 PAGE_SIZE = 8 << 20                     # bytes, FFCV's own default
 LARGE_PAGE_SIZE = 128 << 20             # bytes, when images keep their size: one image must fit into a page
-_ANY = {"workers": 0, "on_bad_image": ""}       # options that may differ between an attempt and the one that goes on from it
+_ANY = {"workers": 0, "on_bad_image": ""}       # options that may differ between an attempt and the one that resumes it
 _SAMPLED = 500                          # images encoded for a forecast, and read back at the end
 
 
@@ -31,27 +32,27 @@ class Split:
 
     name: str                           # "train", "val", or the file's stem
     source: Source
-    origin: Path                        # what the source was opened from
+    origin: Path                        # what was opened as the source
     target: Path
 
 
 class Forecast(NamedTuple):
-    """What a conversion will take, measured on a sample."""
+    """The cost of a conversion, measured on a sample."""
 
     images: int
     bytes: int                          # of all files together
-    minutes: float                      # on this machine as busy as it is now
+    minutes: float                      # on this machine, as busy as it is now
     free_bytes: int                     # on the disk of the target
-    resumed_images: int                 # already there from an interrupted attempt
-    sampled: int                        # images that this was measured on
-    unreadable: tuple[str, ...]         # images of the sample that cannot be read, with the reason
+    resumed_images: int                 # done by an interrupted attempt
+    sampled: int                        # images that were measured
+    unreadable: tuple[str, ...]         # images of the sample that cannot be read, with reasons
 
 
 class Progress(NamedTuple):
     """How far a conversion has come."""
 
     split: str
-    done: int                           # images of this split, an earlier attempt's included
+    done: int                           # images of this split, those of an earlier attempt included
     total: int
     bytes: int
     seconds_left: float
@@ -60,23 +61,25 @@ class Progress(NamedTuple):
 def plan_conversion(src: Path, dst: Path) -> list[Split]:
     """Return the files to make: DST/train.beton and DST/val.beton if SRC has both splits, else DST itself.
 
-    Raises NotReadyError if SRC is neither, or if val has classes that train lacks.
+    Raises NotReadyError if SRC cannot be read, or if val has classes that train lacks.
     """
     src, dst = Path(src), Path(dst)
     for suffix in ("", ".beton"):
         parts = [src / f"{name}{suffix}" for name in ("train", "val")]
-        if all(part.exists() for part in parts):
+        if all(os.path.exists(part) for part in parts):
             train = open_source(parts[0])
             val = open_source(parts[1], None if suffix else train.classes)
-            return [Split("train", train, parts[0], dst / "train.beton"), Split("val", val, parts[1], dst / "val.beton")]
+            sources = zip(("train", "val"), (train, val), parts, strict=True)
+            return [Split(name, source, part, dst / f"{name}.beton") for name, source, part in sources]
     if dst.suffix != ".beton":
-        rule = "is one set of images (no train/ and val/ in it), so the target must be one file that ends in .beton"
-        raise RecipeError([Problem(str(src), None, rule, f"resnet-recipes convert {src} {dst / (src.stem + '.beton')}")])
+        rule = "has no train/ and val/, so the target must be one file that ends in .beton"
+        fix = f"resnet-recipes convert {shlex.quote(str(src))} {shlex.quote(str(dst / (src.stem + '.beton')))}"
+        raise RecipeError([Problem(str(src), None, rule, fix)])
     return [Split(dst.stem, open_source(src), src, dst)]
 
 
 def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
-    """Encode up to 500 images of SRC and say how large and how long the whole will be; takes a few seconds, writes nothing."""
+    """Encode up to 500 images of SRC and estimate size and time of the whole; takes a few seconds, writes nothing."""
     _check(options)
     splits = plan_conversion(src, dst)
     images = sum(len(split.source.labels) for split in splits)
@@ -94,17 +97,16 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     resumed = sum(len(split.source.labels) for split in splits[:made])
     resumed += sum(len(read_journal(split.target, _key(split, options))) for split in splits[made:])
     minutes = (images - resumed) * seconds / worker_count(options) / 60
-    bytes_ = int(size / len(chosen) * images * 1.02) + images * 48 + len(splits) * PAGE_SIZE         # 2 %: room lost at the ends of pages
+    bytes_ = int(size / len(chosen) * images * 1.02) + images * 48 + len(splits) * PAGE_SIZE      # 2 %: lost at page ends
     return Forecast(images, bytes_, minutes, _free_bytes(Path(dst)), resumed, len(chosen), tuple(unreadable))
 
 
-def convert(
-    src: Path, dst: Path, options: ConvertOptions, progress: Callable[[Progress], None], expected: Forecast | None = None
-) -> list[Path]:
-    """Make the files and return them; an interrupted attempt at the same conversion goes on where it stopped.
+def convert(src: Path, dst: Path, options: ConvertOptions, progress: Callable[[Progress], None],
+            expected: Forecast | None = None) -> list[Path]:
+    """Make the files and return them; an interrupted attempt at the same conversion is resumed.
 
-    `expected` is the forecast, if there is one already. Old files of the same name stay until the new ones are whole. Raises NotReadyError
-    (no room, unreadable images) or TrainingError (a worker died, or the file read back is not what was written).
+    `expected` is the forecast, if there is one already. Old files of the same name stay until the new ones are whole.
+    Raises NotReadyError (disk full, unreadable images) or TrainingError (a worker died, or a file reads back differently).
     """
     _check(options)
     splits = plan_conversion(src, dst)
@@ -115,7 +117,8 @@ def convert(
     have = sum(path.stat().st_size for path in there if path.exists())
     if needed.bytes - have > needed.free_bytes:
         rule = f"has {needed.free_bytes / 1e9:.1f} GB free, and about {(needed.bytes - have) / 1e9:.1f} GB are needed"
-        raise NotReadyError([Problem(str(dst), None, rule, "write_mode=jpg, or a smaller max_resolution, makes smaller files")])
+        fix = "write_mode=jpg or a smaller max_resolution makes smaller files"
+        raise NotReadyError([Problem(str(dst), None, rule, fix)])
     for split in splits[made:]:
         split.target.parent.mkdir(parents=True, exist_ok=True)
         _convert_split(split, options, progress)
@@ -138,19 +141,13 @@ def _convert_split(split: Split, options: ConvertOptions, progress: Callable[[Pr
             progress(Progress(split.name, done, total, writer.bytes_written, left))
         left_out = order[writer.records["size"] == 0]
         if len(left_out) == total:
-            raise NotReadyError([Problem(str(split.origin), None, "has no image that can be read")])
-        writer.finish(
-            {
-                "classes": split.source.classes,
-                "source": str(split.origin),
-                "source_sha256": split.source.fingerprint,
-                "skipped": tuple(split.source.name(index) for index in left_out),
-                "options": asdict(options),
-            }
-        )
+            raise NotReadyError([Problem(str(split.origin), None, "has no readable image")])
+        skipped = tuple(split.source.name(index) for index in left_out)
+        writer.finish({"classes": split.source.classes, "source": str(split.origin), "skipped": skipped,
+                       "source_sha256": split.source.fingerprint, "options": asdict(options)})
     except OSError as error:
         rule = f"cannot be written: {error.strerror} ({len(writer.records):,} of {total:,} images are done and kept)"
-        fix = "make room, then give the same command again: it goes on from there"
+        fix = "free some space, then repeat the command: it resumes"
         raise NotReadyError([Problem(str(split.target), None, rule, fix)]) from error
     finally:
         writer.close()
@@ -163,30 +160,31 @@ def _order(split: Split, options: ConvertOptions) -> np.ndarray:
 
 
 def _left_out(split: Split, options: ConvertOptions) -> Iterator[Problem]:
-    """Yield the images that an interrupted attempt has left out, where this one would go on from it and may leave out none."""
+    """Yield the images that an interrupted attempt left out, if this one would resume it but may leave out none."""
     done = read_journal(split.target, _key(split, options))
     if options.on_bad_image == "error" and (done["size"] == 0).any():
-        rule = "was left out, because it could not be read, by the attempt with on_bad_image=skip that this one would go on from"
-        fix = f"on_bad_image=skip goes on without it;  to begin again:  rm {shlex.quote(str(partial_path(split.target)))}"
+        rule = "was unreadable, and left out by the earlier attempt (on_bad_image=skip) that this one would resume"
+        fix = f"on_bad_image=skip resumes without it; to start over:  rm {shlex.quote(str(partial_path(split.target)))}"
         for index in _order(split, options)[: len(done)][done["size"] == 0]:
             yield Problem(split.source.name(index), None, rule, fix)
 
 
 def _readable(chunk: EncodedChunk, options: ConvertOptions) -> EncodedChunk:
-    """Refuse a chunk with images that cannot be read, unless they are to be left out."""
+    """Refuse a chunk with unreadable images, unless they may be left out."""
     if chunk.unreadable and options.on_bad_image == "error":
-        fix = "on_bad_image=skip leaves such images out, and notes which"
-        raise NotReadyError([Problem(name, None, f"cannot be read ({reason})", fix) for name, reason in chunk.unreadable])
+        fix = "on_bad_image=skip leaves such images out and records which; resnet-recipes doctor data DIR lists all"
+        raise NotReadyError([Problem(name, None, reason, fix) for name, reason in chunk.unreadable])
     return chunk
 
 
 def _verify(target: Path) -> None:
-    """Read a finished file back: all of its description, and the content of a sample of its images, decoded."""
+    """Read a finished file back: its description, and 500 of its images, decoded."""
     beton = open_beton(target)
     for index in random.Random(0).sample(range(len(beton)), min(_SAMPLED, len(beton))):
         decoded = encode_one(BetonSource(beton), index, ConvertOptions(write_mode="raw", max_resolution=None))
         if not isinstance(decoded, Encoded) or [decoded.height, decoded.width] != beton.sizes[index].tolist():
-            raise TrainingError(f"{target}: sample {index} does not read back as it was written. Is the disk sound? Convert again.")
+            rule = f"{target}: sample {index} reads back differently than it was written; check the disk and convert again"
+            raise TrainingError(rule)
 
 
 def _located(splits: list[Split], place: int) -> tuple[Split, int]:
@@ -199,7 +197,7 @@ def _located(splits: list[Split], place: int) -> tuple[Split, int]:
 
 
 def _made(splits: list[Split], options: ConvertOptions) -> int:
-    """Return how many files an attempt had finished before it was interrupted in a later one; 0 if none is left to make: begin again."""
+    """Return how many files an attempt finished before it was interrupted in a later one; 0 if it finished all."""
     return next((place for place, split in enumerate(splits) if not _is_made(split, options)), 0)
 
 
@@ -207,17 +205,17 @@ def _is_made(split: Split, options: ConvertOptions) -> bool:
     if partial_path(split.target).exists():
         return False
     try:
-        note = open_beton(split.target).sidecar
+        sidecar = open_beton(split.target).sidecar
     except NotReadyError:
         return False
-    if note is None or (note.skipped and options.on_bad_image == "error"):
+    if sidecar is None or (sidecar.skipped and options.on_bad_image == "error"):
         return False
-    same = (note.options | _ANY == asdict(options) | _ANY, note.source_sha256 == split.source.fingerprint)
-    return all(same) and tuple(note.classes) == tuple(split.source.classes)
+    same = (sidecar.options | _ANY == asdict(options) | _ANY, sidecar.source_sha256 == split.source.fingerprint)
+    return all(same) and tuple(sidecar.classes) == tuple(split.source.classes)
 
 
 def _key(split: Split, options: ConvertOptions) -> str:
-    """Return what an interrupted attempt must have in common with this one to be continued."""
+    """Return a digest of what an attempt must share with this one to be resumed."""
     content = asdict(options) | _ANY
     return hashlib.sha256(repr((sorted(content.items()), split.source.fingerprint, split.source.classes)).encode()).hexdigest()
 
@@ -228,7 +226,7 @@ def _check(options: ConvertOptions) -> None:
 
 
 def _free_bytes(path: Path) -> int:
-    """Bytes free on the disk where `path` is, or will be."""
+    """Return the bytes free on the disk where `path` is, or will be."""
     path = path.absolute()
     while not path.exists():
         path = path.parent

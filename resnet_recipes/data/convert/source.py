@@ -1,6 +1,8 @@
-"""Where a conversion takes its images from: a folder with one folder per class, or a .beton file."""
+"""The images of a conversion: a folder with one folder per class, or a .beton file."""
 
 import hashlib
+import os
+import shlex
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from resnet_recipes.data.beton.file import JPEG, Beton, open_beton
+from resnet_recipes.data.files.decode import read_file
 from resnet_recipes.data.files.folder import SUFFIXES, class_names, image_names
 from resnet_recipes.errors import NotReadyError, Problem
 
@@ -21,10 +24,10 @@ class Source(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 that changes when images are added, removed, renamed or replaced by others of another size."""
+        """SHA-256 that changes when images are added, removed, renamed, or replaced by others of another size."""
 
     def name(self, index: int) -> str:
-        """Return what to call an image in a message."""
+        """Return the name of an image for messages."""
 
     def read(self, index: int) -> bytes | np.ndarray:
         """Return the bytes of an image file, or pixels as uint8 [H, W, 3]."""
@@ -41,14 +44,14 @@ class FolderSource:
 
     @cached_property
     def fingerprint(self) -> str:
-        lines = (f"{name}\0{(self.root / name).stat().st_size}\n" for name in self.files)
+        lines = (f"{name}\0{_size(self.root / name)}\n" for name in self.files)
         return hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
 
     def name(self, index: int) -> str:
         return str(self.root / self.files[index])
 
     def read(self, index: int) -> bytes:
-        return (self.root / self.files[index]).read_bytes()
+        return read_file(self.root / self.files[index])
 
 
 @dataclass(frozen=True)
@@ -73,27 +76,28 @@ class BetonSource:
         return f"{self.beton.path}, sample {index}"
 
     def read(self, index: int) -> bytes | np.ndarray:
-        complaint = self.beton.complaint(index)
-        if complaint:
-            raise ValueError(complaint)
         data = self.beton.sample(index)
+        if complaint := self.beton.complaint(index, data):
+            raise ValueError(complaint)
         return data.tobytes() if self.beton.modes[index] == JPEG else data.reshape(*self.beton.sizes[index], 3)
 
 
 def open_source(path: Path, classes: tuple[str, ...] | None = None) -> Source:
     """Open a class folder tree or a .beton file; `classes` fixes the label order and which classes may occur.
 
-    Hidden folders and hidden files are left out. Raises NotReadyError if there is no image, or a folder that is none of `classes`.
+    Raises NotReadyError if there is no image, or a class folder outside of `classes`.
     """
-    if path.is_file():
+    if os.path.isfile(path):
         return BetonSource(open_beton(path))
-    if not path.is_dir():
-        raise NotReadyError([Problem(str(path), None, "is neither a folder nor a .beton file")])
+    if not os.path.isdir(path):
+        rule = "is neither a folder nor a .beton file" if os.path.lexists(path) else "does not exist"
+        raise NotReadyError([Problem(str(path), None, rule)])
     found = tuple(class_names(path))
     strange = sorted(set(found) - set(classes or found))
     if strange or not found:
-        rule = f"has class folders that the training set lacks: {', '.join(strange[:5])}" if strange else "has no class folders"
-        raise NotReadyError([Problem(str(path), None, rule, f"resnet-recipes doctor data {path.parent}")])
+        lacking = f"has class folders that the training set lacks: {', '.join(strange[:5])}"
+        fix = f"resnet-recipes doctor data {shlex.quote(str(path.parent))}"
+        raise NotReadyError([Problem(str(path), None, lacking if strange else "has no class folders", fix)])
     classes = classes or found
     files, labels = [], []
     for label, name in enumerate(classes):
@@ -104,3 +108,10 @@ def open_source(path: Path, classes: tuple[str, ...] | None = None) -> Source:
         raise NotReadyError([Problem(str(path), None, f"has no images ({', '.join(SUFFIXES)}) in its class folders")])
     return FolderSource(path, classes, tuple(files), np.array(labels, np.int64))
 
+
+def _size(path: Path) -> int:
+    """Return the bytes of a file; -1 for a link that leads nowhere, which is an unreadable image like others."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return -1

@@ -2,7 +2,6 @@
 
 import io
 import os
-import stat
 import warnings
 
 import numpy as np
@@ -11,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
+
+from resnet_recipes.data.regular import open_regular
 
 #: Larger images are refused before anything is allocated for them.
 MAX_PIXELS = 64_000_000
@@ -30,17 +31,11 @@ class BadImageError(ValueError):
 
 
 def read_file(path: str | os.PathLike) -> bytes:
-    """Return the content of an image file; a FIFO, socket or device is refused without waiting for it.
-
-    Raises BadImageError unless it is a readable regular file of at most MAX_BYTES.
-    """
+    """Return the content of an image file. Raises BadImageError unless it is a regular file of at most MAX_BYTES."""
     try:
-        with open(path, "rb", buffering=0, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise BadImageError("is not a regular file")
-            if status.st_size > MAX_BYTES:
-                raise BadImageError(f"is {status.st_size / 2**20:,.0f} MiB long; the limit is {MAX_BYTES >> 20} MiB")
+        with open_regular(path) as file:
+            if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:
+                raise BadImageError(f"is {size / 2**20:,.0f} MiB long; the limit is {MAX_BYTES >> 20} MiB")
             return file.read()
     except OSError as error:
         raise BadImageError(f"cannot be read: {error.strerror}") from None

@@ -1,5 +1,6 @@
 """Damaged .beton files are refused, or their damage is reported; none is read wrongly."""
 
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -187,7 +188,30 @@ def test_a_note_that_makes_no_sense_is_refused(file, text):
 
 def test_the_note_of_another_file_is_refused(file, betons):
     shutil.copy(betons / "val.beton.json", sidecar_path(file))
-    with pytest.raises(NotReadyError, match="note describes"):
+    with pytest.raises(NotReadyError, match="is not the file that its sidecar"):
+        open_beton(file)
+
+
+def test_a_file_cut_short_after_it_was_opened_is_noticed_and_never_touched(file):
+    beton = open_beton(file)
+    assert not beton.cut_short
+    assert beton.content.size == beton.content._mmap.size()
+    os.truncate(file, METADATA_START)
+    assert beton.cut_short
+    assert beton.complaint(0) == "the file was cut short after it was opened"
+    file.unlink()
+    assert beton.complaint(0) == "the file cannot be read: No such file or directory"
+
+
+def test_only_a_regular_file_of_possible_size_is_opened(file):
+    parts = Parts(file.read_bytes())
+    parts.header["num_samples"] = 1 << 40
+    file.write_bytes(parts.data.tobytes())
+    with pytest.raises(NotReadyError, match="the limit is"):
+        open_beton(file)
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(NotReadyError, match="Not a regular file"):
         open_beton(file)
 
 

@@ -20,6 +20,12 @@ def file(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
     return buffer.getvalue()
 
 
+def sampled_4_4_1(data: bytes) -> bytes:
+    """Return a JPEG that declares other sampling factors for its first component."""
+    at = data.index(b"\xff\xc0") + 11
+    return data[:at] + b"\x14" + data[at + 1:]
+
+
 def test_raw_keeps_every_pixel():
     stored = encode(file(Image.fromarray(PIXELS), "PNG"), 0, ConvertOptions("raw"))
     assert stored[:3] == (RAW, 60, 90)
@@ -55,6 +61,7 @@ def test_sixteen_bits_a_pixel_keep_their_upper_eight():
     pytest.param(file(Image.fromarray(PIXELS), "PNG"), id="PNG"),
     pytest.param(file(Image.fromarray(PIXELS)) + b"behind the end", id="bytes behind the end"),
     pytest.param(file(Image.fromarray(PIXELS).resize((600, 400))), id="larger"),
+    pytest.param(sampled_4_4_1(file(Image.fromarray(PIXELS), subsampling="4:4:4")), id="4:4:1, which FFCV may not read"),
 ])
 def test_anything_else_is_encoded_again(original):
     stored = encode(original, 0, ConvertOptions("jpg", jpeg_quality=90))

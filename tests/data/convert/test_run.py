@@ -2,6 +2,7 @@
 
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -13,11 +14,13 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.data.beton import writer as beton_writer
-from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.beton.file import METADATA_START, open_beton
 from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.convert import run as converting
 from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.pool import encode_one
 from resnet_recipes.data.convert.run import convert, forecast
+from resnet_recipes.data.convert.source import BetonSource
 from resnet_recipes.errors import NotReadyError, RecipeError, TrainingError
 
 RAW = ConvertOptions("raw", workers=1)
@@ -246,15 +249,37 @@ def test_going_on_with_another_rule_for_bad_images_hides_none(with_bad_images, t
     bad = sorted(with_bad_images.glob("*/*"))[2]
     assert [problem.key for problem in refusal.value.problems] == [str(bad)]
     assert forecast(with_bad_images, target, skip).resumed_images == 4            # nothing is lost
-    subprocess.run(refusal.value.problems[0].fix.partition("again:")[2], shell=True, check=True)
-    with pytest.raises(NotReadyError, match="cannot be read"):
+    subprocess.run(refusal.value.problems[0].fix.partition("over:")[2], shell=True, check=True)
+    with pytest.raises(NotReadyError, match="Truncated File Read"):
         convert(with_bad_images, target, strict, silent)
+
+
+def test_whatever_lies_in_a_class_folder_becomes_a_reason_and_stops_nothing(with_bad_images, tmp_path):
+    folder = with_bad_images / "bee"
+    shutil.copy(min(with_bad_images.glob("*/*")), os.fsencode(folder) + b"/\xff\xfe.jpg")
+    (folder / "gone.jpg").symlink_to("nowhere.jpg")
+    os.mkfifo(folder / "pipe.jpg")
+    Image.new("RGB", (70_000, 1)).save(folder / "long.png")
+    skip = ConvertOptions("raw", None, on_bad_image="skip", workers=1)
+    assert len(convert(with_bad_images, tmp_path / "a.beton", skip, silent)) == 1
+    skipped = {Path(name).name for name in open_beton(tmp_path / "a.beton").sidecar.skipped}
+    assert {"gone.jpg", "pipe.jpg", "long.png"} < skipped
+    assert len(skipped) == 5
+    said = forecast(with_bad_images, tmp_path / "b.beton", skip).unreadable
+    assert any("long.png: has a side of 70,000 pixels; a .beton file takes 65,500" in line for line in said)
+
+
+def test_a_source_cut_short_after_it_was_opened_is_named_and_kills_nothing(folder, tmp_path):
+    convert(folder / "val", tmp_path / "a.beton", RAW, silent)
+    source = BetonSource(open_beton(tmp_path / "a.beton"))
+    os.truncate(tmp_path / "a.beton", METADATA_START)
+    assert encode_one(source, 0, RAW) == "the file was cut short after it was opened"
 
 
 def test_a_file_that_does_not_read_back_is_not_accepted(folder, tmp_path, monkeypatch):
     write = beton_writer._write_all
     monkeypatch.setattr(beton_writer, "_write_all", lambda file, data: write(file, data[:-9] + bytes(9) if len(data) > 10_000 else data))
-    with pytest.raises(TrainingError, match="does not read back"):
+    with pytest.raises(TrainingError, match="reads back differently"):
         convert(folder / "val", tmp_path / "a.beton", RAW, silent)
 
 
@@ -263,7 +288,7 @@ def test_wrong_sources_targets_and_options_are_refused(folder, tmp_path):
         convert(folder / "train", tmp_path, RAW, silent)
     with pytest.raises(RecipeError, match="write_mode"):
         forecast(folder, tmp_path, ConvertOptions("smart"))
-    with pytest.raises(NotReadyError, match="neither a folder"):
+    with pytest.raises(NotReadyError, match="nowhere: does not exist"):
         convert(tmp_path / "nowhere", tmp_path / "a.beton", RAW, silent)
     (tmp_path / "empty" / "ant").mkdir(parents=True)
     with pytest.raises(NotReadyError, match="has no images"):

@@ -193,7 +193,7 @@ def test_only_regular_files_of_a_sane_size_are_opened(tmp_path):
         server.bind(str(tmp_path / "socket.jpg"))
     (tmp_path / "folder.jpg").mkdir()
     (tmp_path / "loop.jpg").symlink_to("loop.jpg")
-    for path, said in ((tmp_path / "fifo.jpg", "is not a regular file"), (Path("/dev/zero"), "is not a regular file"),
+    for path, said in ((tmp_path / "fifo.jpg", "Not a regular file"), (Path("/dev/zero"), "Not a regular file"),
                        (tmp_path / "tail.jpg", f"40,960 MiB long; the limit is {MAX_BYTES >> 20} MiB"),
                        (tmp_path / "socket.jpg", "cannot be read"), (tmp_path / "folder.jpg", "Is a directory"),
                        (tmp_path / "loop.jpg", "Too many levels of symbolic links"), (tmp_path / "none", "No such file")):
