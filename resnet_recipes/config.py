@@ -8,7 +8,7 @@ from typing import Any
 
 from resnet_recipes import names
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.duration import Duration, decimal
+from resnet_recipes.duration import Duration, Horizon, decimal
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods import Methods
 from resnet_recipes.optim import OPTIMIZERS, AnyOptimizer
@@ -184,7 +184,8 @@ class LaunchConfig:
         if not 1 <= fewest <= most <= 1024:
             yield Problem("nodes", self.nodes, "must be a number from 1 to 1024, or two of them, as in 2:4")
         if fewest < most and not self.max_restarts:
-            yield Problem("nodes", self.nodes, "can change only at a restart, and launch.max_restarts is 0", "launch.max_restarts=10")
+            rule = "can change only at a restart, and launch.max_restarts is 0"
+            yield Problem("nodes", self.nodes, rule, "launch.max_restarts=10")
         if most > 1 and not re.fullmatch(r"[\w.-]+:\d{2,5}", self.rdzv):
             yield Problem("rdzv", self.rdzv or None, "is needed for several nodes: the address where they meet",
                           "launch.rdzv=node0:29400")
@@ -246,6 +247,21 @@ class Recipe:
     def ratio(self) -> Fraction:
         """`scale_schedule_ratio`, exactly as it was typed."""
         return decimal(self.scale_schedule_ratio)
+
+    def horizon(self, examples: int) -> Horizon:
+        """Return the length of a run on so many training images.
+
+        It is max_duration times scale_schedule_ratio, rounded down to whole units (28.8ep is 28ep); what does not fill
+        a batch is left out of each epoch.
+        """
+        steps_per_epoch = examples // self.batch.global_size
+        length = Duration.parse(self.max_duration).scaled(self.ratio)
+        return Horizon(int(length.value) * (steps_per_epoch if length.unit == "ep" else 1), steps_per_epoch)
+
+    def milestones(self, horizon: Horizon) -> list[int]:
+        """Return the steps of the schedule's milestones, stretched as the run is."""
+        durations = [Duration.parse(text) for text in self.schedule.milestones]
+        return [int(horizon.steps(item) * (1 if item.unit == "dur" else self.ratio)) for item in durations]
 
     def problems(self) -> Iterator[Problem]:
         """Yield everything wrong with the recipe, all sections, with full keys."""

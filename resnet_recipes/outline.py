@@ -18,31 +18,32 @@ def lines(rows: Iterable[Row], width: int = 80) -> list[str]:
     out = []
     for label, text in rows:
         indent = f"  {label:<{LABEL - 2}}"
-        out += textwrap.wrap(printable(text), width, initial_indent=indent, subsequent_indent=" " * LABEL, break_on_hyphens=False)
+        out += textwrap.wrap(printable(text), width, initial_indent=indent, subsequent_indent=" " * LABEL,
+                             break_on_hyphens=False)
     return [line.rstrip() for line in out]
 
 
 def rows(plan: Plan) -> Iterator[Row]:
     """Yield everything a run will do, in the order in which a person asks."""
     recipe = plan.recipe
-    yield "length", f"{length(plan)} = {plan.total_steps:,} steps, {plan.steps_per_epoch:,} an epoch{_scaling(plan)}"
-    yield "batch", (f"{recipe.batch.global_size} = {_count(plan.world_size, 'device')} x {_count(plan.microbatches, 'micro-batch')} x "
-                    f"{plan.bn_size}; BatchNorm over {plan.bn_size}")
+    yield "length", f"{length(plan)} = {plan.total_steps:,} steps, {plan.steps_per_epoch:,} per epoch{_scaling(plan)}"
+    parts = f"{_count(plan.world_size, 'device')} x {_count(plan.microbatches, 'micro-batch')} x {plan.bn_size}"
+    yield "batch", f"{recipe.batch.global_size} = {parts}; BatchNorm over {plan.bn_size}"
     yield "rate", _rates(plan)
     yield "optimizer", recipe.optimizer.text()
-    yield "model", (f"{recipe.model.name}, {plan.num_classes:,} classes, {plan.parameters:,} parameters, {recipe.precision.dtype} precision"
-                    f"{', compiled' if recipe.precision.compile else ''}")
+    compiled = ", compiled" if recipe.precision.compile else ""
+    yield "model", f"{recipe.model.name}, {plan.num_classes:,} classes, {plan.parameters:,} parameters{compiled}"
     yield "images", size_ranges(plan.sizes)
-    yield "evaluation", (f"every {recipe.evaluation.interval}, {recipe.data.eval_resize} -> {recipe.data.eval_size} px; "
-                         f"checkpoint every {recipe.checkpoint.interval}")
+    sizes = f"{recipe.data.eval_resize} -> {recipe.data.eval_size} px"
+    yield "evaluation", f"every {recipe.evaluation.interval}, {sizes}; checkpoint every {recipe.checkpoint.interval}"
     hooks = plan.hooks
     for index, (hook, names) in enumerate(hooks.items()):
         yield "methods" if index == 0 else "", f"{hook:<16} {', '.join(names)}"
     if not hooks:
         yield "methods", "none"
     facts = plan.facts
-    yield "data", (f"{facts.backend}, {facts.root}: {facts.train_examples:,} training and {facts.eval_examples:,} evaluation images, "
-                   f"{len(facts.classes):,} classes")
+    yield "data", (f"{facts.backend}, {facts.root}: {facts.train_examples:,} training and {facts.eval_examples:,} "
+                   f"evaluation images, {_count(len(facts.classes), 'class')}")
     for index, result in enumerate(plan.published):
         yield "" if index else "published", published(result)
     for index, note in enumerate((*facts.notes, *plan.notes)):
@@ -52,7 +53,7 @@ def rows(plan: Plan) -> Iterator[Row]:
 def length(plan: Plan) -> str:
     """Return the length of the run in epochs."""
     epochs = float(plan.epochs)
-    return f"{epochs:g} epoch{'' if epochs == 1 else 's'}" if epochs >= 0.1 else f"{epochs:.2g} epochs"
+    return f"{epochs:{'g' if epochs >= 0.1 else '.2g'}} epoch{'' if epochs == 1 else 's'}"
 
 
 def size_ranges(sizes: tuple[int, ...]) -> str:
@@ -69,7 +70,7 @@ def size_ranges(sizes: tuple[int, ...]) -> str:
 def published(result: Published) -> str:
     """Return a published result in one line."""
     parts = [f"{result.top1:g} % top-1"]
-    parts += [f"{result.epochs} epochs"] if result.epochs else []
+    parts += [_count(result.epochs, "epoch")] if result.epochs else []
     parts += [f"{result.minutes:g} min"] if result.minutes else []
     parts += [result.hardware] if result.hardware else []
     return ", ".join(parts) + (f" ({result.source})" if result.source else "")
@@ -86,9 +87,9 @@ def _rates(plan: Plan) -> str:
     steps = sorted({0, plan.warmup, *(plan.total_steps * quarter // 4 for quarter in (1, 2, 3)), last})
     points = ", ".join(f"{plan.lr_at(step):.3g} at {step / plan.steps_per_epoch:.3g}" for step in steps)
     rise = f"{_count(plan.warmup, 'step')} of warm-up ({config.warmup}), then " if plan.warmup else ""
-    return f"{rise}{config.name} from {plan.recipe.optimizer.lr:g}, by {config.interval}; by epoch: {points}"
+    return f"{rise}{config.name} from {plan.recipe.optimizer.lr:g}, new every {config.interval}; at epochs: {points}"
 
 
 def _count(number: int, noun: str) -> str:
-    plural = "es" if noun.endswith("h") else "s"
+    plural = "s" if noun[-2:] not in ("ch", "ss") or noun == "epoch" else "es"
     return f"{number:,} {noun}{'' if number == 1 else plural}"

@@ -1,22 +1,23 @@
 """Everything a run will do, derived once from the recipe, the data that were found, and the number of ranks."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes import schedule
+from resnet_recipes import feasible, schedule
 from resnet_recipes.advice import notes_on
 from resnet_recipes.config import Published, Recipe, enabled
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.duration import Duration, Horizon
-from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.errors import RecipeError
 from resnet_recipes.methods.stack import Stack
 
-#: ImageNet-1k, which the published results are for and which a plan assumes as long as it is not told where the images are.
-IMAGENET = DataFacts("torchvision", Path("ImageNet-1k"), 1_281_167, 50_000, tuple(f"class {index}" for index in range(1000)),
+#: ImageNet-1k, which the published results are for, and which a plan assumes until it is told where the images are.
+IMAGENET = DataFacts("torchvision", Path("ImageNet-1k"), 1_281_167, 50_000,
+                     tuple(f"class {index}" for index in range(1000)),
                      ("data.root is not set: this plan assumes ImageNet-1k.",))
 
 #: Parameters of torchvision's ResNets without their classifier, and the features that the classifier sees.
@@ -94,11 +95,12 @@ class Plan:
     @cached_property
     def _curve(self) -> Callable[[int], float]:
         config, total, warmup = self.recipe.schedule, self.total_steps, self.warmup
-        stretched = [milestone_steps(text, self.recipe.ratio, self.horizon) for text in config.milestones]
+        stretched = self.recipe.milestones(self.horizon)
         return {
             "cosine": partial(schedule.cosine, total=total, warmup=warmup, final=config.final),
             "linear": partial(schedule.linear, total=total, warmup=warmup, final=config.final),
-            "polynomial": partial(schedule.polynomial, total=total, warmup=warmup, final=config.final, power=config.power),
+            "polynomial": partial(schedule.polynomial, total=total, warmup=warmup, final=config.final,
+                                  power=config.power),
             "multistep": partial(schedule.multistep, milestones=stretched, gamma=config.gamma, warmup=warmup),
             "piecewise": partial(schedule.piecewise, milestones=stretched, values=config.values, warmup=warmup),
             "constant": partial(schedule.constant, warmup=warmup),
@@ -161,7 +163,8 @@ class Plan:
     @cached_property
     def _intervals(self) -> tuple[int, int, int]:
         recipe = self.recipe
-        return self.steps(recipe.log.interval), self.steps(recipe.evaluation.interval), self.steps(recipe.checkpoint.interval)
+        intervals = (recipe.log.interval, recipe.evaluation.interval, recipe.checkpoint.interval)
+        return tuple(self.steps(interval) for interval in intervals)
 
     def _due(self, done: int, interval: int) -> bool:
         return done == self.total_steps or done % interval == 0
@@ -198,82 +201,12 @@ class Plan:
 
 
 def of(recipe: Recipe, facts: DataFacts, world_size: int) -> Plan:
-    """Derive the plan of a recipe that has no problems of its own. Raises RecipeError with everything that cannot work together."""
-    steps_per_epoch = facts.train_examples // recipe.batch.global_size
-    total_steps = run_steps(recipe, steps_per_epoch)
-    problems = list(_batch_problems(recipe, facts, world_size))
-    problems += _class_problems(recipe, facts)
-    problems += _method_problems(_stack(recipe, facts), facts)
-    if steps_per_epoch:
-        problems += _length_problems(recipe, Horizon(total_steps, steps_per_epoch))
-    if problems:
+    """Derive the plan of a recipe that has no problems of its own. Raises RecipeError with all that does not fit."""
+    if problems := list(feasible.problems(recipe, facts, world_size, _stack(recipe, facts))):
         raise RecipeError(problems)
     num_classes = len(facts.classes) if recipe.model.num_classes == "auto" else int(recipe.model.num_classes)
-    return Plan(recipe, facts, world_size, num_classes, Horizon(total_steps, steps_per_epoch))
-
-
-def run_steps(recipe: Recipe, steps_per_epoch: int) -> int:
-    """Return the steps of the run: max_duration times scale_schedule_ratio, rounded down to whole units of its own (28.8ep is 28ep)."""
-    length = Duration.parse(recipe.max_duration).scaled(recipe.ratio)
-    return int(length.value) * (steps_per_epoch if length.unit == "ep" else 1)
-
-
-def milestone_steps(text: str, ratio: Fraction, horizon: Horizon) -> int:
-    """Return the step of a milestone; scale_schedule_ratio stretches it, unless it is a share of the run, which is stretched already."""
-    duration = Duration.parse(text)
-    steps = horizon.steps(duration)
-    return steps if duration.unit == "dur" else int(steps * ratio)
+    return Plan(recipe, facts, world_size, num_classes, recipe.horizon(facts.train_examples))
 
 
 def _stack(recipe: Recipe, facts: DataFacts) -> Stack:
     return Stack.of(recipe.methods, sample_ops=facts.backend == "torchvision")
-
-
-def _batch_problems(recipe: Recipe, facts: DataFacts, world_size: int) -> Iterator[Problem]:
-    size, bn_size = recipe.batch.global_size, recipe.batch.bn_size
-    if size > facts.train_examples:
-        yield Problem("batch.global_size", size, f"is more than the {facts.train_examples:,} training images in {facts.root}: "
-                      "an epoch would have no step", f"bs={_power_of_two(max(1, facts.train_examples // 8))} (and scale lr with it)")
-    if size % world_size:
-        lower = max(size - size % world_size, world_size)
-        yield Problem("batch.global_size", size, f"must be divisible by the {world_size} ranks", f"bs={lower}, or another gpus=")
-    elif (rank_size := size // world_size) > bn_size and rank_size % bn_size:
-        divisor = max(n for n in range(1, bn_size + 1) if rank_size % n == 0)
-        yield Problem("batch.bn_size", bn_size, f"must divide the {rank_size} examples of each rank ({size} over {world_size})",
-                      f"batch.bn_size={divisor}")
-
-
-def _class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
-    found, wanted = len(facts.classes), recipe.model.num_classes
-    if wanted not in ("auto", found):
-        yield Problem("model.num_classes", wanted, f"does not match the {found} classes in {facts.root}", "model.num_classes=auto")
-    elif found < 2:
-        yield Problem("data.root", str(facts.root), f"has {found} class; a classifier needs at least 2")
-
-
-def _method_problems(stack: Stack, facts: DataFacts) -> Iterator[Problem]:
-    yield from (problem.under("methods") for problem in stack.problems())
-    if (augments := stack.table().get("augment_sample")) and not facts.augments_samples:
-        yield Problem("data.backend", facts.backend, f"has no single images for {', '.join(augments)}",
-                      "data.backend=auto, or leave the method out")
-
-
-def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
-    if not horizon.total_steps:
-        yield Problem("max_duration", recipe.max_duration, f"times scale_schedule_ratio={recipe.scale_schedule_ratio} is nothing: "
-                      "lengths are rounded down to whole epochs or batches", "epochs=1, or max_duration=100ba ssr=1")
-        return
-    warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
-    if warmup >= horizon.total_steps:
-        yield Problem("schedule.warmup", recipe.schedule.warmup,
-                      f"takes {warmup:,} steps, but the run has {horizon.total_steps:,}: it would never reach its learning rate",
-                      "schedule.warmup=0.1dur, or a longer run: the warm-up is not shortened with it")
-    milestones = [milestone_steps(text, recipe.ratio, horizon) for text in recipe.schedule.milestones]
-    if milestones != sorted(set(milestones)):
-        yield Problem("schedule.milestones", recipe.schedule.milestones, "must grow from one to the next")
-    if recipe.schedule.name == "piecewise" and milestones and milestones[0] <= warmup:
-        yield Problem("schedule.milestones", recipe.schedule.milestones, f"must begin after the warm-up ({recipe.schedule.warmup})")
-
-
-def _power_of_two(number: int) -> int:
-    return 1 << (number.bit_length() - 1)

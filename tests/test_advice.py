@@ -20,7 +20,16 @@ def test_the_recipes_as_published_need_no_advice(name):
     ("medium", ["epochs=59"], 8, "mixup together with label_smoothing costs accuracy"),
     ("hot", ["epochs=180"], 8, "pays from 240 epochs on"),
     ("hot", ["epochs=180"], 8, "methods.sam.interval=5: at 180 epochs of Hot, 10 gave the same accuracy"),
-    ("mild", ["max_duration=900ba", "ssr=1", "schedule.warmup=1ba"], 8, "methods.ema.half_life=100ba is long for 900 steps"),
+    ("mild", ["max_duration=900ba", "ssr=1", "schedule.warmup=1ba"], 8,
+     "methods.ema (half-life 100ba, updated every 20ba) is slow for 900 steps"),
+    ("mild", ["epochs=16", "methods.ema.update_interval=2000ba"], 8,
+     "methods.ema (half-life 100ba, updated every 2000ba) is slow"),
+    ("mild", ["methods.ema.update_interval=500ba"], 8, "little more than the latest weights"),
+    ("mild", ["epochs=3", "schedule.warmup=0.1dur"], 8,
+     "never reaches full size (148 of 176 pixels in the last epoch): epochs=5"),
+    ("mild", ["methods.progressive_resizing.finetune=0dur", "methods.progressive_resizing.delay=0.8dur"], 8,
+     "methods.progressive_resizing.finetune=0.2dur, or ~methods.progressive_resizing"),
+    ("mild", ["bs=204800", "lr=204.8"], 1, "An epoch has only 6 steps; a smaller batch takes more of them: bs=19200 lr=19.2"),
     ("mild", [], 16, "batch.bn_size=256, but each rank has 128 examples"),
     ("mild", ["bs=256"], 1, "lr=2.048 is 8 times what the published recipes use for a batch of 256 (linear scaling gives 0.256)"),
 ])
@@ -28,6 +37,7 @@ def test_what_a_user_may_not_want_is_noted(name, changes, ranks, said):
     assert said in notes(name, *changes, ranks=ranks)
 
 
-@pytest.mark.parametrize(("name", "changes"), [("medium", ["epochs=60"]), ("hot", ["epochs=240"]), ("mild", ["epochs=16"])])
+@pytest.mark.parametrize(("name", "changes"), [("medium", ["epochs=60"]), ("hot", ["epochs=240"]),
+                                               ("mild", ["epochs=16"])])
 def test_advice_stops_where_its_reason_does(name, changes):
     assert notes(name, *changes) == ""

@@ -20,9 +20,11 @@ def test_an_outline_fits_in_eighty_columns_and_in_ascii():
 def test_an_outline_says_what_will_run():
     said = " ".join(text("hot").split())
     for part in (
-        "270 epochs = 168,750 steps, 625 an epoch (90ep x 3, rounded down)", "2048 = 8 devices x 1 micro-batch x 256",
-        "25,557,032 parameters", "100 px (epochs 1-59), 104 (60-69)", "colout, progressive_resizing, label_smoothing, mixup",
-        "sam (every 5th step)", "79.86 % top-1, 180 epochs, 254 min, 8x A100 80GB", "232 -> 224 px", "this plan assumes ImageNet-1k",
+        "270 epochs = 168,750 steps, 625 per epoch (90ep x 3, rounded down)", "2048 = 8 devices x 1 micro-batch x 256",
+        "25,557,032 parameters", "100 px (epochs 1-59), 104 (60-69)",
+        "colout, progressive_resizing, label_smoothing, mixup",
+        "sam (every 5th step)", "79.86 % top-1, 180 epochs, 254 min, 8x A100 80GB", "232 -> 224 px",
+        "this plan assumes ImageNet-1k",
     ):
         assert part in said
 
@@ -38,7 +40,8 @@ def test_sizes_are_told_as_ranges_of_epochs():
 
 def test_a_published_result_says_only_what_is_known():
     assert outline.published(Published(top1=78.4)) == "78.4 % top-1"
-    assert outline.published(Published(76.6, 32, 25.3, "8x A100", "paper")) == "76.6 % top-1, 32 epochs, 25.3 min, 8x A100 (paper)"
+    assert outline.published(Published(76.6, 32, 25.3, "8x A100",
+                                       "paper")) == "76.6 % top-1, 32 epochs, 25.3 min, 8x A100 (paper)"
 
 
 def test_text_from_a_recipe_cannot_act_on_the_terminal():

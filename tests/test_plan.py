@@ -61,7 +61,8 @@ def starts(made: Plan) -> dict[int, int]:
 def test_mild_on_imagenet_is_the_published_run(imagenet):
     made = imagenet("mild")
     assert (made.total_steps, made.steps_per_epoch, made.epochs, made.warmup) == (22500, 625, 36, 5000)
-    assert (made.rank_size, made.bn_size, made.microbatches, made.num_classes, made.parameters) == (256, 256, 1, 1000, 25_557_032)
+    assert (made.rank_size, made.bn_size, made.microbatches, made.num_classes, made.parameters) == (256, 256, 1, 1000,
+                                                                                                    25_557_032)
     assert [made.lr_at(step) for step in (0, 15, 5000, 13750)] == pytest.approx([0, 0.006144, 2.048, 1.024])
 
 
@@ -78,11 +79,15 @@ def test_scaling_stretches_the_run_but_never_the_warmup(imagenet, ratio, epochs)
 
 @pytest.mark.parametrize(("name", "changes", "expected"), [
     ("mild", ["epochs=16"], {0: 88, 7: 96, 8: 112, 9: 124, 10: 136, 11: 152, 12: 164, 13: 176}),
-    ("mild", [], {0: 88, 15: 92, 16: 96, 17: 104, 18: 112, 19: 116, 20: 124, 21: 128, 22: 136, 23: 140, 24: 148, 25: 152, 26: 160, 27: 164,
+    ("mild", [], {0: 88, 15: 92, 16: 96, 17: 104, 18: 112, 19: 116, 20: 124, 21: 128, 22: 136, 23: 140, 24: 148,
+                  25: 152, 26: 160, 27: 164,
                   28: 172, 29: 176}),
-    ("mild", ["epochs=90"], {0: 88, 37: 92, 39: 96, 41: 100, 42: 104, 44: 108, 45: 112, 47: 116, 49: 120, 50: 124, 52: 128, 54: 132,
-                             55: 136, 57: 140, 59: 144, 60: 148, 62: 152, 64: 156, 65: 160, 67: 164, 68: 168, 70: 172, 72: 176}),
-    ("hot", [], {0: 100, 59: 104, 69: 108, 78: 112, 88: 116, 98: 120, 107: 124, 117: 128, 127: 132, 136: 136, 146: 140, 156: 144, 166: 148,
+    ("mild", ["epochs=90"], {0: 88, 37: 92, 39: 96, 41: 100, 42: 104, 44: 108, 45: 112, 47: 116, 49: 120, 50: 124,
+                             52: 128, 54: 132,
+                             55: 136, 57: 140, 59: 144, 60: 148, 62: 152, 64: 156, 65: 160, 67: 164, 68: 168, 70: 172,
+                             72: 176}),
+    ("hot", [], {0: 100, 59: 104, 69: 108, 78: 112, 88: 116, 98: 120, 107: 124, 117: 128, 127: 132, 136: 136, 146: 140,
+                 156: 144, 166: 148,
                  175: 152, 185: 156, 195: 160, 204: 164, 214: 167}),
 ])
 def test_images_grow_as_in_the_published_runs(imagenet, name, changes, expected):
@@ -106,7 +111,8 @@ def test_without_progressive_resizing_the_size_never_changes(imagenet):
     assert set(imagenet("hot", "~methods.progressive_resizing").sizes) == {167}
 
 
-@pytest.mark.parametrize(("ranks", "parts"), [(1, (2048, 256, 8)), (2, (1024, 256, 4)), (8, (256, 256, 1)), (16, (128, 128, 1))])
+@pytest.mark.parametrize(("ranks", "parts"), [(1, (2048, 256, 8)), (2, (1024, 256, 4)), (8, (256, 256, 1)),
+                                              (16, (128, 128, 1))])
 def test_the_batch_is_the_same_on_any_number_of_devices(imagenet, ranks, parts):
     made = imagenet("mild", ranks=ranks)
     assert (made.rank_size, made.bn_size, made.microbatches) == parts
@@ -124,7 +130,8 @@ def test_what_does_not_fill_a_batch_is_left_out():
 
 
 def test_logging_evaluation_and_saving_are_due_at_their_intervals_and_at_the_end():
-    made = planned(small("25ba", log={"interval": "4ba"}, evaluation={"interval": "1ep"}, checkpoint={"interval": "0.5dur"}))
+    made = planned(small("25ba", log={"interval": "4ba"}, evaluation={"interval": "1ep"},
+                         checkpoint={"interval": "0.5dur"}))
     steps = range(1, 26)
     assert [done for done in steps if made.logs_at(done)] == [4, 8, 12, 16, 20, 24, 25]
     assert [done for done in steps if made.evaluates_at(done)] == [10, 20, 25]
@@ -136,7 +143,8 @@ def test_logging_evaluation_and_saving_are_due_at_their_intervals_and_at_the_end
     ({"name": "linear"}, (10, 55), (0.1, 0.05)),
     ({"name": "polynomial", "power": 2.0}, (10, 55), (0.1, 0.025)),
     ({"name": "multistep", "milestones": ["3ep", "60ba"]}, (29, 30, 60), (0.1, 0.01, 0.001)),
-    ({"name": "piecewise", "milestones": ["5ep", "1dur"], "values": [1.0, 0.5, 0.0]}, (10, 30, 50, 75), (0.1, 0.075, 0.05, 0.025)),
+    ({"name": "piecewise", "milestones": ["5ep", "1dur"], "values": [1.0, 0.5, 0.0]}, (10, 30, 50, 75),
+     (0.1, 0.075, 0.05, 0.025)),
     ({"name": "cosine", "interval": "epoch"}, (0, 9, 10, 19), (0.1, 0.1, 0.1, 0.1)),
 ])
 def test_every_schedule_can_be_planned(values, steps, rates):
@@ -170,11 +178,13 @@ def test_what_cannot_work_together_is_told_all_at_once():
 @pytest.mark.parametrize(("recipe", "ranks", "found", "key", "said"), [
     (small(), 3, {}, "batch.global_size", "divisible by the 3 ranks\n    bs=99"),
     (small(), 1, {"examples": 99}, "batch.global_size", "more than the 99 training images"),
-    (small("0.4ep"), 1, {}, "max_duration", "is nothing"),
-    (small("1ep"), 1, {}, "schedule.warmup", "would never reach its learning rate"),
+    (small("0.4ep"), 1, {}, "max_duration", "only whole epochs or batches count"),
+    (small("1ep"), 1, {}, "schedule.warmup", "never reaches its rate"),
     (small(), 1, {"classes": 1}, "data.root", "has 1 class"),
-    (small(schedule={"name": "multistep", "milestones": ["5ep", "3ep"]}), 1, {}, "schedule.milestones", "must grow"),
-    (small(schedule={"name": "piecewise", "milestones": ["1ep"], "values": [1.0, 0.0]}), 1, {}, "schedule.milestones", "after the warm-up"),
+    (small(schedule={"name": "multistep", "milestones": ["5ep", "3ep"]}), 1, {}, "schedule.milestones",
+     "must increase"),
+    (small(schedule={"name": "piecewise", "milestones": ["1ep"], "values": [1.0, 0.0]}), 1, {}, "schedule.milestones",
+     "after the warm-up"),
 ])
 def test_an_impossible_plan_is_refused(recipe, ranks, found, key, said):
     assert said in refused(recipe, ranks, **found)[key]
@@ -183,20 +193,23 @@ def test_an_impossible_plan_is_refused(recipe, ranks, found, key, said):
 def test_methods_that_exclude_each_other_are_refused(imagenet):
     with pytest.raises(RecipeError) as caught:
         imagenet("medium", "methods.cutmix={}")
-    assert any(problem.key.startswith("methods.") and "cannot be combined" in problem.rule for problem in caught.value.problems)
+    assert any(problem.key.startswith("methods.") and "cannot be combined" in problem.rule
+               for problem in caught.value.problems)
 
 
 @pytest.mark.parametrize("backend", ["gpu", "synthetic"])
 def test_a_method_of_single_images_needs_a_backend_that_has_them(backend):
     recipe = small()
     recipe.methods.trivial_augment = TrivialAugment()
-    assert "no single images for trivial_augment" in refused(recipe, backend=backend)["data.backend"]
+    assert "cannot augment single images, which trivial_augment does" in refused(recipe,
+                                                                                 backend=backend)["data.backend"]
     planned(recipe)
 
 
 def test_hooks_are_listed_in_the_order_in_which_they_run(imagenet):
     hooks = imagenet("hot").hooks
-    assert list(hooks) == ["augment_sample", "modify_model", "transform_batch", "loss", "gradient", "after_step", "eval_weights"]
+    assert list(hooks) == ["augment_sample", "modify_model", "transform_batch", "loss", "gradient", "after_step",
+                           "eval_weights"]
     assert hooks["transform_batch"] == ["colout", "progressive_resizing", "label_smoothing", "mixup"]
 
 
@@ -210,3 +223,25 @@ def test_a_plan_is_plain_data(imagenet):
     made = imagenet("hot").as_dict()
     assert json.loads(json.dumps(made))["total_steps"] == 168_750
     assert made["sizes"] == list(imagenet("hot").sizes)
+
+
+@pytest.mark.parametrize("epochs", ["", "1", "5"])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+@pytest.mark.parametrize("examples", [8, 20, 100, 1000, 2047])
+def test_one_message_fits_a_recipe_to_a_small_data_set(examples, ranks, epochs):
+    """Whatever follows from a batch that is too large is answered at once: typing the fix leaves nothing wrong."""
+    changes = [f"epochs={epochs}"] if epochs else []
+    with pytest.raises(RecipeError) as caught:
+        plan.of(compose("mild", changes, needs_data=False).recipe, facts(examples, classes=4), ranks)
+    (problem,) = caught.value.problems
+    assert "images in /data: an epoch has no steps" in problem.rule
+    made = plan.of(compose("mild", [*changes, *problem.fix.split()], needs_data=False).recipe,
+                   facts(examples, classes=4), ranks)
+    assert made.recipe.optimizer.lr / made.recipe.batch.global_size == pytest.approx(0.001, rel=0.01)
+    assert made.warmup < made.total_steps
+
+
+@pytest.mark.parametrize("changes", [["epochs=100000000"], ["max_duration=900000000ba", "ssr=1"], ["ssr=1000"]])
+def test_a_run_without_end_is_refused_at_once(changes):
+    with pytest.raises(RecipeError, match="at most 1,000,000,000 and 10,000"):
+        plan.of(compose("mild", changes, needs_data=False).recipe, facts(4000, classes=4), 1)

@@ -43,15 +43,35 @@ def lines(composed: "Composed", made: "Plan", folder: str = "") -> Iterator[str]
     from resnet_recipes import outline
     from resnet_recipes.launch.group import warnings
 
+    config = composed.recipe.launch
     entry = composed.entry
     hides = ", hides the packaged recipe of this name" if entry.shadows else ""
-    head = [*(("WARNING", text) for text in warnings(composed.recipe.launch)),
+    head = [*(("WARNING", text) for text in warnings(config)),
             ("recipe", f"{composed.recipe.name}, {entry.place}{hides}")]
     if composed.overrides:
         head.append(("changed", "  ".join(map(str, composed.overrides))))
+    head += _device(made)
     foot = [("run folder", folder)] if folder else []
     yield f"resnet-recipes {__version__}"
     yield from outline.lines([*head, *outline.rows(made), *foot])
+
+
+def _device(made: "Plan") -> Iterator[tuple[str, str]]:
+    """Yield what the run computes on and in which precision, and on a CPU roughly how long it takes."""
+    from resnet_recipes.data.cores import cores
+    from resnet_recipes.guess import cpu_seconds, roughly
+    from resnet_recipes.launch import gpus
+
+    launch, dtype = made.recipe.launch, made.recipe.precision.dtype
+    found = 0 if launch.device == "cpu" else gpus.count()
+    if launch.device != "cpu" and (found or made.world_size > 1):
+        name, best = gpus.first()
+        here = "" if found else ", of which this machine has none"
+        resolved = (best or "bf16 where the GPU has it, else fp16") if dtype == "auto" else dtype
+        yield "device", f"{made.world_size} x {name or 'GPU'}{here}, {resolved}"
+        return
+    yield "device", f"CPU with {cores()} core{'' if cores() == 1 else 's'}, {'fp32' if dtype == 'auto' else dtype}"
+    yield "time", f"roughly {roughly(cpu_seconds(made, cores()))} on this CPU: a guess from the network's arithmetic"
 
 
 def _ranks(composed: "Composed") -> int:

@@ -8,15 +8,19 @@ from functools import cache
 from pathlib import Path
 
 #: Asks the driver in a process of its own: initialising CUDA here would take memory on every GPU for as long as the run lasts.
-_COUNT = """
+_QUESTION = """
 import ctypes
-cuda, number = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+cuda, number, device, major = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+name = ctypes.create_string_buffer(100)
 if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(number)) == 0:
     print(number.value)
+    cuda.cuDeviceGet(ctypes.byref(device), 0)
+    cuda.cuDeviceGetName(name, 100, device)
+    cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, device)      # of the compute capability
+    print(name.value.decode(), major.value, sep="\\n")
 """
 
 
-@cache
 def count() -> int:
     """Return how many GPUs a process can use. Costs a few tenths of a second where there are any.
 
@@ -25,13 +29,28 @@ def count() -> int:
     import torch
 
     physical = torch.cuda.device_count()
-    if not physical or not torch.version.cuda:          # ROCm has no libcuda
-        return physical
+    answer = _answer()
+    return int(answer[0]) if answer else physical
+
+
+def first() -> tuple[str, str]:
+    """Return the name of the first GPU and the compute type that `precision.dtype=auto` means on it; "" where unknown."""
+    _, name, major, *_ = *_answer(), "", "", ""
+    return name, ("bf16" if int(major) >= 8 else "fp16") if major else ""
+
+
+@cache
+def _answer() -> list[str]:
+    """Return what the driver says: how many GPUs, the first one's name and its major compute capability; empty if it cannot be asked."""
+    import torch
+
+    if not torch.cuda.device_count() or not torch.version.cuda:          # ROCm has no libcuda
+        return []
     try:
-        asked = subprocess.run([sys.executable, "-c", _COUNT], capture_output=True, text=True, timeout=60, check=False)
-        return int(asked.stdout)
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        return physical
+        asked = subprocess.run([sys.executable, "-c", _QUESTION], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+    return asked.stdout.splitlines()
 
 
 def unused() -> str:

@@ -7,7 +7,8 @@ from resnet_recipes import cli
 from resnet_recipes.composing.frozen import read
 from resnet_recipes.process.ending import Ending
 
-SMALL = ["data.backend=synthetic", "data.train_size=32", "data.eval_resize=36", "data.eval_size=32", "bs=16", "batch.bn_size=16", "lr=0.05",
+SMALL = ["data.backend=synthetic", "data.train_size=32", "data.eval_resize=36", "data.eval_size=32", "bs=16",
+         "batch.bn_size=16", "lr=0.05",
          "model.name=resnet18", "schedule.warmup=1ba", "max_duration=4ba", "ssr=1", "launch.device=cpu", "gpus=1"]
 
 
@@ -90,7 +91,8 @@ def test_a_dry_run_makes_nothing(started, capsys, tmp_path):
 
 def test_a_dry_run_can_be_read_by_a_program(started, capsys):
     assert cli.train(["recipe=hot", "--dry-run", "--json", "gpus=8"]) == 0
-    assert json.loads(capsys.readouterr().out)["batch"] == {"global": 2048, "ranks": 8, "rank": 256, "microbatches": 1, "bn": 256}
+    assert json.loads(capsys.readouterr().out)["batch"] == {"global": 2048, "ranks": 8, "rank": 256, "microbatches": 1,
+                                                            "bn": 256}
 
 
 def test_a_plan_by_verb_is_the_same(started, capsys):
@@ -136,3 +138,18 @@ def test_the_run_root_that_cannot_be_made_is_named(started, capsys, tmp_path):
     (tmp_path / "file").write_text("")
     assert cli.train(["recipe=mild", *SMALL, f"run.root={tmp_path / 'file'}"]) == 3
     assert "run.root=" in capsys.readouterr().err
+
+
+def test_the_plan_opens_with_device_and_precision_and_says_how_long_a_cpu_needs(started, capsys, monkeypatch):
+    monkeypatch.setattr("resnet_recipes.launch.gpus.count", lambda: 0)
+    monkeypatch.setattr("resnet_recipes.data.cores.cores", lambda: 2)
+    cli.train(["recipe=mild", "--dry-run"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:4] == ["  device     CPU with 2 cores, fp32",
+                          "  time       roughly 13 weeks on this CPU: a guess from the network's arithmetic"]
+    cli.train(["recipe=mild", "--dry-run", "gpus=8"])
+    assert "8 x GPU, of which this machine has none, bf16 where the GPU has it, else fp16" in " ".join(capsys.readouterr().out.split())
+    monkeypatch.setattr("resnet_recipes.launch.gpus.count", lambda: 8)
+    monkeypatch.setattr("resnet_recipes.launch.gpus.first", lambda: ("NVIDIA A100", "bf16"))
+    cli.train(["recipe=mild", "--dry-run"])
+    assert "  device     8 x NVIDIA A100, bf16" in capsys.readouterr().out.splitlines()

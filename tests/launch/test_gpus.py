@@ -12,7 +12,7 @@ from resnet_recipes.launch import gpus
 @pytest.fixture(autouse=True)
 def forgetful() -> None:
     """Count anew in each test."""
-    gpus.count.cache_clear()
+    gpus._answer.cache_clear()
 
 
 @pytest.mark.parametrize(("physical", "answer", "found"), [
@@ -27,6 +27,16 @@ def test_cuda_decides_how_many_gpus_there_are(physical: int, answer: str, found:
     monkeypatch.setattr(torch.version, "cuda", "13.2")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, answer))
     assert gpus.count() == found
+
+
+@pytest.mark.parametrize(("answer", "known"), [
+    ("8\nNVIDIA A100\n8\n", ("NVIDIA A100", "bf16")), ("1\nTesla V100\n7\n", ("Tesla V100", "fp16")), ("", ("", "")),
+])
+def test_the_first_gpu_has_a_name_and_its_compute_type(answer: str, known: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.version, "cuda", "13.2")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, answer))
+    assert gpus.first() == known
 
 
 @pytest.mark.parametrize(("build", "visible", "why"), [
