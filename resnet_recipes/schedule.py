@@ -1,7 +1,9 @@
 """Learning-rate curves: the share of the peak rate, as a pure function of the step.
 
-Step k uses the value at k completed steps, so the first step of a warm-up has rate 0. Every curve rises linearly from 0
-during `warmup` steps and then follows its own shape to step `total`; all lengths are steps from the start of the run.
+Step k uses the value at k completed steps, so the first step of a warm-up has rate 0, as in Composer up to 0.9, which
+the published results come from; from 0.10 on Composer's step k uses the value at k - 1, so that its first two steps
+have rate 0. Every curve rises linearly from 0 during `warmup` steps and then follows its own shape to step `total`; all
+lengths are steps from the start of the run.
 """
 
 from bisect import bisect_right

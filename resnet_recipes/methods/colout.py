@@ -17,6 +17,8 @@ class ColOut(Method):
 
     floor((1 - p) * size) rows and columns are kept, in order, drawn without replacement, once per step and rank: the
     same for all images and channels. The images become smaller (176 -> 167 at 0.05) and are not scaled back.
+    It acts before progressive_resizing, as in the published runs. Composer runs the two in the order of the recipe in 0.7
+    and in reverse order from 0.9 on, and the recipes of both are written so that ColOut comes first.
     """
 
     name: ClassVar[str] = "colout"

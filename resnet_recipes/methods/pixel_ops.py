@@ -16,7 +16,7 @@ from resnet_recipes.methods.base import send
 
 PixelOp = Callable[[Tensor, Tensor], Tensor]
 
-_LUMA = np.array([19595, 38470, 7471], dtype=np.float32) / 65536     # Pillow's weights of red, green and blue in grey
+_LUMA = np.array([19595, 38470, 7471], dtype=np.float32)     # Pillow's weights of red, green and blue in grey, in 65536ths
 
 
 def posterize(pixels: Tensor, bits: Tensor) -> Tensor:
@@ -58,16 +58,14 @@ def equalize(pixels: Tensor, _: Tensor) -> Tensor:
 def color(pixels: Tensor, factor: Tensor) -> Tensor:
     """Move away from grey by `factor`."""
     values = pixels.float()
-    weights = send(_LUMA, pixels.device).view(3, 1).repeat(1, 3)
-    return _blend((values @ weights).round_(), values, factor.view(-1, 1, 1, 1))
+    return _blend(_grey(values), values, factor.view(-1, 1, 1, 1))
 
 
 def contrast(pixels: Tensor, factor: Tensor) -> Tensor:
     """Move away from the mean grey by `factor`."""
     values = pixels.float()
-    channels = values.flatten(2).sum(1).unflatten(1, (-1, 3)).sum(1) / (pixels.shape[1] * pixels.shape[2])
-    mean = torch.floor(channels @ send(_LUMA, pixels.device) + 0.5)
-    return _blend(mean.view(-1, 1, 1, 1), values, factor.view(-1, 1, 1, 1))
+    mean = _grey(values).mean((1, 2, 3), keepdim=True, dtype=torch.float64).add_(0.5).floor_().float()
+    return _blend(mean, values, factor.view(-1, 1, 1, 1))
 
 
 def brightness(pixels: Tensor, factor: Tensor) -> Tensor:
@@ -146,6 +144,11 @@ PIXEL_OPS: dict[str, PixelOp] = {op.__name__: op for op in (
     autocontrast, equalize, posterize, rotate, solarize, shear_x, shear_y,
     translate_x, translate_y, color, contrast, brightness, sharpness,
 )}
+
+
+def _grey(values: Tensor) -> Tensor:
+    """Return the grey levels [M, H, W, 1] of floats, rounded half up; all sums are whole numbers below 2^24, which float32 has exactly."""
+    return (values @ send(_LUMA, values.device).view(3, 1)).add_(32768).div_(65536).floor_()
 
 
 def _blend(degenerate: Tensor, values: Tensor, factor: Tensor) -> Tensor:

@@ -1,7 +1,9 @@
 """RandAugment against its table of ranges, and the device's pixels against Pillow's."""
 
+import os
 import pickle
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,6 +119,36 @@ def test_device_pixels_are_pillows_to_one_grey_level(name, size):
         result = PIXEL_OPS[name](pixels, torch.full((len(images),), float(value))).numpy().astype(int)
         assert abs(result - expected).max() <= 1, f"{name} {value}"
     assert torch.equal(pixels, before)
+
+
+def pillow_differs(name: str, images: list[Image.Image], value: float) -> int:
+    """Return the largest difference in grey levels between the device's operation and Pillow's."""
+    ours = PIXEL_OPS[name](torch.stack([torch.from_numpy(np.array(image)) for image in images]), torch.full((len(images),), value))
+    theirs = np.stack([np.asarray(IMAGE_OPS[name](image, value)) for image in images]).astype(int)
+    return abs(theirs - ours.numpy()).max()
+
+
+def test_greys_at_one_half_are_rounded_up_as_pillow_rounds_them():
+    red, green = np.divmod(np.arange(65536), 256)
+    blue = (32768 - 19595 * red - 38470 * green) * pow(7471, -1, 65536) % 65536
+    halves = np.stack([red, green, blue], axis=1)[blue < 256]
+    assert len(halves) > 100                    # at ten times the distance from grey, a level of grey is ten of the result
+    assert pillow_differs("color", [Image.fromarray(halves[None].astype(np.uint8))], 10.0) <= 1
+
+
+def test_the_mean_grey_is_that_of_rounded_greys_as_pillow_takes_it():
+    images = [Image.fromarray(np.random.default_rng(seed).integers(0, 256, (9, 9, 3), dtype=np.uint8)) for seed in range(300)]
+    assert pillow_differs("contrast", images, 10.0) <= 1
+
+
+@pytest.mark.skipif("TEST_IMAGES" not in os.environ, reason="TEST_IMAGES, a folder of photographs, is not set")
+@pytest.mark.parametrize("name", IMAGE_OPS)
+def test_pixels_of_photographs_are_pillows_to_one_grey_level(name):
+    values = np.concatenate([RandAugment().values(name, 64, draws, 1) for draws in (Fixed(0.0), Fixed(1 - 1e-9), Fixed(0.6, -1))])
+    for path in sorted(Path(os.environ["TEST_IMAGES"]).rglob("*.JPEG")):
+        image = Image.open(path).convert("RGB").resize((64, 64))
+        for value in values.astype(np.float32):
+            assert pillow_differs(name, [image], float(value)) <= 1, (path, value)
 
 
 def test_each_image_of_a_batch_has_its_own_value():
