@@ -68,6 +68,39 @@ def plain(setting: Setting) -> Iterator:
                            num_workers=setting.workers, prefetch_factor=2))
 
 
+def ours_in_dataloader(setting: Setting) -> Iterator:
+    """Read with this package's storage in torch's DataLoader, where each worker makes whole batches."""
+    import numpy as np
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    from resnet_recipes import data
+    from resnet_recipes.data import order
+    from resnet_recipes.data.base import DataConfig, Share
+    from resnet_recipes.data.crop import TrainCrop
+    from resnet_recipes.data.files.folder import Files
+    from resnet_recipes.data.files.storage import TrainFiles
+    from resnet_recipes.data.loading.storage import Rows, Storage, fill
+
+    class Batches(Dataset):
+        """Whole batches by job."""
+
+        def __init__(self, storage: Storage):
+            self.storage = storage
+
+        def __getitem__(self, job: order.Job) -> tuple[torch.Tensor, torch.Tensor]:
+            pixels = torch.empty((len(job.indices), job.pixels, job.pixels, 3), dtype=torch.uint8)
+            labels = torch.empty_like(torch.from_numpy(job.indices))
+            fill(self.storage, Rows(job.epoch, job.indices, job.copies, pixels.numpy(), labels.numpy(), np.zeros(len(labels), bool)))
+            return pixels, labels
+
+    config = DataConfig(backend="torchvision", root=str(setting.root), train_size=setting.pixels)
+    facts, share = data.measure(config), Share(0, 1, BATCH, BATCH, seed=0)
+    storage = TrainFiles(Files(setting.root / "train", facts.classes), TrainCrop.of(config, share))
+    jobs = order.train_jobs(config, share, facts.train_examples, 0)
+    return iter(DataLoader(Batches(storage), batch_size=None, sampler=jobs, num_workers=setting.workers, prefetch_factor=2))
+
+
 def timm(setting: Setting) -> Iterator:
     """Read with timm's dataset, transforms and uint8 collation, before its prefetcher normalises on a GPU."""
     import torch
@@ -110,6 +143,7 @@ def bare_ffcv(setting: Setting) -> Iterator:
 LOADERS: dict[str, Callable[[Setting], Iterator]] = {
     "ours, torchvision backend": lambda setting: ours(setting, "torchvision"),
     "ours, normalised on the CPU": ours_normalized,
+    "ours in a DataLoader": ours_in_dataloader,
     "torchvision + PIL": plain,
     "timm": timm,
     "ours, ffcv backend": lambda setting: ours(setting, "ffcv"),
@@ -118,6 +152,7 @@ LOADERS: dict[str, Callable[[Setting], Iterator]] = {
 
 #: Which of ours is compared with which peer.
 PAIRS = (
+    ("ours, torchvision backend", "ours in a DataLoader"),
     ("ours, torchvision backend", "torchvision + PIL"),
     ("ours, normalised on the CPU", "torchvision + PIL"),
     ("ours, torchvision backend", "timm"),
@@ -231,6 +266,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=12, help=f"of {BATCH} images, in each round")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", help="loaders to measure, names separated by |; all, if not given")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -242,7 +278,7 @@ def main() -> None:
     missing = {name for name, package in NEEDS.items() if importlib.util.find_spec(package) is None}
     for name in sorted(missing):
         console.print(f"left out: {name} ({NEEDS[name]} is not installed)")
-    names = [name for name in LOADERS if name not in missing]
+    names = [name for name in LOADERS if name not in missing and (not args.only or name in args.only.split("|"))]
     table = Table("case", "ours", "peer", "ratio", "range", title="images per CPU-second, medians; ratio by round")
     results = []
     with tempfile.TemporaryDirectory() as folder:

@@ -7,6 +7,7 @@ from types import ModuleType
 
 from resnet_recipes.data.base import DataConfig, DataFacts, EvalLoader, SampleAugment, Share, TrainLoader
 from resnet_recipes.data.cores import crowding
+from resnet_recipes.data.loading import loader
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.errors import NotReadyError, Problem
 
@@ -31,12 +32,12 @@ def measure(config: DataConfig, with_cost: bool = False) -> DataFacts:
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None = None) -> TrainLoader:
     """Open this rank's training images; `augment` runs on each of them, after crop and flip, where a backend decodes one by one."""
-    return _module(facts.backend).open_train(config, facts, share, augment)
+    return loader.TrainLoader(config, share, _module(facts.backend).open_train(config, facts, share, augment))
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> EvalLoader:
     """Open this rank's evaluation images."""
-    return _module(facts.backend).open_eval(config, facts, share)
+    return loader.EvalLoader(config, share, _module(facts.backend).open_eval(config, facts, share))
 
 
 def _chosen(config: DataConfig) -> tuple[str, str]:

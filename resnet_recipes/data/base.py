@@ -105,6 +105,7 @@ class TrainLoader(Protocol):
 
     examples: int                       # in one epoch, over all ranks
     steps_per_epoch: int
+    notes: Sequence[str]                # what a user should know about how they are read
     skipped: Sequence[str]              # images of this rank that could not be read so far, and were replaced (data.on_bad_image=skip)
 
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:

@@ -1,4 +1,4 @@
-"""Crops and other draws of an image as a pure function of (seed, epoch, index), for a whole batch at once."""
+"""Crops and other draws of an image as a pure function of (seed, epoch, index, copy), for a whole batch at once."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -11,6 +11,7 @@ _TRIES = 10
 #: Keeps the generator of one image's augmentation apart from all others that are seeded with the run's seed.
 _AUGMENT = 0x61756720
 _STEP = np.uint64(0x9E3779B97F4A7C15)
+_COPY = np.uint64(0xD1B54A32D192ED03)
 
 
 class Cuts(NamedTuple):
@@ -34,24 +35,24 @@ class TrainCrop:
         """Return what a recipe says of training crops."""
         return cls(share.seed, config.crop_scale, config.crop_ratio, config.flip)
 
-    def cuts(self, epoch: int, indices: np.ndarray, sizes: np.ndarray) -> Cuts:
+    def cuts(self, epoch: int, indices: np.ndarray, copies: np.ndarray, sizes: np.ndarray) -> Cuts:
         """Return what is cut out of images of `sizes` [N, 2] (height, width)."""
-        draws = uniforms(self.seed, epoch, indices, 4 * _TRIES + 1)
+        draws = uniforms(self.seed, epoch, indices, 4 * _TRIES + 1, copies)
         return Cuts(random_crops(draws[:, :-1], sizes, self.scale, self.ratio), self.flip & (draws[:, -1] < 0.5))
 
-    def generator(self, epoch: int, index: int) -> np.random.Generator:
+    def generator(self, epoch: int, index: int, copy: int) -> np.random.Generator:
         """Return the source of randomness for augmenting one image."""
-        return np.random.default_rng((self.seed, epoch, index, _AUGMENT))
+        return np.random.default_rng((self.seed, epoch, index, _AUGMENT, *([copy] if copy else [])))
 
 
-def uniforms(seed: int, epoch: int, indices: np.ndarray, count: int) -> np.ndarray:
-    """Return float64 [len(indices), count] in [0, 1): draws that belong to (seed, epoch, index), whoever asks and however often.
+def uniforms(seed: int, epoch: int, indices: np.ndarray, count: int, copies: np.ndarray | int = 0) -> np.ndarray:
+    """Return float64 [len(indices), count] in [0, 1): draws that belong to (seed, epoch, index, copy), whoever asks.
 
     SplitMix64 (Steele, Lea and Flood, 2014) used as a counter hash; no state, so any worker, rank or resumed run gets the same numbers.
     """
     with np.errstate(over="ignore"):
         stream = _mix(_mix(np.array([seed], np.uint64)) + np.uint64(epoch))
-        keys = _mix(stream + indices.astype(np.uint64) * _STEP)
+        keys = _mix(stream + indices.astype(np.uint64) * _STEP) + np.asarray(copies).astype(np.uint64) * _COPY
         bits = _mix(keys[:, None] + _STEP * np.arange(1, count + 1, dtype=np.uint64))
     return (bits >> np.uint64(11)) * 2.0**-53
 

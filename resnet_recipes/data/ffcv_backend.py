@@ -4,17 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
-from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugment, Share
+from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.beton.file import Beton, open_beton, pair_problems
 from resnet_recipes.data.beton.native import ffcv_native
-from resnet_recipes.data.beton.order import quasi_random, quasi_random_problem
-from resnet_recipes.data.beton.reader import Augment, BetonReader, Room
-from resnet_recipes.data.cores import workers
+from resnet_recipes.data.beton.quasi_random import quasi_random, quasi_random_problem
+from resnet_recipes.data.beton.storage import Augment, BetonStorage
 from resnet_recipes.data.crop import Cuts, TrainCrop, centre_crops
+from resnet_recipes.data.loading.pipeline import Pipeline
+from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.memory import available_memory
-from resnet_recipes.data.order import eval_jobs, shuffled, steps_per_epoch, train_jobs
 from resnet_recipes.errors import NotReadyError, Problem
 
 
@@ -32,60 +31,22 @@ def measure(config: DataConfig) -> DataFacts:
     return DataFacts("ffcv", root, len(train), len(val), train.classes, tuple(_notes(config, train, val)))
 
 
-def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None = None) -> "BetonTrainLoader":
-    """Open this rank's part of the training stream."""
-    return BetonTrainLoader(config, open_beton(facts.root / "train.beton"), share, augment)
+def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Pipeline:
+    """Open train.beton: random crops."""
+    beton, crop = open_beton(facts.root / "train.beton"), TrainCrop.of(config, share)
+    storage = BetonStorage(beton, crop.cuts, _seeded(augment, crop), streamed=not _fits(beton))
+    pipeline = Pipeline(storage, Capacity.for_training(config, share))
+    if config.order == "quasi_random":
+        pipeline.permute = quasi_random(beton)
+    return pipeline
 
 
-def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> "BetonEvalLoader":
-    """Open this rank's part of the evaluation set."""
-    return BetonEvalLoader(config, open_beton(facts.root / "val.beton"), share)
+def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
+    """Open val.beton: eval_size / eval_resize of the shorter side are cut from the centre, then resized, as FFCV does."""
+    def centres(epoch: int, indices: np.ndarray, copies: np.ndarray, sizes: np.ndarray) -> Cuts:
+        return Cuts(centre_crops(sizes, config.eval_size / config.eval_resize), np.zeros(len(indices), bool))
 
-
-class BetonTrainLoader:
-    """Random crops from train.beton: a TrainLoader whose pixels are a function of (seed, epoch, index), whatever the number of threads."""
-
-    skipped = ()
-
-    def __init__(self, config: DataConfig, beton: Beton, share: Share, augment: SampleAugment | None):
-        self.examples = len(beton)
-        self.steps_per_epoch = steps_per_epoch(share, self.examples)
-        self._config, self._share = config, share
-        self._order = quasi_random(beton) if config.order == "quasi_random" else shuffled
-        side = max(share.train_pixels, default=config.train_size)
-        room = Room(max(1, workers(config, share.world_size)), config.prefetch, share.rank_size, side)
-        crop = TrainCrop.of(config, share)
-        self._reader = BetonReader(beton, crop.cuts, room, _seeded(augment, crop))
-        self._reader.streamed = not _fits(beton)
-
-    def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
-        """Yield the batches from `first_step` on, without end; what lies before is not decoded."""
-        return self._reader.batches(train_jobs(self._config, self._share, self.examples, first_step, self._order))
-
-    def close(self) -> None:
-        """Stop the threads; safe to call twice."""
-        self._reader.close()
-
-
-class BetonEvalLoader:
-    """Centre crops from val.beton: an EvalLoader that cuts eval_size / eval_resize of the shorter side, then resizes, as FFCV does."""
-
-    def __init__(self, config: DataConfig, beton: Beton, share: Share):
-        self.examples = len(beton)
-        self._config, self._share = config, share
-        room = Room(max(1, workers(config, share.world_size)), config.prefetch, share.eval_size, config.eval_size)
-        self._reader = BetonReader(beton, self._centres, room)
-
-    def batches(self) -> Iterator[RawBatch]:
-        """Yield this rank's batches, in a fixed order, the last one as short as it is."""
-        return self._reader.batches(eval_jobs(self._config, self._share, self.examples))
-
-    def close(self) -> None:
-        """Stop the threads; safe to call twice."""
-        self._reader.close()
-
-    def _centres(self, epoch: int, indices: np.ndarray, sizes: np.ndarray) -> Cuts:
-        return Cuts(centre_crops(sizes, self._config.eval_size / self._config.eval_resize), np.zeros(len(indices), bool))
+    return Pipeline(BetonStorage(open_beton(facts.root / "val.beton"), centres), Capacity.for_evaluation(config, share))
 
 
 def _problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]:
@@ -117,11 +78,5 @@ def _fits(beton: Beton) -> bool:
 
 
 def _seeded(augment: SampleAugment | None, crop: TrainCrop) -> Augment | None:
-    """Bind a per-image augmentation to randomness that depends on (seed, epoch, index) alone."""
-    if augment is None:
-        return None
-
-    def seeded(image: Image.Image, epoch: int, index: int) -> Image.Image:
-        return augment(image, crop.generator(epoch, index))
-
-    return seeded
+    """Bind a per-image augmentation to its own randomness."""
+    return augment and (lambda image, *key: augment(image, crop.generator(*key)))

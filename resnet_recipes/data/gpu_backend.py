@@ -1,6 +1,6 @@
 """Loaders for small sets: the whole set is decoded once and lives on the device, where crops and flips are batched."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -10,13 +10,14 @@ from torch import Tensor
 
 from resnet_recipes.data import order
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugment, Share
-from resnet_recipes.data.cores import workers
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files.folder import Files
-from resnet_recipes.data.files.reader import EvalReader
+from resnet_recipes.data.files.storage import EvalFiles
 from resnet_recipes.data.files.survey import survey
-from resnet_recipes.data.workers.ring import Ring
-from resnet_recipes.data.workers.worker import Source
+from resnet_recipes.data.loading.loader import Supply
+from resnet_recipes.data.loading.pipeline import Pipeline
+from resnet_recipes.data.loading.slots import Capacity
+from resnet_recipes.data.order import Job
 from resnet_recipes.errors import NotReadyError, Problem
 
 #: Side of the stored training images over the side of the crops: what a random crop has to choose from.
@@ -25,52 +26,31 @@ MARGIN = 1.25
 #: Bytes that a set may take.
 ROOM = 16 * 2**30
 
+_BLOCK = 256           # images that are decoded together
 
-class TrainLoader:
-    """Endless training batches out of a set on the device; see data.base.TrainLoader.
 
-    Differs from the other backends: images are first cut to a centred square of MARGIN times the crop's side, and crops are then resized
-    bilinearly without antialiasing. Good for small images and smoke runs; not for published recipes.
+class Resident(Supply):
+    """A split on the device: pixels uint8 [N, S, S, 3] of centre crops of `config.eval_size`, and labels.
+
+    Evaluation pixels are exactly those of the torchvision backend. Training, with a `crop`, differs from the other backends: images are
+    first cut to a centred square of MARGIN times the crop's side, and crops are then resized bilinearly without antialiasing. Good for
+    small images and smoke runs; not for published recipes.
     """
 
-    skipped = ()
+    def __init__(self, files: Files, config: DataConfig, share: Share, crop: TrainCrop | None = None):
+        self.examples, self._crop = len(files), crop
+        decoded = _decoded(files, config, share)
+        self._pixels, self._labels = decoded.pixels, decoded.labels
 
-    def __init__(self, config: DataConfig, facts: DataFacts, share: Share):
-        self.examples = facts.train_examples
-        self.steps_per_epoch = order.steps_per_epoch(share, self.examples)
-        self._config, self._share = config, share
-        self._crop = TrainCrop.of(config, share)
-        side = round(MARGIN * max(share.train_pixels, default=config.train_size))
-        self._set = _decoded(replace(config, eval_resize=side, eval_size=side), facts, share, "train")
-
-    def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
-        """Yield the batches from `first_step` on, without end."""
-        for job in order.train_jobs(self._config, self._share, self.examples, first_step):
-            chosen = torch.from_numpy(job.indices).to(self._set.labels.device, non_blocking=True)
-            sizes = np.full((len(job.indices), 2), self._set.pixels.shape[1])
-            pixels = _crops(self._set.pixels[chosen], *self._crop.cuts(job.epoch, job.indices, sizes), job.pixels)
-            yield RawBatch(pixels, self._set.labels[chosen])
-
-    def close(self) -> None:
-        """Do nothing: the workers stopped after decoding."""
-
-
-class EvalLoader:
-    """Evaluation batches out of a set on the device, with exactly the pixels of the torchvision backend; see data.base.EvalLoader."""
-
-    def __init__(self, config: DataConfig, facts: DataFacts, share: Share):
-        self.examples = facts.eval_examples
-        self._config, self._share = config, share
-        self._set = _decoded(config, facts, share, "val")
-
-    def batches(self) -> Iterator[RawBatch]:
-        """Yield this rank's evaluation batches, the last one as short as it is."""
-        for job in order.eval_jobs(self._config, self._share, self.examples):
-            chosen = torch.from_numpy(job.indices).to(self._set.labels.device, non_blocking=True)
-            yield RawBatch(self._set.pixels[chosen].permute(0, 3, 1, 2), self._set.labels[chosen])
-
-    def close(self) -> None:
-        """Do nothing: the workers stopped after decoding."""
+    def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
+        """Yield the batch of every job."""
+        for job in jobs:
+            chosen = torch.from_numpy(job.indices).to(self._labels.device, non_blocking=True)
+            pixels = self._pixels[chosen]
+            if self._crop:
+                sizes = np.full((len(job.indices), 2), pixels.shape[1])
+                pixels = _crops(pixels, *self._crop.cuts(job.epoch, job.indices, job.copies, sizes), job.pixels)
+            yield RawBatch(pixels if self._crop else pixels.permute(0, 3, 1, 2), self._labels[chosen])
 
 
 def measure(config: DataConfig) -> DataFacts:
@@ -83,29 +63,30 @@ def measure(config: DataConfig) -> DataFacts:
     return replace(facts, notes=(f"all images are decoded once and stay on the device: {size / 2**30:.1f} GiB", *facts.notes))
 
 
-def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> TrainLoader:
+def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Resident:
     """Open the training images; there is no moment at which one could be augmented alone."""
-    return TrainLoader(config, facts, share)
+    side = round(MARGIN * max(share.train_pixels, default=config.train_size))
+    larger = replace(config, eval_resize=side, eval_size=side)
+    return Resident(Files(facts.root / "train", facts.classes), larger, share, TrainCrop.of(config, share))
 
 
-def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> EvalLoader:
+def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Resident:
     """Open the evaluation images."""
-    return EvalLoader(config, facts, share)
+    return Resident(Files(facts.root / "val", facts.classes), config, share)
 
 
-def _decoded(config: DataConfig, facts: DataFacts, share: Share, split: str) -> RawBatch:
-    """Return a whole split on the device: pixels uint8 [N, S, S, 3], centre crops of `config.eval_size`, and labels."""
-    files = Files(facts.root / split, facts.classes)
-    source = Source(EvalReader(files, config.eval_resize), len(files))
-    alone = replace(share, rank=0, world_size=1, eval_size=256)
-    ring = Ring(source, alone.eval_size, config.eval_size, workers(config, share.world_size), config.prefetch)
+def _decoded(files: Files, config: DataConfig, share: Share) -> RawBatch:
+    """Return a whole split on the device."""
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_initialized() else torch.device("cpu")
     pixels = torch.empty(len(files), config.eval_size, config.eval_size, 3, dtype=torch.uint8, device=device)
+    capacity = Capacity.for_evaluation(config, replace(share, eval_size=_BLOCK))
+    pipeline = Pipeline(EvalFiles(files, config.eval_resize), capacity)
+    jobs = order.eval_jobs(config, Share(0, 1, _BLOCK, _BLOCK, 0), len(files))
     try:
-        for start, batch in zip(range(0, len(files), 256), ring.run(order.eval_jobs(config, alone, len(files))), strict=True):
-            pixels[start:start + 256] = batch.pixels.permute(0, 2, 3, 1)
+        for start, batch in zip(range(0, len(files), _BLOCK), pipeline.run(jobs), strict=True):
+            pixels[start:start + _BLOCK] = batch.pixels.permute(0, 2, 3, 1)
     finally:
-        ring.close()
+        pipeline.close()
     return RawBatch(pixels, torch.from_numpy(files.labels.copy()).to(device))
 
 

@@ -16,10 +16,11 @@ Permute = Callable[[int, int, int], np.ndarray]
 
 
 class Job(NamedTuple):
-    """One batch of one rank, still to be read."""
+    """One batch of one rank, still to be read. The seed, the epoch, the index and the copy decide an image's crop."""
 
+    epoch: int
     indices: np.ndarray   # int64 [N], places in the sorted list of files
-    epoch: int            # decides crops and flips
+    copies: np.ndarray    # int64 [N], which use of the image in this epoch: 0 unless it comes several times
     pixels: int           # side of the delivered images
 
 
@@ -42,14 +43,14 @@ def train_jobs(config: DataConfig, share: Share, examples: int, first_step: int,
         order = permute(share.seed, epoch, examples)
         for step in range(first, steps):
             start = step * share.global_size + share.rank * share.rank_size
-            yield Job(order[start:start + share.rank_size], epoch, pixels_at(epoch, config, share))
+            yield _once(epoch, order[start:start + share.rank_size], pixels_at(epoch, config, share))
         epoch, first = epoch + 1, 0
 
 
 def eval_jobs(config: DataConfig, share: Share, examples: int) -> Iterator[Job]:
     """Yield this rank's part of the evaluation set: examples rank, rank + world_size, ... in batches, the last one short."""
     mine = np.arange(share.rank, examples, share.world_size)
-    return (Job(mine[start:start + share.eval_size], 0, config.eval_size) for start in range(0, len(mine), share.eval_size))
+    return (_once(0, mine[start:start + share.eval_size], config.eval_size) for start in range(0, len(mine), share.eval_size))
 
 
 def steps_per_epoch(share: Share, examples: int) -> int:
@@ -58,3 +59,7 @@ def steps_per_epoch(share: Share, examples: int) -> int:
         raise NotReadyError([Problem("batch.global_size", share.global_size, f"is more than the {examples:,} training images",
                                      f"bs={max(1, examples // 8)}")])
     return examples // share.global_size
+
+
+def _once(epoch: int, indices: np.ndarray, pixels: int) -> Job:
+    return Job(epoch, indices, np.zeros_like(indices), pixels)

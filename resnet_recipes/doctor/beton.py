@@ -8,10 +8,11 @@ import numpy as np
 
 from resnet_recipes.data.beton.file import Beton, open_beton, pair_problems
 from resnet_recipes.data.beton.native import ffcv_native
-from resnet_recipes.data.beton.order import stored_by_class
-from resnet_recipes.data.beton.reader import BetonReader, Room
+from resnet_recipes.data.beton.quasi_random import stored_by_class
+from resnet_recipes.data.beton.storage import BetonStorage
 from resnet_recipes.data.cores import cores
 from resnet_recipes.data.crop import Cuts
+from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.doctor import Finding, Progress, few, finding_of
 from resnet_recipes.errors import NotReadyError
 
@@ -45,9 +46,16 @@ def verdict(beton: Beton) -> Callable[[int], str | None]:
     Without FFCV it checks checksum and header, and decodes nothing.
     """
     try:
-        return BetonReader(beton, _whole, Room(threads=1, ahead=0, rows=0, side=_THUMBNAIL)).complaint
+        storage = BetonStorage(beton, _whole)
     except NotReadyError:
         return beton.complaint
+
+    def complaint(index: int) -> str | None:
+        one, pixels = np.array([index]), np.empty((1, _THUMBNAIL, _THUMBNAIL, 3), np.uint8)
+        damage = storage.damage(Rows(0, one, np.zeros_like(one), pixels, np.empty_like(one), np.empty(1, bool)))
+        return damage and damage[1]
+
+    return complaint
 
 
 def _described(beton: Beton) -> Iterator[Finding]:
@@ -80,5 +88,5 @@ def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
         yield Finding("warn", what, "resnet-recipes doctor ffcv")
 
 
-def _whole(epoch: int, indices: np.ndarray, sizes: np.ndarray) -> Cuts:
+def _whole(epoch: int, indices: np.ndarray, copies: np.ndarray, sizes: np.ndarray) -> Cuts:
     return Cuts(np.concatenate([np.zeros_like(sizes), sizes], axis=1), np.zeros(len(sizes), bool))

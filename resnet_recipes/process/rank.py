@@ -97,7 +97,7 @@ def follow(run: Run, process: RankProcess, first: int) -> int:
 def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, first: int) -> int:
     """Train as the rank that writes the run folder and speaks to the user."""
     recorder.begin(first, run.clock.seconds())
-    for note in (*run.notes, *checkpoints.notes):
+    for note in (*run.notes, *checkpoints.notes, *run.train_data.notes):
         recorder.note(first, note)
     checkpoints.warn = lambda text: recorder.note(process.watchdog.step, text)
     try:

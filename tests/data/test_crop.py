@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from resnet_recipes.data.crop import centre_crops, random_crops, uniforms
+from resnet_recipes.data.crop import TrainCrop, centre_crops, random_crops, uniforms
 
 SIZES = np.array([[375, 500], [500, 375], [32, 32], [20, 2000], [2000, 20], [1, 1], [333, 500]])
 
@@ -58,6 +58,18 @@ def test_draws_depend_on_seed_epoch_and_index_alone():
     assert np.array_equal(uniforms(7, 2, np.array([63, 5]), 41), together[[63, 5]])
     assert not np.isin(uniforms(8, 2, np.arange(100), 41), together).any()
     assert not np.isin(uniforms(7, 3, np.arange(100), 41), together).any()
+
+
+def test_every_copy_of_an_image_has_draws_of_its_own_and_the_first_has_those_of_old():
+    copies = np.arange(4)
+    draws = uniforms(7, 2, np.full(4, 63), 41, copies)
+    assert len(np.unique(draws)) == draws.size
+    assert draws[0, :2].tolist() == [0.3516638536144425, 0.04862915538478085]
+    crop = TrainCrop(7, (0.08, 1.0), (3 / 4, 4 / 3), flip=True)
+    boxes = crop.cuts(2, np.full(4, 63), copies, np.full((4, 2), 400)).boxes
+    assert len({tuple(box) for box in boxes.tolist()}) == 4
+    assert len({crop.generator(2, 63, copy).integers(2**63) for copy in range(4)}) == 4
+    assert crop.generator(2, 63, 0).integers(2**63) == 8101156065028769671
 
 
 def test_draws_are_uniform_and_unrelated():

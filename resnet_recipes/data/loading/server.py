@@ -1,8 +1,8 @@
-"""Loaded once into the server that loader workers are forked from, so that none of them has to import torch itself."""
+"""Loaded once into the server that loader processes are forked from, so that none of them has to import torch itself."""
 
 import signal
 
-from resnet_recipes.data.workers.worker import STOPS
+from resnet_recipes.data.loading.worker import STOPS
 
 # The server must outlive what stops a whole job, and so must workers from their first moment: the trainer takes their end for a failure.
 for number in STOPS:

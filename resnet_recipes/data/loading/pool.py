@@ -1,0 +1,88 @@
+"""Threads or processes that fill pieces of batches."""
+
+import multiprocessing
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from types import ModuleType
+
+from resnet_recipes.data.loading import worker
+from resnet_recipes.data.loading.slots import Piece
+from resnet_recipes.data.loading.worker import Filled, WorkerContext
+
+#: Images in one piece: few enough that workers finish a batch together, enough that handing it over costs nothing.
+_PIECE = 32
+
+
+class WorkerPool:
+    """Workers that share one queue: threads or processes, as the storage needs; with none, the caller does the work itself.
+
+    Processes are forked from a small server (`forkserver`), never from the trainer, whose threads make forking unsafe. The first
+    ones of a trainer take 3 s to start, others some milliseconds.
+    """
+
+    def __init__(self, context: WorkerContext, workers: int):
+        self._processes: dict[int, BaseProcess] = {}
+        self._workers, self._fill = max(1, workers), context.fill
+        if not workers:
+            self._executor: Executor = _Caller()
+        elif context.storage.in_threads:
+            self._executor = ThreadPoolExecutor(workers, "loader")
+        else:
+            server = multiprocessing.get_context("forkserver")
+            server.set_forkserver_preload(["resnet_recipes.data.loading.server", type(context.storage).__module__])
+            self._executor, self._fill = ProcessPoolExecutor(workers, server, worker.start, (context,)), worker.fill_here
+            self._processes = self._executor._processes    # there is no public way to kill them before Python 3.14
+
+    def submit(self, batch: Piece) -> list[Future[Filled]]:
+        """Start to fill a batch, in pieces."""
+        size = min(_PIECE, -(-batch.count // self._workers))
+        pieces = [batch._replace(first=first, count=min(size, batch.count - first)) for first in range(0, batch.count, size)]
+        with _hidden_main():
+            return [self._executor.submit(self._fill, piece) for piece in pieces]
+
+    def death(self) -> str:
+        """Close the pool, and say how a process of it has ended by itself."""
+        by_sentinel = {process.sentinel: process for process in self._processes.values()}
+        dead = [by_sentinel[sentinel] for sentinel in wait(by_sentinel, timeout=5)]
+        self.close()
+        code = dead[0].exitcode if dead else None
+        if code == -signal.SIGKILL:
+            return "was killed by SIGKILL (out of memory? lower data.workers or data.prefetch)"
+        return f"was killed by {signal.Signals(-code).name}" if code and code < 0 else f"exited with code {code}"
+
+    def close(self, stuck: bool = False) -> None:
+        """Stop at once; safe to call twice. Waits for what is being done in threads; if workers are `stuck`, not for long."""
+        processes = list(self._processes.values())
+        for process in processes:                      # they hold nothing that could be lost
+            process.kill()
+        for process in processes if stuck else ():
+            process.join(5)
+        self._executor.shutdown(wait=not stuck, cancel_futures=True)
+
+
+class _Caller(Executor):
+    """Does the work when it is handed over."""
+
+    def submit(self, fn: Callable[[Piece], Filled], /, piece: Piece) -> Future[Filled]:
+        future: Future[Filled] = Future()
+        future.set_result(fn(piece))
+        return future
+
+
+@contextmanager
+def _hidden_main() -> Iterator[None]:
+    """Keep new processes from importing the program that started them: a trainer's imports cost each of them seconds.
+
+    It also lets a script train without `if __name__ == "__main__"`.
+    """
+    program = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = program

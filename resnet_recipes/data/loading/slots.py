@@ -1,0 +1,91 @@
+"""Reusable batches in memory that processes share and GPUs copy from."""
+
+from contextlib import suppress
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+
+from resnet_recipes.data.base import DataConfig, RawBatch, Share
+from resnet_recipes.data.cores import workers
+from resnet_recipes.data.loading.storage import Rows
+from resnet_recipes.data.order import Job
+from resnet_recipes.data.shared import SharedArrays
+
+
+class Capacity(NamedTuple):
+    """What a loader may use."""
+
+    workers: int          # threads or processes; 0: images are read when they are asked for
+    prefetch: int         # batches ahead of the one in use
+    rows: int             # images of the largest batch
+    pixels: int           # side of the largest image
+
+    @classmethod
+    def for_training(cls, config: DataConfig, share: Share) -> Self:
+        """Return what a rank's training images need."""
+        pixels = max(share.train_pixels, default=config.train_size)
+        return cls(workers(config, share.world_size), config.prefetch, share.rank_size, pixels)
+
+    @classmethod
+    def for_evaluation(cls, config: DataConfig, share: Share) -> Self:
+        """Return what a rank's evaluation images need."""
+        return cls(workers(config, share.world_size), config.prefetch, share.eval_size, config.eval_size)
+
+    @property
+    def slots(self) -> int:
+        """Batches in memory: the one in use and those ahead."""
+        return self.prefetch + 1 if self.workers else 1
+
+
+class Piece(NamedTuple):
+    """Some rows of the batch in a slot."""
+
+    slot: int
+    epoch: int
+    side: int             # pixels
+    first: int            # row
+    count: int            # rows
+
+
+class Slots:
+    """The batches of one loader, each reused in turn: slots * rows * pixels * pixels * 3 bytes. Pickles, and stays shared."""
+
+    def __init__(self, capacity: Capacity):
+        shape = (capacity.slots, capacity.rows)
+        self._memory = SharedArrays(pixels=("u1", (shape[0], shape[1] * capacity.pixels**2 * 3)), labels=("i8", shape),
+                                    indices=("i8", shape), copies=("i8", shape), reading=("?", shape))
+
+    def place(self, slot: int, job: Job) -> RawBatch:
+        """Put a job into a slot; return its batch, which is a view of the slot."""
+        count = len(job.indices)
+        rows = self.rows(Piece(slot, job.epoch, job.pixels, 0, count))
+        rows.indices[:], rows.copies[:], rows.reading[:] = job.indices, job.copies, False
+        return RawBatch(torch.from_numpy(rows.pixels).permute(0, 3, 1, 2), torch.from_numpy(rows.labels))
+
+    def rows(self, piece: Piece) -> Rows:
+        """Return rows as views of the memory."""
+        memory, slot, size = self._memory, piece.slot, piece.side**2 * 3
+        rows = slice(piece.first, piece.first + piece.count)
+        pixels = memory["pixels"][slot, rows.start * size:rows.stop * size].reshape(piece.count, piece.side, piece.side, 3)
+        return Rows(piece.epoch, memory["indices"][slot, rows], memory["copies"][slot, rows], pixels,
+                    memory["labels"][slot, rows], memory["reading"][slot, rows])
+
+    def being_read(self) -> np.ndarray:
+        """Return the indices of the images that are being read, int64 [n]."""
+        return self._memory["indices"][self._memory["reading"]]
+
+    def pin(self) -> str | None:
+        """Lock the memory in RAM and register it with CUDA, for faster and asynchronous copies; say so where that fails."""
+        whole = self._memory.whole
+        error = torch.cuda.cudart().cudaHostRegister(whole.ctypes.data, whole.nbytes, 0)
+        if not error.value:
+            return None
+        with suppress(RuntimeError):
+            torch.ones(1, device="cuda")               # the error is reported once more, at the next launch: now
+        return (f"{whole.nbytes / 2**30:.2f} GiB of batches cannot be pinned (CUDA error {error.value}): copies to the GPU are slower; "
+                "raise `ulimit -l` or lower data.prefetch")
+
+    def unpin(self) -> None:
+        """Undo `pin`."""
+        torch.cuda.cudart().cudaHostUnregister(self._memory.whole.ctypes.data)

@@ -1,0 +1,72 @@
+"""What a worker of a loader does: fill a piece of a batch."""
+
+import os
+import signal
+import threading
+import warnings
+from multiprocessing import connection, parent_process
+from typing import NamedTuple
+
+import torch
+
+from resnet_recipes.data.loading.slots import Piece, Slots
+from resnet_recipes.data.loading.storage import Storage, UnreadableError, fill
+
+#: Signals that stop a whole job, and reach its workers as well.
+STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
+
+_context: "WorkerContext"
+
+
+class Filled(NamedTuple):
+    """What became of a piece."""
+
+    skipped: list[int]    # indices of images that could not be read, and were replaced
+    failure: str = ""     # a sentence, since not every exception can travel between processes
+
+
+class WorkerContext(NamedTuple):
+    """What all workers of a loader share."""
+
+    storage: Storage
+    slots: Slots
+    skip_bad: bool
+
+    def fill(self, piece: Piece) -> Filled:
+        """Fill the rows of a piece."""
+        rows = self.slots.rows(piece)
+        rows.reading[:] = True
+        try:
+            return Filled(fill(self.storage, rows, self.skip_bad))
+        except UnreadableError as error:
+            return Filled([], str(error))
+        except (Exception, SystemExit) as error:           # whatever a user's augmentation may raise
+            path = self.storage.path(int(rows.indices[rows.reading.argmax()]))
+            return Filled([], f"{path}: {type(error).__name__}: {error}")
+        finally:
+            rows.reading[:] = False
+
+
+def start(context: WorkerContext) -> None:
+    """Prepare a worker process.
+
+    It ignores STOPS: when a whole job is told to stop, the trainer still needs batches until it has saved.
+    """
+    global _context
+    for stop in STOPS:
+        signal.signal(stop, signal.SIG_IGN)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    torch.set_num_threads(1)                       # the workers are the parallelism
+    warnings.simplefilter("ignore")
+    _context = context
+
+
+def fill_here(piece: Piece) -> Filled:
+    """Fill the rows of a piece, in a worker process."""
+    return _context.fill(piece)
+
+
+def _leave_with_parent() -> None:
+    """End this process as soon as the trainer has ended, in whatever way."""
+    connection.wait([parent_process().sentinel])
+    os._exit(1)

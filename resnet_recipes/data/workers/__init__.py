@@ -1,1 +1,0 @@
-"""Loader processes, and the shared memory that they fill."""

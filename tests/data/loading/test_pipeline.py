@@ -1,0 +1,136 @@
+"""The pipeline: batches in order from any storage, by threads, processes or the caller, and a key for every row."""
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from resnet_recipes.data.crop import uniforms
+from resnet_recipes.data.loading import pipeline
+from resnet_recipes.data.loading.pipeline import Pipeline
+from resnet_recipes.data.loading.slots import Capacity
+from resnet_recipes.data.loading.storage import Rows, UnreadableError
+from resnet_recipes.data.order import Job
+from resnet_recipes.errors import TrainingError
+
+
+class Drawn:
+    """Forty images, each all of one grey that its key decides; images in `bad` cannot be read."""
+
+    def __init__(self, in_threads: bool, bad: tuple[int, ...] = ()):
+        self.labels, self.in_threads, self.bad = np.arange(40) // 4, in_threads, bad
+
+    def fill(self, rows: Rows) -> None:
+        """Write the greys."""
+        for index in rows.indices.tolist():
+            if index in self.bad:
+                raise UnreadableError(index, f"{self.path(index)} is bad")
+        rows.pixels[:] = 256 * uniforms(1, rows.epoch, rows.indices, 1, rows.copies)[:, :, None, None]
+
+    def path(self, index: int) -> str:
+        """Return a name."""
+        return f"image {index}"
+
+
+def jobs(count: int) -> Iterator[Job]:
+    """Yield batches of 7 images, of changing sizes, with every image twice."""
+    for step in range(count):
+        places = np.arange(7 * step, 7 * step + 7)
+        yield Job(step // 4, places // 2 % 40, places % 2, 4 + step % 3)
+
+
+def run(workers: int, in_threads: bool = True, bad: tuple[int, ...] = (), count: int = 12) -> list[tuple[np.ndarray, ...]]:
+    """Return copies of the batches that a pipeline makes."""
+    made = Pipeline(Drawn(in_threads, bad), Capacity(workers, prefetch=2, rows=7, pixels=6), skip_bad=True)
+    try:
+        return [(batch.pixels.numpy().copy(), batch.labels.numpy().copy()) for batch in made.run(jobs(count))]
+    finally:
+        made.close()
+
+
+def same(ours: list, theirs: list) -> bool:
+    """Tell whether batches are equal."""
+    return all(np.array_equal(a, b) for one, other in zip(ours, theirs, strict=True) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("bad", [(), (0, 3, 4, 39)])
+def test_threads_processes_and_the_caller_make_the_same_batches(bad):
+    expected = run(0, bad=bad)
+    assert [pixels.shape for pixels, _ in expected[:3]] == [(7, 3, side, side) for side in (4, 5, 6)]
+    assert same(run(1, bad=bad), expected)
+    assert same(run(3, bad=bad), expected)
+    assert same(run(2, in_threads=False, bad=bad), expected)
+
+
+def test_an_image_that_comes_twice_in_an_epoch_comes_with_two_crops():
+    pixels, labels = run(0, count=1)[0]
+    assert labels.tolist() == [0, 0, 0, 0, 0, 0, 0]
+    assert len(set(pixels[:, 0, 0, 0])) == 7
+
+
+def test_a_skipped_image_is_replaced_by_the_next_good_one_with_its_label_and_named():
+    made = Pipeline(Drawn(True, (3, 4)), Capacity(2, prefetch=1, rows=7, pixels=6), skip_bad=True)
+    batches = list(made.run([Job(0, np.array([2, 3, 5]), np.zeros(3, np.int64), 4)]))
+    assert batches[0].labels.tolist() == [0, 1, 1]
+    assert (batches[0].pixels[1] == batches[0].pixels[2]).all()
+    assert made.skipped == ("image 3", "image 4")
+    made.close()
+
+
+def test_a_hundred_bad_images_in_a_row_are_not_a_few_bad_files():
+    with pytest.raises(TrainingError, match="image 0 and the 99 images after it cannot be read"):
+        run(2, bad=tuple(range(40)))
+
+
+def test_a_new_run_ends_an_earlier_one_and_does_not_mix_with_it():
+    made = Pipeline(Drawn(True), Capacity(2, prefetch=3, rows=7, pixels=6))
+    first = made.run(jobs(99))
+    next(first)
+    batches = [(batch.pixels.numpy().copy(), batch.labels.numpy().copy()) for batch in made.run(jobs(5))]
+    assert same(batches, run(0, count=5))
+    with pytest.raises(RuntimeError, match="ended when the loader was closed"):
+        next(first)
+    made.close()
+    made.close()
+
+
+def test_prefetch_says_how_many_batches_are_made_ahead_and_none_into_the_one_in_use():
+    storage, seen = Drawn(True), []
+    fill = storage.fill
+    storage.fill = lambda rows: (seen.append(int(rows.indices[0])), fill(rows))
+    made = Pipeline(storage, Capacity(1, prefetch=3, rows=7, pixels=6))
+    batches = made.run(jobs(99))
+    batch = next(batches)
+    before = batch.pixels.clone()
+    made._pool._executor.submit(int).result()                 # everything that was handed over before is done
+    assert len(seen) == 1 + 3
+    assert (batch.pixels == before).all()
+    made.close()
+
+
+def test_a_storage_that_never_answers_is_given_up(monkeypatch):
+    monkeypatch.setattr(pipeline, "PATIENCE", 0.1)
+    storage, gate = Drawn(True), threading.Event()
+    storage.fill = lambda rows: gate.wait(10)
+    made = Pipeline(storage, Capacity(1, prefetch=1, rows=7, pixels=6))
+    with pytest.raises(TrainingError, match=r"no image was read for 0\.1 s; the loader is stuck at image 0, image 0, image 1, image 1"):
+        next(made.run(jobs(1)))
+    gate.set()
+    made.close()
+
+
+class Refusal:
+    """What cudaHostRegister answers where the memory cannot be locked."""
+
+    value = 2
+
+
+def test_memory_that_cuda_cannot_pin_is_used_unpinned_and_a_note_says_so(monkeypatch):
+    cudart = type("Cudart", (), {"cudaHostRegister": staticmethod(lambda *_: Refusal())})
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    monkeypatch.setattr("torch.cuda.cudart", lambda: cudart)
+    made = Pipeline(Drawn(True), Capacity(1, prefetch=1, rows=7, pixels=6))
+    assert "cannot be pinned (CUDA error 2)" in made.notes[0]
+    assert next(made.run(jobs(1))).pixels.shape == (7, 3, 4, 4)
+    made.close()
