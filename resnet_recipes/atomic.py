@@ -1,23 +1,26 @@
 """Files that are whole or absent, whatever happens while they are written."""
 
 import os
-import socket
+import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+_PART = re.compile(r".+\.[0-9a-f]{16}\.part")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that takes the name `path` at the end of the block, when its bytes are on the disk.
 
-    Readers see the old file or the new one. An exception in the block, or a full disk, leaves the old one; a kill leaves `*.tmp`
-    besides, named after this process and host: several may write at once.
+    Readers see the old file or the new one. An exception in the block, or a full disk, leaves the old one; a kill also leaves a part
+    with a random name: several may write at once, and nobody can put a link in the way.
     """
-    part = path.with_name(f"{path.name}.{socket.gethostname()}.{os.getpid()}.tmp")
+    part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
-        with part.open("wb") as file:
+        with part.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -33,8 +36,15 @@ def write_text(path: Path, text: str) -> None:
         file.write(text.encode())
 
 
+def delete_parts(folder: Path) -> None:
+    """Delete what killed processes left half written in a folder. Raises OSError."""
+    for path in folder.iterdir():
+        if _PART.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+
+
 def sync_folder(folder: Path) -> None:
-    """Put renames in a folder on the disk, on file systems that can; some network file systems cannot, and keep their files anyway."""
+    """Put renames in a folder on the disk; network file systems that cannot keep their files anyway."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -34,6 +34,21 @@ def test_after_a_failure_the_old_file_stays_and_nothing_else(failure: BaseExcept
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
 
 
+def test_a_link_in_the_way_is_replaced_and_not_followed(tmp_path: Path):
+    (tmp_path / "precious").write_text("old")
+    (tmp_path / "a").symlink_to("precious")
+    atomic.write_text(tmp_path / "a", "new")
+    assert (tmp_path / "precious").read_text() == "old"
+    assert (tmp_path / "a").read_text() == "new"
+
+
+def test_only_parts_of_our_own_are_deleted(tmp_path: Path):
+    for name in (f"a.{16 * 'f'}.part", "a.part", "b.tmp", f"{16 * 'f'}.part.txt"):
+        (tmp_path / name).touch()
+    atomic.delete_parts(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.part", "b.tmp", f"{16 * 'f'}.part.txt"]
+
+
 def test_a_file_that_cannot_reach_the_disk_does_not_replace_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     def failing(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")

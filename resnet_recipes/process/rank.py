@@ -29,7 +29,7 @@ from resnet_recipes.train.distributed import Rank
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.run import Run
-from resnet_recipes.train.state import departures, flat, restore
+from resnet_recipes.train.state import flat, restore, resume_warnings
 
 SOFTWARE = {"resnet-recipes": __version__, "torch": torch.__version__, "torchvision": torchvision.__version__}
 
@@ -80,8 +80,8 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     run.clock.restart(0.0)
     found, first = checkpoints.newest(), 0
     if found is not None:
-        checkpoints.notes.extend(departures(run, found[1]))
         first = restore(run, found[1])
+        checkpoints.notes.extend(resume_warnings(run, found[1]))
     if not distributed.agree(torch.tensor(first, device=run.rank.device)):
         raise TrainingError(f"this rank sees a checkpoint of step {first:,} in {checkpoints.folder}, another rank a different one: "
                             "all nodes must see the same folder")

@@ -1,4 +1,4 @@
-"""A file of tensors from an untrusted hand: checked before torch may read it."""
+"""A file of tensors from an untrusted source: checked before torch may read it."""
 
 import pickletools
 import zipfile
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: What a state of tensors and plain Python is pickled with; a file that names anything else is refused unread.
+#: What tensors and plain Python are pickled with; a file that names anything else is refused unread.
 _ALLOWED = frozenset({
     "collections OrderedDict",
     "torch._utils _rebuild_tensor_v2",
@@ -16,18 +16,19 @@ _ALLOWED = frozenset({
     *(f"torch {kind}Storage" for kind in ("Double", "Float", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")),
 })
 
-_MAX_ENTRIES, _MAX_PICKLE = 100_000, 64 << 20
+#: A ResNet-152 with momentum, EMA and 21,000 classes has 2,300 entries, and 120,000 opcodes in 0.7 MB. These limits are read in 2 s.
+_MAX_ENTRIES, _MAX_PICKLE, _MAX_OPCODES = 20_000, 8 << 20, 500_000
 
 
 class ArchiveError(Exception):
-    """The file is damaged, or is not a plain file of tensors; the message is a sentence without the path."""
+    """The file is damaged, or not a plain file of tensors; the message is a sentence without the path."""
 
 
 def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
     """Return a saved dictionary of tensors and plain Python, on the CPU, mapped from the file. Raises ArchiveError.
 
     Nothing in the file is executed: its directory and the names in its pickle are checked first, then torch reads it with
-    weights_only. torch does not check CRCs (pytorch/pytorch#126952), so `check_crc` does; pass False if a digest has been checked.
+    weights_only. torch does not check CRCs (pytorch/pytorch#126952), so `check_crc` does; pass False after checking a digest.
     """
     try:
         _check(path, check_crc)
@@ -35,9 +36,10 @@ def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
     except ArchiveError:
         raise
     except FileNotFoundError:
-        raise ArchiveError("there is no such file") from None
+        raise ArchiveError("no such file") from None
     except Exception as error:     # zipfile and torch raise a dozen types for damaged files
-        raise ArchiveError(f"it cannot be read ({type(error).__name__}: {str(error).partition(chr(10))[0][:200]})") from None
+        reason = str(error).partition("\n")[0][:200]
+        raise ArchiveError(f"it cannot be read ({type(error).__name__}: {reason})") from None
     if not isinstance(state, dict):
         raise ArchiveError(f"it holds a {type(state).__name__}, not a dictionary")
     _check_plain(state)
@@ -54,26 +56,30 @@ def _check(path: Path, check_crc: bool) -> None:
         entries = archive.infolist()
         names = [entry.filename for entry in entries]
         if len(entries) > _MAX_ENTRIES or len(set(names)) < len(names):
-            raise ArchiveError("its directory has too many entries, or one twice")
+            raise ArchiveError("its directory has too many or duplicate entries")
         if any(entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size for entry in entries):
             raise ArchiveError("it has compressed entries, which torch.save never writes: it may be a decompression bomb")
         if sum(entry.file_size for entry in entries) > size:
             raise ArchiveError("its entries are larger than the file")
         pickles = [entry for entry in entries if entry.filename.endswith(".pkl")]
         if len(pickles) != 1 or not pickles[0].filename.endswith("/data.pkl") or pickles[0].file_size > _MAX_PICKLE:
-            raise ArchiveError("it does not have exactly one data.pkl of reasonable size; TorchScript and other archives are not read")
+            raise ArchiveError("it does not have exactly one data.pkl of reasonable size, as other archives than torch.save's")
         _check_pickle(archive.read(pickles[0]))
         if check_crc and (bad := archive.testzip()):
-            raise ArchiveError(f"its part {bad} is damaged (CRC)")
+            raise ArchiveError(f"CRC mismatch in its part {bad}")
 
 
 def _check_pickle(pickle: bytes) -> None:
-    """Raise ArchiveError if the pickle names anything but what tensors are made with; it is parsed, not run."""
-    for opcode, argument, _ in pickletools.genops(pickle):
+    """Raise ArchiveError if the pickle names anything but what tensors are made with, or is too long; it is parsed, not run."""
+    for count, (opcode, argument, _) in enumerate(pickletools.genops(pickle)):
+        if count > _MAX_OPCODES:
+            raise ArchiveError("its pickle is too long for tensors")
         if opcode.name == "GLOBAL" and argument not in _ALLOWED:
-            raise ArchiveError(f"it asks for {str(argument).replace(' ', '.')!a}, which tensors do not need: it may run code")
+            raise ArchiveError(f"it names {str(argument).replace(' ', '.')!a}, which tensors do not need: it may run code")
         if opcode.name in ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4"):
             raise ArchiveError(f"its pickle uses {opcode.name}, which tensors do not need: it may run code")
+        if isinstance(argument, int) and not -2**63 <= argument < 2**63:
+            raise ArchiveError("it holds an integer of more than 64 bits")       # such keys can be chosen to collide
 
 
 def _check_plain(value: Any) -> None:

@@ -22,21 +22,22 @@ State = dict[str, Any]          # nested dictionaries and lists of tensors, str,
 #: Version of what is inside a checkpoint; a run refuses newer ones.
 FORMAT = 1
 
-_MANIFEST = re.compile(r"step-(\d{8,})\.json")
-_FAILURES_BORNE = 3
+_MANIFEST = re.compile(r"step-(\d{8,18})\.json")
+_MAX_MANIFEST = 4096            # bytes
+_MAX_FAILURES = 3               # in a row
 
 
 class Checkpoints:
     """The checkpoints in one folder. One process writes (rank 0); any may read.
 
     A checkpoint is `step-00001234.pt` with its manifest `step-00001234.json` (SHA-256, bytes, step, format). The manifest comes last,
-    so a checkpoint without one is one whose writing was cut off, and does not count.
+    so a checkpoint without one was cut off while it was written, and does not count.
     """
 
     def __init__(self, folder: Path, keep: int, warn: Callable[[str], None]):
         self.folder = folder
         self.keep = keep
-        self.notes: list[str] = []              # what newest() had to pass over, one sentence each
+        self.notes: list[str] = []              # what newest() had to skip, one sentence each
         self.warn = warn
         self._good: set[int] = set()            # steps that this process has written or verified
         self._bad: set[int] = set()             # steps that newest() found damaged
@@ -47,17 +48,15 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
 
     def open_for_writing(self) -> None:
-        """Make the folder, and clear it of what a killed process left half written. Raises NotReadyError."""
+        """Make the folder, and delete what a killed process left half written. Raises NotReadyError."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for stale in self.folder.glob("*.tmp"):
-                stale.unlink(missing_ok=True)
-            probe = self.folder / "probe.tmp"
-            probe.touch()
-            probe.unlink()
+            atomic.delete_parts(self.folder)
+            atomic.write_text(self.folder / "probe", "")
+            (self.folder / "probe").unlink()
         except OSError as error:
-            problem = Problem(str(self.folder), None, f"checkpoints cannot be written here ({error.strerror})", "run.root=/another/folder")
-            raise NotReadyError([problem]) from None
+            rule = f"checkpoints cannot be written here ({error.strerror})"
+            raise NotReadyError([Problem(str(self.folder), None, rule, "run.root=/another/folder")]) from None
 
     def save(self, step: int, state: State, wait: bool = False) -> None:
         """Save `state`; return as soon as its tensors are copied to the host, or, if `wait`, when it is on disk.
@@ -82,7 +81,7 @@ class Checkpoints:
             raise TrainingError(f"the last checkpoint could not be written to {self.folder}; {self._newest_good()}")
 
     def newest(self) -> tuple[int, State] | None:
-        """Return the step and state of the newest checkpoint that is whole, or None if there is none. Says in `notes` what it passed over.
+        """Return the step and state of the newest whole checkpoint, or None if there is none; `notes` tells what was skipped.
 
         The state is mapped from the file: copy what is needed. Raises TrainingError if there are checkpoints, all damaged.
         """
@@ -94,7 +93,7 @@ class Checkpoints:
                 state = self._verified(step)
             except ArchiveError as error:
                 self._bad.add(step)
-                self.notes.append(f"checkpoint of step {step:,} was passed over: {error}")
+                self.notes.append(f"checkpoint of step {step:,} was skipped: {error}")
                 continue
             self._good.add(step)
             self._bytes = self._path(step).stat().st_size
@@ -117,19 +116,20 @@ class Checkpoints:
         """Return the state of one checkpoint. Raises ArchiveError."""
         path = self._path(step)
         try:
-            manifest = json.loads(path.with_suffix(".json").read_text())
+            with path.with_suffix(".json").open() as file:
+                manifest = json.loads(file.read(_MAX_MANIFEST))
             wanted = (manifest["format"], manifest["step"], manifest["bytes"], manifest["sha256"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             raise ArchiveError("its manifest cannot be read") from None
         if wanted[0] != FORMAT:
-            raise ArchiveError(f"it has format {wanted[0]}, and this version reads format {FORMAT}")
+            raise ArchiveError(f"it has format {wanted[0]!a}, and this version reads format {FORMAT}")
         try:
             with path.open("rb") as file:
                 found = (FORMAT, step, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
         except OSError as error:
             raise ArchiveError(f"it cannot be read ({error.strerror})") from None
         if found != wanted:
-            raise ArchiveError("it is damaged: size, step or SHA-256 differ from its manifest")
+            raise ArchiveError("checksum mismatch: its size, step or SHA-256 differ from its manifest")
         return archive.read(path, check_crc=False)
 
     def _host_copy(self, value: Any, key: str) -> Any:
@@ -145,7 +145,7 @@ class Checkpoints:
         if isinstance(value, list | tuple):
             return [self._host_copy(item, f"{key}/{i}") for i, item in enumerate(value)]
         if value is not None and type(value) not in (str, int, float, bool):
-            raise TypeError(f"{key} is a {type(value).__name__}: a checkpoint with it could be written, but never read")
+            raise TypeError(f"{key} is a {type(value).__name__}: it could be written, but never read back")
         return value
 
     def _write(self, step: int, state: State) -> None:
@@ -165,11 +165,11 @@ class Checkpoints:
         self._delete_old(step)
 
     def _look_for_room(self) -> None:
-        """Warn if the next checkpoint may not fit: early enough to make room, since the old ones go only when it is safe on disk."""
+        """Warn if the next checkpoint may not fit: the old ones are deleted only when it is safe on disk."""
         try:
             disk = os.statvfs(self.folder)
         except OSError:
-            return                              # writing will tell
+            return                              # writing will fail, and say so
         free = disk.f_bavail * disk.f_frsize
         if free < 1.2 * self._bytes:
             self.warn(f"the disk is filling up: {free / 1e6:,.0f} MB are free, and a checkpoint takes {self._bytes / 1e6:,.0f} MB; "
@@ -185,7 +185,7 @@ class Checkpoints:
         self._bad.clear()
 
     def _finish(self) -> None:
-        """Wait for the write in the background, and account for it."""
+        """Wait for the write in the background, and count its failure."""
         pending, self._pending = self._pending, None
         if pending is None:
             return
@@ -195,8 +195,8 @@ class Checkpoints:
         except OSError as error:
             self._failures += 1
             reason = f"a checkpoint could not be written ({os.strerror(error.errno) if error.errno else error})"
-            if self._failures >= _FAILURES_BORNE:
-                raise TrainingError(f"{reason}, for the {_FAILURES_BORNE}rd time in a row: {self.folder}; {self._newest_good()}") from None
+            if self._failures >= _MAX_FAILURES:
+                raise TrainingError(f"{reason}, for the {_MAX_FAILURES}rd time in a row: {self.folder}; {self._newest_good()}") from None
             self.warn(f"{reason}; training goes on; {self._newest_good()}")
 
     def _newest_good(self) -> str:

@@ -1,4 +1,4 @@
-"""The state of a run between two steps: what a checkpoint holds, and how a run takes it back."""
+"""The state of a run between two steps: what a checkpoint holds, and how a run resumes from it."""
 
 import copy
 from collections.abc import Iterator
@@ -10,16 +10,17 @@ from torch import Tensor, nn
 
 from resnet_recipes import __version__
 from resnet_recipes.config import Recipe
-from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.errors import Problem, RecipeError, TrainingError
 from resnet_recipes.train.run import Run
+from resnet_recipes.train.schema import malformed, misfits
 
-#: Keys that may differ between a checkpoint and the run that goes on from it: they do not change what is learned.
+#: Keys that may differ between a checkpoint and the run that resumes from it: they do not change what is learned.
 SAFE = (
     "launch", "log", "run", "checkpoint", "evaluation", "about", "published",
     "data.root", "data.workers", "data.prefetch", "batch.eval_size",
 )
 
-#: Keys that may differ too, and are told: what a run is stopped by, an image that is damaged or a device without memory, they mend.
+#: Keys that may differ too, with a warning: they fix what stopped a run, a damaged image or a lack of memory.
 MENDING = ("data.on_bad_image", "batch.bn_size")
 
 
@@ -48,11 +49,20 @@ def capture(run: Run, done: int) -> dict[str, Any]:
 
 
 def restore(run: Run, state: dict[str, Any]) -> int:
-    """Put `run` into the state of a checkpoint, in place; return the completed steps. Raises RecipeError if they do not belong together."""
+    """Put `run` into the state of a checkpoint, in place; return the completed steps.
+
+    Raises RecipeError if the run has other settings or data, and TrainingError if the state is not one of such a run.
+    """
+    if wrong := list(malformed(state, run.plan.total_steps)):
+        raise TrainingError(f"the checkpoint cannot be used: {'; '.join(wrong)}")
     if problems := list(conflicts(run, state)):
         raise RecipeError(problems)
+    if wrong := list(misfits(run, state)):
+        raise TrainingError(f"the checkpoint cannot be used: {'; '.join(wrong[:3])}")
     run.model.load_state_dict(state["model"])
-    run.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))     # it keeps what it is given, and the state is mapped from a file
+    # The optimizer keeps the tensors that it is given, and these are mapped from a file. Its settings are the recipe's.
+    kept = {"state": copy.deepcopy(state["optimizer"]["state"]), "param_groups": run.optimizer.state_dict()["param_groups"]}
+    run.optimizer.load_state_dict(kept)
     run.methods.load_state_dict(state["methods"])
     run.precision.load_state_dict(state["precision"])
     run.clock.restart(state["seconds"])
@@ -60,13 +70,13 @@ def restore(run: Run, state: dict[str, Any]) -> int:
 
 
 def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
-    """Yield what forbids going on from `state`: changed settings, other data."""
+    """Yield what forbids resuming from `state`: changed settings, other data."""
     yield from changed_settings(state["recipe"], run.plan.recipe)
     if state["classes"] != list(run.plan.facts.classes):
         yield Problem("data.root", str(run.plan.facts.root), "has other classes than the data of this run")
     if state["backend"] != run.plan.facts.backend:
-        yield Problem("data.backend", run.plan.facts.backend, f"reads other pixels than {state['backend']}, which the run began with",
-                      f"data.backend={state['backend']}, where it can be had")
+        rule = f"reads other pixels than {state['backend']}, which the run began with"
+        yield Problem("data.backend", run.plan.facts.backend, rule, f"data.backend={state['backend']}")
     if state["train_examples"] != run.plan.facts.train_examples:
         yield Problem("data.root", str(run.plan.facts.root),
                       f"has {run.plan.facts.train_examples:,} training images; the run began with {state['train_examples']:,}")
@@ -77,20 +87,20 @@ def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:
     before, after = flat(old), flat(asdict(new))
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key) and not any(key == safe or key.startswith(safe + ".") for safe in (*SAFE, *MENDING)):
-            yield Problem(key, after.get(key), f"was {before.get(key)} when the run began, and changing it would make another run",
-                          "start a new run, or leave it as it was")
+            rule = f"was {before.get(key)} when the run began; a change would make it another run"
+            yield Problem(key, after.get(key), rule, "leave it as it was, or start a new run")
 
 
-def departures(run: Run, state: dict[str, Any]) -> list[str]:
-    """Return why going on from `state` is not bitwise the uninterrupted run: sentences for the user; empty if it is."""
+def resume_warnings(run: Run, state: dict[str, Any]) -> list[str]:
+    """Return why resuming from `state` does not give the bits of an uninterrupted run; empty if it does."""
     now = {"number of devices": run.rank.world_size, "CPU threads": torch.get_num_threads(), "torch": str(torch.__version__),
            "device": run.rank.device.type, "precision": str(run.precision.dtype)}
     then = {"number of devices": state["world_size"], "CPU threads": state["threads"], "torch": state["versions"]["torch"],
             "device": state["device"], "precision": state["dtype"]}
     before, after = flat(state["recipe"]), flat(asdict(run.plan.recipe))
-    then |= {key: before[key] for key in MENDING}
+    then |= {key: before.get(key) for key in MENDING}
     now |= {key: after[key] for key in MENDING}
-    return [f"resume is not bitwise: {name} {then[name]} -> {now[name]}" for name in now if now[name] != then[name]]
+    return [f"not bit-identical to an uninterrupted run: {name} {then[name]} -> {now[name]}" for name in now if now[name] != then[name]]
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:

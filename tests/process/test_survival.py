@@ -122,7 +122,7 @@ def test_last_checkpoint_damaged(tmp_path: Path, configs: dict, nursery: Nursery
     content[random.Random(1).randrange(len(content))] ^= 4
     last.write_bytes(content)
     assert_same(run.finish(), untouched[1])
-    assert "passed over" in (run.folder / "metrics.jsonl").read_text()
+    assert "was skipped" in (run.folder / "metrics.jsonl").read_text()
 
 
 def test_disk_full(tmp_path: Path, configs: dict, nursery: Nursery, untouched: dict) -> None:

@@ -100,7 +100,7 @@ def test_the_summary_file_holds_numbers_with_their_units(recorder, driver, facts
     assert summary["training_seconds"] == 110.0
     assert summary["images_per_second_by_pixels"]["128"] == 25.0
     assert summary["published"]["top1_percent"] == 76.6
-    assert not list(facts.folder.glob("*.tmp"))
+    assert not list(facts.folder.glob("*.part"))
 
 
 def test_the_console_hears_the_estimate_for_the_whole_run(recorder, driver, console):

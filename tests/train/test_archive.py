@@ -122,6 +122,16 @@ def test_bombs_are_refused_before_they_unfold(tmp_path: Path, good: Path) -> Non
         archive.read(allocation)
 
 
+@pytest.mark.parametrize(("pickled", "said"), [
+    (b"\x80\x02]" + b"(K\x01e" * 200_000 + b".", "too long"),
+    (b"\x80\x02]" + b"0" * (9 << 20) + b".", "reasonable size"),
+    (b"\x80\x02}(" + b"\x8a\x09" + b"\xff" * 8 + b"\x01N" + b"u.", "more than 64 bits"),
+])
+def test_pickles_that_would_take_long_are_refused_early(pickled: bytes, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=said):
+        archive.read(torch_file(tmp_path / "long.pt", pickled))
+
+
 @pytest.mark.timeout(30)
 def test_a_list_in_itself_or_many_times_in_others_is_walked_once(tmp_path: Path) -> None:
     path, own, shared = tmp_path / "lists.pt", [], [0.5]

@@ -36,7 +36,7 @@ def same(a: object, b: object) -> bool:
 
 @pytest.fixture
 def warnings() -> list[str]:
-    """What the checkpoints warned of."""
+    """The warnings of the checkpoints."""
     return []
 
 
@@ -103,18 +103,20 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "missing": lambda path: path.unlink(),
     "other step": lambda path: [path.with_name(f"step-00000010{end}").replace(path.with_suffix(end)) for end in (".pt", ".json")],
     "no manifest": lambda path: path.with_suffix(".json").write_text("{"),
+    "deep manifest": lambda path: path.with_suffix(".json").write_text("[" * 4000),
+    "long manifest": lambda path: os.truncate(path.with_suffix(".json"), 1 << 40),
     "newer format": lambda path: path.with_suffix(".json").write_text('{"format": 2, "step": 20, "bytes": 1, "sha256": ""}'),
 }
 
 
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "other step"])
-def test_a_damaged_checkpoint_is_passed_over_and_said_so(damage: str, checkpoints: Checkpoints) -> None:
+def test_a_damaged_checkpoint_is_skipped_with_a_note(damage: str, checkpoints: Checkpoints) -> None:
     DAMAGES[damage](checkpoints._path(20))
     again = reopened(checkpoints)
     step, state = again.newest()
     assert (step, same(state, state_at(10))) == (10, True)
     assert len(again.notes) == 1
-    assert "step 20 was passed over" in again.notes[0]
+    assert "step 20 was skipped" in again.notes[0]
 
 
 def test_a_checkpoint_renamed_to_another_step_is_refused(checkpoints: Checkpoints) -> None:
@@ -147,10 +149,11 @@ def test_a_damaged_checkpoint_is_replaced_when_its_step_is_saved_again(checkpoin
     assert same(reopened(again).newest()[1], state_at(20))
 
 
-def test_leftovers_of_a_killed_save_are_cleared(checkpoints: Checkpoints) -> None:
-    (checkpoints.folder / "step-00000030.pt.tmp").write_bytes(b"half")
+def test_what_a_killed_save_left_is_deleted_and_nothing_else(checkpoints: Checkpoints) -> None:
+    (checkpoints.folder / f"step-00000030.pt.{16 * 'a'}.part").write_bytes(b"half")
+    (checkpoints.folder / "thesis.part").write_text("not ours")
     assert reopened(checkpoints).newest()[0] == 20
-    assert not list(checkpoints.folder.glob("*.tmp"))
+    assert [path.name for path in checkpoints.folder.glob("*.part")] == ["thesis.part"]
 
 
 @contextmanager
@@ -172,7 +175,7 @@ def test_a_write_that_fails_is_a_warning_and_harms_nothing(checkpoints: Checkpoi
         checkpoints._pending.exception()
     assert warnings == ["a checkpoint could not be written (File too large); training goes on; the newest checkpoint is that of step 20"]
     assert reopened(checkpoints).newest()[0] == 20
-    assert not list(checkpoints.folder.glob("*.tmp"))
+    assert not list(checkpoints.folder.glob("*.part"))
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES])
@@ -185,10 +188,11 @@ def test_three_failures_in_a_row_stop_the_run(code: int, checkpoints: Checkpoint
         checkpoints.save(step, state_at(step))
     with pytest.raises(TrainingError, match=f"{os.strerror(code)}.*3rd time.*step 20"):
         checkpoints.save(60, state_at(60))
+    monkeypatch.undo()
     assert reopened(checkpoints).newest()[0] == 20
 
 
-def test_a_disk_that_is_filling_up_is_said_before_it_is_full(checkpoints: Checkpoints, warnings: list[str],
+def test_a_disk_that_is_filling_up_is_a_warning_before_it_is_full(checkpoints: Checkpoints, warnings: list[str],
                                                              monkeypatch: pytest.MonkeyPatch) -> None:
     size = (checkpoints.folder / "step-00000020.pt").stat().st_size
     for step, share in ((30, 1.3), (40, 1.1)):

@@ -1,4 +1,4 @@
-"""A run goes on from a state, says what is different, or refuses what would make it another run."""
+"""A run resumes from a state, warns of what is different, or refuses what would make it another run."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.train.run import Run
-from resnet_recipes.train.state import capture, departures, is_finite, restore
+from resnet_recipes.train.state import capture, is_finite, restore, resume_warnings
 
 
 @pytest.fixture
@@ -17,9 +17,9 @@ def state(make_run: Callable[..., Run]) -> dict[str, Any]:
     return capture(make_run(), 3)
 
 
-def test_the_same_run_goes_on_without_a_word(make_run: Callable[..., Run], state: dict[str, Any]):
+def test_the_same_run_resumes_without_a_warning(make_run: Callable[..., Run], state: dict[str, Any]):
     run = make_run()
-    assert departures(run, state) == []
+    assert resume_warnings(run, state) == []
     assert restore(run, state) == 3
 
 
@@ -30,14 +30,14 @@ def test_the_same_run_goes_on_without_a_word(make_run: Callable[..., Run], state
     ({"versions": {"torch": "2.0.0"}}, "torch 2.0.0 -> "),
     ({"threads": 99}, "CPU threads 99 -> "),
 ])
-def test_another_machine_is_told(changes: dict[str, Any], said: str, make_run: Callable[..., Run], state: dict[str, Any]):
-    (sentence,) = departures(make_run(), state | changes)
-    assert sentence.startswith(f"resume is not bitwise: {said}")
+def test_another_machine_is_a_warning(changes: dict[str, Any], said: str, make_run: Callable[..., Run], state: dict[str, Any]):
+    (sentence,) = resume_warnings(make_run(), state | changes)
+    assert sentence.startswith(f"not bit-identical to an uninterrupted run: {said}")
 
 
-def test_a_mended_setting_is_told(make_run: Callable[..., Run], state: dict[str, Any]):
+def test_a_changed_bn_size_is_a_warning(make_run: Callable[..., Run], state: dict[str, Any]):
     run = make_run(batch={"bn_size": 8})
-    assert departures(run, state) == ["resume is not bitwise: batch.bn_size 16 -> 8"]
+    assert resume_warnings(run, state) == ["not bit-identical to an uninterrupted run: batch.bn_size 16 -> 8"]
     assert restore(run, state) == 3
 
 
