@@ -225,9 +225,8 @@ def test_a_plan_is_plain_data(imagenet):
     assert made["sizes"] == list(imagenet("hot").sizes)
 
 
-@pytest.mark.parametrize("epochs", ["", "1", "5"])
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
-@pytest.mark.parametrize("examples", [8, 20, 100, 1000, 2047])
+@pytest.mark.parametrize(("epochs", "ranks"), [("", 1), ("", 8), ("1", 8), ("5", 3)])
+@pytest.mark.parametrize("examples", [8, 100, 2047])
 def test_one_message_fits_a_recipe_to_a_small_data_set(examples, ranks, epochs):
     """Whatever follows from a batch that is too large is answered at once: typing the fix leaves nothing wrong."""
     changes = [f"epochs={epochs}"] if epochs else []

@@ -118,7 +118,7 @@ def test_every_line_of_a_recipe_says_unit_or_source(name):
 def test_a_recipe_fits_on_a_page(name):
     lines = (packaged_folder() / f"{name}.yaml").read_text().splitlines()
     assert len(lines) <= 100
-    assert max(map(len, lines)) <= 140
+    assert max(map(len, lines)) <= 120
 
 
 def test_each_recipe_has_the_methods_of_the_one_before_and_more():
