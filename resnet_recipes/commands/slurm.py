@@ -9,26 +9,42 @@ USAGE = Usage("resnet-recipes slurm NAME [key=value ...]", "print a Slurm script
               "resnet-recipes slurm hot data=/data/imagenet launch.nodes=2 > job.sh",
               {"--time HH:MM:SS": "limit of one job (default 24:00:00)"})
 
+#: Settings that the script fills in.
+_TAKEN = ("run=", "run.name=", "launch.rdzv=")
+
 
 def run(argv: Sequence[str]) -> int:
-    """Check the recipe and its settings, and print the script; nodes and GPUs are those of `launch.nodes` and `gpus`."""
+    """Check recipe and settings, and print the script; nodes and GPUs are those of `launch.nodes` and `gpus`."""
     from resnet_recipes.composing.compose import compose
-    from resnet_recipes.launch.slurm import script
+    from resnet_recipes.launch.slurm import script, title
 
     arguments = split(argv, USAGE)
     words = [word.removeprefix("recipe=") if i == 0 else word for i, word in enumerate(arguments.words)]
     if not words or "=" in words[0]:
         raise RecipeError([Problem("slurm", None, "needs a recipe", USAGE.example)])
-    name, *changes = words
-    rule = "is set by the script: the run has the job's id, and its nodes meet on the first of them"
-    if taken := [Problem(word, None, rule) for word in changes if word.startswith(("run=", "run.name=", "launch.rdzv="))]:
-        raise RecipeError(taken)
-    launch = compose(name, [*changes, "launch.rdzv=node:20000"]).recipe.launch
+    recipe, *changes = words
+    time = arguments.flags.get("--time", "24:00:00")
+    if problems := _problems(changes, time):
+        raise RecipeError(problems)
+    launch = compose(recipe, [*changes, f"run.name={title(recipe)}-1", "launch.rdzv=node:20000"]).recipe.launch
     fewest, nodes = launch.fewest_and_most_nodes
     if fewest < nodes:
-        raise RecipeError([Problem("launch.nodes", launch.nodes, "must be one number: a job of Slurm has all its nodes, or none")])
-    gpus = 8 if launch.gpus == "auto" else int(launch.gpus)
+        rule = "must be one number: a Slurm job has all its nodes or none"
+        raise RecipeError([Problem("launch.nodes", launch.nodes, rule, f"launch.nodes={nodes}")])
     kept = [word for word in changes if not word.startswith(("gpus=", "launch.gpus=", "launch.nodes="))]
-    title = name.rpartition("/")[2].removesuffix(".yaml")
-    print(script(title, [f"recipe={name}", *kept], nodes, gpus, arguments.flags.get("--time", "24:00:00")), end="")
+    print(script(recipe, kept, launch, time), end="")
     return 0
+
+
+def _problems(changes: Sequence[str], time: str) -> list[Problem]:
+    """Return what is wrong with what the script itself decides."""
+    from resnet_recipes.launch.slurm import SHORTEST, seconds
+
+    rule = "is set by the script: the run has the job's id, and its nodes meet on the first of them"
+    found = [Problem(word, None, rule, "leave it out") for word in changes if word.startswith(_TAKEN)]
+    if not (length := seconds(time)):
+        found.append(Problem("--time", time, "must be a time limit as Slurm writes it", "--time 24:00:00, or --time 2-00:00:00"))
+    elif length < SHORTEST:
+        found.append(Problem("--time", time, f"must be at least {SHORTEST // 60} minutes: the run saves 3 minutes before the limit",
+                             "--time 1:00:00"))
+    return found

@@ -1,35 +1,43 @@
-"""The script that runs a recipe under Slurm, and puts itself back into the queue until the run is done."""
+"""The script that runs a recipe under Slurm and requeues itself until the run is done."""
 
+import re
 import shlex
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-#: Seconds before the time limit at which Slurm says so; a rank finishes its step and saves in less.
+if TYPE_CHECKING:
+    from resnet_recipes.config import LaunchConfig
+
+#: Seconds before the time limit at which Slurm sends the signal; a rank finishes its step and saves in less.
 NOTICE = 180
+
+#: Shorter jobs would spend most of their time on starting.
+SHORTEST = NOTICE + 60
 
 _SCRIPT = """\
 #!/bin/bash
 #SBATCH --job-name={name}
 #SBATCH --nodes={nodes}
-#SBATCH --ntasks-per-node=1           # resnet-train starts one process a GPU itself
-#SBATCH --gpus-per-node={gpus}
-#SBATCH --exclusive                   # all cores and all memory of the node, for decoding images
+#SBATCH --ntasks-per-node=1           # resnet-train starts one process per GPU
+{gpus}#SBATCH --exclusive                   # all cores of the node, to decode images
+#SBATCH --mem=0                       # and all its memory
 #SBATCH --time={time}
-#SBATCH --requeue                     # after a preemption, the job may run again
-#SBATCH --open-mode=append            # and go on in the same output file
+#SBATCH --requeue                     # after a preemption the job may run again
+#SBATCH --open-mode=append            # and write to the same output file
 #SBATCH --output=%x-%j.out
-#SBATCH --signal=B:USR1@{notice}          # seconds before the time limit at which the trap below is called
+#SBATCH --signal=B:USR1@{notice}          # seconds before the time limit: calls the trap below
 
-# A job that runs again has the same id, and so finds its run. All nodes must see the folder.
+# A requeued job keeps its id, and so finds its run. All nodes must see the folder.
 run={name}-$SLURM_JOB_ID
 {meeting}
-srun --kill-on-bad-exit=0 {command} &
+srun --kill-on-bad-exit=0 --cpu-bind=none {command} &
 step=$!
 
-# Ranks that hear USR1 or TERM finish their step, save, and end with exit code 75.
+# On USR1 or TERM the ranks finish their step, save, and end with exit code 75.
 trap 'kill -USR1 "$step"' USR1
 trap 'kill -TERM "$step"' TERM
 wait "$step"
-while kill -0 "$step" 2> /dev/null; do wait "$step"; done      # a signal ends a wait early
+while kill -0 "$step" 2> /dev/null; do wait "$step"; done      # a signal interrupts wait
 wait "$step"
 code=$?
 if [ "$code" -eq 75 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
@@ -41,9 +49,33 @@ meeting=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1):$((20000 + 
 """
 
 
-def script(name: str, words: Sequence[str], nodes: int = 1, gpus: int = 8, time: str = "24:00:00") -> str:
-    """Return an sbatch script that trains with `resnet-train WORDS` on `nodes` nodes with `gpus` GPUs each, for `time` a turn."""
-    own = ['"run.name=$run"', f"gpus={gpus}", f"launch.nodes={nodes}", *(['"launch.rdzv=$meeting"'] if nodes > 1 else [])]
-    command = " ".join([shlex.join(["resnet-train", "--resume", "auto", *words]), *own])
-    meeting = _MEETING if nodes > 1 else ""
-    return _SCRIPT.format(name=name, nodes=nodes, gpus=gpus, time=time, notice=NOTICE, command=command, meeting=meeting)
+def script(recipe: str, words: Sequence[str], launch: "LaunchConfig", time: str = "24:00:00") -> str:
+    """Return an sbatch script that trains with `resnet-train recipe=RECIPE WORDS` on the nodes and GPUs of `launch`.
+
+    `gpus=auto` asks for nodes with 8. `time`, the limit of one job, must be one that `seconds` reads.
+    """
+    nodes, gpus = launch.fewest_and_most_nodes[1], 8 if launch.gpus == "auto" else launch.gpus
+    own = ['"run.name=$run"', f"gpus={gpus}", f"launch.nodes={nodes}"] + ['"launch.rdzv=$meeting"'] * (nodes > 1)
+    command = " ".join([shlex.join(["resnet-train", "--resume", "auto", f"recipe={recipe}", *words]), *own])
+    request = "" if launch.device == "cpu" else f"#SBATCH --gpus-per-node={gpus}\n"
+    return _SCRIPT.format(name=title(recipe), nodes=nodes, gpus=request, time=time, notice=NOTICE, command=command,
+                          meeting=_MEETING if nodes > 1 else "")
+
+
+def title(recipe: str) -> str:
+    """Return a name for job and run from that of a recipe or its file, with only what a run's name may have."""
+    stem = recipe.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
+    return re.sub(r"[^A-Za-z0-9_.+-]", "-", stem).lstrip("_.+-")[:100] or "run"
+
+
+def seconds(time: str) -> int:
+    """Return the seconds of a time limit in one of Slurm's forms (90, 90:00, 4:00:00, 1-12, 1-12:00, 1-12:00:00); 0 for any other."""
+    if not re.fullmatch(r"[0-9]{1,6}(:[0-9]{1,2}){0,2}|[0-9]{1,3}-[0-9]{1,2}(:[0-9]{1,2}){0,2}", time):
+        return 0
+    days, dash, clock = time.rpartition("-")
+    parts = [int(part) for part in clock.split(":")]
+    if dash:
+        hours, minutes, rest = (*parts, 0, 0)[:3]
+    else:
+        hours, minutes, rest = (0, *parts, 0)[:3] if len(parts) < 3 else parts
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest

@@ -1,6 +1,7 @@
 """The Slurm script, run by bash with stand-ins for Slurm's commands."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -8,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.launch.slurm import script
+from resnet_recipes.config import LaunchConfig, RunConfig
+from resnet_recipes.launch.slurm import script, seconds, title
 
 SRUN = """#!/bin/bash
 # a task that ends with exit code {code}, or with 75 when it is told to stop
 trap 'echo told by $1; exit 75' USR1 TERM
-echo "$@"
+printf '%s\\n' "$@"
 for i in $(seq {tenths}); do sleep 0.1; done
 exit {code}
 """
@@ -32,21 +34,69 @@ def run(folder: Path, text: str, code: int = 0, tenths: int = 1) -> subprocess.P
     return subprocess.Popen(["bash", str(folder / "job.sh")], stdout=subprocess.PIPE, text=True, env=environment)
 
 
-def test_the_command_goes_on_with_the_run_of_its_job(tmp_path: Path) -> None:
-    out, _ = (process := run(tmp_path, script("hot", ["recipe=hot", "data=/data/my images"], nodes=2))).communicate(timeout=10)
+ONE_NODE, TWO_NODES = LaunchConfig(gpus=4), LaunchConfig(nodes=2, rdzv="node:20000")
+
+#: What srun gets before the words of the command.
+SRUN_WORDS = ["--kill-on-bad-exit=0", "--cpu-bind=none", "resnet-train", "--resume", "auto"]
+
+STRANGE = ["x$(touch OWNED).yaml", "a b.yaml", "-rf.yaml", "`touch OWNED`.yaml", 'q"; touch OWNED; ".yaml', "n\ntouch OWNED\n.yaml",
+           "'; touch OWNED; '.yaml", "caf\u00e9.yaml", "#.yaml", "%j.yaml"]
+
+
+def test_the_command_resumes_the_run_of_its_job(tmp_path: Path) -> None:
+    process = run(tmp_path, script("hot", ["data=/data/my images"], TWO_NODES))
+    out, _ = process.communicate(timeout=10)
     assert process.returncode == 0
-    assert out == ("--kill-on-bad-exit=0 resnet-train --resume auto recipe=hot data=/data/my images run.name=hot-41234 gpus=8 "
-                   "launch.nodes=2 launch.rdzv=node7:21234\n")
+    assert out.splitlines() == [*SRUN_WORDS, "recipe=hot", "data=/data/my images", "run.name=hot-41234", "gpus=8", "launch.nodes=2",
+                                "launch.rdzv=node7:21234"]
 
 
 def test_one_node_needs_no_meeting(tmp_path: Path) -> None:
-    out, _ = run(tmp_path, script("mild", ["recipe=mild"], gpus=4)).communicate(timeout=10)
-    assert out == "--kill-on-bad-exit=0 resnet-train --resume auto recipe=mild run.name=mild-41234 gpus=4 launch.nodes=1\n"
+    out, _ = run(tmp_path, script("mild", [], ONE_NODE)).communicate(timeout=10)
+    assert out.splitlines() == [*SRUN_WORDS, "recipe=mild", "run.name=mild-41234", "gpus=4", "launch.nodes=1"]
+
+
+@pytest.mark.parametrize("recipe", STRANGE)
+def test_no_name_or_word_can_run_a_command_or_add_a_directive(recipe: str, tmp_path: Path) -> None:
+    text = script(recipe, [f"data=/{recipe}", "run.root=$HOME\n#SBATCH --array=0-999"], ONE_NODE)
+    process = run(tmp_path, text)
+    out, _ = process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert out.startswith("\n".join([*SRUN_WORDS, f"recipe={recipe}", f"data=/{recipe}", "run.root=$HOME", "#SBATCH --array=0-999", ""]))
+    assert not list(tmp_path.rglob("OWNED"))
+    assert f"\nrun.name={title(recipe)}-41234\n" in out
+    assert list(RunConfig(name=f"{title(recipe)}-41234").problems()) == []
+    directives = text[:text.index("\n\n")].splitlines()
+    assert [line.split()[1].partition("=")[0] for line in directives[1:]] == [
+        "--job-name", "--nodes", "--ntasks-per-node", "--gpus-per-node", "--exclusive", "--mem", "--time", "--requeue", "--open-mode",
+        "--output", "--signal"]
+
+
+@pytest.mark.skipif(not shutil.which("shellcheck"), reason="needs shellcheck (Debian package shellcheck)")
+@pytest.mark.parametrize("launch", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
+def test_shellcheck_has_nothing_to_say(launch: LaunchConfig) -> None:
+    for recipe in ("hot", *STRANGE):
+        told = subprocess.run(["shellcheck", "--exclude=SC2016", "-"], text=True, capture_output=True,
+                              input=script(recipe, [f"data={recipe}"], launch))       # SC2016: single quotes, on purpose
+        assert told.stdout == ""
+
+
+def test_a_run_on_cpus_asks_for_no_gpus() -> None:
+    assert "--gpus-per-node=4\n" in script("mild", [], ONE_NODE)
+    assert "--gpus-per-node" not in script("mild", [], LaunchConfig(device="cpu", gpus=4))
+
+
+@pytest.mark.parametrize(("time", "length"), [
+    ("90", 5400), ("90:30", 5430), ("4:00:00", 14400), ("1-12", 129600), ("1-12:30", 131400), ("1-12:00:05", 129605),
+    ("", 0), ("x", 0), ("1:2:3:4", 0), ("1-2-3", 0), ("-5", 0), ("90\n", 0), ("4:00:00\n#SBATCH --array=0-9", 0), ("\u0663\u0660", 0),
+])
+def test_a_time_limit_is_read_as_slurm_reads_it(time: str, length: int) -> None:
+    assert seconds(time) == length
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
 def test_a_job_that_is_told_to_stop_waits_for_the_save_and_is_queued_again(number: signal.Signals, tmp_path: Path) -> None:
-    process = run(tmp_path, script("hot", ["recipe=hot"]), tenths=50)
+    process = run(tmp_path, script("hot", [], ONE_NODE), tenths=50)
     process.stdout.readline()
     time.sleep(0.3)
     process.send_signal(number)
@@ -57,13 +107,13 @@ def test_a_job_that_is_told_to_stop_waits_for_the_save_and_is_queued_again(numbe
 
 
 def test_a_job_that_failed_is_not_queued_again(tmp_path: Path) -> None:
-    out, _ = (process := run(tmp_path, script("hot", ["recipe=hot"]), code=1)).communicate(timeout=10)
+    out, _ = (process := run(tmp_path, script("hot", [], ONE_NODE), code=1)).communicate(timeout=10)
     assert process.returncode == 1
     assert "requeue" not in out
 
 
 def test_every_directive_stands_before_the_first_command() -> None:
-    lines = script("hot", ["recipe=hot"]).splitlines()
+    lines = script("hot", [], ONE_NODE).splitlines()
     first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
     assert all(line.startswith("#SBATCH") for line in lines[1:first] if line.startswith("#S"))
     assert not any(line.startswith("#SBATCH") for line in lines[first:])
