@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
 from resnet_recipes.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
-from resnet_recipes.launch.group import LOOPBACK
+from resnet_recipes.launch.group import LOOPBACK, temporary_folder_problems
 from resnet_recipes.process import watchdog
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
     """
     by = launcher(words)
     if by == "srun":
-        os.environ |= _variables(os.environ)
+        os.environ |= _told_by_srun(os.environ)
     is_one_machine = os.environ.get("SLURM_STEP_NUM_NODES") == "1" if by == "srun" else os.environ.get("LOCAL_WORLD_SIZE") == str(ranks())
     if is_one_machine:
         os.environ |= LOOPBACK | os.environ
@@ -94,6 +94,21 @@ def _garbage(environment: Mapping[str, str]) -> Iterator[Problem]:
             yield Problem("MASTER_PORT", port or None, "must be a port from 1 to 65535", "start the ranks with torchrun")
 
 
+def _told_by_srun(slurm: Mapping[str, str]) -> dict[str, str]:
+    """Return torchrun's variables for a task of srun. Raises NotReadyError if srun cannot have set those that are there."""
+    try:
+        found = _variables(slurm)
+    except KeyError as error:
+        rule = "is not set, as srun would; SLURM_STEP_NUM_TASKS is"
+        raise NotReadyError([Problem(error.args[0], None, rule, "unset SLURM_STEP_NUM_TASKS")]) from None
+    except (ValueError, IndexError):
+        told = " ".join(f"{name}={slurm[name]}" for name in ("SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID", "SLURM_JOB_ID"))
+        raise NotReadyError([Problem(told, None, "is not what srun sets", "unset SLURM_STEP_NUM_TASKS")]) from None
+    if problems := list(_garbage({**slurm, **found})):
+        raise NotReadyError(problems)
+    return found
+
+
 def _variables(slurm: Mapping[str, str]) -> dict[str, str]:
     """Return torchrun's variables for a task of srun; ranks meet on the first node, at a port that belongs to the job."""
     first = re.sub(r"\[(\w+)[^\]]*\]", r"\1", slurm["SLURM_STEP_NODELIST"]).split(",")[0]       # a[07-09,11],b2: a07
@@ -116,6 +131,7 @@ def _problems(words: Sequence[str], by: str) -> Iterator[Problem]:
     """Yield a problem for each setting that the launcher has decided, and for GPUs that it leaves without a rank."""
     import torch
 
+    yield from temporary_folder_problems()
     for word in words:
         if word.split("=")[0] in ITS_OWN:
             yield Problem(word, None, f"is decided by {by} (WORLD_SIZE={ranks()})", "leave it out")

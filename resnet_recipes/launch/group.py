@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,9 @@ GRACE = 120
 
 #: Keep every port of a run on one machine off the network.
 LOOPBACK = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo" if sys.platform == "linux" else "lo0")
+
+#: A socket's path has at most 107 bytes, of which multiprocessing adds 32: "/pymp-12345678/listener-12345678".
+LONGEST_TMPDIR = 75
 
 RANK_MODULE = "resnet_recipes.process.rank"
 
@@ -46,9 +50,11 @@ class Group:
 
 
 def group_of(config: "LaunchConfig") -> Group:
-    """Return the processes that a recipe asks for, on this machine. Raises NotReadyError if it lacks the GPUs."""
+    """Return the processes that a recipe asks for, on this machine. Raises NotReadyError if it lacks the GPUs, or a usable TMPDIR."""
     from resnet_recipes.launch import gpus
 
+    if problems := list(temporary_folder_problems()):
+        raise NotReadyError(problems)
     found = 0 if config.device == "cpu" else gpus.count()
     if config.device == "cuda" and not found:
         fix = gpus.unused() or "launch.device=cpu"
@@ -61,6 +67,19 @@ def group_of(config: "LaunchConfig") -> Group:
             raise NotReadyError([_too_many(wanted, found)])
     fewest, most = config.fewest_and_most_nodes
     return Group(wanted, most, config.rdzv, config.max_restarts, fewest)
+
+
+def temporary_folder_problems() -> Iterator[Problem]:
+    """Yield what is wrong with the folder for temporary files, where loader workers have their sockets."""
+    try:
+        folder = tempfile.gettempdir()
+    except OSError as error:
+        yield Problem("TMPDIR", os.environ.get("TMPDIR"), f"there is nowhere to write temporary files: {error.strerror}",
+                      "export TMPDIR=/a/writable/folder")
+        return
+    if len(os.fsencode(folder)) > LONGEST_TMPDIR:
+        yield Problem("TMPDIR", folder, f"is longer than {LONGEST_TMPDIR} bytes: sockets in it would exceed the system's limit",
+                      "export TMPDIR=/tmp")
 
 
 def warnings(config: "LaunchConfig") -> Iterator[str]:

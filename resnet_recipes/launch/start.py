@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from resnet_recipes.errors import ExitCode, NotReadyError, Problem
+from resnet_recipes.errors import ExitCode
 from resnet_recipes.launch import torchrun
 from resnet_recipes.launch.group import GRACE, Group, command, environments
 from resnet_recipes.process import ending
@@ -74,7 +74,8 @@ class Launch:
     def supervise(self) -> None:
         """Start the processes, again after a failure if they may be, and stay until all are gone."""
         self.log.parent.mkdir(exist_ok=True)
-        with self.log.open("w") as log, _meeting_folder(self.group) as meeting:
+        # The ranks of one machine meet through a file in a private folder: no port, no stranger.
+        with self.log.open("w") as log, tempfile.TemporaryDirectory(prefix="resnet-recipes-") as meeting:
             for attempt in range(1 + self.group.max_restarts):
                 self._start(attempt, f"{meeting}/{attempt}", log)
                 while self._alive():
@@ -247,17 +248,6 @@ class Launch:
         lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
         errors = [line for line in lines if torchrun.ERROR.match(line)]
         return (errors or lines or ["it ended without a message"])[-1]
-
-
-def _meeting_folder(group: Group) -> tempfile.TemporaryDirectory[str] | nullcontext[str]:
-    """Return the context of a private folder for the file through which the ranks of one machine meet: no port, no stranger."""
-    if group.by_torchrun:
-        return nullcontext("")
-    try:
-        return tempfile.TemporaryDirectory(prefix="resnet-recipes-")
-    except OSError as error:
-        problem = Problem("TMPDIR", os.environ.get("TMPDIR"), f"has no room for a temporary folder: {error.strerror}", "TMPDIR=/tmp")
-        raise NotReadyError([problem]) from None
 
 
 def _descriptor(stream: TextIO, number: int) -> int:

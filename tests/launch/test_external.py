@@ -63,6 +63,21 @@ def test_what_no_launcher_can_have_set_is_refused_by_name(variables: dict, said:
     assert said in str(failure.value)
 
 
+@pytest.mark.parametrize(("name", "value", "said"), [
+    ("SLURM_PROCID", "x", "RANK=x: must be a whole number"),
+    ("SLURM_PROCID", "9", "RANK=9: must be less than WORLD_SIZE=8"),
+    ("SLURM_STEP_NODELIST", None, "SLURM_STEP_NODELIST: is not set, as srun would"),
+    ("SLURM_JOB_ID", "x", "SLURM_JOB_ID=x: is not what srun sets"),
+    ("SLURM_NODEID", "7", "SLURM_NODEID=7 SLURM_JOB_ID=41234: is not what srun sets"),
+])
+def test_what_srun_cannot_have_set_is_refused_by_name(name: str, value: str | None, said: str, told: pytest.MonkeyPatch) -> None:
+    put(told, SRUN)
+    told.setenv(name, value) if value else told.delenv(name)
+    with pytest.raises(NotReadyError) as failure:
+        external.join([], Path)
+    assert said in str(failure.value)
+
+
 def test_a_port_in_use_is_a_message(told: pytest.MonkeyPatch) -> None:
     distributed.meeting_place.cache_clear()
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -1,5 +1,7 @@
 """The processes that a recipe asks for, and the commands that start them."""
 
+import tempfile
+from multiprocessing.connection import Listener
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from resnet_recipes.config import LaunchConfig
 from resnet_recipes.errors import NotReadyError
 from resnet_recipes.launch import gpus
-from resnet_recipes.launch.group import Group, command, environments, group_of, warnings
+from resnet_recipes.launch.group import LONGEST_TMPDIR, Group, command, environments, group_of, warnings
 from resnet_recipes.train import STORE
 
 RUN = Path("runs/a")
@@ -42,6 +44,23 @@ def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(monk
         group_of(LaunchConfig(gpus=8))
     assert group_of(LaunchConfig()).ranks == 1
     assert group_of(LaunchConfig(device="cpu", gpus=8)).ranks == 8
+
+
+def test_a_folder_for_temporary_files_whose_sockets_would_have_too_long_names_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * (LONGEST_TMPDIR - 1))
+    assert group_of(LaunchConfig(device="cpu")).ranks == 1
+    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * LONGEST_TMPDIR)
+    with pytest.raises(NotReadyError, match=r"TMPDIR=/a+: is longer than 75 bytes"):
+        group_of(LaunchConfig(device="cpu"))
+
+
+def test_the_longest_name_of_a_folder_for_temporary_files_still_holds_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        longest = Path(folder, "a" * (LONGEST_TMPDIR - 1 - len(folder)))
+        longest.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(longest))
+        with Listener(tempfile.mktemp(prefix="listener-", dir=tempfile.mkdtemp(prefix="pymp-"))):
+            pass
 
 
 def test_the_ranks_of_one_machine_need_no_torchrun() -> None:

@@ -1,0 +1,168 @@
+"""Set up Slurm on this machine and show that a job that is requeued and runs out of time ends with the bits of a run left alone.
+
+    apt-get install slurm-wlm munge
+    python tools/slurm_check.py [--steps 400]
+
+Needs root on Debian or Ubuntu, and no other Slurm. Takes about ten minutes on two cores. Everything is kept in a temporary folder.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from resnet_recipes.process import watchdog
+from resnet_recipes.process.ending import read
+
+RECIPE = ["data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "bs=16", "batch.bn_size=8",
+          "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "ssr=1", "launch.device=cpu", "checkpoint.interval=25ba",
+          "evaluation.interval=1dur"]
+
+CONFIGURATION = """\
+ClusterName=one
+SlurmctldHost={host}(127.0.0.1)
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/affinity
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+MpiDefault=none
+ReturnToService=2
+{node}
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+class Cluster:
+    """Slurm's daemons, and the folder in which they live."""
+
+    def __init__(self, folder: Path):
+        self.folder, self._daemons = folder, []
+        (folder / "state").mkdir()
+        (folder / "spool").mkdir()
+        os.environ["SLURM_CONF"] = str(folder / "slurm.conf")
+        os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+
+    def __enter__(self) -> "Cluster":
+        key, host = self.folder / "munge.key", socket.gethostname().partition(".")[0]
+        key.write_bytes(os.urandom(128))
+        key.chmod(0o600)
+        node = subprocess.run(["slurmd", "-C"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+        node += " NodeAddr=127.0.0.1 State=UNKNOWN"
+        (self.folder / "slurm.conf").write_text(CONFIGURATION.format(host=host, folder=self.folder, node=node))
+        munge = [f"--{name}={self.folder / 'munge'}.{name.partition('-')[0]}" for name in ("socket", "pid-file", "log-file", "seed-file")]
+        self._start("munged", "--foreground", "--force", f"--key-file={key}", *munge)
+        self._start("slurmctld", "-D")
+        self._start("slurmd", "-D")
+        self._wait("the node is idle", lambda: "idle" in subprocess.run(["sinfo", "-h", "-o", "%T"], capture_output=True, text=True).stdout)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        subprocess.run(["scancel", "--user=root"], check=False)
+        for daemon in reversed(self._daemons):
+            daemon.terminate()
+            daemon.wait(30)
+
+    def submit(self, script: Path) -> str:
+        """Submit a job and return its id."""
+        return subprocess.run(["sbatch", "--parsable", str(script)], cwd=self.folder, capture_output=True, text=True, check=True).stdout.strip()
+
+    def job(self, number: str) -> dict[str, str]:
+        """Return what Slurm knows of a job."""
+        told = subprocess.run(["scontrol", "show", "job", "-o", number], capture_output=True, text=True, check=True).stdout
+        return dict(re.findall(r"(\S+?)=(\S*)", told))
+
+    def wait_for(self, number: str, *states: str) -> str:
+        """Wait until a job is in one of some states, and return it."""
+        self._wait(f"job {number} is {' or '.join(states)}", lambda: self.job(number)["JobState"] in states)
+        return self.job(number)["JobState"]
+
+    def _start(self, *command: str) -> None:
+        with (self.folder / "daemons.log").open("a") as log:
+            self._daemons.append(subprocess.Popen(command, stdout=log, stderr=log))
+        time.sleep(2)
+
+    def _wait(self, what: str, holds: object, limit: float = 900) -> None:
+        deadline = time.monotonic() + limit
+        while not holds():
+            if time.monotonic() > deadline:
+                raise SystemExit(f"waited {limit:.0f} s in vain: {what}; see {self.folder}")
+            time.sleep(1)
+
+
+def steps(run: Path) -> int:
+    """Return the steps that the slowest rank of a run has done."""
+    return min((beat.step for beat in watchdog.beats(run)), default=0)
+
+
+def requeued(cluster: Cluster, words: list[str]) -> Path:
+    """Let a job be requeued by hand once, and by its time limit as often as it takes; return its run."""
+    text = subprocess.run(["resnet-recipes", "slurm", *words, "gpus=2", "--time", "4"], capture_output=True, text=True, check=True).stdout
+    script = cluster.folder / "job.sh"
+    script.write_text(text)
+    number = cluster.submit(script)
+    run = cluster.folder / "runs" / f"mild-{number}"
+    while steps(run) < 60:
+        time.sleep(0.5)
+    subprocess.run(["scontrol", "requeue", number], check=True)
+    print(f"job {number}: requeued after step {steps(run)}")
+    last, state = "", "PENDING"
+    while state not in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"):
+        job = cluster.job(number)
+        state = job["JobState"]
+        if job["Restarts"] != last:
+            last = job["Restarts"]
+            print(f"job {number}: restart {last}, at step {steps(run)}")
+        time.sleep(1)
+    print(f"job {number}: {state} after {last} restarts")
+    if state != "COMPLETED" or int(last) < 2:
+        raise SystemExit(f"the job should have been COMPLETED after 2 restarts or more (--steps too few?): see {cluster.folder}")
+    return run
+
+
+def one_task_per_rank(cluster: Cluster, words: list[str]) -> Path:
+    """Train with two tasks of srun, each a rank; return the run."""
+    subprocess.run(["srun", "--ntasks=2", "--time=20", "resnet-train", f"recipe={words[0]}", *words[1:], "run=tasks"],
+                   cwd=cluster.folder, check=True)
+    return cluster.folder / "runs" / "tasks"
+
+
+def main() -> int:
+    """Do all of it; the exit code is 0 if all runs have the same weights."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--steps", type=int, default=400)
+    arguments = parser.parse_args()
+    if missing := [name for name in ("munged", "slurmctld", "slurmd") if not shutil.which(name)]:
+        raise SystemExit(f"{', '.join(missing)} not found: apt-get install slurm-wlm munge")
+    folder = Path(tempfile.mkdtemp(prefix="slurm-"))
+    words = ["mild", *RECIPE, f"max_duration={arguments.steps}ba"]
+    with Cluster(folder) as cluster:
+        train = ["resnet-train", f"recipe={words[0]}", *words[1:], "gpus=2", "run=alone"]
+        subprocess.run(train, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+        print(f"left alone: {steps(folder / 'runs' / 'alone')} steps")
+        runs = [folder / "runs" / "alone", one_task_per_rank(cluster, words), requeued(cluster, words)]
+    weights = [(run / "weights.pt").read_bytes() for run in runs]
+    for run, content in zip(runs, weights, strict=True):
+        print(f"{run.name:<12} exit code {read(run / 'exit.json').code}, {'the same bits' if content == weights[0] else 'OTHER BITS'}")
+    if len(set(weights)) > 1:
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
