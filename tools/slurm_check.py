@@ -79,7 +79,8 @@ class Cluster:
 
     def submit(self, script: Path) -> str:
         """Submit a job and return its id."""
-        return subprocess.run(["sbatch", "--parsable", str(script)], cwd=self.folder, capture_output=True, text=True, check=True).stdout.strip()
+        submitted = subprocess.run(["sbatch", "--parsable", str(script)], cwd=self.folder, text=True, stdout=subprocess.PIPE, check=True)
+        return submitted.stdout.strip()
 
     def job(self, number: str) -> dict[str, str]:
         """Return what Slurm knows of a job."""

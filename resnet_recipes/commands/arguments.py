@@ -83,6 +83,7 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
             problems.append(Problem(word, None, f"takes no value: {name}"))
         else:
             found.flags[name] = ""
+    problems += [Problem(word, None, "is not UTF-8", "rename the file or folder") for word in argv if not _is_utf8(word)]
     if problems := problems + _spaced(found.words):
         raise RecipeError(problems)
     return found
@@ -95,6 +96,11 @@ def _unknown(name: str, value: str, usage: Usage) -> Problem:
     if key and value and not value.startswith("-") and "=" not in value:
         return Problem(name, None, "unknown flag; settings are written key=value", f"{key}={value}")
     return Problem(name, None, "unknown flag", f"flags: {', '.join([*usage.values, '--help'])}")
+
+
+def _is_utf8(word: str) -> bool:
+    """Tell whether a word can be written to a run's files; bytes that are no text arrive as lone surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in word)
 
 
 def _spaced(words: Sequence[str]) -> list[Problem]:

@@ -17,6 +17,7 @@ def test_the_script_repeats_what_was_typed(capsys: pytest.CaptureFixture[str]) -
     (["hot", "data=/data", "run=mine"], "is set by the script"),
     (["hot", "data=/data", "lrr=1"], "lrr=1"),
     (["data=/data"], "needs a recipe"),
+    (["hot", "data=/caf\udce9"], "data=/caf\\udce9: is not UTF-8"),
     (["hot", "data=/data", "--time", "soon"], "--time=soon: must be a time limit as Slurm writes it"),
     (["hot", "data=/data", "--time", "1:00:00\n#SBATCH --array=0-9"], "must be a time limit as Slurm writes it"),
     (["hot", "data=/data", "--time", "2:00"], "--time=2:00: must be at least 4 minutes"),
