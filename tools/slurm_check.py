@@ -1,9 +1,10 @@
 """Set up Slurm on this machine and show that a job that is requeued and runs out of time ends with the bits of a run left alone.
 
     apt-get install slurm-wlm munge
-    python tools/slurm_check.py [--steps 400]
+    python tools/slurm_check.py [--steps 240]
 
-Needs root on Debian or Ubuntu, and no other Slurm. Takes about ten minutes on two cores. Everything is kept in a temporary folder.
+Needs root on Debian or Ubuntu, and no other Slurm. Takes about ten minutes on two cores. Everything is in a temporary folder, which
+stays if something fails.
 """
 
 import argparse
@@ -87,11 +88,6 @@ class Cluster:
         told = subprocess.run(["scontrol", "show", "job", "-o", number], capture_output=True, text=True, check=True).stdout
         return dict(re.findall(r"(\S+?)=(\S*)", told))
 
-    def wait_for(self, number: str, *states: str) -> str:
-        """Wait until a job is in one of some states, and return it."""
-        self._wait(f"job {number} is {' or '.join(states)}", lambda: self.job(number)["JobState"] in states)
-        return self.job(number)["JobState"]
-
     def _start(self, *command: str) -> None:
         with (self.folder / "daemons.log").open("a") as log:
             self._daemons.append(subprocess.Popen(command, stdout=log, stderr=log))
@@ -112,25 +108,25 @@ def steps(run: Path) -> int:
 
 def requeued(cluster: Cluster, words: list[str]) -> Path:
     """Let a job be requeued by hand once, and by its time limit as often as it takes; return its run."""
-    text = subprocess.run(["resnet-recipes", "slurm", *words, "gpus=2", "--time", "4"], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(["resnet-recipes", "slurm", *words, "gpus=2", "--time", "5"], capture_output=True, text=True, check=True).stdout
     script = cluster.folder / "job.sh"
     script.write_text(text)
     number = cluster.submit(script)
     run = cluster.folder / "runs" / f"mild-{number}"
-    while steps(run) < 60:
-        time.sleep(0.5)
-    subprocess.run(["scontrol", "requeue", number], check=True)
-    print(f"job {number}: requeued after step {steps(run)}")
-    last, state = "", "PENDING"
+    restarts, state, by_hand = 0, "PENDING", False
     while state not in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"):
         job = cluster.job(number)
         state = job["JobState"]
-        if job["Restarts"] != last:
-            last = job["Restarts"]
-            print(f"job {number}: restart {last}, at step {steps(run)}")
+        if not by_hand and state == "RUNNING" and steps(run) > 40:
+            subprocess.run(["scontrol", "requeue", number], check=True)
+            print(f"job {number}: requeued by hand after step {steps(run)}")
+            by_hand = True
+        if int(job["Restarts"]) > restarts:
+            restarts = int(job["Restarts"])
+            print(f"job {number}: restart {restarts}, after step {steps(run)}")
         time.sleep(1)
-    print(f"job {number}: {state} after {last} restarts")
-    if state != "COMPLETED" or int(last) < 2:
+    print(f"job {number}: {state} after {restarts} restarts")
+    if state != "COMPLETED" or restarts < 2:
         raise SystemExit(f"the job should have been COMPLETED after 2 restarts or more (--steps too few?): see {cluster.folder}")
     return run
 
@@ -145,7 +141,7 @@ def one_task_per_rank(cluster: Cluster, words: list[str]) -> Path:
 def main() -> int:
     """Do all of it; the exit code is 0 if all runs have the same weights."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=240)
     arguments = parser.parse_args()
     if missing := [name for name in ("munged", "slurmctld", "slurmd") if not shutil.which(name)]:
         raise SystemExit(f"{', '.join(missing)} not found: apt-get install slurm-wlm munge")

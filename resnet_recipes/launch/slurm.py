@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 NOTICE = 180
 
 #: Shorter jobs would spend most of their time on starting.
-SHORTEST = NOTICE + 60
+SHORTEST = NOTICE + 120
 
 _SCRIPT = """\
 #!/bin/bash

@@ -30,7 +30,8 @@ from resnet_recipes.report.terminal import SHOW_CURSOR, interjection
 #: Seconds that ranks may take to stop where there is nothing to save: after one has failed, and before the first step.
 AFTERMATH = 5
 
-#: Seconds within which a second signal is an echo of the first, from a wrapper or a closing terminal, and not the user's wish.
+#: Seconds within which Ctrl-C is an echo of the first signal, from a wrapper or a closing terminal. Later it means: stop now.
+#: Only Ctrl-C does: Slurm sends SIGTERM several times, seconds apart, to a job that it requeues.
 ECHO = 0.5
 
 
@@ -153,7 +154,7 @@ class Launch:
 
     def _receive(self, number: int) -> None:
         now = time.monotonic()
-        if self._received and now - self._heard < ECHO:
+        if self._received and (number != signal.SIGINT or now - self._heard < ECHO):
             return
         self._heard = now
         self._received.append(number)
@@ -166,7 +167,7 @@ class Launch:
             self._kill()
             return
         if self._has_trained():
-            self._interject("stopping after this step, with a checkpoint; once more stops now")
+            self._interject("stopping after this step, with a checkpoint; Ctrl-C once more stops now")
         self._kill_at = time.monotonic() + (GRACE + 10 if self._has_trained() else AFTERMATH)
         for process in alive:       # torchrun passes on two kinds of signals to its ranks
             process.send_signal(number if number == signal.SIGINT or not self.group.by_torchrun else signal.SIGTERM)

@@ -10,7 +10,8 @@ from resnet_recipes.errors import ExitCode
 #: Signals that ask a run to stop.
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
-#: Seconds in which a second signal repeats the first (Slurm signals every process, and the launcher passes signals on). Later: stop now.
+#: Seconds in which Ctrl-C repeats the first signal, which the launcher passes on. Later: stop now. Other signals may always be repeated:
+#: Slurm sends SIGTERM to every process and srun forwards it again; who means "now" sends SIGKILL.
 _SAME_REQUEST = 2.0
 
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
@@ -66,7 +67,7 @@ class Interruption:
 
     def _handle(self, number: int, _: FrameType | None) -> None:
         now = time.monotonic()
-        if self._first and now - self._first > _SAME_REQUEST:
+        if number == signal.SIGINT and self._first and now - self._first > _SAME_REQUEST:
             os._exit(128 + number)
         self._first = self._first or now
         self.request(signal.Signals(number).name, ExitCode.CANCELLED if number == signal.SIGINT else ExitCode.PREEMPTED)

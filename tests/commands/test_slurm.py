@@ -20,7 +20,7 @@ def test_the_script_repeats_what_was_typed(capsys: pytest.CaptureFixture[str]) -
     (["hot", "data=/caf\udce9"], "data=/caf\\udce9: is not UTF-8"),
     (["hot", "data=/data", "--time", "soon"], "--time=soon: must be a time limit as Slurm writes it"),
     (["hot", "data=/data", "--time", "1:00:00\n#SBATCH --array=0-9"], "must be a time limit as Slurm writes it"),
-    (["hot", "data=/data", "--time", "2:00"], "--time=2:00: must be at least 4 minutes"),
+    (["hot", "data=/data", "--time", "2:00"], "--time=2:00: must be at least 5 minutes"),
 ])
 def test_what_cannot_run_gets_no_script(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["slurm", *words]) == 2

@@ -26,6 +26,7 @@ def work(process: RankProcess) -> int:
         if step == 20:
             misbehave(behaviour, process)
         if process.interruption.requested:
+            time.sleep(1.5 if behaviour == "slow-to-save" else 0)
             (process.folder / f"saved{process.rank}").touch()
             return process.interruption.exit_code
     return 0

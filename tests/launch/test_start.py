@@ -101,7 +101,7 @@ def test_a_signal_saves_and_ends_with_its_exit_code(number: signal.Signals, code
     run = Started(tmp_path, then=send(number))
     assert run.ending.code == code
     assert (tmp_path / "saved0").exists()
-    assert run.said == ["stopping after this step, with a checkpoint; once more stops now"]
+    assert run.said == ["stopping after this step, with a checkpoint; Ctrl-C once more stops now"]
 
 
 def test_a_signal_that_comes_twice_at_once_is_one(tmp_path: Path) -> None:
@@ -110,7 +110,18 @@ def test_a_signal_that_comes_twice_at_once_is_one(tmp_path: Path) -> None:
     assert (tmp_path / "saved0").exists()
 
 
-def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
+def test_a_scheduler_may_repeat_its_signal_for_as_long_as_it_likes(tmp_path: Path) -> None:
+    def repeatedly() -> None:
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(launching.ECHO + 0.1)
+
+    run = Started(tmp_path, "slow-to-save@0", then=repeatedly)
+    assert run.ending.code == 75
+    assert (tmp_path / "saved0").exists()
+
+
+def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     def twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(launching.ECHO + 0.1)

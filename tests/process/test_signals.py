@@ -53,15 +53,16 @@ def test_the_same_request_twice_at_once_is_one(interruption: Interruption) -> No
     assert interruption.exit_code == 130
 
 
-def test_a_second_signal_ends_the_process_at_once(interruption: Interruption, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_ctrl_c_ends_the_process_at_once_and_a_second_sigterm_does_not(interruption: Interruption, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SAME_REQUEST", 0.01)
     child = os.fork()
     if child == 0:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
         os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 143
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
 
 
 @pytest.mark.parametrize(("max_wall", "stops_after"), [("100s", 95), ("10m", 570), ("3.5h", 3.5 * 3600 - 120)])
