@@ -53,7 +53,7 @@ def test_the_same_request_twice_at_once_is_one(interruption: Interruption) -> No
     assert interruption.exit_code == 130
 
 
-def test_a_second_ctrl_c_ends_the_process_at_once_and_a_second_sigterm_does_not(interruption: Interruption, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_second_ctrl_c_ends_the_process_at_once(interruption: Interruption, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_SAME_REQUEST", 0.01)
     child = os.fork()
     if child == 0:
