@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 from resnet_recipes import __version__
 from resnet_recipes.commands import (
+    bottleneck,
     compare,
     convert,
     cp,
     diff,
     doctor,
+    estimate,
     ls,
     methods,
     plan,
@@ -24,9 +26,9 @@ from resnet_recipes.errors import Problem, RecipeError
 
 #: In the order of the help page. Each module has `USAGE` and `run`, and imports what is heavy only when it runs.
 VERBS = {
-    "ls": ls, "show": show, "cp": cp, "diff": diff, "validate": validate, "plan": plan, "methods": methods,
-    "slurm": slurm,
-    "runs": runs, "compare": compare, "report": report, "convert": convert, "doctor": doctor,
+    "ls": ls, "show": show, "cp": cp, "diff": diff, "validate": validate, "methods": methods, "plan": plan,
+    "estimate": estimate, "bottleneck": bottleneck, "runs": runs, "compare": compare, "report": report,
+    "convert": convert, "doctor": doctor, "slurm": slurm,
 }
 
 

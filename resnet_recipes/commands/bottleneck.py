@@ -1,0 +1,79 @@
+"""`resnet-recipes bottleneck recipe=NAME data=PATH`: tell whether the loader or the step is the limit."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from resnet_recipes.commands.arguments import RECIPES, Usage, split
+from resnet_recipes.commands.composed import composed
+from resnet_recipes.report.text import rate
+
+if TYPE_CHECKING:
+    from resnet_recipes.measure.estimate import Speeds
+    from resnet_recipes.plan import Plan
+
+USAGE = Usage(
+    "resnet-recipes bottleneck recipe=NAME data=PATH [key=value ...]",
+    "measure the loader alone, the step alone, and both, and tell what to change",
+    "resnet-recipes bottleneck recipe=mild data=/data/imagenet",
+    RECIPES,
+)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Measure on one device and print one screen."""
+    from resnet_recipes.commands.estimate import _plan
+    from resnet_recipes.train import probe
+    from resnet_recipes.train.distributed import this_rank
+
+    made = _plan(composed(split(argv, USAGE)))
+    device = this_rank(made.recipe.launch.device).device
+    found = probe.speeds(made, device, seconds=30.0)
+    print("\n".join(_lines(made, found, probe.together(made, device, found.batch))))
+    return 0
+
+
+def _lines(made: "Plan", found: "Speeds", both: float) -> Iterator[str]:
+    step = {side: 1 / found.seconds_at(side)[1] for side in sorted(found.step)}
+    first = made.sizes[0]
+    need = made.world_size / found.seconds_at(first)[1]
+    devices = "1 device" if made.world_size == 1 else f"{made.world_size} devices"
+    yield f"step alone    {', '.join(f'{rate(speed)} images/s at {side} px' for side, speed in step.items())}"
+    yield (
+        f"loader alone  {rate(found.loader)} images/s"
+        if found.loader
+        else "loader alone  nothing to load: images are drawn"
+    )
+    yield f"both          {rate(both)} images/s at {first} px, on one device"
+    yield ""
+    if not found.loader or found.loader >= 1.1 * need:
+        yield f"The step is the bottleneck: {devices} can take {rate(need)} images/s at {first} px."
+        yield "To change that:"
+        yield from (f"  {advice}" for advice in _faster_step(made))
+    else:
+        wait = 1 - found.loader / need
+        yield (
+            f"The loader is the bottleneck: at {first} px {devices} could take {rate(need)} images/s, and would wait "
+            f"{100 * wait:.0f} % of the time."
+        )
+        yield "To change that:"
+        yield from (f"  {advice}" for advice in _faster_loader(made))
+
+
+def _faster_step(made: "Plan") -> Iterator[str]:
+    recipe = made.recipe
+    if recipe.methods.progressive_resizing is None:
+        yield "methods.progressive_resizing={}   smaller images at first"
+    if not recipe.precision.compile:
+        yield "precision.compile=true            compile the network; pays in runs of hours"
+    yield "a smaller data.train_size, a shorter run (epochs=), or more devices"
+
+
+def _faster_loader(made: "Plan") -> Iterator[str]:
+    if made.facts.backend == "torchvision":
+        yield f"resnet-recipes convert {made.recipe.data.root} DESTINATION    smaller images in one file a split"
+    resizing = made.recipe.methods.progressive_resizing
+    if resizing is not None and resizing.at != "loader":
+        yield "methods.progressive_resizing.at=loader    decode small images while the network sees small ones"
+    if made.recipe.methods.randaugment is not None:
+        yield "methods.randaugment.placement=batch       augment on the device, not in the loader"
+    yield "more CPU cores for each GPU"

@@ -1,0 +1,144 @@
+"""`resnet-recipes estimate recipe=NAME data=PATH`: minutes and money of a run, before it starts."""
+
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from resnet_recipes.commands.arguments import RECIPES, Usage, split
+from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.runs import price_of
+from resnet_recipes.measure.estimate import Estimate, Speeds, estimate
+from resnet_recipes.measure.memory import Remembered, key_of, recall, remember
+from resnet_recipes.report.text import clock_time, rate
+
+if TYPE_CHECKING:
+    from resnet_recipes.plan import Plan
+
+USAGE = Usage(
+    "resnet-recipes estimate recipe=NAME data=PATH [key=value ...]",
+    "measure this machine for a minute, and tell how long a run will take and what it will cost",
+    "resnet-recipes estimate recipe=mild data=/data/imagenet --price 32.8",
+    RECIPES
+    | {
+        "--price PER_HOUR": "price of the machine",
+        "--again": "measure anew, even if this machine was measured before",
+        "--json": "print JSON",
+    },
+    "Run it with nothing else running. One device is measured; several are computed.",
+)
+
+
+def run(argv: Sequence[str]) -> int:
+    """Measure, or recall what was measured before, and print the estimate."""
+    arguments = split(argv, USAGE)
+    price = price_of(arguments.flags.get("--price"))
+    made = _plan(composed(arguments))
+    found = measured(made, again="--again" in arguments)
+    result = of(made, found.speeds)
+    if "--json" in arguments:
+        values = {
+            "training_minutes": result.minutes,
+            "bounds_minutes": result.bounds,
+            "measured": found.when,
+            "evaluation_minutes": result.evaluation_minutes,
+            "phases": [asdict(phase) for phase in result.phases],
+        }
+        print(json.dumps(values | ({} if price is None else {"cost": result.cost(price)}), indent=2))
+    else:
+        print("\n".join(_lines(made, result, found, price)))
+    return 0
+
+
+def measured(made: "Plan", again: bool = False) -> Remembered:
+    """Return the speeds of this machine, measured now or before."""
+    from resnet_recipes.train import probe
+    from resnet_recipes.train.distributed import this_rank
+
+    device = this_rank(made.recipe.launch.device).device
+    key = key_of(identity(made, device))
+    if not again and (known := recall(key)):
+        return known
+    found = probe.speeds(made, device)
+    remember(key, found)
+    return Remembered(found, time.time())
+
+
+def known(made: "Plan") -> Remembered | None:
+    """Return the speeds of this machine if they were measured before."""
+    from resnet_recipes.train.distributed import this_rank
+
+    return recall(key_of(identity(made, this_rank(made.recipe.launch.device).device)))
+
+
+def identity(made: "Plan", device: object) -> dict[str, object]:
+    """Return what the speeds depend on, besides machine and version."""
+    import torch
+
+    recipe = made.recipe
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+    return {
+        "device": name,
+        "torch": torch.__version__,
+        "model": recipe.model,
+        "precision": recipe.precision,
+        "methods": recipe.methods,
+        "optimizer": recipe.optimizer.name,
+        "micro-batch": made.bn_size,
+        "sizes": sorted(set(made.sizes)),
+        "data": recipe.data,
+        "backend": made.facts.backend,
+    }
+
+
+def of(made: "Plan", speeds: Speeds) -> Estimate:
+    """Return the estimate of a plan."""
+    evaluations = -(-made.total_steps // made.steps(made.recipe.evaluation.interval)) + ("eval_weights" in made.hooks)
+    share = made.total_steps / (made.steps_per_epoch * len(made.sizes))  # a run may end within an epoch
+    result = estimate(
+        made.sizes,
+        made.steps_per_epoch,
+        made.recipe.batch.global_size,
+        made.world_size,
+        evaluations * made.facts.eval_examples,
+        speeds,
+    )
+    if share == 1:
+        return result
+    phases = tuple(
+        type(p)(p.pixels, p.epochs, p.low * share, p.minutes * share, p.high * share, p.images_per_second, p.limit)
+        for p in result.phases
+    )
+    return Estimate(phases, result.evaluation_minutes)
+
+
+def _plan(wanted: object) -> "Plan":
+    from resnet_recipes import data, plan
+    from resnet_recipes.launch.group import group_of
+
+    return plan.of(wanted.recipe, data.measure(wanted.recipe.data), group_of(wanted.recipe.launch).ranks)
+
+
+def _lines(made: "Plan", result: Estimate, found: Remembered, price: float | None) -> Iterator[str]:
+    yield f"{'IMAGES':<8} {'EPOCHS':>6} {'IMAGES/S':>9} {'TIME':>8}  WAITS FOR"
+    for phase in result.phases:
+        yield (
+            f"{f'{phase.pixels} px':<8} {phase.epochs:>6} {rate(phase.images_per_second):>9} "
+            f"{clock_time(60 * phase.minutes):>8}  {phase.limit}"
+        )
+    low, high = (clock_time(60 * minutes) for minutes in result.bounds)
+    total = result.minutes + result.evaluation_minutes
+    yield ""
+    yield f"training    {clock_time(60 * result.minutes):>8}   between {low} and {high}"
+    yield f"evaluation  {clock_time(60 * result.evaluation_minutes):>8}"
+    yield f"in all      {clock_time(60 * total):>8}   without start-up and checkpoints"
+    if price is not None:
+        yield f"cost        {result.cost(price):>8.2f}   at {price:g} an hour"
+    yield ""
+    yield (
+        f"Measured on this machine {time.strftime('%Y-%m-%d %H:%M', time.localtime(found.when))}, with {found.speeds.batch} images a step "
+        f"at {', '.join(f'{side} px' for side in sorted(found.speeds.step))}."
+    )
+    if made.world_size > 1:
+        yield f"One device was measured; that {made.world_size} exchange gradients is guessed to cost up to 15 %."

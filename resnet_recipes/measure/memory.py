@@ -1,0 +1,54 @@
+"""Measured speeds, remembered for each machine, software and recipe."""
+
+import hashlib
+import json
+import os
+import platform
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from resnet_recipes import __version__, atomic
+from resnet_recipes.measure.estimate import Speeds
+
+
+class Remembered(NamedTuple):
+    """Speeds with the time at which they were measured."""
+
+    speeds: Speeds
+    when: float  # seconds since the epoch
+
+
+def key_of(facts: Mapping[str, object]) -> str:
+    """Return the name under which speeds are kept: another machine, version or setting in `facts` gives another one."""
+    everything = {
+        **{name: str(value) for name, value in facts.items()},
+        "host": platform.node(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "resnet-recipes": __version__,
+    }
+    return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def recall(key: str) -> Remembered | None:
+    """Return what was measured before; None if nothing was, or what was kept makes no sense."""
+    try:
+        value = json.loads(_path(key).read_bytes())
+        return Remembered(Speeds.of_json(value["speeds"]), float(value["when"]))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def remember(key: str, speeds: Speeds) -> None:
+    """Keep speeds for the next time; a home folder that cannot be written to forgets them."""
+    try:
+        _path(key).parent.mkdir(parents=True, exist_ok=True)
+        atomic.write_text(_path(key), json.dumps({"speeds": speeds.as_json(), "when": time.time()}))
+    except OSError:
+        return
+
+
+def _path(key: str) -> Path:
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return home / "resnet-recipes" / "speeds" / f"{key}.json"
