@@ -1,12 +1,12 @@
-"""Fused operations: each file has an operation, as torch's own code and as what runs on a GPU in its place."""
+"""Fused operations: each file has one, as torch's own code and as what runs on a GPU in its place."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from resnet_recipes.ops import blur
+from resnet_recipes.ops import batch_norm, blur
 from resnet_recipes.ops.contact import fault
 
 
@@ -14,6 +14,7 @@ class Operations(NamedTuple):
     """What the modules of a network call, and what there is to say about the choice, a sentence each."""
 
     blur: Callable[..., Tensor] = blur.plain
+    batch_norm: Callable[..., Tensor] = batch_norm.plain
     notes: tuple[str, ...] = ()
 
 
@@ -23,16 +24,10 @@ def choose(device: torch.device, dtype: torch.dtype) -> Operations:
     Each is first compared with torch's own on this device; one that fails or differs is left out, and `notes` says so.
     Costs the seconds that the kernels take to compile, once a machine.
     """
-    if device.type != "cuda":
-        return Operations()
-    found = fault(blur, device, dtype)
-    if found:
-        return Operations(notes=(f"blurring without the fused kernel, which cannot be used on this device: {found}",))
-    return Operations(blur=blur.fused)
-
-
-def fit(model: nn.Module, operations: Operations) -> None:
-    """Make the modules of `model` call `operations`. Parameters and state-dict keys stay as they are."""
-    for module in model.modules():
-        if isinstance(module, blur.Blurring):
-            module.blur = operations.blur
+    chosen, notes = {}, []
+    for name, operation in (("blur", blur), ("batch_norm", batch_norm)) if device.type == "cuda" else ():
+        if found := fault(operation, device, dtype):
+            notes.append(f"the kernel of {name} cannot be used on this GPU, so torch's own operations are: {found}")
+        else:
+            chosen[name] = operation.fused
+    return Operations(**chosen, notes=tuple(notes))

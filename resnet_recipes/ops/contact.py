@@ -16,7 +16,7 @@ def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype) -> st
     allowed = max(torch.finfo(dtype).eps, 1e-5)
     generator = torch.Generator(device).manual_seed(0)
     try:
-        for tensors, *others in operation.samples(generator, dtype):
+        for tensors, others in operation.samples(generator, dtype):
             expected = _results(operation.plain, [tensor.float() for tensor in tensors], others, dtype)
             found = _results(operation.fused, tensors, others, dtype)
             error = max(_distance(a, b) for a, b in zip(found, expected, strict=True))
@@ -30,13 +30,15 @@ def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype) -> st
 def _results(
     function: Callable[..., Tensor], tensors: Iterable[Tensor], others: list, dtype: torch.dtype,
 ) -> list[Tensor]:
-    """Return the output of `function` and the gradients of its tensors, for an upstream gradient that `dtype` can hold."""
+    """Return the output of `function`, the gradients of its tensors, and the buffers that it was given."""
     inputs = [tensor.detach().requires_grad_() for tensor in tensors]
+    others = [other.clone() if isinstance(other, Tensor) else other for other in others]
     output = function(*inputs, *others)
     upstream = torch.arange(output.numel(), device=output.device).cos().to(dtype).to(output.dtype).view(output.shape)
-    return [output.detach(), *torch.autograd.grad(output, inputs, upstream)]
+    changed = [other for other in others if isinstance(other, Tensor)]
+    return [output.detach(), *torch.autograd.grad(output, inputs, upstream), *changed]
 
 
 def _distance(found: Tensor, expected: Tensor) -> float:
     """Return how far `found` is from `expected`, as a share of its norm."""
-    return float((found.float() - expected).norm() / expected.norm().clamp(min=1e-20))
+    return float((found.float() - expected.float()).norm() / expected.float().norm().clamp(min=1e-20))

@@ -7,6 +7,7 @@ from resnet_recipes import data, ops
 from resnet_recipes.data.base import Share
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
+from resnet_recipes.network.fuse import fuse
 from resnet_recipes.plan import Plan
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank, join, leave, replicate
@@ -28,7 +29,7 @@ def build(plan: Plan, rank: Rank) -> Run:
     model = build_network(recipe, methods, plan.num_classes, rank.device)
     precision = Precision(rank.device, resolve_dtype(recipe.precision.dtype, rank.device), model)
     operations = ops.choose(rank.device, precision.dtype) if recipe.precision.channels_last else ops.Operations()
-    ops.fit(model, operations)
+    fuse(model, operations)
     if recipe.precision.compile:
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, len(sizes) + 2)
         model.compile(dynamic=True if len(sizes) > 1 else None)

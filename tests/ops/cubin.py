@@ -10,36 +10,46 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
-ARCHITECTURES = (80, 90, 100)      # A100, H100 and H200, B200
 
 
 @dataclass
 class Cubin:
-    """A compiled kernel: its instructions, and whether registers went to memory."""
+    """A compiled kernel: its instructions with labels between them, its registers, and whether some went to memory."""
 
-    instructions: list[str]
+    lines: list[str]
+    registers: int
     spills: bool
 
     def count(self, pattern: str) -> int:
         """Return how many instructions match."""
-        return sum(bool(re.search(pattern, line)) for line in self.instructions)
+        return sum(bool(re.search(pattern, line)) for line in self.lines)
+
+    def first_loop(self) -> int:
+        """Return the number of instructions in the first loop, which is the one over the rows."""
+        for start, line in enumerate(self.lines):
+            if label := re.match(r"(\.L_x_\d+):", line):
+                back = [i for i in range(start, len(self.lines)) if f"`({label[1]})" in self.lines[i]]
+                if back and back[-1] > start + 1:
+                    return sum(not line.startswith(".") for line in self.lines[start:back[-1] + 1])
+        raise AssertionError("no loop")
 
 
 def cubin(
-    kernel: triton.JITFunction, arch: int, arrays: dict[str, str], aligned: tuple[str, ...], options: dict[str, object],
+    kernel: triton.JITFunction, arch: int, types: dict[str, str], aligned: tuple[str, ...], options: dict[str, object],
     folder: Path, **constants: int,
 ) -> Cubin:
-    """Compile `kernel` for `arrays` of the types named ("bf16"), `aligned` integers divisible by 16, and other i32."""
+    """Compile `kernel` for arguments of the `types` named ("*bf16"), else i32; `aligned` are divisible by 16."""
     names = kernel.arg_names
-    types = dict.fromkeys(names, "i32") | dict.fromkeys(constants, "constexpr")
-    types |= {name: f"*{kind}" for name, kind in arrays.items()}
+    signature = dict.fromkeys(names, "i32") | types | dict.fromkeys(constants, "constexpr")
+    aligned = (*aligned, *(name for name, kind in types.items() if kind.startswith("*")))
     source = ASTSource(
-        kernel, signature=types, constexprs={(names.index(name),): value for name, value in constants.items()},
-        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in (*arrays, *aligned)},
+        kernel, signature=signature, constexprs={(names.index(name),): value for name, value in constants.items()},
+        attrs={(names.index(name),): [["tt.divisibility", 16]] for name in aligned},
     )
     path = folder / f"{arch}.cubin"
     path.write_bytes(triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options).asm["cubin"])
     usage = subprocess.run([TOOLS / "cuobjdump", "-res-usage", path], capture_output=True, text=True, check=True).stdout
     listing = subprocess.run([TOOLS / "nvdisasm", "-c", path], capture_output=True, text=True, check=True).stdout
-    lines = [line for line in listing.splitlines() if re.match(r"\s*/\*[0-9a-f]{4,}\*/", line) and "NOP" not in line]
-    return Cubin(lines, "STACK:0 " not in usage)
+    lines = [line for line in listing.splitlines() if re.match(r"\s*/\*[0-9a-f]{4,}\*/|\.L_x", line)]
+    lines = [line for line in lines if "NOP" not in line]
+    return Cubin(lines, int(re.search(r"REG:(\d+)", usage)[1]), "STACK:0 " not in usage)

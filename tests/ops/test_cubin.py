@@ -4,29 +4,66 @@ import pytest
 
 pytest.importorskip("triton")
 
-from resnet_recipes.ops.kernels import blur
-from tests.ops.cubin import ARCHITECTURES, cubin
+from resnet_recipes.ops.kernels import batch_norm, blur
+from tests.ops.cubin import cubin
 
-TILE = {"R": blur.ROWS, "BW": blur.COLUMNS, "BC": blur.CHANNELS}
-TILE_ELEMENTS = blur.ROWS * blur.COLUMNS * blur.CHANNELS
+#: H100 and H200; and, with -m exhaustive, A100 and B200.
+ARCHITECTURES = (90, *(pytest.param(arch, marks=pytest.mark.exhaustive) for arch in (80, 100)))
 
-#: Kernel, arrays, constants, results of a program, instructions a result at most (averages of 2x2 take 300 and more).
-BLURS = (
-    (blur._gather, ("x", "y"), {"S": 1}, TILE_ELEMENTS, 26),
-    (blur._gather, ("x", "y"), {"S": 2}, TILE_ELEMENTS, 36),
-    (blur._scatter, ("g", "dx"), {}, 4 * TILE_ELEMENTS, 8),
-)
+BLUR_TILE = {"R": blur.ROWS, "BW": blur.COLUMNS, "BC": blur.CHANNELS}
+BATCH_NORM_TILE = {"BM": batch_norm.ROWS, "BC": batch_norm.CHANNELS}
+BLUR_ELEMENTS = blur.ROWS * blur.COLUMNS * blur.CHANNELS
+FLOATS = dict.fromkeys(("shares", "saved", "sums", "weight", "bias", "running_mean", "running_var"), "*fp32")
+ARRAYS = dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated"), "*bf16") | FLOATS
+ARGUMENTS = ARRAYS | {"arrivals": "*i32", "tracked": "*i64", "momentum": "fp32", "eps": "fp32"}
+
+
+def compiled(kernel, arch, options, folder, **constants):
+    """Compile a kernel for bfloat16 activations."""
+    types = {name: kind for name, kind in ARGUMENTS.items() if name in kernel.arg_names}
+    return cubin(kernel, arch, types, ("c",), options, folder, **constants)
+
+
+#: Kernel, constants, results of a program, instructions a result at most (averages of 2x2 take 300 and more).
+BLURS = {
+    "stride 1": (blur._gather, {"S": 1}, BLUR_ELEMENTS, 26),
+    "stride 2": (blur._gather, {"S": 2}, BLUR_ELEMENTS, 36),
+    "backward": (blur._scatter, {}, 4 * BLUR_ELEMENTS, 8),
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize(
-    ("kernel", "arrays", "constants", "results", "limit"), BLURS, ids=("stride 1", "stride 2", "backward"),
-)
-def test_blur_costs_few_instructions(kernel, arrays, constants, results, limit, arch, tmp_path):
-    arrays = dict.fromkeys(arrays, "bf16")
-    binary = cubin(kernel, arch, arrays, ("c",), blur.OPTIONS, tmp_path, **TILE, **constants)
+@pytest.mark.parametrize("case", BLURS)
+def test_blur_costs_few_instructions(case, arch, tmp_path):
+    kernel, constants, results, limit = BLURS[case]
+    binary = compiled(kernel, arch, blur.OPTIONS, tmp_path, **BLUR_TILE, **constants)
     assert not binary.spills
     assert binary.count("LDG") == binary.count(r"LDG.*\.128") > 0
     assert binary.count("STG") == binary.count(r"STG.*\.128") > 0
-    assert len(binary.instructions) * 32 * blur.WARPS / results <= limit
+    assert binary.count(r"^\s*/") * 32 * blur.OPTIONS["num_warps"] / results <= limit
+
+
+#: Kernel, constants, instructions an element at most; programs that share rows and must fit on a multiprocessor.
+BATCH_NORMS = {
+    "statistics": (batch_norm._statistics, {}, 8, batch_norm.RESIDENT_STATISTICS),
+    "apply": (batch_norm._apply, {"ADD": False, "RELU": True}, 12, 0),
+    "apply to a sum": (batch_norm._apply, {"ADD": True, "RELU": True}, 16, 0),
+    "reduce": (batch_norm._reduce, {"ADD": False, "RELU": True}, 14, batch_norm.RESIDENT_REDUCE),
+    "reduce of a sum": (batch_norm._reduce, {"ADD": True, "RELU": True}, 13, batch_norm.RESIDENT_REDUCE),
+    "spread": (batch_norm._spread, {"RELU": True}, 24, 0),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("case", BATCH_NORMS)
+def test_batch_norm_costs_few_instructions_and_registers(case, arch, tmp_path):
+    kernel, constants, limit, resident = BATCH_NORMS[case]
+    binary = compiled(kernel, arch, batch_norm.OPTIONS, tmp_path, **BATCH_NORM_TILE, **constants)
+    threads = 32 * batch_norm.OPTIONS["num_warps"]
+    elements = batch_norm.ROWS * batch_norm.CHANNELS / threads
+    assert not binary.spills
+    assert binary.count(r"LDG.*\.128") >= 2
+    assert (binary.first_loop() if resident else binary.count(r"^\s*/")) / elements <= limit
+    assert resident * threads * binary.registers <= 65536

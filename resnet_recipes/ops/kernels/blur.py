@@ -5,33 +5,36 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from resnet_recipes.ops.kernels.launch import launch
+
 #: Rows, columns and channels of the outputs of one program. 64 threads then move 16 bytes at a time.
-ROWS, COLUMNS, CHANNELS, WARPS = 4, 8, 64, 2
-OPTIONS = {"num_warps": WARPS, "enable_fp_fusion": True}
+TILE = ROWS, COLUMNS, CHANNELS = 4, 8, 64
+OPTIONS = {"num_warps": 2, "enable_fp_fusion": True}
 
 
 def forward(x: Tensor, stride: int) -> Tensor:
     """Blur channels_last [N, C, H, W] with stride 1 or 2. With stride 1 this is its own backward."""
     n, c, h, w = x.shape
-    y = _empty(x, (n, c, -(-h // stride), -(-w // stride)))
-    _gather[_grid(y)](x, y, h, w, *y.shape[2:], c, stride, ROWS, COLUMNS, CHANNELS, **OPTIONS)
+    y = _empty(x, n, c, -(-h // stride), -(-w // stride))
+    launch(_gather, _grid(y), (x.dtype, c, x.device, stride), x, y, h, w, *y.shape[2:], c, stride, *TILE, **OPTIONS)
     return y
 
 
 def backward(g: Tensor, height: int, width: int) -> Tensor:
     """Return the gradient [N, C, height, width] of the input of a blur of stride 2, from that of its output."""
-    dx = _empty(g, (*g.shape[:2], height, width))
-    _scatter[_grid(g)](g, dx, height, width, *g.shape[2:], g.shape[1], ROWS, COLUMNS, CHANNELS, **OPTIONS)
+    n, c, h, w = g.shape
+    dx = _empty(g, n, c, height, width)
+    launch(_scatter, _grid(g), (g.dtype, c, g.device), g, dx, height, width, h, w, c, *TILE, **OPTIONS)
     return dx
 
 
-def _empty(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+def _empty(like: Tensor, *shape: int) -> Tensor:
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)
 
 
 def _grid(over: Tensor) -> tuple[int, int, int]:
     n, c, h, w = over.shape
-    return n * triton.cdiv(h, ROWS), triton.cdiv(w, COLUMNS), triton.cdiv(c, CHANNELS)
+    return n * -(-h // ROWS), -(-w // COLUMNS), -(-c // CHANNELS)
 
 
 @triton.jit

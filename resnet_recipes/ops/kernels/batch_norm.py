@@ -1,0 +1,225 @@
+"""Triton kernels of BatchNorm with ReLU and a residual: NHWC as rows of channels, two launches each way.
+
+Each way begins with sums over all rows: every program adds up its share, and the last one to arrive combines the shares
+in their order, so that the result does not depend on which it was.
+"""
+
+from functools import cache
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from resnet_recipes.ops.kernels.launch import launch
+
+#: Rows and channels of a tile; 128 threads then move 16 bytes at a time, twice.
+ROWS, CHANNELS = 32, 64
+OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
+
+#: Programs that a multiprocessor runs at once, by their registers: as many share the rows, and none waits for its turn.
+RESIDENT_STATISTICS, RESIDENT_REDUCE = 7, 5
+
+
+def forward(
+    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, running: tuple[Tensor, Tensor, Tensor],
+    momentum: float, eps: float, relu: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return the output for channels_last [N, C, H, W], and [2, C]: mean and 1 / standard deviation."""
+    (n, c, h, w), device = x.shape, x.device
+    m, key, add = n * h * w, (x.dtype, c, device), residual is not None
+    blocks, rows = _shares(m, c, device, RESIDENT_STATISTICS)
+    shares, saved, z = weight.new_empty(2, blocks, c), weight.new_empty(2, c), torch.empty_like(x)
+    columns = -(-c // CHANNELS)
+    launch(_statistics, (blocks, columns, 1), key, x, shares, _arrivals(device), saved, *running, m, c, rows, blocks,
+           momentum, eps, ROWS, CHANNELS, **OPTIONS)
+    launch(_apply, (-(-m // ROWS), columns, 1), (*key, add, relu), x, residual if add else x, z, saved, weight, bias,
+           m, c, add, relu, ROWS, CHANNELS, **OPTIONS)
+    return z, saved
+
+
+def backward(
+    g: Tensor, x: Tensor, z: Tensor | None, weight: Tensor, bias: Tensor, saved: Tensor, relu: bool,
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Return the gradients of input, residual, and [2, C]: weight and bias; `z` is the output of a sum, else None."""
+    (n, c, h, w), device = x.shape, x.device
+    m, key, added = n * h * w, (x.dtype, c, device), z is not None
+    blocks, rows = _shares(m, c, device, RESIDENT_REDUCE)
+    shares, sums, dx = weight.new_empty(2, blocks, c), weight.new_empty(2, c), torch.empty_like(x)
+    gated, columns = torch.empty_like(x) if added else g, -(-c // CHANNELS)
+    launch(_reduce, (blocks, columns, 1), (*key, added, relu), g, x, z if added else x, gated, shares,
+           _arrivals(device), saved, weight, bias, sums, m, c, rows, blocks, added, relu, ROWS, CHANNELS, **OPTIONS)
+    relu = relu and not added
+    launch(_spread, (-(-m // ROWS), columns, 1), (*key, relu), gated, x, dx, saved, weight, bias, sums, m, c,
+           relu, ROWS, CHANNELS, **OPTIONS)
+    return dx, gated if added else None, sums
+
+
+@cache
+def _shares(m: int, c: int, device: torch.device, resident: int) -> tuple[int, int]:
+    """Return how many programs share `m` rows, and how many rows each takes: whole tiles."""
+    most = max(1, resident * _multiprocessors(device) // -(-c // CHANNELS))
+    rows = -(-m // (most * ROWS)) * ROWS
+    return -(-m // rows), rows
+
+
+@cache
+def _multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+
+
+@cache
+def _arrivals(device: torch.device) -> Tensor:
+    """Return a counter of arrived programs for each block of channels; the last program leaves it at zero."""
+    return torch.zeros(1024, dtype=torch.int32, device=device)
+
+
+@triton.jit
+def _tile(x, row, rows, channel, c):
+    """Return rows of channels in float32; rows from `rows` on and channels from `c` on are zero."""
+    inside = (row < rows)[:, None] & (channel < c)[None, :]
+    return tl.load(x + row[:, None] * c + channel[None, :], mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _put(y, row, rows, channel, c, value):
+    inside = (row < rows)[:, None] & (channel < c)[None, :]
+    tl.store(y + row[:, None] * c + channel[None, :], value.to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _last(arrivals, blocks):
+    """Tell whether this is the last program of its channels to arrive, which then sees what the others have stored."""
+    tl.debug_barrier()
+    count = tl.atomic_add(arrivals + tl.program_id(1), 1, sem="acq_rel", scope="gpu")
+    if count == blocks - 1:
+        tl.store(arrivals + tl.program_id(1), 0)
+    return count == blocks - 1
+
+
+@triton.jit(do_not_specialize=["m", "rows", "blocks"])
+def _statistics(x, shares, arrivals, saved, running_mean, running_var, tracked, m, c, rows, blocks, momentum, eps,
+                BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+    """Sums of each share about a value near its mean, combined as in Chan, Golub and LeVeque (1983)."""
+    block = tl.program_id(0)
+    channel = tl.program_id(1) * BC + tl.arange(0, BC)
+    known = channel < c
+    row = tl.arange(0, BM)
+    own = tl.minimum(rows, m - block * rows)
+    x += block.to(tl.int64) * rows * c
+    shift = tl.sum(_tile(x, row, own, channel, c), 0) / tl.minimum(own, BM)
+    total = tl.zeros([BM, BC], tl.float32)
+    square = tl.zeros([BM, BC], tl.float32)
+    for start in range(0, own, BM):
+        apart = _tile(x, start + row, own, channel, c) - shift[None, :]
+        apart = tl.where((start + row < own)[:, None], apart, 0.0)
+        total += apart
+        square += apart * apart
+    sum_apart = tl.sum(total, 0)
+    tl.store(shares + block * c + channel, shift + sum_apart / own, mask=known)
+    tl.store(shares + (blocks + block) * c + channel, tl.sum(square, 0) - sum_apart * sum_apart / own, mask=known)
+    if _last(arrivals, blocks):
+        near = tl.load(shares + channel, mask=known, other=0.0, cache_modifier=".cg")
+        total = tl.zeros([BM, BC], tl.float32)
+        for start in range(0, blocks, BM):
+            count = tl.minimum(rows, m - (start + row) * rows).to(tl.float32)[:, None]
+            apart = _tile(shares, start + row, blocks, channel, c) - near[None, :]
+            total += tl.where((start + row < blocks)[:, None], apart * count, 0.0)
+        middle = near + tl.sum(total, 0) / m
+        square = tl.zeros([BM, BC], tl.float32)
+        for start in range(0, blocks, BM):
+            count = tl.minimum(rows, m - (start + row) * rows).to(tl.float32)[:, None]
+            apart = _tile(shares, start + row, blocks, channel, c) - middle[None, :]
+            within = _tile(shares + blocks * c, start + row, blocks, channel, c)
+            square += tl.where((start + row < blocks)[:, None], within + apart * apart * count, 0.0)
+        squares = tl.sum(square, 0)
+        tl.store(saved + channel, middle, mask=known)
+        tl.store(saved + c + channel, 1.0 / tl.sqrt(squares / m + eps), mask=known)
+        before = tl.load(running_mean + channel, mask=known, other=0.0)
+        tl.store(running_mean + channel, before * (1.0 - momentum) + middle * momentum, mask=known)
+        before = tl.load(running_var + channel, mask=known, other=0.0)
+        unbiased = squares / tl.maximum(m - 1, 1)
+        tl.store(running_var + channel, before * (1.0 - momentum) + unbiased * momentum, mask=known)
+        if tl.program_id(1) == 0:
+            tl.store(tracked, tl.load(tracked) + 1)
+
+
+@triton.jit
+def _normalized(x, saved, weight, bias, channel, c):
+    """Return weight * (x - mean) * rstd + bias; backward finds the sign with the same operations in the same order."""
+    known = channel < c
+    scale = tl.load(weight + channel, mask=known, other=0.0) * tl.load(saved + c + channel, mask=known, other=0.0)
+    apart = x - tl.load(saved + channel, mask=known, other=0.0)[None, :]
+    return apart * scale[None, :] + tl.load(bias + channel, mask=known, other=0.0)[None, :]
+
+
+@triton.jit(do_not_specialize=["m"])
+def _apply(x, residual, z, saved, weight, bias, m, c, ADD: tl.constexpr, RELU: tl.constexpr,  # noqa: N803
+           BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+    """Normalise, add the residual, cut off below zero."""
+    first = tl.program_id(0).to(tl.int64) * BM * c
+    left = m - tl.program_id(0) * BM
+    row = tl.arange(0, BM)
+    channel = tl.program_id(1) * BC + tl.arange(0, BC)
+    value = _normalized(_tile(x + first, row, left, channel, c), saved, weight, bias, channel, c)
+    if ADD:
+        value += _tile(residual + first, row, left, channel, c)
+    if RELU:
+        value = tl.maximum(value, 0.0)
+    _put(z + first, row, left, channel, c, value)
+
+
+@triton.jit(do_not_specialize=["m", "rows", "blocks"])
+def _reduce(g, x, z, gated, shares, arrivals, saved, weight, bias, sums, m, c, rows, blocks,
+            ADD: tl.constexpr, RELU: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+    """Sum the gradients of weight and bias; with a residual, store the gradient that passes the ReLU."""
+    block = tl.program_id(0)
+    channel = tl.program_id(1) * BC + tl.arange(0, BC)
+    known = channel < c
+    row = tl.arange(0, BM)
+    own = tl.minimum(rows, m - block * rows)
+    first = block.to(tl.int64) * rows * c
+    center = tl.load(saved + channel, mask=known, other=0.0)
+    sum_g = tl.zeros([BM, BC], tl.float32)
+    sum_gx = tl.zeros([BM, BC], tl.float32)
+    for start in range(0, own, BM):
+        at = start + row
+        upstream, value = _tile(g + first, at, own, channel, c), _tile(x + first, at, own, channel, c)
+        if ADD:
+            upstream = tl.where(_tile(z + first, at, own, channel, c) > 0, upstream, 0.0)
+            _put(gated + first, at, own, channel, c, upstream)
+        elif RELU:
+            upstream = tl.where(_normalized(value, saved, weight, bias, channel, c) > 0, upstream, 0.0)
+        sum_g += upstream
+        sum_gx += upstream * (value - center[None, :])
+    tl.store(shares + block * c + channel, tl.sum(sum_g, 0), mask=known)
+    tl.store(shares + (blocks + block) * c + channel, tl.sum(sum_gx, 0), mask=known)
+    if _last(arrivals, blocks):
+        sum_g = tl.zeros([BM, BC], tl.float32)
+        sum_gx = tl.zeros([BM, BC], tl.float32)
+        for start in range(0, blocks, BM):
+            sum_g += _tile(shares, start + row, blocks, channel, c)
+            sum_gx += _tile(shares + blocks * c, start + row, blocks, channel, c)
+        tl.store(sums + c + channel, tl.sum(sum_g, 0), mask=known)
+        tl.store(sums + channel, tl.sum(sum_gx, 0) * tl.load(saved + c + channel, mask=known, other=0.0), mask=known)
+
+
+@triton.jit(do_not_specialize=["m"])
+def _spread(g, x, dx, saved, weight, bias, sums, m, c, RELU: tl.constexpr,  # noqa: N803
+            BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+    """Return weight * rstd * (g - mean of g - normalised x * mean of g times normalised x)."""
+    first = tl.program_id(0).to(tl.int64) * BM * c
+    left = m - tl.program_id(0) * BM
+    row = tl.arange(0, BM)
+    channel = tl.program_id(1) * BC + tl.arange(0, BC)
+    known = channel < c
+    upstream, value = _tile(g + first, row, left, channel, c), _tile(x + first, row, left, channel, c)
+    if RELU:
+        upstream = tl.where(_normalized(value, saved, weight, bias, channel, c) > 0, upstream, 0.0)
+    inverse = tl.load(saved + c + channel, mask=known, other=0.0)
+    slope = tl.load(sums + channel, mask=known, other=0.0) * inverse / m
+    level = tl.load(sums + c + channel, mask=known, other=0.0) / m
+    center = tl.load(saved + channel, mask=known, other=0.0)
+    scale = tl.load(weight + channel, mask=known, other=0.0) * inverse
+    value = upstream - level[None, :] - (value - center[None, :]) * slope[None, :]
+    _put(dx + first, row, left, channel, c, value * scale[None, :])

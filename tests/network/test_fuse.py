@@ -1,0 +1,93 @@
+"""A network with fused operations is the same network: the numbers, the names, and what loads into it."""
+
+import pytest
+import torch
+from torch import nn
+from torchvision.models import ResNet, resnet18, resnet50
+from torchvision.models.resnet import Bottleneck
+
+from resnet_recipes.methods.blurpool import BlurPool
+from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d, StochasticDepth, fold
+from resnet_recipes.network.fuse import FusedBatchNorm2d, fuse
+from resnet_recipes.ops import Operations, batch_norm, blur
+
+FUSED = Operations(blur=blur.fused, batch_norm=batch_norm.fused)
+
+
+def twins(network=resnet18, *methods):
+    """Return two networks of the same weights, one fused."""
+    torch.manual_seed(0)
+    plain, fused = network(num_classes=10), network(num_classes=10)
+    fused.load_state_dict(plain.state_dict())
+    for model in (plain, fused):
+        for method in methods:
+            method.modify_model(model)
+        model.to(torch.float64, memory_format=torch.channels_last)
+    fuse(fused, FUSED)
+    return plain, fused
+
+
+def images(side=33):
+    """Return two channels_last images."""
+    return torch.randn(2, 3, side, side, dtype=torch.float64).to(memory_format=torch.channels_last)
+
+
+def four_bottlenecks(num_classes):
+    """Return a small network of the blocks of a ResNet-50."""
+    return ResNet(Bottleneck, [1, 1, 1, 1], num_classes)
+
+
+@pytest.mark.parametrize("network", [resnet18, four_bottlenecks])
+def test_outputs_gradients_and_statistics_are_those_of_the_plain_network(network):
+    plain, fused = twins(network, BlurPool())
+    for _ in range(2):
+        x = images()
+        expected, found = plain(x), fused(x)
+        assert torch.allclose(found, expected, rtol=1e-8)
+        expected.square().sum().backward()
+        found.square().sum().backward()
+    for (name, parameter), other in zip(fused.named_parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(parameter.grad, other.grad, rtol=1e-6, atol=1e-8 * float(other.grad.norm())), name
+    for name, value in plain.state_dict().items():
+        assert torch.allclose(fused.state_dict()[name], value), name
+    assert torch.allclose(fused.eval()(x), plain.eval()(x), rtol=1e-8)
+
+
+def test_parameters_and_keys_stay_and_every_batch_norm_is_fused():
+    plain, model = resnet50(), resnet50()
+    before = dict(model.named_parameters())
+    fuse(model, FUSED)
+    assert list(model.state_dict()) == list(plain.state_dict())
+    assert all(parameter is before[name] for name, parameter in model.named_parameters())
+    norms = {name: norm.relu for name, norm in model.named_modules() if isinstance(norm, nn.BatchNorm2d)}
+    assert all(isinstance(model.get_submodule(name), FusedBatchNorm2d) for name in norms)
+    downsampling = [f"layer{stage}.0.downsample.1" for stage in (1, 2, 3, 4)]
+    assert [name for name, relu in norms.items() if not relu] == downsampling
+
+
+def test_a_network_with_plain_operations_is_not_changed():
+    model = resnet18()
+    kinds = [type(module) for module in model.modules()]
+    fuse(model, Operations())
+    assert [type(module) for module in model.modules()] == kinds
+
+
+def test_dropped_examples_are_dropped_from_a_fused_network_as_well():
+    plain, fused = twins(resnet18, StochasticDepth(drop_rate=0.5))
+    x, seen = images(), []
+    for model in (plain, fused):
+        torch.manual_seed(1)
+        seen.append(model(x))
+    assert torch.allclose(seen[0], seen[1], rtol=1e-8)
+    assert sum(isinstance(module, DropSamplesBatchNorm2d) for module in fused.modules()) == 8
+    assert sum(isinstance(module, FusedBatchNorm2d) for module in fused.modules()) == 12
+    expected = fused.eval()(x)
+    fold(fused)
+    assert torch.allclose(fused(x), expected, rtol=1e-8)
+
+
+def test_a_module_of_another_s_that_is_called_blur_is_left_alone():
+    model = nn.Module()
+    model.blur = nn.Identity()
+    fuse(model, FUSED)
+    assert isinstance(model.blur, nn.Identity)

@@ -1,0 +1,57 @@
+"""BatchNorm's kernels against float64, and against torch's own as on first contact with a device."""
+
+import pytest
+import torch
+
+from resnet_recipes.ops import batch_norm, blur
+from resnet_recipes.ops.contact import fault
+from resnet_recipes.ops.kernels import batch_norm as kernels
+
+#: Shape, residual, ReLU, programs: many shares of rows and one, parts of tiles and of vectors, one pixel an image.
+CASES = (
+    ((2, 8, 5, 9), False, True, 8), ((2, 70, 3, 7), True, True, 8), ((3, 16, 6, 7), False, False, 2),
+    ((4, 8, 1, 1), True, True, 8),
+)
+
+
+def off(found, expected):
+    """Return the distance to the expected numbers, as a share of their norm."""
+    return float((found.double() - expected.detach()).norm() / expected.detach().norm())
+
+
+@pytest.mark.parametrize(("shape", "add", "relu", "programs"), CASES)
+def test_outputs_statistics_and_gradients_are_those_of_float64(shape, add, relu, programs, monkeypatch):
+    monkeypatch.setattr(kernels, "RESIDENT_STATISTICS", programs)
+    monkeypatch.setattr(kernels, "RESIDENT_REDUCE", programs)
+    torch.manual_seed(0)
+    c = shape[1]
+    x, residual, g = (torch.randn(shape).to(memory_format=torch.channels_last) for _ in range(3))
+    x, residual = x * 2 + 5, residual if add else None
+    weight, bias, running = torch.rand(c) + 0.5, torch.randn(c), (torch.randn(c), torch.rand(c), torch.tensor(3))
+    exact = [None if t is None else t.double().requires_grad_() for t in (x, weight, bias, residual)]
+    exact_running = [*(tensor.double() for tensor in running[:2]), running[2].clone()]
+    expected = batch_norm.plain(*exact, *exact_running, 0.1, 1e-5, relu)
+    expected.backward(g.double())
+
+    z, saved = kernels.forward(x, weight, bias, residual, running, 0.1, 1e-5, relu)
+    dx, dresidual, sums = kernels.backward(g, x, z if add else None, weight, bias, saved, relu)
+    again = kernels.backward(g, x, z if add else None, weight, bias, saved, relu)
+    assert off(z, expected) < 1e-6
+    assert all(off(a, b) < 1e-6 for a, b in zip(running[:2], exact_running[:2], strict=True))
+    assert int(running[2]) == 4
+    assert off(dx, exact[0].grad) < 1e-6
+    assert off(sums[0], exact[1].grad) < 1e-6
+    assert off(sums[1], exact[2].grad) < 1e-6
+    assert not add or off(dresidual, exact[3].grad) < 1e-6
+    assert torch.equal(again[0], dx)
+    assert int(kernels._arrivals(x.device).sum()) == 0
+
+
+@pytest.mark.parametrize("operation", [blur, batch_norm])
+def test_first_contact_finds_no_fault_in_the_kernels(operation):
+    """In float16, as the interpreter does not round to bfloat16."""
+    name = operation.__name__.split(".")[-1]
+    with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
+        library.impl(name, operation._forward_cuda, "CPU", allow_override=True)
+        library.impl(f"{name}_backward", operation._backward_cuda, "CPU", allow_override=True)
+        assert fault(operation, torch.device("cpu"), torch.float16) == ""
