@@ -36,7 +36,7 @@ class Precision:
         self.device, self.dtype = device, dtype
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         self._live = [b for b in model.buffers() if b.is_floating_point()] if self.scaler.is_enabled() else []
-        self._kept = [b.clone() for b in self._live]
+        self._kept = torch.cat([b.flatten() for b in self._live]) if self._live else None      # one buffer: few launches
 
     def autocast(self) -> torch.autocast:
         """Return the context for a forward pass."""
@@ -49,7 +49,7 @@ class Precision:
     def before_step(self) -> None:
         """Remember the running statistics, before the first forward pass of a step."""
         if self._live:
-            torch._foreach_copy_(self._kept, self._live)
+            torch.cat([b.flatten() for b in self._live], out=self._kept)
 
     def step(self, optimizer: torch.optim.Optimizer, clip_norm: float | None) -> None:
         """Take an optimizer step, the whole gradient's L2 norm cut to `clip_norm` if given; skip it if the gradient overflowed."""
@@ -64,8 +64,10 @@ class Precision:
         self.scaler.step(optimizer)
         hook.remove()
         self.scaler.update()
-        for live, kept in zip(self._live, self._kept, strict=True):
-            live.copy_(torch.where(verdict[0] == 0, live, kept))
+        if self._live:
+            now = torch.cat([b.flatten() for b in self._live])
+            right = torch.where(verdict[0] == 0, now, self._kept).split([b.numel() for b in self._live])
+            torch._foreach_copy_([b.view(-1) for b in self._live], list(right))
 
     def check(self, losses: list[float], step: int) -> None:
         """Raise TrainingError if the losses logged up to `step` show that training has broken down; waits for the device."""

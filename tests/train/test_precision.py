@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
 from resnet_recipes.errors import TrainingError
 from resnet_recipes.optim import DecoupledSGDW
@@ -46,9 +47,29 @@ def test_an_overflow_skips_the_step_and_leaves_weights_momentum_and_statistics(f
 def test_without_the_guard_an_overflow_would_poison_the_statistics():
     model = network()
     optimizer, precision = DecoupledSGDW(lr=0.1).build(model), Precision(CPU, torch.float16, model)
-    precision._live, precision._kept = [], []
+    precision._live = []
     step(model, optimizer, precision, torch.full((8, 3, 8, 8), float("inf")))
     assert not model[1].running_mean.isfinite().all()
+
+
+def test_running_statistics_are_put_back_in_a_few_operations_however_many_there_are():
+    counts = []
+    for layers in (1, 30):
+        model = nn.Sequential(*[nn.BatchNorm2d(3) for _ in range(layers)])
+        optimizer, precision = DecoupledSGDW(lr=0.1).build(model), Precision(CPU, torch.float16, model)
+        with profile(activities=[ProfilerActivity.CPU]) as trace:
+            precision.before_step()
+            precision.step(*primed(precision, optimizer, model))
+        counts.append({event.key: event.count for event in trace.key_averages() if event.key in ("aten::where", "aten::cat")})
+    assert counts == [{"aten::where": 1, "aten::cat": 2}] * 2
+
+
+def primed(precision: Precision, optimizer: torch.optim.Optimizer, model: nn.Module) -> tuple:
+    """Give every parameter a scaled gradient, as backward would; return what a step takes."""
+    precision.scaler.scale(torch.ones(()))
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    return optimizer, None
 
 
 def test_clipping_bounds_the_norm_of_the_whole_gradient():
