@@ -9,6 +9,7 @@ from torch import nn
 
 from resnet_recipes.data.base import EvalLoader
 from resnet_recipes.data.normalize import normalize
+from resnet_recipes.data.stream import Stream
 from resnet_recipes.errors import TrainingError
 from resnet_recipes.report.facts import Metrics
 from resnet_recipes.train.distributed import broadcast_statistics, total_over_ranks
@@ -30,9 +31,9 @@ def evaluate(
     model.eval()
     counts = torch.zeros(3, dtype=torch.int64, device=device)       # right first, right among five, examples
     losses = torch.zeros((), dtype=torch.float64, device=device)
-    for raw in data.batches():
+    for raw in Stream(data.batches(), device):
         alive()
-        images, labels = normalize(raw.pixels.to(device)), raw.labels.to(device)        # waits: the loader reuses its pinned memory
+        images, labels = normalize(raw.pixels), raw.labels
         with precision.autocast():
             logits = model(images).float()
             if flip:

@@ -19,7 +19,7 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
     plan, model, methods, precision = run.plan, run.model, run.methods, run.precision
     params = [p for p in model.parameters() if p.requires_grad]
     compute_gradient, vote, done = gradient_of(run), Vote(), first
-    stream = Stream(run.train_data, run.rank.device, first)
+    stream = Stream(run.train_data.batches(first), run.rank.device)
     model.train()
     for step, raw in zip(range(first, plan.total_steps), stream, strict=False):
         now = Now(step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step)))

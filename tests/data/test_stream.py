@@ -25,20 +25,31 @@ class Slow:
 
 
 def test_batches_arrive_in_order_from_the_first_step():
-    stream = Stream(Slow(), torch.device("cpu"), first_step=7)
+    stream = Stream(Slow().batches(7), torch.device("cpu"))
     assert [int(batch.pixels[0, 0, 0, 0]) for batch in itertools.islice(stream, 4)] == [7, 8, 9, 10]
 
 
 def test_waiting_is_measured():
-    stream = Stream(Slow(delay=0.03), torch.device("cpu"))
+    stream = Stream(Slow(delay=0.03).batches(), torch.device("cpu"))
     list(itertools.islice(stream, 5))
     assert 0.15 <= stream.waited < 1.0
+
+
+def test_a_batch_is_handed_out_before_the_next_one_is_asked_for():
+    asked = []
+    stream = Stream((asked.append(step) or RawBatch(torch.zeros(1), torch.zeros(1)) for step in itertools.count()), torch.device("cpu"))
+    for step, _ in zip(range(3), stream, strict=False):
+        assert asked == list(range(step + 1))
+
+
+def test_it_ends_with_its_batches():
+    assert len(list(Stream(itertools.islice(Slow().batches(), 3), torch.device("cpu")))) == 3
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
 def test_reused_memory_is_never_overwritten_before_it_is_copied():
-    stream = Stream(Slow("cuda"), torch.device("cuda"))
+    stream = Stream(Slow("cuda").batches(), torch.device("cuda"))
     weights = torch.randn(4096, 4096, device="cuda")
     for step, batch in enumerate(itertools.islice(stream, 50)):
         weights = (weights @ weights).clamp(-1, 1)           # keeps the device behind the host
