@@ -25,13 +25,14 @@ from resnet_recipes import plan as planning
 from resnet_recipes.composing.typed import typed
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.network.model import build_model
+from resnet_recipes.network.build import build_network
 from resnet_recipes.train import distributed
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.precision import Precision, resolve_dtype
 from resnet_recipes.train.run import Run
+from resnet_recipes.train.tuning import Tuning
 
 
 def made(args: argparse.Namespace, rank: Rank, ddp: bool, compress: bool) -> Run:
@@ -48,12 +49,10 @@ def made(args: argparse.Namespace, rank: Rank, ddp: bool, compress: bool) -> Run
     pixels = torch.randint(0, 256, (args.batch, args.pixels, args.pixels, 3), dtype=torch.uint8, generator=generator).permute(0, 3, 1, 2)
     batch = RawBatch(pixels.to(rank.device), torch.randint(0, CLASSES, (args.batch,), generator=generator).to(rank.device))
     plan, methods, device = planning.of(recipe, facts, 1), Stack.of(recipe.methods), rank.device
-    model = build_model(recipe.model, CLASSES, 0)
-    methods.modify_model(model)
-    model = model.to(device, memory_format=torch.channels_last)
+    model = build_network(recipe, methods, CLASSES, device)
     replica = distributed.wrapped(model, rank, compress) if ddp else model
     return Run(plan, rank, model, replica, recipe.optimizer.build(model), methods,
-               Precision(device, resolve_dtype("auto", device), model), Clock(device), Memory(batch), None)
+               Precision(device, resolve_dtype("auto", device), model), Clock(device), Tuning(plan), Memory(batch), None)
 
 
 def member(args: argparse.Namespace, rank: Rank, how: tuple[bool, bool, int], orders: Connection) -> None:

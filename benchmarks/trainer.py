@@ -23,12 +23,14 @@ from resnet_recipes import plan as planning
 from resnet_recipes.composing.typed import typed
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.methods.stack import Stack
+from resnet_recipes.network.build import build_network
 from resnet_recipes.network.model import build_model
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import this_rank
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.precision import Precision, resolve_dtype
 from resnet_recipes.train.run import Run
+from resnet_recipes.train.tuning import Tuning
 
 CLASSES = 1000
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
@@ -81,11 +83,9 @@ def ours(args: argparse.Namespace, batch: RawBatch, device: torch.device) -> Cal
     facts = DataFacts("synthetic", "memory", args.batch * args.steps, args.batch, tuple(map(str, range(CLASSES))))
     plan, rank = planning.of(recipe, facts, 1), this_rank("auto")
     methods = Stack.of(recipe.methods)
-    model = build_model(recipe.model, CLASSES, 0)
-    methods.modify_model(model)
-    model = model.to(device, memory_format=torch.channels_last)
+    model = build_network(recipe, methods, CLASSES, device)
     precision = Precision(device, resolve_dtype("auto", device), model)
-    run = Run(plan, rank, model, model, recipe.optimizer.build(model), methods, precision, Clock(device), Memory(batch), None)
+    run = Run(plan, rank, model, model, recipe.optimizer.build(model), methods, precision, Clock(device), Tuning(plan), Memory(batch), None)
 
     def go(steps: int) -> float:
         keeper = Silence()

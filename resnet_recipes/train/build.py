@@ -13,15 +13,12 @@ from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank, join, leave, replicate
 from resnet_recipes.train.precision import Precision, resolve_dtype
 from resnet_recipes.train.run import Run
-
-#: Steps that an image size must last for cuDNN to search for its fastest algorithms: a search takes as long as some dozens of steps.
-TUNED_STEPS = 1000
+from resnet_recipes.train.tuning import Tuning
 
 
 def build(plan: Plan, rank: Rank) -> Run:
     """Return a run that stands before its first step. Every rank builds the same weights from the seed."""
     recipe, sizes = plan.recipe, set(plan.sizes)
-    torch.backends.cudnn.benchmark = plan.total_steps >= TUNED_STEPS * len(sizes)
     join(rank)
 
     # 1. the network, 2. what its modules call on this device, 3. its compilation
@@ -39,7 +36,7 @@ def build(plan: Plan, rank: Rank) -> Run:
     replica = replicate(model, rank, recipe.precision.compress_gradients)
     run = Run(
         plan=plan, rank=rank, model=model, replica=replica, optimizer=recipe.optimizer.build(model),
-        methods=methods, precision=precision, clock=Clock(rank.device), train_data=train_data, eval_data=eval_data,
+        methods=methods, precision=precision, clock=Clock(rank.device), tuning=Tuning(plan), train_data=train_data, eval_data=eval_data,
         notes=operations.notes,
     )
     settle(run)

@@ -58,6 +58,8 @@ class Keeper:
         self.run.precision.check(losses, done)
         seconds, waited = self.run.clock.seconds(), stream.waited
         span = max(seconds - self._since[0], 1e-9)
+        if losses:
+            self.run.tuning.observe(done - 1, span / len(losses))
         if self.recorder is not None:
             plan = self.run.plan
             finite = [loss for loss in losses if abs(loss) < float("inf")]          # float16 may have skipped a step

@@ -26,6 +26,7 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
         seed = int(now.rng.integers(2**63))         # drawn in any case: what else is drawn does not depend on the methods
         if methods.draws_in_forward:
             torch.manual_seed(seed)                 # takes 0.1 ms
+        run.tuning.enter(step)
         for group in run.optimizer.param_groups:
             group["lr"] = plan.lr_at(step)
 

@@ -11,6 +11,7 @@ from resnet_recipes.plan import Plan
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank
 from resnet_recipes.train.precision import Precision
+from resnet_recipes.train.tuning import Tuning
 
 
 @dataclass
@@ -25,6 +26,7 @@ class Run:
     methods: Stack
     precision: Precision
     clock: Clock
+    tuning: Tuning
     train_data: TrainLoader
     eval_data: EvalLoader
     notes: tuple[str, ...] = ()         # what the user is told about how it was made, a sentence each
