@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from resnet_recipes.data.files.decode import FORMATS, BadImageError, Picture, read_file
+from resnet_recipes.data.files.decode import BadImageError, Picture, read_file
+from resnet_recipes.data.files.kinds import FORMATS, KINDS
 
 #: Every oddity by name: its level, and what such images are.
 ODDITIES = {
@@ -17,11 +18,10 @@ ODDITIES = {
     "grey": ("ok", "grey images (converted to RGB)"),
     "deep": ("warn", "images with more than 8 bits a channel (reduced to 8)"),
     "transparent": ("warn", "images with transparency or a palette (converted to RGB)"),
+    "animated": ("warn", "animated images (only the first frame is read)"),
     "rotated": ("warn", "images with an EXIF orientation (ignored, as in torchvision's ImageFolder)"),
 }
 
-_KINDS = {"JPEG": (".jpg", ".jpeg"), "MPO": (".jpg", ".jpeg"), "PNG": (".png",), "WEBP": (".webp",), "BMP": (".bmp",),
-          "TIFF": (".tif", ".tiff"), "PPM": (".ppm", ".pgm")}
 _MODES = {"CMYK": "cmyk", "L": "grey", "1": "grey", "RGBA": "transparent", "LA": "transparent", "P": "transparent"}
 _ORIENTATION = 0x0112
 
@@ -52,7 +52,9 @@ def _oddities(suffix: str, data: bytes) -> list[str]:
     try:
         with warnings.catch_warnings(action="ignore"), Image.open(io.BytesIO(data), formats=FORMATS) as image:
             kind, mode, orientation = image.format, image.mode, image.getexif().get(_ORIENTATION, 1)
+            animated = getattr(image, "is_animated", False) and kind != "MPO"
     except Exception:                                                   # damaged EXIF or ICC data, which training never reads
         return []
     found = [_MODES[mode]] if mode in _MODES else ["deep"] if mode[0] in "IF" else []
-    return found + ["misnamed"] * (suffix not in _KINDS.get(kind, (suffix,))) + ["rotated"] * (orientation not in (0, 1))
+    further = {"misnamed": suffix not in KINDS.get(kind, (suffix,)), "animated": animated, "rotated": orientation not in (0, 1)}
+    return found + [name for name, holds in further.items() if holds]

@@ -9,6 +9,7 @@ from PIL import Image
 
 from resnet_recipes.data import measure, open_train
 from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.files.kinds import FORMATS
 from resnet_recipes.doctor import Finding, as_json, exit_code
 from resnet_recipes.doctor.data import check_data, estimate
 
@@ -111,7 +112,7 @@ def test_an_unreadable_image_is_named_with_its_reason(root):
     os.mkfifo(root / "train/bee/bee1.jpg")
     finding = only(check_data(root), "fix")
     assert [path.partition("bee/")[2] for path in finding.paths] == [
-        "bee0.jpg is not an image of a known format (JPEG, PNG, WEBP, BMP, PPM, TIFF)", "bee1.jpg cannot be read: Not a regular file"]
+        f"bee0.jpg is not an image of a known format ({', '.join(FORMATS)})", "bee1.jpg cannot be read: Not a regular file"]
     assert "data.on_bad_image=skip" in finding.fix
 
 

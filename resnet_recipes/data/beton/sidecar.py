@@ -1,16 +1,18 @@
-"""The note beside a .beton file: how it was made, what its classes are called, and the checksum of every sample."""
+"""The sidecar of a .beton file: how it was made, the names of its classes, and the checksum of every sample."""
 
 import base64
 import binascii
 import json
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
+from resnet_recipes.data.regular import open_regular
 from resnet_recipes.errors import NotReadyError, Problem
 
-_LARGEST = 1 << 30     # bytes; ImageNet's note has 7 MB
+_LARGEST = 1 << 30     # bytes; ImageNet's has 7 MB
 
 
 @dataclass(frozen=True)
@@ -34,12 +36,12 @@ class Sidecar:
         return np.frombuffer(base64.b64decode(self.crc32, validate=True), "<u4")
 
     def dump(self) -> str:
-        """Return the text of the note."""
+        """Return the content of the sidecar."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
 
 def sidecar_path(beton: Path) -> Path:
-    """Return where the note of a .beton file lies."""
+    """Return the path of the sidecar of a .beton file."""
     return beton.with_name(beton.name + ".json")
 
 
@@ -49,22 +51,23 @@ def pack_checksums(crc32: np.ndarray) -> str:
 
 
 def read_sidecar(beton: Path) -> Sidecar | None:
-    """Read the note of a .beton file; None if there is none. Raises NotReadyError if there is one that makes no sense."""
+    """Read the sidecar of a .beton file; None if there is none. Raises NotReadyError if it is damaged."""
     path = sidecar_path(beton)
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
     try:
-        if path.stat().st_size > _LARGEST:
-            raise ValueError("larger than any such note")
-        content = json.loads(path.read_text(encoding="utf-8"))
-        note = Sidecar(**{**content, "classes": tuple(content["classes"]), "skipped": tuple(content["skipped"])})
-        if note.version != 1:
-            raise ValueError(f"version {note.version}, and only version 1 can be read")
-        if not all(isinstance(name, str) for name in note.classes) or len(set(note.classes)) != len(note.classes):
-            raise ValueError("class names must be texts, and no two the same")
-        if len(note.checksums) != note.examples:
-            raise ValueError(f"{len(note.checksums)} checksums for {note.examples} examples")
+        with open_regular(path) as file:
+            if os.fstat(file.fileno()).st_size > _LARGEST:
+                raise ValueError("too large")
+            content = json.loads(file.read())
+        sidecar = Sidecar(**{**content, "classes": tuple(content["classes"]), "skipped": tuple(content["skipped"])})
+        if sidecar.version != 1:
+            raise ValueError(f"version {sidecar.version}, but only version 1 can be read")
+        if not all(isinstance(name, str) for name in sidecar.classes) or len(set(sidecar.classes)) != len(sidecar.classes):
+            raise ValueError("class names must be different strings")
+        if len(sidecar.checksums) != sidecar.examples:
+            raise ValueError(f"{len(sidecar.checksums)} checksums for {sidecar.examples} examples")
     except (OSError, ValueError, TypeError, KeyError, RecursionError, binascii.Error) as error:
-        rule, fix = f"is not a note that belongs to a .beton file ({error})", "convert again, or delete the note to go without class names"
-        raise NotReadyError([Problem(str(path), None, rule, fix)]) from error
-    return note
+        fix = "convert again, or delete this file to do without class names and checksums"
+        raise NotReadyError([Problem(str(path), None, f"is not the sidecar of a .beton file ({error})", fix)]) from error
+    return sidecar

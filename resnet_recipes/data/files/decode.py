@@ -11,7 +11,13 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
+from resnet_recipes.data.files.kinds import FORMATS
 from resnet_recipes.data.regular import open_regular
+
+if "HEIF" in FORMATS:
+    import pillow_heif
+
+    pillow_heif.register_heif_opener()
 
 #: Larger images are refused before anything is allocated for them.
 MAX_PIXELS = 64_000_000
@@ -21,9 +27,6 @@ MAX_BYTES = 1 << 28
 
 #: Scans of a JPEG. Real progressive files have about ten; each one costs a pass over the whole image.
 MAX_SCANS = 100
-
-#: What Pillow may find in a file, whatever the file is called.
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "PPM", "TIFF")
 
 
 class BadImageError(ValueError):

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from resnet_recipes.data.files.kinds import SUFFIXES
 from resnet_recipes.data.shared import SharedArrays
-
-#: What counts as an image, by name; what it really is shows when it is decoded.
-SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff")
 
 #: What archivers and file servers leave behind; hidden names are left out as well.
 _DEBRIS = (".", "__MACOSX", "@eaDir", "lost+found")

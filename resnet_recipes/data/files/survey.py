@@ -35,7 +35,7 @@ def _surveyed(root: Path, backend: str) -> DataFacts:
     _refuse([*_class_problems(root, *classes.values()), *(problem for split in SPLITS
                                                           for problem in _empty_problems(root / split, counts[split], others))])
     train, val = (sum(of_class.values()) for of_class in counts.values())
-    notes = (f"not read, for their names: {_kinds(others)}",) if others else ()
+    notes = (f"not read, because of their suffixes: {_kinds(others)}",) if others else ()
     return DataFacts(backend, root, train, val, tuple(classes["train"]), notes)
 
 
@@ -85,7 +85,8 @@ def _empty_problems(folder: Path, counts: dict[str, int], others: Counter) -> It
 
 def _kinds(others: Counter) -> str:
     """Return the commonest suffixes of files that are not images by name: '12 .heic, 1 .txt'."""
-    return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in others.most_common(5))
+    hint = "; pip install pillow-heif  makes .heic readable" if ".heic" in others else ""
+    return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in others.most_common(5)) + hint
 
 
 def _some(names: list[str]) -> str:

@@ -14,6 +14,7 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from resnet_recipes.data.files.decode import MAX_BYTES, BadImageError, Picture, read_file, resized
+from resnet_recipes.data.files.kinds import FORMATS
 
 HEIGHT, WIDTH = 150, 211
 
@@ -138,6 +139,19 @@ def test_a_jpeg_of_thousands_of_scans_is_refused_unread(photo):
 def test_other_formats_are_read_through_pillow(photo, kind):
     data = encoded(photo, kind)
     assert np.array_equal(whole(data), by_pillow(data))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ("GIF", "WEBP", "PNG", "AVIF") if kind in FORMATS])
+def test_of_an_animation_the_first_frame_is_read(photo, kind):
+    black = Image.new(photo.mode, photo.size)
+    data = encoded(photo, kind, save_all=True, append_images=[black, black], quality=90)
+    assert np.abs(whole(data).astype(int) - np.asarray(photo)).mean() < 15          # GIF has 256 colours; the others are black
+    assert np.array_equal(whole(data), by_pillow(data))
+
+
+@pytest.mark.skipif("HEIF" not in FORMATS, reason="pillow-heif is not installed")
+def test_heic_is_read_where_pillow_heif_is_installed(photo):
+    assert psnr(whole(encoded(photo, "HEIF", quality=90)), np.asarray(photo)) > 25
 
 
 def test_the_exif_orientation_is_ignored(photo):
