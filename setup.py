@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
@@ -47,6 +47,7 @@ class LibraryWheel(bdist_wheel):
 
 
 setup(
+    packages=[*find_packages(include=["resnet_recipes*"]), "resnet_recipes.recipes"],     # recipes/ travels inside
     ext_modules=[Extension(
         LIBRARY,
         sources=sorted(map(str, SOURCES.glob("*.cpp"))),
