@@ -51,6 +51,7 @@ def test_the_defaults_are_a_recipe_as_soon_as_they_have_a_name_and_data():
     ("schedule", "power", [0]),
     ("schedule", "interval", ["batch"]),
     ("precision", "dtype", ["fp8"]),
+    ("precision", "kernels", ["on"]),
     ("evaluation", "interval", ["0ep", "1"]),
     ("checkpoint", "interval", ["never"]),
     ("checkpoint", "keep", [0, 1]),

@@ -25,7 +25,8 @@ def build(plan: Plan, rank: Rank) -> Run:
     methods = plan.methods()
     model = build_network(recipe, methods, plan.num_classes, rank.device)
     precision = Precision(rank.device, resolve_dtype(recipe.precision.dtype, rank.device), model)
-    operations = ops.choose(rank.device, precision.dtype) if recipe.precision.channels_last else ops.Operations()
+    wanted = recipe.precision.kernels == "auto" and recipe.precision.channels_last
+    operations = ops.choose(rank.device, precision.dtype) if wanted else ops.Operations()
     fuse(model, operations)
     if recipe.precision.compile:
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, len(sizes) + 2)

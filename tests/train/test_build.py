@@ -12,8 +12,10 @@ import torch._dynamo
 import torchvision
 from torch import Tensor, nn
 
+from resnet_recipes import ops
 from resnet_recipes.data import synthetic
 from resnet_recipes.methods import ORDER
+from resnet_recipes.network.fuse import FusedBatchNorm2d
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.loop import train
@@ -107,3 +109,23 @@ def counted_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.fx.Gr
     with torch._dynamo.config.patch(recompile_limit=1, fail_on_recompile_limit_hit=True):       # `build` has to make room
         yield graphs
     torch.compiler.reset()
+
+
+FUSED = ops.Operations(blur=ops.blur.fused, batch_norm=ops.batch_norm.fused, notes=("a note",))
+
+
+@pytest.mark.parametrize(("precision", "fused"), [
+    ({}, True), ({"kernels": "off"}, False), ({"channels_last": False}, False),
+])
+def test_fused_operations_are_for_channels_last_and_can_be_left_out(precision, fused, make_run, monkeypatch):
+    monkeypatch.setattr(ops, "choose", lambda device, dtype: FUSED)
+    run = make_run(precision=precision)
+    assert any(isinstance(module, FusedBatchNorm2d) for module in run.model.modules()) is fused
+    assert run.notes == (FUSED.notes if fused else ())
+
+
+def test_a_run_with_fused_operations_has_the_losses_of_the_plain_one(make_run: Callable[..., Run], monkeypatch):
+    changes = {"max_duration": "4ba", "schedule": {"warmup": "0ba"}, "methods": ALL}
+    expected = losses_of(make_run(**changes))
+    monkeypatch.setattr(ops, "choose", lambda device, dtype: FUSED)
+    torch.testing.assert_close(losses_of(make_run(**changes)), expected, rtol=1e-4, atol=1e-5)
