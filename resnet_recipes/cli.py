@@ -1,8 +1,10 @@
 """The two commands: `resnet-train` and `resnet-recipes`."""
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from resnet_recipes.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.report.output import lost_output, protect_output
@@ -15,6 +17,8 @@ def train(argv: Sequence[str] | None = None) -> int:
     if argv is not None:
         return guarded(verb.run, argv)
     protect_output()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _leave)
     code = guarded(verb.run, sys.argv[1:])
     sys.stderr.flush()
     os._exit(code)              # everything is written, and tearing torch down would keep the prompt away for seconds
@@ -46,6 +50,13 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
             raise
         print(f"error: {printable(error.filename)}: {error.strerror}", file=sys.stderr)
         return ExitCode.NOT_READY
+
+
+def _leave(*_: object) -> None:
+    """Exit on Ctrl-C before the ranks start; an exception could be lost in a destructor of a library that is being imported."""
+    with suppress(OSError):
+        os.write(2, b"interrupted: nothing was started\n")
+    os._exit(ExitCode.CANCELLED)
 
 
 def boxed(error: RecipeError | TrainingError) -> str:

@@ -107,6 +107,16 @@ def test_a_path_that_cannot_be_followed_is_named(kind, words, capsys, tmp_path, 
     assert place.split("/")[0] in capsys.readouterr().err
 
 
+def test_ctrl_c_is_not_lost_in_a_destructor(tmp_path):
+    code = ("import os, signal, time; from resnet_recipes import cli; from resnet_recipes.commands import train as verb\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+            "class Loses:\n    def __del__(self):\n        os.kill(os.getpid(), signal.SIGINT); time.sleep(1)\n"
+            "def run(_):\n    Loses()\n    return 0\n"
+            "verb.run = run; cli.train()")
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (130, "interrupted: nothing was started\n")
+
+
 def test_listing_imports_neither_torch_nor_hydra(tmp_path):
     code = ("import sys; from resnet_recipes import cli; cli.train(['--list']); cli.train(['--help']); "
             "cli.main(['--help']); cli.main(['plan', '-h']); "
