@@ -1,0 +1,182 @@
+"""Feed damaged JPEGs and .beton files to the native decoder, built with AddressSanitizer and UndefinedBehaviorSanitizer.
+
+    python tools/fuzz_native.py [--jpegs 20000] [--betons 2000] [--seed 0]
+
+Every image is decoded twice, among other neighbours and into memory of other contents: its status and its pixels must be the same, so that
+no byte is left unwritten and none comes from another image. A finding of a sanitizer ends the process with its report.
+"""
+
+import argparse
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from resnet_recipes.data.beton.file import JPEG, Beton, open_beton
+from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.run import convert
+from resnet_recipes.data.native import engine as engine_module
+from resnet_recipes.data.native.engine import Engine
+from resnet_recipes.data.native.library import PATH, library
+from resnet_recipes.data.native.rows import BOX, CENTRE, ROW, Status
+from resnet_recipes.errors import NotReadyError
+
+SIDE = 48
+PATIENCE = 60          # seconds for a batch of 100 small images: whoever needs longer hangs
+
+
+def build(folder: Path) -> Path:
+    """Compile the library with both sanitizers."""
+    made = folder / PATH.name
+    flags = ["-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC", "-pthread"]
+    checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+    subprocess.run(["g++", *flags, *checks, "-shared", *map(str, (PATH.parent / "src").glob("*.cpp")), "-o", made, "-ljpeg"], check=True)
+    return made
+
+
+def drawn(rng: np.random.Generator) -> Image.Image:
+    """Return smooth noise of a size of its own."""
+    width, height = (int(side) for side in rng.integers(SIDE, 140, 2))
+    return Image.fromarray(rng.integers(0, 256, (7, 7, 3), dtype=np.uint8)).resize((width, height), Image.BICUBIC)
+
+
+def jpegs(rng: np.random.Generator) -> list[np.ndarray]:
+    """Return JPEGs of every kind that the decoder knows."""
+    made = []
+    for options in ({}, {"progressive": True}, {"subsampling": "4:4:4"}, {"subsampling": "4:2:2"}, {"restart_marker_rows": 1},
+                    {"optimize": True}, {"keep_rgb": True}, {"progressive": True, "subsampling": "4:4:4"}):
+        for mode in ("RGB", "L") if "keep_rgb" not in options else ("RGB",):
+            buffer = io.BytesIO()
+            drawn(rng).convert(mode).save(buffer, "JPEG", quality=int(rng.integers(20, 96)), **options)
+            made.append(np.frombuffer(buffer.getvalue(), np.uint8))
+    return made
+
+
+def mutated(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarray:
+    """Return a copy with some bytes changed, or a piece cut out, doubled or overwritten; half of the damage within the first `reach`."""
+    data = data.copy()
+    for _ in range(rng.integers(1, 5)):
+        place = int(rng.integers(min(reach, len(data)) if rng.random() < 0.5 else len(data)))
+        length = int(rng.integers(1, 40))
+        match int(rng.integers(6)):
+            case 0:
+                data[place] = rng.integers(256)
+            case 1:
+                data[place] ^= 1 << int(rng.integers(8))
+            case 2:
+                data[place] = rng.choice([0, 1, 127, 128, 254, 255])
+            case 3:
+                data = np.delete(data, slice(place, place + length))
+            case 4:
+                data = np.concatenate([data[:place + length], data[place:]])
+            case 5:
+                data[place:place + length] = rng.integers(0, 256, len(data[place:place + length]))
+    return data
+
+
+def batch(sources: list[np.ndarray], columns: dict, fill: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows for images in memory, and their pixels, which hold `fill`."""
+    rows, pixels = np.zeros(len(sources), ROW), np.full((len(sources), SIDE, SIDE, 3), fill, np.uint8)
+    rows["data"], rows["length"] = [source.ctypes.data for source in sources], [source.size for source in sources]
+    rows["side"], rows["pixels"] = SIDE, pixels.ctypes.data + np.arange(len(sources)) * SIDE * SIDE * 3
+    for name, column in columns.items():
+        rows[name] = column
+    return rows, pixels
+
+
+def decoded_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> Iterator[Status]:
+    """Yield what became of each image; fail where it depends on its neighbours or on what the memory held."""
+    order = np.random.default_rng(len(sources)).permutation(len(sources))
+    there = {name: np.asarray(column)[order] for name, column in columns.items()}
+    rows, pixels = batch(sources, columns, 0)
+    others, again = batch([sources[place] for place in order], there, 255)
+    tickets = engine.submit(rows), engine.submit(others)
+    if not all(engine.wait(ticket, PATIENCE) for ticket in tickets):
+        raise SystemExit(f"an image takes more than {PATIENCE} s: {np.flatnonzero(rows['status'] == Status.RUNNING)}")
+    assert np.array_equal(rows["status"][order], others["status"]), "a status depends on the neighbours"
+    done = others["status"] == Status.DONE
+    assert np.array_equal(pixels[order][done], again[done]), "pixels depend on the neighbours, or some were never written"
+    yield from map(Status, rows["status"].tolist())
+
+
+def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
+    """Decode mutated JPEGs by random boxes and as evaluation does."""
+    originals, found = jpegs(rng), Counter()
+    for _ in range(0, count, 100):
+        # Copies of their own, as tight as their bytes: reading past the end is seen.
+        sources = [mutated(originals[rng.integers(len(originals))], rng, 700) for _ in range(100)]
+        columns = {
+            "geometry": rng.choice([BOX, CENTRE], 100), "resize": SIDE + rng.integers(0, 9, 100), "filter": rng.integers(0, 2, 100),
+            "mirror": rng.random(100) < 0.5, "whole": rng.random(100) < 0.5,
+            "box": np.concatenate([rng.uniform(0, 20, (100, 2)), rng.uniform(1, 60, (100, 2))], axis=1),
+        }
+        found.update(decoded_twice(engine, sources, columns))
+    return found
+
+
+def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Path) -> Counter:
+    """Open mutated .beton files, and decode what passes for one."""
+    for number in range(12):
+        for split in ("train", "val"):
+            path = folder / split / f"class{number % 2}" / f"{number}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            drawn(rng).save(path, quality=80)
+    convert(folder, folder, ConvertOptions(workers=1), lambda progress: None)
+    original, path, found = np.fromfile(folder / "train.beton", np.uint8), folder / "mutated.beton", Counter()
+    metadata = int(open_beton(folder / "train.beton").starts.min())
+    for _ in range(count):
+        mutated(original, rng, metadata if rng.random() < 0.5 else len(original)).tofile(path)
+        try:
+            beton = open_beton(path)
+        except NotReadyError:
+            found["refused when opened"] += 1
+            continue
+        found.update(decoded_twice(engine, *samples(beton)))
+    return found
+
+
+def samples(beton: Beton) -> tuple[list[np.ndarray], dict]:
+    """Return the samples of a file, and the columns of their rows."""
+    height, width = beton.sizes.T
+    box = np.stack([0 * width, 0 * height, np.maximum(width // 2, 1), np.maximum(height // 2, 1)], axis=1)
+    sources = [beton.sample(index).copy() for index in range(len(beton))]
+    return sources, {"size": beton.sizes, "raw": beton.modes != JPEG, "box": box}
+
+
+def main() -> None:
+    """Build the library, start again with the sanitizers loaded first, and fuzz."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jpegs", type=int, default=20_000)
+    parser.add_argument("--betons", type=int, default=2_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--library", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        if args.library is None:
+            sanitizer = subprocess.run(["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
+            environment = os.environ | {"LD_PRELOAD": sanitizer, "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+            command = [sys.executable, __file__, *sys.argv[1:], "--library", str(build(Path(folder)))]
+            raise SystemExit(subprocess.run(command, env=environment, check=False).returncode)
+        engine_module.library = lambda: library(args.library)
+        began, rng = time.monotonic(), np.random.default_rng(args.seed)
+        with Engine(2) as engine:
+            print(f"{args.jpegs} JPEGs: {told(fuzz_jpegs(engine, args.jpegs, rng))}", flush=True)
+            print(f"{args.betons} .beton files: {told(fuzz_betons(engine, args.betons, rng, Path(folder)))}", flush=True)
+        print(f"no finding in {time.monotonic() - began:.0f} s")
+
+
+def told(found: Counter) -> str:
+    """Return counts with names."""
+    return ", ".join(f"{count} {getattr(kind, 'name', kind).lower()}" for kind, count in found.most_common())
+
+
+if __name__ == "__main__":
+    main()
