@@ -131,4 +131,8 @@ class EvalLoader(Protocol):
 
 
 #: See methods.base.SampleAugment: (PIL image, generator) -> PIL image. Named here so that data need not import methods.
+#: One that has `steps(side, generator) -> list[Step]` runs in the native engine as well, with the same pixels.
 SampleAugment = Callable[[object, object], object]
+
+#: One operation of the native engine: a name out of data.native.rows.OPERATIONS, and its numbers.
+Step = tuple[str, tuple[float, ...]]

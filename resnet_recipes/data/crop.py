@@ -40,6 +40,11 @@ class TrainCrop:
         draws = uniforms(self.seed, epoch, indices, 4 * _TRIES + 1, copies)
         return Cuts(random_crops(draws[:, :-1], sizes, self.scale, self.ratio), self.flip & (draws[:, -1] < 0.5))
 
+    def attempts(self, epoch: int, indices: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `cuts` decides by, where the sizes are not known yet: float64 [N, 10, 4] and mirrored, bool [N]."""
+        draws = uniforms(self.seed, epoch, indices, 4 * _TRIES + 1, copies)
+        return attempts(draws[:, :-1], self.scale, self.ratio), self.flip & (draws[:, -1] < 0.5)
+
     def generator(self, epoch: int, index: int, copy: int) -> np.random.Generator:
         """Return the source of randomness for augmenting one image."""
         return np.random.default_rng((self.seed, epoch, index, _AUGMENT, *([copy] if copy else [])))
@@ -63,18 +68,25 @@ def random_crops(draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float
     Inception-style: an area share from `scale` and a log-uniform aspect from `ratio`, ten tries, else the largest centred crop within
     `ratio`; the rule of torchvision's and of FFCV's RandomResizedCrop. `draws` is [N, 4 * 10], from `uniforms`.
     """
-    draws = draws.reshape(len(sizes), _TRIES, 4)
     height, width = sizes[:, :1].astype(np.float64), sizes[:, 1:].astype(np.float64)
-    area = height * width * (scale[0] + (scale[1] - scale[0]) * draws[..., 0])
-    low, high = np.log(ratio)
-    aspect = np.exp(low + (high - low) * draws[..., 1])
+    share, aspect, down, right = np.moveaxis(attempts(draws, scale, ratio), 2, 0)
+    area = height * width * share
     tried_width, tried_height = np.rint(np.sqrt(area * aspect)), np.rint(np.sqrt(area / aspect))
     fits = (tried_width > 0) & (tried_width <= width) & (tried_height > 0) & (tried_height <= height)
-    top = np.floor(draws[..., 2] * (height - tried_height + 1))
-    left = np.floor(draws[..., 3] * (width - tried_width + 1))
+    top = np.floor(down * (height - tried_height + 1))
+    left = np.floor(right * (width - tried_width + 1))
     tried = np.stack([top, left, tried_height, tried_width], axis=-1)
     chosen = tried[np.arange(len(sizes)), fits.argmax(axis=1)]
     return np.where(fits.any(axis=1, keepdims=True), chosen, _widest_crops(height, width, ratio)).astype(np.int64)
+
+
+def attempts(draws: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]) -> np.ndarray:
+    """Return float64 [N, 10, 4], crops to try: share of the area, width / height, and two places between 0 and 1 (down, right)."""
+    tried = draws.reshape(-1, _TRIES, 4).copy()
+    tried[..., 0] = scale[0] + (scale[1] - scale[0]) * tried[..., 0]
+    low, high = np.log(ratio)
+    tried[..., 1] = np.exp(low + (high - low) * tried[..., 1])
+    return tried
 
 
 def centre_crops(sizes: np.ndarray, share: float) -> np.ndarray:

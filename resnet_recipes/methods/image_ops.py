@@ -1,5 +1,6 @@
 """RandAugment's operations on one decoded image, by Pillow."""
 
+import math
 from collections.abc import Callable
 
 from PIL import Image, ImageEnhance, ImageOps
@@ -8,9 +9,37 @@ from PIL import Image, ImageEnhance, ImageOps
 ImageOp = Callable[[Image.Image, float], Image.Image]
 
 
-def _affine(image: Image.Image, matrix: tuple[float, ...]) -> Image.Image:
-    """Sample bilinearly where `matrix` sends each output pixel; black outside. Shears turn about the top left corner."""
-    return image.transform(image.size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
+def turn(degrees: float, side: int) -> tuple[float, ...]:
+    """Return where a square's pixels come from when it turns counter-clockwise about its centre, as Pillow rounds it."""
+    angle, half = -math.radians(degrees % 360), side / 2
+    cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
+    return cos, sin, cos * -half + sin * -half + half, -sin, cos, -sin * -half + cos * -half + half
+
+
+#: Where output pixels come from, as Pillow writes affine maps, for a value and a side. Shears turn about the top left corner.
+_MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
+    "rotate": turn,
+    "shear_x": lambda slope, _: (1, slope, 0, 0, 1, 0),
+    "shear_y": lambda slope, _: (1, 0, 0, slope, 1, 0),
+    "translate_x": lambda pixels, _: (1, 0, pixels, 0, 1, 0),
+    "translate_y": lambda pixels, _: (1, 0, 0, 0, 1, pixels),
+}
+
+
+def step(name: str, value: float, side: int) -> tuple[str, tuple[float, ...]]:
+    """Return an operation as the native decoder knows it, which gives the same pixels."""
+    if name in _MATRICES:
+        return "affine_linear", _MATRICES[name](value, side)
+    return name, (value,)
+
+
+def _affine(name: str) -> ImageOp:
+    """Return an operation that samples bilinearly, with black outside."""
+    def transform(image: Image.Image, value: float) -> Image.Image:
+        matrix = _MATRICES[name](value, image.width)
+        return image.transform(image.size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
+
+    return transform
 
 
 IMAGE_OPS: dict[str, ImageOp] = {
@@ -19,10 +48,7 @@ IMAGE_OPS: dict[str, ImageOp] = {
     "posterize": lambda image, bits: ImageOps.posterize(image, int(bits)),
     "rotate": lambda image, degrees: image.rotate(degrees, Image.Resampling.BILINEAR),
     "solarize": lambda image, threshold: ImageOps.solarize(image, int(threshold)),
-    "shear_x": lambda image, slope: _affine(image, (1, slope, 0, 0, 1, 0)),
-    "shear_y": lambda image, slope: _affine(image, (1, 0, 0, slope, 1, 0)),
-    "translate_x": lambda image, pixels: _affine(image, (1, 0, pixels, 0, 1, 0)),
-    "translate_y": lambda image, pixels: _affine(image, (1, 0, 0, 0, 1, pixels)),
+    **{name: _affine(name) for name in ("shear_x", "shear_y", "translate_x", "translate_y")},
     "color": lambda image, factor: ImageEnhance.Color(image).enhance(factor),
     "contrast": lambda image, factor: ImageEnhance.Contrast(image).enhance(factor),
     "brightness": lambda image, factor: ImageEnhance.Brightness(image).enhance(factor),

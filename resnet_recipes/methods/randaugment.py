@@ -11,7 +11,7 @@ from torch import Tensor
 
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods.base import Method, Now, SampleAugment, send
-from resnet_recipes.methods.image_ops import IMAGE_OPS
+from resnet_recipes.methods.image_ops import IMAGE_OPS, step
 from resnet_recipes.methods.pixel_ops import PIXEL_OPS
 
 _ENHANCERS = frozenset({"color", "contrast", "brightness", "sharpness"})
@@ -127,14 +127,21 @@ def _apply(names: tuple[str, ...], counts: list[int], images: Tensor, values: Te
 
 
 class _OneImage:
-    """RandAugment of one Pillow image."""
+    """RandAugment of one image."""
 
     def __init__(self, settings: RandAugment):
         self.settings = settings
 
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+        for name, value in self._drawn(image.width, rng):
+            image = IMAGE_OPS[name](image, value)
+        return image
+
+    def steps(self, side: int, rng: np.random.Generator) -> list[tuple[str, tuple[float, ...]]]:
+        """Return the operations for the native decoder."""
+        return [step(name, value, side) for name, value in self._drawn(side, rng)]
+
+    def _drawn(self, side: int, rng: np.random.Generator) -> Iterator[tuple[str, float]]:
         names = SETS[self.settings.augmentation_set]
         for number in rng.integers(len(names), size=self.settings.depth):
-            value = self.settings.values(names[number], image.width, rng, 1)[0]
-            image = IMAGE_OPS[names[number]](image, float(value))
-        return image
+            yield names[number], float(self.settings.values(names[number], side, rng, 1)[0])

@@ -1,12 +1,15 @@
 """One random image operation of random strength, for every image."""
 
+import math
 from dataclasses import dataclass
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
 from PIL import Image
 
 from resnet_recipes.methods.base import Method, SampleAugment
+from resnet_recipes.methods.image_ops import turn
 
 
 @dataclass
@@ -34,13 +37,36 @@ class _Wide:
     """TrivialAugmentWide on an image's own randomness; torch's generator, which threads share, is not used."""
 
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-        from torchvision.transforms import TrivialAugmentWide  # seconds to import, and every plan imports this file
-        from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
+        from torchvision.transforms.autoaugment import InterpolationMode, _apply_op  # seconds to import; every plan imports this file
 
-        space = TrivialAugmentWide()._augmentation_space(31)
-        name = list(space)[rng.integers(len(space))]
-        strengths, signed = space[name]
-        strength = float(strengths[rng.integers(len(strengths))]) if strengths.ndim else 0.0
-        if signed and rng.integers(2):
-            strength = -strength
-        return _apply_op(image, name, strength, InterpolationMode.NEAREST, fill=None)
+        return _apply_op(image, *_drawn(rng), InterpolationMode.NEAREST, fill=None)
+
+    def steps(self, side: int, rng: np.random.Generator) -> list[tuple[str, tuple[float, ...]]]:
+        """Return the operation for the native decoder."""
+        name, strength = _drawn(rng)
+        slope = math.tan(math.radians(math.degrees(math.atan(strength))))       # torchvision's way there and back
+        matrices = {
+            "ShearX": (1, slope, 0, 0, 1, 0), "ShearY": (1, 0, 0, slope, 1, 0), "Rotate": turn(strength, side),
+            "TranslateX": (1, 0, -int(strength), 0, 1, 0), "TranslateY": (1, 0, 0, 0, 1, -int(strength)),
+        }
+        if name in matrices:
+            return [("affine_nearest", matrices[name])]
+        enhanced = name in ("Brightness", "Color", "Contrast", "Sharpness")
+        return [] if name == "Identity" else [(name.lower(), (1 + strength if enhanced else strength,))]
+
+
+@cache
+def _space() -> dict[str, tuple[tuple[float, ...], bool]]:
+    """Return each operation's strengths, and whether a sign is drawn too."""
+    from torchvision.transforms import TrivialAugmentWide
+
+    space = TrivialAugmentWide()._augmentation_space(31)
+    return {name: (tuple(strengths.tolist()) if strengths.ndim else (), signed) for name, (strengths, signed) in space.items()}
+
+
+def _drawn(rng: np.random.Generator) -> tuple[str, float]:
+    """Draw an operation and its strength."""
+    name = list(_space())[rng.integers(len(_space()))]
+    strengths, signed = _space()[name]
+    strength = float(strengths[rng.integers(len(strengths))]) if strengths else 0.0
+    return name, -strength if signed and rng.integers(2) else strength

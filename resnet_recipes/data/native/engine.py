@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from resnet_recipes.data.native.library import library
-from resnet_recipes.data.native.rows import ROW
+from resnet_recipes.data.native.rows import ROW, Status
 
 
 class Engine:
@@ -24,6 +24,16 @@ class Engine:
         if not self._engine:
             raise OSError(f"cannot start {threads} threads for decoding: {reason.value.decode(errors='replace')}")
         self._kept: dict[int, np.ndarray] = {}
+
+    def fill(self, rows: np.ndarray, reading: np.ndarray) -> np.ndarray:
+        """Fill ROW [N] and return the places of those that were refused, int64 [n].
+
+        `reading`, bool [N], says all the while which rows are being read.
+        """
+        ticket = self.submit(rows)
+        while not self.wait(ticket, 0.5):
+            reading[:] = rows["status"] == Status.RUNNING
+        return np.flatnonzero(rows["status"])
 
     def submit(self, rows: np.ndarray) -> int:
         """Have ROW [N] filled; return a ticket to wait with."""
@@ -49,6 +59,10 @@ class Engine:
         if self._engine:
             self._library.engine_destroy(self._engine)
             self._engine = None
+
+    def __del__(self) -> None:
+        if hasattr(self, "_engine"):
+            self.close()
 
     def __enter__(self) -> Self:
         return self

@@ -9,14 +9,17 @@ ROW = np.dtype([
     ("folder", "u8"),           # address of a null-terminated path
     ("path", "u8"),             # address of the rest of the path, `length` bytes
     ("draws", "u8"),            # CROP: address of float64 [42]
+    ("operations", "u8"),       # address of OPERATION [operation_count]
     ("pixels", "u8"),           # address of the output, uint8 [side, side, 3]
     ("length", "u8"),           # bytes at `data` or `path`
+    ("file_bytes", "u8"),       # of the file when it was listed; 0: any
     ("box", "f8", 4),           # left, top, width, height: read by BOX, else written
     ("size", "i4", 2),          # height, width of the image: 0 is written, anything else expected
     ("geometry", "i4"),
     ("side", "i4"),             # of the output, pixels
     ("resize", "i4"),           # CENTRE: the shorter side, pixels
     ("filter", "i4"),
+    ("operation_count", "i4"),
     ("raw", "?"),               # `data` is uint8 [height, width, 3]
     ("mirror", "?"),
     ("whole", "?"),             # never decode at a reduced size
@@ -25,6 +28,11 @@ ROW = np.dtype([
     ("status", "i4"),           # written
     ("error", "i4"),            # written: errno of UNREADABLE
 ], align=True)
+
+#: One operation of an augmentation: its place in OPERATIONS, and its numbers.
+OPERATION = np.dtype([("kind", "i8"), ("values", "f8", 6)])
+OPERATIONS = ("posterize", "solarize", "autocontrast", "equalize", "color", "contrast", "brightness", "sharpness",
+              "affine_linear", "affine_nearest")
 
 BOX, CROP, CENTRE = range(3)
 BILINEAR, BICUBIC = range(2)

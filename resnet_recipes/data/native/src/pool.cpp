@@ -7,6 +7,7 @@
 #include <new>
 #include <pthread.h>
 
+#include "augment.h"
 #include "jpeg.h"
 #include "raw.h"
 
@@ -39,7 +40,11 @@ Status fill(Row &row, Workspace &work, const Instructions &instructions) {
         if (status != DONE) {
             return status;
         }
-        return row.raw ? resize_raw(bytes, row, work, instructions) : decode_jpeg(bytes, row, work, instructions);
+        status = row.raw ? resize_raw(bytes, row, work, instructions) : decode_jpeg(bytes, row, work, instructions);
+        if (status == DONE) {
+            augment(row, work.augmented);
+        }
+        return status;
     } catch (const std::bad_alloc &) {
         row.error = ENOMEM;
         return UNREADABLE;

@@ -33,14 +33,17 @@ struct Row {
     const char *folder;         // null-terminated
     const char *path;           // relative to folder, `length` bytes
     const double *draws;        // CROP: [10, 4]: share of the area, width / height, top, left
+    const struct Operation *operations;         // of an augmentation, one after the other; see augment.h
     uint8_t *pixels;            // written: [side, side, 3], RGB
     uint64_t length;            // bytes at `data` or `path`
+    uint64_t file_bytes;        // of the file when it was listed; 0: any
     Box box;                    // BOX: read; CROP and CENTRE: written
     int32_t height, width;      // of the image: expected, or 0 and written; of raw pixels always given
     int32_t geometry;
     int32_t side;               // of the output, pixels
     int32_t resize;             // CENTRE: the shorter side, pixels
     int32_t filter;
+    int32_t operation_count;
     uint8_t raw;                // `data` is uint8 [height, width, 3]
     uint8_t mirror;
     uint8_t whole;              // never decode at a reduced size

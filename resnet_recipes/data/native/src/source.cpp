@@ -68,7 +68,10 @@ Status read_file(Row &row, std::vector<uint8_t> &memory, Bytes &bytes) {
     path[folder + 1 + row.length] = 0;
     row.error = File(path).read_all(memory, bytes.size);
     bytes.data = memory.data();
-    return row.error == 0 ? DONE : row.error == EFBIG ? EXCESSIVE : UNREADABLE;
+    if (row.error) {
+        return row.error == EFBIG ? EXCESSIVE : UNREADABLE;
+    }
+    return row.file_bytes && row.file_bytes != bytes.size ? MISMATCHED : DONE;
 }
 
 }  // namespace

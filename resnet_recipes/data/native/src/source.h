@@ -13,5 +13,5 @@ struct Bytes {
 
 constexpr size_t MOST_BYTES = size_t{256} << 20;     // of one encoded image
 
-// Point `bytes` at the row's image, read into `memory` where it is in a file; DONE, UNREADABLE, EXCESSIVE or ALTERED.
+// Point `bytes` at the row's image, read into `memory` where it is in a file or say why not.
 Status read_source(Row &row, std::vector<uint8_t> &memory, Bytes &bytes);

@@ -5,7 +5,7 @@
 #include "resize.h"
 
 struct Workspace {
-    std::vector<uint8_t> file, line;
+    std::vector<uint8_t> file, line, augmented;
     Resizer resizer;
 
     // Give back what an unusually large image took.

@@ -1,0 +1,26 @@
+// RandAugment's and TrivialAugment's operations on a finished row, with Pillow's pixels.
+#pragma once
+#include <vector>
+
+#include "row.h"
+
+enum OperationKind : int32_t {
+    POSTERIZE = 0,      // values[0]: bits that are kept
+    SOLARIZE = 1,       // values[0]: the grey level from which on values are inverted
+    AUTOCONTRAST = 2,
+    EQUALIZE = 3,
+    COLOR = 4,          // values[0]: factor, for this and the next three
+    CONTRAST = 5,
+    BRIGHTNESS = 6,
+    SHARPNESS = 7,
+    AFFINE_LINEAR = 8,  // values: where an output pixel comes from, Pillow's six numbers
+    AFFINE_NEAREST = 9,
+};
+
+struct Operation {
+    int64_t kind;
+    double values[6];
+};
+
+// Apply the row's operations to its pixels; `memory` is scratch.
+void augment(Row &row, std::vector<uint8_t> &memory);

@@ -1,0 +1,61 @@
+"""The native engine's operations against Pillow's, by way of the methods that draw them."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from resnet_recipes.data.native.augmentation import put_steps
+from resnet_recipes.data.native.rows import OPERATIONS
+from resnet_recipes.methods.image_ops import IMAGE_OPS, step
+from resnet_recipes.methods.randaugment import RandAugment
+from resnet_recipes.methods.trivial_augment import TrivialAugment
+from tests.data.native.batch import Batch, photo
+
+COUNT = 24
+
+
+def images(side: int) -> list[np.ndarray]:
+    """Return squares of all contrasts, and two of one colour."""
+    rng = np.random.default_rng(side)
+    drawn = [(np.asarray(photo(seed, side, side)) * rng.uniform(0.2, 1)).astype(np.uint8) for seed in range(COUNT - 2)]
+    return [*drawn, np.zeros((side, side, 3), np.uint8), np.full((side, side, 3), 200, np.uint8)]
+
+
+def augmented(engine, sources: list[np.ndarray], steps: list) -> np.ndarray:
+    """Return the engine's pixels."""
+    side = sources[0].shape[0]
+    batch = Batch(sources, side, raw=True, size=side, box=(0, 0, side, side))
+    kept = put_steps(batch.rows, steps)
+    assert not batch.filled(engine).any()
+    assert len(kept) == sum(map(len, steps))
+    return batch.pixels
+
+
+@pytest.mark.parametrize("side", [8, 61, 176])
+@pytest.mark.parametrize("name", IMAGE_OPS)
+def test_every_operation_of_randaugment_has_pillows_pixels(engine, name, side):
+    sources = images(side)
+    values = RandAugment().values(name, side, np.random.default_rng(1), COUNT).tolist()
+    pixels = augmented(engine, sources, [[step(name, value, side)] for value in values])
+    theirs = [np.asarray(IMAGE_OPS[name](Image.fromarray(source), value)) for source, value in zip(sources, values, strict=True)]
+    assert np.array_equal(pixels, theirs)
+
+
+@pytest.mark.parametrize("method", [RandAugment(depth=2), RandAugment(augmentation_set="original"), TrivialAugment()],
+                         ids=["randaugment", "original", "trivial_augment"])
+def test_the_same_draw_gives_the_same_pixels_with_and_without_the_engine(engine, method):
+    augment, side = method.augment_sample(), 48
+    sources = images(side) * 30
+    pixels = augmented(engine, sources, [augment.steps(side, np.random.default_rng(seed)) for seed in range(len(sources))])
+    for seed, (ours, source) in enumerate(zip(pixels, sources, strict=True)):
+        assert np.array_equal(ours, np.asarray(augment(Image.fromarray(source), np.random.default_rng(seed)))), seed
+
+
+def test_no_steps_leave_an_image_as_it_is(engine):
+    sources = images(16)
+    assert np.array_equal(augmented(engine, sources, [[] for _ in sources]), sources)
+
+
+def test_every_operation_of_the_engine_is_used():
+    used = {step(name, 1.0, 16)[0] for name in IMAGE_OPS} | {"affine_nearest"}
+    assert used == set(OPERATIONS)
