@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.commands.arguments import Usage, split
-from resnet_recipes.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import clock_time, printable
 
 if TYPE_CHECKING:
@@ -43,14 +43,11 @@ def run(argv: Sequence[str]) -> int:
     from resnet_recipes.data.convert.run import convert, forecast
 
     source, target = (Path(os.path.expanduser(place)) for place in places)
-    try:
-        expected = forecast(source, target, options)
-        print("\n".join(_told(expected, target)), file=sys.stderr)
-        if "--dry-run" not in arguments:
-            for path in convert(source, target, options, _Reporter(), expected):
-                print(printable(path))
-    except OSError as error:                                            # a folder that may not be listed, a path of 300 letters
-        raise NotReadyError([Problem(str(error.filename or source), None, f"cannot be used: {error.strerror}")]) from error
+    expected = forecast(source, target, options)
+    print("\n".join(_told(expected, target)), file=sys.stderr)
+    if "--dry-run" not in arguments:
+        for path in convert(source, target, options, _Reporter(), expected):
+            print(printable(path))
     return 0
 
 

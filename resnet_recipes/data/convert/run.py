@@ -71,11 +71,12 @@ def plan_conversion(src: Path, dst: Path) -> list[Split]:
             val = open_source(parts[1], None if suffix else train.classes)
             sources = zip(("train", "val"), (train, val), parts, strict=True)
             return [Split(name, source, part, dst / f"{name}.beton") for name, source, part in sources]
+    source = open_source(src)
     if dst.suffix != ".beton":
         rule = "has no train/ and val/, so the target must be one file that ends in .beton"
         fix = f"resnet-recipes convert {shlex.quote(str(src))} {shlex.quote(str(dst / (src.stem + '.beton')))}"
         raise RecipeError([Problem(str(src), None, rule, fix)])
-    return [Split(dst.stem, open_source(src), src, dst)]
+    return [Split(dst.stem, source, src, dst)]
 
 
 def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
