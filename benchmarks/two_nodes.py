@@ -1,9 +1,10 @@
-"""Train with two launchers as on two nodes, kill one of them, start it again: the run must end with the weights of one left alone.
+"""Train on two "nodes", kill one, start it again: the run must end with the weights of one left alone.
 
     python benchmarks/two_nodes.py [--json FILE]
 
-Both "nodes" are this machine: each launcher has one rank, and they meet at a port of its own. The recipe is that of kill_campaign.py.
-The launcher that keeps the meeting place is left alone. torchrun takes half a minute to give a lost node up.
+Both are launchers on this machine with one rank each, which meet at a port of its loopback interface. The recipe is
+that of kill_campaign.py. The launcher that serves the rendezvous is left alone. torchrun needs half a minute to give up
+a node.
 """
 
 import argparse
@@ -26,7 +27,7 @@ PROGRAM = [sys.executable, "-c", "import sys; from resnet_recipes.cli import tra
 
 
 def start(root: Path, port: int) -> subprocess.Popen[bytes]:
-    """Start the launcher of one node; the same command on every node, the first time and again."""
+    """Start the launcher of one node, with the same command on every node, the first time and again."""
     words = ["--resume", "auto", *RECIPE, f"run.root={root / 'runs'}", "run.name=nodes", "gpus=1", "launch.nodes=2",
              f"launch.rdzv=127.0.0.1:{port}", "launch.max_restarts=3"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
@@ -35,7 +36,7 @@ def start(root: Path, port: int) -> subprocess.Popen[bytes]:
 
 
 def is_open(port: int) -> bool:
-    """Tell whether somebody listens."""
+    """Tell whether a process listens on a port of this machine."""
     with socket.socket() as tried:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
@@ -46,7 +47,7 @@ def steps(folder: Path) -> list[int]:
 
 
 def main() -> int:
-    """Do it once, and say how it went."""
+    """Do it once and report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -69,10 +70,11 @@ def main() -> int:
         codes = [node.wait(600) for node in (first, second)]
         step, state = Checkpoints(folder / "checkpoints", 2, print).newest()
         same = (step, digest(state)) == (STEPS, truth)
-        print(f"killed after step {killed_at} of {STEPS}, started again, ended {time.monotonic() - began:.0f} s later with exit codes "
-              f"{codes}: {'the weights of the run left alone' if same else 'OTHER WEIGHTS'}")
+        print(f"killed after step {killed_at} of {STEPS}, started again, ended {time.monotonic() - began:.0f} s later "
+              f"with exit codes {codes}: {'the weights of the run left alone' if same else 'OTHER WEIGHTS'}")
         if arguments.json:
-            arguments.json.write_text(json.dumps({"killed_at": killed_at, "exit_codes": codes, "same_weights": same}) + "\n")
+            row = {"killed_at": killed_at, "exit_codes": codes, "same_weights": same}
+            arguments.json.write_text(json.dumps(row) + "\n")
         return 0 if same and codes == [0, 0] else 1
 
 

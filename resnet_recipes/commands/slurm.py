@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from resnet_recipes.commands.arguments import Usage, split
 from resnet_recipes.errors import Problem, RecipeError
 
-USAGE = Usage("resnet-recipes slurm NAME [key=value ...]", "print a Slurm script that is requeued until the run is done",
+USAGE = Usage("resnet-recipes slurm NAME [key=value ...]",
+              "print a Slurm script that is requeued until the run is done",
               "resnet-recipes slurm hot data=/data/imagenet launch.nodes=2 > job.sh",
               {"--time HH:MM:SS": "limit of one job (default 24:00:00)"})
 
@@ -43,8 +44,9 @@ def _problems(changes: Sequence[str], time: str) -> list[Problem]:
     rule = "is set by the script: the run has the job's id, and its nodes meet on the first of them"
     found = [Problem(word, None, rule, "leave it out") for word in changes if word.startswith(_TAKEN)]
     if not (length := seconds(time)):
-        found.append(Problem("--time", time, "must be a time limit as Slurm writes it", "--time 24:00:00, or --time 2-00:00:00"))
+        rule = "must be a time limit as Slurm writes it"
+        found.append(Problem("--time", time, rule, "--time 24:00:00, or --time 2-00:00:00"))
     elif length < SHORTEST:
-        found.append(Problem("--time", time, f"must be at least {SHORTEST // 60} minutes: the run saves 3 minutes before the limit",
-                             "--time 1:00:00"))
+        rule = f"must be at least {SHORTEST // 60} minutes: the run saves 3 minutes before the limit"
+        found.append(Problem("--time", time, rule, "--time 1:00:00"))
     return found

@@ -26,7 +26,7 @@ _COUNTS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC
 def launcher(words: Sequence[str]) -> str:
     """Return what started this process as one rank of a run, torchrun or srun; empty for neither.
 
-    A task of srun is a rank, unless it is alone, or was told of other nodes: then it runs our launcher, one on each node.
+    A task of srun is a rank, unless it is alone or was told of other nodes: then it is our launcher, one per node.
     Raises NotReadyError if the environment contradicts itself.
     """
     if problems := list(_garbage(os.environ)):
@@ -44,15 +44,14 @@ def ranks() -> int:
 
 
 def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
-    """Train as the rank that this process is, in the folder that rank 0 prepares; return only where there is nothing to train.
+    """Train as the rank that this process is, in the folder that rank 0 prepares; return if there is nothing to do.
 
     An error of rank 0 is raised there; the other ranks, which have nothing to add, return its exit code.
     """
     by = launcher(words)
     if by == "srun":
         os.environ |= _told_by_srun(os.environ)
-    is_one_machine = os.environ.get("SLURM_STEP_NUM_NODES") == "1" if by == "srun" else os.environ.get("LOCAL_WORLD_SIZE") == str(ranks())
-    if is_one_machine:
+    if _on_one_machine(by):
         os.environ |= LOOPBACK | os.environ
 
     def checked() -> Path | None:
@@ -69,7 +68,7 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
 
 
 def begun(root: Path) -> Path | None:
-    """Return the run in `root` that this torchrun began in an earlier attempt and now restarts: its ranks had the same parent."""
+    """Return the run in `root` that this torchrun began and now restarts: its ranks had the same parent."""
     if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
         return None
     own = (os.getppid(), socket.gethostname())
@@ -86,42 +85,55 @@ def _garbage(environment: Mapping[str, str]) -> Iterator[Problem]:
     if wrong or not {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= environment.keys():
         return
     if int(environment["RANK"]) >= int(environment["WORLD_SIZE"]):
-        yield Problem("RANK", environment["RANK"], f"must be less than WORLD_SIZE={environment['WORLD_SIZE']}", "unset RANK WORLD_SIZE")
+        rule = f"must be less than WORLD_SIZE={environment['WORLD_SIZE']}"
+        yield Problem("RANK", environment["RANK"], rule, "unset RANK WORLD_SIZE")
     if int(environment["WORLD_SIZE"]) > 1:
         if not environment.get("MASTER_ADDR"):
-            yield Problem("MASTER_ADDR", None, "is not set, and the ranks cannot find each other", "start them with torchrun")
+            rule = "is not set, and the ranks cannot find each other"
+            yield Problem("MASTER_ADDR", None, rule, "start the ranks with torchrun")
         if not re.fullmatch(r"[0-9]{1,5}", port := environment.get("MASTER_PORT", "")) or not 0 < int(port) < 65536:
-            yield Problem("MASTER_PORT", port or None, "must be a port from 1 to 65535", "start the ranks with torchrun")
+            rule = "must be a port from 1 to 65535"
+            yield Problem("MASTER_PORT", port or None, rule, "start the ranks with torchrun")
+
+
+def _on_one_machine(by: str) -> bool:
+    """Tell whether all ranks are here."""
+    if by == "srun":
+        return os.environ.get("SLURM_STEP_NUM_NODES") == "1"
+    return os.environ.get("LOCAL_WORLD_SIZE") == str(ranks())
 
 
 def _told_by_srun(slurm: Mapping[str, str]) -> dict[str, str]:
-    """Return torchrun's variables for a task of srun. Raises NotReadyError if srun cannot have set those that are there."""
+    """Return torchrun's variables for a task of srun. Raises NotReadyError if srun cannot have set Slurm's."""
     try:
         found = _variables(slurm)
     except KeyError as error:
         rule = "is not set, as srun would; SLURM_STEP_NUM_TASKS is"
         raise NotReadyError([Problem(error.args[0], None, rule, "unset SLURM_STEP_NUM_TASKS")]) from None
     except (ValueError, IndexError):
-        told = " ".join(f"{name}={slurm[name]}" for name in ("SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID", "SLURM_JOB_ID"))
-        raise NotReadyError([Problem(told, None, "is not what srun sets", "unset SLURM_STEP_NUM_TASKS")]) from None
+        names = ("SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID", "SLURM_JOB_ID")
+        found = " ".join(f"{name}={slurm[name]}" for name in names)
+        raise NotReadyError([Problem(found, None, "is not what srun sets", "unset SLURM_STEP_NUM_TASKS")]) from None
     if problems := list(_garbage({**slurm, **found})):
         raise NotReadyError(problems)
     return found
 
 
 def _variables(slurm: Mapping[str, str]) -> dict[str, str]:
-    """Return torchrun's variables for a task of srun; ranks meet on the first node, at a port that belongs to the job."""
+    """Return torchrun's variables for a task of srun; ranks meet on the first node, at a port of the job's own."""
     first = re.sub(r"\[(\w+)[^\]]*\]", r"\1", slurm["SLURM_STEP_NODELIST"]).split(",")[0]       # a[07-09,11],b2: a07
-    found = {"RANK": slurm["SLURM_PROCID"], "LOCAL_RANK": slurm["SLURM_LOCALID"], "WORLD_SIZE": slurm["SLURM_STEP_NUM_TASKS"]}
-    found["LOCAL_WORLD_SIZE"] = str(_ranks_on_these_cores(slurm))
+    found = {
+        "RANK": slurm["SLURM_PROCID"], "WORLD_SIZE": slurm["SLURM_STEP_NUM_TASKS"],
+        "LOCAL_RANK": slurm["SLURM_LOCALID"], "LOCAL_WORLD_SIZE": str(_ranks_on_these_cores(slurm)),
+    }
     address = "127.0.0.1" if slurm.get("SLURM_STEP_NUM_NODES") == "1" else first
     defaults = {"MASTER_ADDR": address, "MASTER_PORT": str(20000 + int(slurm["SLURM_JOB_ID"]) % 20000)}
     return found | {key: slurm.get(key, value) for key, value in defaults.items()}
 
 
 def _ranks_on_these_cores(slurm: Mapping[str, str]) -> int:
-    """Return how many ranks share the cores that this one may use: all of its node, or it alone if srun has bound it to its own."""
-    runs = re.findall(r"(\d+)(?:\(x(\d+)\))?", slurm["SLURM_STEP_TASKS_PER_NODE"])      # 8(x2),4: two nodes with 8 and one with 4
+    """Return how many ranks share this one's cores: all of its node, or it alone if srun has bound it to its own."""
+    runs = re.findall(r"(\d+)(?:\(x(\d+)\))?", slurm["SLURM_STEP_TASKS_PER_NODE"])  # 8(x2),4: 8 on two nodes, then 4
     here = [int(tasks) for tasks, nodes in runs for _ in range(int(nodes or 1))][int(slurm["SLURM_NODEID"])]
     is_bound = len(os.sched_getaffinity(0)) * here <= int(slurm.get("SLURM_CPUS_ON_NODE", os.cpu_count() or 1))
     return 1 if is_bound else here
@@ -137,12 +149,13 @@ def _problems(words: Sequence[str], by: str) -> Iterator[Problem]:
             yield Problem(word, None, f"is decided by {by} (WORLD_SIZE={ranks()})", "leave it out")
     gpus = torch.cuda.device_count()
     if by == "srun" and os.environ.get("SLURM_STEP_NUM_NODES") == str(ranks()) and gpus > 1:
-        yield Problem("srun", None, f"has started one task per node, and this node has {gpus} GPUs",
-                      f"--ntasks-per-node={gpus}, or let each task start a process per GPU: launch.nodes={ranks()} launch.rdzv=host:port")
+        fix = (f"--ntasks-per-node={gpus}, or let each task start a process per GPU: "
+               f"launch.nodes={ranks()} launch.rdzv=host:port")
+        yield Problem("srun", None, f"has started one task per node, and this node has {gpus} GPUs", fix)
 
 
 def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[Path | None, int]:
-    """Return the run folder that rank 0 has prepared, or the exit code with which all end. Raises rank 0's error on rank 0."""
+    """Return the run folder that rank 0 has prepared, or the exit code of all; raise rank 0's error on rank 0."""
     import torch
     import torch.distributed as dist
 
@@ -160,7 +173,8 @@ def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[P
             return json.dumps([folder and str(folder.resolve()), ExitCode.DONE])
         except BaseException as error:
             raised = error
-            return json.dumps([None, error.exit_code if isinstance(error, RecipeError | TrainingError) else ExitCode.FAILED])
+            code = error.exit_code if isinstance(error, RecipeError | TrainingError) else ExitCode.FAILED
+            return json.dumps([None, code])
 
     try:
         facts = {**typed, "resnet-recipes": __version__, "torch": torch.__version__}
@@ -169,7 +183,7 @@ def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[P
         if rank == 0:
             raise
         return None, error.exit_code
-    folder, code = json.loads(agreement.told(dist.PrefixStore("folder", store), rank, world_size, decide))
+    folder, code = json.loads(agreement.broadcast(dist.PrefixStore("folder", store), rank, world_size, decide))
     if raised:
         raise raised
     if folder and not (Path(folder) / "config.yaml").is_file():

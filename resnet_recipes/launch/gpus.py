@@ -7,7 +7,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-#: Asks the driver in a process of its own: initialising CUDA here would take memory on every GPU for as long as the run lasts.
+#: Asks the driver in a process of its own: initialising CUDA here would hold memory on every GPU until the run ends.
 _QUESTION = """
 import ctypes
 cuda, number, device, major = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
@@ -24,7 +24,7 @@ if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(number)) == 0:
 def count() -> int:
     """Return how many GPUs a process can use. Costs a few tenths of a second where there are any.
 
-    torch counts physical GPUs (NVML); CUDA decides: it shows one slice of all GPUs in MIG mode, and CUDA_VISIBLE_DEVICES may name more.
+    torch counts physical GPUs (NVML). In MIG mode CUDA shows one slice of them all, or those of CUDA_VISIBLE_DEVICES.
     """
     import torch
 
@@ -34,20 +34,21 @@ def count() -> int:
 
 
 def first() -> tuple[str, str]:
-    """Return the name of the first GPU and the compute type that `precision.dtype=auto` means on it; "" where unknown."""
+    """Return the name of the first GPU and the type that `precision.dtype=auto` means on it; "" if unknown."""
     _, name, major, *_ = *_answer(), "", "", ""
     return name, ("bf16" if int(major) >= 8 else "fp16") if major else ""
 
 
 @cache
 def _answer() -> list[str]:
-    """Return what the driver says: how many GPUs, the first one's name and its major compute capability; empty if it cannot be asked."""
+    """Return what the driver says: number of GPUs, and name and major compute capability of the first; or nothing."""
     import torch
 
     if not torch.cuda.device_count() or not torch.version.cuda:          # ROCm has no libcuda
         return []
     try:
-        asked = subprocess.run([sys.executable, "-c", _QUESTION], capture_output=True, text=True, timeout=60, check=False)
+        asked = subprocess.run([sys.executable, "-c", _QUESTION], capture_output=True, text=True, timeout=60,
+                               check=False)
     except (OSError, subprocess.TimeoutExpired):
         return []
     return asked.stdout.splitlines()

@@ -50,7 +50,7 @@ class Group:
 
 
 def group_of(config: "LaunchConfig") -> Group:
-    """Return the processes that a recipe asks for, on this machine. Raises NotReadyError if it lacks the GPUs, or a usable TMPDIR."""
+    """Return the processes that a recipe asks for. Raises NotReadyError if GPUs or a usable TMPDIR are missing."""
     from resnet_recipes.launch import gpus
 
     if problems := list(temporary_folder_problems()):
@@ -74,36 +74,36 @@ def temporary_folder_problems() -> Iterator[Problem]:
     try:
         folder = tempfile.gettempdir()
     except OSError as error:
-        yield Problem("TMPDIR", os.environ.get("TMPDIR"), f"there is nowhere to write temporary files: {error.strerror}",
-                      "export TMPDIR=/a/writable/folder")
+        rule = f"there is nowhere to write temporary files: {error.strerror}"
+        yield Problem("TMPDIR", os.environ.get("TMPDIR"), rule, "export TMPDIR=/a/writable/folder")
         return
     if len(os.fsencode(folder)) > LONGEST_TMPDIR:
-        yield Problem("TMPDIR", folder, f"is longer than {LONGEST_TMPDIR} bytes: sockets in it would exceed the system's limit",
-                      "export TMPDIR=/tmp")
+        rule = f"is longer than {LONGEST_TMPDIR} bytes: sockets in it would exceed the system's limit"
+        yield Problem("TMPDIR", folder, rule, "export TMPDIR=/tmp")
 
 
 def warnings(config: "LaunchConfig") -> Iterator[str]:
-    """Yield what the user must not overlook before the start: a GPU that torch does not see, a port that strangers may reach."""
+    """Yield what the user must not overlook: a GPU that torch does not see, a port that strangers may reach."""
     from resnet_recipes.launch import gpus
 
     if config.device != "cpu" and (text := gpus.unused()):
         yield text
     if config.fewest_and_most_nodes[1] > 1:
-        yield (f"anyone who can connect to {config.rdzv} can run code as you: torchrun's rendezvous unpickles what it receives. "
-               "Use a private network, or start one task per rank with srun (docs/reliability.md)")
+        yield (f"anyone who can connect to {config.rdzv} can run code as you: torchrun's rendezvous unpickles what it "
+               "receives. Use a private network, or start one task per rank with srun (docs/reliability.md)")
 
 
 def command(folder: Path, group: Group) -> list[str]:
-    """Return the command that trains the frozen recipe in `folder`: one rank of it, or with several nodes torchrun and its ranks.
+    """Return the command that trains the frozen recipe in `folder`: one rank, or torchrun for several nodes.
 
-    Even a single rank is a process of its own, so that a crash in a library or the out-of-memory killer ends in a message.
+    Even a single rank is a process of its own: a crash in a library or the out-of-memory killer ends in a message.
     """
     rank = ["-m", RANK_MODULE, str(folder)]
     if not group.by_torchrun:
         return [sys.executable, *rank]
-    torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={group.fewest_nodes or group.nodes}:{group.nodes}",
-                f"--nproc-per-node={group.local_ranks}", f"--max-restarts={group.max_restarts}",
-                f"--log-dir={folder / 'logs' / 'torchrun'}",
+    torchrun = [sys.executable, "-m", "torch.distributed.run",
+                f"--nnodes={group.fewest_nodes or group.nodes}:{group.nodes}", f"--nproc-per-node={group.local_ranks}",
+                f"--max-restarts={group.max_restarts}", f"--log-dir={folder / 'logs' / 'torchrun'}",
                 "--rdzv-backend=c10d", f"--rdzv-endpoint={group.rdzv}", f"--rdzv-id={folder.name}"]
     if _torch_version() >= (2, 13):
         torchrun.append(f"--shutdown-timeout={GRACE}")
@@ -113,7 +113,7 @@ def command(folder: Path, group: Group) -> list[str]:
 def environments(group: Group, started: float, store: str = "", attempt: int = 0) -> list[dict[str, str]]:
     """Return the environment of each process to start: the user's, and what makes a group of processes reliable.
 
-    `started` is when the user's command began (time.monotonic()), `store` the file through which the ranks of one node meet.
+    `started` is when the user's command began (time.monotonic()), `store` the file through which one node's ranks meet.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     defaults = {"OMP_NUM_THREADS": str(max(1, cores // group.local_ranks))}
@@ -127,8 +127,8 @@ def environments(group: Group, started: float, store: str = "", attempt: int = 0
     if group.by_torchrun:
         # A restarted group must not read the dead one's addresses: a store of its own for each attempt.
         return [defaults | os.environ | fixed | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}]
-    world = {"WORLD_SIZE": str(group.ranks), "LOCAL_WORLD_SIZE": str(group.ranks), "TORCHELASTIC_RESTART_COUNT": str(attempt),
-             STORE: store, LOCKED: "1"}
+    world = {"WORLD_SIZE": str(group.ranks), "LOCAL_WORLD_SIZE": str(group.ranks), STORE: store, LOCKED: "1",
+             "TORCHELASTIC_RESTART_COUNT": str(attempt)}
     common = defaults | LOOPBACK | os.environ | fixed | world
     return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(group.ranks)]
 
@@ -140,7 +140,8 @@ def _too_many(wanted: int, found: int) -> Problem:
     from resnet_recipes.launch import gpus
 
     fix = f"launch.device=cpu gpus={wanted} starts {wanted} {'process' if wanted == 1 else 'processes'} on the CPU"
-    return Problem("launch.gpus", wanted, "torch sees no GPU on this machine", "\n    ".join(filter(None, [gpus.unused(), fix])))
+    fixes = filter(None, [gpus.unused(), fix])
+    return Problem("launch.gpus", wanted, "torch sees no GPU on this machine", "\n    ".join(fixes))
 
 
 def _torch_version() -> tuple[int, int]:

@@ -69,7 +69,7 @@ def title(recipe: str) -> str:
 
 
 def seconds(time: str) -> int:
-    """Return the seconds of a time limit in one of Slurm's forms (90, 90:00, 4:00:00, 1-12, 1-12:00, 1-12:00:00); 0 for any other."""
+    """Return the seconds of a time limit in one of Slurm's forms (90, 90:00, 4:00:00, 1-12, 1-12:00:00); else 0."""
     if not re.fullmatch(r"[0-9]{1,6}(:[0-9]{1,2}){0,2}|[0-9]{1,3}-[0-9]{1,2}(:[0-9]{1,2}){0,2}", time):
         return 0
     days, dash, clock = time.rpartition("-")

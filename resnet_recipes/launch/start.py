@@ -30,8 +30,8 @@ from resnet_recipes.report.terminal import SHOW_CURSOR, interjection
 #: Seconds that ranks may take to stop where there is nothing to save: after one has failed, and before the first step.
 AFTERMATH = 5
 
-#: Seconds within which Ctrl-C is an echo of the first signal, from a wrapper or a closing terminal. Later it means: stop now.
-#: Only Ctrl-C does: Slurm sends SIGTERM several times, seconds apart, to a job that it requeues.
+#: Seconds within which Ctrl-C is an echo of the first signal, from a wrapper or a closing terminal. Later it means:
+#: stop now. Only Ctrl-C does: Slurm sends SIGTERM several times, seconds apart, to a job that it requeues.
 ECHO = 0.5
 
 
@@ -62,7 +62,7 @@ class Launch:
     def __init__(self, folder: Path, group: Group, say: Callable[[str], None]):
         self.folder, self.group, self.say = folder, group, say
         self._started, self._observer = time.monotonic(), Observer(folder)
-        # What ranks print before they have a log, and torchrun's own output; launchers of several nodes may share the folder.
+        # What ranks print before they have a log, and torchrun's output; launchers of several nodes may share it.
         name = "launcher" if group.nodes == 1 else f"launcher-{socket.gethostname()}-{os.getpid()}"
         self.log = folder / "logs" / f"{name}.log"
         self._received: list[int] = []
@@ -89,7 +89,7 @@ class Launch:
 
     @contextmanager
     def receiving_signals(self) -> Iterator[None]:
-        """Pass on the signals that this process gets inside the context; those ignored before, as under nohup, stay ignored."""
+        """Pass on the signals that this process gets inside the context; those ignored before (nohup) stay ignored."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -123,7 +123,8 @@ class Launch:
         if done := [rank for rank in ranks if not rank.failed]:
             return replace(done[0], code=code if done[0].code else ExitCode.DONE)
         if self._has_trained():
-            return self._ended(ExitCode.FAILED, "no answer", f"no checkpoint was saved within {GRACE} seconds of the signal")
+            message = f"no checkpoint was saved within {GRACE} seconds of the signal"
+            return self._ended(ExitCode.FAILED, "no answer", message)
         return self._ended(code, message="stopped before the first step")
 
     def _ended(self, code: ExitCode, error: str = "", message: str = "", rank: int = -1, step: int = 0) -> Ending:
@@ -133,8 +134,9 @@ class Launch:
         self._observer, self._kill_at = Observer(self.folder), float("inf")
         self._processes = [
             # The user's error stream goes down as stream 0: torchrun hands on three, and a rank needs all of them.
-            subprocess.Popen(command(self.folder, self.group), env=environment, start_new_session=True, stdin=_descriptor(sys.stderr, 2),
-                             stdout=_descriptor(sys.stdout, 1), stderr=log, preexec_fn=die_with_parent)
+            subprocess.Popen(command(self.folder, self.group), env=environment, start_new_session=True,
+                             stdin=_descriptor(sys.stderr, 2), stdout=_descriptor(sys.stdout, 1), stderr=log,
+                             preexec_fn=die_with_parent)
             for environment in environments(self.group, self._started, store, attempt)]
         for number in list(self._received):                 # those that came before there was a process to tell
             self._pass_on(number)
@@ -146,7 +148,8 @@ class Launch:
         result = self.ending()
         if result.code != ExitCode.FAILED:
             return False
-        self._interject(f"{result.who}; restarting from the last checkpoint ({attempt + 1} of {self.group.max_restarts})")
+        which = f"{attempt + 1} of {self.group.max_restarts}"
+        self._interject(f"{result.who}; restarting from the last checkpoint ({which})")
         return True
 
     def _alive(self) -> list[subprocess.Popen[bytes]]:
@@ -196,7 +199,8 @@ class Launch:
         """Tell whether a rank has failed, and the others have nothing to wait for; torchrun may still restart them."""
         if self.group.by_torchrun:
             return not self.group.max_restarts and ending.first_failure(ranks) is not None
-        return any(process.returncode not in (None, ExitCode.DONE, ExitCode.PREEMPTED, ExitCode.CANCELLED) for process in self._processes)
+        fine = (None, ExitCode.DONE, ExitCode.PREEMPTED, ExitCode.CANCELLED)
+        return any(process.returncode not in fine for process in self._processes)
 
     def _kill(self) -> None:
         for process in self._alive():
@@ -204,7 +208,7 @@ class Launch:
             process.kill()                                  # torchrun's ranks die with it
 
     def _all_done(self, ranks: list[Ending]) -> bool:
-        """Tell whether the ranks of this node have all ended well, and no rank of another node is known to have failed."""
+        """Tell whether the ranks of this node have all ended well, and none of another node is known to have failed."""
         ended = {rank.rank: rank.pid for rank in ranks}
         own = [ended.get(beat.rank) == beat.pid for beat in self._own()]            # another process: it was restarted
         return len(own) == self.group.local_ranks and all(own) and not any(rank.failed for rank in ranks)
@@ -212,8 +216,8 @@ class Launch:
     def _patience(self, ranks: list[Ending]) -> float:
         """Return the seconds that torchrun gets to end after its ranks; it waits for the other nodes.
 
-        At the end of a run all come. After an interruption those that got the signal are gone, and torchrun would wait five minutes for
-        them. Where no signal came here, torchrun itself may have stopped the ranks, to restart them with more nodes or fewer.
+        At the end of a run all come. After an interruption those that got the signal are gone, and torchrun would wait
+        five minutes for them. Without a signal torchrun itself may have stopped the ranks, with other nodes to come.
         """
         was_told = self._received or not self.group.max_restarts
         return AFTERMATH if was_told and any(rank.code for rank in ranks) else float("inf")
@@ -221,7 +225,8 @@ class Launch:
     def _own(self) -> list[Beat]:
         """Return the beats of the ranks that this launcher started: on several nodes, not all are."""
         pids = {process.pid for process in self._processes}
-        return [beat for beat in self._observer.beats() if beat.host == socket.gethostname() and pids & {beat.pid, beat.parent}]
+        here = [beat for beat in self._observer.beats() if beat.host == socket.gethostname()]
+        return [beat for beat in here if pids & {beat.pid, beat.parent}]
 
     def _has_trained(self) -> bool:
         return any(beat.phase != "start" for beat in self._observer.beats())
@@ -233,7 +238,7 @@ class Launch:
                 os.killpg(beat.pid, signal.SIGKILL)
 
     def _killed(self) -> Ending | None:
-        """Return the ending of the first rank that a signal killed, which could not write one itself, unless it came from here."""
+        """Return the ending of the first rank that a signal killed, not sent from here: it could write none."""
         found = [(rank, -process.returncode) for rank, process in enumerate(self._processes)
                  if process.returncode < 0 and process.pid not in self._killed_here]
         if self.group.by_torchrun:

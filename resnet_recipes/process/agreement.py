@@ -1,4 +1,7 @@
-"""What ranks tell each other before they train, through the store where they meet: no collective, since those need ranks that agree."""
+"""What ranks tell each other before they train, through the store where they meet.
+
+No collectives: those need ranks that agree already.
+"""
 
 import json
 import socket
@@ -9,33 +12,38 @@ import torch.distributed as dist
 from resnet_recipes.errors import NotReadyError, Problem
 
 
-def told(store: dist.Store, rank: int, world_size: int, say: Callable[[], str]) -> str:
-    """Return on every rank what rank 0 says; it stays until all have heard it, for the store may be its own."""
+def broadcast(store: dist.Store, rank: int, world_size: int, text: Callable[[], str]) -> str:
+    """Return rank 0's `text()` on every rank; rank 0 returns when all have read it, since it may be the store's server."""
     if rank == 0:
-        text = say()
-        store.set("said", text)
-        store.wait([f"heard by {other}" for other in range(1, world_size)] or ["said"])
-        return text
-    text = store.get("said").decode()
-    store.set(f"heard by {rank}", "")
-    return text
+        value = text()
+        store.set("text", value)
+        store.wait([f"read by {other}" for other in range(1, world_size)] or ["text"])
+        return value
+    value = store.get("text").decode()
+    store.set(f"read by {rank}", "")
+    return value
 
 
 def confirm_same(store: dist.Store, rank: int, world_size: int, facts: Mapping[str, object]) -> None:
-    """Return if all ranks have the same facts. Raises NotReadyError, the same on every rank, naming one that differs, and in what."""
-    store.set(f"facts of {rank}", json.dumps({"host": socket.gethostname(), "facts": {key: str(value) for key, value in facts.items()}}))
+    """Return if all ranks have the same facts.
+
+    Raises NotReadyError, the same on every rank, naming a rank that differs from rank 0, and how.
+    """
+    own = {"host": socket.gethostname(), "facts": {key: str(value) for key, value in facts.items()}}
+    store.set(f"facts of {rank}", json.dumps(own))
 
     def verdict() -> str:
-        return json.dumps(list(_differences([json.loads(store.get(f"facts of {other}")) for other in range(world_size)])))
+        ranks = [json.loads(store.get(f"facts of {other}")) for other in range(world_size)]
+        return json.dumps(list(_differences(ranks)))
 
-    if problems := [Problem(*problem) for problem in json.loads(told(store, rank, world_size, verdict))]:
+    if problems := [Problem(*problem) for problem in json.loads(broadcast(store, rank, world_size, verdict))]:
         raise NotReadyError(problems)
 
 
 def _differences(ranks: list[dict]) -> Iterator[Problem]:
-    """Yield what the first rank that differs has otherwise than rank 0: one is enough to know what to do."""
+    """Yield how the first rank that differs from rank 0 does so: one is enough to know what to do."""
     first, missing = ranks[0]["facts"], "not given"
-    for rank, (host, facts) in enumerate((told["host"], told["facts"]) for told in ranks):
+    for rank, (host, facts) in enumerate((found["host"], found["facts"]) for found in ranks):
         if facts != first:
             for key in sorted(key for key in first.keys() | facts.keys() if first.get(key) != facts.get(key)):
                 rule = f"is {first.get(key, missing)} on rank 0, and {facts.get(key, missing)} on rank {rank} ({host})"

@@ -1,4 +1,4 @@
-"""A worker that behaves as it is told, without torch: `python -m stand_in RUN`, where RUN/behaviour has words like kill@1 (rank 1)."""
+"""A rank that does as told, without torch: `python -m stand_in RUN`; RUN/behaviour has words like kill@1 (rank 1)."""
 
 import os
 import signal
@@ -42,7 +42,8 @@ def misbehave(behaviour: str, process: RankProcess) -> None:
         case "not-ready":
             raise NotReadyError([Problem("data.root", "/data", "is gone")])
         case "peer":
-            exec("raise RuntimeError('[gloo/pair.cc:534] Connection closed by peer')", {"__name__": "torch.distributed.distributed_c10d"})
+            exec("raise RuntimeError('[gloo/pair.cc:534] Connection closed by peer')",
+                 {"__name__": "torch.distributed.distributed_c10d"})
         case "kill" | "segv" | "bus":
             os.kill(os.getpid(), {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "bus": signal.SIGBUS}[behaviour])
         case "exit":

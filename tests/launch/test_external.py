@@ -14,8 +14,9 @@ from resnet_recipes.process.ending import read
 from resnet_recipes.process.watchdog import Beat
 from resnet_recipes.train import distributed
 
-SMALL = ["recipe=mild", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "bs=8",
-         "batch.bn_size=4", "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "max_duration=2ba", "ssr=1", "launch.device=cpu"]
+SMALL = ["recipe=mild", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32",
+         "bs=8", "batch.bn_size=4", "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "max_duration=2ba",
+         "ssr=1", "launch.device=cpu"]
 
 TORCHRUN = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
 SRUN = {"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_STEP_NUM_TASKS": "8", "SLURM_STEP_NUM_NODES": "2",
@@ -38,9 +39,9 @@ def put(told: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
 
 @pytest.mark.parametrize(("variables", "words", "by"), [
     ({}, [], ""), (TORCHRUN, [], "torchrun"), (SRUN, [], "srun"), (SRUN | TORCHRUN, [], "torchrun"),
-    (SRUN | {"SLURM_STEP_NUM_TASKS": "1"}, [], ""),                                 # alone: it starts one process a GPU itself
-    (SRUN, ["launch.nodes=2", "launch.rdzv=gpu07:29400"], ""),                      # one of our launchers on each node
-    ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, [], ""),                           # a batch script, outside of any step
+    (SRUN | {"SLURM_STEP_NUM_TASKS": "1"}, [], ""),                     # alone: it starts one process per GPU itself
+    (SRUN, ["launch.nodes=2", "launch.rdzv=gpu07:29400"], ""),          # one of our launchers on each node
+    ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, [], ""),               # a batch script, outside of any step
 ])
 def test_who_has_started_this_process(variables: dict, words: list[str], by: str, told: pytest.MonkeyPatch) -> None:
     put(told, variables)
@@ -70,7 +71,8 @@ def test_what_no_launcher_can_have_set_is_refused_by_name(variables: dict, said:
     ("SLURM_JOB_ID", "x", "SLURM_JOB_ID=x: is not what srun sets"),
     ("SLURM_NODEID", "7", "SLURM_NODEID=7 SLURM_JOB_ID=41234: is not what srun sets"),
 ])
-def test_what_srun_cannot_have_set_is_refused_by_name(name: str, value: str | None, said: str, told: pytest.MonkeyPatch) -> None:
+def test_what_srun_cannot_have_set_is_refused_by_name(name: str, value: str | None, said: str,
+                                                      told: pytest.MonkeyPatch) -> None:
     put(told, SRUN)
     told.setenv(name, value) if value else told.delenv(name)
     with pytest.raises(NotReadyError) as failure:
@@ -89,13 +91,15 @@ def test_a_port_in_use_is_a_message(told: pytest.MonkeyPatch) -> None:
 def test_a_class_called_igloo_does_not_silence_the_rank_that_failed(tmp_path: Path, told: pytest.MonkeyPatch) -> None:
     (tmp_path / "behaviour").write_text("wrong@0")
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent), "RANK": "0", "WORLD_SIZE": "2"}
-    rank = subprocess.run([sys.executable, "-m", "stand_in", str(tmp_path)], env=environment, capture_output=True, text=True, timeout=60)
+    rank = subprocess.run([sys.executable, "-m", "stand_in", str(tmp_path)], env=environment, capture_output=True,
+                          text=True, timeout=60)
     assert rank.returncode == 1
     assert "rank 0 failed (TrainingError)" in rank.stderr
     assert "igloo" in rank.stderr
 
 
-@pytest.mark.parametrize(("nodes", "first"), [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"), ("r[1-2]n[3-4]", "r1n3")])
+@pytest.mark.parametrize(("nodes", "first"), [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"),
+                                              ("r[1-2]n[3-4]", "r1n3")])
 def test_a_task_of_srun_is_the_rank_that_torchrun_would_call_it(nodes: str, first: str) -> None:
     assert external._variables(SRUN | {"SLURM_STEP_NODELIST": nodes}) == {
         "RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": first,
@@ -103,7 +107,8 @@ def test_a_task_of_srun_is_the_rank_that_torchrun_would_call_it(nodes: str, firs
 
 
 @pytest.mark.parametrize(("node", "cores", "sharing"), [("0", 1, 8), ("2", 1, 4), ("2", 4, 4), ("2", 1024, 1)])
-def test_tasks_of_a_node_share_its_cores_unless_each_has_its_own(node: str, cores: int, sharing: int, told: pytest.MonkeyPatch) -> None:
+def test_tasks_of_a_node_share_its_cores_unless_each_has_its_own(node: str, cores: int, sharing: int,
+                                                                 told: pytest.MonkeyPatch) -> None:
     told.setattr(os, "sched_getaffinity", lambda _: set(range(min(cores, 2))), raising=False)
     slurm = SRUN | {"SLURM_STEP_TASKS_PER_NODE": "8(x2),4", "SLURM_NODEID": node, "SLURM_CPUS_ON_NODE": str(cores)}
     assert external._variables(slurm)["LOCAL_WORLD_SIZE"] == str(sharing)
@@ -125,12 +130,15 @@ def tasks(folder: Path, changes: list[list[str]]) -> list[tuple[int, str, str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    common = os.environ | SRUN | {"SLURM_STEP_NUM_TASKS": str(len(changes)), "SLURM_STEP_NODELIST": "127.0.0.1", "MASTER_PORT": port,
-                                  "SLURM_STEP_TASKS_PER_NODE": str(len(changes)), "SLURM_NODEID": "0",
-                                  "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    started = [subprocess.Popen([sys.executable, "-m", "resnet_recipes", *SMALL, "run=one", *own], cwd=folder, text=True,
-                                env=common | {"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i)}, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE) for i, own in enumerate(changes)]
+    common = os.environ | SRUN | {
+        "SLURM_STEP_NUM_TASKS": str(len(changes)), "SLURM_STEP_NODELIST": "127.0.0.1", "MASTER_PORT": port,
+        "SLURM_STEP_TASKS_PER_NODE": str(len(changes)), "SLURM_NODEID": "0", "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    pipe, command = subprocess.PIPE, [sys.executable, "-m", "resnet_recipes", *SMALL, "run=one"]
+    started = [subprocess.Popen([*command, *own], cwd=folder, text=True, stdout=pipe, stderr=pipe,
+                                env=common | {"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i)})
+               for i, own in enumerate(changes)]
     told = [task.communicate(timeout=120) for task in started]
     return [(task.returncode, *texts) for task, texts in zip(started, told, strict=True)]
 
@@ -147,7 +155,7 @@ def test_two_tasks_of_srun_train_one_run_and_one_of_them_speaks(tmp_path: Path, 
 
 
 @pytest.mark.slow
-def test_two_tasks_that_were_told_different_things_start_nothing_and_one_says_why(tmp_path: Path, told: pytest.MonkeyPatch) -> None:
+def test_two_tasks_with_different_words_start_nothing(tmp_path: Path, told: pytest.MonkeyPatch) -> None:
     (code, _, err), (also, out, quiet) = tasks(tmp_path, [["gpus=2"], ["gpus=2", "seed=9"]])
     assert (code, also, out, quiet) == (3, 3, "", "")
     assert "seed: is not given on rank 0, and 9 on rank 1" in err

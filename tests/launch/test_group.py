@@ -23,7 +23,8 @@ def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("four_gpus")
 @pytest.mark.parametrize(("config", "ranks"), [
-    (LaunchConfig(), 4), (LaunchConfig(gpus=2), 2), (LaunchConfig(device="cpu"), 1), (LaunchConfig(device="cpu", gpus=3), 3),
+        (LaunchConfig(), 4), (LaunchConfig(gpus=2), 2),
+    (LaunchConfig(device="cpu"), 1), (LaunchConfig(device="cpu", gpus=3), 3),
     (LaunchConfig(nodes=2, rdzv="a:29400"), 8), (LaunchConfig(nodes="1:3", rdzv="a:29400", max_restarts=1), 12),
 ])
 def test_ranks_are_the_gpus_or_what_was_asked_for(config: LaunchConfig, ranks: int) -> None:
@@ -40,13 +41,14 @@ def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(monk
     monkeypatch.setattr(gpus, "count", lambda: 0)
     with pytest.raises(NotReadyError, match=r"launch\.device=cuda: torch sees no GPU"):
         group_of(LaunchConfig(device="cuda"))
-    with pytest.raises(NotReadyError, match=r"launch\.gpus=8: torch sees no GPU on this machine\n.*launch\.device=cpu gpus=8"):
+    with pytest.raises(NotReadyError,
+                       match=r"launch\.gpus=8: torch sees no GPU on this machine\n.*launch\.device=cpu gpus=8"):
         group_of(LaunchConfig(gpus=8))
     assert group_of(LaunchConfig()).ranks == 1
     assert group_of(LaunchConfig(device="cpu", gpus=8)).ranks == 8
 
 
-def test_a_folder_for_temporary_files_whose_sockets_would_have_too_long_names_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_folder_with_too_long_a_name_for_sockets_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * (LONGEST_TMPDIR - 1))
     assert group_of(LaunchConfig(device="cpu")).ranks == 1
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * LONGEST_TMPDIR)
@@ -54,7 +56,7 @@ def test_a_folder_for_temporary_files_whose_sockets_would_have_too_long_names_is
         group_of(LaunchConfig(device="cpu"))
 
 
-def test_the_longest_name_of_a_folder_for_temporary_files_still_holds_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_name_of_a_temporary_folder_still_holds_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         longest = Path(folder, "a" * (LONGEST_TMPDIR - 1 - len(folder)))
         longest.mkdir()
@@ -69,12 +71,13 @@ def test_the_ranks_of_one_machine_need_no_torchrun() -> None:
 
 def test_nodes_meet_where_they_were_told() -> None:
     two = Group(8, 2, "node0:29400")
-    assert {"--rdzv-endpoint=node0:29400", "--rdzv-backend=c10d", "--rdzv-id=a", "--nnodes=2:2"} <= set(command(RUN, two))
+    words = {"--rdzv-endpoint=node0:29400", "--rdzv-backend=c10d", "--rdzv-id=a", "--nnodes=2:2"}
+    assert words <= set(command(RUN, two))
     assert "--nnodes=1:2" in command(RUN, Group(8, 2, "node0:29400", 3, fewest_nodes=1))
     assert command(RUN, two)[-3:] == ["-m", "resnet_recipes.process.rank", "runs/a"]
 
 
-def test_the_user_is_warned_of_an_open_port_and_of_a_gpu_that_torch_does_not_see(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_is_warned_of_open_ports_and_unused_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "unused", lambda: "")
     assert list(warnings(LaunchConfig())) == []
     (text,) = warnings(LaunchConfig(nodes=2, rdzv="node0:29400"))
@@ -84,15 +87,16 @@ def test_the_user_is_warned_of_an_open_port_and_of_a_gpu_that_torch_does_not_see
     assert list(warnings(LaunchConfig(device="cpu"))) == []
 
 
-def test_each_rank_of_one_machine_knows_its_place_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rank_knows_its_place_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "x")
     monkeypatch.setenv("WORLD_SIZE", "-3")
     ranks = environments(Group(3), 1.0, "/tmp/a/0", attempt=2)
-    assert [(rank["RANK"], rank["LOCAL_RANK"], rank["WORLD_SIZE"]) for rank in ranks] == [(str(i), str(i), "3") for i in range(3)]
+    places = [(rank["RANK"], rank["LOCAL_RANK"], rank["WORLD_SIZE"]) for rank in ranks]
+    assert places == [(str(i), str(i), "3") for i in range(3)]
     assert {(rank[STORE], rank["TORCHELASTIC_RESTART_COUNT"]) for rank in ranks} == {("/tmp/a/0", "2")}
 
 
-def test_the_users_environment_is_kept_and_modules_are_not_imported_from_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_environment_is_kept_without_modules_of_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")

@@ -30,7 +30,8 @@ def run(folder: Path, text: str, code: int = 0, tenths: int = 1) -> subprocess.P
     for name, content in {"srun": SRUN.format(code=code, tenths=tenths), "scontrol": SCONTROL, "job.sh": text}.items():
         (folder / name).write_text(content)
         (folder / name).chmod(0o755)
-    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "41234", "SLURM_JOB_NODELIST": "node[7-8]"}
+    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "41234",
+                                "SLURM_JOB_NODELIST": "node[7-8]"}
     return subprocess.Popen(["bash", str(folder / "job.sh")], stdout=subprocess.PIPE, text=True, env=environment)
 
 
@@ -39,7 +40,8 @@ ONE_NODE, TWO_NODES = LaunchConfig(gpus=4), LaunchConfig(nodes=2, rdzv="node:200
 #: What srun gets before the words of the command.
 SRUN_WORDS = ["--kill-on-bad-exit=0", "--cpu-bind=none", "resnet-train", "--resume", "auto"]
 
-STRANGE = ["x$(touch OWNED).yaml", "a b.yaml", "-rf.yaml", "`touch OWNED`.yaml", 'q"; touch OWNED; ".yaml', "n\ntouch OWNED\n.yaml",
+STRANGE = ["x$(touch OWNED).yaml", "a b.yaml", "-rf.yaml", "`touch OWNED`.yaml", 'q"; touch OWNED; ".yaml',
+           "n\ntouch OWNED\n.yaml",
            "'; touch OWNED; '.yaml", "caf\u00e9.yaml", "#.yaml", "%j.yaml"]
 
 
@@ -47,8 +49,8 @@ def test_the_command_resumes_the_run_of_its_job(tmp_path: Path) -> None:
     process = run(tmp_path, script("hot", ["data=/data/my images"], TWO_NODES))
     out, _ = process.communicate(timeout=10)
     assert process.returncode == 0
-    assert out.splitlines() == [*SRUN_WORDS, "recipe=hot", "data=/data/my images", "run.name=hot-41234", "gpus=8", "launch.nodes=2",
-                                "launch.rdzv=node7:21234"]
+    assert out.splitlines() == [*SRUN_WORDS, "recipe=hot", "data=/data/my images", "run.name=hot-41234", "gpus=8",
+                                "launch.nodes=2", "launch.rdzv=node7:21234"]
 
 
 def test_one_node_needs_no_meeting(tmp_path: Path) -> None:
@@ -62,14 +64,15 @@ def test_no_name_or_word_can_run_a_command_or_add_a_directive(recipe: str, tmp_p
     process = run(tmp_path, text)
     out, _ = process.communicate(timeout=10)
     assert process.returncode == 0
-    assert out.startswith("\n".join([*SRUN_WORDS, f"recipe={recipe}", f"data=/{recipe}", "run.root=$HOME", "#SBATCH --array=0-999", ""]))
+    assert out.startswith("\n".join([*SRUN_WORDS, f"recipe={recipe}", f"data=/{recipe}", "run.root=$HOME",
+                                     "#SBATCH --array=0-999", ""]))
     assert not list(tmp_path.rglob("OWNED"))
     assert f"\nrun.name={title(recipe)}-41234\n" in out
     assert list(RunConfig(name=f"{title(recipe)}-41234").problems()) == []
     directives = text[:text.index("\n\n")].splitlines()
     assert [line.split()[1].partition("=")[0] for line in directives[1:]] == [
-        "--job-name", "--nodes", "--ntasks-per-node", "--gpus-per-node", "--exclusive", "--mem", "--time", "--requeue", "--open-mode",
-        "--output", "--signal"]
+        "--job-name", "--nodes", "--ntasks-per-node", "--gpus-per-node", "--exclusive", "--mem", "--time", "--requeue",
+        "--open-mode", "--output", "--signal"]
 
 
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="needs shellcheck (Debian package shellcheck)")
@@ -77,7 +80,7 @@ def test_no_name_or_word_can_run_a_command_or_add_a_directive(recipe: str, tmp_p
 def test_shellcheck_has_nothing_to_say(launch: LaunchConfig) -> None:
     for recipe in ("hot", *STRANGE):
         told = subprocess.run(["shellcheck", "--exclude=SC2016", "-"], text=True, capture_output=True,
-                              input=script(recipe, [f"data={recipe}"], launch))       # SC2016: single quotes, on purpose
+                              input=script(recipe, [f"data={recipe}"], launch))      # SC2016: single quotes, on purpose
         assert told.stdout == ""
 
 
@@ -88,14 +91,16 @@ def test_a_run_on_cpus_asks_for_no_gpus() -> None:
 
 @pytest.mark.parametrize(("time", "length"), [
     ("90", 5400), ("90:30", 5430), ("4:00:00", 14400), ("1-12", 129600), ("1-12:30", 131400), ("1-12:00:05", 129605),
-    ("", 0), ("x", 0), ("1:2:3:4", 0), ("1-2-3", 0), ("-5", 0), ("90\n", 0), ("4:00:00\n#SBATCH --array=0-9", 0), ("\u0663\u0660", 0),
+    ("", 0), ("x", 0), ("1:2:3:4", 0), ("1-2-3", 0), ("-5", 0), ("90\n", 0), 
+    ("4:00:00\n#SBATCH --array=0-9", 0), ("\u0663\u0660", 0),
 ])
 def test_a_time_limit_is_read_as_slurm_reads_it(time: str, length: int) -> None:
     assert seconds(time) == length
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
-def test_a_job_that_is_told_to_stop_waits_for_the_save_and_is_queued_again(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_job_that_is_told_to_stop_waits_for_the_save_and_is_queued_again(number: signal.Signals,
+                                                                           tmp_path: Path) -> None:
     process = run(tmp_path, script("hot", [], ONE_NODE), tenths=50)
     process.stdout.readline()
     time.sleep(0.3)

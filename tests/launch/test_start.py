@@ -32,7 +32,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 class Started:
     """A run of the stand-in, from its start to its end."""
 
-    def __init__(self, folder: Path, behaviour: str = "", ranks: int = 1, restarts: int = 0, then: Callable[[], object] | None = None):
+    def __init__(self, folder: Path, behaviour: str = "", ranks: int = 1, restarts: int = 0,
+                 then: Callable[[], object] | None = None):
         self.folder, self.said = folder, []
         (folder / "behaviour").write_text(behaviour)
         if then is not None:
@@ -74,8 +75,8 @@ def test_a_run_that_ends_has_exit_code_0(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("behaviour", "code", "words"), [
-    ("wrong@0", 1, ("rank 0 failed (TrainingError)", "after 21 steps", "image file is truncated", "data.on_bad_image=skip",
-                    "resnet-train --resume")),
+    ("wrong@0", 1, ("rank 0 failed (TrainingError)", "after 21 steps", "image file is truncated",
+                    "data.on_bad_image=skip", "resnet-train --resume")),
     ("bug@0", 1, ("ZeroDivisionError", "division by zero", "rank0.log")),
     ("not-ready@0", 3, ("error: data.root=/data: is gone",)),
     ("kill@0", 1, ("SIGKILL", "out of memory", "after 21 steps")),
@@ -83,7 +84,8 @@ def test_a_run_that_ends_has_exit_code_0(tmp_path: Path) -> None:
     ("bus@0", 1, ("SIGBUS", "--shm-size")),
     ("exit@0", 1, ("SystemExit", "5")),
 ])
-def test_a_failure_is_one_message_with_its_cause(behaviour: str, code: int, words: tuple[str, ...], tmp_path: Path) -> None:
+def test_a_failure_is_one_message_with_its_cause(behaviour: str, code: int, words: tuple[str, ...],
+                                                 tmp_path: Path) -> None:
     run = Started(tmp_path, behaviour)
     assert run.ending.code == code
     (said,) = run.said
@@ -96,7 +98,8 @@ def test_a_traceback_and_the_stacks_of_a_crash_are_in_the_log(tmp_path: Path) ->
     assert "Segmentation fault" in Started(tmp_path, "segv@0").log(0)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 75)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGUSR1, 75),
+                                              (signal.SIGHUP, 75)])
 def test_a_signal_saves_and_ends_with_its_exit_code(number: signal.Signals, code: int, tmp_path: Path) -> None:
     run = Started(tmp_path, then=send(number))
     assert run.ending.code == code
@@ -140,7 +143,8 @@ def test_a_signal_before_the_first_step_has_nothing_to_save(tmp_path: Path, monk
     assert (run.ending.code, run.ending.message) in [(75, "stopped before the first step"), (75, "SIGTERM")]
 
 
-def test_a_rank_that_does_not_answer_is_killed_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_does_not_answer_is_killed_and_that_is_said(tmp_path: Path,
+                                                                monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launching, "GRACE", -9)
     run = Started(tmp_path, "stuck@0", then=lambda: (time.sleep(0.4), send(signal.SIGTERM)()))
     assert (run.ending.code, run.ending.error) == (1, "no answer")
@@ -180,7 +184,8 @@ sys.exit(start(Path(sys.argv[1]), group.Group(int(sys.argv[2])), lambda text: pr
 def launched(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
     """Start a launcher as a process of its own, and return it when its ranks train."""
     (folder / "behaviour").write_text("")
-    process = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(folder), str(ranks)], text=True, stdout=subprocess.PIPE,
+    process = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(folder), str(ranks)], text=True,
+                               stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE)
     while sum(beat.step > 5 for beat in watchdog.beats(folder)) < ranks:
         time.sleep(0.01)
@@ -208,7 +213,8 @@ def test_a_killed_launcher_takes_its_rank_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_rank_that_failed_is_named_and_a_stuck_one_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rank_that_failed_is_named_and_a_stuck_one_is_stopped(tmp_path: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launching, "AFTERMATH", 1)
     run = Started(tmp_path, "wrong@1 stuck@0", ranks=2)
     assert (run.ending.code, run.ending.rank) == (1, 1)
@@ -271,7 +277,8 @@ def test_two_launchers_train_together_and_both_end_when_one_is_stopped(tmp_path:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         place = f"127.0.0.1:{free.getsockname()[1]}"
-    nodes = [subprocess.Popen([sys.executable, "-c", TWO_NODES, str(tmp_path), place], stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    nodes = [subprocess.Popen([sys.executable, "-c", TWO_NODES, str(tmp_path), place], stderr=subprocess.PIPE,
+                              text=True) for _ in range(2)]
     while sum(beat.step > 5 for beat in watchdog.beats(tmp_path)) < 2:
         time.sleep(0.01)
     nodes[0].send_signal(signal.SIGTERM)

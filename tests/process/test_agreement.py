@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import torch.distributed as dist
 
 from resnet_recipes.errors import NotReadyError
-from resnet_recipes.process.agreement import confirm_same, told
+from resnet_recipes.process.agreement import broadcast, confirm_same
 
 
 def verdicts(facts: list[dict]) -> list[str]:
@@ -27,7 +27,7 @@ def test_ranks_that_have_the_same_facts_go_on() -> None:
     assert verdicts([{"lr": 1.0, "torch": "2.14"}] * 3) == ["", "", ""]
 
 
-def test_every_rank_learns_which_one_differs_and_in_what() -> None:
+def test_every_rank_learns_which_one_differs_and_how() -> None:
     said = verdicts([{"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.15"}])
     assert len(set(said)) == 1
     assert said[0].startswith("torch: is 2.14 on rank 0, and 2.15 on rank 2 (")
@@ -38,11 +38,11 @@ def test_what_only_one_rank_has_is_named_too() -> None:
     assert "seed: is not given on rank 0, and 9 on rank 1" in said
 
 
-def test_what_rank_0_says_is_said_once_and_heard_by_all() -> None:
+def test_what_rank_0_says_is_computed_once_and_returned_by_all() -> None:
     store, calls = dist.HashStore(), []
 
     def rank(number: int) -> str:
-        return told(store, number, 3, lambda: calls.append(number) or "runs/a")
+        return broadcast(store, number, 3, lambda: calls.append(number) or "runs/a")
 
     with ThreadPoolExecutor(3) as pool:
         assert list(pool.map(rank, range(3))) == ["runs/a"] * 3
