@@ -29,8 +29,10 @@ class Card(NamedTuple):
 
 
 def card_of(cls: type) -> Card:
-    """Return the card of a dataclass with `name`, `cost`, `gain` and `hurts`; the rest is its docstring and its fields."""
+    """Return the card of a dataclass with `name`, `cost`, `gain` and `hurts`; docstring and fields are the rest."""
     summary, _, details = inspect.cleandoc(cls.__doc__ or "").partition("\n")
-    comments = dict(pair for base in reversed(cls.__mro__[:-1]) for pair in _COMMENTED_FIELD.findall(inspect.getsource(base)))
-    settings = tuple(Setting(item.name, item.default, comments.get(item.name, "")) for item in fields(cls) if item.name != "name")
+    sources = map(inspect.getsource, reversed(cls.__mro__[:-1]))
+    comments = dict(pair for source in sources for pair in _COMMENTED_FIELD.findall(source))
+    items = (item for item in fields(cls) if item.name != "name")
+    settings = tuple(Setting(item.name, item.default, comments.get(item.name, "")) for item in items)
     return Card(cls.name, summary, " ".join(details.split()), cls.cost, cls.gain, cls.hurts, settings)

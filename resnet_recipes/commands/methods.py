@@ -7,8 +7,8 @@ from resnet_recipes.commands.arguments import WIDTH, Usage, split
 from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.errors import Problem, RecipeError
 
-USAGE = Usage("resnet-recipes methods [NAME]", "list the speed-up methods and optimizers, or show one with its settings",
-              "resnet-recipes methods mixup")
+USAGE = Usage("resnet-recipes methods [NAME]",
+              "list the speed-up methods and optimizers, or show one with its settings", "resnet-recipes methods mixup")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -25,7 +25,8 @@ def run(argv: Sequence[str]) -> int:
         print("\n".join(_page(known[word])))
     if not words:
         print("\n".join(_list(ORDER)))
-        print("\nIn the order in which they run. More about one: resnet-recipes methods mixup\n\nOptimizers, chosen by optimizer.name:\n")
+        print("\nIn the order in which they run. More about one: resnet-recipes methods mixup\n")
+        print("Optimizers, chosen by optimizer.name:\n")
         print("\n".join(_list(OPTIMIZERS)))
     return 0
 
@@ -65,7 +66,8 @@ def _page(item: type) -> Iterator[str]:
 
 def _filled(label: str, text: str, indent: int | None = None) -> list[str]:
     hanging = " " * (len(label) if indent is None else indent)
-    return textwrap.wrap(text, WIDTH, initial_indent=label, subsequent_indent=hanging, break_on_hyphens=False) or [label.rstrip()]
+    lines = textwrap.wrap(text, WIDTH, initial_indent=label, subsequent_indent=hanging, break_on_hyphens=False)
+    return lines or [label.rstrip()]
 
 
 def _written(default: object) -> str:

@@ -26,10 +26,10 @@ ORDER: tuple[type[Method], ...] = (
     BCELoss,
     RandAugment,
     TrivialAugment,
-    ColOut,                 # before the resizing: 176 -> 167 -> 100 pixels; after it, the first epochs would lose rows of 104
+    ColOut,                 # before the resizing: 176 -> 167 -> 100 pixels; after it, 104 -> 98
     ProgressiveResizing,
-    RandomErasing,          # after whatever moves pixels, so that boxes have their size in the image that is trained on
-    LabelSmoothing,         # before the mixes: the partner's label comes in unsmoothed, as in the runs that the recipes were tuned with
+    RandomErasing,          # after all that moves pixels, so that boxes have their size in the image trained on
+    LabelSmoothing,         # before the mixes: the partner's label is not smoothed, as when the recipes were tuned
     MixUp,
     CutMix,
     MixUpOrCutMix,
@@ -38,4 +38,4 @@ ORDER: tuple[type[Method], ...] = (
 )
 
 #: The `methods` section of a recipe: a method is on if its key is present.
-Methods = make_dataclass("Methods", [(method.name, Optional[method], field(default=None)) for method in ORDER])   # noqa: UP045
+Methods = make_dataclass("Methods", [(cls.name, Optional[cls], field(default=None)) for cls in ORDER])   # noqa: UP045

@@ -14,12 +14,16 @@ from resnet_recipes.duration import Horizon
 from resnet_recipes.errors import Problem
 
 #: Every place in a run where a method can act, in the order in which a run reaches them.
-HOOKS = ("augment_sample", "modify_model", "augment_pixels", "transform_batch", "loss", "gradient", "after_step", "eval_weights")
+HOOKS = (
+    "augment_sample", "modify_model", "augment_pixels", "transform_batch",
+    "loss", "gradient", "after_step", "eval_weights",
+)
 
 #: Hooks that only one method of a recipe may provide.
 EXCLUSIVE_HOOKS = frozenset({"loss", "gradient", "eval_weights"})
 
-#: One decoded RGB image and this image's own randomness in; an image of the same size out. Runs in loader workers, so it must pickle.
+#: One decoded RGB image and the image's own randomness in; an image of the same size out. Runs in loader workers and
+#: must pickle.
 SampleAugment = Callable[[Image.Image, np.random.Generator], Image.Image]
 
 
@@ -41,7 +45,7 @@ class Now(NamedTuple):
 
     step: int             # steps completed before this one
     horizon: Horizon
-    rng: np.random.Generator      # a function of (seed, rank, step): nothing to save, and a resumed step is the same step
+    rng: np.random.Generator      # a function of (seed, rank, step): nothing to save, and a resumed step repeats it
 
     @property
     def epoch(self) -> int:
@@ -60,7 +64,7 @@ def send(drawn: np.ndarray, device: torch.device) -> Tensor:
 
 
 class Compute(Protocol):
-    """Add the gradient of this step's batch to `.grad`; return this rank's mean loss, a float32 scalar tensor without gradient."""
+    """Add the gradient of this step's batch to `.grad`; return this rank's mean loss, a detached float32 scalar."""
 
     def __call__(self, sync: bool = True) -> Tensor:
         """Average the gradient over ranks if `sync`, else leave it local to the rank."""
@@ -78,7 +82,7 @@ class Method:
     gain: ClassVar[str]                                    # what others measured, with the source
     hurts: ClassVar[str]                                   # when to leave it out
     conflicts: ClassVar[frozenset[str]] = frozenset()      # names of methods it cannot be combined with
-    draws_in_forward: ClassVar[bool] = False               # its modules use torch's generator, which is then seeded every step
+    draws_in_forward: ClassVar[bool] = False               # its modules use torch's generator: seed it every step
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong with the hyperparameters; keys are relative to the method ("alpha")."""
@@ -89,7 +93,7 @@ class Method:
         raise NotImplementedError
 
     def modify_model(self, model: nn.Module) -> None:
-        """Change the model in place, once: after initialisation, before placement, compilation, DDP and the optimizer."""
+        """Change the model in place: after initialisation, before placement, compilation, DDP and the optimizer."""
         raise NotImplementedError
 
     def augment_pixels(self, pixels: Tensor, now: Now) -> Tensor:
@@ -97,15 +101,15 @@ class Method:
         raise NotImplementedError
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        """Return the step's batch changed; called once a step, without gradient. N, dtypes, device and channels_last are kept."""
+        """Return the step's batch changed, without gradient; N, dtypes, device and channels_last are kept."""
         raise NotImplementedError
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss to minimise, a scalar: mean over N of [N, K] logits and targets. Default: softmax cross-entropy."""
+        """Return the loss, a scalar: the mean over N of [N, K] logits and targets. Default: softmax cross-entropy."""
         raise NotImplementedError
 
     def gradient(self, compute: Compute, params: list[Tensor], now: Now) -> Tensor:
-        """Leave in `.grad` what the optimizer shall use, and return the loss. Default: `compute()`."""
+        """Leave in `.grad` what the optimizer is to use, and return the loss. Default: `compute()`."""
         raise NotImplementedError
 
     def after_step(self, model: nn.Module, now: Now) -> None:
@@ -113,7 +117,7 @@ class Method:
         raise NotImplementedError
 
     def eval_weights(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Evaluate and export inside this context, with other weights in `model`; on leaving it the training weights are back."""
+        """Return a context with other weights in `model`, to evaluate and export; it restores the training weights."""
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -130,15 +134,15 @@ class Method:
         return getattr(type(self), hook) is not getattr(Method, hook)
 
     def resolved(self, sample_ops: bool) -> "Method":
-        """Return this method with what is `auto` decided; `sample_ops` says that the loader runs `augment_sample`."""
+        """Return this method with every `auto` decided; `sample_ops`: the loader runs `augment_sample`."""
         return self
 
     def note(self) -> str:
-        """Return what a hook table says beside the name ("every 5th step"), or nothing."""
+        """Return what a hook table adds to the name ("every 5th step"), or ""."""
         return ""
 
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:
-    """Return int64 [N] labels as float32 [N, K] targets. Unlike torch's own, it never reads the labels back to check them."""
+    """Return int64 [N] labels as float32 [N, K] targets, without reading labels back to check them, as torch does."""
     targets = torch.zeros(len(labels), num_classes, device=labels.device)
     return targets.scatter_(1, labels.unsqueeze(1), 1.0)

@@ -13,12 +13,12 @@ from resnet_recipes.methods.base import Batch, Method, Now, send
 
 @dataclass
 class ColOut(Method):
-    """Remove a random share of the rows and columns of all images of a batch (MosaicML, Composer 0.7.1, method card "ColOut").
+    """Remove a random share of the rows and columns of a batch's images (MosaicML, Composer 0.7.1, card "ColOut").
 
     floor((1 - p) * size) rows and columns are kept, in order, drawn without replacement, once per step and rank: the
     same for all images and channels. The images become smaller (176 -> 167 at 0.05) and are not scaled back.
-    It acts before progressive_resizing, as in the published runs. Composer runs the two in the order of the recipe in 0.7
-    and in reverse order from 0.9 on, and the recipes of both are written so that ColOut comes first.
+    It acts before progressive_resizing, as in the published runs. Composer 0.7 runs the two in the recipe's order, 0.9
+    and later in reverse, and the recipes of both are written so that ColOut comes first.
     """
 
     name: ClassVar[str] = "colout"

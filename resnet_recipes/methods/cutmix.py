@@ -49,6 +49,6 @@ class CutMix(Method):
 
 
 def _span(size: int, side: float, rng: np.random.Generator) -> slice:
-    """Return a range of `side * size` lines, less one if that is odd, around a random centre, cut off at the borders."""
+    """Return `side * size` lines, less one if that is odd, around a random centre, cut off at the borders."""
     centre, half = int(rng.integers(size)), int(size * side) // 2
     return slice(max(0, centre - half), min(size, centre + half))

@@ -20,7 +20,7 @@ class EMA(Method):
     The average starts as a copy after the first step. After every `update_interval` it moves by 1 - 2^(-update_interval
     / half_life) of the way to the weights: 0.129 with 100ba and 20ba. All floating parameters and buffers are averaged,
     BatchNorm's statistics included; integers are copied (Composer averages and truncates them). For evaluation and
-    export the values are exchanged in place, and training goes on with the very bits it had. At an evaluation the
+    export the values are exchanged in place, and training continues with the very bits it had. At an evaluation the
     average is up to one interval old.
     """
 
@@ -47,7 +47,7 @@ class EMA(Method):
         for key in ("half_life", "update_interval"):
             try:
                 if not Duration.parse(getattr(self, key)).value:
-                    yield Problem(key, getattr(self, key), "must be longer than nothing")
+                    yield Problem(key, getattr(self, key), "must be positive")
             except ValueError as error:
                 yield Problem(key, getattr(self, key), str(error))
 
@@ -68,7 +68,7 @@ class EMA(Method):
 
     @contextmanager
     def eval_weights(self, model: nn.Module) -> Iterator[None]:
-        """Put the average into `model`, in place, and the weights back in the end; before the first step, nothing happens."""
+        """Put the average into `model`, in place, and the weights back at the end; do nothing before the first step."""
         if not self._average:
             yield
             return
@@ -95,6 +95,7 @@ class EMA(Method):
         if weights.keys() != self._average.keys():
             raise ValueError(f"the average does not fit the model: {sorted(weights.keys() ^ self._average.keys())[:4]}")
         if not self._on_device:      # loaded from a checkpoint: take the device and the memory format of the weights
-            self._average = {name: torch.empty_like(tensor).copy_(self._average[name]) for name, tensor in weights.items()}
+            loaded = self._average
+            self._average = {name: torch.empty_like(tensor).copy_(loaded[name]) for name, tensor in weights.items()}
             self._on_device = True
         return [self._average[name] for name in weights], list(weights.values())

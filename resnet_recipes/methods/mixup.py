@@ -42,9 +42,10 @@ class MixUp(Method):
         share = now.rng.beta(self.alpha, self.alpha)
         share = min(share, 1 - share)
         order = send(now.rng.permutation(len(batch.labels)), batch.labels.device)
-        return batch._replace(images=batch.images.lerp(batch.images[order], share), targets=blend_targets(batch, order, share))
+        images = batch.images.lerp(batch.images[order], share)
+        return batch._replace(images=images, targets=blend_targets(batch, order, share))
 
 
 def blend_targets(batch: Batch, order: Tensor, share: float) -> Tensor:
-    """Return targets with `share` of their mass moved to the hard labels of the partners, the examples at `order` [N]."""
+    """Return targets with `share` of their mass moved to the hard labels of the examples at `order` [N]."""
     return batch.targets.lerp(one_hot(batch.labels[order], batch.targets.shape[1]), share)

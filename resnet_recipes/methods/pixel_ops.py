@@ -1,8 +1,7 @@
 """RandAugment's operations on many images at once, on their device, as Pillow does them.
 
-Every operation takes uint8 pixels [M, H, W, 3] and one value for each image, float32 [M], and returns new uint8 pixels. Where
-two ways give the same numbers, the one without comparisons and selections is taken: plain arithmetic is an order of
-magnitude faster on a CPU, and a GPU does not mind.
+Every operation takes uint8 pixels [M, H, W, 3] and one value for each image, float32 [M], and returns new uint8 pixels.
+Comparisons and selections are avoided: plain arithmetic is an order of magnitude faster on a CPU, and as fast on a GPU.
 """
 
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from resnet_recipes.methods.base import send
 
 PixelOp = Callable[[Tensor, Tensor], Tensor]
 
-_LUMA = np.array([19595, 38470, 7471], dtype=np.float32)     # Pillow's weights of red, green and blue in grey, in 65536ths
+_LUMA = np.array([19595, 38470, 7471], dtype=np.float32)     # Pillow's weights of red, green and blue, in 65536ths
 
 
 def posterize(pixels: Tensor, bits: Tensor) -> Tensor:
@@ -27,7 +26,7 @@ def posterize(pixels: Tensor, bits: Tensor) -> Tensor:
 def solarize(pixels: Tensor, threshold: Tensor) -> Tensor:
     """Invert values from `threshold` on."""
     below = pixels.to(torch.int16).sub_(threshold.to(torch.int16).view(-1, 1, 1, 1)).bitwise_right_shift_(8)
-    return below.bitwise_not_().to(torch.uint8).bitwise_xor_(pixels)          # `below` was -1 below the threshold, else 0
+    return below.bitwise_not_().to(torch.uint8).bitwise_xor_(pixels)      # `below` was -1 below the threshold, else 0
 
 
 def autocontrast(pixels: Tensor, _: Tensor) -> Tensor:
@@ -36,7 +35,7 @@ def autocontrast(pixels: Tensor, _: Tensor) -> Tensor:
     low, high = rows.amin(1).unflatten(1, (-1, 3)).amin(1).float(), rows.amax(1).unflatten(1, (-1, 3)).amax(1).float()
     flat = low == high
     scale = torch.where(flat, 1, 255 / (high - low).clamp(min=1))
-    # 1e-3 is below the distance of any two exact results and above float32's error, so that truncation agrees with float64's.
+    # 1e-3 is below the distance of any two exact results and above float32's error: truncation agrees with float64's.
     offset = torch.where(flat, 0, -low * scale) + 1e-3
     return _uint8(rows.float().mul_(_by_column(scale, pixels)).add_(_by_column(offset, pixels))).view_as(pixels)
 
@@ -80,7 +79,8 @@ def sharpness(pixels: Tensor, factor: Tensor) -> Tensor:
     total = (lines[:, :-2] + inner).add_(lines[:, 2:])
     total = (total[..., :-6] + total[..., 3:-3]).add_(total[..., 6:]).add_(inner[..., 3:-3], alpha=4)
     sharp = pixels.clone()
-    sharp.flatten(2)[:, 1:-1, 3:-3] = _blend(total.float().mul_(1 / 13).round_(), inner[..., 3:-3].float(), factor.view(-1, 1, 1))
+    smooth, centre = total.float().mul_(1 / 13).round_(), inner[..., 3:-3].float()
+    sharp.flatten(2)[:, 1:-1, 3:-3] = _blend(smooth, centre, factor.view(-1, 1, 1))
     return sharp
 
 
@@ -105,7 +105,8 @@ def shear_y(pixels: Tensor, slope: Tensor) -> Tensor:
     black = torch.zeros_like(late)
     between = _between(values[:, :-1], values[:, 1:], part)
     lines = torch.cat([black, values[:, :1] * late, between, values[:, -1:] * (1 - late), black], dim=1)
-    line = (torch.arange(2, height + 2, device=pixels.device).view(-1, 1) + whole.unsqueeze(1)).clamp_(0, height + 2).int()
+    line = torch.arange(2, height + 2, device=pixels.device).view(-1, 1) + whole.unsqueeze(1)
+    line = line.clamp_(0, height + 2).int()
     first = torch.arange(images, device=pixels.device, dtype=torch.int32).view(-1, 1, 1) * (width * (height + 3))
     cells = line.mul_(width).add_(torch.arange(width, device=pixels.device, dtype=torch.int32)).add_(first)
     return lines.view(-1, 3).index_select(0, cells.flatten()).view_as(pixels)
@@ -131,7 +132,7 @@ def rotate(pixels: Tensor, degrees: Tensor) -> Tensor:
     y = torch.arange(height, device=pixels.device) - (height - 1) / 2
     x = torch.arange(width, device=pixels.device) - (width - 1) / 2
     plane = torch.complex(x.expand(height, -1), y.view(-1, 1).expand(-1, width)) * (2 / width)
-    turn = torch.polar(torch.ones_like(degrees), torch.deg2rad(degrees))      # to rotate the plane is to multiply by exp(i angle)
+    turn = torch.polar(torch.ones_like(degrees), torch.deg2rad(degrees))      # rotating is multiplying by exp(i angle)
     grid = torch.view_as_real(turn.view(-1, 1, 1) * plane)
     if height != width:
         grid[..., 1] *= width / height
@@ -147,12 +148,12 @@ PIXEL_OPS: dict[str, PixelOp] = {op.__name__: op for op in (
 
 
 def _grey(values: Tensor) -> Tensor:
-    """Return the grey levels [M, H, W, 1] of floats, rounded half up; all sums are whole numbers below 2^24, which float32 has exactly."""
+    """Return grey levels [M, H, W, 1], rounded half up; sums are integers below 2^24, exact in float32."""
     return (values @ send(_LUMA, values.device).view(3, 1)).add_(32768).div_(65536).floor_()
 
 
 def _blend(degenerate: Tensor, values: Tensor, factor: Tensor) -> Tensor:
-    """Return `degenerate + factor * (values - degenerate)`, clipped and truncated as Pillow's enhancers do; `values` is used up."""
+    """Return `degenerate + factor * (values - degenerate)`, clipped and truncated as by Pillow; overwrites `values`."""
     return _uint8(values.sub_(degenerate).mul_(factor).add_(degenerate).clamp_(0, 255))
 
 
@@ -189,7 +190,7 @@ def _between(here: Tensor, there: Tensor, part: Tensor) -> Tensor:
 
 
 def _windows(pieces: list[Tensor], start: Tensor) -> Tensor:
-    """Join `pieces` [M, H, ...] to rows of pixels, and cut W of them out of each row from pixel `start` [M, H] on; black outside."""
+    """Join `pieces` [M, H, ...] to rows and cut W pixels out of each from pixel `start` [M, H] on; black outside."""
     images, height = start.shape
     length = sum(piece.shape[2] for piece in pieces)
     width = length if len(pieces) == 1 else length - 3

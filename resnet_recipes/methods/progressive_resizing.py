@@ -1,4 +1,4 @@
-"""Images that grow while training goes on."""
+"""Images that grow during training."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,7 +45,8 @@ class ProgressiveResizing(Method):
     at: str = "device"                  # device: resample the batch | loader: decode at this size
 
     def problems(self) -> Iterator[Problem]:
-        for key, known in (("mode", ("resize", "crop")), ("interpolation", ("nearest", "bilinear")), ("at", ("device", "loader"))):
+        choices = {"mode": ("resize", "crop"), "interpolation": ("nearest", "bilinear"), "at": ("device", "loader")}
+        for key, known in choices.items():
             if getattr(self, key) not in known:
                 yield Problem(key, getattr(self, key), f"must be {' or '.join(known)}")
         if not 0 < self.initial_scale <= 1:
@@ -61,7 +62,7 @@ class ProgressiveResizing(Method):
             except ValueError as error:
                 yield Problem(key, getattr(self, key), str(error))
         if len(shares) == 2 and sum(shares) >= 1:
-            yield Problem("delay", self.delay, f"delay and finetune ({self.finetune}) together must leave time to grow: less than 1dur")
+            yield Problem("delay", self.delay, f"delay and finetune ({self.finetune}) together must be less than 1dur")
 
     def provides(self, hook: str) -> bool:
         return super().provides(hook) and not (hook == "transform_batch" and self.at == "loader")
@@ -71,7 +72,7 @@ class ProgressiveResizing(Method):
         delay, finetune, initial = _share(self.delay), _share(self.finetune), decimal(self.initial_scale)
         grown = min(Fraction(1), max(Fraction(0), (elapsed - delay) / (1 - finetune - delay)))
         scale = initial + (1 - initial) * grown
-        size = round(full * scale / self.size_increment) * self.size_increment     # of a Fraction: exact, and half to even
+        size = round(full * scale / self.size_increment) * self.size_increment     # of a Fraction: exact, half to even
         return min(full, max(size, self.size_increment))
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
@@ -102,5 +103,5 @@ def _share(text: str) -> Fraction:
     """Return a duration given as a share of the run. Raises ValueError with a sentence for the user."""
     duration = Duration.parse(text)
     if duration.unit != "dur":
-        raise ValueError("must be a share of the run, as in '0.4dur'")
+        raise ValueError("must be a share of the run, as in 0.4dur")
     return duration.value

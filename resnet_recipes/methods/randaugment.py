@@ -48,7 +48,7 @@ class RandAugment(Method):
     depth: int = 1                      # operations on each image, one after the other
     severity: float = 10.0              # largest strength, 0.1 to 10
     augmentation_set: str = "all"       # all | safe | original
-    placement: str = "auto"             # sample: in the loader's workers | batch: on the device | auto: what the loader can do
+    placement: str = "auto"             # sample: in the loader's workers | batch: on the device | auto: either
 
     def problems(self) -> Iterator[Problem]:
         if self.depth < 1:
@@ -80,7 +80,8 @@ class RandAugment(Method):
         for _ in range(self.depth):
             chosen = now.rng.integers(len(names), size=len(images))
             counts = np.bincount(chosen, minlength=len(names)).tolist()
-            values = [self.values(name, images.shape[2], now.rng, count) for name, count in zip(names, counts, strict=True)]
+            drawn = zip(names, counts, strict=True)
+            values = [self.values(name, images.shape[2], now.rng, count) for name, count in drawn]
             order = np.argsort(chosen, kind="stable")                         # images of one operation lie side by side
             grouped = images.index_select(0, send(order, images.device))
             parameters = send(np.concatenate(values).astype(np.float32), images.device)
@@ -99,7 +100,7 @@ class RandAugment(Method):
             "equalize": lambda: level,
             "posterize": lambda: 4 - np.trunc(0.4 * level),                   # bits that are kept
             "rotate": lambda: sign * np.trunc(3 * level),                     # degrees
-            "solarize": lambda: 256 - np.trunc(25.6 * level),                 # the grey level from which on values are inverted
+            "solarize": lambda: 256 - np.trunc(25.6 * level),                 # the lowest value that is inverted
             "shear_x": lambda: sign * 0.03 * level,                           # pixels for each pixel
             "shear_y": lambda: sign * 0.03 * level,
             "translate_x": lambda: sign * np.trunc(level * side / 30),        # pixels
@@ -116,7 +117,7 @@ class RandAugment(Method):
 
 
 def _apply(names: tuple[str, ...], counts: list[int], images: Tensor, values: Tensor) -> list[Tensor]:
-    """Run each operation on as many images as drew it, which lie one after the other; return the new images in pieces."""
+    """Run each operation on the images that drew it, which lie one after the other; return the new images in pieces."""
     # A CPU is faster while intermediate results stay in its cache; a GPU while there is much to do at once.
     most = 8 if images.device.type == "cpu" else len(images)
     changed = []

@@ -48,11 +48,11 @@ class RandomErasing(Method):
         y = torch.arange(height, device=boxes.device).view(height, 1, 1)
         x = torch.arange(width, device=boxes.device).view(width, 1)
         inside = (y >= top) & (y < bottom) & (x >= left) & (x < right)
-        images = batch.images.permute(0, 2, 3, 1).masked_fill(inside, 0)      # as NHWC, which keeps channels_last memory
+        images = batch.images.permute(0, 2, 3, 1).masked_fill(inside, 0)      # NHWC keeps channels_last memory
         return batch._replace(images=images.permute(0, 3, 1, 2))
 
     def boxes(self, examples: int, height: int, width: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw top, bottom, left and right of each example's box, int64 [4, examples]; empty for those that stay whole."""
+        """Draw top, bottom, left and right of each example's box, int64 [4, examples]; an empty box erases nothing."""
         area = height * width * rng.uniform(*self.scale, (_ATTEMPTS, examples))
         ratio = np.exp(rng.uniform(*np.log(self.ratio), (_ATTEMPTS, examples)))
         tall = np.rint(np.sqrt(area * ratio)).astype(np.int64)

@@ -37,7 +37,7 @@ class SAM(Method):
         "short runs, which pay without gaining; interval 5 is no better than 10 at 180 epochs, and 0.1 points better "
         "at 450 (MosaicML, Mosaic ResNet deep dive, Table 7)."
     )
-    rho: float = 0.5                    # distance of the nearby point, in L2 norm of all parameters; scale it with interval
+    rho: float = 0.5                    # distance of the nearby point, L2 norm over all parameters
     interval: int = 10                  # steps from one SAM step to the next
 
     def __post_init__(self) -> None:
@@ -50,7 +50,8 @@ class SAM(Method):
             yield Problem("interval", self.interval, "must be at least 1 step", "remove sam with ~methods.sam")
 
     def note(self) -> str:
-        ending = {1: "st", 2: "nd", 3: "rd"}.get(self.interval % 10 if self.interval % 100 not in (11, 12, 13) else 0, "th")
+        last = 0 if self.interval % 100 in (11, 12, 13) else self.interval % 10
+        ending = {1: "st", 2: "nd", 3: "rd"}.get(last, "th")
         return "every step" if self.interval == 1 else f"every {self.interval}{ending} step"
 
     def gradient(self, compute: Compute, params: list[Tensor], now: Now) -> Tensor:

@@ -16,7 +16,7 @@ from resnet_recipes.methods.base import EXCLUSIVE_HOOKS, HOOKS, Batch, Compute, 
 
 
 class Stack:
-    """The enabled methods in the order of `methods.ORDER`, resolved once: a hook that nobody provides costs nothing."""
+    """The enabled methods in the order of `methods.ORDER`, resolved once: an unused hook costs nothing."""
 
     def __init__(self, methods: Mapping[str, Method]):
         self.methods = {method.name: methods[method.name] for method in ORDER if method.name in methods}
@@ -26,17 +26,17 @@ class Stack:
         self._batch = self._provided("transform_batch")
         self._after = self._provided("after_step")
         #: The loss to minimise, of logits and targets [N, K]: a scalar.
-        self.loss: Callable[[Tensor, Tensor], Tensor] = next(iter(self._provided("loss")), soft_cross_entropy)
-        #: Leave in `.grad` what the optimizer shall use; return the loss.
-        self.gradient: Callable[[Compute, list[Tensor], Now], Tensor] = next(iter(self._provided("gradient")), _plain_gradient)
+        self.loss: Callable[[Tensor, Tensor], Tensor] = self._only("loss", soft_cross_entropy)
+        #: Leave in `.grad` what the optimizer is to use; return the loss.
+        self.gradient: Callable[[Compute, list[Tensor], Now], Tensor] = self._only("gradient", _plain_gradient)
         #: Evaluate and export inside this context.
-        self.eval_weights: Callable[[nn.Module], AbstractContextManager[None]] = next(iter(self._provided("eval_weights")), nullcontext)
+        self.eval_weights: Callable[[nn.Module], AbstractContextManager[None]] = self._only("eval_weights", nullcontext)
 
     @classmethod
     def of(cls, methods: Any, sample_ops: bool = True) -> "Stack":
         """Build the stack of a recipe's `methods` section.
 
-        `sample_ops` says whether the loader runs `augment_sample` on every image; it decides what a method's `auto` means.
+        `sample_ops` says whether the loader runs `augment_sample` on every image, which decides a method's `auto`.
         """
         present = {name: method for name, method in vars(methods).items() if method is not None}
         return cls({name: method.resolved(sample_ops) for name, method in present.items()})
@@ -70,7 +70,8 @@ class Stack:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return all methods' own tensors, by "method.key"."""
-        return {f"{name}.{key}": tensor for name, method in self.methods.items() for key, tensor in method.state_dict().items()}
+        return {f"{name}.{key}": tensor for name, method in self.methods.items()
+                for key, tensor in method.state_dict().items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Take back what `state_dict` gave. Raises ValueError if it belongs to a method that is off."""
@@ -84,7 +85,7 @@ class Stack:
             method.load_state_dict(parts[name])
 
     def table(self) -> dict[str, list[str]]:
-        """Return who acts at each hook, in order: {"gradient": ["sam (every 5th step)"]}. Hooks without a method are left out."""
+        """Return who acts at each hook, in order, without idle hooks: {"gradient": ["sam (every 5th step)"]}."""
         rows = {hook: [_label(method) for method in self.methods.values() if method.provides(hook)] for hook in HOOKS}
         return {hook: labels for hook, labels in rows.items() if labels}
 
@@ -98,7 +99,10 @@ class Stack:
         for name, method in self.methods.items():
             for other in self.methods:
                 if other in method.conflicts and (name < other or name not in self.methods[other].conflicts):
-                    yield Problem(other, None, f"cannot be combined with {name}", f"remove one of them: ~methods.{name}")
+                    yield Problem(other, None, f"cannot be combined with {name}", f"remove one: ~methods.{name}")
+
+    def _only(self, hook: str, default: Callable) -> Callable:
+        return next(iter(self._provided(hook)), default)
 
     def _provided(self, hook: str) -> tuple[Callable, ...]:
         return tuple(getattr(method, hook) for method in self.methods.values() if method.provides(hook))

@@ -31,7 +31,7 @@ class DropSamplesBatchNorm2d(nn.BatchNorm2d):
 
 @dataclass
 class StochasticDepth(Method):
-    """Leave the residual branch of a block out for a random part of the examples (Huang et al., 2016, arXiv:1603.09382).
+    """Skip the residual branch of a block for random examples (Huang et al., 2016, arXiv:1603.09382).
 
     Each example and block draws its own lot: `relu(identity + keep * branch)`, keep in {0, 1}, without rescaling; at
     evaluation `relu(identity + (1 - p) * branch)`. Block l of L (from 0) has p = (l + 1) / L * drop_rate ("linear") or
@@ -81,7 +81,7 @@ def _last_norm(block: nn.Module) -> nn.Module:
 
 @torch.no_grad()
 def fold(model: nn.Module) -> None:
-    """Turn `model` into the plain ResNet that gives the same evaluation output, in place: (1 - p) goes into weight and bias."""
+    """Turn `model` into the plain ResNet with the same evaluation output, in place: fold 1 - p into weight and bias."""
     for module in model.modules():
         if isinstance(module, DropSamplesBatchNorm2d):
             module.weight.mul_(1 - module.drop_rate)

@@ -6,8 +6,8 @@ from torch import nn
 def adopt(module: nn.Module, kind: type[nn.Module], **attributes: object) -> None:
     """Turn `module` into a `kind`, a subclass of its class, in place.
 
-    Its Parameters, buffers, state-dict keys, training flag and place in the model stay what they are, so weights load into the
-    changed and the plain model alike. `kind.__init__` is not run: whatever `kind` needs beside its parent comes in `attributes`.
+    Its Parameters, buffers, state-dict keys, training flag and place in the model are kept, so weights load into the
+    changed and the plain model alike. `kind.__init__` is not run: whatever else `kind` needs comes in `attributes`.
     """
     if kind.__mro__[1] is not type(module):
         raise TypeError(f"{kind.__name__} is not a direct subclass of {type(module).__name__}")

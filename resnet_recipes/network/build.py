@@ -9,7 +9,7 @@ from resnet_recipes.network.model import build_model
 
 
 def build_network(recipe: Recipe, methods: Stack, num_classes: int, device: torch.device) -> nn.Module:
-    """Return the recipe's network on `device`: initialised from the recipe's seed, changed by its methods, in its memory format.
+    """Return the recipe's network on `device`: initialised from its seed, changed by its methods, in its memory format.
 
     Every caller gets the same weights. Surgery comes before placement, which a module made later would miss.
     """

@@ -13,7 +13,8 @@ from resnet_recipes.methods.stochastic_depth import fold
 def write_weights(model: nn.Module, path: Path) -> Path:
     """Write the weights of `model`, which stays as it is, under torchvision's names; return `path`.
 
-    StochasticDepth's factors are folded into the last BatchNorm of each block, so that torchvision's own ResNet gives the same output.
+    StochasticDepth's factors are folded into the last BatchNorm of each block, so that torchvision's own ResNet gives
+    the same output.
     BlurPool cannot be folded: with it, the weights need its layers at inference too.
     """
     with torch.no_grad():

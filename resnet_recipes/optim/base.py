@@ -14,7 +14,7 @@ _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalRe
 #: Which parameters keep out of weight decay: a test of each parameter's module, full name and value, by `no_decay`.
 POLICIES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
     "none": lambda module, name, parameter: False,
-    "bn_in_name": lambda module, name, parameter: "bn" in name,             # ResNet's downsampling BatchNorm is not named so: it decays
+    "bn_in_name": lambda module, name, parameter: "bn" in name,         # not ResNet's downsample.1, which decays
     "one_dimensional": lambda module, name, parameter: parameter.ndim <= 1,
     "norm_layers": lambda module, name, parameter: isinstance(module, _NORMS),
 }
@@ -22,10 +22,10 @@ POLICIES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
 
 @dataclass
 class OptimizerSettings:
-    """The settings of one optimizer. Subclasses are dataclasses: their fields are the schema of `optimizer` in a recipe.
+    """The settings of one optimizer. Subclasses are dataclasses: their fields are the schema of a recipe's `optimizer`.
 
-    An optimizer takes its step in a few passes over all parameters, never waits for the device, and under a GradScaler leaves
-    everything as it was when the gradient overflowed.
+    An optimizer takes its step in a few passes over all parameters, never waits for the device, and under a GradScaler
+    changes nothing when the gradient overflowed.
     """
 
     cost: ClassVar[str]
@@ -35,7 +35,7 @@ class OptimizerSettings:
     name: str = ""                      # which optimizer
     lr: float = 0.1                     # peak learning rate, for the global batch
     weight_decay: float = 0.0           # strength of the decay
-    no_decay: str = "none"              # parameters that do not decay: none | bn_in_name | one_dimensional | norm_layers
+    no_decay: str = "none"              # what does not decay: none | bn_in_name | one_dimensional | norm_layers
     clip_norm: float | None = None      # largest L2 norm of the whole gradient; null: not clipped
 
     def problems(self) -> Iterator[Problem]:
@@ -56,9 +56,9 @@ class OptimizerSettings:
         raise NotImplementedError
 
     def groups(self, model: nn.Module) -> list[dict[str, Any]]:
-        """Return torch's parameter groups: those that decay, then those that `no_decay` exempts, each in the model's order."""
+        """Return torch's parameter groups: what decays, then what `no_decay` exempts, each in the model's order."""
         spares = POLICIES[self.no_decay]
-        groups: list[dict[str, Any]] = [{"params": [], "weight_decay": self.weight_decay}, {"params": [], "weight_decay": 0.0}]
+        groups: list[dict[str, Any]] = [{"params": [], "weight_decay": decay} for decay in (self.weight_decay, 0.0)]
         for module_name, module in model.named_modules():
             for name, parameter in module.named_parameters(module_name, recurse=False):
                 if parameter.requires_grad:
@@ -68,7 +68,8 @@ class OptimizerSettings:
     def text(self) -> str:
         """Return name and settings in one line; what is off is left out."""
         shared = [item.name for item in fields(OptimizerSettings)]
-        names = [item.name for item in fields(self) if item.name not in shared] + ["weight_decay", "no_decay", "clip_norm"]
+        names = [item.name for item in fields(self) if item.name not in shared]
+        names += ["weight_decay", "no_decay", "clip_norm"]
         return ", ".join([self.name, *filter(None, (_setting(name, getattr(self, name)) for name in names))])
 
 

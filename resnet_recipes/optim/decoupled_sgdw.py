@@ -13,14 +13,14 @@ from resnet_recipes.optim.sgd import SGD, with_momentum
 
 @dataclass
 class DecoupledSGDW(SGD):
-    """SGD whose weight decay follows the shape of the learning rate, not its size (Loshchilov and Hutter, 2019, arXiv:1711.05101).
+    """SGD whose decay follows the rate's shape, not its size (Loshchilov and Hutter, 2019, arXiv:1711.05101).
 
-    Per step, with the peak rate lr0: `w <- w * (1 - lr / lr0 * weight_decay)`, then SGD with momentum on the undecayed gradient.
-    `weight_decay` is thus the share of a weight that is lost in a step at the peak rate.
+    Per step, with the peak rate lr0: `w <- w * (1 - lr / lr0 * weight_decay)`, then SGD with momentum on the undecayed
+    gradient. `weight_decay` is thus the share of a weight that is lost in a step at the peak rate.
     """
 
     cost: ClassVar[str] = "one foreach and one fused pass, and one tensor a parameter in memory."
-    gain: ClassVar[str] = "rate and decay can be tuned one by one; part of the MosaicML recipes, not measured by itself there."
+    gain: ClassVar[str] = "rate and decay can be tuned separately; part of MosaicML's recipes, not measured by itself."
     hurts: ClassVar[str] = "nothing known; its weight_decay is not SGD's, so values cannot be carried over."
 
     name: str = "decoupled_sgdw"
@@ -42,7 +42,7 @@ class TorchDecoupledSGDW(torch.optim.SGD):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
         """Decay, then update."""
-        overflow = getattr(self, "found_inf", None)             # set by GradScaler around this call: a tensor, 0 or more
+        overflow = getattr(self, "found_inf", None)         # set by GradScaler around this call: a tensor, 0 or more
         for group in self.param_groups:
             decay = group["lr"] / group["initial_lr"] * group["decoupled_decay"]
             if decay and (weights := trainable(group)):

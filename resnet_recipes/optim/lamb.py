@@ -16,18 +16,20 @@ from resnet_recipes.optim.base import OptimizerSettings, adam_problems, trainabl
 class LAMB(OptimizerSettings):
     """Adam, with each tensor's step scaled to the norm of its weights (You et al., 2020, arXiv:1904.00962).
 
-    `u = adam(g) + weight_decay * w`, `w <- w - lr * |w| / |u| * u`; the ratio is 1 where a norm is 0, and for parameters that do not
-    decay, as in timm. Unlike the paper's code, the gradient is clipped as a whole to the norm `clip_norm`.
+    `u = adam(g) + weight_decay * w`, `w <- w - lr * |w| / |u| * u`; the ratio is 1 where a norm is 0, and for
+    parameters that do not decay, as in timm. The gradient is clipped as a whole to the norm `clip_norm`, as in timm.
     """
 
     cost: ClassVar[str] = "one fused and three foreach passes, and three tensors a parameter in memory."
-    gain: ClassVar[str] = "80.4 % at 600 epochs with binary cross-entropy as a mean (Wightman et al., 2021, arXiv:2110.00476, A1)."
+    gain: ClassVar[str] = (
+        "80.4 % at 600 epochs with binary cross-entropy as a mean (Wightman et al., 2021, arXiv:2110.00476, A1)."
+    )
     hurts: ClassVar[str] = "steps of small networks, which the passes over the weights dominate."
 
     name: str = "lamb"
     lr: float = 5.0e-3                  # peak learning rate, for the global batch
     weight_decay: float = 0.02          # added to the update, in units of the weights
-    no_decay: str = "one_dimensional"   # parameters that do not decay: none | bn_in_name | one_dimensional | norm_layers
+    no_decay: str = "one_dimensional"   # what does not decay: none | bn_in_name | one_dimensional | norm_layers
     clip_norm: float | None = 1.0       # largest L2 norm of the whole gradient; null: not clipped
     betas: tuple[float, float] = (0.9, 0.999)      # shares of the averages of gradient and square that are kept a step
     eps: float = 1.0e-6                 # added to the root of the squares
@@ -43,22 +45,24 @@ class LAMB(OptimizerSettings):
 class TorchLAMB(torch.optim.Optimizer):
     """LAMB by way of torch's fused Adam, which writes the update where it believes the weights to be."""
 
-    _step_supports_amp_scaling = True       # GradScaler hands over its scale and its verdict, and does not wait for the device
+    _step_supports_amp_scaling = True       # GradScaler hands over its scale and verdict, and does not wait
 
     def __init__(self, groups: list[dict[str, Any]], settings: LAMB):
-        defaults = {"lr": settings.lr, "betas": tuple(settings.betas), "eps": settings.eps, "weight_decay": 0.0, "fused": True}
-        super().__init__(groups, defaults)
+        super().__init__(groups, {"lr": settings.lr, "betas": tuple(settings.betas), "eps": settings.eps,
+                                  "weight_decay": 0.0, "fused": True})
         self._updates: dict[nn.Parameter, Tensor] = {}          # scratch memory, zero between two steps
         for group in self.param_groups:
             for parameter in group["params"]:
                 self._updates[parameter] = torch.zeros_like(parameter)
-                self.state[parameter] = {"step": torch.zeros((), device=parameter.device),
-                                         "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter)}
+                self.state[parameter] = {
+                    "step": torch.zeros((), device=parameter.device),
+                    "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter),
+                }
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:
         """Update the weights; `closure` is not supported."""
-        overflow = getattr(self, "found_inf", None)             # set by GradScaler around this call: a tensor, 0 or more
+        overflow = getattr(self, "found_inf", None)         # set by GradScaler around this call: a tensor, 0 or more
         for group in self.param_groups:
             if not (params := trainable(group)):
                 continue

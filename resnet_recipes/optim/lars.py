@@ -17,8 +17,8 @@ class LARS(OptimizerSettings):
     """SGD with each tensor's rate scaled to the norm of its weights (You et al., 2017, arXiv:1708.03888).
 
     `m <- momentum * m + lr * trust * (g + weight_decay * w)`, `w <- w - m`, where
-    `trust = trust_coefficient * |w| / (|g| + weight_decay * |w| + eps)`, or 1 if a norm is 0, and for parameters that do not decay.
-    The rate is inside the momentum, as in MLPerf's reference; in torch's SGD it is outside.
+    `trust = trust_coefficient * |w| / (|g| + weight_decay * |w| + eps)`, or 1 if a norm is 0, and for parameters that
+    do not decay. The rate is inside the momentum, as in MLPerf's reference; in torch's SGD it is outside.
     """
 
     cost: ClassVar[str] = "one fused and three foreach passes, and one tensor a parameter in memory."
@@ -28,7 +28,7 @@ class LARS(OptimizerSettings):
     name: str = "lars"
     lr: float = 10.5                    # peak learning rate, for the global batch
     weight_decay: float = 5.0e-5        # L2 coefficient
-    no_decay: str = "one_dimensional"   # parameters that do not decay: none | bn_in_name | one_dimensional | norm_layers
+    no_decay: str = "one_dimensional"   # what does not decay: none | bn_in_name | one_dimensional | norm_layers
     momentum: float = 0.9               # share of the momentum that is kept a step
     trust_coefficient: float = 0.001    # the rate's share of |w| / |g|
     eps: float = 0.0                    # added below the fraction
@@ -48,11 +48,11 @@ class LARS(OptimizerSettings):
 class TorchLARS(torch.optim.Optimizer):
     """LARS by way of torch's fused SGD at rate 1, whose gradients carry the rate; the gradients are used up."""
 
-    _step_supports_amp_scaling = True       # GradScaler hands over its scale and its verdict, and does not wait for the device
+    _step_supports_amp_scaling = True       # GradScaler hands over its scale and verdict, and does not wait
 
     def __init__(self, groups: list[dict[str, Any]], settings: LARS):
-        super().__init__(groups, {"lr": settings.lr, "momentum": settings.momentum, "weight_decay": 0.0, "eps": settings.eps,
-                                  "trust_coefficient": settings.trust_coefficient})
+        super().__init__(groups, {"lr": settings.lr, "momentum": settings.momentum, "weight_decay": 0.0,
+                                  "eps": settings.eps, "trust_coefficient": settings.trust_coefficient})
         for group in self.param_groups:
             for parameter in group["params"]:
                 self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
@@ -60,7 +60,7 @@ class TorchLARS(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:
         """Update the weights; `closure` is not supported."""
-        scale, overflow = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)      # set by GradScaler around this call
+        scale, overflow = (getattr(self, name, None) for name in ("grad_scale", "found_inf"))   # set by GradScaler
         for group in self.param_groups:
             if not (params := trainable(group)):
                 continue

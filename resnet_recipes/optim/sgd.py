@@ -15,8 +15,8 @@ from resnet_recipes.optim.base import OptimizerSettings, momentum_problems
 class SGD(OptimizerSettings):
     """Gradient descent with momentum and L2 regularisation (Sutskever et al., 2013, PMLR 28(3):1139-1147).
 
-    `m <- momentum * m + g + weight_decay * w`, then `w <- w - lr * m`: the decay passes through the momentum and is multiplied by
-    the rate. This is torch.optim.SGD.
+    `m <- momentum * m + g + weight_decay * w`, then `w <- w - lr * m`: the decay passes through the momentum and is
+    multiplied by the rate. This is torch.optim.SGD.
     """
 
     cost: ClassVar[str] = "one fused pass, and one tensor a parameter in memory."
@@ -25,7 +25,7 @@ class SGD(OptimizerSettings):
 
     name: str = "sgd"
     lr: float = 2.048                   # peak learning rate, for the global batch
-    weight_decay: float = 5.0e-4        # L2 coefficient; 3.05e-5 at rate 2.048 and momentum 0.875 is decoupled_sgdw's 5e-4
+    weight_decay: float = 5.0e-4        # L2 coefficient; 3.05e-5 at lr 2.048, momentum 0.875 is decoupled_sgdw's 5e-4
     momentum: float = 0.875             # share of the momentum that is kept a step
     nesterov: bool = False              # look ahead by one step of momentum
 
@@ -42,7 +42,7 @@ class SGD(OptimizerSettings):
 
 
 def with_momentum(optimizer: torch.optim.SGD) -> torch.optim.SGD:
-    """Return the optimizer with its momentum at zero: torch would leave it uninitialised if float16 overflowed in the first step."""
+    """Return the optimizer with its momentum at zero; torch leaves it uninitialised if float16 overflows in step 0."""
     for group in optimizer.param_groups:
         for parameter in group["params"] if group["momentum"] else ():
             optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)

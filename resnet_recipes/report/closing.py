@@ -14,7 +14,8 @@ FAR_BEHIND = 1.0
 def title(summary: Summary) -> str:
     """Return the first line."""
     resumed = f", in {summary.sessions} sessions" if summary.sessions > 1 else ""
-    return f"{printable(summary.recipe)}: {summary.epochs:.4g} epochs, {summary.steps:,} steps{resumed}, on {printable(summary.devices)}"
+    length = f"{summary.epochs:.4g} epochs, {summary.steps:,} steps{resumed}"
+    return f"{printable(summary.recipe)}: {length}, on {printable(summary.devices)}"
 
 
 def rows(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -48,7 +49,7 @@ def _said(metrics: Metrics) -> str:
 
 
 def _published(summary: Summary) -> Iterator[tuple[str, str]]:
-    """Yield the nearest published result; how this run differs from it is said only where both are of about the same length."""
+    """Yield the nearest published result, and this run's difference if both have about the same length."""
     published, reached = summary.published, summary.ema or summary.raw
     if published is None or reached is None:
         return
@@ -64,13 +65,16 @@ def _published(summary: Summary) -> Iterator[tuple[str, str]]:
 def _times(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "training", f"{clock_time(summary.training_seconds):>8}   without evaluation and checkpoints"
     if summary.training_seconds_papers_rule is not None:
-        yield "", f"{clock_time(summary.training_seconds_papers_rule):>8}   papers' rule: the first epoch timed as the second"
-    parts = (("start-up", summary.startup_seconds), ("evaluation", summary.evaluation_seconds), ("checkpoints", summary.checkpoint_seconds))
+        by_rule = clock_time(summary.training_seconds_papers_rule)
+        yield "", f"{by_rule:>8}   papers' rule: the first epoch timed as the second"
+    parts = (("start-up", summary.startup_seconds), ("evaluation", summary.evaluation_seconds),
+             ("checkpoints", summary.checkpoint_seconds))
     told = ", ".join(f"{name} {clock_time(seconds)}" for name, seconds in parts)
     yield "wall clock", f"{clock_time(summary.wall_seconds):>8}   {told}"
 
 
 def _throughput(summary: Summary) -> Iterator[tuple[str, str]]:
-    yield "throughput", f"{rate(summary.images_per_second):>8} images/s over all, data wait {percent(summary.data_wait_share)}"
+    waits = percent(summary.data_wait_share)
+    yield "throughput", f"{rate(summary.images_per_second):>8} images/s over all, data wait {waits}"
     for pixels, speed in summary.images_per_second_by_pixels.items():
         yield "", f"{rate(speed):>8} images/s at {pixels} px"

@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: a live display on a terminal, plain lines through a pipe."""
+"""What a person sees during a run: a live display on a terminal, plain lines through a pipe."""
 
 import sys
 import time
@@ -51,7 +51,7 @@ def open_console(err: TextIO | None = None, out: TextIO | None = None) -> Consol
 
 
 class PlainConsole:
-    """One line of key=value pairs at most every few seconds, and one for each evaluation; never wrapped, never coloured."""
+    """One line of key=value pairs every few seconds, and one for each evaluation; never wrapped or coloured."""
 
     def __init__(self, err: TextIO, out: TextIO, every: float = 10.0):
         """Write to `err`, the summary to `out`; a step at most once in `every` seconds."""
@@ -76,8 +76,8 @@ class PlainConsole:
 
     def evaluation(self, done: int, ema: Metrics | None, raw: Metrics | None, seconds: float) -> None:
         """Show one evaluation."""
-        told = "".join(f" {prefix}top1={metrics.top1:.2f} {prefix}top5={metrics.top5:.2f} {prefix}loss={metrics.loss:.4f}"
-                       for prefix, metrics in (("", raw), ("ema_", ema)) if metrics is not None)
+        told = "".join(f" {prefix}top1={found.top1:.2f} {prefix}top5={found.top5:.2f} {prefix}loss={found.loss:.4f}"
+                       for prefix, found in (("", raw), ("ema_", ema)) if found is not None)
         self._line(f"eval {self._place(done)}{told} images={(ema or raw).examples} eval_s={seconds:.1f}")
 
     def note(self, text: str) -> None:
@@ -110,7 +110,7 @@ class LiveConsole:
         """Draw on `err`, a terminal; write the summary to `out`. Colours unless NO_COLOR is set."""
         self._console = RichConsole(file=err, highlight=False)
         self._out = RichConsole(file=out, highlight=False)
-        self._live = Live(console=self._console, auto_refresh=False, transient=True)     # no thread beside the training loop
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)     # no thread of its own
         self._drawn = float("-inf")
         self._headed = False
         self._since: list[Progress] = []         # what was logged since the last evaluation
@@ -139,7 +139,7 @@ class LiveConsole:
             self._headed = True
             names = ("EMA top-1", "EMA top-5", "raw top-1") if ema else ("top-1", "top-5", "")
             self._console.print(Text(_row("epoch", "px", "loss", *names, "images/s", "trained", "eval"), style="bold"))
-        shown = [f"{value:.2f}" for metrics in (ema, raw) if metrics is not None for value in (metrics.top1, metrics.top5)]
+        shown = [f"{value:.2f}" for found in (ema, raw) if found is not None for value in (found.top1, found.top5)]
         shown = [*shown, "", ""][:3]
         steps = sum(progress.steps for progress in self._since)
         before = after = ("", "")
@@ -158,7 +158,8 @@ class LiveConsole:
     def stopped(self, done: int, reason: str, fix: str) -> None:
         """Take the display down; say why, and what to do."""
         self.close()
-        self._console.print(Text(f"stopped at epoch {self._facts.epoch(done):.2f}: {printable(reason)}", style="bold"), soft_wrap=True)
+        text = f"stopped at epoch {self._facts.epoch(done):.2f}: {printable(reason)}"
+        self._console.print(Text(text, style="bold"), soft_wrap=True)
         if fix:
             self._console.print(Text(f"    {printable(fix)}"), soft_wrap=True)
 

@@ -8,12 +8,12 @@ SMOOTHING = 0.2     # weight of a new measurement in the running mean
 
 
 class Pace:
-    """Seconds per step by image size: measured where a size was seen, else scaled from the nearest size by the number of pixels."""
+    """Seconds per step by image size: measured, or scaled from the nearest measured size by the number of pixels."""
 
     def __init__(self, facts: RunFacts):
         self._facts = facts
         self._settled: dict[int, float] = {}      # seconds per step by size, from intervals with nothing else in them
-        self._first: dict[int, float] = {}        # the same from the first interval at a size, which may hold a warm-up or another size
+        self._first: dict[int, float] = {}        # the same from the first interval at a size, warm-up included
         self._evaluation = 0.0
 
     def observe(self, pixels: int, seconds_per_step: float, settled: bool) -> None:

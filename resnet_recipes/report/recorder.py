@@ -1,4 +1,4 @@
-"""The record of a run: metrics.jsonl while it goes on, summary.json at its end."""
+"""The record of a run: metrics.jsonl during it, summary.json at its end."""
 
 import errno
 import json
@@ -25,13 +25,13 @@ METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 class Recorder:
     """Writes down what the training loop measured and shows it; rank 0 only.
 
-    Writing is best effort: a full disk is said once and never stops training. All values are plain numbers, so nothing here
-    waits for a device.
+    Writing is best effort: a full disk is reported once and never stops training. All values are plain numbers, so
+    nothing here waits for a device.
     """
 
     def __init__(self, folder: Path, facts: RunFacts, console: "Console", started: float | None = None,
                  trackers: Sequence[Background] = ()):
-        """Record into `folder`; `started` is when the command was typed, in seconds of `time.time`, so that start-up counts.
+        """Record into `folder`; `started` is when the command was typed, in seconds of `time.time`, for start-up.
 
         `trackers` are sent every point of the run's curves.
         """
@@ -47,7 +47,7 @@ class Recorder:
         self._trackers = trackers
 
     def begin(self, done: int = 0, seconds: float = 0.0) -> None:
-        """Start the session, right before its first step; what was recorded after step `done`, when resuming, is dropped."""
+        """Start the session, right before its first step; drop what an earlier one recorded after step `done`."""
         old = read_metrics(self._path)
         self._wall_before = max((float(record.get("wall_seconds", 0.0)) for record in old), default=0.0)
         self._records = [record for record in old if record["step"] <= done]
@@ -59,10 +59,13 @@ class Recorder:
         self._add("begin", done, startup_seconds=time.time() - self._started, training_seconds=seconds,
                   epochs=self._facts.epochs, devices=self._facts.devices)
 
-    def step(self, done: int, *, loss: float, lr: float, pixels: int, seconds: float, images_per_second: float, data_wait: float) -> None:
-        """Log a step: `seconds` are the run's training seconds so far, `data_wait` a share of the time since the last logged step."""
-        self._add("step", done, loss=loss, lr=lr, pixels=pixels, training_seconds=seconds, images_per_second=images_per_second,
-                  data_wait_share=data_wait)
+    def step(
+        self, done: int, *, loss: float, lr: float, pixels: int, seconds: float, images_per_second: float,
+        data_wait: float,
+    ) -> None:
+        """Log a step: `seconds` of training so far; `data_wait` is a share of the time since the last logged step."""
+        self._add("step", done, loss=loss, lr=lr, pixels=pixels, training_seconds=seconds,
+                  images_per_second=images_per_second, data_wait_share=data_wait)
         steps = 0
         for interval in intervals(self._latest(2, ("begin", "step"))):
             if steps := interval.steps:
@@ -75,7 +78,8 @@ class Recorder:
         values: dict[str, object] = {"examples": (ema or raw).examples, "seconds": seconds}
         for name, metrics in (("raw", raw), ("ema", ema)):
             if metrics is not None:
-                values |= {f"{name}_top1_percent": metrics.top1, f"{name}_top5_percent": metrics.top5, f"{name}_loss": metrics.loss}
+                values |= {f"{name}_top1_percent": metrics.top1, f"{name}_top5_percent": metrics.top5,
+                           f"{name}_loss": metrics.loss}
         self._add("evaluation", done, **values)
         self._pace.evaluated(seconds)
         self._console.evaluation(done, ema, raw, seconds)
@@ -90,7 +94,7 @@ class Recorder:
         self._console.note(text)
 
     def stopped(self, done: int, reason: str, fix: str = "") -> None:
-        """Log and show that the run stops before its end: the reason, and what to type, as the command that resumes it."""
+        """Log and show that the run stops early: the reason, and what to type to resume it."""
         self._add("stopped", done, reason=reason)
         self._console.stopped(done, reason, fix)
 
@@ -101,7 +105,8 @@ class Recorder:
         """
         self._add("finish", done, training_seconds=seconds)
         summary = summarize(self._records, self._facts, seconds=seconds, weights=weights, raw_weights=raw_weights)
-        self._best_effort(lambda: atomic.write_text(self._summary_path, json.dumps(_finite(summary.as_json()), indent=2) + "\n"))
+        text = json.dumps(_finite(summary.as_json()), indent=2) + "\n"
+        self._best_effort(lambda: atomic.write_text(self._summary_path, text))
         self._console.finished(summary)
         return summary
 
@@ -130,7 +135,8 @@ class Recorder:
 
     def _add(self, kind: str, done: int, **values: object) -> None:
         wall = self._wall_before + max(0.0, time.time() - self._started)
-        record: Record = {"kind": kind, "step": done, "epoch": round(self._facts.epoch(done), 4), **values, "wall_seconds": wall}
+        epoch = round(self._facts.epoch(done), 4)
+        record: Record = {"kind": kind, "step": done, "epoch": epoch, **values, "wall_seconds": wall}
         self._records.append(record)
         self._best_effort(lambda: append(self._path, _line(record)))
         values = scalars_of(record)
@@ -152,11 +158,11 @@ class Recorder:
         except OSError as error:
             if self._writable:
                 self._writable = False
-                self._console.note(f"results cannot be written to {self._path.parent}: {error.strerror}; training goes on")
+                self._console.note(f"cannot write results to {self._path.parent}: {error.strerror}; training continues")
 
 
 def read_metrics(path: Path) -> list[Record]:
-    """Return the records of a metrics.jsonl; none if it is absent. A line that a full disk or a kill cut short is left out."""
+    """Return the records of a metrics.jsonl, none if it is absent; skips lines that a full disk or a kill cut short."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:

@@ -22,11 +22,11 @@ class Summary:
     epochs: float
     sessions: int                                       # times the run was started or resumed
     weights: str                                        # file with the trained weights: EMA's, if the recipe has them
-    raw_weights: str | None                             # file with the weights as the optimizer left them, if they are not the same
+    raw_weights: str | None                             # file with the weights as the optimizer left them, beside EMA's
     ema: Metrics | None                                 # last evaluation with EMA weights, if the recipe has them
     raw: Metrics | None                                 # last evaluation with the weights as the optimizer left them
     training_seconds: float                             # without evaluation and checkpoints
-    training_seconds_papers_rule: float | None          # the same, the first epoch timed as the second; None below two epochs
+    training_seconds_papers_rule: float | None          # the same, the first epoch timed as the second
     wall_seconds: float                                 # everything, over all sessions
     startup_seconds: float
     evaluation_seconds: float
@@ -44,9 +44,11 @@ class Summary:
             metrics = values.pop(name)
             if metrics is not None:
                 top1, top5, loss, examples = metrics
-                accuracy |= {f"{name}_top1_percent": top1, f"{name}_top5_percent": top5, f"{name}_loss": loss, "eval_examples": examples}
+                accuracy |= {f"{name}_top1_percent": top1, f"{name}_top5_percent": top5, f"{name}_loss": loss,
+                             "eval_examples": examples}
         published = values.pop("published")
-        return {"recipe": values.pop("recipe"), **accuracy, **values, "published": published and _published(self.published)}
+        return {"recipe": values.pop("recipe"), **accuracy, **values,
+                "published": published and _published(self.published)}
 
 
 class Interval(NamedTuple):
@@ -65,8 +67,9 @@ def intervals(records: Sequence[Record]) -> Iterator[Interval]:
     for record in records:
         if record["kind"] == "step" and before is not None:
             settled = before["kind"] == "step" and before["pixels"] == record["pixels"]
-            yield Interval(record["pixels"], record["step"] - before["step"], record["training_seconds"] - before["training_seconds"],
-                           record["data_wait_share"], settled)
+            seconds = record["training_seconds"] - before["training_seconds"]
+            steps = record["step"] - before["step"]
+            yield Interval(record["pixels"], steps, seconds, record["data_wait_share"], settled)
         if record["kind"] in ("begin", "step"):
             before = record
 
@@ -98,7 +101,8 @@ def papers_rule_seconds(records: Sequence[Record], facts: RunFacts, seconds: flo
     first, second = facts.steps_per_epoch, 2 * facts.steps_per_epoch
     if facts.total_steps < second:
         return None
-    marks = [(0, 0.0), *((r["step"], r["training_seconds"]) for r in records if r["kind"] == "step"), (facts.total_steps, seconds)]
+    steps = [(r["step"], r["training_seconds"]) for r in records if r["kind"] == "step"]
+    marks = [(0, 0.0), *steps, (facts.total_steps, seconds)]
 
     def seconds_at(step: int) -> float:
         for (left, start), (right, end) in pairwise(marks):
@@ -114,7 +118,9 @@ def nearest_published(facts: RunFacts) -> Published | None:
     return min(facts.published, key=lambda result: abs((result.epochs or float("inf")) - facts.epochs), default=None)
 
 
-def summarize(records: Sequence[Record], facts: RunFacts, *, seconds: float, weights: Path, raw_weights: Path | None = None) -> Summary:
+def summarize(
+    records: Sequence[Record], facts: RunFacts, *, seconds: float, weights: Path, raw_weights: Path | None = None,
+) -> Summary:
     """Sum up a finished run; `seconds` are its training seconds, and the last record's wall time is the run's."""
     of_kind = {kind: [r for r in records if r["kind"] == kind] for kind in ("begin", "evaluation", "saved")}
     last = of_kind["evaluation"][-1] if of_kind["evaluation"] else {}
@@ -143,8 +149,8 @@ def summarize(records: Sequence[Record], facts: RunFacts, *, seconds: float, wei
 
 
 def _published(result: Published) -> Record:
-    return {"top1_percent": result.top1, "epochs": result.epochs, "minutes": result.minutes, "hardware": result.hardware,
-            "source": result.source}
+    return {"top1_percent": result.top1, "epochs": result.epochs, "minutes": result.minutes,
+            "hardware": result.hardware, "source": result.source}
 
 
 def _metrics(evaluation: Record, name: str) -> Metrics | None:

@@ -1,4 +1,4 @@
-"""What a terminal is told besides text, by whichever process writes to it."""
+"""What a terminal receives besides text, whichever process writes to it."""
 
 import os
 from typing import TextIO

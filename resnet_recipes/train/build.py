@@ -17,7 +17,7 @@ from resnet_recipes.train.tuning import Tuning
 
 
 def build(plan: Plan, rank: Rank) -> Run:
-    """Return a run that stands before its first step. Every rank builds the same weights from the seed."""
+    """Return a run ready for step 0. Every rank builds the same weights from the seed."""
     recipe, sizes = plan.recipe, set(plan.sizes)
     join(rank)
 
@@ -37,18 +37,18 @@ def build(plan: Plan, rank: Rank) -> Run:
     replica = replicate(model, rank, recipe.precision.compress_gradients)
     run = Run(
         plan=plan, rank=rank, model=model, replica=replica, optimizer=recipe.optimizer.build(model),
-        methods=methods, precision=precision, clock=Clock(rank.device), tuning=Tuning(plan), train_data=train_data, eval_data=eval_data,
-        notes=operations.notes,
+        methods=methods, precision=precision, clock=Clock(rank.device), tuning=Tuning(plan), train_data=train_data,
+        eval_data=eval_data, notes=operations.notes,
     )
     settle(run)
     return run
 
 
 def settle(run: Run) -> None:
-    """Let DDP lay out its gradient buckets, which it does after the first backward pass.
+    """Make DDP lay out its gradient buckets, which it does after the first backward pass.
 
-    The layout decides in which order ranks add. A resumed run must begin with the one that the run it resumes had in that step, or
-    its sums differ in the last bit with three ranks and more (pytorch/pytorch#30509). Weights are untouched, statistics put back.
+    The layout decides the order in which ranks add. A resumed run needs the layout that the original run had at that
+    step, or sums of three ranks and more differ in the last bit (pytorch/pytorch#30509). The model is left unchanged.
     """
     if run.rank.world_size == 1:
         return
@@ -68,12 +68,14 @@ def settle(run: Run) -> None:
 def open_data(plan: Plan, rank: Rank, methods: Stack) -> tuple[data.TrainLoader, data.EvalLoader]:
     """Open both splits for this rank."""
     recipe = plan.recipe
-    share = Share(rank.rank, rank.world_size, recipe.batch.global_size, recipe.batch.eval_size, recipe.seed, plan.loader_pixels)
-    return data.open_train(recipe.data, plan.facts, share, methods.augment_sample()), data.open_eval(recipe.data, plan.facts, share)
+    batch = recipe.batch
+    share = Share(rank.rank, rank.world_size, batch.global_size, batch.eval_size, recipe.seed, plan.loader_pixels)
+    return (data.open_train(recipe.data, plan.facts, share, methods.augment_sample()),
+            data.open_eval(recipe.data, plan.facts, share))
 
 
 def close(run: Run) -> None:
-    """Stop the loaders, then part from the other ranks; the replica must be gone before its process group."""
+    """Stop the loaders, then leave the process group, before which the replica must be gone."""
     run.train_data.close()
     run.eval_data.close()
     run.replica = run.model

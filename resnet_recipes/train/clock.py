@@ -1,4 +1,4 @@
-"""Training seconds: the time that a run spends training, and nothing else."""
+"""Training seconds: the time that a run spends on training alone."""
 
 import time
 from collections.abc import Iterator
@@ -8,29 +8,29 @@ import torch
 
 
 class Clock:
-    """A stopwatch that stands still during evaluation and checkpoints, and goes on where it stood when a run is resumed.
+    """A stopwatch that is paused during evaluation and checkpoints, and continues when a run is resumed.
 
-    It waits for the device only where it stops and starts, so that work belongs to the side that asked for it.
+    It waits for the device only where it stops and starts, so that queued work is timed where it was issued.
     """
 
     def __init__(self, device: torch.device, seconds: float = 0.0):
         self.device = device
-        self._before = seconds          # seconds of earlier sittings and of laps that have ended
+        self._before = seconds          # seconds of earlier sessions and of finished laps
         self._since = time.perf_counter()
         self._running = True
 
     def seconds(self) -> float:
-        """Return training seconds so far. Does not wait for the device: call it right after reading a value from there."""
+        """Return training seconds so far. Does not wait for the device: call it right after reading a value from it."""
         return self._before + (time.perf_counter() - self._since if self._running else 0.0)
 
     def restart(self, seconds: float) -> None:
-        """Set the stopwatch, and start it from now."""
+        """Set the stopwatch and start it."""
         self._wait()
         self._before, self._since, self._running = seconds, time.perf_counter(), True
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stand still inside the context."""
+        """Pause inside the context."""
         self._wait()
         self._before, self._running = self.seconds(), False
         try:

@@ -1,4 +1,4 @@
-"""Everything that ranks do together: this is the only file with collectives."""
+"""Everything that ranks do together; the only file with collectives."""
 
 import gc
 import os
@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from resnet_recipes.train import STORE
 
-#: How long a rank waits for the others: long enough to compile, read folders and evaluate, short enough that a hang is found.
+#: How long a rank waits for the others: long enough to compile, read folders and evaluate.
 TIMEOUT = timedelta(minutes=30)
 
 LOOPBACK = "127.0.0.1"
@@ -59,14 +59,15 @@ def form_group(rank: Rank) -> None:
     """Make the process group of all ranks, even of one."""
     backend, device = ("nccl", rank.device) if rank.device.type == "cuda" else ("gloo", None)
     store = meeting_place(rank.rank, rank.world_size)
-    dist.init_process_group(backend, store=store, rank=rank.rank, world_size=rank.world_size, timeout=TIMEOUT, device_id=device)
+    dist.init_process_group(backend, store=store, rank=rank.rank, world_size=rank.world_size, timeout=TIMEOUT,
+                            device_id=device)
 
 
 @cache      # rank 0 may be its server, of which a process can have one
 def meeting_place(rank: int, world_size: int) -> dist.Store:
-    """Return the store where ranks find each other; waits for nobody but its server.
+    """Return the store where ranks find each other; waits only for its server.
 
-    On one machine nothing listens to the network: the launcher's ranks meet in a file, others at a port of the loopback interface.
+    On one machine nothing listens to the network: the launcher's ranks meet in a file, others at a loopback port.
     """
     if path := os.environ.get(STORE):
         store = dist.FileStore(path, -1)            # -1: never deleted here, since a rank may still need it
@@ -79,18 +80,19 @@ def meeting_place(rank: int, world_size: int) -> dist.Store:
         store, _, _ = next(dist.rendezvous("env://", rank, world_size, timeout=TIMEOUT))
     if os.environ.get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1":
         return store        # made for this attempt; a node that came later counts fewer restarts than the others
-    # torchrun's own store outlives a restart in place, with the dead group's addresses (pytorch/pytorch#135712): names for each attempt.
+    # torchrun's own store outlives a restart in place, with the dead group's addresses (pytorch/pytorch#135712).
     return dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def _loopback_store(port: int, is_server: bool) -> dist.TCPStore:
     """Return a store that only this machine can reach; torch's own server would listen on every interface."""
     listening = socket.create_server((LOOPBACK, port)).detach() if is_server else None
-    return dist.TCPStore(LOOPBACK, port, is_master=is_server, timeout=TIMEOUT, wait_for_workers=False, master_listen_fd=listening)
+    return dist.TCPStore(LOOPBACK, port, is_master=is_server, timeout=TIMEOUT, wait_for_workers=False,
+                         master_listen_fd=listening)
 
 
 def leave() -> None:
-    """Part from the other ranks in order; without it gloo processes abort at exit now and then. Call it when DDP modules are gone."""
+    """Leave the process group, without which gloo processes sometimes abort at exit. DDP modules must be gone."""
     if dist.is_initialized():
         gc.collect()
         dist.destroy_process_group()
@@ -104,14 +106,14 @@ def replicate(model: nn.Module, rank: Rank, compress: bool = False) -> nn.Module
 def wrapped(model: nn.Module, rank: Rank, compress: bool) -> DistributedDataParallel:
     """Wrap a model so that its backward pass averages gradients over ranks, sent as bf16 if `compress`.
 
-    No static_graph: it gives the same bits, saves only a search for unused parameters that is off anyway, and fails where the first
-    backward pass is not synchronised.
+    No static_graph: it gives the same bits, saves only a search for unused parameters that is off anyway, and fails if
+    the first backward pass is not synchronised.
     """
     replica = DistributedDataParallel(
         model,
         device_ids=[rank.device] if rank.device.type == "cuda" else None,
         gradient_as_bucket_view=True,
-        broadcast_buffers=False,        # running statistics do not enter training; broadcast_statistics sends them when they are read
+        broadcast_buffers=False,        # training does not read running statistics; broadcast_statistics sends them
     )
     if compress:
         replica.register_comm_hook(None, bf16_compress_hook)
@@ -164,9 +166,9 @@ def meet() -> None:
 
 
 class Vote:
-    """Let ranks agree to stop without waiting for each other or the device: a vote cast in one step is counted in the next.
+    """Let ranks agree to stop without waiting for each other or the device: votes of one step are counted in the next.
 
-    Signals reach ranks at different moments; a rank that stopped alone would leave the others hanging in their next collective.
+    Signals reach ranks at different moments; a rank that stopped alone would leave the others in a collective.
     """
 
     def __init__(self) -> None:
@@ -175,7 +177,7 @@ class Vote:
         self._pending: dist.Work | None = None
 
     def cast(self, stop: bool) -> bool:
-        """Cast this rank's vote of this step, and return whether any rank voted to stop in the step before (alone: in this one)."""
+        """Cast this rank's vote; return whether any rank voted to stop in the last step (alone: in this one)."""
         if self._group is None:
             return stop
         agreed = False

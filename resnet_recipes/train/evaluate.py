@@ -1,4 +1,4 @@
-"""Evaluation: exact counts over every example once, whatever the number of ranks."""
+"""Evaluation: every example counted once, whatever the number of ranks."""
 
 import math
 from collections.abc import Callable
@@ -18,18 +18,20 @@ from resnet_recipes.train.precision import BROKEN, Precision
 
 @torch.no_grad()
 def evaluate(
-    model: nn.Module, data: EvalLoader, precision: Precision, flip: bool = False, alive: Callable[[], None] = lambda: None,
+    model: nn.Module, data: EvalLoader, precision: Precision, flip: bool = False,
+    alive: Callable[[], None] = lambda: None,
 ) -> Metrics:
-    """Return top-1, top-5 and mean softmax cross-entropy of `model`, the same on every rank; leaves the model in training mode.
+    """Return top-1, top-5 and mean softmax cross-entropy of `model`, the same on every rank.
 
-    With `flip` the logits of each image and its mirror image are averaged; `alive` is called for each batch. Integers are summed over
-    ranks as integers and losses in float64, so the figures do not depend on the number of ranks. Raises TrainingError if an example is
-    missing or counted twice, or the loss is not finite.
+    With `flip` the logits of each image and its mirror image are averaged; `alive` is called for each batch. Counts are
+    summed over ranks as integers and losses in float64, so the result does not depend on the number of ranks. The
+    model is left in training mode. Raises TrainingError if an example is missing or counted twice, or the loss is not
+    finite.
     """
     device = precision.device
     broadcast_statistics(model)
     model.eval()
-    counts = torch.zeros(3, dtype=torch.int64, device=device)       # right first, right among five, examples
+    counts = torch.zeros(3, dtype=torch.int64, device=device)       # top-1 hits, top-5 hits, examples
     losses = torch.zeros((), dtype=torch.float64, device=device)
     for raw in Stream(data.batches(), device):
         alive()

@@ -1,4 +1,4 @@
-"""The keeper of a run: what the loop measures goes to the record, and what it learned to disk."""
+"""The keeper of a run: logs, evaluates and saves what the loop trains."""
 
 import time
 from functools import partial
@@ -19,41 +19,43 @@ from resnet_recipes.train.state import capture, digest, is_finite
 
 
 class StopRequest(Protocol):
-    """Whether somebody has asked this process to stop; see process.signals."""
+    """A request to stop this process; see process.signals."""
 
     requested: bool
 
 
 class Heartbeat(Protocol):
-    """Who is told that this process is alive; see process.watchdog."""
+    """Where this process reports that it is alive; see process.watchdog."""
 
     def beat(self, step: int, phase: str) -> None:
-        """Say that `step` steps are done, and what comes next."""
+        """Report that `step` steps are done, and what comes next."""
 
 
 class Keeper:
-    """Keeps one run: its log, its evaluations, its checkpoints. Every rank has one; only rank 0's writes."""
+    """Log, evaluate and save one run. Every rank has a keeper; only rank 0's writes."""
 
-    def __init__(self, run: Run, files: tuple[Recorder, Checkpoints] | None, interruption: StopRequest, watchdog: Heartbeat):
+    def __init__(
+        self, run: Run, files: tuple[Recorder, Checkpoints] | None, interruption: StopRequest, watchdog: Heartbeat,
+    ):
         self.run = run
         self.recorder, self.checkpoints = files or (None, None)
         self.interruption, self.watchdog = interruption, watchdog
         self._losses = torch.zeros(run.plan.steps(run.plan.recipe.log.interval), device=run.rank.device)
-        self._count = 0                                 # losses since the last log; they stay on the device until the next
-        self._since = (run.clock.seconds(), 0.0)        # training seconds, and seconds of waiting for data, at the last log
+        self._count = 0         # losses since the last log, which stay on the device until the next
+        self._since = (run.clock.seconds(), 0.0)        # training seconds and seconds of data wait at the last log
 
     def wants_to_stop(self) -> bool:
         """Tell whether this rank was asked to stop."""
         return self.interruption.requested
 
     def step(self, done: int, loss: Tensor) -> None:
-        """Take note of a completed step; does not wait for the device."""
+        """Note a completed step; does not wait for the device."""
         self._losses[self._count] = loss
         self._count += 1
         self.watchdog.beat(done, "train")
 
     def log(self, done: int, stream: Stream) -> None:
-        """Record the steps since the last call. Raises TrainingError, on every rank alike, if the loss is broken."""
+        """Record the steps since the last call. Raises TrainingError, on every rank, if the loss is not finite."""
         losses = mean_over_ranks(self._losses[: self._count].clone()).tolist()      # waits for the device
         self.run.precision.check(losses, done)
         seconds, waited = self.run.clock.seconds(), stream.waited
@@ -64,13 +66,14 @@ class Keeper:
             plan = self.run.plan
             finite = [loss for loss in losses if abs(loss) < float("inf")]          # float16 may have skipped a step
             self.recorder.step(
-                done, loss=sum(finite) / max(1, len(finite)), lr=plan.lr_at(done - 1), pixels=plan.pixels_at(done - 1), seconds=seconds,
-                images_per_second=len(losses) * plan.recipe.batch.global_size / span, data_wait=min(1.0, (waited - self._since[1]) / span),
+                done, loss=sum(finite) / max(1, len(finite)), lr=plan.lr_at(done - 1), pixels=plan.pixels_at(done - 1),
+                seconds=seconds, images_per_second=len(losses) * plan.recipe.batch.global_size / span,
+                data_wait=min(1.0, (waited - self._since[1]) / span),
             )
         self._count, self._since = 0, (seconds, waited)
 
     def evaluate(self, done: int) -> None:
-        """Evaluate the weights that the recipe means (EMA's, if it keeps them), and at the end the raw ones too."""
+        """Evaluate EMA's weights if the recipe has them, else the raw ones; at the end both."""
         run, flip = self.run, self.run.plan.recipe.evaluation.flip
         alive = partial(self.watchdog.beat, done, "evaluate")
         with run.clock.paused():
@@ -84,17 +87,17 @@ class Keeper:
                 self.recorder.evaluation(done, ema=averaged, raw=raw, seconds=time.perf_counter() - began)
 
     def save(self, done: int) -> None:
-        """Save a checkpoint, after making sure that the ranks have not drifted apart."""
+        """Save a checkpoint, after checking that all ranks hold the same, finite weights."""
         self.watchdog.beat(done, "save")
         with self.run.clock.paused():
             began = time.perf_counter()
-            broadcast_statistics(self.run.model)            # so that all ranks judge what one of them will save
+            broadcast_statistics(self.run.model)            # so that all ranks check what one of them will save
             if not agree(digest(self.run.model)):
-                raise TrainingError(f"the ranks hold different weights at step {done}: a device or its memory is faulty. Nothing was saved "
-                                    "after this; resume from the last checkpoint on other hardware")
+                raise TrainingError(f"the ranks hold different weights at step {done}: a device or its memory is "
+                                    "faulty. The step was not saved; resume from the last checkpoint on other hardware")
             if not is_finite(self.run.model):
-                raise TrainingError(f"weights or BatchNorm statistics are not finite numbers at step {done}; {BROKEN}. Nothing was saved "
-                                    "after this")
+                raise TrainingError(f"weights or BatchNorm statistics are not finite numbers at step {done}; {BROKEN}. "
+                                    "The step was not saved")
             if self.checkpoints is not None and self.recorder is not None:
                 self.checkpoints.save(done, capture(self.run, done))
                 self.recorder.saved(done, self.checkpoints.folder, time.perf_counter() - began)

@@ -23,9 +23,9 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
     model.train()
     for step, raw in zip(range(first, plan.total_steps), stream, strict=False):
         now = Now(step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step)))
-        seed = int(now.rng.integers(2**63))         # drawn in any case: what else is drawn does not depend on the methods
+        seed = int(now.rng.integers(2**63))         # drawn in any case: later draws must not depend on it
         if methods.draws_in_forward:
-            torch.manual_seed(seed)                 # takes 0.1 ms
+            torch.manual_seed(seed)                 # 0.1 ms
         run.tuning.enter(step)
         for group in run.optimizer.param_groups:
             group["lr"] = plan.lr_at(step)

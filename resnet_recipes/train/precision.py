@@ -7,12 +7,12 @@ from resnet_recipes.errors import TrainingError
 
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
-#: A loss scale below this can no longer keep float16 gradients from vanishing: the run is broken, not unlucky.
+#: Below this loss scale float16 gradients vanish: the run is broken.
 SMALLEST_SCALE = 2.0**-10
 
 
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
-    """Return the compute type of `precision.dtype`; auto is bf16 where the device has it, else fp16, and fp32 on a CPU."""
+    """Return the dtype of `precision.dtype`; auto is bf16 where the device has it, else fp16, and fp32 on a CPU."""
     if name != "auto":
         return DTYPES[name]
     if device.type != "cuda":
@@ -20,23 +20,24 @@ def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
     return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
 
 
-#: What a user is told of numbers that are none.
-BROKEN = ("usual causes are a learning rate that is too high (halve it: optimizer.lr=...), a warm-up that is too short, or damaged images "
-          "(resnet-recipes doctor data PATH)")
+#: What to check when a number is not finite.
+BROKEN = ("usual causes are a learning rate that is too high (halve it: optimizer.lr=...), a warm-up that is too "
+          "short, or damaged images (resnet-recipes doctor data PATH)")
 
 
 class Precision:
     """Autocast for the forward pass and, for float16, loss scaling and BatchNorm statistics that survive an overflow.
 
-    Float16 skips a step whose gradient overflows, but by then the overflow has entered the running statistics, where it would stay
-    for ever (pytorch/pytorch#88474). They are kept aside before the step and put back, without waiting for the device, if it is skipped.
+    Float16 skips a step whose gradient overflows, but by then the overflow is in the running statistics, where it would
+    stay for ever (pytorch/pytorch#88474). They are copied before the step and restored, without waiting for the device,
+    if it is skipped.
     """
 
     def __init__(self, device: torch.device, dtype: torch.dtype, model: nn.Module):
         self.device, self.dtype = device, dtype
         self.scaler = torch.amp.GradScaler(device.type, enabled=dtype == torch.float16)
         self._live = [b for b in model.buffers() if b.is_floating_point()] if self.scaler.is_enabled() else []
-        self._kept = torch.cat([b.flatten() for b in self._live]) if self._live else None      # one buffer: few launches
+        self._kept = torch.cat([b.flatten() for b in self._live]) if self._live else None      # one flat copy
 
     def autocast(self) -> torch.autocast:
         """Return the context for a forward pass."""
@@ -52,14 +53,15 @@ class Precision:
             torch.cat([b.flatten() for b in self._live], out=self._kept)
 
     def step(self, optimizer: torch.optim.Optimizer, clip_norm: float | None) -> None:
-        """Take an optimizer step, the whole gradient's L2 norm cut to `clip_norm` if given; skip it if the gradient overflowed."""
+        """Take an optimizer step, clipping the whole gradient's L2 norm to `clip_norm`; skip it after an overflow."""
         if clip_norm is not None:
             self.scaler.unscale_(optimizer)
-            torch.nn.utils.clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip_norm, foreach=True)
+            params = [p for group in optimizer.param_groups for p in group["params"]]
+            torch.nn.utils.clip_grad_norm_(params, clip_norm, foreach=True)
         if not self.scaler.is_enabled():
             optimizer.step()
             return
-        verdict: list[Tensor] = []      # GradScaler shows it to the optimizer, and only while the optimizer steps
+        verdict: list[Tensor] = []      # GradScaler shows it only to the optimizer, and only during its step
         hook = optimizer.register_step_pre_hook(lambda optimizer, *_: verdict.append(optimizer.found_inf))
         self.scaler.step(optimizer)
         hook.remove()
@@ -70,12 +72,12 @@ class Precision:
             torch._foreach_copy_([b.view(-1) for b in self._live], list(right))
 
     def check(self, losses: list[float], step: int) -> None:
-        """Raise TrainingError if the losses logged up to `step` show that training has broken down; waits for the device."""
+        """Raise TrainingError if the losses logged up to `step` show that training is broken; waits for the device."""
         broken = [step - len(losses) + i for i, loss in enumerate(losses) if not abs(loss) < float("inf")]
         if self.scaler.is_enabled():
             if self.scaler.get_scale() < SMALLEST_SCALE:
-                raise TrainingError(f"float16 gradients overflow at every step up to {step}, however small their scale; {BROKEN}; bf16 and "
-                                    "fp32 have the range that float16 lacks (precision.dtype=...)")
+                raise TrainingError(f"float16 gradients overflow at every step up to {step} at any loss scale; "
+                                    f"{BROKEN}; bf16 and fp32 have the range that float16 lacks (precision.dtype=...)")
             return      # float16 overflows now and then by design; those steps were skipped
         if broken:
             raise TrainingError(f"the loss is not a finite number since step {broken[0]}; {BROKEN}")

@@ -11,8 +11,8 @@ WORTH = 60.0
 class Tuning:
     """Decides for each image size whether cuDNN searches, by the seconds that the size will last.
 
-    A step's seconds are known from the second logged interval on, since the first has compilation and warm-up in it, and scale
-    with the pixels of other sizes. A size once searched for stays so: with the search off, what it found is not used.
+    A step's seconds are known from the second logged interval on, since the first includes compilation and warm-up, and
+    scale with the pixels of other sizes. Once on for a size the search stays on, or its result would not be used.
     """
 
     def __init__(self, plan: Plan):

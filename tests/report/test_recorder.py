@@ -68,7 +68,7 @@ def test_a_loss_that_is_no_number_is_written_as_null(recorder, facts):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
-def test_a_full_disk_is_said_once_and_training_goes_on(recorder, driver, facts, console):
+def test_a_full_disk_is_reported_once_and_training_continues(recorder, driver, facts, console):
     recorder.begin()
     path = facts.folder / "metrics.jsonl"
     path.unlink()
@@ -77,7 +77,7 @@ def test_a_full_disk_is_said_once_and_training_goes_on(recorder, driver, facts, 
     summary = recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
     notes = [told for told in console.told if told[0] == "note"]
     assert len(notes) == 1
-    assert "cannot be written" in notes[0][1]
+    assert "cannot write results" in notes[0][1]
     assert summary.sessions == 1
 
 
