@@ -78,7 +78,7 @@ def ours_in_dataloader(setting: Setting) -> Iterator:
     from resnet_recipes.data import order
     from resnet_recipes.data.base import DataConfig, Share
     from resnet_recipes.data.crop import TrainCrop
-    from resnet_recipes.data.files.folder import Files
+    from resnet_recipes.data.files.images import Files
     from resnet_recipes.data.files.storage import TrainFiles
     from resnet_recipes.data.loading.storage import Rows, Storage, fill
 
@@ -96,7 +96,7 @@ def ours_in_dataloader(setting: Setting) -> Iterator:
 
     config = DataConfig(backend="torchvision", root=str(setting.root), train_size=setting.pixels)
     facts, share = data.measure(config), Share(0, 1, BATCH, BATCH, seed=0)
-    storage = TrainFiles(Files(setting.root / "train", facts.classes), TrainCrop.of(config, share))
+    storage = TrainFiles(Files(setting.root / "train"), TrainCrop.of(config, share))
     jobs = order.train_jobs(config, share, facts.train_examples, 0)
     return iter(DataLoader(Batches(storage), batch_size=None, sampler=jobs, num_workers=setting.workers, prefetch_factor=2))
 

@@ -19,6 +19,7 @@ from typing import Any
 from resnet_recipes import __version__, atomic, outline
 from resnet_recipes.composing.compose import Composed
 from resnet_recipes.composing.frozen import freeze
+from resnet_recipes.data.frozen import dump
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.plan import Plan
 from resnet_recipes.process.folder import refuse_links
@@ -41,6 +42,7 @@ def create(composed: Composed, plan: Plan, command: Sequence[str]) -> Path:
         raise RecipeError([Problem("run.name", "auto", "must be given for several nodes: they share one folder", "run=NAME")])
     files = {
         "config.yaml": frozen,
+        "data.json": dump(plan.facts),
         "command.txt": shlex.join(command) + "\n",
         "overrides.txt": "".join(f"{override}\n" for override in composed.overrides),
         "plan.txt": "\n".join(outline.lines(outline.rows(plan))) + "\n",

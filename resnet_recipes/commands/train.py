@@ -97,7 +97,7 @@ def _begun(wanted: "Composed") -> Path:
     from resnet_recipes.launch.group import group_of
 
     ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
-    made = plan.of(wanted.recipe, data.measure(wanted.recipe.data, with_cost=True), ranks)
+    made = plan.of(wanted.recipe, data.measure(wanted.recipe.data, with_cost=True, tell=say), ranks)
     folder = run_folder.create(wanted, made, ["resnet-train", *sys.argv[1:]])
     for line in lines(wanted, made, str(folder)):
         say(line)

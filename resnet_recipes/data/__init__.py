@@ -1,5 +1,6 @@
 """The images of a run: find them, and open them through the backend that reads them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -14,7 +15,7 @@ from resnet_recipes.errors import NotReadyError, Problem
 _MODULES = {"torchvision": "torchvision_backend", "ffcv": "ffcv_backend", "gpu": "gpu_backend", "synthetic": "synthetic"}
 
 
-def measure(config: DataConfig, with_cost: bool = False) -> DataFacts:
+def measure(config: DataConfig, with_cost: bool = False, tell: Callable[[str], None] = lambda line: None) -> DataFacts:
     """Find out what is at `config.root`, and which backend will read it. Takes seconds for ImageNet.
 
     Decodes nothing, unless `auto` had to do without ffcv and a user shall hear what that costs: some images, `with_cost`.
@@ -23,7 +24,7 @@ def measure(config: DataConfig, with_cost: bool = False) -> DataFacts:
     if config.backend != "synthetic" and (problem := root_problem(config.root)):
         raise NotReadyError([problem])
     backend, why = _chosen(config) if config.backend == "auto" else (config.backend, "")
-    facts = _module(backend).measure(config)
+    facts = _module(backend).measure(config, tell)
     if why:
         cost = f", {1000 * _module(backend).seconds_per_image(config, facts):.1f} ms of CPU each here" if with_cost else ""
         facts = replace(facts, notes=(f"images are decoded from their files (torchvision backend){cost}: {why}", *facts.notes))

@@ -65,6 +65,13 @@ class DataFacts:
     eval_examples: int
     classes: tuple[str, ...]            # in label order
     notes: tuple[str, ...] = ()         # what a user should know, one sentence each
+    train_digest: str = ""              # of the names and sizes of the training images
+    eval_digest: str = ""
+
+    @property
+    def digest(self) -> str:
+        """What changes with any image's name or size, in both splits."""
+        return f"{self.train_digest}-{self.eval_digest}"
 
     @property
     def augments_samples(self) -> bool:

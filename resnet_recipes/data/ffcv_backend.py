@@ -17,7 +17,7 @@ from resnet_recipes.data.memory import available_memory
 from resnet_recipes.errors import NotReadyError, Problem
 
 
-def measure(config: DataConfig) -> DataFacts:
+def measure(config: DataConfig, tell: object) -> DataFacts:
     """Open both files, check that they belong together and that this machine can read them; takes seconds, decodes nothing.
 
     Raises NotReadyError with everything that is in the way.
@@ -28,12 +28,12 @@ def measure(config: DataConfig) -> DataFacts:
     problems = list(_problems(config, train, val))
     if problems:
         raise NotReadyError(problems)
-    return DataFacts("ffcv", root, len(train), len(val), train.classes, tuple(_notes(config, train, val)))
+    return DataFacts("ffcv", root, len(train), len(val), train.classes, tuple(_notes(config, train, val)), train.digest, val.digest)
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Pipeline:
     """Open train.beton: random crops."""
-    beton, crop = open_beton(facts.root / "train.beton"), TrainCrop.of(config, share)
+    beton, crop = _unchanged(facts.root / "train.beton", facts.train_digest), TrainCrop.of(config, share)
     storage = BetonStorage(beton, crop.cuts, _seeded(augment, crop), streamed=not _fits(beton))
     pipeline = Pipeline(storage, Capacity.for_training(config, share))
     if config.order == "quasi_random":
@@ -46,7 +46,16 @@ def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
     def centres(epoch: int, indices: np.ndarray, copies: np.ndarray, sizes: np.ndarray) -> Cuts:
         return Cuts(centre_crops(sizes, config.eval_size / config.eval_resize), np.zeros(len(indices), bool))
 
-    return Pipeline(BetonStorage(open_beton(facts.root / "val.beton"), centres), Capacity.for_evaluation(config, share))
+    return Pipeline(BetonStorage(_unchanged(facts.root / "val.beton", facts.eval_digest), centres), Capacity.for_evaluation(config, share))
+
+
+def _unchanged(path: Path, digest: str) -> Beton:
+    """Open a file; raises NotReadyError if it is another one than when the run began."""
+    beton = open_beton(path)
+    if digest and beton.digest != digest:
+        rule = "is not the file with which the run began"
+        raise NotReadyError([Problem("data.root", str(path), rule, "put the file back, or start a new run")])
+    return beton
 
 
 def _problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]:

@@ -11,7 +11,8 @@ from torch import Tensor
 from resnet_recipes.data import order
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugment, Share
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.files.folder import Files
+from resnet_recipes.data.files.images import Files
+from resnet_recipes.data.files.listing import Tell
 from resnet_recipes.data.files.storage import EvalFiles
 from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.loading.loader import Supply
@@ -53,26 +54,26 @@ class Resident(Supply):
             yield RawBatch(pixels if self._crop else pixels.permute(0, 3, 1, 2), self._labels[chosen])
 
 
-def measure(config: DataConfig) -> DataFacts:
+def measure(config: DataConfig, tell: Tell) -> DataFacts:
     """Count the images and classes, and see that they fit."""
-    facts = survey(config, "gpu")
+    facts = survey(config, "gpu", tell)
     size = facts.train_examples * 3 * round(MARGIN * config.train_size) ** 2 + facts.eval_examples * 3 * config.eval_size**2
     if size > ROOM:
         raise NotReadyError([Problem("data.backend", "gpu", f"would keep {size / 2**30:.0f} GiB on the device; it is for sets of up to "
                                      f"{ROOM / 2**30:.0f} GiB", "data.backend=auto")])
-    return replace(facts, notes=(f"all images are decoded once and stay on the device: {size / 2**30:.1f} GiB", *facts.notes))
+    return replace(facts, notes=(*facts.notes, f"all images are decoded once and stay on the device: {size / 2**30:.1f} GiB", *facts.notes))
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Resident:
     """Open the training images; there is no moment at which one could be augmented alone."""
     side = round(MARGIN * max(share.train_pixels, default=config.train_size))
     larger = replace(config, eval_resize=side, eval_size=side)
-    return Resident(Files(facts.root / "train", facts.classes), larger, share, TrainCrop.of(config, share))
+    return Resident(Files(facts.root / "train", facts.train_digest), larger, share, TrainCrop.of(config, share))
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Resident:
     """Open the evaluation images."""
-    return Resident(Files(facts.root / "val", facts.classes), config, share)
+    return Resident(Files(facts.root / "val", facts.eval_digest), config, share)
 
 
 def _decoded(files: Files, config: DataConfig, share: Share) -> RawBatch:

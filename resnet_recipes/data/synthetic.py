@@ -49,7 +49,7 @@ class Drawn(Supply):
         return (images(job.pixels).batch(job.indices, job.epoch if self._epoch is None else self._epoch) for job in jobs)
 
 
-def measure(config: DataConfig) -> DataFacts:
+def measure(config: DataConfig, tell: object) -> DataFacts:
     """Return the facts of the drawn images; nothing can be wrong with them."""
     return DataFacts("synthetic", Path(config.root or "synthetic"), TRAIN_EXAMPLES, EVAL_EXAMPLES,
                      tuple(f"pattern{number}" for number in range(CLASSES)), ("images are drawn, not read: accuracies mean nothing",))

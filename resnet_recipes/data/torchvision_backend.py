@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.files.folder import Files
+from resnet_recipes.data.files.images import Files
+from resnet_recipes.data.files.listing import Tell
 from resnet_recipes.data.files.storage import EvalFiles, TrainFiles
 from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.loading.loader import TrainLoader
@@ -13,20 +14,20 @@ from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 
 
-def measure(config: DataConfig) -> DataFacts:
+def measure(config: DataConfig, tell: Tell) -> DataFacts:
     """Count the images and classes; raises NotReadyError with what must be put right."""
-    return survey(config, "torchvision")
+    return survey(config, "torchvision", tell)
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Pipeline:
     """Open the training images."""
-    storage = TrainFiles(Files(facts.root / "train", facts.classes), TrainCrop.of(config, share), augment, config.reduced_decode)
+    storage = TrainFiles(Files(facts.root / "train", facts.train_digest), TrainCrop.of(config, share), augment, config.reduced_decode)
     return Pipeline(storage, Capacity.for_training(config, share), skip_bad=config.on_bad_image == "skip")
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
     """Open the evaluation images. One that cannot be read is always an error: accuracies over other images cannot be compared."""
-    storage = EvalFiles(Files(facts.root / "val", facts.classes), config.eval_resize)
+    storage = EvalFiles(Files(facts.root / "val", facts.eval_digest), config.eval_resize)
     return Pipeline(storage, Capacity.for_evaluation(config, share))
 
 

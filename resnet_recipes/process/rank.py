@@ -14,6 +14,8 @@ from torch.distributed import PrefixStore
 
 from resnet_recipes import __version__, data, plan
 from resnet_recipes.composing.frozen import read
+from resnet_recipes.data import frozen
+from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.errors import ExitCode, TrainingError
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.process.agreement import confirm_same
@@ -40,9 +42,10 @@ def work(process: RankProcess) -> int:
     process.interruption.limit(recipe.launch.max_wall, process.started)
     rank = distributed.this_rank(recipe.launch.device)
     confirm("recipe", rank, flat(asdict(recipe)) | SOFTWARE)
-    facts = data.measure(recipe.data)
+    facts = found(process.folder, recipe.data)
     confirm("data", rank, {"backend of the images": facts.backend, "number of training images": facts.train_examples,
-                           "number of validation images": facts.eval_examples, "digest of the class names": digest_of(facts.classes)})
+                           "number of validation images": facts.eval_examples, "digest of the class names": digest_of(facts.classes),
+                           "digest of the images": facts.digest})
     run = build(plan.of(recipe, facts, rank.world_size), rank)
     checkpoints = Checkpoints(process.folder / "checkpoints", recipe.checkpoint.keep, warn=print)
     first = resume(run, checkpoints)
@@ -58,6 +61,12 @@ def work(process: RankProcess) -> int:
     distributed.meet()      # a launcher may stop all ranks as soon as one has ended: not before rank 0 has written everything
     close(run)              # not after an error: parting may wait for a rank that is stuck, and how this one ended must be written first
     return code
+
+
+def found(folder: Path, config: DataConfig) -> DataFacts:
+    """Return what the launcher found out about the images; a run folder of an earlier version has no such file."""
+    frozen_facts = folder / frozen.NAME
+    return frozen.load(frozen_facts, config.root) if frozen_facts.exists() else data.measure(config)
 
 
 def digest_of(names: Sequence[str]) -> str:

@@ -44,7 +44,7 @@ def test_a_run_gets_a_folder_that_says_all_about_it(started, capsys):
     assert folder.parent == Path("runs").absolute()
     assert folder.name.startswith("mild-")
     names = {path.name for path in folder.iterdir()}
-    assert names == {"config.yaml", "command.txt", "overrides.txt", "plan.txt", "provenance.json", "env.json"}
+    assert names == {"config.yaml", "data.json", "command.txt", "overrides.txt", "plan.txt", "provenance.json", "env.json"}
     assert read(folder / "config.yaml").seed == 5
     assert "seed=5\n" in (folder / "overrides.txt").read_text()
     provenance = json.loads((folder / "provenance.json").read_text())

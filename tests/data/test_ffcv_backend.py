@@ -1,6 +1,7 @@
 """The ffcv backend beyond the contract: FFCV's own pixels, and no damage that goes unseen."""
 
 import itertools
+import json
 import os
 import shutil
 import subprocess
@@ -184,6 +185,11 @@ def test_files_that_do_not_belong_together_are_refused(copied, betons):
     sidecar_path(copied / "train.beton").unlink()
     shutil.copy(copied / "val.beton", copied / "train.beton")
     shutil.copy(betons / "val.beton.json", copied / "train.beton.json")
+    with pytest.raises(NotReadyError, match=r"train\.beton: is the val split by its sidecar"):
+        measure(config(copied))
+    older = json.loads((copied / "train.beton.json").read_text())
+    del older["split"]
+    (copied / "train.beton.json").write_text(json.dumps(older))
     assert measure(config(copied)).train_examples == 11
     note = (copied / "val.beton.json").read_text().replace('"ant"', '"zebra"')
     (copied / "val.beton.json").write_text(note)

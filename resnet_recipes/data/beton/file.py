@@ -73,6 +73,12 @@ class Beton:
         """Whether the mapped file has become shorter; touching what is gone would kill the process with SIGBUS."""
         return self.content._mmap.size() < self.content.size
 
+    @cached_property
+    def digest(self) -> str:
+        """What changes with any sample; without a sidecar, with the place, size or label of any."""
+        crc32 = self.sidecar.crc32 if self.sidecar else ""
+        return hashlib.sha256((self.structure + crc32).encode()).hexdigest()[:32]
+
     def sample(self, index: int) -> np.ndarray:
         """Read the stored bytes of one sample, uint8: not through the map, which kills where a file is cut short meanwhile."""
         with open_regular(self.path) as file:
@@ -131,8 +137,12 @@ def open_beton(path: Path) -> Beton:
 
 def pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
     """Yield why these two files cannot be trained on together: labels of different meaning, or classes without images."""
-    used = len(np.unique(train.labels))
     again = "convert both together:  resnet-recipes convert SRC DST"
+    for beton, split in ((train, "train"), (val, "val")):
+        if beton.sidecar and beton.sidecar.split not in ("", split):
+            rule = f"is the {beton.sidecar.split} split by its sidecar"
+            yield Problem(str(beton.path), None, rule, f"rename it, or {again}")
+    used = len(np.unique(train.labels))
     if used != len(train.classes):
         yield Problem(str(train.path), None, f"has images of only {used} of its {len(train.classes)} classes", again)
     if train.sidecar and val.sidecar and train.classes != val.classes:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.data.regular import open_regular
+from resnet_recipes.data.root import SPLITS
 from resnet_recipes.errors import NotReadyError, Problem
 
 _LARGEST = 1 << 30     # bytes; ImageNet's has 7 MB
@@ -29,6 +30,7 @@ class Sidecar:
     skipped: tuple[str, ...]            # source images left out because they could not be read
     options: dict                       # of the conversion, the seed of the order included
     version: int = 1
+    split: str = ""                     # train or val; empty: one file alone, or written by an earlier version
 
     @property
     def checksums(self) -> np.ndarray:
@@ -63,6 +65,8 @@ def read_sidecar(beton: Path) -> Sidecar | None:
         sidecar = Sidecar(**{**content, "classes": tuple(content["classes"]), "skipped": tuple(content["skipped"])})
         if sidecar.version != 1:
             raise ValueError(f"version {sidecar.version}, but only version 1 can be read")
+        if sidecar.split not in ("", *SPLITS):
+            raise ValueError(f"split {sidecar.split!r} is not one of {', '.join(SPLITS)}")
         if not all(isinstance(name, str) for name in sidecar.classes) or len(set(sidecar.classes)) != len(sidecar.classes):
             raise ValueError("class names must be different strings")
         if len(sidecar.checksums) != sidecar.examples:

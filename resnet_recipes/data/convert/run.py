@@ -18,6 +18,7 @@ from resnet_recipes.data.beton.writer import BetonWriter, partial_path, read_jou
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded
 from resnet_recipes.data.convert.pool import EncodedChunk, encode_in_order, encode_one, worker_count
 from resnet_recipes.data.convert.source import BetonSource, Source, open_source
+from resnet_recipes.data.root import SPLITS
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
 
 PAGE_SIZE = 8 << 20                     # bytes, FFCV's own default
@@ -145,6 +146,7 @@ def _convert_split(split: Split, options: ConvertOptions, progress: Callable[[Pr
             raise NotReadyError([Problem(str(split.origin), None, "has no readable image")])
         skipped = tuple(split.source.name(index) for index in left_out)
         writer.finish({"classes": split.source.classes, "source": str(split.origin), "skipped": skipped,
+                       "split": split.name if split.name in SPLITS else "",
                        "source_sha256": split.source.fingerprint, "options": asdict(options)})
     except OSError as error:
         rule = f"cannot be written: {error.strerror} ({len(writer.records):,} of {total:,} images are done and kept)"

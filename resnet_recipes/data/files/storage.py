@@ -13,8 +13,12 @@ from PIL import Image
 from resnet_recipes.data.base import SampleAugment
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files.decode import BadImageError, Picture, read_file, resized
-from resnet_recipes.data.files.folder import Files
+from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
+
+
+class ChangedError(Exception):
+    """A file that was changed in place, which the time of its folder does not show."""
 
 
 class FileStorage:
@@ -33,7 +37,11 @@ class FileStorage:
     def _opened(self, rows: Rows, row: int) -> Picture:
         """Read one file and its header."""
         with self._reading(rows, row):
-            return Picture(read_file(self.path(rows.indices[row])))
+            data = read_file(self.path(rows.indices[row]))
+            if (listed := self._files.size(rows.indices[row])) not in (-1, len(data)):
+                raise ChangedError(f"has {len(data):,} bytes, and had {listed:,} when it was listed. If that is right, "
+                                   "touch its folder and start again")
+            return Picture(data)
 
     @contextmanager
     def _reading(self, rows: Rows, row: int) -> Iterator[None]:

@@ -3,20 +3,21 @@
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files.folder import class_names, image_names
+from resnet_recipes.data.files.listing import Listing, Tell
 from resnet_recipes.data.root import LAYOUT, SPLITS, misnamed_split, unreadable
 from resnet_recipes.errors import NotReadyError, Problem
 
 
-def survey(config: DataConfig, backend: str) -> DataFacts:
-    """Count the images and classes below `config.root`. Raises NotReadyError with everything that is wrong there."""
+def survey(config: DataConfig, backend: str, tell: Tell) -> DataFacts:
+    """List the images below `config.root`. Raises NotReadyError with everything that is wrong there."""
     root = Path(config.root)
     try:
-        return _surveyed(root, backend)
+        return _surveyed(root, backend, tell)
     except OSError as error:                                            # a folder may not be read, or has just vanished
         raise NotReadyError([unreadable(error)]) from None
 
@@ -26,17 +27,16 @@ def sorting_command(root: Path) -> str:
     return f"resnet-recipes doctor data {shlex.quote(str(root))} --fix-val LOC_val_solution.csv"
 
 
-def _surveyed(root: Path, backend: str) -> DataFacts:
+def _surveyed(root: Path, backend: str, tell: Tell) -> DataFacts:
     _refuse(problem for split in SPLITS for problem in _split_problems(root, split))
-    classes = {split: class_names(root / split) for split in SPLITS}
-    counts, others = {}, Counter()
-    for split in SPLITS:
-        counts[split] = {name: sum(1 for _ in image_names(root / split / name, others=others)) for name in classes[split]}
-    _refuse([*_class_problems(root, *classes.values()), *(problem for split in SPLITS
-                                                          for problem in _empty_problems(root / split, counts[split], others))])
-    train, val = (sum(of_class.values()) for of_class in counts.values())
-    notes = (f"not read, because of their suffixes: {_kinds(others)}",) if others else ()
-    return DataFacts(backend, root, train, val, tuple(classes["train"]), notes)
+    train, val = listings = [Listing.of(root / split, tell) for split in SPLITS]
+    others = train.others + val.others
+    _refuse([*_class_problems(root, train.classes, val.classes), *(problem for split, listing in zip(SPLITS, listings, strict=True)
+                                                                   for problem in _empty_problems(root / split, listing, others))])
+    notes = [f"not read, because of their suffixes: {_kinds(others)}"] if others else []
+    notes += [f"{split}: the listing of an earlier start is used, since no folder has changed" for split, listing
+              in zip(SPLITS, listings, strict=True) if listing.kept]
+    return DataFacts(backend, root, len(train.sizes), len(val.sizes), train.classes, tuple(notes), train.digest, val.digest)
 
 
 def _refuse(problems: Iterator[Problem]) -> None:
@@ -63,7 +63,7 @@ def _split_problems(root: Path, split: str) -> Iterator[Problem]:
             yield Problem("data.root", str(folder), rule, sorting_command(root))
 
 
-def _class_problems(root: Path, classes: list[str], val_classes: list[str]) -> Iterator[Problem]:
+def _class_problems(root: Path, classes: Sequence[str], val_classes: Sequence[str]) -> Iterator[Problem]:
     """Yield how the classes of the splits differ: labels are places in the sorted list, so one more would shift the others."""
     for here, there, split in ((classes, val_classes, "val"), (val_classes, classes, "train")):
         if missing := sorted(set(here) - set(there)):
@@ -76,8 +76,8 @@ def _class_problems(root: Path, classes: list[str], val_classes: list[str]) -> I
         yield Problem("data.root", str(root / "train"), rule, "rename these folders in both splits")
 
 
-def _empty_problems(folder: Path, counts: dict[str, int], others: Counter) -> Iterator[Problem]:
-    if empty := [name for name, count in counts.items() if not count]:
+def _empty_problems(folder: Path, listing: Listing, others: Counter) -> Iterator[Problem]:
+    if empty := [name for name, count in zip(listing.classes, listing.counts, strict=True) if not count]:
         unread = f"  (not read: {_kinds(others)})" if others else ""
         fix = f"add images, or remove these folders from both splits{unread}"
         yield Problem("data.root", str(folder), f"has no images in {_some(empty)}", fix)

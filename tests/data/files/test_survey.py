@@ -13,7 +13,7 @@ from resnet_recipes import data
 from resnet_recipes.commands import doctor
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton.native import ffcv_native
-from resnet_recipes.data.files.folder import Files
+from resnet_recipes.data.files.images import Files
 from resnet_recipes.errors import NotReadyError
 
 
@@ -146,7 +146,7 @@ def test_a_loop_of_links_ends_and_linked_classes_and_files_count(root):
 
 def test_files_are_sorted_by_class_and_name_whatever_their_names(root):
     (root / "train" / "bee" / "a b\n\u00e9.jpg").touch()
-    files = Files(root / "train", ("ant", "bee", "cat"))
+    files = Files(root / "train")
     expected = [str(path) for name in ("ant", "bee", "cat") for path in sorted((root / "train" / name).iterdir())]
     assert [files.path(index) for index in range(len(files))] == expected
     assert [Path(path).parent.name for path in expected] == [("ant", "bee", "cat")[label] for label in files.labels]

@@ -1,0 +1,44 @@
+"""The images of a split in memory that all its workers share."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from resnet_recipes.data.files.listing import Listing
+from resnet_recipes.data.shared import SharedArrays
+from resnet_recipes.errors import NotReadyError, Problem
+
+
+class Files:
+    """The images of one split with their labels, sorted by class and name. Pickles, and stays shared."""
+
+    def __init__(self, split: Path, digest: str = ""):
+        """List the split. Raises NotReadyError if a `digest` is given, and names or sizes differ."""
+        listing = Listing.of(split)
+        if digest and listing.digest != digest:
+            rule = "has other files than when the run began: names or sizes have changed"
+            raise NotReadyError([Problem("data.root", str(split), rule, "put the files back, or start a new run")])
+        self.split = str(split)
+        count = len(listing.sizes)
+        self._arrays = SharedArrays(text=("u1", listing.names.shape), ends=("i8", (count + 1,)), labels=("i8", (count,)),
+                                    sizes=("i8", (count,)))
+        self._arrays["text"][:], self._arrays["ends"][1:], self._arrays["sizes"][:] = listing.names, listing.ends, listing.sizes
+        self._arrays["labels"][:] = np.repeat(np.arange(len(listing.classes)), listing.counts)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Labels of all images, int64 [N]."""
+        return self._arrays["labels"]
+
+    def size(self, index: int) -> int:
+        """Return the bytes of image `index` when it was listed; -1 if that could not be told."""
+        return int(self._arrays["sizes"][index])
+
+    def path(self, index: int) -> str:
+        """Return where image `index` is."""
+        start, end = self._arrays["ends"][index:index + 2]
+        return os.path.join(self.split, os.fsdecode(self._arrays["text"][start:end].tobytes()))

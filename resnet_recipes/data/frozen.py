@@ -1,0 +1,32 @@
+"""What a run found out about its images, as a file: found once, by the launcher; ranks check it against what they open."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from resnet_recipes.data.base import BACKENDS, DataFacts
+from resnet_recipes.errors import NotReadyError, Problem
+
+NAME = "data.json"
+
+_LARGEST = 1 << 26     # bytes
+_TYPES = {"backend": str, "train_examples": int, "eval_examples": int, "classes": list, "train_digest": str, "eval_digest": str}
+
+
+def dump(facts: DataFacts) -> str:
+    """Return the text of the file."""
+    return json.dumps({key: asdict(facts)[key] for key in _TYPES}, indent=1) + "\n"
+
+
+def load(path: Path, root: str) -> DataFacts:
+    """Read the file of a run whose images are in `root`. Raises NotReadyError if it is not such a file."""
+    try:
+        with path.open("rb") as file:
+            found = json.loads(file.read(_LARGEST))
+        if found.keys() != _TYPES.keys() or any(type(found[key]) is not kind for key, kind in _TYPES.items()):
+            raise ValueError("other fields than expected")
+        if found["backend"] not in BACKENDS[1:] or not all(isinstance(name, str) for name in found["classes"]):
+            raise ValueError("an unknown backend, or class names that are not text")
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise NotReadyError([Problem(str(path), None, f"cannot be read: {error}", "start a new run")]) from None
+    return DataFacts(root=Path(root), **found | {"classes": tuple(found["classes"])})

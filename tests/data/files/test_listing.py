@@ -1,0 +1,128 @@
+"""A listing of a split: the same whether listed or kept, and never an old one after a change."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import data
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.files import listing
+from resnet_recipes.data.files.images import Files
+from resnet_recipes.data.files.listing import Listing, cache_path
+from resnet_recipes.errors import NotReadyError, TrainingError
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a data set whose listings are kept however small they are, in a cache of its own, as if it were old."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(listing, "_WORTH_KEEPING", 1)
+    monkeypatch.setattr(listing, "_SETTLED", 0)
+    for split in ("train", "val"):
+        for name in ("ant", "bee"):
+            (tmp_path / "images" / split / name / "deep").mkdir(parents=True)
+            for number in range(3):
+                (tmp_path / "images" / split / name / f"{number}.jpg").write_bytes(bytes(number))
+            (tmp_path / "images" / split / name / "deep" / "inner.png").touch()
+    return tmp_path / "images"
+
+
+def named(found: Listing) -> list[tuple[str, int]]:
+    """Return the names and sizes of a listing."""
+    text, ends = found.names.tobytes().decode(), [0, *found.ends.tolist()]
+    return [(text[start:end], size) for start, end, size in zip(ends, ends[1:], found.sizes.tolist(), strict=False)]
+
+
+EXPECTED = [(f"{name}/{file}", size) for name in ("ant", "bee")
+            for file, size in (("0.jpg", 0), ("1.jpg", 1), ("2.jpg", 2), ("deep/inner.png", 0))]
+
+
+def test_a_kept_listing_is_the_one_that_was_made(root):
+    first, second = Listing.of(root / "train"), Listing.of(root / "train")
+    assert (first.kept, second.kept) == (False, True)
+    assert named(first) == named(second) == EXPECTED
+    assert first.digest == second.digest
+    assert (second.classes, second.counts.tolist()) == (("ant", "bee"), [4, 4])
+
+
+@pytest.mark.parametrize("change", ["add", "remove", "rename", "replace", "inner", "class"])
+def test_every_change_of_a_folder_is_seen_even_if_its_time_is_set_back(root, change):
+    split = root / "train"
+    before, times = Listing.of(split), {folder: os.stat(folder) for folder, *_ in os.walk(split)}
+    match change:
+        case "add":
+            (split / "bee" / "new.jpg").touch()
+        case "remove":
+            (split / "bee" / "1.jpg").unlink()
+        case "rename":
+            (split / "bee" / "1.jpg").rename(split / "bee" / "one.jpg")
+        case "replace":
+            (split / "other").write_bytes(bytes(99))
+            (split / "other").rename(split / "bee" / "1.jpg")
+        case "inner":
+            (split / "bee" / "deep" / "new.jpg").touch()
+        case "class":
+            (split / "cow").mkdir()
+    for folder, status in times.items():
+        os.utime(folder, ns=(status.st_atime_ns, status.st_mtime_ns))
+    after = Listing.of(split)
+    assert not after.kept
+    assert change == "class" or after.digest != before.digest
+
+
+def test_a_listing_made_while_folders_change_is_not_kept(root, monkeypatch):
+    monkeypatch.setattr(listing, "_SETTLED", 60 * 10**9)
+    assert not Listing.of(root / "train").kept
+    assert not cache_path(root / "train").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"\x93NUMPY\x01\x00"])
+def test_a_damaged_cache_is_not_believed(root, content):
+    Listing.of(root / "train")
+    cache_path(root / "train").write_bytes(content)
+    assert named(Listing.of(root / "train")) == EXPECTED
+
+
+def test_a_cache_folder_that_cannot_be_written_is_told(root, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
+    said = []
+    assert named(Listing.of(root / "train", said.append)) == EXPECTED
+    assert "cannot be kept in /dev/null/nowhere/resnet-recipes" in said[0]
+
+
+def test_small_sets_are_listed_anew_every_time(root, monkeypatch):
+    monkeypatch.undo()
+    assert not Listing.of(root / "train").kept
+    assert not Listing.of(root / "train").kept
+
+
+def test_the_facts_say_that_a_kept_listing_is_used_and_their_digest_has_names_and_sizes(root):
+    config = DataConfig("torchvision", str(root))
+    first, second = data.measure(config), data.measure(config)
+    assert "the listing of an earlier start is used" in "".join(second.notes)
+    assert "earlier start" not in "".join(first.notes)
+    assert first.digest == second.digest
+    (root / "val" / "ant" / "0.jpg").write_bytes(b"more")
+    (root / "val" / "ant").touch()
+    changed = data.measure(config)
+    assert changed.train_digest == first.train_digest
+    assert changed.digest != first.digest
+
+
+def test_other_images_under_the_same_counts_are_refused_by_a_run_that_began_with_these(root):
+    facts = data.measure(DataConfig("torchvision", str(root)))
+    (root / "train" / "bee" / "1.jpg").rename(root / "train" / "bee" / "one.jpg")
+    with pytest.raises(NotReadyError, match="other files than when the run began"):
+        Files(root / "train", facts.train_digest)
+    with pytest.raises(NotReadyError, match="other files than when the run began"):
+        data.open_train(DataConfig("torchvision", str(root)), facts, Share(0, 1, 2, 2, 0))
+
+
+def test_a_file_changed_in_place_is_named_when_it_is_read(root):
+    config = DataConfig("torchvision", str(root), workers=0)
+    Listing.of(root / "val")
+    (root / "val" / "ant" / "0.jpg").write_bytes(b"more")              # the folder does not show it
+    facts = data.measure(config)
+    with pytest.raises(TrainingError, match=r"ant/0\.jpg.*has 4 bytes, and had 0 when it was listed"):
+        next(iter(data.open_eval(config, facts, Share(0, 1, 2, 2, 0)).batches()))

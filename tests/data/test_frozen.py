@@ -1,0 +1,32 @@
+"""The facts of a run's data in its folder: what was written, or a refusal."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.data.base import DataFacts
+from resnet_recipes.data.frozen import dump, load
+from resnet_recipes.errors import NotReadyError
+
+FACTS = DataFacts("ffcv", Path("/data"), 37, 11, ("ant", "b\u00e9e"), ("a note",), "one", "two")
+
+
+def test_facts_are_read_as_they_were_written_but_for_their_notes(tmp_path):
+    (tmp_path / "data.json").write_text(dump(FACTS))
+    found = load(tmp_path / "data.json", "/elsewhere")
+    assert found == DataFacts("ffcv", Path("/elsewhere"), 37, 11, ("ant", "b\u00e9e"), (), "one", "two")
+
+
+@pytest.mark.parametrize("change", [{"backend": "auto"}, {"train_examples": True}, {"classes": [1]}, {"more": 1}, {"eval_digest": None}])
+def test_what_is_not_such_a_file_is_refused(tmp_path, change):
+    (tmp_path / "data.json").write_text(json.dumps(json.loads(dump(FACTS)) | change))
+    with pytest.raises(NotReadyError, match=r"data\.json: cannot be read"):
+        load(tmp_path / "data.json", "/data")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "[" * 10**5, "{}", "\udc80"])
+def test_text_that_is_no_such_json_is_refused(tmp_path, text):
+    (tmp_path / "data.json").write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(NotReadyError):
+        load(tmp_path / "data.json", "/data")
