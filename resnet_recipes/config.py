@@ -168,6 +168,7 @@ class LaunchConfig:
     nodes: int | str = 1                # "2:4": start with at least 2; continue with 2 to 4 as nodes fail and come back
     rdzv: str = ""                      # host:port where several nodes meet
     max_restarts: int = 0               # times all ranks are restarted, from the last checkpoint, after a failure
+    price: float | None = None          # of this machine, an hour, in any currency: the plan tells what the run costs
     max_wall: str = ""                  # "3.5h" or "45m": save and stop with exit code 75 before this time has passed
 
     @property
@@ -184,6 +185,8 @@ class LaunchConfig:
             yield Problem("device", self.device, "must be auto, cuda or cpu")
         if self.gpus != "auto" and not (isinstance(self.gpus, int) and 1 <= self.gpus <= 64):
             yield Problem("gpus", self.gpus, "must be auto or a number from 1 to 64")
+        if self.price is not None and not 0 <= self.price < 1e6:
+            yield Problem("price", self.price, "must be a price an hour, as in 32.77")
         if not 1 <= fewest <= most <= 1024:
             yield Problem("nodes", self.nodes, "must be a number from 1 to 1024, or two of them, as in 2:4")
         if fewest < most and not self.max_restarts:

@@ -21,11 +21,11 @@ USAGE = Usage(
 
 def run(argv: Sequence[str]) -> int:
     """Measure on one device and print one screen."""
-    from resnet_recipes.commands.estimate import _plan
+    from resnet_recipes.commands.estimate import plan_of
     from resnet_recipes.train import probe
     from resnet_recipes.train.distributed import this_rank
 
-    made = _plan(composed(split(argv, USAGE)))
+    made = plan_of(composed(split(argv, USAGE)))
     device = this_rank(made.recipe.launch.device).device
     found = probe.speeds(made, device, seconds=30.0)
     print("\n".join(_lines(made, found, probe.together(made, device, found.batch))))

@@ -4,16 +4,20 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from resnet_recipes import atomic
 from resnet_recipes.commands.arguments import RECIPES, Usage, split
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.runs import price_of
 from resnet_recipes.measure.estimate import Estimate, Speeds, estimate
 from resnet_recipes.measure.memory import Remembered, key_of, recall, remember
+from resnet_recipes.report.summary import ESTIMATE
 from resnet_recipes.report.text import clock_time, rate
 
 if TYPE_CHECKING:
+    from resnet_recipes.composing.compose import Composed
     from resnet_recipes.plan import Plan
 
 USAGE = Usage(
@@ -33,8 +37,9 @@ USAGE = Usage(
 def run(argv: Sequence[str]) -> int:
     """Measure, or recall what was measured before, and print the estimate."""
     arguments = split(argv, USAGE)
-    price = price_of(arguments.flags.get("--price"))
-    made = _plan(composed(arguments))
+    made = plan_of(composed(arguments))
+    given = price_of(arguments.flags.get("--price"))
+    price = given if given is not None else made.recipe.launch.price
     found = measured(made, again="--again" in arguments)
     result = of(made, found.speeds)
     if "--json" in arguments:
@@ -53,43 +58,42 @@ def run(argv: Sequence[str]) -> int:
 
 def measured(made: "Plan", again: bool = False) -> Remembered:
     """Return the speeds of this machine, measured now or before."""
+    if not again and (before := known(made)):
+        return before
     from resnet_recipes.train import probe
     from resnet_recipes.train.distributed import this_rank
 
-    device = this_rank(made.recipe.launch.device).device
-    key = key_of(identity(made, device))
-    if not again and (known := recall(key)):
-        return known
-    found = probe.speeds(made, device)
-    remember(key, found)
+    found = probe.speeds(made, this_rank(made.recipe.launch.device).device)
+    remember(_key(made), found)
     return Remembered(found, time.time())
 
 
 def known(made: "Plan") -> Remembered | None:
     """Return the speeds of this machine if they were measured before."""
-    from resnet_recipes.train.distributed import this_rank
-
-    return recall(key_of(identity(made, this_rank(made.recipe.launch.device).device)))
+    return recall(_key(made))
 
 
-def identity(made: "Plan", device: object) -> dict[str, object]:
-    """Return what the speeds depend on, besides machine and version."""
+def keep(made: "Plan", folder: Path) -> None:
+    """Write the estimate of a run into its folder, if this machine was measured; its summary will say how wrong it was."""
+    if before := known(made):
+        result = of(made, before.speeds)
+        values = {"training_seconds": 60 * result.minutes, "bounds_seconds": [60 * minutes for minutes in result.bounds]}
+        atomic.write_text(folder / ESTIMATE, json.dumps(values) + "\n")
+
+
+def _key(made: "Plan") -> str:
+    """Return the key of what the speeds depend on, besides machine and version."""
     import torch
 
+    from resnet_recipes.launch import gpus
+
     recipe = made.recipe
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
-    return {
-        "device": name,
-        "torch": torch.__version__,
-        "model": recipe.model,
-        "precision": recipe.precision,
-        "methods": recipe.methods,
-        "optimizer": recipe.optimizer.name,
-        "micro-batch": made.bn_size,
-        "sizes": sorted(set(made.sizes)),
-        "data": recipe.data,
-        "backend": made.facts.backend,
-    }
+    gpu = gpus.first()[0] if recipe.launch.device != "cpu" else ""
+    return key_of({
+        "device": gpu or f"cpu, {torch.get_num_threads()} threads", "torch": torch.__version__, "model": recipe.model,
+        "precision": recipe.precision, "methods": recipe.methods, "optimizer": recipe.optimizer.name,
+        "micro-batch": made.bn_size, "sizes": sorted(set(made.sizes)), "data": recipe.data, "backend": made.facts.backend,
+    })
 
 
 def of(made: "Plan", speeds: Speeds) -> Estimate:
@@ -113,7 +117,8 @@ def of(made: "Plan", speeds: Speeds) -> Estimate:
     return Estimate(phases, result.evaluation_minutes)
 
 
-def _plan(wanted: object) -> "Plan":
+def plan_of(wanted: "Composed") -> "Plan":
+    """Return the plan of a composed recipe on this machine."""
     from resnet_recipes import data, plan
     from resnet_recipes.launch.group import group_of
 

@@ -1,6 +1,7 @@
 """`resnet-recipes plan NAME` and `resnet-train --dry-run`: everything a run would do, without starting it."""
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ from resnet_recipes import __version__
 from resnet_recipes.commands.arguments import RECIPES, Usage, split
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.report.text import clock_time
 
 if TYPE_CHECKING:
     from resnet_recipes.composing.compose import Composed
@@ -50,20 +52,19 @@ def lines(composed: "Composed", made: "Plan", folder: str = "") -> Iterator[str]
             ("recipe", f"{composed.recipe.name}, {entry.place}{hides}")]
     if composed.overrides:
         head.append(("changed", "  ".join(map(str, composed.overrides))))
-    head += _device(made)
+    head += [*_device(made), *_time(made)]
     foot = [("run folder", folder)] if folder else []
     yield f"resnet-recipes {__version__}"
     yield from outline.lines([*head, *outline.rows(made), *foot])
 
 
 def _device(made: "Plan") -> Iterator[tuple[str, str]]:
-    """Yield what the run computes on and in which precision, and on a CPU roughly how long it takes."""
+    """Yield what the run computes on and in which precision."""
     from resnet_recipes.data.cores import cores
-    from resnet_recipes.guess import cpu_seconds, roughly
     from resnet_recipes.launch import gpus
 
     launch, dtype = made.recipe.launch, made.recipe.precision.dtype
-    found = 0 if launch.device == "cpu" else gpus.count()
+    found = gpus.count() if launch.device != "cpu" else 0
     if launch.device != "cpu" and (found or made.world_size > 1):
         name, best = gpus.first()
         here = "" if found else ", of which this machine has none"
@@ -71,7 +72,29 @@ def _device(made: "Plan") -> Iterator[tuple[str, str]]:
         yield "device", f"{made.world_size} x {name or 'GPU'}{here}, {resolved}"
         return
     yield "device", f"CPU with {cores()} core{'' if cores() == 1 else 's'}, {'fp32' if dtype == 'auto' else dtype}"
-    yield "time", f"roughly {roughly(cpu_seconds(made, cores()))} on this CPU: a guess from the network's arithmetic"
+
+
+def _time(made: "Plan") -> Iterator[tuple[str, str]]:
+    """Yield how long the run takes: as measured on this machine, else as published, else as guessed; and what it costs."""
+    from resnet_recipes.commands import estimate
+    from resnet_recipes.data.cores import cores
+    from resnet_recipes.guess import cpu_seconds, roughly
+    from resnet_recipes.launch import gpus
+
+    if known := estimate.known(made):
+        result, price = estimate.of(made, known.speeds), made.recipe.launch.price
+        total = clock_time(60 * (result.minutes + result.evaluation_minutes))
+        low, high = (clock_time(60 * minutes) for minutes in result.bounds)
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(known.when))
+        yield "time", f"{total}, of which training {low} to {high}: this machine was measured {when}"
+        if price is not None:
+            yield "cost", f"{result.cost(price):,.2f} at {price:g} an hour"
+    elif made.world_size == 1 and (made.recipe.launch.device == "cpu" or not gpus.count()):
+        yield "time", f"roughly {roughly(cpu_seconds(made, cores()))} on this CPU: a guess from the network's arithmetic"
+    elif timed := [result for result in made.published if result.minutes and result.epochs]:
+        nearest = min(timed, key=lambda result: abs(result.epochs - made.epochs))
+        yield "time", (f"published: {nearest.minutes:g} min for {nearest.epochs} epochs on {nearest.hardware}; "
+                       "`resnet-recipes estimate` measures this machine")
 
 
 def _ranks(composed: "Composed") -> int:

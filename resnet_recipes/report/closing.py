@@ -67,6 +67,9 @@ def _times(summary: Summary) -> Iterator[tuple[str, str]]:
     if summary.training_seconds_papers_rule is not None:
         by_rule = clock_time(summary.training_seconds_papers_rule)
         yield "", f"{by_rule:>8}   papers' rule: the first epoch timed as the second"
+    if summary.estimated_seconds:
+        error = 100 * (summary.estimated_seconds / summary.training_seconds - 1)
+        yield "", f"{clock_time(summary.estimated_seconds):>8}   estimated before the start: {error:+.0f} %"
     parts = (("start-up", summary.startup_seconds), ("evaluation", summary.evaluation_seconds),
              ("checkpoints", summary.checkpoint_seconds))
     told = ", ".join(f"{name} {clock_time(seconds)}" for name, seconds in parts)

@@ -1,5 +1,6 @@
 """What a finished run amounts to, computed from its records alone."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -7,6 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.report.facts import Metrics, Published, RunFacts
+
+#: File of a run folder with what was estimated before the start.
+ESTIMATE = "estimate.json"
 
 Record = dict[str, object]      # one line of metrics.jsonl
 
@@ -27,6 +31,7 @@ class Summary:
     raw: Metrics | None                                 # last evaluation with the weights as the optimizer left them
     training_seconds: float                             # without evaluation and checkpoints
     training_seconds_papers_rule: float | None          # the same, the first epoch timed as the second
+    estimated_seconds: float | None                     # training seconds as estimated before the start
     wall_seconds: float                                 # everything, over all sessions
     startup_seconds: float
     evaluation_seconds: float
@@ -137,6 +142,7 @@ def summarize(
         raw=_metrics(last, "raw"),
         training_seconds=seconds,
         training_seconds_papers_rule=papers_rule_seconds(records, facts, seconds),
+        estimated_seconds=_estimated(facts.folder),
         wall_seconds=records[-1]["wall_seconds"],
         startup_seconds=sum(r["startup_seconds"] for r in of_kind["begin"]),
         evaluation_seconds=sum(r["seconds"] for r in of_kind["evaluation"]),
@@ -146,6 +152,14 @@ def summarize(
         data_wait_share=data_wait_share(records),
         published=nearest_published(facts),
     )
+
+
+def _estimated(folder: Path) -> float | None:
+    """Return what was estimated before the start; None if nothing was."""
+    try:
+        return float(json.loads((folder / ESTIMATE).read_bytes())["training_seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _published(result: Published) -> Record:

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.commands import bottleneck, estimate
+from resnet_recipes.commands import bottleneck, estimate, plan
+from resnet_recipes.commands.arguments import split
+from resnet_recipes.commands.composed import composed
 from resnet_recipes.measure.estimate import Speeds
 from resnet_recipes.train import probe
 
@@ -57,3 +59,20 @@ def test_the_bottleneck_is_named_with_what_to_change(capsys: pytest.CaptureFixtu
     assert "The loader is the bottleneck: at 88 px 1 device could take 100 images/s" in out
     assert "wait 50 % of the time" in out
     assert "methods.progressive_resizing.at=loader" in out
+
+
+def test_a_measured_machine_tells_time_and_cost_in_the_plan_and_the_run_learns_how_wrong_that_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*WORDS, "launch.price=36"]
+    plan.run(words)
+    assert "was measured" not in capsys.readouterr().out
+    estimate.run(words)
+    plan.run(words)
+    out = capsys.readouterr().out
+    assert "this machine was measured" in out
+    assert "at 36 an hour" in out
+    made = estimate.plan_of(composed(split(words, plan.USAGE)))
+    estimate.keep(made, tmp_path)
+    kept = json.loads((tmp_path / "estimate.json").read_text())
+    assert kept["training_seconds"] == pytest.approx(60 * estimate.of(made, estimate.known(made).speeds).minutes)

@@ -62,3 +62,8 @@ def test_both_training_times_are_named(summary):
 def test_a_resumed_run_says_in_how_many_sessions_it_ran(summary):
     assert "sessions" not in title(summary)
     assert "in 3 sessions" in title(replace(summary, sessions=3))
+
+
+def test_an_estimate_is_held_against_the_time_that_was_needed(summary):
+    assert "estimated" not in page(summary)
+    assert "estimated before the start: +10 %" in page(replace(summary, estimated_seconds=1.1 * summary.training_seconds))
