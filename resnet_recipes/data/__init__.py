@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from resnet_recipes.data.base import DataConfig, DataFacts, EvalLoader, SampleAugment, Share, TrainLoader
-from resnet_recipes.data.cores import crowding
+from resnet_recipes.data.cores import oversubscription
 from resnet_recipes.data.loading import loader
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.errors import NotReadyError, Problem
@@ -16,10 +16,9 @@ _MODULES = {"torchvision": "torchvision_backend", "ffcv": "ffcv_backend", "gpu":
 
 
 def measure(config: DataConfig, with_cost: bool = False, tell: Callable[[str], None] = lambda line: None) -> DataFacts:
-    """Find out what is at `config.root`, and which backend will read it. Takes seconds for ImageNet.
+    """Find out what is at `config.root`, and which backend will read it. ImageNet takes seconds; `tell` shows progress.
 
-    Decodes nothing, unless `auto` had to do without ffcv and a user shall hear what that costs: some images, `with_cost`.
-    Raises NotReadyError with everything that must be put right first.
+    Decodes nothing, except some images `with_cost` if `auto` cannot use ffcv. Raises NotReadyError with everything that is wrong.
     """
     if config.backend != "synthetic" and (problem := root_problem(config.root)):
         raise NotReadyError([problem])
@@ -28,11 +27,11 @@ def measure(config: DataConfig, with_cost: bool = False, tell: Callable[[str], N
     if why:
         cost = f", {1000 * _module(backend).seconds_per_image(config, facts):.1f} ms of CPU each here" if with_cost else ""
         facts = replace(facts, notes=(f"images are decoded from their files (torchvision backend){cost}: {why}", *facts.notes))
-    return facts if backend == "synthetic" else replace(facts, notes=(*facts.notes, *crowding(config)))
+    return facts if backend == "synthetic" else replace(facts, notes=(*facts.notes, *oversubscription(config)))
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None = None) -> TrainLoader:
-    """Open this rank's training images; `augment` runs on each of them, after crop and flip, where a backend decodes one by one."""
+    """Open this rank's training images; backends that decode one by one run `augment` on each, after crop and flip."""
     return loader.TrainLoader(config, share, _module(facts.backend).open_train(config, facts, share, augment))
 
 

@@ -1,4 +1,4 @@
-"""How many loader processes or threads this machine has cores for."""
+"""The cores of this machine, and how many loader processes or threads they carry."""
 
 import os
 from collections.abc import Iterator
@@ -7,30 +7,30 @@ import torch
 
 from resnet_recipes.data.base import DataConfig
 
-_MOST = 16             # more of them do not make one rank faster
+_MOST = 16             # more do not make one rank faster
 
 
 def workers(config: DataConfig, ranks: int = 1) -> int:
-    """Return the loader processes or threads of one rank: what the recipe says, or its part of this machine's cores, at most 16.
+    """Return the loader processes or threads of one rank: the recipe's number, or its share of this machine's cores, at most 16.
 
-    `ranks` is how many of them are on this machine where no launcher has said so.
+    `ranks` is the number of ranks on this machine, unless a launcher has set it.
     """
     return fair_share(int(os.environ.get("LOCAL_WORLD_SIZE", ranks))) if config.workers == "auto" else int(config.workers)
 
 
 def fair_share(ranks: int) -> int:
-    """Return what each of `ranks` on this machine may use, which is what `data.workers=auto` stands for."""
+    """Return the workers of each of `ranks` on this machine under `data.workers=auto`."""
     return max(1, min(_MOST, cores() // ranks))
 
 
 def cores() -> int:
-    """Return the cores that this process may run on."""
+    """Return the number of cores that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def crowding(config: DataConfig) -> Iterator[str]:
-    """Yield a note where a recipe asks for more workers than there are cores. Before a launch, a rank for each GPU is expected."""
+def oversubscription(config: DataConfig) -> Iterator[str]:
+    """Yield a note if a recipe asks for more workers than there are cores. Before a launch, one rank for each GPU is assumed."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", max(1, torch.cuda.device_count())))
     if config.workers != "auto" and config.workers * ranks > cores():
         wanted = f"data.workers={config.workers}" + (f" for each of {ranks} ranks" if ranks > 1 else "")
-        yield f"{wanted} is more than the {cores()} cores here: they will wait for each other; data.workers={fair_share(ranks)} fits"
+        yield f"{wanted} is more than the {cores()} cores here, which slows loading; use data.workers={fair_share(ranks)}"

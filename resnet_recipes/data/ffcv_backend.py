@@ -1,4 +1,4 @@
-"""The `ffcv` backend: train.beton and val.beton under the loader contract."""
+"""The `ffcv` backend: train.beton and val.beton."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,7 +78,7 @@ def _notes(config: DataConfig, train: Beton, val: Beton) -> Iterator[str]:
         yield f"train.beton ({size:.2f} GB) does not fit into memory ({free:.0f} GB free): os_cache=false, read every epoch{hint}"
     for beton in (train, val):
         if beton.sidecar is None:
-            yield f"{beton.path.name} has no note beside it (not made by resnet-recipes convert): no class names, and damage may go unseen"
+            yield f"{beton.path.name} has no sidecar (not made by resnet-recipes convert): no class names, and damage may go unseen"
 
 
 def _fits(beton: Beton) -> bool:

@@ -1,7 +1,6 @@
 """The entry point of a rank: from the frozen recipe of a run folder to its summary."""
 
 import hashlib
-import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from resnet_recipes import __version__, data, plan
 from resnet_recipes.composing.frozen import read
 from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, DataFacts
+from resnet_recipes.data.cores import cores
 from resnet_recipes.errors import ExitCode, TrainingError
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.process.agreement import confirm_same
@@ -143,7 +143,7 @@ def devices(rank: Rank) -> str:
     if rank.device.type == "cuda":
         return f"{rank.world_size} x {torch.cuda.get_device_name(rank.device)}"
     ranks = "" if rank.world_size == 1 else f", {rank.world_size} processes"
-    return f"CPU, {len(os.sched_getaffinity(0))} cores{ranks}"
+    return f"CPU, {cores()} cores{ranks}"
 
 
 if __name__ == "__main__":

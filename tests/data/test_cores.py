@@ -1,4 +1,4 @@
-"""Workers and cores: a fair share by itself, and a note where a recipe asks for more."""
+"""Workers and cores: a fair share by default, and a note if a recipe asks for more."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,7 +32,7 @@ def test_the_cores_are_shared_by_the_ranks_and_what_a_recipe_says_is_kept(monkey
 
 def test_more_workers_than_cores_are_told_with_the_number_that_fits(folder):
     assert "data.workers=64 is more than the 8 cores here" in notes(folder, 64)
-    assert "data.workers=8 fits" in notes(folder, 64)
+    assert "which slows loading; use data.workers=8" in notes(folder, 64)
     assert "cores" not in notes(folder, 8) + notes(folder, "auto") + notes(folder, 0)
 
 
@@ -49,5 +49,5 @@ def test_all_ranks_of_this_machine_count_and_before_a_launch_its_gpus(folder, mo
     else:
         monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
     assert "data.workers=3 for each of 4 ranks is more than the 8 cores here" in notes(folder, 3)
-    assert "data.workers=2 fits" in notes(folder, 3)
+    assert "use data.workers=2" in notes(folder, 3)
     assert "cores" not in notes(folder, 2)

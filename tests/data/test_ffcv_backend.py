@@ -234,7 +234,7 @@ def test_files_that_ffcvs_own_writer_wrote_are_read(tmp_path):
     settings = config(tmp_path, eval_resize=32, crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=False)
     facts = measure(settings)
     assert (facts.train_examples, facts.eval_examples, facts.classes) == (37, 37, ("0", "1", "2"))
-    assert "no note beside it" in "".join(facts.notes)
+    assert "has no sidecar" in "".join(facts.notes)
     images = [np.random.default_rng(index).integers(0, 256, (4, 4, 3), np.uint8).repeat(8, 0).repeat(8, 1) for index in range(37)]
 
     loader = open_eval(settings, facts, SHARE)

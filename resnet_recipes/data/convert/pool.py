@@ -1,7 +1,6 @@
 """Encode many images in several processes, in order."""
 
 import multiprocessing
-import os
 import zlib
 from collections import deque
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import numpy as np
 from resnet_recipes.data.beton.writer import RECORD
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded, encode
 from resnet_recipes.data.convert.source import Source
+from resnet_recipes.data.cores import cores
 from resnet_recipes.errors import TrainingError
 
 _CHUNK = 128           # images between two visits to the disk
@@ -28,7 +28,7 @@ class EncodedChunk(NamedTuple):
 
 def worker_count(options: ConvertOptions) -> int:
     """Return the number of processes that encode."""
-    return options.workers or len(os.sched_getaffinity(0))
+    return options.workers or cores()
 
 
 def encode_one(source: Source, index: int, options: ConvertOptions) -> Encoded | str:
