@@ -48,8 +48,8 @@ def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
         launch = Launch(folder, group, say)
         with launch.receiving_signals():
             launch.supervise()
+        held.confirm()
         result = launch.ending()
-    held.confirm()
     ending.write(folder / "exit.json", result)
     if result.failed or (result.code and not result.step):
         say(result.explained(folder, group.ranks))

@@ -2,7 +2,6 @@
 
 import hashlib
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -51,10 +50,9 @@ def work(process: RankProcess) -> int:
     first = resume(run, checkpoints)
     if rank.is_main:
         checkpoints.open_for_writing()
-        began = time.time() - (time.monotonic() - process.started)
         facts, console = run_facts(run, process.folder), open_console(err=process.console)
         sent_to = trackers.opened(recipe.log.to, process.folder, flat(asdict(recipe) | {"about": "", "published": ""}))
-        with Recorder(process.folder, facts, console, began, sent_to) as recorder:
+        with Recorder(process.folder, facts, console, process.started, sent_to) as recorder:
             code = lead(run, process, checkpoints, recorder, first)
     else:
         code = follow(run, process, first)

@@ -31,7 +31,7 @@ class Recorder:
 
     def __init__(self, folder: Path, facts: RunFacts, console: "Console", started: float | None = None,
                  trackers: Sequence[Background] = ()):
-        """Record into `folder`; `started` is when the command was typed, in seconds of `time.time`, for start-up.
+        """Record into `folder`; `started` is when the command was typed, a reading of time.monotonic().
 
         `trackers` are sent every point of the run's curves.
         """
@@ -39,7 +39,7 @@ class Recorder:
         self._summary_path = folder / SUMMARY
         self._facts = facts
         self._console = console
-        self._started = time.time() if started is None else started
+        self._started = time.monotonic() if started is None else started
         self._wall_before = 0.0         # wall seconds of earlier sessions
         self._records: list[Record] = []
         self._pace = Pace(facts)
@@ -56,7 +56,7 @@ class Recorder:
         self._console.begin(self._facts, done)
         for tracker in self._trackers:
             tracker.begin(done)
-        self._add("begin", done, startup_seconds=time.time() - self._started, training_seconds=seconds,
+        self._add("begin", done, startup_seconds=time.monotonic() - self._started, training_seconds=seconds,
                   epochs=self._facts.epochs, devices=self._facts.devices)
 
     def step(
@@ -134,7 +134,7 @@ class Recorder:
         return found[::-1]
 
     def _add(self, kind: str, done: int, **values: object) -> None:
-        wall = self._wall_before + max(0.0, time.time() - self._started)
+        wall = self._wall_before + time.monotonic() - self._started
         epoch = round(self._facts.epoch(done), 4)
         record: Record = {"kind": kind, "step": done, "epoch": epoch, **values, "wall_seconds": wall}
         self._records.append(record)
