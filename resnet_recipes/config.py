@@ -257,12 +257,12 @@ class Recipe:
     def horizon(self, examples: int) -> Horizon:
         """Return the length of a run on so many training images.
 
-        It is max_duration times scale_schedule_ratio, rounded down to whole units (28.8ep is 28ep); what does not fill
-        a batch is left out of each epoch.
+        It is max_duration; stretched by scale_schedule_ratio, it is rounded down to whole units (28.8ep is 28ep). What
+        does not fill a batch is left out of each epoch.
         """
         steps_per_epoch = examples // self.batch.global_size
         length = Duration.parse(self.max_duration).scaled(self.ratio)
-        return Horizon(int(length.value) * (steps_per_epoch if length.unit == "ep" else 1), steps_per_epoch)
+        return Horizon(int(length.value * (steps_per_epoch if length.unit == "ep" else 1)), steps_per_epoch)
 
     def milestones(self, horizon: Horizon) -> list[int]:
         """Return the steps of the schedule's milestones, stretched as the run is."""
@@ -274,9 +274,8 @@ class Recipe:
         if not names.RECIPE.fullmatch(self.name):
             yield Problem("name", self.name, "must be lower-case letters, digits and '_'")
         yield from duration_problem("max_duration", self.max_duration, units=("ep", "ba"))
-        if re.fullmatch(r"\d*\.\d*[1-9]\d*(ep|ba)", self.max_duration):
-            yield Problem("max_duration", self.max_duration, "must be whole epochs or batches",
-                          "max_duration=100ba ssr=1")
+        if re.fullmatch(r"\d*\.\d*[1-9]\d*ba", self.max_duration):
+            yield Problem("max_duration", self.max_duration, "must be whole batches", "max_duration=100ba ssr=1")
         if not 0 < self.scale_schedule_ratio <= 1000:
             yield Problem("scale_schedule_ratio", self.scale_schedule_ratio, "must be above 0 and at most 1000",
                           "ssr=1 trains for max_duration")

@@ -33,11 +33,12 @@ class Duration:
         return Duration(value, unit)
 
     def scaled(self, ratio: Fraction) -> "Duration":
-        """Return this duration stretched by `ratio` and rounded down to whole units: 28.8ep is 28ep.
+        """Return this duration stretched by `ratio` and rounded down to whole units (28.8ep is 28ep), unless that is 1.
 
-        Composer multiplies floats: at 90 epochs, 12 of the ratios from 0.01 to 10.00 give one epoch less there, as 0.7 does (62, not 63).
+        Composer multiplies floats: at 90 epochs, 12 of the ratios from 0.01 to 10.00 give one epoch less there, as 0.7
+        does (62, not 63).
         """
-        if self.unit == "dur":
+        if self.unit == "dur" or ratio == 1:
             return self
         return Duration(Fraction(int(self.value * ratio)), self.unit)
 

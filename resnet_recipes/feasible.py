@@ -54,7 +54,7 @@ def _method_problems(stack: Stack, facts: DataFacts) -> Iterator[Problem]:
 
 def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
     if not horizon.total_steps:
-        rule = f"times {recipe.scale_schedule_ratio} (scale_schedule_ratio) is 0: only whole epochs or batches count"
+        rule = f"times {recipe.scale_schedule_ratio} (scale_schedule_ratio) is less than one step"
         yield Problem("max_duration", recipe.max_duration, rule, "epochs=1, or max_duration=100ba ssr=1")
         return
     if horizon.epochs > MAX_EPOCHS or horizon.total_steps > LONGEST:

@@ -178,7 +178,7 @@ def test_what_cannot_work_together_is_told_all_at_once():
 @pytest.mark.parametrize(("recipe", "ranks", "found", "key", "said"), [
     (small(), 3, {}, "batch.global_size", "divisible by the 3 ranks\n    bs=99"),
     (small(), 1, {"examples": 99}, "batch.global_size", "more than the 99 training images"),
-    (small("0.4ep"), 1, {}, "max_duration", "only whole epochs or batches count"),
+    (small("0.04ep"), 1, {}, "max_duration", "is less than one step"),
     (small("1ep"), 1, {}, "schedule.warmup", "never reaches its rate"),
     (small(), 1, {"classes": 1}, "data.root", "has 1 class"),
     (small(schedule={"name": "multistep", "milestones": ["5ep", "3ep"]}), 1, {}, "schedule.milestones",

@@ -13,13 +13,15 @@ from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import printable
 
 EXAMPLE = "resnet-recipes doctor data /data/imagenet"
-USAGE = Usage("resnet-recipes doctor [TOPIC] [PATH]", "say what would keep a run from working, and how to fix it", EXAMPLE, {
-    "--no-images": "data: do not decode the images", "--fix-val MAP": "data: sort a flat val/ into class folders by this file",
+USAGE = Usage("resnet-recipes doctor [TOPIC] [PATH]", "say what would keep a run from working, and how to fix it",
+              EXAMPLE, {
+    "--no-images": "data: do not decode the images",
+    "--fix-val MAP": "data: sort a flat val/ into class folders by this file",
     "--synsets NAMES": "data: the class names that the numbers of MAP stand for", "--json": "the same for programs",
 }, """\
 Topics:
   data PATH           the images in a folder
-  native              whether the native decoder works here, or what its build lacks
+  native              whether the native decoder works, or what its build lacks
   ffcv                whether FFCV works here, or what it lacks
   gpu                 driver, memory and what torch sees
   run [PATH]          cores, memory and disk
@@ -72,7 +74,8 @@ def _fix_val(place: Path | None, arguments: Arguments) -> int:
     from resnet_recipes.doctor.val_tree import build_val_tree
 
     if place is None:
-        raise RecipeError([Problem("--fix-val", None, "needs the folder whose val/ has no class folders", f"{EXAMPLE} --fix-val MAP")])
+        raise RecipeError([Problem("--fix-val", None, "needs the folder whose val/ has no class folders",
+                                   f"{EXAMPLE} --fix-val MAP")])
     names = Path(os.path.expanduser(arguments.flags["--synsets"])) if "--synsets" in arguments else None
     made = build_val_tree(place, Path(os.path.expanduser(arguments.flags["--fix-val"])), names)
     print(f"made {made} out of links; train with data={made}")

@@ -21,7 +21,10 @@ USAGE = Usage(
         "--describe NAME": "show a recipe, with the source of every value",
         "--dry-run": "print the plan and start nothing (--json: for programs)",
         "--cfg": "print the complete recipe as YAML",
-        "--resume RUN": "continue a run; RUN is its folder, or auto: that of run=NAME, or the newest unfinished one, or else a new one",
+        "--resume RUN": "continue a run; RUN is its folder, or auto: the unfinished run with these settings, or else "
+                        "a new one",
+        "-m": "run every combination of several values, one after the other: recipe=mild,medium seed=1,2,3 "
+              "epochs=curve (22.5, 30, 54, 60, 72 and 90)",
     } | RECIPES | {"--json": "with --list or --dry-run: print JSON", "--version": "print the version"},
     """\
 Settings are key=value, in any order:
@@ -61,6 +64,9 @@ def run(argv: Sequence[str]) -> int:
     elif "--cfg" in arguments:
         from resnet_recipes.composing.frozen import freeze
         print(freeze(composed(arguments, needs_data=False).recipe), end="")
+    elif "-m" in arguments:
+        from resnet_recipes.commands import sweep
+        return sweep.run(arguments, say)
     elif "--dry-run" in arguments:
         from resnet_recipes.commands.plan import show
         show(composed(arguments, needs_data=False), as_json="--json" in arguments)
@@ -72,7 +78,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def prepared(arguments: Arguments) -> Path | None:
-    """Return the folder of the run to train, new or begun; None if it is done. Nothing is made before all checks have passed."""
+    """Return the folder of the run to train, new or begun; None if it is done. Nothing is made before all checks."""
     from resnet_recipes.commands import resume
     from resnet_recipes.launch import external
 

@@ -6,12 +6,14 @@ wins: a file over its parents, an override over all files. Hydra itself reads no
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import ValueType
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -30,6 +32,22 @@ def value_of(override: str) -> Any:
     if several:
         raise ValueError("must be one value")
     return parsed.value()
+
+
+def texts_of(override: str, most: int) -> list[str]:
+    """Return the values of a sweep such as "seed=1,2,3" or "seed=range(1,4)", at most so many; none for no sweep.
+
+    Raises ValueError for a sweep without a list of values.
+    """
+    try:
+        parsed = OverridesParser.create().parse_override(override)
+    except (HydraException, ValueError, RecursionError):
+        return []                                   # such as data=/a=b: the value is read literally
+    if not parsed.is_sweep_override():
+        return []
+    if parsed.value_type not in (ValueType.CHOICE_SWEEP, ValueType.SIMPLE_CHOICE_SWEEP, ValueType.RANGE_SWEEP):
+        raise ValueError("an interval or a pattern has no list of values to run")
+    return list(islice(parsed.sweep_string_iterator(), most))
 
 
 def composed(trees: Sequence[dict[str, Any]], overrides: Sequence[str]) -> dict[str, Any]:

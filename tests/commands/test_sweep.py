@@ -1,0 +1,54 @@
+import json
+
+import pytest
+
+from resnet_recipes import cli
+from tests.commands.test_train import SMALL
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """Work in an empty folder, where a sweep only notes what would be trained; returns those notes."""
+    monkeypatch.chdir(tmp_path)
+    notes = []
+    monkeypatch.setattr("resnet_recipes.launch.sweep.train_all", lambda root, runs,
+                        say: notes.append((root, runs)) or 0)
+    return notes
+
+
+def test_a_dry_run_tells_the_number_of_runs_and_starts_none(runs, capsys):
+    assert cli.train(["-m", "recipe=mild,medium", "epochs=23,30", "seed=1,2,3", "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("12 runs, one after the other:")
+    assert "recipe=medium epochs=30 seed=3" in out
+    assert runs == []
+
+
+def test_names_depend_on_what_makes_the_result_alone(runs):
+    words = ["-m", "recipe=mild", *SMALL]
+    for extra in (["seed=1,2"], ["launch.max_restarts=1", "seed=1,2"], ["seed=1,2", "lr=0.07"]):
+        assert cli.train([*words, *extra]) == 0
+    first, again, other = (list(points) for _, points in runs)
+    assert first == again
+    assert all(name.startswith(f"mild-seed{seed}-") for name, seed in zip(first, "12", strict=True))
+    assert not set(first) & set(other)
+
+
+def test_all_points_are_checked_before_the_first_is_trained(runs, capsys):
+    assert cli.train(["-m", "recipe=mild,hott", *SMALL, "lr=1,-1", "seed=1,2"]) == 2
+    err = capsys.readouterr().err
+    assert "error: 2 problems" in err
+    assert "did you mean hot?" in err
+    assert "optimizer.lr=-1.0: must be positive" in err
+    assert runs == []
+
+
+@pytest.mark.slow
+def test_a_sweep_trains_ordinary_runs_and_given_again_finds_them_finished(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    words = ["-m", "recipe=mild", *SMALL, "max_duration=2ba", "seed=1,2"]
+    assert cli.train(words) == 0
+    folders = sorted((tmp_path / "runs").iterdir())
+    assert [json.loads((folder / "summary.json").read_text())["recipe"] for folder in folders] == ["mild", "mild"]
+    assert cli.train(words) == 0
+    assert "[2 of 2] " + folders[1].name + ": already finished" in capfd.readouterr().err
