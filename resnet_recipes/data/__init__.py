@@ -47,12 +47,14 @@ def _chosen(config: DataConfig) -> tuple[str, str]:
     if not betons:
         return "torchvision", "there is no train.beton and val.beton"
     try:
-        import_module("resnet_recipes.data.beton.native").ffcv_native()
+        import_module("resnet_recipes.data.beton.decoder").require_decoder()
     except NotReadyError as error:
         why = f"ffcv {error.problems[0].rule}"
         if not folders:
-            raise NotReadyError([Problem("data.root", config.root, f"has .beton files only, and {why}",
-                                         "pip install 'resnet-recipes[ffcv]', and see `resnet-recipes doctor ffcv`")]) from None
+            raise NotReadyError([Problem(
+                "data.root", config.root, f"has .beton files only, and {why}",
+                "resnet-recipes doctor native   says what to install;   pip install 'resnet-recipes[ffcv]' will do as well",
+            )]) from None
         return "torchvision", f"there are .beton files, but {why}"
     return "ffcv", ""
 

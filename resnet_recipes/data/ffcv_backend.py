@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
+from resnet_recipes.data.beton.decoder import Manner, decoder, require_decoder
 from resnet_recipes.data.beton.file import Beton, open_beton, pair_problems
-from resnet_recipes.data.beton.native import ffcv_native
 from resnet_recipes.data.beton.quasi_random import quasi_random, quasi_random_problem
 from resnet_recipes.data.beton.storage import Augment, BetonStorage
 from resnet_recipes.data.crop import Cuts, TrainCrop, centre_crops
@@ -22,7 +22,7 @@ def measure(config: DataConfig, tell: object) -> DataFacts:
 
     Raises NotReadyError with everything that is in the way.
     """
-    ffcv_native()
+    require_decoder()
     root = Path(config.root)
     train, val = open_beton(root / "train.beton"), open_beton(root / "val.beton")
     problems = list(_problems(config, train, val))
@@ -34,19 +34,22 @@ def measure(config: DataConfig, tell: object) -> DataFacts:
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Pipeline:
     """Open train.beton: random crops."""
     beton, crop = _unchanged(facts.root / "train.beton", facts.train_digest), TrainCrop.of(config, share)
-    storage = BetonStorage(beton, crop.cuts, _seeded(augment, crop), streamed=not _fits(beton))
-    pipeline = Pipeline(storage, Capacity.for_training(config, share))
+    capacity = Capacity.for_training(config, share)
+    decode = decoder(beton, Manner(capacity.workers, config.reduced_decode))
+    storage = BetonStorage(beton, crop.cuts, decode, _seeded(augment, crop), streamed=not _fits(beton))
+    pipeline = Pipeline(storage, capacity)
     if config.order == "quasi_random":
         pipeline.permute = quasi_random(beton)
     return pipeline
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
-    """Open val.beton: eval_size / eval_resize of the shorter side are cut from the centre, then resized, as FFCV does."""
+    """Open val.beton: resized and cut as image files are; by FFCV's library, eval_size / eval_resize of the shorter side is cut first."""
     def centres(epoch: int, indices: np.ndarray, copies: np.ndarray, sizes: np.ndarray) -> Cuts:
         return Cuts(centre_crops(sizes, config.eval_size / config.eval_resize), np.zeros(len(indices), bool))
 
-    return Pipeline(BetonStorage(_unchanged(facts.root / "val.beton", facts.eval_digest), centres), Capacity.for_evaluation(config, share))
+    beton, capacity = _unchanged(facts.root / "val.beton", facts.eval_digest), Capacity.for_evaluation(config, share)
+    return Pipeline(BetonStorage(beton, centres, decoder(beton, Manner(capacity.workers, resize=config.eval_resize))), capacity)
 
 
 def _unchanged(path: Path, digest: str) -> Beton:

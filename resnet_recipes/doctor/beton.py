@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from resnet_recipes.data.beton.decoder import Manner, decoder, require_decoder
 from resnet_recipes.data.beton.file import Beton, open_beton, pair_problems
-from resnet_recipes.data.beton.native import ffcv_native
 from resnet_recipes.data.beton.quasi_random import stored_by_class
 from resnet_recipes.data.beton.storage import BetonStorage
 from resnet_recipes.data.cores import cores
@@ -46,7 +46,7 @@ def verdict(beton: Beton) -> Callable[[int], str | None]:
     Without FFCV it checks checksum and header, and decodes nothing.
     """
     try:
-        storage = BetonStorage(beton, _whole)
+        storage = BetonStorage(beton, _whole, decoder(beton, Manner(cores())))
     except NotReadyError:
         return beton.complaint
 
@@ -81,7 +81,7 @@ def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
         yield Finding("fix", f"{len(damaged):,} samples of {name} are damaged", _AGAIN, few(places))
         return
     try:
-        ffcv_native()
+        require_decoder()
         yield Finding("ok", f"{name}: all {len(order):,} samples were read and decoded")
     except NotReadyError as error:
         what = f"{name}: all {len(order):,} samples were read, and none was decoded: ffcv {error.problems[0].rule}"

@@ -14,17 +14,30 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torchvision.transforms import v2
 
 from resnet_recipes.data import measure, open_eval, open_train
 from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.beton import decoder
 from resnet_recipes.data.beton.file import JPEG, RAW, Beton, open_beton
 from resnet_recipes.data.beton.sidecar import sidecar_path
+from resnet_recipes.data.native.library import why_not
 from resnet_recipes.data.order import shuffled
 from resnet_recipes.errors import NotReadyError, TrainingError
 
-pytestmark = [pytest.mark.ffcv, pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")]
+with_ffcv = [pytest.mark.ffcv, pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")]
+built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
+pytestmark = pytest.mark.skipif(find_spec("ffcv") is None and bool(why_not()), reason="nothing here decodes .beton files")
 
 SHARE = Share(0, 1, global_size=12, eval_size=4, seed=5)
+
+
+@pytest.fixture(params=[pytest.param("engine", marks=built), pytest.param("ffcv", marks=with_ffcv)])
+def decoded_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Decode by the native engine, or by FFCV's library."""
+    if request.param == "ffcv":
+        monkeypatch.setattr(decoder, "why_not", lambda: "was not built")
+    return request.param
 
 
 def config(root: Path, **changes) -> DataConfig:
@@ -57,6 +70,7 @@ def overwrite(path: Path, place: int, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.usefixtures("decoded_by")
 def test_pixels_do_not_depend_on_the_number_of_threads(betons, workers):
     assert np.array_equal(train_pixels(config(betons, workers=workers), 7), train_pixels(config(betons, workers=2), 7))
 
@@ -69,7 +83,8 @@ def area_mean(image: np.ndarray, side: int) -> np.ndarray:
     return np.einsum("ai,bj,ijc->abc", weights, weights, image, optimize=True)
 
 
-def test_evaluation_is_the_area_mean_of_the_centre_square(betons):
+@pytest.mark.parametrize("decoded_by", [pytest.param("ffcv", marks=with_ffcv)], indirect=True)
+def test_evaluation_by_ffcvs_library_is_the_area_mean_of_the_centre_square(betons, decoded_by):
     beton = open_beton(betons / "val.beton")
     settings = config(betons, eval_size=32, eval_resize=32)
     loader = open_eval(settings, measure(settings), SHARE)
@@ -81,6 +96,18 @@ def test_evaluation_is_the_area_mean_of_the_centre_square(betons):
         top, left = ((length - side) // 2 for length in stored.shape[:2])
         expected = area_mean(stored[top : top + side, left : left + side], 32)
         assert np.abs(expected - images[index]).max() <= 0.51            # rounded to whole numbers
+
+
+@built
+def test_evaluation_is_torchvisions_resize_and_centre_crop(betons):
+    beton, transform = open_beton(betons / "val.beton"), v2.Compose([v2.Resize(40), v2.CenterCrop(32)])
+    settings = config(betons, eval_size=32, eval_resize=40)
+    loader = open_eval(settings, measure(settings), SHARE)
+    images = [image for batch in loader.batches() for image in batch.pixels.permute(0, 2, 3, 1).numpy().copy()]
+    loader.close()
+    for index in np.flatnonzero(beton.modes == RAW):
+        stored = Image.fromarray(beton.sample(index).reshape(*beton.sizes[index], 3))
+        assert np.abs(np.asarray(transform(stored)).astype(int) - images[index]).max() <= 1
 
 
 def test_about_half_of_the_images_are_mirrored_and_none_is_otherwise_changed(betons):

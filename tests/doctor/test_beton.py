@@ -8,17 +8,21 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.commands import doctor
+from resnet_recipes.data.beton import decoder
 from resnet_recipes.data.beton.file import Beton, open_beton
 from resnet_recipes.data.beton.native import ffcv_native
 from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.run import convert
+from resnet_recipes.data.native.library import why_not
 from resnet_recipes.doctor import Finding, exit_code
 from resnet_recipes.doctor import beton as doctor_beton
 from resnet_recipes.doctor.data import Estimate, check_data, estimate
 
 with_ffcv = [pytest.mark.ffcv, pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")]
-readers = pytest.mark.parametrize("reader", [pytest.param("ffcv", marks=with_ffcv), "none"], indirect=True)
+built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
+readers = pytest.mark.parametrize("reader", [pytest.param("engine", marks=built), pytest.param("ffcv", marks=with_ffcv), "none"],
+                                  indirect=True)
 
 
 @pytest.fixture
@@ -30,8 +34,10 @@ def betons(root: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Let FFCV be installed or not."""
+    """Let the native engine, FFCV or neither be there."""
     ffcv_native.cache_clear()
+    if request.param != "engine":
+        monkeypatch.setattr(decoder, "why_not", lambda: "was not built")
     if request.param == "none":
         monkeypatch.setitem(sys.modules, "ffcv", None)
     yield request.param
@@ -57,7 +63,7 @@ def test_sound_files_have_nothing_to_fix_and_every_sample_is_counted(betons, rea
     findings = check_data(betons, progress=lambda done, total: steps.append((done, total)))
     assert exit_code(findings) == 0
     assert steps == [(6, 6), (3, 3)]
-    expected = {"ffcv": "samples were read and decoded", "none": "none was decoded: ffcv cannot be used: it is not installed"}[reader]
+    expected = "none was decoded: ffcv cannot be used: it is not installed" if reader == "none" else "samples were read and decoded"
     assert [finding.what.partition(":")[0] for finding in findings if expected in finding.what] == ["train.beton", "val.beton"]
 
 

@@ -2,15 +2,14 @@
 
 import contextlib
 import mmap
-import threading
 import zlib
 from collections.abc import Callable
 
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.data.beton.file import JPEG, Beton
-from resnet_recipes.data.beton.native import COMPLAINTS, compiled_decode
+from resnet_recipes.data.beton.decoder import Decode
+from resnet_recipes.data.beton.file import Beton
 from resnet_recipes.data.crop import Cuts
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 
@@ -30,16 +29,12 @@ class BetonStorage:
 
     in_threads = True
 
-    def __init__(self, beton: Beton, cutter: Cutter, augment: Augment | None = None, streamed: bool = False):
+    def __init__(self, beton: Beton, cutter: Cutter, decode: Decode, augment: Augment | None = None, streamed: bool = False):
         self.labels = beton.labels
-        self._beton, self._cutter, self._augment, self._streamed = beton, cutter, augment, streamed
-        self._decode = compiled_decode()
+        self._beton, self._cutter, self._decode, self._augment, self._streamed = beton, cutter, decode, augment, streamed
         self._content = np.asarray(beton.content)
         self._samples = np.column_stack([beton.starts, beton.lengths, beton.modes.astype(np.int64), beton.sizes])
         self._unchecked = np.full(len(beton), beton.checksums is not None)
-        jpegs = beton.sizes[beton.modes == JPEG]
-        self._scratch_bytes = 3 * int(jpegs.prod(axis=1).max(initial=1))
-        self._local = threading.local()
 
     def path(self, index: int) -> str:
         """Return the name of a sample."""
@@ -65,8 +60,10 @@ class BetonStorage:
         if (index := self._changed(rows.indices, samples)) is not None:
             return index, "checksum mismatch"
         cuts = self._cutter(rows.epoch, rows.indices, rows.copies, samples[:, 3:])
-        place, complaint = self._decode(self._content, samples, cuts.boxes, cuts.mirrored, self._scratch(), rows.pixels)
-        return (int(rows.indices[place]), COMPLAINTS[complaint]) if complaint else None
+        if damage := self._decode(samples, cuts, rows):
+            place, complaint = damage
+            return int(rows.indices[place]), complaint
+        return None
 
     def _changed(self, indices: np.ndarray, samples: np.ndarray) -> int | None:
         """Return a sample that differs from its checksum, if any does; each is looked at once in this process."""
@@ -83,9 +80,3 @@ class BetonStorage:
             for start, length in samples[:, :2].tolist():
                 first = start // mmap.PAGESIZE * mmap.PAGESIZE
                 self._beton.content._mmap.madvise(mmap.MADV_WILLNEED, first, start + length - first)
-
-    def _scratch(self) -> np.ndarray:
-        """Return this thread's room for one decoded JPEG."""
-        if not hasattr(self._local, "scratch"):
-            self._local.scratch = np.empty(self._scratch_bytes, np.uint8)
-        return self._local.scratch

@@ -38,6 +38,11 @@ class Files:
         """Return the bytes of image `index` when it was listed; -1 if that could not be told."""
         return int(self._arrays["sizes"][index])
 
+    def located(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return where images are, without a loop: all names, uint8; where theirs start, and how long they are; bytes or -1, as listed."""
+        starts = self._arrays["ends"][indices]
+        return self._arrays["text"], starts, self._arrays["ends"][indices + 1] - starts, self._arrays["sizes"][indices]
+
     def path(self, index: int) -> str:
         """Return where image `index` is."""
         start, end = self._arrays["ends"][index:index + 2]

@@ -51,6 +51,7 @@ class Status(IntEnum):
     MISMATCHED = 5
     ALTERED = 6
     CANCELLED = 7
+    CUT_SHORT = 8
 
 
 #: What the statuses mean that say something about an image.
@@ -61,4 +62,5 @@ COMPLAINTS = {
     Status.EXCESSIVE: "has more pixels, scans or bytes than one image may have",
     Status.MISMATCHED: "is not of the size that was announced",
     Status.ALTERED: "does not hold the bytes that were written: checksum mismatch",
+    Status.CUT_SHORT: "lies in a file that was cut short after it was opened",
 }

@@ -12,6 +12,7 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.commands import doctor
 from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.beton import decoder
 from resnet_recipes.data.beton.native import ffcv_native
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.errors import NotReadyError
@@ -53,10 +54,11 @@ def test_what_decoding_costs_is_measured_where_a_user_reads_it(folder):
     assert "ms of CPU each" not in data.measure(config).notes[0]
 
 
-def test_auto_with_betons_and_no_ffcv_says_so(root, monkeypatch):
+def test_auto_with_betons_and_nothing_that_decodes_them_says_so(root, monkeypatch):
     for name in ("train.beton", "val.beton"):
         (root / name).touch()
     monkeypatch.setitem(sys.modules, "ffcv", None)
+    monkeypatch.setattr(decoder, "why_not", lambda: "was not built")
     ffcv_native.cache_clear()
     facts = data.measure(DataConfig(root=str(root)))
     assert facts.backend == "torchvision"

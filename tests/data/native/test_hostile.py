@@ -142,3 +142,16 @@ def test_what_is_decoded_in_spite_of_a_mutation_is_what_pillow_decodes(engine):
     assert batch.filled(engine)[0] == Status.DONE
     assert np.array_equal(batch.pixels[0], by_pillow(bytes(data)))
     assert Image.open(io.BytesIO(bytes(data))).size == (64, 64)
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_mapped_file_that_loses_its_end_is_a_status_and_not_the_end_of_the_process(engine, tmp_path, raw):
+    image, path = np.asarray(photo(0, 400, 500)), tmp_path / "mapped"
+    image = image if raw else np.frombuffer(encoded(photo(0, 900, 1100), quality=98), np.uint8)
+    path.write_bytes(image.tobytes())
+    mapped = np.memmap(path, np.uint8, mode="r")
+    batch = Batch([mapped], 32, box=(0, 0, 400, 300), size=(400, 500) if raw else 0, raw=raw)
+    assert not batch.filled(engine).any()
+    os.truncate(path, 4096)
+    assert batch.filled(engine)[0] == Status.CUT_SHORT
+    assert Batch([encoded(photo())], 32, box=BOX).filled(engine)[0] == Status.DONE

@@ -6,6 +6,7 @@
 
 #include <jpeglib.h>
 
+#include "fault.h"
 #include "pool.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
@@ -27,6 +28,7 @@ struct Engine {
 
 // Start an engine; null where that fails, and why in `reason`.
 EXPORTED Engine *engine_create(int threads, int scalar, char *reason, size_t size) {
+    FaultGuard::install();
     try {
         return new Engine(threads, scalar);
     } catch (const std::exception &error) {

@@ -8,6 +8,7 @@
 
 #include <jpeglib.h>
 
+#include "fault.h"
 #include "geometry.h"
 
 namespace {
@@ -142,15 +143,18 @@ int skip_to(jpeg_decompress_struct &info, const Resizer &resizer) {
 }  // namespace
 
 Status decode_jpeg(Bytes bytes, Row &row, Workspace &work, const Instructions &instructions) {
+    Decoder decoder;
+    FaultGuard guard(&decoder.escape);
+    switch (setjmp(decoder.escape)) {
+        case 0: break;
+        case FaultGuard::FAULT: return CUT_SHORT;
+        default: return decoder.status;
+    }
     if (!is_jpeg(bytes)) {
         return FOREIGN;
     }
     if (!is_whole(bytes, row.data ? 2 : TAIL)) {
         return DAMAGED;
-    }
-    Decoder decoder;
-    if (setjmp(decoder.escape)) {
-        return decoder.status;
     }
     decoder.open(bytes);
     jpeg_decompress_struct &info = decoder.info;

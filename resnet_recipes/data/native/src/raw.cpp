@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fault.h"
+
 namespace {
 
 class Pixels final : public RowSource {
@@ -36,6 +38,11 @@ Status resize_raw(Bytes bytes, Row &row, Workspace &work, const Instructions &in
     Cut cut = cut_of(row, row.height, row.width);
     if (!cut.fits(row)) {
         return MISMATCHED;
+    }
+    jmp_buf escape;
+    FaultGuard guard(&escape);
+    if (setjmp(escape)) {
+        return CUT_SHORT;
     }
     row.box = cut.box;
     work.resizer.aim(cut, 1.0, row.height, row.width, row);

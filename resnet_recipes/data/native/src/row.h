@@ -13,6 +13,7 @@ enum Status : int32_t {
     MISMATCHED = 5,     // not of the size that the caller was told
     ALTERED = 6,        // its CRC-32 is another
     CANCELLED = 7,
+    CUT_SHORT = 8,      // its mapped file lost its end while it was read
 };
 
 enum Geometry : int32_t {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "crc.h"
+#include "fault.h"
 
 namespace {
 
@@ -84,6 +85,11 @@ Status read_source(Row &row, std::vector<uint8_t> &memory, Bytes &bytes) {
         }
     } else {
         bytes = {row.data, row.length};
+    }
+    jmp_buf escape;
+    FaultGuard guard(&escape);
+    if (setjmp(escape)) {
+        return CUT_SHORT;
     }
     return row.checked && crc32_of(bytes.data, bytes.size) != row.crc ? ALTERED : DONE;
 }
