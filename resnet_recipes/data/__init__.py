@@ -45,7 +45,7 @@ def _chosen(config: DataConfig) -> tuple[str, str]:
     root = Path(config.root)
     betons, folders = _has(root, "train.beton", "val.beton"), _has(root, "train", "val")
     if not betons:
-        return "torchvision", "there is no train.beton and val.beton"
+        return "torchvision", "no train.beton and val.beton"
     try:
         import_module("resnet_recipes.data.beton.decoder").require_decoder()
     except NotReadyError as error:

@@ -65,7 +65,7 @@ def measure(config: DataConfig, tell: Tell) -> DataFacts:
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Resident:
-    """Open the training images; there is no moment at which one could be augmented alone."""
+    """Open the training images; they are never decoded one by one, so `augment` cannot run."""
     side = round(MARGIN * max(share.train_pixels, default=config.train_size))
     larger = replace(config, eval_resize=side, eval_size=side)
     return Resident(Files(facts.root / "train", facts.train_digest), larger, share, TrainCrop.of(config, share))
