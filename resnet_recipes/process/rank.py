@@ -36,15 +36,22 @@ SOFTWARE = {"resnet-recipes": __version__, "torch": torch.__version__, "torchvis
 
 
 def work(process: RankProcess) -> int:
-    """Train this rank's part of the run in `process.folder`; return 0, or the exit code of an interruption after which it saved."""
+    """Train this rank's part of the run in `process.folder`.
+
+    Return DONE, or the exit code of an interruption after which a checkpoint was saved.
+    """
     recipe = read(process.folder / "config.yaml")
     process.interruption.limit(recipe.launch.max_wall, process.started)
     rank = distributed.this_rank(recipe.launch.device)
     confirm("recipe", rank, flat(asdict(recipe)) | SOFTWARE)
     facts = found(process.folder, recipe.data)
-    confirm("data", rank, {"backend of the images": facts.backend, "number of training images": facts.train_examples,
-                           "number of validation images": facts.eval_examples, "digest of the class names": digest_of(facts.classes),
-                           "digest of the images": facts.digest})
+    confirm("data", rank, {
+        "backend of the images": facts.backend,
+        "number of training images": facts.train_examples,
+        "number of validation images": facts.eval_examples,
+        "digest of the class names": digest_of(facts.classes),
+        "digest of the images": facts.digest,
+    })
     run = build(plan.of(recipe, facts, rank.world_size), rank)
     checkpoints = Checkpoints(process.folder / "checkpoints", recipe.checkpoint.keep, warn=print)
     first = resume(run, checkpoints)
@@ -56,19 +63,19 @@ def work(process: RankProcess) -> int:
             code = lead(run, process, checkpoints, recorder, first)
     else:
         code = follow(run, process, first)
-    distributed.meet()      # a launcher may stop all ranks as soon as one has ended: not before rank 0 has written everything
-    close(run)              # not after an error: parting may wait for a rank that is stuck, and how this one ended must be written first
+    distributed.meet()      # a launcher may stop all ranks when one has ended: not before rank 0 has written everything
+    close(run)              # not after an error: it may wait for a rank that is stuck, and this rank's ending comes first
     return code
 
 
 def found(folder: Path, config: DataConfig) -> DataFacts:
-    """Return what the launcher found out about the images; a run folder of an earlier version has no such file."""
+    """Return the facts about the images that the launcher froze in the run folder; measure them if there are none."""
     frozen_facts = folder / frozen.NAME
     return frozen.load(frozen_facts, config.root) if frozen_facts.exists() else data.measure(config)
 
 
 def digest_of(names: Sequence[str]) -> str:
-    """Return a few letters that differ if any name or their order does."""
+    """Return a short digest of names and their order."""
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:12]
 
 

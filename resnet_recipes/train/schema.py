@@ -11,8 +11,8 @@ from resnet_recipes.train.run import Run
 #: Every field of a state, with its type.
 _FIELDS: dict[str, type] = {
     "step": int, "seconds": float, "model": dict, "optimizer": dict, "methods": dict, "precision": dict, "recipe": dict,
-    "classes": list, "train_examples": int, "backend": str, "dtype": str, "device": str, "world_size": int, "threads": int,
-    "versions": dict,
+    "classes": list, "train_examples": int, "train_digest": str, "backend": str,
+    "dtype": str, "device": str, "world_size": int, "threads": int, "versions": dict,
 }
 
 #: Levels of nesting in a recipe: sections, methods, their settings, lists, and one to spare.
@@ -21,7 +21,8 @@ _DEPTH = 5
 
 def malformed(state: dict[str, Any], total_steps: int) -> Iterator[str]:
     """Yield what in `state` has the wrong type or range, whatever the run; without any, its fields can be compared."""
-    wrong = [name for name, kind in _FIELDS.items() if not isinstance(state.get(name), kind) or isinstance(state[name], bool)]
+    wrong = [name for name, kind in _FIELDS.items()
+             if not isinstance(state.get(name), kind) or isinstance(state[name], bool)]
     if wrong:
         yield f"{', '.join(wrong)}: missing or of the wrong type"
         return

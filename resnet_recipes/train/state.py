@@ -39,6 +39,7 @@ def capture(run: Run, done: int) -> dict[str, Any]:
         "recipe": asdict(run.plan.recipe),
         "classes": list(run.plan.facts.classes),
         "train_examples": run.plan.facts.train_examples,
+        "train_digest": run.plan.facts.train_digest,
         "backend": run.plan.facts.backend,
         "dtype": str(run.precision.dtype),
         "device": run.rank.device.type,
@@ -77,9 +78,12 @@ def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
     if state["backend"] != run.plan.facts.backend:
         rule = f"reads other pixels than {state['backend']}, which the run began with"
         yield Problem("data.backend", run.plan.facts.backend, rule, f"data.backend={state['backend']}")
-    if state["train_examples"] != run.plan.facts.train_examples:
-        yield Problem("data.root", str(run.plan.facts.root),
-                      f"has {run.plan.facts.train_examples:,} training images; the run began with {state['train_examples']:,}")
+    elif state["train_examples"] != run.plan.facts.train_examples:
+        rule = f"has {run.plan.facts.train_examples:,} training images; the run began with {state['train_examples']:,}"
+        yield Problem("data.root", str(run.plan.facts.root), rule)
+    elif state["train_digest"] != run.plan.facts.train_digest:
+        rule = "has training images of other names or sizes than those the run began with"
+        yield Problem("data.root", str(run.plan.facts.root), rule)
 
 
 def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:

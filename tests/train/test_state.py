@@ -42,7 +42,8 @@ def test_a_changed_bn_size_is_a_warning(make_run: Callable[..., Run], state: dic
 
 
 @pytest.mark.parametrize(("changes", "key"), [
-    ({"classes": ["cat", "dog"]}, "data.root"), ({"train_examples": 7}, "data.root"), ({"backend": "ffcv"}, "data.backend"),
+    ({"classes": ["cat", "dog"]}, "data.root"), ({"train_examples": 7}, "data.root"),
+    ({"train_digest": "00"}, "data.root"), ({"backend": "ffcv"}, "data.backend"),
 ])
 def test_other_data_are_refused(changes: dict[str, Any], key: str, make_run: Callable[..., Run], state: dict[str, Any]):
     with pytest.raises(RecipeError) as caught:
