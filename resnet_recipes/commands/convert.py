@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 USAGE = Usage(
     "resnet-recipes convert SRC DST [option=value ...]", "convert class folders to .beton files for FFCV",
-    "resnet-recipes convert /data/imagenet /data/imagenet-ffcv max_resolution=500", {"--dry-run": "only predict size and time"},
+    "resnet-recipes convert /data/imagenet /data/imagenet-ffcv max_resolution=500",
+    {"--dry-run": "only predict size and time"},
     """\
 SRC is a folder with train/ and val/, or one folder of classes; then DST is a
 .beton file. A conversion that was stopped continues when it is run again.
@@ -60,7 +61,8 @@ def _options(words: Sequence[str]) -> "ConvertOptions":
 
     known = kinds_of(ConvertOptions)
     given = dict(word.split("=", 1) for word in words)
-    problems = [Problem(f"{key}={value}", None, "unknown option", did_you_mean(key, known) or f"options: {', '.join(known)}")
+    listed = f"options: {', '.join(known)}"
+    problems = [Problem(f"{key}={value}", None, "unknown option", did_you_mean(key, known) or listed)
                 for key, value in given.items() if key not in known]
     options = build(ConvertOptions, {key: plain(value) for key, value in given.items()}, "", problems)
     if problems:
@@ -69,7 +71,8 @@ def _options(words: Sequence[str]) -> "ConvertOptions":
 
 
 def _told(expected: "Forecast", target: Path) -> list[str]:
-    lines = [f"{expected.images:,} images to {target}: about {expected.bytes / 1e9:.2f} GB of {expected.free_bytes / 1e9:.1f} GB free, "
+    size, free = f"{expected.bytes / 1e9:.2f} GB", f"{expected.free_bytes / 1e9:.1f} GB"
+    lines = [f"{expected.images:,} images to {target}: about {size} of {free} free, "
              f"about {clock_time(60 * expected.minutes)} (measured on {expected.sampled})"]
     if expected.resumed_images:
         lines.append(f"{expected.resumed_images:,} images are there already; resuming")

@@ -74,8 +74,8 @@ def _fix_val(place: Path | None, arguments: Arguments) -> int:
     from resnet_recipes.doctor.val_tree import build_val_tree
 
     if place is None:
-        raise RecipeError([Problem("--fix-val", None, "needs the folder whose val/ has no class folders",
-                                   f"{EXAMPLE} --fix-val MAP")])
+        rule = "needs the folder whose val/ has no class folders"
+        raise RecipeError([Problem("--fix-val", None, rule, f"{EXAMPLE} --fix-val MAP")])
     names = Path(os.path.expanduser(arguments.flags["--synsets"])) if "--synsets" in arguments else None
     made = build_val_tree(place, Path(os.path.expanduser(arguments.flags["--fix-val"])), names)
     print(f"made {made} out of links; train with data={made}")

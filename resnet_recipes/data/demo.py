@@ -1,4 +1,4 @@
-"""Draw the demo set: small pictures of twelve kinds of things, as a real folder of JPEGs."""
+"""Draw the demo set: small pictures of twelve kinds of things, as a folder of JPEGs."""
 
 import colorsys
 import shutil
@@ -14,17 +14,17 @@ VAL_IMAGES = 45               # per class
 SHAPES = ("cross", "disc", "ring", "triangle")
 TEXTURES = ("halved", "plain", "striped")
 
-#: The hue that things of a shape mostly have, in turns: a hint, as with fire engines and frogs.
+#: The hue of most things of a shape, in turns: a hint, as with fire engines and frogs.
 HUES = {"cross": 0.0, "disc": 0.25, "ring": 0.5, "triangle": 0.75}
 
-#: Class names in label order: what a thing is made of, and its outline. Place, size, angle and surroundings say nothing about the class.
+#: Class names in label order: texture and outline. Place, size, angle and surroundings say nothing about the class.
 CLASSES = tuple(f"{texture}_{shape}" for texture in TEXTURES for shape in SHAPES)
 
 
 def write(folder: Path, seed: int = 0, train_images: int = TRAIN_IMAGES, val_images: int = VAL_IMAGES) -> Path:
-    """Write the set to `folder`, unless it is there, and return it: train/CLASS/*.jpg and val/CLASS/*.jpg. Takes some ten seconds.
+    """Write train/CLASS/*.jpg and val/CLASS/*.jpg to `folder`, unless it exists, and return it; takes some ten seconds.
 
-    Each image is a function of its class, its number and `seed`. The folder appears whole or not at all.
+    Each image is a function of its class, number and `seed`. The folder appears whole or not at all.
     """
     if folder.exists():
         return folder
@@ -36,7 +36,8 @@ def write(folder: Path, seed: int = 0, train_images: int = TRAIN_IMAGES, val_ima
                 (temporary / split / name).mkdir(parents=True)
                 for number in range(count):
                     rng = np.random.default_rng((seed, part, label, number))
-                    picture(name, rng).save(temporary / split / name / f"{number:04d}.jpg", quality=int(rng.integers(60, 95)))
+                    scene, file = picture(name, rng), temporary / split / name / f"{number:04d}.jpg"
+                    scene.save(file, quality=int(rng.integers(60, 95)))
         temporary.chmod(0o755)
         temporary.rename(folder)
     except BaseException:
@@ -46,7 +47,7 @@ def write(folder: Path, seed: int = 0, train_images: int = TRAIN_IMAGES, val_ima
 
 
 def picture(name: str, rng: np.random.Generator) -> Image.Image:
-    """Draw one picture: the thing of its class somewhere over a background with clutter, in uneven light and with noise."""
+    """Draw one picture: a thing of the class somewhere over clutter, in uneven light and with noise."""
     texture, shape = name.split("_")
     width, height = (int(side) for side in rng.integers(64, 113, 2))
     far, near, ink = _colours(HUES[shape], rng)
@@ -59,8 +60,8 @@ def picture(name: str, rng: np.random.Generator) -> Image.Image:
     mask = Image.new("L", (2 * width, 2 * height))
     outline = _outline(shape, middle, radius, rng)
     ImageDraw.Draw(mask).polygon(outline, fill=255)
-    if shape == "ring":
-        ImageDraw.Draw(mask).polygon([(x + middle[0], y + middle[1]) for x, y in np.array(outline) / 2], fill=0)      # half as large
+    if shape == "ring":                                                 # with a hole of half the size
+        ImageDraw.Draw(mask).polygon([(x + middle[0], y + middle[1]) for x, y in np.array(outline) / 2], fill=0)
     strength = _pattern(texture, (width, height), middle, rng)
     surface = Image.fromarray((near + strength[..., None] * (ink - near)).astype(np.uint8))
     scene.paste(surface, mask=mask.resize((width, height), Image.BOX))
@@ -68,33 +69,37 @@ def picture(name: str, rng: np.random.Generator) -> Image.Image:
 
 
 def _colours(hue: float, rng: np.random.Generator) -> np.ndarray:
-    """Draw three colours [3, 3] that can be told apart: background, thing (of about this hue), and the pattern on the thing."""
+    """Draw three distinct colours [3, 3]: background, thing (of about this hue), and the pattern on the thing."""
     while True:
         far, ink = rng.uniform(20, 235, (2, 3))
-        near = 255 * np.array(colorsys.hsv_to_rgb((hue + rng.uniform(-0.1, 0.1)) % 1, rng.uniform(0.4, 1.0), rng.uniform(0.4, 0.95)))
+        shade = (hue + rng.uniform(-0.1, 0.1)) % 1, rng.uniform(0.4, 1.0), rng.uniform(0.4, 0.95)
+        near = 255 * np.array(colorsys.hsv_to_rgb(*shade))
         colours = np.array([far, near, ink], dtype=np.float32)
         if min(np.abs(colours[a] - colours[b]).sum() for a, b in ((0, 1), (0, 2), (1, 2))) > 240:
             return colours
 
 
 def _pattern(texture: str, size: tuple[int, int], middle: tuple[float, float], rng: np.random.Generator) -> np.ndarray:
-    """Return how strong the ink is everywhere, float32 [height, width], 0 to 1: a pattern at any angle and of any fineness."""
+    """Return the strength of the ink, float32 [height, width] from 0 to 1: a pattern of any angle and period."""
     angle, period, phase = rng.uniform(0, 2 * np.pi), rng.uniform(13, 20), rng.uniform(0, 2 * np.pi)
-    across, down = (np.arange(side, dtype=np.float32) - np.float32(centre) for side, centre in zip(size, middle, strict=True))
+    across, down = (np.arange(side, dtype=np.float32) - np.float32(centre)
+                    for side, centre in zip(size, middle, strict=True))
     along = np.float32(np.cos(angle)) * across[None] + np.float32(np.sin(angle)) * down[:, None]
     if texture == "plain":
         return np.zeros_like(along)
-    strength = np.sign(along) if texture == "halved" else 2 * np.sin(np.float32(2 * np.pi / period) * along + np.float32(phase))
-    return np.clip(strength, 0, 1)
+    if texture == "halved":
+        return np.clip(np.sign(along), 0, 1)
+    return np.clip(2 * np.sin(np.float32(2 * np.pi / period) * along + np.float32(phase)), 0, 1)
 
 
-def _outline(shape: str, middle: tuple[float, float], radius: float, rng: np.random.Generator) -> list[tuple[float, float]]:
+def _outline(shape: str, middle: tuple[float, float], radius: float,
+             rng: np.random.Generator) -> list[tuple[float, float]]:
     """Return the corners of a shape at twice the size of the picture, turned by any angle and a little squeezed."""
     if shape == "cross":
         arm = 0.32                # half the width of an arm, as a share of its length
         corners = [(1, -arm), (1, arm), (arm, arm)]
-        corners = [np.array((x, y)) @ turn for turn in ([[1, 0], [0, 1]], [[0, 1], [-1, 0]], [[-1, 0], [0, -1]], [[0, -1], [1, 0]])
-                   for x, y in corners]
+        quarters = ([[1, 0], [0, 1]], [[0, 1], [-1, 0]], [[-1, 0], [0, -1]], [[0, -1], [1, 0]])
+        corners = [np.array((x, y)) @ turn for turn in quarters for x, y in corners]
     else:
         angles = np.arange(count := 3 if shape == "triangle" else 40) * 2 * np.pi / count
         corners = np.stack([np.cos(angles), np.sin(angles)], 1)
@@ -120,8 +125,8 @@ def _photographed(scene: Image.Image, rng: np.random.Generator) -> Image.Image:
     """Blur the scene a little, light it from one side and add the noise of a cheap camera."""
     pixels = np.asarray(scene.filter(ImageFilter.GaussianBlur(rng.uniform(0.0, 0.7))), np.float32)
     height, width = pixels.shape[:2]
-    right, down = np.linspace(-0.5, 0.5, width, dtype=np.float32)[None], np.linspace(-0.5, 0.5, height, dtype=np.float32)[:, None]
+    right, down = (np.linspace(-0.5, 0.5, side, dtype=np.float32) for side in (width, height))
     level, across, along = rng.uniform((0.8, -0.25, -0.25), (1.1, 0.25, 0.25)).astype(np.float32)
-    light = level + across * right + along * down
+    light = level + across * right + along * down[:, None]
     noise = rng.standard_normal(pixels.shape, np.float32) * np.float32(rng.uniform(2, 8))
     return Image.fromarray(np.clip(pixels * light[..., None] + noise, 0, 255).astype(np.uint8))

@@ -31,7 +31,8 @@ def root_problem(given: str) -> Problem | None:
     if any(split in names for split in SPLITS) or len(betons) == 2:
         return None
     if betons:
-        return _problem(root, f"has only {betons[0]}.beton; a run needs train.beton and val.beton", "resnet-recipes convert SRC DST")
+        rule = f"has only {betons[0]}.beton; a run needs train.beton and val.beton"
+        return _problem(root, rule, "resnet-recipes convert SRC DST")
     if root.name.lower() in chain(*SYNONYMS.values()) and _has_splits(root.parent):
         return _problem(root, "is one split; give the folder that holds train/ and val/", _typed(root.parent))
     if meant := next(filter(_has_splits, islice(_below(root), _SEARCHED)), None):

@@ -22,7 +22,7 @@ _THUMBNAIL = 8         # pixels, side of what a sample is resized to here
 
 
 def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Iterator[Finding]:
-    """Check one .beton file, or train.beton and val.beton as a pair; with `images` and nothing else wrong, decode every sample.
+    """Check one .beton file, or train.beton and val.beton as a pair; with `images`, if sound, decode every sample.
     """
     betons, problems = [], []
     for path in paths:
@@ -60,11 +60,13 @@ def verdict(beton: Beton) -> Callable[[int], str | None]:
 
 def _described(beton: Beton) -> Iterator[Finding]:
     name = beton.path.name
-    yield Finding("ok", f"{name}: {len(beton):,} images in {len(beton.classes):,} classes, {beton.content.size / 1e9:.1f} GB")
+    size = f"{beton.content.size / 1e9:.1f} GB"
+    yield Finding("ok", f"{name}: {len(beton):,} images in {len(beton.classes):,} classes, {size}")
     if beton.sidecar is None:
-        yield Finding("warn", f"{name} has no sidecar ({name}.json) with checksums: damage inside images may go unseen", _AGAIN)
+        yield Finding("warn", f"{name} has no sidecar with checksums: damage in images may go unseen", _AGAIN)
     if stored_by_class(beton):
-        yield Finding("warn", f"{name} is stored class by class: data.order=quasi_random cannot be used", f"{_AGAIN} shuffles by default")
+        what = f"{name} is stored class by class: data.order=quasi_random cannot be used"
+        yield Finding("warn", what, f"{_AGAIN} shuffles by default")
 
 
 def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:

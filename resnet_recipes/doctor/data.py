@@ -44,7 +44,8 @@ def check_data(root: Path, images: bool = True, progress: Progress = lambda done
         return [finding_of(problem)]
     if betons and not any((root / split).is_dir() for split in SPLITS):
         lacking = [split for split in SPLITS if root / f"{split}.beton" not in betons and root not in betons]
-        return found + [Finding("fix", f"{root} has no {split}.beton", "resnet-recipes convert SRC DST") for split in lacking]
+        fix = "resnet-recipes convert SRC DST"
+        return found + [Finding("fix", f"{root} has no {split}.beton", fix) for split in lacking]
     try:
         found += _check_folders(root)
     except NotReadyError as error:
@@ -75,15 +76,18 @@ def _seconds(check: Callable, items: Sequence) -> float:
 
 def _betons(root: Path) -> list[Path]:
     """Return `root` itself if it is a .beton file, else those that a run would read in it."""
-    return [root] if root.suffix == ".beton" else [path for split in SPLITS if (path := root / f"{split}.beton").exists()]
+    if root.suffix == ".beton":
+        return [root]
+    return [path for split in SPLITS if (path := root / f"{split}.beton").exists()]
 
 
 def _check_folders(root: Path) -> Iterator[Finding]:
-    """Count what is in the class folders, as a run does. Raises NotReadyError with what would keep a run from starting."""
+    """Count what is in the class folders, as a run does. Raises NotReadyError with what would keep it from starting."""
     facts = survey(DataConfig(root=str(root)), "torchvision")
     for split, total in zip(SPLITS, (facts.train_examples, facts.eval_examples), strict=True):
         yield Finding("ok", f"{split}: {total:,} images in {len(facts.classes):,} classes")
-        if len(facts.classes) == 1000 and total != IMAGENET[split] and all(re.fullmatch(r"n\d{8}", name) for name in facts.classes):
+        synsets = len(facts.classes) == 1000 and all(re.fullmatch(r"n\d{8}", name) for name in facts.classes)
+        if synsets and total != IMAGENET[split]:
             what = f"{split} looks like ImageNet, which has {IMAGENET[split]:,} images there"
             yield Finding("warn", what, "was everything unpacked?")
     yield from (Finding("warn", note) for note in facts.notes)
@@ -105,7 +109,8 @@ def _check_images(root: Path, progress: Progress) -> Iterator[Finding]:
     for split, said in bad.items():
         skip = "; or train with data.on_bad_image=skip, which replaces them in each epoch" if split == "train" else ""
         if said:
-            yield Finding("fix", f"unreadable images in {split}: {len(said):,}", f"replace or delete them{skip}", few(said))
+            what = f"unreadable images in {split}: {len(said):,}"
+            yield Finding("fix", what, f"replace or delete them{skip}", few(said))
     for name, paths in odd.items():
         level, what = ODDITIES[name]
         yield Finding(level, f"{what}: {len(paths):,}", paths=few(paths))
@@ -117,4 +122,5 @@ def _check_images(root: Path, progress: Progress) -> Iterator[Finding]:
 
 
 def _files(split: Path) -> list[str]:
-    return [os.path.join(split, name, file) for name in class_names(split) for file in sorted(image_names(split / name))]
+    return [os.path.join(split, name, file)
+            for name in class_names(split) for file in sorted(image_names(split / name))]

@@ -28,7 +28,8 @@ def check_ffcv() -> list[Finding]:
     found = [Finding("ok", "FFCV's compiled library loads: data.backend=ffcv can run")]
     missing = [name for name in ("numba", "cv2") if importlib.util.find_spec(name) is None]
     if missing:
-        found.append(Finding("warn", f"the ffcv package lacks {', '.join(missing)}", "pip install --force-reinstall --no-deps ffcv"))
+        fix = "pip install --force-reinstall --no-deps ffcv"
+        found.append(Finding("warn", f"the ffcv package lacks {', '.join(missing)}", fix))
     return found
 
 
@@ -55,4 +56,5 @@ def _has(library: str) -> bool:
 
 
 def _install(what: str, debian: str, conda: str) -> Finding:
-    return Finding("fix", f"missing: {what}", f"sudo apt-get install {debian}    or    conda install -c conda-forge {conda}")
+    fix = f"sudo apt-get install {debian}    or    conda install -c conda-forge {conda}"
+    return Finding("fix", f"missing: {what}", fix)

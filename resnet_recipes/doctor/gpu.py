@@ -13,7 +13,7 @@ from resnet_recipes.doctor import Finding
 
 _SMALLEST = 10         # GB; the recipes' micro-batch of 256 images at 176 px in bfloat16 takes about this
 _DRIVER = Path("/proc/driver/nvidia/version")
-_PYTORCH = "choose your CUDA version on https://pytorch.org/get-started/locally, and reinstall torch and torchvision from there"
+_PYTORCH = "reinstall torch and torchvision for your CUDA version: https://pytorch.org/get-started/locally"
 
 
 def check_gpu() -> list[Finding]:
@@ -55,7 +55,7 @@ def _devices() -> Iterator[Finding]:
 def _no_device() -> Finding:
     """Say why torch sees no GPU, where the machine seems to have one."""
     if not (_DRIVER.exists() or shutil.which("nvidia-smi")):
-        return Finding("warn", "this machine has no GPU that torch can use: runs go to the CPU, good for trying things out")
+        return Finding("warn", "this machine has no GPU that torch can use: runs use the CPU, for trying things out")
     if (hidden := os.environ.get("CUDA_VISIBLE_DEVICES")) in ("", "-1", "NoDevFiles"):
         return Finding("fix", f"CUDA_VISIBLE_DEVICES={hidden!r} hides the GPUs", "unset CUDA_VISIBLE_DEVICES")
     if torch.version.cuda is None:
@@ -73,15 +73,16 @@ def _versions() -> str:
 
 
 def _architecture(index: int, major: int, minor: int) -> Iterator[Finding]:
-    """Compare a GPU with what torch was compiled for: machine code of its generation, or PTX that the driver can translate."""
+    """Compare a GPU with what torch was compiled for: code of its generation, or PTX, which drivers translate."""
     built = torch.cuda.get_arch_list()
-    codes = [(kind, int(ten), int(one), kin) for kind, ten, one, kin in
+    codes = [(kind, int(ten), int(one), only) for kind, ten, one, only in
              re.findall(r"\b(sm|compute)_(\d+)(\d)([af]?)\b", " ".join(built))]
-    if any(kind == "sm" and ten == major and (one == minor if kin == "a" else one <= minor) for kind, ten, one, kin in codes):
+    if any(kind == "sm" and ten == major and (one == minor if only == "a" else one <= minor)
+           for kind, ten, one, only in codes):
         return
     what = f"GPU {index} (sm_{major}{minor}) is not among those that this torch was compiled for ({', '.join(built)})"
-    if any(kind == "compute" and not kin and (ten, one) <= (major, minor) for kind, ten, one, kin in codes):
-        yield Finding("warn", f"{what}: the driver translates its PTX, minutes at the first start and slower code", _PYTORCH)
+    if any(kind == "compute" and not only and (ten, one) <= (major, minor) for kind, ten, one, only in codes):
+        yield Finding("warn", f"{what}: the driver translates PTX, a slow first start and slower code", _PYTORCH)
     else:
         yield Finding("fix", what, _PYTORCH)
 
@@ -100,5 +101,5 @@ def _convolution(device: torch.device, dtype: torch.dtype) -> Finding:
     except RuntimeError as failure:
         return Finding("fix", f"{name} cannot compute a convolution: {str(failure).splitlines()[0]}", fix)
     if not error < 0.5:
-        return Finding("fix", f"{name} computes a convolution wrongly: off by {error:g} where the result is a whole number", fix)
+        return Finding("fix", f"{name} computes a convolution wrongly: off by {error:g} in whole numbers", fix)
     return Finding("ok", f"{name}: a convolution in {str(dtype).removeprefix('torch.')} gives the CPU's result")

@@ -53,8 +53,9 @@ def _oddities(suffix: str, data: bytes) -> list[str]:
         with warnings.catch_warnings(action="ignore"), Image.open(io.BytesIO(data), formats=FORMATS) as image:
             kind, mode, orientation = image.format, image.mode, image.getexif().get(_ORIENTATION, 1)
             animated = getattr(image, "is_animated", False) and kind != "MPO"
-    except Exception:                                                   # damaged EXIF or ICC data, which training never reads
+    except Exception:                                           # damaged EXIF or ICC data, which training never reads
         return []
     found = [_MODES[mode]] if mode in _MODES else ["deep"] if mode[0] in "IF" else []
-    further = {"misnamed": suffix not in KINDS.get(kind, (suffix,)), "animated": animated, "rotated": orientation not in (0, 1)}
+    misnamed, rotated = suffix not in KINDS.get(kind, (suffix,)), orientation not in (0, 1)
+    further = {"misnamed": misnamed, "animated": animated, "rotated": rotated}
     return found + [name for name, holds in further.items() if holds]

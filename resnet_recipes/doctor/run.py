@@ -37,7 +37,8 @@ def _memory(root: Path) -> Iterator[Finding]:
         yield Finding("ok", f"the .beton files ({size / 1e9:.1f} GB) fit into the free memory ({free / 1e9:.0f} GB)")
     else:
         fix = "data.order=quasi_random, or convert with write_mode=jpg or a smaller max_resolution"
-        yield Finding("warn", f"the .beton files ({size / 1e9:.1f} GB) do not fit into the free memory ({free / 1e9:.0f} GB)", fix)
+        what = f"the .beton files ({size / 1e9:.1f} GB) do not fit into the free memory ({free / 1e9:.0f} GB)"
+        yield Finding("warn", what, fix)
 
 
 def _files() -> Iterator[Finding]:
@@ -53,7 +54,8 @@ def _shared_memory(folder: Path) -> Iterator[Finding]:
     """Check /dev/shm, which NCCL uses and the loaders do not."""
     size = shutil.disk_usage(folder).total if folder.exists() else 0
     if size < _SHARED:
-        yield Finding("warn", f"{folder} has {size / 1e6:.0f} MB; several GPUs may need more", "docker run --shm-size=8g")
+        what = f"{folder} has {size / 1e6:.0f} MB; several GPUs may need more"
+        yield Finding("warn", what, "docker run --shm-size=8g")
     else:
         yield Finding("ok", f"{folder} has {size / 1e9:.1f} GB")
 
@@ -73,6 +75,7 @@ def _disk(runs: Path) -> Iterator[Finding]:
         place = place.parent
     free = shutil.disk_usage(place).free
     if free < _FREE_DISK:
-        yield Finding("fix", f"{place} has {free / 1e9:.1f} GB free, too little for checkpoints", "free some space, or change run.root")
+        what = f"{place} has {free / 1e9:.1f} GB free, too little for checkpoints"
+        yield Finding("fix", what, "free some space, or change run.root")
     else:
         yield Finding("ok", f"{place} has {free / 1e9:.0f} GB free")

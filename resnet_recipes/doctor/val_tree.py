@@ -12,14 +12,15 @@ from resnet_recipes.errors import NotReadyError, Problem
 def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Path:
     """Make ROOT-by-class, the folder to train on, with links train and val/CLASS/FILE, and return it.
 
-    Each line of `class_map` has a file name, with or without suffix, and its class, separated by comma, tab or space (Kaggle's
-    LOC_val_solution.csv); or one class alone, for the files in the order of their names (the ImageNet development kit's
-    ILSVRC2012_validation_ground_truth.txt). Classes given as numbers, from 1, need `names`: a file with the class folder of each
-    number, in order. Raises NotReadyError, with nothing made, if a file has no class or train lacks a class.
+    Each line of `class_map` has a file name, with or without suffix, and its class, separated by comma, tab or space
+    (Kaggle's LOC_val_solution.csv); or one class alone, for the files in the order of their names (the development kit's
+    ILSVRC2012_validation_ground_truth.txt). Classes given as numbers, from 1, need `names`: a file with the class
+    folder of each number, in order. Raises NotReadyError, with nothing made, if a file has no class or train lacks one.
     """
     root = Path(root).resolve()
     classes = class_names(root / "train")
-    files = sorted(entry.name for entry in os.scandir(root / "val") if entry.is_file() and entry.name.lower().endswith(SUFFIXES))
+    files = sorted(entry.name for entry in os.scandir(root / "val")
+                   if entry.is_file() and entry.name.lower().endswith(SUFFIXES))
     target = root.with_name(f"{root.name}-by-class")
     if not files:
         raise _refusal(root / "val", "has no image files outside of class folders")
@@ -66,7 +67,7 @@ def _read(class_map: Path, files: list[str], names: Path | None) -> dict[str, st
 def _named(class_map: Path, pairs: list[tuple[str, str]], names: Path | None) -> Iterator[tuple[str, str]]:
     """Replace numbers by names. ImageNet's numbers do not follow the sorted folder names, so they are never guessed."""
     if names is None:
-        fix = "add --synsets FILE with the class folder of each number, one a line (ImageNet: meta.mat by ILSVRC2012_ID)"
+        fix = "add --synsets FILE: the class folder of each number, one a line (ImageNet: meta.mat by ILSVRC2012_ID)"
         raise _refusal(class_map, "gives classes as numbers, which do not say which folders they mean", fix)
     folders = [line.split()[0] for line in Path(names).read_text(encoding="utf-8").splitlines() if line.strip()]
     for file, number in pairs:

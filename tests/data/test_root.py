@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import data
-from resnet_recipes.composing.overrides import absolute
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.errors import NotReadyError
@@ -24,7 +23,7 @@ def images(tmp_path: Path) -> Path:
 def refusal(root: Path | str) -> str:
     """Return what `resnet-train data=ROOT` says."""
     with pytest.raises(NotReadyError) as caught:
-        data.measure(DataConfig(root=absolute(str(root))))
+        data.measure(DataConfig(root=os.path.abspath(os.path.expanduser(root))))
     return str(caught.value)
 
 

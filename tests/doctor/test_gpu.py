@@ -33,7 +33,7 @@ def no_device(monkeypatch, tmp_path):
 def test_a_machine_without_gpu_is_told_plainly(no_device):
     (finding,) = gpu._devices()
     assert finding.level == "warn"
-    assert "has no GPU that torch can use: runs go to the CPU" in finding.what
+    assert "has no GPU that torch can use: runs use the CPU" in finding.what
 
 
 def test_a_driver_that_torch_cannot_use_must_be_put_right(no_device, monkeypatch):

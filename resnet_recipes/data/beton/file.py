@@ -80,13 +80,13 @@ class Beton:
         return hashlib.sha256((self.structure + crc32).encode()).hexdigest()[:32]
 
     def sample(self, index: int) -> np.ndarray:
-        """Read the stored bytes of one sample, uint8: not through the map, which kills where a file is cut short meanwhile."""
+        """Read the stored bytes of one sample, uint8; not through the map, so that a lost tail cannot kill."""
         with open_regular(self.path) as file:
             file.seek(self.starts[index])
             return np.frombuffer(file.read(self.lengths[index]), np.uint8)
 
     def complaint(self, index: int, data: np.ndarray | None = None) -> str | None:
-        """Say what is wrong with one sample (`data`: if it has been read already) without decoding it; None if nothing is."""
+        """Say what is wrong with one sample, without decoding it; None if nothing is. `data`: if it is read already."""
         try:
             data = self.sample(index) if data is None else data
         except OSError as error:
@@ -126,17 +126,18 @@ def open_beton(path: Path) -> Beton:
     _check_images(path, samples["image"], lengths)
     sidecar = read_sidecar(path)
     if sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure) != (count, total, structure):
-        raise _refusal(path, "is not the file that its sidecar (.json) describes: one of the two was changed or replaced")
+        raise _refusal(path, "is not the file that its sidecar (.json) describes: one of them was changed")
     labels = samples["label"].astype(np.int64)
     _check_labels(path, labels, len(sidecar.classes) if sidecar else None)
     image = samples["image"]
     sizes = np.stack([image["height"], image["width"]], axis=1).astype(np.int64)
     starts = image["ptr"].astype(np.int64)
-    return Beton(path, page_size, np.ascontiguousarray(image["mode"]), sizes, starts, lengths, labels, structure, sidecar)
+    modes = np.ascontiguousarray(image["mode"])
+    return Beton(path, page_size, modes, sizes, starts, lengths, labels, structure, sidecar)
 
 
 def pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
-    """Yield why these two files cannot be trained on together: labels of different meaning, or classes without images."""
+    """Yield why two files cannot be used together: labels of different meaning, or classes without images."""
     again = "convert both together:  resnet-recipes convert SRC DST"
     for beton, split in ((train, "train"), (val, "val")):
         if beton.sidecar and beton.sidecar.split not in ("", split):
@@ -165,7 +166,7 @@ def _check_header(path: Path, header: bytes, total: int) -> tuple[int, int, int]
     if row["num_fields"] != 2:
         raise _refusal(path, f"has {row['num_fields']} fields; an image and a label are expected")
     if not 4096 <= page_size <= 1 << 31 or page_size & (page_size - 1):
-        raise _refusal(path, f"is damaged: a page size of {page_size} bytes is not a power of two between 4096 and 2^31")
+        raise _refusal(path, f"is damaged: its page size is {page_size}, no power of two between 4096 and 2^31")
     if not 0 < count <= _MOST_SAMPLES:
         raise _refusal(path, f"has {count:,} samples; the limit is {_MOST_SAMPLES:,}" if count else "has no samples")
     if not METADATA_START + count * SAMPLE.itemsize <= table_ptr <= total:

@@ -29,7 +29,7 @@ def read_journal(path: Path, key: str) -> np.ndarray:
     partial, journal, head = partial_path(path), _journal_path(path), f"{key}\n".encode()
     found = journal.read_bytes() if partial.exists() and journal.exists() else b""
     body = found[len(head) :] if found.startswith(head) else b""
-    records = np.frombuffer(body[: len(body) // RECORD.itemsize * RECORD.itemsize], RECORD)      # without a torn last one
+    records = np.frombuffer(body, RECORD, len(body) // RECORD.itemsize)         # without a torn last one
     whole = len(records) == 0 or int(records["ptr"][-1] + records["size"][-1]) <= partial.stat().st_size
     return records if whole else records[:0]
 
@@ -85,7 +85,7 @@ class BetonWriter:
         self.records = np.concatenate([self.records, records])
 
     def finish(self, about: dict) -> None:
-        """Write the description and the sidecar (`about` is the caller's part of it), rename, and remove the journal."""
+        """Write description and sidecar (`about` is the caller's part of it), rename, and remove the journal."""
         written = self.records[self.records["size"] > 0]
         metadata, table, header = _metadata(written), _table(written), _header(len(written), self.page_size, self._end)
         front = header + _fields() + metadata

@@ -23,7 +23,7 @@ class ConvertOptions:
     """How images are written, by default as for the published recipes (mosaicml/examples, FFCV)."""
 
     write_mode: str = "proportion"      # raw | jpg | proportion: JPEG with compress_probability, else raw
-    max_resolution: int | None = 500    # pixels, longer side; larger images are shrunk by area averaging; None: no limit
+    max_resolution: int | None = 500    # pixels, longer side; larger images are shrunk by the area mean; None: no limit
     compress_probability: float = 0.5   # proportion only
     jpeg_quality: int = 90
     shuffle: bool = True                # store in random order, so that neighbours in the file are not of one class
@@ -59,7 +59,7 @@ class Encoded(NamedTuple):
 
 
 def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> Encoded:
-    """Encode one image, given as the bytes of its file or as uint8 [H, W, 3]. Raises BadImageError if it cannot be read.
+    """Encode one image, given as the bytes of a file or uint8 [H, W, 3]. Raises BadImageError if it cannot be read.
 
     In `jpg` mode a sound RGB JPEG that fits is kept byte for byte. The EXIF orientation is ignored, as in training.
     """
@@ -114,8 +114,8 @@ def _kept(data: bytes, longest: int | None) -> Encoded | None:
     if channels not in (1, 3) or (longest is not None and max(height, width) > longest):
         return None
     try:
-        simplejpeg.decode_jpeg_header(data)                             # FFCV's decoder rejects the same kinds of chroma
+        simplejpeg.decode_jpeg_header(data)                     # rejects kinds of chroma that FFCV may not read
         decoded = simplejpeg.decode_jpeg(data, "RGB", fastdct=True, strict=True)
-    except Exception:                                                   # ValueError; KeyError for 4:4:1 chroma
+    except Exception:                                           # ValueError; KeyError for 4:4:1 chroma
         return None
     return Encoded(JPEG, int(height), int(width), data) if decoded.shape[:2] == (height, width) else None

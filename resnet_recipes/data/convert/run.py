@@ -99,7 +99,8 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     resumed = sum(len(split.source.labels) for split in splits[:made])
     resumed += sum(len(read_journal(split.target, _key(split, options))) for split in splits[made:])
     minutes = (images - resumed) * seconds / worker_count(options) / 60
-    bytes_ = int(size / len(chosen) * images * 1.02) + images * 48 + len(splits) * PAGE_SIZE      # 2 %: lost at page ends
+    content = int(size / len(chosen) * images * 1.02)                   # 2 %: lost at the ends of pages
+    bytes_ = content + images * 48 + len(splits) * PAGE_SIZE
     return Forecast(images, bytes_, minutes, _free_bytes(Path(dst)), resumed, len(chosen), tuple(unreadable))
 
 
@@ -108,7 +109,7 @@ def convert(src: Path, dst: Path, options: ConvertOptions, progress: Callable[[P
     """Make the files and return them; an interrupted attempt at the same conversion is resumed.
 
     `expected` is the forecast, if there is one already. Old files of the same name stay until the new ones are whole.
-    Raises NotReadyError (disk full, unreadable images) or TrainingError (a worker died, or a file reads back differently).
+    Raises NotReadyError (disk full, unreadable images) or TrainingError (a worker died, a file reads back differently).
     """
     _check(options)
     splits = plan_conversion(src, dst)
@@ -186,8 +187,8 @@ def _verify(target: Path) -> None:
     for index in random.Random(0).sample(range(len(beton)), min(_SAMPLED, len(beton))):
         decoded = encode_one(BetonSource(beton), index, ConvertOptions(write_mode="raw", max_resolution=None))
         if not isinstance(decoded, Encoded) or [decoded.height, decoded.width] != beton.sizes[index].tolist():
-            rule = f"{target}: sample {index} reads back differently than it was written; check the disk and convert again"
-            raise TrainingError(rule)
+            said = f"{target}: sample {index} reads back differently than it was written"
+            raise TrainingError(f"{said}; check the disk and convert again")
 
 
 def _located(splits: list[Split], place: int) -> tuple[Split, int]:
@@ -219,8 +220,8 @@ def _is_made(split: Split, options: ConvertOptions) -> bool:
 
 def _key(split: Split, options: ConvertOptions) -> str:
     """Return a digest of what an attempt must share with this one to be resumed."""
-    content = asdict(options) | _ANY
-    return hashlib.sha256(repr((sorted(content.items()), split.source.fingerprint, split.source.classes)).encode()).hexdigest()
+    shared = sorted((asdict(options) | _ANY).items()), split.source.fingerprint, split.source.classes
+    return hashlib.sha256(repr(shared).encode()).hexdigest()
 
 
 def _check(options: ConvertOptions) -> None:

@@ -47,12 +47,12 @@ def read_file(path: str | os.PathLike) -> bytes:
 class Picture:
     """An encoded image: its size at once, its pixels on demand.
 
-    libjpeg-turbo decodes JPEGs that are whole and not CMYK; Pillow decodes everything else, and whatever libjpeg-turbo's
-    binding rejects. Both give the same pixels. The EXIF orientation is ignored, as in the pipelines behind the published results.
+    libjpeg-turbo decodes JPEGs that are whole and not CMYK, Pillow everything else and whatever libjpeg-turbo's binding
+    rejects; both give the same pixels. The EXIF orientation is ignored, as behind the published results.
     """
 
     def __init__(self, data: bytes):
-        """Read the header. Raises BadImageError if there is none, or if decoding would exceed MAX_PIXELS or MAX_SCANS."""
+        """Read the header. Raises BadImageError if there is none, or if it exceeds MAX_PIXELS or MAX_SCANS."""
         self._data = data
         self._image = None
         if data[:2] == b"\xff\xd8" and not _frame_at(data) and data.count(b"\xff\xda") > MAX_SCANS:
@@ -65,7 +65,7 @@ class Picture:
             raise BadImageError(f"is {self.width} x {self.height} pixels; the limit is {MAX_PIXELS // 10**6} million")
 
     def crop(self, top: int, left: int, height: int, width: int) -> np.ndarray:
-        """Return that part of the image as uint8 [height, width, 3]; a JPEG is decoded no further down than the part reaches.
+        """Return that part of the image as uint8 [height, width, 3]; a JPEG is decoded only down to its bottom.
 
         Raises BadImageError if no decoder can read the image.
         """
@@ -77,8 +77,8 @@ class Picture:
     def resized_crop(self, top: int, left: int, height: int, width: int, side: int, reduce: bool = True) -> np.ndarray:
         """Return that part of the image resized to uint8 [side, side, 3].
 
-        With `reduce`, a JPEG is decoded at 1/2, 1/4 or 1/8 of its size, inside its inverse DCT, while both sides of the part
-        keep `side` pixels; the part is then cut out at exact fractions of pixels. Raises BadImageError.
+        With `reduce`, a JPEG is decoded at 1/2, 1/4 or 1/8 of its size, inside its inverse DCT, while both sides of the
+        part keep `side` pixels; the part is then cut out at exact fractions of pixels. Raises BadImageError.
         """
         shrink = 1
         while reduce and shrink < 8 and min(height, width) >= 2 * shrink * side:
@@ -86,20 +86,23 @@ class Picture:
         rows = self._decoded(bottom=top + height, shrink=shrink) if shrink > 1 else None
         if rows is None:
             return resized(self.crop(top, left, height, width), side, side)[0].permute(1, 2, 0).numpy()
-        first, begin, last, end = top // shrink, left // shrink, -(-(top + height) // shrink), -(-(left + width) // shrink)
-        box = (left / shrink - begin, top / shrink - first, (left + width) / shrink - begin, (top + height) / shrink - first)
-        return np.asarray(Image.fromarray(rows[first:last, begin:end]).resize((side, side), Image.Resampling.BILINEAR, box))
+        bottom, right, first, begin = top + height, left + width, top // shrink, left // shrink
+        box = (left / shrink - begin, top / shrink - first, right / shrink - begin, bottom / shrink - first)
+        part = Image.fromarray(rows[first:-(-bottom // shrink), begin:-(-right // shrink)])
+        return np.asarray(part.resize((side, side), Image.Resampling.BILINEAR, box))
 
     def _decoded(self, bottom: int, shrink: int) -> np.ndarray | None:
-        """Return at least the first `bottom` rows at 1 / `shrink`; None if that takes Pillow, which then has the image open."""
-        rows = _decoded_jpeg(self._data, self.height, self.width, bottom=bottom, shrink=shrink) if self._image is None else None
-        if rows is None and self._image is None:
+        """Return at least the first `bottom` rows at 1 / `shrink`; None, with the image open in Pillow, if need be."""
+        if self._image is not None:
+            return None
+        rows = _decoded_jpeg(self._data, self.height, self.width, bottom=bottom, shrink=shrink)
+        if rows is None:
             self._image = _opened(self._data)
         return rows
 
 
 def resized(pixels: np.ndarray, height: int, width: int) -> Tensor:
-    """Return uint8 [h, w, 3] pixels as channels_last [1, 3, height, width]: bilinear, antialiased, within 1 of Pillow's."""
+    """Resize uint8 [h, w, 3] to channels_last [1, 3, height, width]: bilinear, antialiased, within 1 of Pillow's."""
     image = torch.from_numpy(pixels)[None].permute(0, 3, 1, 2)
     if image.shape[2:] == (height, width):
         return image
@@ -132,7 +135,7 @@ def _decoded_jpeg(data: bytes, height: int, width: int, *, bottom: int, shrink: 
 
 
 def _frame_at(data: bytes) -> int:
-    """Return where a baseline JPEG of one scan stores its height; 0 for the others, whose later scans need every row."""
+    """Return where a baseline JPEG of one scan stores its height; 0 for others, whose later scans need every row."""
     at, height_at, channels = 2, 0, 0
     while at + 9 < len(data) and data[at] == 0xFF:
         marker = data[at + 1]
@@ -152,7 +155,8 @@ def _opened(data: bytes) -> Image.Image:
         with warnings.catch_warnings(action="ignore"):                  # odd EXIF is ignored; Picture judges the size
             return Image.open(io.BytesIO(data), formats=FORMATS)
     except Image.UnidentifiedImageError:
-        raise BadImageError(f"is not an image of a known format ({', '.join(FORMATS)})" if data else "is empty") from None
+        known = f"is not an image of a known format ({', '.join(FORMATS)})"
+        raise BadImageError(known if data else "is empty") from None
     except Exception as error:                                          # Pillow's parsers raise all kinds
         raise BadImageError(f"cannot be opened: {error}") from None
 
@@ -171,9 +175,9 @@ def _decoded_by_pillow(image: Image.Image, box: tuple[int, int, int, int]) -> np
 
 
 def _eight_bits(image: Image.Image) -> np.ndarray:
-    """Return deep grey values as uint8: the upper half of 16 bits; of 32 bits, which have no agreed white, 0 to 255 or 0.0 to 1.0."""
+    """Return deep grey as uint8: the upper half of 16 bits; of 32 bits, without agreed white, 0 to 255 or to 1.0."""
     values = np.asarray(image)
-    if image.mode != "F" and (image.mode != "I" or image.format in ("PNG", "PPM")):         # 16 bits, whatever the mode holds
+    if image.mode != "F" and (image.mode != "I" or image.format in ("PNG", "PPM")):     # the formats have 16 bits
         return (values >> 8).astype(np.uint8)
     low, high = values.min(), values.max()
     if not 0 <= low <= high <= 255:                                     # NaN fails too

@@ -3,7 +3,7 @@
 import os
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from resnet_recipes.data.base import DataConfig, DataFacts
@@ -23,7 +23,7 @@ def survey(config: DataConfig, backend: str, tell: Tell) -> DataFacts:
 
 
 def sorting_command(root: Path) -> str:
-    """Return what to type where val/ holds images without class folders, with the name of Kaggle's map of files to classes."""
+    """Return what to type if val/ has no class folders, with the name of Kaggle's map of files to classes."""
     return f"resnet-recipes doctor data {shlex.quote(str(root))} --fix-val LOC_val_solution.csv"
 
 
@@ -31,15 +31,17 @@ def _surveyed(root: Path, backend: str, tell: Tell) -> DataFacts:
     _refuse(problem for split in SPLITS for problem in _split_problems(root, split))
     train, val = listings = [Listing.of(root / split, tell) for split in SPLITS]
     others = train.others + val.others
-    _refuse([*_class_problems(root, train.classes, val.classes), *(problem for split, listing in zip(SPLITS, listings, strict=True)
-                                                                   for problem in _empty_problems(root / split, listing, others))])
+    problems = list(_class_problems(root, train.classes, val.classes))
+    for split, listing in zip(SPLITS, listings, strict=True):
+        problems += _empty_problems(root / split, listing, others)
+    _refuse(problems)
     notes = [f"not read, because of their suffixes: {_kinds(others)}"] if others else []
     notes += [f"{split}: the listing of an earlier start is used, since no folder has changed" for split, listing
               in zip(SPLITS, listings, strict=True) if listing.kept]
     return DataFacts(backend, root, len(train.sizes), len(val.sizes), train.classes, tuple(notes), train.digest, val.digest)
 
 
-def _refuse(problems: Iterator[Problem]) -> None:
+def _refuse(problems: Iterable[Problem]) -> None:
     if found := list(problems):
         raise NotReadyError(found)
 
@@ -64,7 +66,7 @@ def _split_problems(root: Path, split: str) -> Iterator[Problem]:
 
 
 def _class_problems(root: Path, classes: Sequence[str], val_classes: Sequence[str]) -> Iterator[Problem]:
-    """Yield how the classes of the splits differ: labels are places in the sorted list, so one more would shift the others."""
+    """Yield how the classes of the splits differ: a label is a place in the sorted list, which one more shifts."""
     for here, there, split in ((classes, val_classes, "val"), (val_classes, classes, "train")):
         if missing := sorted(set(here) - set(there)):
             yield Problem("data.root", str(root / split), f"lacks {_some(missing)} of the classes of the other split",
