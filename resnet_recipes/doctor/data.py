@@ -83,7 +83,7 @@ def _betons(root: Path) -> list[Path]:
 
 def _check_folders(root: Path) -> Iterator[Finding]:
     """Count what is in the class folders, as a run does. Raises NotReadyError with what would keep it from starting."""
-    facts = survey(DataConfig(root=str(root)), "torchvision")
+    facts = survey(DataConfig(root=str(root)), "torchvision", lambda line: None)
     for split, total in zip(SPLITS, (facts.train_examples, facts.eval_examples), strict=True):
         yield Finding("ok", f"{split}: {total:,} images in {len(facts.classes):,} classes")
         synsets = len(facts.classes) == 1000 and all(re.fullmatch(r"n\d{8}", name) for name in facts.classes)
