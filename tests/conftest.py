@@ -70,3 +70,9 @@ def nursery() -> Iterator[Nursery]:
     made = Nursery()
     yield made
     made.close()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that only `-m exhaustive` asks for."""
+    if "exhaustive" not in config.option.markexpr:
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]

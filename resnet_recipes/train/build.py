@@ -7,6 +7,7 @@ from resnet_recipes import data, ops
 from resnet_recipes.data.base import Share
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
+from resnet_recipes.network.cast import cast_together
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.plan import Plan
 from resnet_recipes.train.clock import Clock
@@ -28,6 +29,8 @@ def build(plan: Plan, rank: Rank) -> Run:
     wanted = recipe.precision.kernels == "auto" and recipe.precision.channels_last
     operations = ops.choose(rank.device, precision.dtype) if wanted else ops.Operations()
     fuse(model, operations)
+    if wanted and rank.device.type == "cuda" and not recipe.precision.compile:
+        cast_together(model)
     if recipe.precision.compile:
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, len(sizes) + 2)
         model.compile(dynamic=True if len(sizes) > 1 else None)

@@ -1,0 +1,80 @@
+"""Weights that are cast together: the same bits, the same names, fewer operations."""
+
+import copy
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torchvision.models import resnet18
+
+from resnet_recipes.methods.blurpool import BlurPool
+from resnet_recipes.network.cast import cast_together
+
+IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)).to(memory_format=torch.channels_last)
+
+
+class Casts(TorchDispatchMode):
+    """Count the casts of tensors of four dimensions to bfloat16 and back."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.found += function is torch.ops.aten._to_copy.default and args[0].dim() == 4
+        return function(*args, **kwargs or {})
+
+
+@pytest.fixture
+def networks():
+    """Return two networks of the same weights, one of which casts them together."""
+    plain = resnet18(num_classes=10).to(memory_format=torch.channels_last)
+    BlurPool().modify_model(plain)
+    together = copy.deepcopy(plain)
+    cast_together(together)
+    return plain, together
+
+
+def logits(model, dtype=torch.bfloat16):
+    """Return the output of a forward pass in mixed precision."""
+    with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+        return model(IMAGES)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_outputs_and_gradients_have_the_same_bits(networks, dtype):
+    outputs = []
+    for model in networks:
+        outputs.append(logits(model, dtype))
+        outputs[-1].float().square().sum().backward()
+    assert torch.equal(*outputs)
+    for (name, parameter), other in zip(networks[1].named_parameters(), networks[0].parameters(), strict=True):
+        assert torch.equal(parameter.grad, other.grad), name
+        assert parameter.grad.stride() == parameter.stride()
+
+
+def test_the_convolutions_of_the_stages_need_no_cast_of_their_own(networks):
+    found = []
+    for model in networks:
+        with Casts() as casts:
+            logits(model).sum().backward()
+        found.append(casts.found)
+    assert found[0] - found[1] == 2 * 19
+
+
+def test_after_a_pass_the_weights_are_the_parameters_again(networks):
+    plain, together = networks
+    logits(together)
+    assert together.layer1[0].conv1.weight is dict(together.named_parameters())["layer1.0.conv1.weight"]
+    assert list(together.state_dict()) == list(plain.state_dict())
+    with pytest.raises(RuntimeError):
+        together.layer1(torch.zeros(1, 3, 8, 8))
+    assert not any("weight" in vars(module) for module in together.modules())
+
+
+def test_a_copied_network_casts_its_own_weights(networks):
+    twin = copy.deepcopy(networks[1])
+    with torch.no_grad():
+        twin.layer1[0].conv1.weight.zero_()
+        assert not torch.equal(logits(twin), logits(networks[1]))
+        assert torch.equal(logits(networks[0]), logits(networks[1]))

@@ -1,0 +1,70 @@
+"""The log of the null device, and stand-ins for cuDNN: each is one launch. Import it in scripts that run.py starts."""
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+_device = ctypes.CDLL(None)
+_device.null_entry.restype = ctypes.c_char_p
+
+
+@contextmanager
+def recorded() -> Iterator[list[str]]:
+    """Fill the list, when the block is left, with what was asked of the device inside.
+
+    Entries begin with launch, copy, fill, malloc or pin, or with wait if the host has to. All of them come after
+    "captured" while a CUDA graph is being captured, when nothing may wait and no copy may be pageable.
+    """
+    entries: list[str] = []
+    _device.null_log(True)
+    try:
+        yield entries
+    finally:
+        entries += [_device.null_entry(i).decode() for i in range(_device.null_size())]
+        _device.null_log(False)
+
+
+def launch(name: str) -> None:
+    """Log a launch."""
+    _device.null_note(f"launch {name}".encode())
+
+
+def _like(x: Tensor, shape: tuple[int, ...], of: Tensor) -> Tensor:
+    """Return an empty tensor of `shape` in the memory format of `of`."""
+    nhwc = of.is_contiguous(memory_format=torch.channels_last)
+    return torch.empty(shape, dtype=x.dtype, device=x.device,
+                       memory_format=torch.channels_last if nhwc else torch.contiguous_format)
+
+
+def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
+    launch(f"cudnn convolution {'NHWC' if x.is_contiguous(memory_format=torch.channels_last) else 'NCHW'} {x.dtype}")
+    sides = [(x.shape[2 + i] + 2 * padding[i] - dilation[i] * (weight.shape[2 + i] - 1) - 1) // stride[i] + 1
+             for i in range(2)]
+    return _like(x, (x.shape[0], weight.shape[0], *sides), x)
+
+
+def _convolution_backward(g, x, weight, biases, stride, padding, dilation, transposed, output_padding, groups, wanted):
+    if wanted[0]:
+        launch("cudnn convolution dgrad")
+    if wanted[1]:
+        launch("cudnn convolution wgrad")
+    return _like(x, x.shape, x) if wanted[0] else None, _like(weight, weight.shape, x) if wanted[1] else None, None
+
+
+def _batch_norm(x, weight, bias, mean, var, training, momentum, eps):
+    launch("cudnn batch norm")
+    return _like(x, x.shape, x), torch.empty_like(weight), torch.empty_like(weight), x.new_empty(16, dtype=torch.uint8)
+
+
+def _batch_norm_backward(x, g, weight, mean, var, saved_mean, saved_var, eps, reserve):
+    launch("cudnn batch norm backward")
+    return _like(x, x.shape, x), torch.empty_like(weight), torch.empty_like(weight)
+
+
+_library = torch.library.Library("aten", "IMPL")
+for _name, _stand_in in (("convolution", _convolution), ("convolution_backward", _convolution_backward),
+                         ("cudnn_batch_norm", _batch_norm), ("cudnn_batch_norm_backward", _batch_norm_backward)):
+    _library.impl(_name, _stand_in, "CUDA")

@@ -1,0 +1,39 @@
+"""Run a Python script on the null device:  python tools/null_device/run.py SCRIPT [ARGUMENTS].
+
+Needs g++ and a CUDA build of torch, whose headers it uses; the libraries are built beside this file, once.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+
+HERE = Path(__file__).parent
+
+
+def build(folder: Path) -> None:
+    """Compile the stand-ins for runtime and driver into `folder`; raises CalledProcessError or FileNotFoundError."""
+    headers = Path(torch.__file__).parents[1] / "nvidia" / "cu13" / "include"
+    runtime, driver = folder / "runtime.so", folder / "libcuda.so.1"
+    folder.mkdir(parents=True, exist_ok=True)
+    compiler = ["g++", "-O1", "-shared", "-fPIC", "-w", f"-I{HERE / 'include'}", f"-I{headers}"]
+    subprocess.run([*compiler, HERE / "runtime.cpp", "-o", runtime], check=True)
+    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-w", HERE / "driver.c", "-o", driver, "-ldl"], check=True)
+    (folder / "libcuda.so").unlink(missing_ok=True)
+    (folder / "libcuda.so").symlink_to("libcuda.so.1")
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the environment in which a Python process sees the device that `build` left in `folder`."""
+    path = os.pathsep.join([str(HERE), str(HERE.parents[1])])
+    return os.environ | {"LD_PRELOAD": str(folder / "runtime.so"), "LD_LIBRARY_PATH": str(folder), "PYTHONPATH": path,
+                         "TRITON_LIBCUDA_PATH": str(folder)}
+
+
+if __name__ == "__main__":
+    built = HERE / "build"
+    if not (built / "libcuda.so").exists():
+        build(built)
+    os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environment(built))

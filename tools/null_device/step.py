@@ -1,0 +1,136 @@
+"""What a training step asks of a GPU.
+
+    python tools/null_device/run.py tools/null_device/step.py RECIPE [KEY=VALUE ...]
+
+One JSON object for each recipe named (several: mild,medium,hot): launches of a step, of a SAM step where there is one,
+what waits, what copies, and what a CUDA graph of gradient and optimizer step could not capture.
+"""
+
+import json
+import sys
+import warnings
+from collections import Counter
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import numpy as np
+import torch
+from null_device import recorded
+
+from resnet_recipes import plan as planning
+from resnet_recipes.composing.compose import compose
+from resnet_recipes.data.base import DataFacts, RawBatch
+from resnet_recipes.methods.base import Batch, Now
+from resnet_recipes.train import build as building
+from resnet_recipes.train.distributed import this_rank
+from resnet_recipes.train.keeper import Keeper
+from resnet_recipes.train.loop import train
+from resnet_recipes.train.run import Run
+
+BATCH, FIRST, STEPS = 256, 3, 12        # examples; steps that warm up; steps that are recorded: one at least with SAM
+
+
+def main() -> None:
+    """Print the numbers of each recipe."""
+    warnings.filterwarnings("ignore")
+    for name in sys.argv[1].split(","):
+        print(json.dumps({"recipe": name} | measure(name, sys.argv[2:])), flush=True)
+
+
+def measure(name: str, changes: list[str]) -> dict[str, object]:
+    """Return what the steps of a recipe ask for."""
+    run = a_run(name, changes)
+    steps = sorted(recorded_steps(run), key=len)
+    plain, longest = steps[0], steps[-1]
+    facts = {"launches": launches(plain), "waits": waits(plain), "copies": copies(plain)}
+    if launches(longest) > 1.5 * launches(plain):
+        facts |= {"sam_launches": launches(longest), "sam_waits": waits(longest)}
+    return facts | {"not_captured": captured(run), "kernels": dict(kinds(plain).most_common(12))}
+
+
+def a_run(name: str, changes: list[str]) -> Run:
+    """Return a run of a recipe on the null device, with a loader that always hands out the same pinned batch."""
+    batch = f"batch.global_size={BATCH}", f"batch.bn_size={BATCH}"
+    changes = ["data=/dev/null", "data.backend=synthetic", *batch, *changes]
+    recipe = compose(name, changes, needs_data=False).recipe
+    facts = DataFacts("synthetic", "x", 1_281_167, 50_000, tuple(map(str, range(1000))))
+    side = recipe.data.train_size
+    pixels = torch.empty(BATCH, side, side, 3, dtype=torch.uint8, pin_memory=True).permute(0, 3, 1, 2)
+    batch = RawBatch(pixels, torch.zeros(BATCH, dtype=torch.int64, pin_memory=True))
+    loader = SimpleNamespace(batches=lambda first=0: iter(lambda: batch, None), skipped=(), close=lambda: None)
+    building.open_data = lambda *_: (loader, loader)
+    return building.build(planning.of(recipe, facts, 1), this_rank("cuda"))
+
+
+def recorded_steps(run: Run) -> list[list[str]]:
+    """Return what each of some steps of the training loop asks of the device."""
+    keeper, found = Mock(spec=Keeper), []
+    keeper.wants_to_stop.side_effect = lambda: len(found) == STEPS
+    keeper.step.side_effect = lambda done, loss: turn()
+    block = None
+
+    def turn() -> None:
+        """End the record of a step and begin the next."""
+        nonlocal block
+        if block is not None:
+            block[0].__exit__(None, None, None)
+            found.append(block[1])
+        context = recorded()
+        block = context, context.__enter__()
+    train(run, keeper, FIRST)
+    return found[2:]
+
+
+def captured(run: Run) -> list[str]:
+    """Return what gradient and optimizer step do that a CUDA graph cannot hold, in steps with and without SAM."""
+    side = run.plan.pixels_at(0)
+    images = torch.empty(BATCH, side, side, 3, device="cuda").permute(0, 3, 1, 2)
+    batch = Batch(images, torch.zeros(BATCH, 1000, device="cuda"), torch.zeros(BATCH, dtype=torch.int64, device="cuda"))
+    params = [p for p in run.model.parameters() if p.requires_grad]
+
+    def compute(sync: bool = True) -> torch.Tensor:
+        with run.precision.autocast():
+            loss = run.methods.loss(run.replica(batch.images), batch.targets)
+        run.precision.backward(loss)
+        return loss.detach()
+
+    def step(number: int) -> None:
+        run.precision.before_step()
+        run.methods.gradient(compute, params, Now(number, run.plan.horizon, np.random.default_rng(0)))
+        run.precision.step(run.optimizer, None)
+        run.optimizer.zero_grad(set_to_none=True)
+
+    stream, found = torch.cuda.Stream(), []
+    for number in range(1 if run.plan.recipe.methods.sam is None else 11):
+        with torch.cuda.stream(stream):
+            step(number)
+        graph = torch.cuda.CUDAGraph()
+        with recorded() as entries, torch.cuda.graph(graph, stream=stream):
+            step(number)
+        inside = [entry.removeprefix("captured ") for entry in entries if entry.startswith("captured ")]
+        found += [entry for entry in inside if entry.startswith("wait") or "pageable" in entry]
+    return sorted(set(found) - {"wait other stream"})       # torch sets up its random numbers there
+
+
+def launches(entries: list[str]) -> int:
+    """Return kernels, copies and fills."""
+    return sum(entry.startswith(("launch", "copy", "fill")) for entry in entries)
+
+
+def waits(entries: list[str]) -> dict[str, int]:
+    """Return how often the host waits, and for what."""
+    return dict(Counter(entry for entry in entries if entry.startswith("wait")))
+
+
+def copies(entries: list[str]) -> dict[str, int]:
+    """Return the copies with their bytes."""
+    return dict(Counter(entry for entry in entries if entry.startswith("copy") and "pageable" in entry))
+
+
+def kinds(entries: list[str]) -> Counter[str]:
+    """Return how often each kernel was launched, by the beginning of its name."""
+    return Counter(entry[:100] for entry in entries if entry.startswith("launch"))
+
+
+if __name__ == "__main__":
+    main()
