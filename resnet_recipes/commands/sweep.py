@@ -58,7 +58,7 @@ def _runs(found: list[list[str]], arguments: Arguments) -> dict[str, tuple["Comp
 
 
 def _name(point: "Composed", swept: list[str]) -> str:
-    """Return the run's name: the recipe, what differs from the other points, and a digest of all that makes the result."""
+    """Return the run's name: recipe, what differs from the other points, and a digest of what makes the result."""
     from resnet_recipes.composing.frozen import freeze
     from resnet_recipes.config import LaunchConfig, RunConfig
 
