@@ -1,7 +1,7 @@
 """Set up Slurm on this machine and show that a job that is requeued and runs out of time ends with the bits of a run left alone.
 
     apt-get install slurm-wlm munge
-    python tools/slurm_check.py [--steps 240]
+    python tools/slurm_check.py [--steps 200]
 
 Needs root on Debian or Ubuntu, and no other Slurm. Takes about ten minutes on two cores. Everything is in a temporary folder, which
 stays if something fails.
@@ -141,7 +141,7 @@ def one_task_per_rank(cluster: Cluster, words: list[str]) -> Path:
 def main() -> int:
     """Do all of it; the exit code is 0 if all runs have the same weights."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--steps", type=int, default=240)
+    parser.add_argument("--steps", type=int, default=200)
     arguments = parser.parse_args()
     if missing := [name for name in ("munged", "slurmctld", "slurmd") if not shutil.which(name)]:
         raise SystemExit(f"{', '.join(missing)} not found: apt-get install slurm-wlm munge")
