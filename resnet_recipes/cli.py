@@ -53,7 +53,7 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
 
 
 def _leave(*_: object) -> None:
-    """Exit on Ctrl-C before the ranks start; an exception could be lost in a destructor of a library that is being imported."""
+    """Exit on Ctrl-C before the ranks start: an exception could be lost in a destructor of a library."""
     with suppress(OSError):
         os.write(2, b"interrupted: nothing was started\n")
     os._exit(ExitCode.CANCELLED)

@@ -32,7 +32,8 @@ class Problem(NamedTuple):
 
     def __str__(self) -> str:
         value = str(self.value).lower() if isinstance(self.value, bool) else str(self.value)
-        said = self.key if self.value is None else f"{self.key}={value if len(value) <= SHOWN else f'{value[:SHOWN]}...'}"
+        shown = value if len(value) <= SHOWN else f"{value[:SHOWN]}..."
+        said = self.key if self.value is None else f"{self.key}={shown}"
         return f"{said}: {self.rule}" + (f"\n    {self.fix}" if self.fix else "")
 
 

@@ -11,5 +11,6 @@ def typed_path(key: str, text: str) -> Path:
     path = os.path.expanduser(text)         # pathlib's raises RuntimeError
     if path.startswith("~"):
         user = path.partition("/")[0]
-        raise RecipeError([Problem(key, text, f"{user} is not a user of this machine", f"./{text} for a file of this name")])
+        rule = f"{user} is not a user of this machine"
+        raise RecipeError([Problem(key, text, rule, f"./{text} for a file of this name")])
     return Path(path)

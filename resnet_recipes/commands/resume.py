@@ -19,14 +19,15 @@ _NAMING = ("run=", "run.name=", "run.root=")
 
 
 def named(run: str, words: Sequence[str], say: Callable[[str], None]) -> Path | None:
-    """Continue `run`, or with `auto` the newest unfinished one, with changed settings; return its folder, None if it is finished.
+    """Continue `run`, or with `auto` the newest unfinished one, with changed settings.
 
-    Raises RecipeError if there is no such run, or if a change would make it another one.
+    Return its folder, or None if it is finished. Raises RecipeError if there is no such run, or if a change would
+    make it another one.
     """
     if run != "auto":
         rule = "--resume names the run, and a run keeps its recipe"
-        if wrong := [Problem(word, None, rule, "leave it out") for word in words if word.startswith(("recipe=", *_NAMING))]:
-            raise RecipeError(wrong)
+        if wrong := [word for word in words if word.startswith(("recipe=", *_NAMING))]:
+            raise RecipeError(Problem(word, None, rule, "leave it out") for word in wrong)
         return continued(typed_path("--resume", run), words, say)
     name = next((word.partition("=")[2] for word in words if word.startswith(("run=", "run.name="))), None)
     root = root_of(words)
@@ -38,7 +39,7 @@ def named(run: str, words: Sequence[str], say: Callable[[str], None]) -> Path | 
 
 
 def matching(recipe: "Recipe", say: Callable[[str], None]) -> Path | None:
-    """Return the folder of the run that `recipe` began: the one of its name, or the newest unfinished one that it may continue.
+    """Return the folder of the run that `recipe` began: that of its name, or the newest that it may continue.
 
     None if there is none. Raises RecipeError if the run of its name has other settings.
     """
@@ -48,13 +49,15 @@ def matching(recipe: "Recipe", say: Callable[[str], None]) -> Path | None:
         if not (folder / "config.yaml").is_file():
             return None
         if problems := _changes(folder, recipe):
-            raise RecipeError(problem._replace(fix=f"run=another, or leave it as it was in {folder}") for problem in problems)
+            fix = f"run=another, or leave it as it was in {folder}"
+            raise RecipeError(problem._replace(fix=fix) for problem in problems)
         return folder
     others = ""
     for folder in unfinished(root):
         if not (problems := _changes(folder, recipe)):
             return folder
-        others = others or f" (the newest, {folder.name}, differs in {', '.join(problem.key for problem in problems[:3])})"
+        keys = ", ".join(problem.key for problem in problems[:3])
+        others = others or f" (the newest, {folder.name}, differs in {keys})"
     say(f"no unfinished run in {root} has these settings{others}: starting a new one")
     return None
 

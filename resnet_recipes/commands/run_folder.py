@@ -39,7 +39,8 @@ def create(composed: Composed, plan: Plan, command: Sequence[str]) -> Path:
     """
     run, frozen = composed.recipe.run, freeze(composed.recipe)
     if composed.recipe.launch.fewest_and_most_nodes[1] > 1 and run.name == "auto":
-        raise RecipeError([Problem("run.name", "auto", "must be given for several nodes: they share one folder", "run=NAME")])
+        rule = "must be given for several nodes: they share one folder"
+        raise RecipeError([Problem("run.name", "auto", rule, "run=NAME")])
     files = {
         "config.yaml": frozen,
         "data.json": dump(plan.facts),

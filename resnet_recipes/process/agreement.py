@@ -13,7 +13,7 @@ from resnet_recipes.errors import NotReadyError, Problem
 
 
 def broadcast(store: dist.Store, rank: int, world_size: int, text: Callable[[], str]) -> str:
-    """Return rank 0's `text()` on every rank; rank 0 returns when all have read it, since it may be the store's server."""
+    """Return rank 0's `text()` on every rank; rank 0 waits until all have read it: it may serve the store."""
     if rank == 0:
         value = text()
         store.set("text", value)

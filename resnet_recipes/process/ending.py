@@ -1,4 +1,4 @@
-"""How a process of a run ended: written by itself, read by the launcher, because torchrun turns every exit code into 1."""
+"""How a process of a run ended: it writes this itself, because torchrun turns every exit code into 1."""
 
 import json
 import re
@@ -24,8 +24,8 @@ _HINTS = (
      "lower batch.bn_size: it needs less memory, and the result barely changes since batch.global_size stays"),
     (r"/dev/shm|shared memory|unable to mmap|shm_open", f"shared memory is full: {_SHARED_MEMORY}"),
     (r"SIGBUS|bus error",
-     "a file was truncated while it was read, or shared memory is full. Check the data (resnet-recipes doctor data PATH); "
-     f"if df /dev/shm shows no space, {_SHARED_MEMORY}"),
+     "a file was truncated while it was read, or shared memory is full. Check the data (resnet-recipes doctor data "
+     f"PATH); if df /dev/shm shows no space, {_SHARED_MEMORY}"),
     (r"SIGKILL", "most often the machine ran out of memory (see dmesg): lower data.workers or data.prefetch"),
     (r"image file is truncated|cannot identify image|broken data stream",
      "replace the file, or skip it with data.on_bad_image=skip"),
@@ -74,7 +74,7 @@ class Ending:
         return f"rank {self.rank} failed ({self.error})" if self.rank >= 0 else f"the run failed ({self.error})"
 
     def explained(self, folder: Path, ranks: int) -> str:
-        """Return what the user has to know: of a failure who, when, what, what to do, where to look, and how to resume."""
+        """Return what the user has to know: who failed, when and why, what to do, where to look, how to resume."""
         resume = f"resume: resnet-train --resume {folder}"
         if not self.failed:
             return f"{self.message}; {resume}"

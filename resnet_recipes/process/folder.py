@@ -11,7 +11,7 @@ from resnet_recipes.errors import NotReadyError, Problem, TrainingError
 def refuse_links(folder: Path) -> None:
     """Raise NotReadyError if anything in a run folder is neither a plain file nor a folder.
 
-    A run writes to `lock`, `logs/`, `checkpoints/` and more: a link there, in a folder from a stranger, would lead it elsewhere.
+    A run writes to `lock`, `logs/`, `checkpoints/` and more: a stranger's link there would lead it elsewhere.
     """
     rule = "is a symbolic link or a special file, which no run makes: the run would write to where it leads"
     if found := next(_odd(folder), None):
@@ -47,4 +47,4 @@ class HeldFolder:
     def confirm(self) -> None:
         """Raise TrainingError if the folder was moved, deleted, or replaced by another."""
         if not self.is_in_place:
-            raise TrainingError(f"{self.path} was moved, deleted or replaced during the run: nothing more is written there")
+            raise TrainingError(f"{self.path} was moved, deleted or replaced during the run")

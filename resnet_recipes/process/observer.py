@@ -12,7 +12,7 @@ from resnet_recipes.process.watchdog import STALLED, Beat
 class Observer:
     """What ranks have written since the observer was made.
 
-    It compares, and measures time itself: the clocks of other machines differ, and any clock may be set while a run goes on.
+    It compares, and measures time itself: other machines have other clocks, and any clock may be set during a run.
     """
 
     def __init__(self, folder: Path, stalled: float = STALLED):
@@ -34,7 +34,7 @@ class Observer:
         return [ending for ending in found if ending.attempt == last]
 
     def stall(self) -> str:
-        """Return a sentence that names the rank that lags, if no rank has moved for a while; to be called now and then."""
+        """Return a sentence that names the rank that lags, if no rank has moved for a while; call it regularly."""
         beats, now = self.beats(), time.monotonic()
         if beats != self._last:
             self._last, self._changed = beats, now

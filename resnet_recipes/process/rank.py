@@ -69,7 +69,7 @@ def work(process: RankProcess) -> int:
 
 
 def found(folder: Path, config: DataConfig) -> DataFacts:
-    """Return the facts about the images that the launcher froze in the run folder; measure them if there are none."""
+    """Return the facts about the images that the launcher froze in the run folder, or else measure them."""
     frozen_facts = folder / frozen.NAME
     return frozen.load(frozen_facts, config.root) if frozen_facts.exists() else data.measure(config)
 
@@ -80,9 +80,9 @@ def digest_of(names: Sequence[str]) -> str:
 
 
 def confirm(topic: str, rank: Rank, facts: Mapping[str, object]) -> None:
-    """Return if all ranks have the same facts: another recipe, torch or class folder on one node would train without a word.
+    """Compare facts with the other ranks: another recipe, torch or class folder on one node would go unnoticed.
 
-    Raises NotReadyError, on every rank alike.
+    Raises NotReadyError, on every rank alike, if they differ.
     """
     if rank.world_size > 1:
         store = distributed.meeting_place(rank.rank, rank.world_size)
@@ -90,15 +90,15 @@ def confirm(topic: str, rank: Rank, facts: Mapping[str, object]) -> None:
 
 
 def resume(run: Run, checkpoints: Checkpoints) -> int:
-    """Go on from the newest checkpoint that is whole, if there is one; return the completed steps. Training time counts from here."""
+    """Resume from the newest whole checkpoint, if any; return the completed steps. Training time counts from here."""
     run.clock.restart(0.0)
     found, first = checkpoints.newest(), 0
     if found is not None:
         first = restore(run, found[1])
         checkpoints.notes.extend(resume_warnings(run, found[1]))
     if not distributed.agree(torch.tensor(first, device=run.rank.device)):
-        raise TrainingError(f"this rank sees a checkpoint of step {first:,} in {checkpoints.folder}, another rank a different one: "
-                            "all nodes must see the same folder")
+        raise TrainingError(f"this rank sees a checkpoint of step {first:,} in {checkpoints.folder}, another rank a "
+                            "different one: all nodes must see the same folder")
     return first
 
 
@@ -109,7 +109,7 @@ def follow(run: Run, process: RankProcess, first: int) -> int:
 
 
 def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, first: int) -> int:
-    """Train as the rank that writes the run folder and speaks to the user."""
+    """Train as the rank that writes the run folder and reports to the user."""
     recorder.begin(first, run.clock.seconds())
     for note in (*run.notes, *checkpoints.notes, *run.train_data.notes):
         recorder.note(first, note)
@@ -119,10 +119,11 @@ def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Rec
     finally:
         checkpoints.wait()      # what was saved before a failure must reach the disk
     if run.train_data.skipped:
-        some = ", ".join(list(run.train_data.skipped)[:5])
-        recorder.note(done, f"{len(run.train_data.skipped)} training images could not be read and were replaced, on rank 0: {some}")
+        count, some = len(run.train_data.skipped), ", ".join(list(run.train_data.skipped)[:5])
+        recorder.note(done, f"{count} training images could not be read and were replaced, on rank 0: {some}")
     if done < run.plan.total_steps:
-        recorder.stopped(done, process.interruption.reason or "another rank was asked to stop", f"resnet-train --resume {process.folder}")
+        reason = process.interruption.reason or "another rank was asked to stop"
+        recorder.stopped(done, reason, f"resnet-train --resume {process.folder}")
         return process.interruption.exit_code
     with run.methods.eval_weights(run.model):
         path = write_weights(run.model, process.folder / "weights.pt")
@@ -136,15 +137,16 @@ def run_facts(run: Run, folder: Path) -> RunFacts:
     """Return what the reports need of a run's plan."""
     made = run.plan
     return RunFacts(
-        recipe=made.recipe.name, folder=folder, total_steps=made.total_steps, steps_per_epoch=made.steps_per_epoch,
-        global_size=made.recipe.batch.global_size, pixels=made.sizes, eval_steps=made.steps(made.recipe.evaluation.interval),
-        devices=devices(run.rank),
+        recipe=made.recipe.name, folder=folder, devices=devices(run.rank),
+        total_steps=made.total_steps, steps_per_epoch=made.steps_per_epoch,
+        global_size=made.recipe.batch.global_size, pixels=made.sizes,
+        eval_steps=made.steps(made.recipe.evaluation.interval),
         published=tuple(Published(*vars(result).values()) for result in made.published),
     )
 
 
 def devices(rank: Rank) -> str:
-    """Return the run's devices in words."""
+    """Describe the run's devices."""
     if rank.device.type == "cuda":
         return f"{rank.world_size} x {torch.cuda.get_device_name(rank.device)}"
     ranks = "" if rank.world_size == 1 else f", {rank.world_size} processes"

@@ -42,9 +42,9 @@ class RankProcess(NamedTuple):
 def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:
     """Do the work of one rank, write how it ended to RUN/endings, and exit with that code.
 
-    `work` returns DONE, or the exit code of an interruption after which it saved; it leaves nothing open. The process exits without
-    cleaning up: tearing torch down costs the interpreter 2 seconds, other ranks must not wait for one that failed, and threads of a
-    process group can abort a process at its exit.
+    `work` returns DONE, or the exit code of an interruption after which it saved; it leaves nothing open. The process
+    exits without cleaning up: tearing torch down takes 2 seconds, other ranks must not wait for one that failed, and
+    threads of a process group can abort a process at its exit.
     """
     rank, is_launched = int(os.environ.get("RANK", 0)), STARTED in os.environ
     if is_launched or "TORCHELASTIC_RUN_ID" in os.environ:
@@ -76,7 +76,7 @@ def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Let the kernel kill this process when its parent dies (Linux): ranks of a killed launcher would train on as orphans."""
+    """Let the kernel kill this process when its parent dies (Linux): orphaned ranks would train on."""
     if sys.platform == "linux":
         parent = os.getppid()
         _LIBC.prctl(1, number)                      # PR_SET_PDEATHSIG
@@ -87,8 +87,8 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
 def _redirect_output(folder: Path, rank: int) -> TextIO:
     """Send stderr, and unless rank 0 stdout, to this rank's log; return the user's error stream.
 
-    torchrun hands down only streams 0 to 2, and mixes its own output into stderr. A rank reads no input, so our launcher passes the
-    user's error stream as stream 0.
+    torchrun hands down only streams 0 to 2, and mixes its own output into stderr. A rank reads no input, so our
+    launcher passes the user's error stream as stream 0.
     """
     protect_output()
     console = lasting(os.dup(0 if STARTED in os.environ else 2), sys.stderr.encoding)

@@ -10,15 +10,15 @@ from resnet_recipes.errors import ExitCode
 #: Signals that ask a run to stop.
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
-#: Seconds in which Ctrl-C repeats the first signal, which the launcher passes on. Later: stop now. Other signals may always be repeated:
-#: Slurm sends SIGTERM to every process and srun forwards it again; who means "now" sends SIGKILL.
+#: Seconds in which Ctrl-C repeats the first signal, which the launcher passes on. Later: stop now. Other signals may
+#: always be repeated: Slurm sends SIGTERM to every process and srun forwards it again; who means "now" sends SIGKILL.
 _SAME_REQUEST = 2.0
 
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 
 def to_handle() -> tuple[signal.Signals, ...]:
-    """Return the signals that ask this process to stop: those that it was not started to ignore, as nohup does with SIGHUP."""
+    """Return the signals that ask this process to stop, without those that are ignored, as SIGHUP under nohup."""
     return tuple(number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN)
 
 

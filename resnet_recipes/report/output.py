@@ -21,7 +21,7 @@ class Output(io.FileIO):
 
 
 def lasting(descriptor: int, encoding: str) -> TextIO:
-    """Return a text stream whose writes never fail: it escapes what the encoding lacks and drops what cannot be written."""
+    """Return a text stream whose writes never fail: it escapes or drops what cannot be written."""
     raw = io.BufferedWriter(Output(descriptor, "w", closefd=False))
     return io.TextIOWrapper(raw, encoding, errors="backslashreplace", line_buffering=True)
 

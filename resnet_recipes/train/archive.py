@@ -13,10 +13,12 @@ _ALLOWED = frozenset({
     "collections OrderedDict",
     "torch._utils _rebuild_tensor_v2",
     "torch._utils _rebuild_parameter",
-    *(f"torch {kind}Storage" for kind in ("Double", "Float", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")),
+    *(f"torch {kind}Storage" for kind in
+      ("Double", "Float", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")),
 })
 
-#: A ResNet-152 with momentum, EMA and 21,000 classes has 2,300 entries, and 120,000 opcodes in 0.7 MB. These limits are read in 2 s.
+#: A ResNet-152 with momentum, EMA and 21,000 classes has 2,300 entries, and 120,000 opcodes in 0.7 MB. As much as these
+#: limits allow is read in 2 s.
 _MAX_ENTRIES, _MAX_PICKLE, _MAX_OPCODES = 20_000, 8 << 20, 500_000
 
 
@@ -27,8 +29,9 @@ class ArchiveError(Exception):
 def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
     """Return a saved dictionary of tensors and plain Python, on the CPU, mapped from the file. Raises ArchiveError.
 
-    Nothing in the file is executed: its directory and the names in its pickle are checked first, then torch reads it with
-    weights_only. torch does not check CRCs (pytorch/pytorch#126952), so `check_crc` does; pass False after checking a digest.
+    Nothing in the file is executed: its directory and the names in its pickle are checked first, then torch reads it
+    with weights_only. torch does not check CRCs (pytorch/pytorch#126952), so `check_crc` does; pass False after
+    checking a digest.
     """
     try:
         _check(path, check_crc)
@@ -47,35 +50,37 @@ def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
 
 
 def _check(path: Path, check_crc: bool) -> None:
-    """Raise ArchiveError unless the file is a zip of stored entries, of bounded size, whose pickle names only what tensors need."""
+    """Raise ArchiveError unless the file is a bounded zip of stored entries whose pickle names only tensors."""
     size = path.stat().st_size
     with path.open("rb") as file:
         if file.read(4) != b"PK\x03\x04":
-            raise ArchiveError("it is not a zip archive as torch.save writes since version 1.6; older formats can run code")
+            raise ArchiveError("it is not a zip archive, as torch.save writes since 1.6; older formats can run code")
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
         names = [entry.filename for entry in entries]
         if len(entries) > _MAX_ENTRIES or len(set(names)) < len(names):
             raise ArchiveError("its directory has too many or duplicate entries")
-        if any(entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size for entry in entries):
-            raise ArchiveError("it has compressed entries, which torch.save never writes: it may be a decompression bomb")
+        if any(entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size
+               for entry in entries):
+            raise ArchiveError("it has compressed entries, which torch.save never writes: it may be a bomb")
         if sum(entry.file_size for entry in entries) > size:
             raise ArchiveError("its entries are larger than the file")
         pickles = [entry for entry in entries if entry.filename.endswith(".pkl")]
         if len(pickles) != 1 or not pickles[0].filename.endswith("/data.pkl") or pickles[0].file_size > _MAX_PICKLE:
-            raise ArchiveError("it does not have exactly one data.pkl of reasonable size, as other archives than torch.save's")
+            raise ArchiveError("it does not have exactly one data.pkl of reasonable size, as torch.save writes")
         _check_pickle(archive.read(pickles[0]))
         if check_crc and (bad := archive.testzip()):
             raise ArchiveError(f"CRC mismatch in its part {bad}")
 
 
 def _check_pickle(pickle: bytes) -> None:
-    """Raise ArchiveError if the pickle names anything but what tensors are made with, or is too long; it is parsed, not run."""
+    """Raise ArchiveError if the pickle names more than tensors need, or is too long; it is parsed, not run."""
     for count, (opcode, argument, _) in enumerate(pickletools.genops(pickle)):
         if count > _MAX_OPCODES:
             raise ArchiveError("its pickle is too long for tensors")
         if opcode.name == "GLOBAL" and argument not in _ALLOWED:
-            raise ArchiveError(f"it names {str(argument).replace(' ', '.')!a}, which tensors do not need: it may run code")
+            name = str(argument).replace(" ", ".")
+            raise ArchiveError(f"it names {name!a}, which tensors do not need: it may run code")
         if opcode.name in ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4"):
             raise ArchiveError(f"its pickle uses {opcode.name}, which tensors do not need: it may run code")
         if isinstance(argument, int) and not -2**63 <= argument < 2**63:
@@ -83,7 +88,7 @@ def _check_pickle(pickle: bytes) -> None:
 
 
 def _check_plain(value: Any) -> None:
-    """Raise ArchiveError for anything but tensors and plain Python, and for tensors larger than the bytes behind them."""
+    """Raise ArchiveError for anything but tensors and plain Python, and for tensors larger than their bytes."""
     pending, seen = [value], set()
     while pending:
         item = pending.pop()
@@ -91,8 +96,9 @@ def _check_plain(value: Any) -> None:
             continue
         seen.add(id(item))
         if isinstance(item, Tensor):
-            if item.numel() * item.element_size() > item.untyped_storage().nbytes():
-                raise ArchiveError(f"a tensor of shape {tuple(item.shape)} has only {item.untyped_storage().nbytes()} bytes")
+            available = item.untyped_storage().nbytes()
+            if item.numel() * item.element_size() > available:
+                raise ArchiveError(f"a tensor of shape {tuple(item.shape)} has only {available} bytes")
         elif isinstance(item, dict):
             pending += [*item.keys(), *item.values()]
         elif isinstance(item, list | tuple):

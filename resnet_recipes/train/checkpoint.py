@@ -30,8 +30,8 @@ _MAX_FAILURES = 3               # in a row
 class Checkpoints:
     """The checkpoints in one folder. One process writes (rank 0); any may read.
 
-    A checkpoint is `step-00001234.pt` with its manifest `step-00001234.json` (SHA-256, bytes, step, format). The manifest comes last,
-    so a checkpoint without one was cut off while it was written, and does not count.
+    A checkpoint is `step-00001234.pt` with its manifest `step-00001234.json` (SHA-256, bytes, step, format). The
+    manifest comes last, so a checkpoint without one was cut off while it was written, and does not count.
     """
 
     def __init__(self, folder: Path, keep: int, warn: Callable[[str], None]):
@@ -61,8 +61,8 @@ class Checkpoints:
     def save(self, step: int, state: State, wait: bool = False) -> None:
         """Save `state`; return as soon as its tensors are copied to the host, or, if `wait`, when it is on disk.
 
-        A checkpoint that cannot be written is a warning, since the run is worth more than one checkpoint; three in a row, or one
-        that was to be waited for, raise TrainingError.
+        A checkpoint that cannot be written is a warning, since the run is worth more than one checkpoint; three in a
+        row, or one that was to be waited for, raise TrainingError.
         """
         self._finish()
         if step not in self._good:
@@ -81,9 +81,9 @@ class Checkpoints:
             raise TrainingError(f"the last checkpoint could not be written to {self.folder}; {self._newest_good()}")
 
     def newest(self) -> tuple[int, State] | None:
-        """Return the step and state of the newest whole checkpoint, or None if there is none; `notes` tells what was skipped.
+        """Return step and state of the newest whole checkpoint, None if there is none; `notes` tells what was skipped.
 
-        The state is mapped from the file: copy what is needed. Raises TrainingError if there are checkpoints, all damaged.
+        The state is mapped from the file: copy what is needed. Raises TrainingError if all checkpoints are damaged.
         """
         self._finish()
         self.notes.clear()
@@ -99,7 +99,8 @@ class Checkpoints:
             self._bytes = self._path(step).stat().st_size
             return step, state
         if steps:
-            raise TrainingError("\n".join([f"none of the {len(steps)} checkpoints in {self.folder} can be used", *self.notes]))
+            none = f"none of the {len(steps)} checkpoints in {self.folder} can be used"
+            raise TrainingError("\n".join([none, *self.notes]))
         return None
 
     def _steps(self) -> Iterator[int]:
@@ -172,8 +173,8 @@ class Checkpoints:
             return                              # writing will fail, and say so
         free = disk.f_bavail * disk.f_frsize
         if free < 1.2 * self._bytes:
-            self.warn(f"the disk is filling up: {free / 1e6:,.0f} MB are free, and a checkpoint takes {self._bytes / 1e6:,.0f} MB; "
-                      f"{self._newest_good()}")
+            self.warn(f"the disk is filling up: {free / 1e6:,.0f} MB are free, and a checkpoint takes "
+                      f"{self._bytes / 1e6:,.0f} MB; {self._newest_good()}")
 
     def _delete_old(self, newest: int) -> None:
         """Delete all but the newest `keep` checkpoints, and the damaged ones, now that a good one is safe on disk."""
@@ -196,11 +197,14 @@ class Checkpoints:
             self._failures += 1
             reason = f"a checkpoint could not be written ({os.strerror(error.errno) if error.errno else error})"
             if self._failures >= _MAX_FAILURES:
-                raise TrainingError(f"{reason}, for the {_MAX_FAILURES}rd time in a row: {self.folder}; {self._newest_good()}") from None
+                where = f"for the {_MAX_FAILURES}rd time in a row: {self.folder}; {self._newest_good()}"
+                raise TrainingError(f"{reason}, {where}") from None
             self.warn(f"{reason}; training goes on; {self._newest_good()}")
 
     def _newest_good(self) -> str:
-        return f"the newest checkpoint is that of step {max(self._good):,}" if self._good else "there is no checkpoint yet"
+        if not self._good:
+            return "there is no checkpoint yet"
+        return f"the newest checkpoint is that of step {max(self._good):,}"
 
 
 class _HashingFile:

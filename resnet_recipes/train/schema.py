@@ -63,7 +63,7 @@ def misfits(run: Run, state: dict[str, Any]) -> Iterator[str]:
 
 
 def _is_plain(value: object, depth: int) -> bool:
-    """Tell whether a value consists of text, numbers, lists and dictionaries with text as keys, nested at most `depth` deep."""
+    """Tell whether a value consists of text, numbers, lists and dictionaries, nested at most `depth` deep."""
     if isinstance(value, dict):
         return depth > 0 and all(type(key) is str and _is_plain(item, depth - 1) for key, item in value.items())
     if isinstance(value, list | tuple):

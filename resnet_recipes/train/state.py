@@ -62,8 +62,8 @@ def restore(run: Run, state: dict[str, Any]) -> int:
         raise TrainingError(f"the checkpoint cannot be used: {'; '.join(wrong[:3])}")
     run.model.load_state_dict(state["model"])
     # The optimizer keeps the tensors that it is given, and these are mapped from a file. Its settings are the recipe's.
-    kept = {"state": copy.deepcopy(state["optimizer"]["state"]), "param_groups": run.optimizer.state_dict()["param_groups"]}
-    run.optimizer.load_state_dict(kept)
+    groups = run.optimizer.state_dict()["param_groups"]
+    run.optimizer.load_state_dict({"state": copy.deepcopy(state["optimizer"]["state"]), "param_groups": groups})
     run.methods.load_state_dict(state["methods"])
     run.precision.load_state_dict(state["precision"])
     run.clock.restart(state["seconds"])
@@ -90,21 +90,27 @@ def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:
     """Yield a problem for each setting that differs from the checkpoint's and changes what is learned."""
     before, after = flat(old), flat(asdict(new))
     for key in sorted(before.keys() | after.keys()):
-        if before.get(key) != after.get(key) and not any(key == safe or key.startswith(safe + ".") for safe in (*SAFE, *MENDING)):
+        may_change = any(key == safe or key.startswith(safe + ".") for safe in (*SAFE, *MENDING))
+        if before.get(key) != after.get(key) and not may_change:
             rule = f"was {before.get(key)} when the run began; a change would make it another run"
             yield Problem(key, after.get(key), rule, "leave it as it was, or start a new run")
 
 
 def resume_warnings(run: Run, state: dict[str, Any]) -> list[str]:
     """Return why resuming from `state` does not give the bits of an uninterrupted run; empty if it does."""
-    now = {"number of devices": run.rank.world_size, "CPU threads": torch.get_num_threads(), "torch": str(torch.__version__),
-           "device": run.rank.device.type, "precision": str(run.precision.dtype)}
-    then = {"number of devices": state["world_size"], "CPU threads": state["threads"], "torch": state["versions"]["torch"],
-            "device": state["device"], "precision": state["dtype"]}
+    now = {
+        "number of devices": run.rank.world_size, "device": run.rank.device.type, "precision": str(run.precision.dtype),
+        "CPU threads": torch.get_num_threads(), "torch": str(torch.__version__),
+    }
+    then = {
+        "number of devices": state["world_size"], "device": state["device"], "precision": state["dtype"],
+        "CPU threads": state["threads"], "torch": state["versions"]["torch"],
+    }
     before, after = flat(state["recipe"]), flat(asdict(run.plan.recipe))
     then |= {key: before.get(key) for key in MENDING}
     now |= {key: after[key] for key in MENDING}
-    return [f"not bit-identical to an uninterrupted run: {name} {then[name]} -> {now[name]}" for name in now if now[name] != then[name]]
+    return [f"not bit-identical to an uninterrupted run: {name} {then[name]} -> {now[name]}"
+            for name in now if now[name] != then[name]]
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -127,7 +133,7 @@ def is_finite(model: nn.Module) -> bool:
 
 @torch.no_grad()
 def digest(model: nn.Module) -> Tensor:
-    """Return an int64 scalar that changes if any bit of a parameter does; no host sync, one small kernel a parameter."""
+    """Return an int64 scalar that changes with any bit of a parameter; no host sync, one small kernel a parameter."""
     sums = [p.detach().view(torch.int32).sum(dtype=torch.int64) for p in model.parameters()]
     weights = torch.arange(1, len(sums) + 1, device=sums[0].device)      # so that two parameters cannot swap unseen
     return (torch.stack(sums) * weights).sum()
