@@ -1,10 +1,10 @@
-"""Set up Slurm on this machine and show that a job that is requeued and runs out of time ends with the bits of a run left alone.
+"""Set up Slurm here, and show that a job that is requeued and runs out of time ends with the bits of a run left alone.
 
     apt-get install slurm-wlm munge
     python tools/slurm_check.py [--steps 200]
 
-Needs root on Debian or Ubuntu, and no other Slurm. Takes about ten minutes on two cores. Everything is in a temporary folder, which
-stays if something fails.
+Needs root on Debian or Ubuntu, and no other Slurm. Takes about ten minutes on two cores. Everything is in a
+temporary folder, which stays if something fails.
 """
 
 import argparse
@@ -21,9 +21,9 @@ from pathlib import Path
 from resnet_recipes.process import watchdog
 from resnet_recipes.process.ending import read
 
-RECIPE = ["data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "bs=16", "batch.bn_size=8",
-          "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "ssr=1", "launch.device=cpu", "checkpoint.interval=25ba",
-          "evaluation.interval=1dur"]
+RECIPE = ["data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "bs=16",
+          "batch.bn_size=8", "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "ssr=1", "launch.device=cpu",
+          "checkpoint.interval=25ba", "evaluation.interval=1dur"]
 
 CONFIGURATION = """\
 ClusterName=one
@@ -65,11 +65,13 @@ class Cluster:
         node = subprocess.run(["slurmd", "-C"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
         node += " NodeAddr=127.0.0.1 State=UNKNOWN"
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(host=host, folder=self.folder, node=node))
-        munge = [f"--{name}={self.folder / 'munge'}.{name.partition('-')[0]}" for name in ("socket", "pid-file", "log-file", "seed-file")]
+        names = ("socket", "pid-file", "log-file", "seed-file")
+        munge = [f"--{name}={self.folder / 'munge'}.{name.partition('-')[0]}" for name in names]
         self._start("munged", "--foreground", "--force", f"--key-file={key}", *munge)
         self._start("slurmctld", "-D")
         self._start("slurmd", "-D")
-        self._wait("the node is idle", lambda: "idle" in subprocess.run(["sinfo", "-h", "-o", "%T"], capture_output=True, text=True).stdout)
+        states = ["sinfo", "-h", "-o", "%T"]
+        self._wait("the node is idle", lambda: "idle" in subprocess.run(states, capture_output=True, text=True).stdout)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -80,12 +82,14 @@ class Cluster:
 
     def submit(self, script: Path) -> str:
         """Submit a job and return its id."""
-        submitted = subprocess.run(["sbatch", "--parsable", str(script)], cwd=self.folder, text=True, stdout=subprocess.PIPE, check=True)
+        submitted = subprocess.run(["sbatch", "--parsable", str(script)], cwd=self.folder, text=True,
+                                   stdout=subprocess.PIPE, check=True)
         return submitted.stdout.strip()
 
     def job(self, number: str) -> dict[str, str]:
         """Return what Slurm knows of a job."""
-        told = subprocess.run(["scontrol", "show", "job", "-o", number], capture_output=True, text=True, check=True).stdout
+        told = subprocess.run(["scontrol", "show", "job", "-o", number], capture_output=True, text=True,
+                              check=True).stdout
         return dict(re.findall(r"(\S+?)=(\S*)", told))
 
     def _start(self, *command: str) -> None:
@@ -108,7 +112,8 @@ def steps(run: Path) -> int:
 
 def requeued(cluster: Cluster, words: list[str]) -> Path:
     """Let a job be requeued by hand once, and by its time limit as often as it takes; return its run."""
-    text = subprocess.run(["resnet-recipes", "slurm", *words, "gpus=2", "--time", "5"], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(["resnet-recipes", "slurm", *words, "gpus=2", "--time", "5"], capture_output=True, text=True,
+                          check=True).stdout
     script = cluster.folder / "job.sh"
     script.write_text(text)
     number = cluster.submit(script)
@@ -127,7 +132,7 @@ def requeued(cluster: Cluster, words: list[str]) -> Path:
         time.sleep(1)
     print(f"job {number}: {state} after {restarts} restarts")
     if state != "COMPLETED" or restarts < 2:
-        raise SystemExit(f"the job should have been COMPLETED after 2 restarts or more (--steps too few?): see {cluster.folder}")
+        raise SystemExit(f"not COMPLETED after 2 restarts or more (--steps too few?): see {cluster.folder}")
     return run
 
 
@@ -154,7 +159,8 @@ def main() -> int:
         runs = [folder / "runs" / "alone", one_task_per_rank(cluster, words), requeued(cluster, words)]
     weights = [(run / "weights.pt").read_bytes() for run in runs]
     for run, content in zip(runs, weights, strict=True):
-        print(f"{run.name:<12} exit code {read(run / 'exit.json').code}, {'the same bits' if content == weights[0] else 'OTHER BITS'}")
+        bits = "the same bits" if content == weights[0] else "OTHER BITS"
+        print(f"{run.name:<12} exit code {read(run / 'exit.json').code}, {bits}")
     if len(set(weights)) > 1:
         return 1
     shutil.rmtree(folder)

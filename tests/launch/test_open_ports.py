@@ -17,8 +17,8 @@ from resnet_recipes.process import watchdog
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="needs /proc/net")]
 
 TRAIN = [sys.executable, "-m", "resnet_recipes", "recipe=mild", "run=open", "launch.device=cpu",
-         "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "bs=8", "batch.bn_size=4",
-         "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "max_duration=5000ba", "ssr=1"]
+         "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "bs=8",
+         "batch.bn_size=4", "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "max_duration=5000ba", "ssr=1"]
 
 SRUN = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "node7",
         "SLURM_JOB_ID": "41234", "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_NODEID": "0"}
