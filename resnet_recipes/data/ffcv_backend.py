@@ -14,6 +14,7 @@ from resnet_recipes.data.crop import Cuts, TrainCrop, centre_crops
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.memory import available_memory
+from resnet_recipes.data.native.library import told, why_not
 from resnet_recipes.errors import NotReadyError, Problem
 
 
@@ -79,6 +80,9 @@ def _notes(config: DataConfig, train: Beton, val: Beton) -> Iterator[str]:
     else:
         hint = "" if config.order == "quasi_random" else "; data.order=quasi_random reads larger pieces"
         yield f"train.beton ({size:.2f} GB) does not fit into memory ({free:.0f} GB free): os_cache=false, read every epoch{hint}"
+    why = why_not()
+    yield f"samples are decoded by FFCV's library: the native decoder {why}; resnet-recipes doctor native" if why else \
+        f"samples are decoded natively ({told()})"
     for beton in (train, val):
         if beton.sidecar is None:
             yield f"{beton.path.name} has no sidecar (not made by resnet-recipes convert): no class names, and damage may go unseen"

@@ -7,28 +7,32 @@ from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.listing import Tell
-from resnet_recipes.data.files.storage import EvalFiles, TrainFiles
+from resnet_recipes.data.files.native import eval_files, train_files
 from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.loading.loader import TrainLoader
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
+from resnet_recipes.data.native.library import told, why_not
 
 
 def measure(config: DataConfig, tell: Tell) -> DataFacts:
     """Count the images and classes; raises NotReadyError with what must be put right."""
-    return survey(config, "torchvision", tell)
+    facts, why = survey(config, "torchvision", tell), why_not()
+    how = f"in Python, at about half the speed: the native decoder {why}; resnet-recipes doctor native" if why else f"natively ({told()})"
+    return replace(facts, notes=(*facts.notes, f"JPEGs are decoded {how}"))
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Pipeline:
     """Open the training images."""
-    storage = TrainFiles(Files(facts.root / "train", facts.train_digest), TrainCrop.of(config, share), augment, config.reduced_decode)
-    return Pipeline(storage, Capacity.for_training(config, share), skip_bad=config.on_bad_image == "skip")
+    files, capacity = Files(facts.root / "train", facts.train_digest), Capacity.for_training(config, share)
+    storage = train_files(files, TrainCrop.of(config, share), augment, config.reduced_decode, capacity.workers)
+    return Pipeline(storage, capacity, skip_bad=config.on_bad_image == "skip")
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
     """Open the evaluation images. One that cannot be read is always an error: accuracies over other images cannot be compared."""
-    storage = EvalFiles(Files(facts.root / "val", facts.eval_digest), config.eval_resize)
-    return Pipeline(storage, Capacity.for_evaluation(config, share))
+    files, capacity = Files(facts.root / "val", facts.eval_digest), Capacity.for_evaluation(config, share)
+    return Pipeline(eval_files(files, config.eval_resize, capacity.workers), capacity)
 
 
 def seconds_per_image(config: DataConfig, facts: DataFacts) -> float:

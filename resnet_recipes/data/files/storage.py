@@ -62,21 +62,21 @@ class TrainFiles(FileStorage):
 
     def __init__(self, files: Files, crop: TrainCrop, augment: SampleAugment | None = None, reduce: bool = True):
         super().__init__(files)
-        self._crop, self._augment, self._reduce = crop, augment, reduce
+        self.crop, self.augment, self.reduce = crop, augment, reduce
 
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
         pictures = deque(self._opened(rows, row) for row in range(len(rows.indices)))
         sizes = np.array([(picture.height, picture.width) for picture in pictures])
-        boxes, mirrored = self._crop.cuts(rows.epoch, rows.indices, rows.copies, sizes)
+        boxes, mirrored = self.crop.cuts(rows.epoch, rows.indices, rows.copies, sizes)
         for row in range(len(pictures)):
             with self._reading(rows, row):
-                pixels = pictures.popleft().resized_crop(*boxes[row].tolist(), rows.pixels.shape[1], self._reduce)
+                pixels = pictures.popleft().resized_crop(*boxes[row].tolist(), rows.pixels.shape[1], self.reduce)
             if mirrored[row]:
                 pixels = pixels[:, ::-1]
-            if self._augment:
-                rng = self._crop.generator(rows.epoch, int(rows.indices[row]), int(rows.copies[row]))
-                pixels = np.asarray(self._augment(Image.fromarray(pixels), rng))
+            if self.augment:
+                rng = self.crop.generator(rows.epoch, int(rows.indices[row]), int(rows.copies[row]))
+                pixels = np.asarray(self.augment(Image.fromarray(pixels), rng))
             rows.pixels[row] = pixels
 
 
@@ -85,16 +85,16 @@ class EvalFiles(FileStorage):
 
     def __init__(self, files: Files, resize: int):
         super().__init__(files)
-        self._resize = resize
+        self.resize = resize
 
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
         side = rows.pixels.shape[1]
         for row in range(len(rows.indices)):
             picture = self._opened(rows, row)
-            box, top, left = _centre(picture.height, picture.width, self._resize, side)
+            box, top, left = _centre(picture.height, picture.width, self.resize, side)
             with self._reading(rows, row):
-                image = resized(picture.crop(*box), *_shorter_side(*box[2:], self._resize))
+                image = resized(picture.crop(*box), *_shorter_side(*box[2:], self.resize))
             rows.pixels[row] = image[0].permute(1, 2, 0).numpy()[top:top + side, left:left + side]
 
 

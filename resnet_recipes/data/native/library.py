@@ -37,6 +37,11 @@ def why_not() -> str:
     return ""
 
 
+def told() -> str:
+    """Return what the library runs on."""
+    return f"{library().engine_instructions().decode()} instructions, {library().engine_jpeg().decode()}"
+
+
 def _declare(loaded: ctypes.CDLL) -> None:
     """Tell ctypes the signatures of src/engine.cpp."""
     engine, ticket = ctypes.c_void_p, ctypes.c_int64

@@ -26,8 +26,8 @@ def engine(built: None) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def photographs() -> list[Path]:
-    """Some 50 JPEGs of the folder that TEST_IMAGES names."""
-    root = os.environ.get("TEST_IMAGES")
+    """Some 50 JPEGs of the folder that RESNET_RECIPES_TEST_DATA names."""
+    root = os.environ.get("RESNET_RECIPES_TEST_DATA")
     if not root:
-        pytest.skip("TEST_IMAGES names no folder of photographs")
+        pytest.skip("RESNET_RECIPES_TEST_DATA names no folder of photographs")
     return sorted(path for path in Path(root).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))[::8][:50]

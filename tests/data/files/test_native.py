@@ -1,0 +1,116 @@
+"""Image files through the native engine: the pixels and the complaints of the Python decoder."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from resnet_recipes.data.crop import TrainCrop
+from resnet_recipes.data.files import native
+from resnet_recipes.data.files.images import Files
+from resnet_recipes.data.files.native import NativeEvalFiles, NativeTrainFiles, eval_files, train_files
+from resnet_recipes.data.files.storage import ChangedError, EvalFiles, FileStorage, TrainFiles
+from resnet_recipes.data.loading.storage import Rows, UnreadableError, fill
+from resnet_recipes.data.native.library import why_not
+from resnet_recipes.methods.randaugment import RandAugment
+
+pytestmark = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
+
+CROP = TrainCrop(3, (0.08, 1.0), (0.75, 4 / 3), flip=True)
+KINDS = {"png.png": {}, "cmyk.jpg": {}, "grey.jpg": {}, "progressive.jpg": {"progressive": True}}
+
+
+@pytest.fixture
+def files(folder: Path, tmp_path: Path) -> Files:
+    """The training images, and four of other kinds."""
+    shutil.copytree(folder / "train", tmp_path / "train")
+    image = Image.open(next((folder / "train").rglob("*.jpg")))
+    for name, options in KINDS.items():
+        image.convert({"cmyk.jpg": "CMYK", "grey.jpg": "L"}.get(name, "RGB")).save(tmp_path / "train" / "ant" / name, **options)
+    return Files(tmp_path / "train")
+
+
+def filled(storage: FileStorage, files: Files, epoch: int = 2, side: int = 32) -> np.ndarray:
+    """Return all images as uint8 [N, side, side, 3]."""
+    rows = rows_for(np.arange(len(files)), epoch, side)
+    storage.fill(rows)
+    return rows.pixels
+
+
+def rows_for(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows:
+    """Return rows to fill."""
+    count = len(indices)
+    pixels = np.empty((count, side, side, 3), np.uint8)
+    return Rows(epoch, indices, indices % 2, pixels, np.empty(count, np.int64), np.zeros(count, bool))
+
+
+def test_training_crops_are_those_of_the_python_decoder(files):
+    ours, theirs = train_files(files, CROP, None, False, 2), TrainFiles(files, CROP, None, False)
+    assert isinstance(ours, NativeTrainFiles)
+    difference = np.abs(filled(ours, files).astype(int) - filled(theirs, files))
+    assert difference.max() <= 1
+    assert difference.mean() < 0.1
+
+
+def test_evaluation_crops_are_those_of_the_python_decoder(files):
+    ours, theirs = eval_files(files, 40, 2), EvalFiles(files, 40)
+    assert isinstance(ours, NativeEvalFiles)
+    assert np.abs(filled(ours, files).astype(int) - filled(theirs, files)).max() <= 1
+
+
+def test_an_augmentation_with_steps_draws_the_same_as_in_python(files):
+    augment = RandAugment(augmentation_set="safe").augment_sample()
+    ours, plain = train_files(files, CROP, augment, False, 2), train_files(files, CROP, None, False, 2)
+    pixels = filled(plain, files)
+    for index in range(len(files)):
+        rng = CROP.generator(2, index, index % 2)
+        pixels[index] = np.asarray(augment(Image.fromarray(pixels[index]), rng))
+    jpegs = [index for index in range(len(files)) if not files.path(index).endswith(("png.png", "cmyk.jpg"))]
+    assert np.array_equal(filled(ours, files)[jpegs], pixels[jpegs])
+
+
+def test_an_augmentation_of_python_alone_stays_there(files):
+    assert isinstance(train_files(files, CROP, lambda image, rng: image, True, 2), TrainFiles)
+
+
+def test_pixels_do_not_depend_on_the_number_of_threads(files):
+    images = [filled(train_files(files, CROP, None, True, threads), files) for threads in (0, 1, 5)]
+    assert np.array_equal(images[0], images[1])
+    assert np.array_equal(images[0], images[2])
+
+
+def test_a_folder_of_pngs_is_left_to_processes(tmp_path):
+    (tmp_path / "a").mkdir()
+    for number in range(5):
+        Image.new("RGB", (40, 40)).save(tmp_path / "a" / f"{number}.png")
+    assert isinstance(train_files(Files(tmp_path), CROP, None, True, 2), TrainFiles)
+
+
+def test_without_the_library_everything_is_as_before(files, monkeypatch):
+    monkeypatch.setattr(native, "why_not", lambda: "was not built")
+    assert isinstance(train_files(files, CROP, None, True, 2), TrainFiles)
+    assert isinstance(eval_files(files, 40, 2), EvalFiles)
+
+
+def test_a_damaged_file_is_named_as_in_python(files):
+    path = Path(files.path(5))
+    data = bytearray(path.read_bytes())
+    data[-2:] = b"\0\0"
+    path.write_bytes(data)
+    sentences = []
+    for storage in (train_files(files, CROP, None, True, 2), TrainFiles(files, CROP)):
+        with pytest.raises(UnreadableError) as failure:
+            storage.fill(rows_for(np.arange(8)))
+        sentences.append(str(failure.value))
+    assert sentences[0] == sentences[1]
+    rows = rows_for(np.arange(4, 8))
+    assert fill(train_files(files, CROP, None, True, 2), rows, skip_bad=True) == [5]
+
+
+def test_a_file_of_another_size_than_it_was_listed_with_is_told(files):
+    path = Path(files.path(3))
+    path.write_bytes(path.read_bytes() + b"more")
+    with pytest.raises(ChangedError, match="when it was listed"):
+        train_files(files, CROP, None, True, 2).fill(rows_for(np.arange(8)))
