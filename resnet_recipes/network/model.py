@@ -8,7 +8,7 @@ from resnet_recipes.config import ModelConfig
 
 
 def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
-    """Return torchvision's ResNet ("v1.5": stride in the 3x3 convolution), initialised by the recipe; float32 on the CPU.
+    """Return torchvision's ResNet ("v1.5": stride in the 3x3 convolution), initialised by the recipe, on the CPU.
 
     Every rank that calls it with the same seed gets the same weights.
     """

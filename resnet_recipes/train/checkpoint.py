@@ -14,8 +14,8 @@ from torch import Tensor
 
 from resnet_recipes import atomic
 from resnet_recipes.errors import NotReadyError, Problem, TrainingError
-from resnet_recipes.train import archive
-from resnet_recipes.train.archive import ArchiveError
+from resnet_recipes.network import archive
+from resnet_recipes.network.archive import ArchiveError
 
 State = dict[str, Any]          # nested dictionaries and lists of tensors, str, int, float, bool and None
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import torch
 import torchvision
 
+from resnet_recipes.network import archive
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.train import archive
 from resnet_recipes.train.run import Run
 
 

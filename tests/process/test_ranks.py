@@ -19,9 +19,10 @@ from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.config import Recipe
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.errors import NotReadyError, TrainingError
+from resnet_recipes.network import archive
 from resnet_recipes.process.rank import work
 from resnet_recipes.process.rank_process import RankProcess
-from resnet_recipes.train import archive, distributed
+from resnet_recipes.train import distributed
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.precision import Precision

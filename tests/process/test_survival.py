@@ -12,10 +12,10 @@ import torch
 
 from resnet_recipes.composing.compose import compose
 from resnet_recipes.composing.frozen import freeze
+from resnet_recipes.network import archive
 from resnet_recipes.process import watchdog
 from resnet_recipes.process.ending import first_failure
 from resnet_recipes.process.observer import Observer
-from resnet_recipes.train import archive
 from resnet_recipes.train.checkpoint import Checkpoints
 from tests.process.nursery import Nursery
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.config import Recipe
-from resnet_recipes.train import archive
+from resnet_recipes.network import archive
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.run import Run
 from resnet_recipes.train.state import digest

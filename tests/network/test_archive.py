@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from resnet_recipes.train import archive
-from resnet_recipes.train.archive import ArchiveError
+from resnet_recipes.network import archive
+from resnet_recipes.network.archive import ArchiveError
 
 
 class Call:
