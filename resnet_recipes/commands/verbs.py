@@ -19,6 +19,7 @@ from resnet_recipes.commands import (
     show,
     slurm,
     validate,
+    watch,
 )
 from resnet_recipes.commands.arguments import row
 from resnet_recipes.composing.suggestions import did_you_mean
@@ -27,7 +28,7 @@ from resnet_recipes.errors import Problem, RecipeError
 #: In the order of the help page. Each module has `USAGE` and `run`, and imports what is heavy only when it runs.
 VERBS = {
     "ls": ls, "show": show, "cp": cp, "diff": diff, "validate": validate, "methods": methods, "plan": plan,
-    "estimate": estimate, "bottleneck": bottleneck, "runs": runs, "compare": compare, "report": report,
+    "estimate": estimate, "bottleneck": bottleneck, "runs": runs, "watch": watch, "compare": compare, "report": report,
     "convert": convert, "doctor": doctor, "slurm": slurm,
 }
 

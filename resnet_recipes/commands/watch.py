@@ -1,0 +1,126 @@
+"""`resnet-recipes watch RUN`: follow a run from another terminal, without touching it."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resnet_recipes.commands.arguments import Usage, split
+from resnet_recipes.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.measure.runs import RunRecord, read_run
+from resnet_recipes.report.recorder import METRICS, read_metrics
+from resnet_recipes.report.terminal import is_live
+from resnet_recipes.report.text import clock_time, percent, printable, rate
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+USAGE = Usage(
+    "resnet-recipes watch RUN", "follow a run from another terminal, with its loss as a plot", "resnet-recipes watch runs/NAME",
+    {"--once": "print where the run is, and end"},
+    "Ends when the run does. Through a pipe it prints one line for each evaluation.")
+
+#: Seconds between two looks at the run's files.
+EVERY = 1.0
+
+
+def run(argv: Sequence[str]) -> int:
+    """Show the run until it ends, or until Ctrl-C."""
+    arguments = split(argv, USAGE)
+    if len(arguments.words) != 1:
+        raise RecipeError([Problem("watch", " ".join(arguments.words) or None, "needs one run folder", USAGE.example)])
+    folder = Path(arguments.words[0])
+    if _look(folder) is None:
+        raise NotReadyError([Problem(str(folder), None, "is not a run folder", "list runs: resnet-recipes runs")])
+    if "--once" in arguments:
+        print("\n".join(_lines(_look(folder), read_metrics(folder / METRICS))))
+    elif is_live(sys.stdout):
+        _follow(folder)
+    else:
+        _print(folder)
+    return 0
+
+
+def _look(folder: Path) -> RunRecord | None:
+    return read_run(folder)
+
+
+def _follow(folder: Path) -> None:
+    """Redraw one screen until the run has ended."""
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(highlight=False)
+    with Live(console=console, auto_refresh=False) as live:
+        while True:
+            found, records = _look(folder), read_metrics(folder / METRICS)
+            live.update(_screen(found, records, console.width), refresh=True)
+            if found is None or found.state != "running":
+                return
+            time.sleep(EVERY)
+
+
+def _print(folder: Path) -> None:
+    """Print a line for each evaluation until the run has ended."""
+    told = 0
+    while True:
+        found = _look(folder)
+        evaluations = [record for record in read_metrics(folder / METRICS) if record["kind"] == "evaluation"]
+        for record in evaluations[told:]:
+            print(f"epoch={record['epoch']:g} top1={_top1(record):.2f}", flush=True)
+        told = len(evaluations)
+        if found is None or found.state != "running":
+            print(f"state={found.state if found else 'gone'}", flush=True)
+            return
+        time.sleep(EVERY)
+
+
+def _screen(found: RunRecord | None, records: list[dict[str, Any]], width: int) -> "RenderableType":
+    from rich.console import Group
+    from rich.text import Text
+
+    lines = list(_lines(found, records)) if found else ["the run folder is gone"]
+    return Group(*map(Text, lines), Text.from_ansi(_plot(records, min(width, 100))))
+
+
+def _lines(found: RunRecord, records: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield where the run is: state, the last step, the last evaluation, the time left."""
+    total = "" if found.epochs is None else f" of {found.epochs:.4g}"
+    yield f"{printable(found.name)}: {found.state}, epoch {found.epochs_done:.2f}{total}"
+    steps = [record for record in records if record["kind"] == "step"]
+    if steps:
+        last = steps[-1]
+        yield (f"loss {last['loss']:.3f}   rate {last['lr']:.3g}   {last['pixels']} px   "
+               f"{rate(last['images_per_second'])} images/s   waiting for data {percent(last['data_wait_share'])}")
+    evaluations = [record for record in records if record["kind"] == "evaluation"]
+    if evaluations:
+        best = max(evaluations, key=_top1)
+        yield f"top-1 {_top1(evaluations[-1]):.2f} %   best {_top1(best):.2f} % at epoch {best['epoch']:g}"
+    if len(steps) > 1 and found.epochs and found.state == "running":
+        first, last = steps[-min(20, len(steps))], steps[-1]
+        pace = (last["training_seconds"] - first["training_seconds"]) / max(last["epoch"] - first["epoch"], 1e-9)
+        yield f"about {clock_time(pace * (found.epochs - last['epoch']))} of training left at this pace"
+    if found.reason:
+        yield printable(found.reason.splitlines()[0])
+
+
+def _top1(record: dict[str, Any]) -> float:
+    return float(record.get("ema_top1_percent", record.get("raw_top1_percent")) or 0.0)
+
+
+def _plot(records: list[dict[str, Any]], width: int) -> str:
+    """Return the loss over the epochs as text; empty without the plotting library."""
+    points = [(record["epoch"], record["loss"]) for record in records if record["kind"] == "step" and record["loss"]]
+    try:
+        import plotext
+    except ImportError:
+        return "(pip install 'resnet-recipes[report]' plots the loss here)"
+    if len(points) < 2:
+        return ""
+    plotext.clear_figure()
+    plotext.theme("clear")
+    plotext.plot_size(width, 14)
+    plotext.plot(*zip(*points, strict=True), marker="braille")
+    plotext.title("training loss by epoch")
+    return plotext.build()

@@ -1,0 +1,53 @@
+"""`resnet-recipes watch` as a user sees it."""
+
+import fcntl
+import json
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.commands import watch
+from resnet_recipes.errors import RecipeError
+from tests.run_folders import run_folder
+
+
+def test_where_a_run_is_is_told_with_the_time_that_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run_folder(tmp_path, "mine", state="killed", epochs=9.0)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        watch.run([str(folder), "--once"])
+    out = capsys.readouterr().out
+    assert "mine: running, epoch 4.00 of 9" in out
+    assert "top-1 70.00 %" in out
+    assert "about 5:00 of training left" in out         # 60 seconds an epoch, five epochs
+
+
+def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = run_folder(tmp_path, "mine", state="killed")
+    states = iter(["running", "running", "finished"])
+    real = watch.read_run
+    monkeypatch.setattr(watch, "read_run", lambda path: watch.RunRecord(**(vars(real(path)) | {"state": next(states)})))
+
+    def sleep(_: float) -> None:
+        with (folder / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps({"kind": "evaluation", "step": 50, "epoch": 5.0, "raw_top1_percent": 72.5}) + "\n")
+
+    monkeypatch.setattr(watch.time, "sleep", sleep)
+    watch.run([str(folder)])
+    assert capsys.readouterr().out.splitlines()[:2] == ["epoch=4 top1=70.00", "epoch=5 top1=72.50"]
+
+
+def test_the_loss_is_plotted_as_text(tmp_path: Path) -> None:
+    pytest.importorskip("plotext", reason="plotext is not installed")
+    records = watch.read_metrics(run_folder(tmp_path, "mine") / "metrics.jsonl")
+    plot = watch._plot(records, 60)
+    assert "training loss" in plot
+    assert all(len(line) <= 60 for line in plot.splitlines())
+
+
+def test_only_a_run_can_be_watched(tmp_path: Path) -> None:
+    for words in ([], [str(tmp_path)], ["a", "b"]):
+        with pytest.raises(RecipeError):
+            watch.run(words)
