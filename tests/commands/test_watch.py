@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def test_the_loss_is_plotted_as_text(tmp_path: Path) -> None:
     records = watch.read_metrics(run_folder(tmp_path, "mine") / "metrics.jsonl")
     plot = watch._plot(records, 60)
     assert "training loss" in plot
-    assert all(len(line) <= 60 for line in plot.splitlines())
+    assert all(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) <= 60 for line in plot.splitlines())
 
 
 def test_only_a_run_can_be_watched(tmp_path: Path) -> None:
