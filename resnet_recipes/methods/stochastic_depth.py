@@ -24,9 +24,12 @@ class DropSamplesBatchNorm2d(nn.BatchNorm2d):
         y = super().forward(x)
         if not self.training:
             return y * (1 - self.drop_rate)
+        return y * self.draw(x).to(y.dtype).view(-1, 1, 1, 1)
+
+    def draw(self, x: Tensor) -> Tensor:
+        """Return a factor for each example of `x`, float32 [N]: 1 to keep it, 0 to drop it."""
         # In float32 whatever the activations are: float16 has no 0.99375 to compare with.
-        keep = torch.rand(len(y), 1, 1, 1, device=y.device) >= self.drop_rate
-        return y * keep.to(y.dtype)
+        return (torch.rand(len(x), device=x.device) >= self.drop_rate).float()
 
 
 @dataclass
@@ -86,5 +89,6 @@ def fold(model: nn.Module) -> None:
         if isinstance(module, DropSamplesBatchNorm2d):
             module.weight.mul_(1 - module.drop_rate)
             module.bias.mul_(1 - module.drop_rate)
-            release(module)
+            while type(module) is not nn.BatchNorm2d:
+                release(module)
             del module.drop_rate

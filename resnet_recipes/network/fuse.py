@@ -1,10 +1,14 @@
 """Fused operations in a network: its modules call them, and BatchNorm takes in the sum and the ReLU that follow it."""
 
+from collections.abc import Callable
+from itertools import pairwise
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
+from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d
 from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.ops import Operations, batch_norm
 from resnet_recipes.ops.blur import Blurring
@@ -20,64 +24,102 @@ def fuse(model: nn.Module, operations: Operations) -> None:
             module.blur = operations.blur
         if operations.batch_norm is batch_norm.plain:
             continue
-        if type(module) is ResNet and _is_plain(module.bn1):
+        if type(module) is ResNet and _fits(module.bn1):
             _adopt(module.bn1, operations, relu=True)
             module.relu = nn.Identity()
         elif type(module) in BLOCKS:
             _fuse_block(module, operations)
+    for stage in model.modules():
+        if type(stage) is nn.Sequential:
+            _pair_blocks(stage)
 
 
 def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
-    """Fuse the BatchNorms of a block; the last may be of another kind, as that of StochasticDepth, and stays."""
-    *inner, last = [norm for name, norm in block.named_children() if name.startswith("bn")]
-    if all(map(_is_plain, inner)):
-        for norm in filter(_is_plain, (*inner, last)):
+    """Fuse a block if all its BatchNorms fit."""
+    own = [norm for name, norm in block.named_children() if name.startswith("bn")]
+    if all(map(_fits, own)):
+        for norm in own:
             _adopt(norm, operations, relu=True)
-        for norm in filter(_is_plain, block.downsample or ()):
+        for norm in filter(_fits, block.downsample or ()):
             _adopt(norm, operations, relu=False)
         adopt(block, BLOCKS[type(block)])
 
 
-def _is_plain(norm: nn.Module) -> bool:
-    return type(norm) is nn.BatchNorm2d and norm.affine and norm.track_running_stats and norm.momentum is not None
+def _pair_blocks(stage: nn.Sequential) -> None:
+    """Let every fused block of a stage hand its output on twice, but for the last."""
+    blocks = tuple(BLOCKS.values())
+    for block, following in pairwise(stage):
+        if isinstance(block, blocks) and isinstance(following, blocks):
+            block.twice = True
+
+
+def _fits(norm: nn.Module) -> bool:
+    return type(norm) in NORMS and norm.affine and norm.track_running_stats and norm.momentum is not None
 
 
 def _adopt(norm: nn.BatchNorm2d, operations: Operations, relu: bool) -> None:
-    adopt(norm, FusedBatchNorm2d, operation=operations.batch_norm, relu=relu)
+    adopt(norm, NORMS[type(norm)], operation=operations.batch_norm, relu=relu)
 
 
 class FusedBatchNorm2d(nn.BatchNorm2d):
     """A BatchNorm with the sum and the ReLU that follow it, one operation in training."""
 
-    def forward(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        if self.training:
-            return self.operation(x, self.weight, self.bias, residual, self.running_mean, self.running_var,
-                                  self.num_batches_tracked, self.momentum, self.eps, self.relu)
-        y = super().forward(x)
+    def forward(self, x: Tensor, residual: Tensor | None = None, twice: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+        return _normalize(self, super().forward, None, x, residual, twice)
+
+
+class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d):
+    """The last BatchNorm of a branch, which examples leave out, with the sum and the ReLU that follow it."""
+
+    def forward(self, x: Tensor, residual: Tensor, twice: bool) -> Tensor | tuple[Tensor, Tensor]:
+        return _normalize(self, super().forward, self.draw(x) if self.training else None, x, residual, twice)
+
+
+def _normalize(
+    norm: nn.BatchNorm2d, plainly: Callable[[Tensor], Tensor], keep: Tensor | None, x: Tensor, residual: Tensor | None,
+    twice: bool,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """Return the output; `twice`, where a block and the sum at its end use it and each has a gradient of its own."""
+    if norm.training:
+        y, again = norm.operation(x, norm.weight, norm.bias, residual, keep, norm.running_mean, norm.running_var,
+                                  norm.num_batches_tracked, norm.momentum, norm.eps, norm.relu)
+    else:
+        y = plainly(x)
         y = y if residual is None else y + residual
-        return F.relu(y, inplace=True) if self.relu else y
+        y = again = F.relu(y, inplace=True) if norm.relu else y
+    return (y, again) if twice else y
 
 
 class FusedBasicBlock(BasicBlock):
     """torchvision's block of two convolutions, each with a BatchNorm that ends in ReLU."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        identity = x if self.downsample is None else self.downsample(x)
-        return _sum(self.bn2, self.conv2(self.bn1(self.conv1(x))), identity)
+    twice: bool = False     # hand the output to the next block once for its branch, once for its sum
+
+    def forward(self, x: Tensor | tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
+        x, identity = x if isinstance(x, tuple) else (x, x)
+        identity = identity if self.downsample is None else self.downsample(identity)
+        return _end(self.bn2, self.conv2(self.bn1(self.conv1(x))), identity, self.twice)
 
 
 class FusedBottleneck(Bottleneck):
     """torchvision's block of three convolutions, each with a BatchNorm that ends in ReLU."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    twice: bool = False     # hand the output to the next block once for its branch, once for its sum
+
+    def forward(self, x: Tensor | tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
+        x, identity = x if isinstance(x, tuple) else (x, x)
         y = self.bn2(self.conv2(self.bn1(self.conv1(x))))
-        identity = x if self.downsample is None else self.downsample(x)
-        return _sum(self.bn3, self.conv3(y), identity)
+        identity = identity if self.downsample is None else self.downsample(identity)
+        return _end(self.bn3, self.conv3(y), identity, self.twice)
 
 
-def _sum(norm: nn.Module, y: Tensor, identity: Tensor) -> Tensor:
-    """End a block."""
-    return norm(y, identity) if isinstance(norm, FusedBatchNorm2d) else F.relu(norm(y) + identity, inplace=True)
+def _end(norm: nn.BatchNorm2d, y: Tensor, identity: Tensor, twice: bool) -> Tensor | tuple[Tensor, Tensor]:
+    """Return a block's output, also of a block whose StochasticDepth was folded into a plain BatchNorm."""
+    if isinstance(norm, tuple(NORMS.values())):
+        return norm(y, identity, twice)
+    z = F.relu(norm(y) + identity, inplace=True)
+    return (z, z) if twice else z
 
 
 BLOCKS = {BasicBlock: FusedBasicBlock, Bottleneck: FusedBottleneck}
+NORMS = {nn.BatchNorm2d: FusedBatchNorm2d, DropSamplesBatchNorm2d: FusedDropSamplesBatchNorm2d}

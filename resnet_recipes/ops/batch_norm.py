@@ -12,92 +12,116 @@ FunctionCtx = torch.autograd.function.FunctionCtx
 
 
 def plain(
-    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, running_mean: Tensor, running_var: Tensor,
-    tracked: Tensor, momentum: float, eps: float, relu: bool,
-) -> Tensor:
+    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, running_mean: Tensor,
+    running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool,
+) -> tuple[Tensor, Tensor]:
     """Normalise [N, C, H, W] by its own statistics, add `residual`, apply ReLU, with torch's own operations.
 
-    `running_mean`, `running_var` and the number of batches `tracked` are brought up to date.
+    Before the sum an image is multiplied by its factor in `keep`, float32 [N]. The output comes twice, for two that use
+    it. `running_mean`, `running_var` and the number of batches `tracked` are brought up to date.
     """
     tracked.add_(1)
     y = F.batch_norm(x, running_mean, running_var, weight, bias, True, momentum, eps)
+    y = y if keep is None else y * keep.to(y.dtype).view(-1, 1, 1, 1)
     y = y if residual is None else y + residual
-    return y.relu() if relu else y
+    y = y.relu() if relu else y
+    return y, y
 
 
 def fused(
-    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, running_mean: Tensor, running_var: Tensor,
-    tracked: Tensor, momentum: float, eps: float, relu: bool,
-) -> Tensor:
-    """Do the same for channels_last in two launches each way: float32 sums in a fixed order, rounded once."""
-    return _BatchNorm.apply(x, weight, bias, residual, running_mean, running_var, tracked, momentum, eps, relu)
+    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, running_mean: Tensor,
+    running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool,
+) -> tuple[Tensor, Tensor]:
+    """Do the same for channels_last in two launches each way: float32 sums in a fixed order, rounded once.
+
+    Two uses of the output cost no launch that adds up their gradients, as long as each takes its own of the two.
+    """
+    return _BatchNorm.apply(
+        x, weight, bias, residual, keep, running_mean, running_var, tracked, momentum, eps, relu)
 
 
 def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[object]]]:
-    """Yield small arguments that reach every kernel: with and without residual and ReLU, parts of tiles."""
+    """Yield small arguments that reach every kernel: with and without residual, factors and ReLU, parts of tiles."""
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, device=generator.device)
 
-    for channels, relu, add in ((64, False, False), (64, True, False), (256, True, True)):
+    for channels, relu, add, drop in ((64, False, False, False), (64, True, False, False), (64, True, True, True),
+                                      (256, True, True, False)):
         x = nhwc((draw(3, channels, 7, 5) * 2 + 1).to(dtype))
         tensors = [x, draw(channels), draw(channels), *([nhwc(draw(3, channels, 7, 5).to(dtype))] if add else [])]
+        keep = torch.tensor([1.0, 0.0, 1.0], device=generator.device) if drop else None
         running = [draw(channels), draw(channels).abs(), torch.zeros((), dtype=torch.int64, device=generator.device)]
-        yield tensors, [*([] if add else [None]), *running, 0.1, 1e-5, relu]
+        yield tensors, [*([] if add else [None]), keep, *running, 0.1, 1e-5, relu]
 
 
 class _BatchNorm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: FunctionCtx, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, *rest) -> Tensor:
-        z, saved = torch.ops.resnet_recipes.batch_norm.default(x, weight, bias, residual, *rest)
+    def forward(
+        ctx: FunctionCtx, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, *rest,
+    ) -> tuple[Tensor, Tensor]:
+        z, saved = torch.ops.resnet_recipes.batch_norm.default(x, weight, bias, residual, keep, *rest)
         # A ReLU's gradient needs signs: after a sum those of the output, which the next convolution keeps anyway.
-        ctx.save_for_backward(x, None if residual is None else z, weight, bias, saved)
+        ctx.save_for_backward(x, None if residual is None else z, keep, weight, bias, saved)
+        ctx.set_materialize_grads(False)        # of an output that nobody uses there is no gradient to add
         ctx.relu = rest[-1]
-        return z
+        return z, z.view_as(z)
 
     @staticmethod
-    def backward(ctx: FunctionCtx, g: Tensor) -> tuple[Tensor | None, ...]:
-        dx, dresidual, sums = torch.ops.resnet_recipes.batch_norm_backward.default(g, *ctx.saved_tensors, ctx.relu)
-        return dx, sums[0], sums[1], dresidual if ctx.saved_tensors[1] is not None else None, *[None] * 6
+    def backward(ctx: FunctionCtx, g: Tensor | None, other: Tensor | None) -> tuple[Tensor | None, ...]:
+        g, other = (other, None) if g is None else (g, other)
+        if g is None:
+            return (None,) * 11
+        saved = ctx.saved_tensors
+        dx, dresidual, sums = torch.ops.resnet_recipes.batch_norm_backward.default(g, other, *saved, ctx.relu)
+        return dx, sums[0], sums[1], None if saved[1] is None else dresidual, *[None] * 7
 
 
 def _forward(
-    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, running_mean: Tensor, running_var: Tensor,
-    tracked: Tensor, momentum: float, eps: float, relu: bool,
+    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, running_mean: Tensor,
+    running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool,
 ) -> tuple[Tensor, Tensor]:
     tracked.add_(1)
     z, *saved = torch.native_batch_norm(nhwc(x), weight, bias, running_mean, running_var, True, momentum, eps)
+    z = z if keep is None else z * keep.to(z.dtype).view(-1, 1, 1, 1)
     z = z if residual is None else z + residual
     return z.relu() if relu else z, torch.stack(saved)
 
 
 def _backward(
-    g: Tensor, x: Tensor, z: Tensor | None, weight: Tensor, bias: Tensor, saved: Tensor, relu: bool,
+    g: Tensor, other: Tensor | None, x: Tensor, z: Tensor | None, keep: Tensor | None, weight: Tensor, bias: Tensor,
+    saved: Tensor, relu: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     mean, rstd = saved
+    g = g if other is None else g + other
     if relu:
         scale = (weight * rstd).view(-1, 1, 1)
         positive = (x - mean.view(-1, 1, 1)) * scale + bias.view(-1, 1, 1) > 0 if z is None else z > 0
         g = torch.where(positive, g, 0)
+    kept = g if keep is None else g * keep.to(g.dtype).view(-1, 1, 1, 1)
     dx, *sums = torch.ops.aten.native_batch_norm_backward(
-        g, x, weight, None, None, mean, rstd, True, 0.0, [True, True, True])
+        kept, x, weight, None, None, mean, rstd, True, 0.0, [True, True, True])
     return nhwc(dx), g.new_empty(0) if z is None else g.clone(), torch.stack(sums)
 
 
 def _forward_cuda(
-    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, running_mean: Tensor, running_var: Tensor,
-    tracked: Tensor, momentum: float, eps: float, relu: bool,
+    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, running_mean: Tensor,
+    running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool,
 ) -> tuple[Tensor, Tensor]:
     from resnet_recipes.ops.kernels import batch_norm as kernels
     residual = None if residual is None else nhwc(residual)
     running = (running_mean, running_var, tracked)
-    return kernels.forward(nhwc(x), weight, bias, residual, running, momentum, eps, relu)
+    return kernels.forward(nhwc(x), weight, bias, residual, keep, running, momentum, eps, relu)
 
 
 def _backward_cuda(
-    g: Tensor, x: Tensor, z: Tensor | None, weight: Tensor, bias: Tensor, saved: Tensor, relu: bool,
+    g: Tensor, other: Tensor | None, x: Tensor, z: Tensor | None, keep: Tensor | None, weight: Tensor, bias: Tensor,
+    saved: Tensor, relu: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     from resnet_recipes.ops.kernels import batch_norm as kernels
-    dx, dresidual, sums = kernels.backward(nhwc(g), nhwc(x), z, weight, bias, saved, relu)
+    if z is None and other is not None:     # nothing keeps their sum, which both passes read
+        g, other = g + other, None
+    other = None if other is None else nhwc(other)
+    dx, dresidual, sums = kernels.backward(nhwc(g), other, nhwc(x), z, keep, weight, bias, saved, relu)
     return dx, g.new_empty(0) if dresidual is None else dresidual, sums
 
 
@@ -105,16 +129,18 @@ def _forward_fake(x: Tensor, weight: Tensor, *_) -> tuple[Tensor, Tensor]:
     return torch.empty_like(x, memory_format=torch.channels_last), weight.new_empty(2, x.shape[1])
 
 
-def _backward_fake(g: Tensor, x: Tensor, z: Tensor | None, weight: Tensor, *_) -> tuple[Tensor, Tensor, Tensor]:
+def _backward_fake(
+    g: Tensor, other: Tensor | None, x: Tensor, z: Tensor | None, keep: Tensor | None, weight: Tensor, *_,
+) -> tuple[Tensor, Tensor, Tensor]:
     dx = torch.empty_like(x, memory_format=torch.channels_last)
     return dx, g.new_empty(0) if z is None else torch.empty_like(dx), weight.new_empty(2, x.shape[1])
 
 
 register(
-    "batch_norm(Tensor x, Tensor weight, Tensor bias, Tensor? residual, Tensor(a!) running_mean,"
+    "batch_norm(Tensor x, Tensor weight, Tensor bias, Tensor? residual, Tensor? keep, Tensor(a!) running_mean,"
     " Tensor(b!) running_var, Tensor(c!) tracked, float momentum, float eps, bool relu) -> (Tensor, Tensor)",
     cpu=_forward, cuda=_forward_cuda, fake=_forward_fake)
 register(
-    "batch_norm_backward(Tensor g, Tensor x, Tensor? z, Tensor weight, Tensor bias, Tensor saved, bool relu)"
-    " -> (Tensor, Tensor, Tensor)",
+    "batch_norm_backward(Tensor g, Tensor? other, Tensor x, Tensor? z, Tensor? keep, Tensor weight, Tensor bias,"
+    " Tensor saved, bool relu) -> (Tensor, Tensor, Tensor)",
     cpu=_backward, cuda=_backward_cuda, fake=_backward_fake)

@@ -28,15 +28,17 @@ def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype) -> st
 
 
 def _results(
-    function: Callable[..., Tensor], tensors: Iterable[Tensor], others: list, dtype: torch.dtype,
+    function: Callable[..., Tensor | tuple[Tensor, ...]], tensors: Iterable[Tensor], others: list, dtype: torch.dtype,
 ) -> list[Tensor]:
     """Return the output of `function`, the gradients of its tensors, and the buffers that it was given."""
     inputs = [tensor.detach().requires_grad_() for tensor in tensors]
     others = [other.clone() if isinstance(other, Tensor) else other for other in others]
-    output = function(*inputs, *others)
-    upstream = torch.arange(output.numel(), device=output.device).cos().to(dtype).to(output.dtype).view(output.shape)
+    outputs = function(*inputs, *others)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    upstream = [torch.arange(y.numel(), device=y.device).add(i).cos().to(dtype).to(y.dtype).view(y.shape)
+                for i, y in enumerate(outputs)]
     changed = [other for other in others if isinstance(other, Tensor)]
-    return [output.detach(), *torch.autograd.grad(output, inputs, upstream), *changed]
+    return [*(y.detach() for y in outputs), *torch.autograd.grad(outputs, inputs, upstream), *changed]
 
 
 def _distance(found: Tensor, expected: Tensor) -> float:

@@ -7,8 +7,8 @@ from torchvision.models import ResNet, resnet18, resnet50
 from torchvision.models.resnet import Bottleneck
 
 from resnet_recipes.methods.blurpool import BlurPool
-from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d, StochasticDepth, fold
-from resnet_recipes.network.fuse import FusedBatchNorm2d, fuse
+from resnet_recipes.methods.stochastic_depth import StochasticDepth, fold
+from resnet_recipes.network.fuse import FusedBatchNorm2d, FusedDropSamplesBatchNorm2d, fuse
 from resnet_recipes.ops import Operations, batch_norm, blur
 
 FUSED = Operations(blur=blur.fused, batch_norm=batch_norm.fused)
@@ -79,8 +79,12 @@ def test_dropped_examples_are_dropped_from_a_fused_network_as_well():
         torch.manual_seed(1)
         seen.append(model(x))
     assert torch.allclose(seen[0], seen[1], rtol=1e-8)
-    assert sum(isinstance(module, DropSamplesBatchNorm2d) for module in fused.modules()) == 8
+    assert sum(isinstance(module, FusedDropSamplesBatchNorm2d) for module in fused.modules()) == 8
     assert sum(isinstance(module, FusedBatchNorm2d) for module in fused.modules()) == 12
+    seen[0].square().sum().backward()
+    seen[1].square().sum().backward()
+    for (name, parameter), other in zip(fused.named_parameters(), plain.parameters(), strict=True):
+        assert torch.allclose(parameter.grad, other.grad, rtol=1e-6, atol=1e-8 * float(other.grad.norm())), name
     expected = fused.eval()(x)
     fold(fused)
     assert torch.allclose(fused(x), expected, rtol=1e-8)

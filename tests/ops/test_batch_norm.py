@@ -7,43 +7,46 @@ from torch import nn
 
 from resnet_recipes.ops import batch_norm
 
-CASES = ((False, False), (False, True), (True, True))       # with a residual, with ReLU
+CASES = ((False, False, False), (False, False, True), (True, False, True), (True, True, True))
+PARAMETERS = ("add", "drop", "relu")        # a residual, factors of images, ReLU
 
 
-def arguments(add, relu, dtype=torch.float64):
+def arguments(add, drop, relu, dtype=torch.float64):
     """Return the arguments of a call on a small map."""
     generator = torch.Generator().manual_seed(3)
     x, residual = torch.randn(2, 2, 4, 3, 5, generator=generator, dtype=dtype)
     weight, bias, mean = torch.randn(3, 4, generator=generator, dtype=dtype)
     running = (mean, weight.abs() + 0.5, torch.tensor(3))
-    return [x * 2 + 1, weight, bias, residual if add else None, *running, 0.1, 1e-5, relu]
+    keep = torch.tensor([0.0, 1.0]) if drop else None
+    return [x * 2 + 1, weight, bias, residual if add else None, keep, *running, 0.1, 1e-5, relu]
 
 
-@pytest.mark.parametrize(("add", "relu"), CASES)
-def test_numbers_and_statistics_are_those_of_torch(add, relu):
-    found, expected = arguments(add, relu), arguments(add, relu)
-    assert torch.allclose(batch_norm.fused(*found), batch_norm.plain(*expected), rtol=1e-12)
-    assert all(torch.equal(a, b) for a, b in zip(found[4:7], expected[4:7], strict=True))
-    assert int(found[6]) == 4
+@pytest.mark.parametrize(PARAMETERS, CASES)
+def test_numbers_and_statistics_are_those_of_torch(add, drop, relu):
+    found, expected = arguments(add, drop, relu), arguments(add, drop, relu)
+    for output, reference in zip(batch_norm.fused(*found), batch_norm.plain(*expected), strict=True):
+        assert torch.allclose(output, reference, rtol=1e-12)
+    assert all(torch.equal(a, b) for a, b in zip(found[5:8], expected[5:8], strict=True))
+    assert int(found[7]) == 4
 
 
-@pytest.mark.parametrize(("add", "relu"), CASES)
-def test_gradients_are_right(add, relu):
-    x, weight, bias, residual, *rest = arguments(add, relu)
+@pytest.mark.parametrize(PARAMETERS, CASES)
+def test_gradients_are_right(add, drop, relu):
+    x, weight, bias, residual, keep, *rest = arguments(add, drop, relu)
     inputs = [tensor.requires_grad_() for tensor in (x, weight, bias, residual) if tensor is not None]
 
     def call(x, weight, bias, residual=None):
         buffers = [tensor.clone() for tensor in rest[:3]]
-        return batch_norm.fused(x, weight, bias, residual, *buffers, *rest[3:])
+        return batch_norm.fused(x, weight, bias, residual, keep, *buffers, *rest[3:])
     assert torch.autograd.gradcheck(call, inputs)
 
 
-@pytest.mark.parametrize(("add", "relu"), CASES)
-def test_registration_is_sound(add, relu):
-    call = arguments(add, relu, torch.float32)
+@pytest.mark.parametrize(PARAMETERS, CASES)
+def test_registration_is_sound(add, drop, relu):
+    call = arguments(add, drop, relu, torch.float32)
     torch.library.opcheck(torch.ops.resnet_recipes.batch_norm.default, call)
     z, saved = torch.ops.resnet_recipes.batch_norm.default(*call)
-    backward = (torch.ones_like(z), call[0], z if add else None, *call[1:3], saved, relu)
+    backward = (torch.ones_like(z), torch.ones_like(z), call[0], z if add else None, call[4], *call[1:3], saved, relu)
     torch.library.opcheck(torch.ops.resnet_recipes.batch_norm_backward.default, backward)
 
 
@@ -55,8 +58,8 @@ def test_one_graph_serves_all_sizes_and_keeps_the_statistics():
 
     def call(operation, norm, x):
         rest = norm.running_mean, norm.running_var, norm.num_batches_tracked, 0.1, 1e-5, True
-        y = operation(x, norm.weight, norm.bias, None, *rest)
-        return operation(y, norm.weight, norm.bias, x, *rest).square().sum()
+        y, again = operation(x, norm.weight, norm.bias, None, None, *rest)
+        return operation(y, norm.weight, norm.bias, again, None, *rest)[0].square().sum()
     compiled = torch.compile(call, backend=counter, dynamic=True, fullgraph=True)
     for side in (11, 12, 14):
         x = torch.randn(4, 5, side, side, dtype=torch.float64, requires_grad=True)

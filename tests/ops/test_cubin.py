@@ -13,8 +13,8 @@ ARCHITECTURES = (90, *(pytest.param(arch, marks=pytest.mark.exhaustive) for arch
 BLUR_TILE = {"R": blur.ROWS, "BW": blur.COLUMNS, "BC": blur.CHANNELS}
 BATCH_NORM_TILE = {"BM": batch_norm.ROWS, "BC": batch_norm.CHANNELS}
 BLUR_ELEMENTS = blur.ROWS * blur.COLUMNS * blur.CHANNELS
-FLOATS = dict.fromkeys(("shares", "saved", "sums", "weight", "bias", "running_mean", "running_var"), "*fp32")
-ARRAYS = dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated"), "*bf16") | FLOATS
+FLOATS = dict.fromkeys(("shares", "saved", "keep", "sums", "weight", "bias", "running_mean", "running_var"), "*fp32")
+ARRAYS = dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated", "other"), "*bf16") | FLOATS
 ARGUMENTS = ARRAYS | {"arrivals": "*i32", "tracked": "*i64", "momentum": "fp32", "eps": "fp32"}
 
 
@@ -47,11 +47,14 @@ def test_blur_costs_few_instructions(case, arch, tmp_path):
 #: Kernel, constants, instructions an element at most; programs that share rows and must fit on a multiprocessor.
 BATCH_NORMS = {
     "statistics": (batch_norm._statistics, {}, 8, batch_norm.RESIDENT_STATISTICS),
-    "apply": (batch_norm._apply, {"ADD": False, "RELU": True}, 12, 0),
-    "apply to a sum": (batch_norm._apply, {"ADD": True, "RELU": True}, 16, 0),
-    "reduce": (batch_norm._reduce, {"ADD": False, "RELU": True}, 14, batch_norm.RESIDENT_REDUCE),
-    "reduce of a sum": (batch_norm._reduce, {"ADD": True, "RELU": True}, 13, batch_norm.RESIDENT_REDUCE),
-    "spread": (batch_norm._spread, {"RELU": True}, 24, 0),
+    "apply": (batch_norm._apply, {"ADD": False, "KEEP": False, "RELU": True}, 12, 0),
+    "apply to a sum": (batch_norm._apply, {"ADD": True, "KEEP": False, "RELU": True}, 16, 0),
+    "apply and drop": (batch_norm._apply, {"ADD": True, "KEEP": True, "RELU": True}, 20, 0),
+    "reduce": (batch_norm._reduce, {"TWICE": False, "ADD": False, "KEEP": False, "RELU": True}, 14,
+               batch_norm.RESIDENT_REDUCE),
+    "reduce of a sum": (batch_norm._reduce, {"TWICE": True, "ADD": True, "KEEP": True, "RELU": True}, 20,
+                        batch_norm.RESIDENT_REDUCE),
+    "spread": (batch_norm._spread, {"KEEP": False, "RELU": True}, 24, 0),
 }
 
 

@@ -59,7 +59,7 @@ def test_launches_waits_and_pageable_copies_are_told(start):
 
 
 #: Launches of a step, copies and fills included, and of a step with SAM.
-LIMITS = {"mild": (465, None), "medium": (475, 935), "hot": (900, 1550)}
+LIMITS = {"mild": (455, None), "medium": (460, 910), "hot": (745, 1240)}
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ RESIDENT_STATISTICS, RESIDENT_REDUCE = 7, 5
 
 
 def forward(
-    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, running: tuple[Tensor, Tensor, Tensor],
-    momentum: float, eps: float, relu: bool,
+    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None,
+    running: tuple[Tensor, Tensor, Tensor], momentum: float, eps: float, relu: bool,
 ) -> tuple[Tensor, Tensor]:
     """Return the output for channels_last [N, C, H, W], and [2, C]: mean and 1 / standard deviation."""
     (n, c, h, w), device = x.shape, x.device
@@ -33,25 +33,33 @@ def forward(
     columns = -(-c // CHANNELS)
     launch(_statistics, (blocks, columns, 1), key, x, shares, _arrivals(device), saved, *running, m, c, rows, blocks,
            momentum, eps, ROWS, CHANNELS, **OPTIONS)
-    launch(_apply, (-(-m // ROWS), columns, 1), (*key, add, relu), x, residual if add else x, z, saved, weight, bias,
-           m, c, add, relu, ROWS, CHANNELS, **OPTIONS)
+    scale, flags = saved if keep is None else keep, (add, keep is not None, relu)
+    launch(_apply, (-(-m // ROWS), columns, 1), (*key, *flags), x, residual if add else x, scale, z, saved, weight,
+           bias, m, c, h * w, *flags, ROWS, CHANNELS, **OPTIONS)
     return z, saved
 
 
 def backward(
-    g: Tensor, x: Tensor, z: Tensor | None, weight: Tensor, bias: Tensor, saved: Tensor, relu: bool,
+    g: Tensor, other: Tensor | None, x: Tensor, z: Tensor | None, keep: Tensor | None, weight: Tensor, bias: Tensor,
+    saved: Tensor, relu: bool,
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Return the gradients of input, residual, and [2, C]: weight and bias; `z` is the output of a sum, else None."""
+    """Return the gradients of input, residual, and [2, C]: weight and bias; `z` is the output of a sum, else None.
+
+    Where the output was used twice, `other` is a second gradient of it.
+    """
     (n, c, h, w), device = x.shape, x.device
     m, key, added = n * h * w, (x.dtype, c, device), z is not None
     blocks, rows = _shares(m, c, device, RESIDENT_REDUCE)
     shares, sums, dx = weight.new_empty(2, blocks, c), weight.new_empty(2, c), torch.empty_like(x)
     gated, columns = torch.empty_like(x) if added else g, -(-c // CHANNELS)
-    launch(_reduce, (blocks, columns, 1), (*key, added, relu), g, x, z if added else x, gated, shares,
-           _arrivals(device), saved, weight, bias, sums, m, c, rows, blocks, added, relu, ROWS, CHANNELS, **OPTIONS)
-    relu = relu and not added
-    launch(_spread, (-(-m // ROWS), columns, 1), (*key, relu), gated, x, dx, saved, weight, bias, sums, m, c,
-           relu, ROWS, CHANNELS, **OPTIONS)
+    scale = saved if keep is None else keep
+    flags = other is not None, added, keep is not None, relu
+    launch(_reduce, (blocks, columns, 1), (*key, *flags), g, g if other is None else other, x, z if added else x, scale,
+           gated, shares, _arrivals(device), saved, weight, bias, sums, m, c, h * w, rows, blocks,
+           *flags, ROWS, CHANNELS, **OPTIONS)
+    flags = keep is not None, relu and not added
+    launch(_spread, (-(-m // ROWS), columns, 1), (*key, *flags), gated, x, scale, dx, saved, weight, bias, sums,
+           m, c, h * w, *flags, ROWS, CHANNELS, **OPTIONS)
     return dx, gated if added else None, sums
 
 
@@ -85,6 +93,12 @@ def _tile(x, row, rows, channel, c):
 def _put(y, row, rows, channel, c, value):
     inside = (row < rows)[:, None] & (channel < c)[None, :]
     tl.store(y + row[:, None] * c + channel[None, :], value.to(y.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _kept(keep, row, m, area):
+    """Return the factor of the image that each row belongs to."""
+    return tl.load(keep + row // area, mask=row < m, other=0.0)[:, None]
 
 
 @triton.jit
@@ -153,15 +167,17 @@ def _normalized(x, saved, weight, bias, channel, c):
     return apart * scale[None, :] + tl.load(bias + channel, mask=known, other=0.0)[None, :]
 
 
-@triton.jit(do_not_specialize=["m"])
-def _apply(x, residual, z, saved, weight, bias, m, c, ADD: tl.constexpr, RELU: tl.constexpr,  # noqa: N803
-           BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
-    """Normalise, add the residual, cut off below zero."""
+@triton.jit(do_not_specialize=["m", "area"])
+def _apply(x, residual, keep, z, saved, weight, bias, m, c, area, ADD: tl.constexpr, KEEP: tl.constexpr,  # noqa: N803
+           RELU: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+    """Normalise, drop images that are not to be kept, add the residual, cut off below zero."""
     first = tl.program_id(0).to(tl.int64) * BM * c
     left = m - tl.program_id(0) * BM
     row = tl.arange(0, BM)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     value = _normalized(_tile(x + first, row, left, channel, c), saved, weight, bias, channel, c)
+    if KEEP:
+        value *= _kept(keep, tl.program_id(0) * BM + row, m, area)
     if ADD:
         value += _tile(residual + first, row, left, channel, c)
     if RELU:
@@ -169,9 +185,10 @@ def _apply(x, residual, z, saved, weight, bias, m, c, ADD: tl.constexpr, RELU: t
     _put(z + first, row, left, channel, c, value)
 
 
-@triton.jit(do_not_specialize=["m", "rows", "blocks"])
-def _reduce(g, x, z, gated, shares, arrivals, saved, weight, bias, sums, m, c, rows, blocks,
-            ADD: tl.constexpr, RELU: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+@triton.jit(do_not_specialize=["m", "area", "rows", "blocks"])
+def _reduce(g, other, x, z, keep, gated, shares, arrivals, saved, weight, bias, sums, m, c, area, rows, blocks,
+            TWICE: tl.constexpr, ADD: tl.constexpr, KEEP: tl.constexpr, RELU: tl.constexpr,  # noqa: N803
+            BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
     """Sum the gradients of weight and bias; with a residual, store the gradient that passes the ReLU."""
     block = tl.program_id(0)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
@@ -185,11 +202,16 @@ def _reduce(g, x, z, gated, shares, arrivals, saved, weight, bias, sums, m, c, r
     for start in range(0, own, BM):
         at = start + row
         upstream, value = _tile(g + first, at, own, channel, c), _tile(x + first, at, own, channel, c)
+        if TWICE:
+            upstream += _tile(other + first, at, own, channel, c)
         if ADD:
-            upstream = tl.where(_tile(z + first, at, own, channel, c) > 0, upstream, 0.0)
+            if RELU:
+                upstream = tl.where(_tile(z + first, at, own, channel, c) > 0, upstream, 0.0)
             _put(gated + first, at, own, channel, c, upstream)
         elif RELU:
             upstream = tl.where(_normalized(value, saved, weight, bias, channel, c) > 0, upstream, 0.0)
+        if KEEP:
+            upstream *= _kept(keep, block * rows + at, m, area)
         sum_g += upstream
         sum_gx += upstream * (value - center[None, :])
     tl.store(shares + block * c + channel, tl.sum(sum_g, 0), mask=known)
@@ -204,8 +226,8 @@ def _reduce(g, x, z, gated, shares, arrivals, saved, weight, bias, sums, m, c, r
         tl.store(sums + channel, tl.sum(sum_gx, 0) * tl.load(saved + c + channel, mask=known, other=0.0), mask=known)
 
 
-@triton.jit(do_not_specialize=["m"])
-def _spread(g, x, dx, saved, weight, bias, sums, m, c, RELU: tl.constexpr,  # noqa: N803
+@triton.jit(do_not_specialize=["m", "area"])
+def _spread(g, x, keep, dx, saved, weight, bias, sums, m, c, area, KEEP: tl.constexpr, RELU: tl.constexpr,  # noqa: N803
             BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
     """Return weight * rstd * (g - mean of g - normalised x * mean of g times normalised x)."""
     first = tl.program_id(0).to(tl.int64) * BM * c
@@ -216,6 +238,8 @@ def _spread(g, x, dx, saved, weight, bias, sums, m, c, RELU: tl.constexpr,  # no
     upstream, value = _tile(g + first, row, left, channel, c), _tile(x + first, row, left, channel, c)
     if RELU:
         upstream = tl.where(_normalized(value, saved, weight, bias, channel, c) > 0, upstream, 0.0)
+    if KEEP:
+        upstream *= _kept(keep, tl.program_id(0) * BM + row, m, area)
     inverse = tl.load(saved + c + channel, mask=known, other=0.0)
     slope = tl.load(sums + channel, mask=known, other=0.0) * inverse / m
     level = tl.load(sums + c + channel, mask=known, other=0.0) / m

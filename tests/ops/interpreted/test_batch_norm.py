@@ -7,10 +7,11 @@ from resnet_recipes.ops import batch_norm, blur
 from resnet_recipes.ops.contact import fault
 from resnet_recipes.ops.kernels import batch_norm as kernels
 
-#: Shape, residual, ReLU, programs: many shares of rows and one, parts of tiles and of vectors, one pixel an image.
+#: Shape, residual, factors of images, ReLU, programs: many shares of rows and one, parts of tiles and of vectors, one
+#: pixel an image.
 CASES = (
-    ((2, 8, 5, 9), False, True, 8), ((2, 70, 3, 7), True, True, 8), ((3, 16, 6, 7), False, False, 2),
-    ((4, 8, 1, 1), True, True, 8),
+    ((2, 8, 5, 9), False, False, True, 8), ((2, 70, 3, 7), True, False, True, 8),
+    ((3, 16, 6, 7), False, False, False, 2), ((4, 8, 1, 1), True, True, True, 8), ((3, 8, 4, 9), True, True, True, 8),
 )
 
 
@@ -19,23 +20,24 @@ def off(found, expected):
     return float((found.double() - expected.detach()).norm() / expected.detach().norm())
 
 
-@pytest.mark.parametrize(("shape", "add", "relu", "programs"), CASES)
-def test_outputs_statistics_and_gradients_are_those_of_float64(shape, add, relu, programs, monkeypatch):
+@pytest.mark.parametrize(("shape", "add", "drop", "relu", "programs"), CASES)
+def test_outputs_statistics_and_gradients_are_those_of_float64(shape, add, drop, relu, programs, monkeypatch):
     monkeypatch.setattr(kernels, "RESIDENT_STATISTICS", programs)
     monkeypatch.setattr(kernels, "RESIDENT_REDUCE", programs)
     torch.manual_seed(0)
-    c = shape[1]
-    x, residual, g = (torch.randn(shape).to(memory_format=torch.channels_last) for _ in range(3))
+    c, keep = shape[1], torch.arange(shape[0]).remainder(2).float() if drop else None
+    x, residual, g, other = (torch.randn(shape).to(memory_format=torch.channels_last) for _ in range(4))
+    other = other if add else None
     x, residual = x * 2 + 5, residual if add else None
     weight, bias, running = torch.rand(c) + 0.5, torch.randn(c), (torch.randn(c), torch.rand(c), torch.tensor(3))
     exact = [None if t is None else t.double().requires_grad_() for t in (x, weight, bias, residual)]
     exact_running = [*(tensor.double() for tensor in running[:2]), running[2].clone()]
-    expected = batch_norm.plain(*exact, *exact_running, 0.1, 1e-5, relu)
-    expected.backward(g.double())
+    expected, _ = batch_norm.plain(*exact, keep, *exact_running, 0.1, 1e-5, relu)
+    expected.backward(g.double() if other is None else g.double() + other)
 
-    z, saved = kernels.forward(x, weight, bias, residual, running, 0.1, 1e-5, relu)
-    dx, dresidual, sums = kernels.backward(g, x, z if add else None, weight, bias, saved, relu)
-    again = kernels.backward(g, x, z if add else None, weight, bias, saved, relu)
+    z, saved = kernels.forward(x, weight, bias, residual, keep, running, 0.1, 1e-5, relu)
+    dx, dresidual, sums = kernels.backward(g, other, x, z if add else None, keep, weight, bias, saved, relu)
+    again = kernels.backward(g, other, x, z if add else None, keep, weight, bias, saved, relu)
     assert off(z, expected) < 1e-6
     assert all(off(a, b) < 1e-6 for a, b in zip(running[:2], exact_running[:2], strict=True))
     assert int(running[2]) == 4
