@@ -83,6 +83,7 @@ class Method:
     hurts: ClassVar[str]                                   # when to leave it out
     conflicts: ClassVar[frozenset[str]] = frozenset()      # names of methods it cannot be combined with
     draws_in_forward: ClassVar[bool] = False               # its modules use torch's generator: seed it every step
+    in_network: ClassVar[bool] = False                     # the weights need its modules at inference: files say so
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong with the hyperparameters; keys are relative to the method ("alpha")."""

@@ -60,6 +60,7 @@ class BlurPool(Method):
         "method card)."
     )
     hurts: ClassVar[str] = "images where single pixels carry meaning."
+    in_network: ClassVar[bool] = True
     replace_convs: bool = True          # blur strided convolutions
     replace_maxpools: bool = True       # blur max-pools
     blur_first: bool = True             # blur the input of a convolution, not its output

@@ -1,26 +1,85 @@
-"""The trained weights, as a file for other programs."""
+"""Weights as files that say what network they belong to."""
 
 import copy
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import safetensors.torch
 import torch
-from torch import nn
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
 
 from resnet_recipes.atomic import replacing
 from resnet_recipes.methods.stochastic_depth import fold
+from resnet_recipes.network import about, archive
+from resnet_recipes.network.about import About
+from resnet_recipes.network.archive import ArchiveError
+
+#: Name of the description of the network: in a .safetensors file's metadata, and in a .pt file's `_metadata`.
+KEY = "resnet_recipes"
 
 
-def write_weights(model: nn.Module, path: Path) -> Path:
-    """Write the weights of `model`, which stays as it is, under torchvision's names; return `path`.
+def write_weights(model: nn.Module, path: Path, described: About) -> Path:
+    """Write the weights of `model`, which stays as it is, under torchvision's names, described; return `path`.
 
-    StochasticDepth's factors are folded into the last BatchNorm of each block, so that torchvision's own ResNet gives
-    the same output.
-    BlurPool cannot be folded: with it, the weights need its layers at inference too.
+    The suffix decides the format: .safetensors, or torch.save's. StochasticDepth's factors are folded into the last
+    BatchNorm of each block. BlurPool cannot be folded: with it, the weights need its layers at inference too.
     """
     with torch.no_grad():
         model = copy.deepcopy(model)
         fold(model)
-    state = {name: tensor.cpu().contiguous() for name, tensor in model.state_dict().items()}
+    state = model.state_dict()
+    for name, tensor in state.items():
+        state[name] = tensor.cpu().contiguous()
+    text = described.to_json()
     with replacing(path) as file:
-        torch.save(state, file)
+        if path.suffix == ".safetensors":
+            metadata = {"format": "pt", KEY: text, "sha256": digest(state, text)}
+            file.write(safetensors.torch.save(dict(state), metadata))
+        else:
+            state._metadata[KEY] = text             # torch's place for what is not a tensor; load_state_dict ignores it
+            torch.save(state, file)
     return path
+
+
+def read_weights(path: Path) -> tuple[dict[str, Any], About | None]:
+    """Return what a weights file or a checkpoint holds, and its description; None if it has none.
+
+    Nothing in the file is executed. Raises ArchiveError if it is damaged, or not a plain file of tensors.
+    """
+    if path.suffix != ".safetensors":
+        state = archive.read(path)
+        text = getattr(state, "_metadata", {}).get(KEY)
+        return state, None if text is None else _described(text)
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            names = file.keys()
+            state = {name: file.get_tensor(name) for name in names}
+    except FileNotFoundError:
+        raise ArchiveError("no such file") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ArchiveError(f"it cannot be read ({str(error)[:200]})") from None
+    if not metadata.keys() - {"format"}:
+        return state, None                              # torchvision's, timm's
+    if KEY not in metadata or metadata.get("sha256") != digest(state, metadata[KEY]):
+        raise ArchiveError("it is damaged or was changed: its checksum does not match")
+    return state, _described(metadata[KEY])
+
+
+def digest(state: Mapping[str, Tensor], text: str) -> str:
+    """Return the SHA-256 of a description and of the names, types, shapes and bytes of tensors: 0.1 s for ResNet-50."""
+    sha = hashlib.sha256(text.encode())
+    for name, tensor in sorted(state.items()):
+        sha.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())
+        sha.update(tensor.contiguous().reshape(-1).view(torch.uint8).numpy())
+    return sha.hexdigest()
+
+
+def _described(text: object) -> About:
+    try:
+        return about.from_json(str(text))
+    except ValueError as error:
+        raise ArchiveError(str(error)) from None

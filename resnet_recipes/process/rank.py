@@ -4,6 +4,7 @@ import hashlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,6 +17,8 @@ from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.cores import cores
 from resnet_recipes.errors import ExitCode, TrainingError
+from resnet_recipes.network import about
+from resnet_recipes.network.load import WEIGHTS
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.process.agreement import confirm_same
 from resnet_recipes.process.rank_process import RankProcess, run_rank
@@ -125,12 +128,21 @@ def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Rec
         reason = process.interruption.reason or "another rank was asked to stop"
         recorder.stopped(done, reason, f"resnet-train --resume {process.folder}")
         return process.interruption.exit_code
-    with run.methods.eval_weights(run.model):
-        path = write_weights(run.model, process.folder / "weights.pt")
-    averaged = "eval_weights" in run.plan.hooks
-    raw = write_weights(run.model, process.folder / "weights-raw.pt") if averaged else None
+    path, raw = write_results(run, process.folder, recorder)
     recorder.finish(done, seconds=run.clock.seconds(), weights=path, raw_weights=raw)
     return ExitCode.DONE
+
+
+def write_results(run: Run, folder: Path, recorder: Recorder) -> tuple[Path, Path | None]:
+    """Write the weights with what they are; return the file of those that count, and of the raw ones beside EMA's."""
+    made, (averaged, raw) = run.plan, recorder.measured
+    described = partial(about.of, made.recipe, made.facts.classes, made.num_classes, float(made.epochs))
+    with run.methods.eval_weights(run.model):
+        write_weights(run.model, folder / WEIGHTS, described(averaged or raw))
+        path = write_weights(run.model, folder / "weights.pt", described(averaged or raw))
+    if "eval_weights" not in made.hooks:
+        return path, None
+    return path, write_weights(run.model, folder / "weights-raw.pt", described(raw))
 
 
 def run_facts(run: Run, folder: Path) -> RunFacts:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes import atomic
 from resnet_recipes.report.facts import Metrics, Progress, RunFacts
 from resnet_recipes.report.pace import Pace
-from resnet_recipes.report.summary import Record, Summary, intervals, summarize
+from resnet_recipes.report.summary import Record, Summary, intervals, metrics_of, summarize
 from resnet_recipes.report.trackers.background import Background
 from resnet_recipes.report.trackers.base import scalars_of
 
@@ -83,6 +83,12 @@ class Recorder:
         self._add("evaluation", done, **values)
         self._pace.evaluated(seconds)
         self._console.evaluation(done, ema, raw, seconds)
+
+    @property
+    def measured(self) -> tuple[Metrics | None, Metrics | None]:
+        """The last evaluation: of the averaged weights and of the raw ones."""
+        last = next(iter(self._latest(1, ("evaluation",))), {})
+        return metrics_of(last, "ema"), metrics_of(last, "raw")
 
     def saved(self, done: int, path: Path, seconds: float) -> None:
         """Log a checkpoint, which took `seconds` of the training process."""

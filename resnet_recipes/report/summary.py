@@ -138,8 +138,8 @@ def summarize(
         sessions=len(of_kind["begin"]),
         weights=str(weights),
         raw_weights=raw_weights and str(raw_weights),
-        ema=_metrics(last, "ema"),
-        raw=_metrics(last, "raw"),
+        ema=metrics_of(last, "ema"),
+        raw=metrics_of(last, "raw"),
         training_seconds=seconds,
         training_seconds_papers_rule=papers_rule_seconds(records, facts, seconds),
         estimated_seconds=_estimated(facts.folder),
@@ -167,7 +167,8 @@ def _published(result: Published) -> Record:
             "hardware": result.hardware, "source": result.source}
 
 
-def _metrics(evaluation: Record, name: str) -> Metrics | None:
+def metrics_of(evaluation: Record, name: str) -> Metrics | None:
+    """Return what a record of kind evaluation says of the weights `name`, ema or raw; None if nothing."""
     if f"{name}_top1_percent" not in evaluation:
         return None
     values = (evaluation[f"{name}_{key}"] for key in ("top1_percent", "top5_percent", "loss"))

@@ -1,30 +1,91 @@
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
+import safetensors.torch
 import torch
 import torchvision
 
-from resnet_recipes.network import archive
-from resnet_recipes.network.weights import write_weights
+from resnet_recipes.network import about, archive
+from resnet_recipes.network.about import About
+from resnet_recipes.network.load import load
+from resnet_recipes.network.weights import KEY, read_weights, write_weights
 from resnet_recipes.train.run import Run
 
+IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
-def test_torchvision_loads_the_weights_and_gives_the_same_output(make_run: Callable[..., Run], tmp_path: Path):
+
+def described(run: Run) -> About:
+    """Return what a run's network is."""
+    return about.of(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes, 2.0)
+
+
+@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
+def test_torchvision_loads_the_weights_and_gives_the_same_output(
+    make_run: Callable[..., Run], tmp_path: Path, suffix: str,
+):
     run = make_run(methods={"stochastic_depth": {"drop_rate": 0.3}})
     before = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
-    weights = archive.read(write_weights(run.model, tmp_path / "weights.pt"))
+    path = write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
     plain = torchvision.models.resnet18(num_classes=run.plan.num_classes).eval()
-    plain.load_state_dict(weights)
-    images = torch.randn(2, 3, 32, 32)
+    plain.load_state_dict(torch.load(path, weights_only=True) if suffix == "pt" else safetensors.torch.load_file(path))
+    run.model.eval()
+    with torch.no_grad():       # the factors of StochasticDepth are multiplied elsewhere
+        torch.testing.assert_close(plain(IMAGES), run.model(IMAGES), rtol=1e-4, atol=1e-4)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in run.model.state_dict().items())
+
+
+@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
+def test_a_file_alone_gives_back_a_network_with_its_surgery_and_classes(
+    make_run: Callable[..., Run], tmp_path: Path, suffix: str,
+):
+    run = make_run(methods={"blurpool": {"blur_first": False}, "bce_loss": {}})
+    path = write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
+    loaded = load(path)
     run.model.eval()
     with torch.no_grad():
-        torch.testing.assert_close(plain(images), run.model(images), rtol=1e-4, atol=1e-4)      # the factors are multiplied elsewhere
-    assert all(torch.equal(tensor, before[name]) for name, tensor in run.model.state_dict().items())
+        assert torch.equal(loaded.model(IMAGES), run.model(IMAGES))
+    assert loaded.about.classes == run.plan.facts.classes
+    assert loaded.about.surgery["blurpool"]["blur_first"] is False
+    assert (loaded.about.eval_resize, loaded.about.eval_size, loaded.note) == (36, 32, "")
 
 
 def test_averaged_weights_are_the_ones_that_are_written(make_run: Callable[..., Run], tmp_path: Path):
     run = make_run(methods={"ema": {}})
-    run.methods.load_state_dict({f"ema.{name}": torch.zeros_like(tensor) for name, tensor in run.model.state_dict().items()})
+    zeros = {f"ema.{name}": torch.zeros_like(tensor) for name, tensor in run.model.state_dict().items()}
+    run.methods.load_state_dict(zeros)
     with run.methods.eval_weights(run.model):
-        weights = archive.read(write_weights(run.model, tmp_path / "weights.pt"))
+        weights = archive.read(write_weights(run.model, tmp_path / "weights.pt", described(run)))
     assert all((tensor == 0).all() for tensor in weights.values())
+
+
+def test_a_description_survives_its_text():
+    whole = About("resnet18", 2, ("tench", "caf\u00e9"), {"blurpool": {"replace_convs": True, "replace_maxpools": False,
+                  "blur_first": True, "min_channels": 3}}, epochs=1.5, top1_percent=70.25, loss=0.5, eval_examples=9)
+    assert about.from_json(whole.to_json()) == whole
+
+
+@pytest.mark.parametrize(("field", "value"), [
+    ("architecture", "resnet18;"), ("architecture", "__init__"), ("num_classes", 3), ("num_classes", True), ("num_classes", -1),
+    ("classes", ["one", 2]), ("surgery", {"ema": {}}), ("surgery", {"blurpool": {}}), ("surgery", []),
+    ("surgery", {"blurpool": {"replace_convs": 1, "replace_maxpools": True, "blur_first": True, "min_channels": 16}}),
+    ("eval_size", 10**9), ("eval_size", 224.0), ("mean", [1.0, 2.0, 3.0]), ("loss", float("nan")), ("epochs", 1),
+    ("format", 2), ("unknown", 1),
+])
+def test_a_wrong_description_is_refused(field: str, value: object):
+    tree = json.loads(About("resnet18", 2, ("one", "two"), epochs=1.0).to_json()) | {field: value}
+    with pytest.raises(ValueError, match=r"description|names|normalised"):
+        about.from_json(json.dumps(tree))
+
+
+def test_a_changed_description_or_tensor_does_not_fit_its_checksum(make_run: Callable[..., Run], tmp_path: Path):
+    run = make_run()
+    path = write_weights(run.model, tmp_path / "weights.safetensors", described(run))
+    state, found = read_weights(path)
+    for name, change in (("text", {KEY: replace(found, flip=True).to_json()}), ("no sum", {"sha256": ""})):
+        metadata = {"format": "pt", KEY: found.to_json(), "sha256": "0" * 64} | change
+        (tmp_path / f"{name}.safetensors").write_bytes(safetensors.torch.save(state, metadata))
+        with pytest.raises(archive.ArchiveError, match="checksum"):
+            read_weights(tmp_path / f"{name}.safetensors")

@@ -1,0 +1,129 @@
+"""What a weights file says about the network in it, so that nobody has to know it."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from resnet_recipes.config import Recipe, enabled
+from resnet_recipes.data.normalize import MEAN, STD
+from resnet_recipes.methods import ORDER
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.plan import BACKBONES
+from resnet_recipes.report.facts import Metrics
+
+#: Version of these fields; a file of a newer one is refused.
+FORMAT = 1
+
+LICENCE = "The program is Apache-2.0. The weights are their owner's, within the licence of the training images."
+
+#: Methods that are part of the network: without them its weights compute something else.
+_SURGERY = {method.name: method for method in ORDER if method.in_network}
+
+_LARGEST = 1 << 24      # characters
+
+
+@dataclass(frozen=True)
+class About:
+    """A network: how to rebuild it, what its outputs mean, what it wants to see, and how good it is."""
+
+    architecture: str                                   # torchvision's name
+    num_classes: int
+    classes: tuple[str, ...] = ()                       # in label order; empty if unknown
+    surgery: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)      # methods in the network, their settings
+    train_size: int = 224                               # pixels, side of the training crop
+    eval_resize: int = 256                              # pixels, shorter side before the centre crop
+    eval_size: int = 224                                # pixels, side of the centre crop
+    mean: tuple[float, ...] = MEAN                      # of red, green and blue, 0..255
+    std: tuple[float, ...] = STD
+    flip: bool = False                                  # the accuracy is that of each image and its mirror image
+    recipe: str = ""
+    epochs: float = 0.0
+    top1_percent: float | None = None
+    top5_percent: float | None = None
+    loss: float | None = None
+    eval_examples: int = 0                              # images of that accuracy
+    licence: str = LICENCE
+
+    def methods(self) -> Stack:
+        """Return the methods that are part of the network."""
+        return Stack({name: _SURGERY[name](**settings) for name, settings in self.surgery.items()})
+
+    def class_name(self, label: int) -> str:
+        """Return the name of a class, or its number."""
+        return self.classes[label] if self.classes else str(label)
+
+    def to_json(self) -> str:
+        """Return all fields as one line; `from_json` gives back an equal object."""
+        return json.dumps({"format": FORMAT} | asdict(self))
+
+
+def of(recipe: Recipe, classes: tuple[str, ...], num_classes: int, epochs: float = 0.0,
+       metrics: Metrics | None = None) -> About:
+    """Return what a recipe's network is, with the accuracy that was measured, if any."""
+    on, data = enabled(recipe.methods), recipe.data
+    top1, top5, loss, examples = metrics or (None, None, None, 0)
+    return About(
+        recipe.model.name, num_classes, tuple(classes) if len(classes) == num_classes else (),
+        {name: asdict(on[name]) for name in _SURGERY if name in on}, data.train_size, data.eval_resize, data.eval_size,
+        flip=recipe.evaluation.flip, recipe=recipe.name, epochs=float(epochs), top1_percent=top1, top5_percent=top5,
+        loss=loss, eval_examples=examples,
+    )
+
+
+def from_json(text: str) -> About:
+    """Return what `to_json` wrote; a stranger may have changed it. Raises ValueError with a sentence."""
+    try:
+        found = json.loads(text) if len(text) <= _LARGEST else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError("its description of the network is not a JSON object")
+    if found.pop("format", None) != FORMAT:
+        raise ValueError("its description of the network is of another version of this program: update it")
+    if found.keys() != {item.name for item in fields(About)}:
+        raise ValueError("its description of the network has missing or unknown fields")
+    if wrong := [name for name, value in found.items() if not _is_right(name, value)]:
+        raise ValueError(f"its description of the network is wrong in {', '.join(wrong)}")
+    about = About(**found | {name: tuple(found[name]) for name in ("classes", "mean", "std")})
+    if about.classes and len(about.classes) != about.num_classes:
+        raise ValueError(f"it names {len(about.classes)} classes of {about.num_classes}")
+    if (about.mean, about.std) != (MEAN, STD):
+        raise ValueError("it wants images normalised in another way than this program does")
+    return about
+
+
+def _is_right(name: str, value: Any) -> bool:
+    """Tell whether the value of a field has its type and lies within its limits."""
+    match name:
+        case "architecture":
+            return type(value) is str and value in BACKBONES
+        case "num_classes":
+            return type(value) is int and 1 <= value <= 1 << 20
+        case "train_size" | "eval_resize" | "eval_size":
+            return type(value) is int and 8 <= value <= 4096
+        case "eval_examples":
+            return type(value) is int and value >= 0
+        case "classes":
+            return type(value) is list and all(type(item) is str for item in value)
+        case "mean" | "std":
+            return type(value) is list and all(type(item) is float for item in value)
+        case "surgery":
+            return type(value) is dict and all(_is_method(*item) for item in value.items())
+        case "flip":
+            return type(value) is bool
+        case "recipe" | "licence":
+            return type(value) is str
+        case "epochs":
+            return type(value) is float and math.isfinite(value)
+    return value is None or (type(value) is float and math.isfinite(value))
+
+
+def _is_method(name: str, settings: Any) -> bool:
+    """Tell whether `settings` are those of a method that can be part of a network."""
+    if name not in _SURGERY or type(settings) is not dict:
+        return False
+    known = vars(_SURGERY[name]())
+    return settings.keys() == known.keys() and all(type(settings[key]) is type(known[key]) for key in known) and \
+        not any(_SURGERY[name](**settings).problems())

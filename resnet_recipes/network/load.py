@@ -1,0 +1,145 @@
+"""A network out of a run, a checkpoint or a weights file, complete and ready for images."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torchvision
+from torch import Tensor, nn
+
+from resnet_recipes.composing.typed import typed
+from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.methods.stochastic_depth import fold
+from resnet_recipes.network import about
+from resnet_recipes.network.about import About
+from resnet_recipes.network.archive import ArchiveError
+from resnet_recipes.network.weights import read_weights
+
+WEIGHTS = "weights.safetensors"
+
+#: Torchvision's architectures by the blocks of their four stages, and whether those are bottlenecks.
+_ARCHITECTURES = {
+    ((2, 2, 2, 2), False): "resnet18", ((3, 4, 6, 3), False): "resnet34", ((3, 4, 6, 3), True): "resnet50",
+    ((3, 4, 23, 3), True): "resnet101", ((3, 8, 36, 3), True): "resnet152",
+}
+
+
+class Loaded(NamedTuple):
+    """A network and what is known about it."""
+
+    model: nn.Module      # float32 on the CPU, channels_last, in evaluation mode
+    about: About
+    note: str = ""        # what a user should know: what the file does not say
+
+
+def load(path: Path | str) -> Loaded:
+    """Return the network of a run folder, a checkpoint of a run, or a weights file, ours or of torchvision's names.
+
+    All that it needs is in the file: a file without a description is read as torchvision's ResNet. Nothing in it is
+    executed. Raises NotReadyError if it cannot be used.
+    """
+    path = Path(path)
+    if path.is_dir():
+        path = _in_run(path)
+    try:
+        found, described = read_weights(path)
+        if "recipe" in found:
+            return _of_checkpoint(found)
+        state = _tensors(found)
+        note = "" if described else _UNDESCRIBED
+        described = described or _recognised(state)
+        return Loaded(_assembled(described, described.methods(), state), described, note)
+    except (ArchiveError, OSError) as error:
+        rule = f"cannot be used: {getattr(error, 'strerror', None) or error}"
+        raise NotReadyError([Problem(str(path), None, rule)]) from None
+
+
+_UNDESCRIBED = ("the file does not say what network it is: read as torchvision's, without BlurPool, for images "
+                "normalised as ImageNet's")
+
+
+def _in_run(folder: Path) -> Path:
+    """Return the weights of a run; the checkpoint to name instead is told if it has none yet."""
+    if (weights := folder / WEIGHTS).exists():
+        return weights
+    saved = sorted(folder.glob("checkpoints/step-*.pt"))
+    fix = f"its newest checkpoint: {shlex.quote(str(saved[-1]))}" if saved else "give the folder of a finished run"
+    raise NotReadyError([Problem(str(folder), None, f"has no {WEIGHTS}", fix)])
+
+
+def _of_checkpoint(found: Mapping[str, Any]) -> Loaded:
+    """Return the network as it was when a checkpoint was saved, with EMA's weights if the recipe has them."""
+    methods, classes = found.get("methods"), found.get("classes")
+    recipe, problems = typed(found["recipe"]) if _is_plain(found["recipe"], depth=5) else (None, True)
+    if problems or not isinstance(methods, dict) or not isinstance(classes, list) or \
+            not all(type(name) is str for name in (*classes, *methods)):
+        raise ArchiveError("it is not a checkpoint of this version")
+    averaged = {name.removeprefix("ema."): tensor for name, tensor in methods.items() if name.startswith("ema.")}
+    state = _tensors(averaged or found.get("model"))
+    described = about.of(recipe, tuple(classes), _outputs(state))
+    return Loaded(_assembled(described, Stack.of(recipe.methods), state), described)
+
+
+def _is_plain(value: object, depth: int) -> bool:
+    """Tell whether a value of a recipe is made of text, numbers, lists and mappings, nested at most so deeply."""
+    if isinstance(value, dict):
+        return depth > 0 and all(type(key) is str and _is_plain(item, depth - 1) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return depth > 0 and all(_is_plain(item, depth - 1) for item in value)
+    return value is None or type(value) in (str, int, float, bool)
+
+
+def _tensors(found: object) -> dict[str, Tensor]:
+    """Return the state dict in a file: timm and others keep it one level down, and DDP puts `module.` before names."""
+    while isinstance(found, dict) and "conv1.weight" not in found and isinstance(
+            inner := found.get("state_dict", found.get("model")), dict):
+        found = inner
+    if not isinstance(found, dict) or not all(type(name) is str for name in found):
+        raise ArchiveError("it does not hold a network's weights")
+    return {name.removeprefix("module."): tensor for name, tensor in found.items()}
+
+
+def _outputs(state: Mapping[str, Any]) -> int:
+    head = state.get("fc.weight")
+    if not isinstance(head, Tensor) or head.ndim != 2 or not len(head):
+        raise ArchiveError("it has no classifier under torchvision's name, fc.weight")
+    return len(head)
+
+
+def _recognised(state: Mapping[str, Any]) -> About:
+    """Return what the names of weights tell about their network."""
+    blocks = {(name.split(".")[0], name.split(".")[1]) for name in state if name.startswith("layer")}
+    stages = tuple(sum(stage == f"layer{number}" for stage, _ in blocks) for number in range(1, 5))
+    name = _ARCHITECTURES.get((stages, "layer1.0.conv3.weight" in state))
+    if name is None:
+        raise ArchiveError(f"its names are not those of torchvision's {', '.join(_ARCHITECTURES.values())}")
+    return About(name, _outputs(state))
+
+
+def _assembled(described: About, methods: Stack, state: dict[str, Tensor]) -> nn.Module:
+    """Return the network with these weights. Raises ArchiveError if one is missing, unknown or not fit."""
+    if _outputs(state) != described.num_classes:
+        raise ArchiveError(f"it has {_outputs(state)} outputs for {described.num_classes} classes")
+    with torch.device("meta"):
+        model = getattr(torchvision.models, described.architecture)(num_classes=described.num_classes)
+        methods.modify_model(model)
+    wanted = model.state_dict()
+    counters = (name for name in wanted if name.endswith("num_batches_tracked"))        # torch 0.4.1 brought them
+    state = {name: torch.tensor(0) for name in counters} | state
+    if odd := sorted(state.keys() ^ wanted.keys()):
+        rule = f"{', '.join(odd[:3])} missing or unknown"
+        raise ArchiveError(f"it is not a {described.architecture} of torchvision's: {rule}")
+    for name, tensor in state.items():
+        like = wanted[name]
+        if not isinstance(tensor, Tensor) or tensor.shape != like.shape or \
+                tensor.is_floating_point() != like.is_floating_point():
+            raise ArchiveError(f"{name} is not a tensor of shape {tuple(like.shape)}")
+        if not tensor.isfinite().all():
+            raise ArchiveError(f"{name} has values that are not finite numbers")
+        state[name] = tensor.to(like.dtype, copy=True)
+    model.load_state_dict(state, assign=True)
+    fold(model)
+    return model.eval().to(memory_format=torch.channels_last)

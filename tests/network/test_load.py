@@ -1,0 +1,146 @@
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import safetensors.torch
+import torch
+import torchvision
+from torch import nn
+
+from resnet_recipes.errors import NotReadyError
+from resnet_recipes.network import about
+from resnet_recipes.network.load import load
+from resnet_recipes.network.weights import write_weights
+from resnet_recipes.train.checkpoint import Checkpoints
+from resnet_recipes.train.run import Run
+from resnet_recipes.train.state import capture
+from tests.process.nursery import narrow_resnet18
+
+IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> nn.Module:
+    """A network with the names of torchvision's ResNet-18 and few parameters; `load` makes such ones too."""
+    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
+    torch.manual_seed(1)
+    return narrow_resnet18(4).eval()
+
+
+def outputs(model: nn.Module) -> torch.Tensor:
+    """Return the logits of two images."""
+    with torch.no_grad():
+        return model(IMAGES)
+
+
+def refused(path: Path) -> str:
+    """Return why a file is refused; it must be named."""
+    with pytest.raises(NotReadyError) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+    return caught.value.problems[0].rule
+
+
+@pytest.mark.parametrize("kept", ["plain", "state_dict", "module.", "half", "safetensors", "no counters"])
+def test_files_of_torchvisions_and_timms_names_are_loaded_and_it_is_told_what_is_assumed(
+    kept: str, narrow: nn.Module, tmp_path: Path,
+):
+    state, path = narrow.state_dict(), tmp_path / ("w.safetensors" if kept == "safetensors" else "w.pt")
+    saved = {
+        "state_dict": {"state_dict": dict(state), "arch": "resnet18", "epoch": 3},
+        "module.": {f"module.{name}": tensor for name, tensor in state.items()},
+        "half": {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in state.items()},
+        "no counters": {name: tensor for name, tensor in state.items() if not name.endswith("tracked")},
+    }.get(kept, state)
+    if kept == "safetensors":
+        safetensors.torch.save_file(saved, path, {"format": "pt"})
+    else:
+        torch.save(saved, path)
+    loaded = load(path)
+    torch.testing.assert_close(outputs(loaded.model), outputs(narrow), rtol=1e-2 if kept == "half" else 0,
+                               atol=1e-2 if kept == "half" else 1e-6)
+    assert (loaded.about.architecture, loaded.about.num_classes) == ("resnet18", 4)
+    assert "without BlurPool" in loaded.note
+
+
+def test_a_checkpoint_gives_the_averaged_network_with_its_surgery_and_classes(
+    make_run: Callable[..., Run], tmp_path: Path,
+):
+    run = make_run(methods={"blurpool": {}, "stochastic_depth": {"drop_rate": 0.5}, "ema": {}})
+    average = {f"ema.{name}": tensor.clone() for name, tensor in run.model.state_dict().items()}
+    run.methods.load_state_dict(average)
+    run.model.eval()
+    wanted = outputs(run.model)
+    with torch.no_grad():
+        run.model.fc.weight.zero_()
+    checkpoints = Checkpoints(tmp_path, 2, print)
+    checkpoints.save(8, capture(run, 8), wait=True)
+    loaded = load(tmp_path / "step-00000008.pt")
+    torch.testing.assert_close(outputs(loaded.model), wanted, rtol=1e-4, atol=1e-4)
+    assert loaded.about.classes == run.plan.facts.classes
+
+
+def test_a_run_without_weights_names_its_newest_checkpoint(tmp_path: Path):
+    (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "checkpoints" / "step-00000008.pt").touch()
+    with pytest.raises(NotReadyError, match="step-00000008"):
+        load(tmp_path)
+
+
+def test_weights_that_are_no_such_network_are_refused(narrow: nn.Module, tmp_path: Path):
+    state, path = narrow.state_dict(), tmp_path / "w.pt"
+    wrong = {
+        "fc.weight": state | {"fc.weight": torch.zeros(0, 64)},
+        "conv1.weight is not": state | {"conv1.weight": torch.zeros(64, 3, 7, 8)},
+        "not finite": state | {"bn1.bias": torch.full((64,), torch.nan)},
+        "bn1.weight is not": state | {"bn1.weight": torch.zeros(64, dtype=torch.int64)},
+        "missing or unknown": state | {"extra": torch.zeros(1)},
+        "names are not": {name: tensor for name, tensor in state.items() if not name.startswith("layer4")},
+        "does not hold": {"model": {1: torch.zeros(1)}},
+        "no classifier": {name: tensor for name, tensor in state.items() if name != "fc.weight"},
+        "not a checkpoint": {"recipe": {"name": [[[[[[[]]]]]]]}, "model": state, "methods": {}, "classes": []},
+        "not a checkpoint of": {"recipe": torch.zeros(1), "model": state, "methods": {}, "classes": []},
+    }
+    for said, saved in wrong.items():
+        torch.save(saved, path)
+        assert said in refused(path)
+    assert "no such file" in refused(tmp_path / "missing.safetensors")
+    assert "no such file" in refused(tmp_path / "missing.pt")
+
+
+def mutated(content: bytes, rng: random.Random) -> bytes:
+    """Return a damaged copy: bits, a cut, zeros, more bytes, or two places exchanged, near the beginning half the time."""
+    changed, place = bytearray(content), rng.randrange(len(content) if rng.random() < 0.5 else min(len(content), 20_000))
+    match rng.choice(("flip", "cut", "zero", "insert", "exchange")):
+        case "flip":
+            for _ in range(rng.choice((1, 1, 8))):
+                changed[rng.randrange(len(changed)) if rng.random() < 0.5 else place] ^= 1 << rng.randrange(8)
+        case "cut":
+            del changed[place:place + rng.choice((1, 64, len(changed)))]
+        case "zero":
+            end = min(place + rng.choice((1, 512)), len(changed))
+            changed[place:end] = bytes(end - place)
+        case "insert":
+            changed[place:place] = rng.randbytes(rng.choice((1, 8, 4096)))
+        case "exchange":
+            other, size = rng.randrange(len(changed) - 8), rng.choice((1, 8))
+            changed[place:place + size], changed[other:other + size] = changed[other:other + size], changed[place:place + size]
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
+def test_mutated_files_are_refused_or_are_the_same_network(suffix: str, narrow: nn.Module, tmp_path: Path):
+    described = about.About("resnet18", 4, ("a", "b", "c", "d"), epochs=1.0)
+    content = write_weights(narrow, tmp_path / f"good.{suffix}", described).read_bytes()
+    rng, path, count, wanted = random.Random(suffix), tmp_path / f"bad.{suffix}", 0, narrow.state_dict()
+    for _ in range(50):
+        path.write_bytes(mutated(content, rng))
+        try:
+            loaded = load(path)
+        except NotReadyError:
+            count += 1
+        else:       # the damage hit padding between entries, or exchanged equal bytes
+            assert all(torch.equal(tensor, wanted[name]) for name, tensor in loaded.model.state_dict().items())
+            assert loaded.about == described
+    assert count >= 35
