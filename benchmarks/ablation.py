@@ -1,9 +1,11 @@
 """Train small ResNets with each method taken away or added: accuracy and images per second, with and without.
 
-    python benchmarks/ablation.py DATA [--recipe medium] [--only mixup,sam] [--seeds 2] [--epochs 8] [--images 100] [--gpu] [--json FILE]
+    python benchmarks/ablation.py DATA [--recipe medium] [--only mixup,sam] [--seeds 2] [--epochs 8] [--images 100]
+    [--gpu] [--json FILE]
 
-DATA has train/ and val/ by class; the settings suit 32-pixel images such as CIFAR-10's. On a CPU a cell is a ResNet-18 on `--images`
-training images of each class, a few minutes each; `--gpu` takes all images, 30 epochs and three seeds. Every cell is a run of
+DATA has train/ and val/ by class; the settings suit 32-pixel images such as CIFAR-10's. On a CPU a cell is a ResNet-18
+on `--images` training images of each class, a few minutes each; `--gpu` takes all images, 30 epochs and three seeds.
+Every cell is a run of
 `resnet-train` of its own; finished ones in `--root` are not run again.
 """
 
@@ -24,8 +26,10 @@ from resnet_recipes.methods import ORDER
 
 TRAIN = (sys.executable, "-c", "import sys; from resnet_recipes.cli import train; sys.exit(train())")
 
-SMALL_IMAGES = ("model.name=resnet18", "data.train_size=32", "data.eval_resize=36", "data.eval_size=32", "data.crop_scale=[0.25,1.0]",
-                "schedule.warmup=0.15dur", "evaluation.interval=1dur", "checkpoint.interval=1dur", "scale_schedule_ratio=1")
+SMALL_IMAGES = ("model.name=resnet18", "data.train_size=32", "data.eval_resize=36", "data.eval_size=32",
+                "data.crop_scale=[0.25,1.0]",
+                "schedule.warmup=0.15dur", "evaluation.interval=1dur", "checkpoint.interval=1dur",
+                "scale_schedule_ratio=1")
 
 
 class Cell(NamedTuple):
@@ -47,7 +51,8 @@ def main() -> None:
     """Run all cells and seeds, print the table, and write it where asked."""
     options = arguments()
     present = methods_of(options)
-    subset = options.data if options.gpu else few_images(options.data, options.root / f"images-{options.images}", options.images)
+    subset = options.data if options.gpu else few_images(options.data, options.root / f"images-{options.images}",
+                                                         options.images)
     results: dict[Cell, list[Result]] = {}
     for cell in cells(present, options.only):
         results[cell] = [run(cell, seed, subset, present, options) for seed in range(1, options.seeds + 1)]
@@ -63,7 +68,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=Path)
     parser.add_argument("--recipe", default="medium")
-    parser.add_argument("--only", type=lambda text: set(text.split(",")), default=set(), help="methods to take away or add; default: all")
+    parser.add_argument("--only", type=lambda text: set(text.split(",")), default=set(),
+                        help="methods to take away or add; default: all")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--images", type=int, default=100, help="of each class, on a CPU")
@@ -71,18 +77,20 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--root", type=Path, default=Path("runs/ablation"))
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    options.seeds, options.epochs = options.seeds or (3 if options.gpu else 2), options.epochs or (30 if options.gpu else 8)
+    options.seeds, options.epochs = options.seeds or (3 if options.gpu
+                                                      else 2), options.epochs or (30 if options.gpu else 8)
     return options
 
 
 def methods_of(options: argparse.Namespace) -> set[str]:
     """Return the methods that the recipe has."""
-    told = subprocess.run([*TRAIN, f"recipe={options.recipe}", f"data={options.data}", "--cfg"], check=True, capture_output=True, text=True)
+    told = subprocess.run([*TRAIN, f"recipe={options.recipe}", f"data={options.data}", "--cfg"], check=True,
+                          capture_output=True, text=True)
     return set(yaml.safe_load(told.stdout)["methods"])
 
 
 def cells(present: set[str], only: set[str]) -> Iterator[Cell]:
-    """Yield the recipe itself, then the recipe without each of its methods, then with each other one that goes with them."""
+    """Yield the recipe, then the recipe without each of its methods, then with each other compatible method."""
     yield Cell("all", (), "")
     for method in ORDER:
         if only and method.name not in only:
@@ -111,7 +119,8 @@ def run(cell: Cell, seed: int, data: Path, present: set[str], options: argparse.
     summary = options.root / name / "summary.json"
     if not summary.exists():
         size, rate = (512, 0.5) if options.gpu else (50, 0.1)
-        changes = [f"recipe={options.recipe}", f"data={data}", f"max_duration={options.epochs}ep", f"seed={seed}", *SMALL_IMAGES,
+        changes = [f"recipe={options.recipe}", f"data={data}", f"max_duration={options.epochs}ep", f"seed={seed}",
+                   *SMALL_IMAGES,
                    f"batch.global_size={size}", f"batch.bn_size={size}", f"optimizer.lr={rate}", *cell.changes,
                    f"run.root={options.root}", f"run.name={name}"]
         if "ema" in present and cell.method != "ema":      # an average over a twentieth of the run
@@ -131,7 +140,8 @@ def table_of(results: dict[Cell, list[Result]]) -> list[dict]:
     return [{
         "case": cell.case, "top1_percent": mean(runs).top1, "change": mean(runs).top1 - reference,
         "spread": statistics.stdev(run.top1 for run in runs) if len(runs) > 1 else None,
-        "images_per_second": mean(runs).images_per_second, "speed": mean(runs).images_per_second / pace, "seeds": len(runs),
+        "images_per_second": mean(runs).images_per_second, "speed": mean(runs).images_per_second / pace,
+        "seeds": len(runs),
     } for cell, runs in results.items()]
 
 
@@ -146,7 +156,8 @@ def show(rows: list[dict], options: argparse.Namespace) -> None:
     table = Table("case", "top-1, %", "+/-", "change, points", "images/s", "speed", title=title)
     for row in rows:
         spread = "" if row["spread"] is None else f"{row['spread']:.2f}"
-        table.add_row(row["case"], f"{row['top1_percent']:.2f}", spread, f"{row['change']:+.2f}", f"{row['images_per_second']:.0f}",
+        table.add_row(row["case"], f"{row['top1_percent']:.2f}", spread, f"{row['change']:+.2f}",
+                      f"{row['images_per_second']:.0f}",
                       f"{row['speed']:.2f}")
     Console().print(table)
 

@@ -1,10 +1,11 @@
-"""What it costs to be one of several ranks: steps per second of the training loop with DDP against the same loop without.
+"""The cost of several ranks: steps per second of the training loop with DDP against the same loop without.
 
     python benchmarks/ddp.py [--model resnet18] [--batch 16] [--pixels 64] [--steps 10] [--rounds 5] [--json FILE]
 
-Three cases: one process under DDP against one that is alone; two ranks (gloo, on the CPU) against two processes that know nothing of each
-other and share the machine in the same way; and these two ranks with gradients sent as bf16. Contenders run in turns, so that a noisy
-machine disturbs all alike. The ratio is with DDP over without. Where there is a GPU, the first case runs on it, over NCCL.
+Three cases: one process under DDP against one that is alone; two ranks (gloo, on the CPU) against two processes that
+know nothing of each other and share the machine in the same way; and these two ranks with gradients sent as bf16.
+Contenders run in turns, so that a noisy machine disturbs all alike. The ratio is with DDP over without. Where there is
+a GPU, the first case runs on it, over NCCL.
 """
 
 import argparse
@@ -46,13 +47,16 @@ def made(args: argparse.Namespace, rank: Rank, ddp: bool, compress: bool) -> Run
     assert not problems, problems
     facts = DataFacts("synthetic", "memory", args.batch * args.steps, args.batch, tuple(map(str, range(CLASSES))))
     generator = torch.Generator().manual_seed(rank.rank)
-    pixels = torch.randint(0, 256, (args.batch, args.pixels, args.pixels, 3), dtype=torch.uint8, generator=generator).permute(0, 3, 1, 2)
-    batch = RawBatch(pixels.to(rank.device), torch.randint(0, CLASSES, (args.batch,), generator=generator).to(rank.device))
+    pixels = torch.randint(0, 256, (args.batch, args.pixels, args.pixels, 3), dtype=torch.uint8,
+                           generator=generator).permute(0, 3, 1, 2)
+    batch = RawBatch(pixels.to(rank.device),
+                     torch.randint(0, CLASSES, (args.batch,), generator=generator).to(rank.device))
     plan, methods, device = planning.of(recipe, facts, 1), Stack.of(recipe.methods), rank.device
     model = build_network(recipe, methods, CLASSES, device)
     replica = distributed.wrapped(model, rank, compress) if ddp else model
     return Run(plan, rank, model, replica, recipe.optimizer.build(model), methods,
-               Precision(device, resolve_dtype("auto", device), model), Clock(device), Tuning(plan), Memory(batch), None)
+               Precision(device, resolve_dtype("auto", device), model), Clock(device), Tuning(plan), Memory(batch),
+               None)
 
 
 def member(args: argparse.Namespace, rank: Rank, how: tuple[bool, bool, int], orders: Connection) -> None:
@@ -98,11 +102,13 @@ class Contender:
 
 def measured(name: str, ours: Contender, peer: Contender, rounds: int) -> dict:
     """Return the row of one case; the first turn warms up."""
-    turns = [(ours.rate(), peer.rate()) if turn % 2 else (peer.rate(), ours.rate())[::-1] for turn in range(rounds + 1)][1:]
+    turns = [(ours.rate(), peer.rate()) if turn % 2 else (peer.rate(), ours.rate())[::-1]
+             for turn in range(rounds + 1)][1:]
     ours.stop()
     peer.stop()
     ratios = [a / b for a, b in turns]
-    return {"case": name, "ours": statistics.median(a for a, _ in turns), "peer": statistics.median(b for _, b in turns),
+    return {"case": name, "ours": statistics.median(a for a, _ in turns),
+            "peer": statistics.median(b for _, b in turns),
             "ratio": statistics.median(ratios), "unit": "steps/s", "range": [min(ratios), max(ratios)]}
 
 
@@ -110,7 +116,8 @@ def main() -> None:
     """Measure, print a table, and write the rows if asked."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", default="resnet18")
-    for name, default in (("batch", 16), ("pixels", 64), ("steps", 10), ("rounds", 5), ("threads", torch.get_num_threads())):
+    for name, default in (("batch", 16), ("pixels", 64), ("steps", 10), ("rounds", 5),
+                          ("threads", torch.get_num_threads())):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--json")
     args = parser.parse_args()
@@ -118,14 +125,18 @@ def main() -> None:
     first = torch.device("cuda", 0) if torch.cuda.is_available() else cpu
     size = f"{args.model} {args.pixels} px, batch {args.batch}"
     rows = [
-        measured(f"{size}, 1 rank, {first.type}", Contender(args, 1, first, True), Contender(args, 1, first, False), args.rounds),
+        measured(f"{size}, 1 rank, {first.type}", Contender(args, 1, first, True), Contender(args, 1, first, False),
+                 args.rounds),
         measured(f"{size}, 2 ranks, cpu", Contender(args, 2, cpu, True), Contender(args, 2, cpu, False), args.rounds),
-        measured(f"{size}, 2 ranks, cpu, bf16", Contender(args, 2, cpu, True, True), Contender(args, 2, cpu, False), args.rounds),
+        measured(f"{size}, 2 ranks, cpu, bf16", Contender(args, 2, cpu, True, True), Contender(args, 2, cpu, False),
+                 args.rounds),
     ]
-    table = Table("case", "DDP", "alone", "ratio", "range", title="one rank of several against a process alone, steps per second")
+    table = Table("case", "DDP", "alone", "ratio", "range",
+                  title="one rank of several against a process alone, steps per second")
     for row in rows:
         low, high = row["range"]
-        table.add_row(row["case"], f"{row['ours']:.3f}", f"{row['peer']:.3f}", f"{row['ratio']:.3f}", f"{low:.3f} to {high:.3f}")
+        table.add_row(row["case"], f"{row['ours']:.3f}", f"{row['peer']:.3f}", f"{row['ratio']:.3f}",
+                      f"{low:.3f} to {high:.3f}")
     Console().print(table)
     if args.json:
         with open(args.json, "w") as file:

@@ -2,8 +2,9 @@
 
     python benchmarks/decoders.py DATA [--workers 2] [--json FILE]
 
-DATA is any folder with JPEGs below it. All workers run the same decoder at the same time, decoders take turns, and every decoder's pixels
-are compared with Pillow's. Ranks of single threads mislead: under several workers memory bandwidth and caches decide as well.
+DATA is any folder with JPEGs below it. All workers run the same decoder at the same time, decoders take turns, and
+every decoder's pixels are compared with Pillow's. Ranks of single threads mislead: under several workers memory
+bandwidth and caches decide as well.
 """
 
 import argparse
@@ -83,7 +84,8 @@ def ours_cropped(data: bytes) -> np.ndarray:
 
 
 DECODERS: dict[str, Callable[[bytes], np.ndarray]] = {
-    "Pillow": pillow, "Pillow, draft 1/2": pillow_draft, "simplejpeg": simplejpeg, "simplejpeg, fast and inexact": simplejpeg_fast,
+    "Pillow": pillow, "Pillow, draft 1/2": pillow_draft, "simplejpeg": simplejpeg,
+    "simplejpeg, fast and inexact": simplejpeg_fast,
     "OpenCV": opencv, "TorchCodec": torchcodec, "ours": ours, "ours, 70 % crop at 176 px": ours_cropped,
 }
 
@@ -140,7 +142,8 @@ def main() -> None:
             table.add_row(name, "not installed")
             continue
         ratios = [ours / theirs for ours, theirs in zip(values, rates["Pillow"], strict=True)]
-        row = {"case": name, "ours": round(statistics.median(values), 1), "peer": round(statistics.median(rates["Pillow"]), 1),
+        row = {"case": name, "ours": round(statistics.median(values), 1),
+               "peer": round(statistics.median(rates["Pillow"]), 1),
                "ratio": round(statistics.median(ratios), 3), "unit": "images per CPU-second"}
         rows.append(row)
         span = f"{min(ratios):.2f} to {max(ratios):.2f}"

@@ -1,11 +1,11 @@
-"""Kill a run at random moments, resume it each time, and compare every checkpoint with those of a run that was left alone.
+"""Kill a run at random moments, resume it each time, and compare every checkpoint with those of an undisturbed run.
 
     python benchmarks/kill_campaign.py --kills 44 --ranks 2 --json campaign.json
 
-Hot with every method on, ResNet-18 on drawn images, on the CPU. A fault counts as survived if everything is gone within 30 seconds,
-the exit code is the documented one, the newest checkpoint holds, bit for bit, what the untouched run held at that step, and no more
-steps are lost than there are between two checkpoints, of which one may still be on its way to the disk. About 15 seconds a kill on two
-cores.
+Hot with every method on, ResNet-18 on drawn images, on the CPU. A fault counts as survived if everything is gone within
+30 seconds, the exit code is the documented one, the newest checkpoint holds, bit for bit, what the untouched run held
+at that step, and no more steps are lost than there are between two checkpoints, of which one may still be on its way to
+the disk. About 15 seconds a kill on two cores.
 """
 
 import argparse
@@ -34,9 +34,12 @@ STEPS = 24
 INTERVAL = 3            # steps between two checkpoints
 
 RECIPE = [
-    "recipe=hot", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "model.name=resnet18",
-    "model.num_classes=auto", "batch.global_size=4", "batch.bn_size=2", "batch.eval_size=50", f"max_duration={STEPS}ba", "ssr=1",
-    "schedule.warmup=2ba", f"checkpoint.interval={INTERVAL}ba", "evaluation.interval=12ba", "log.interval=1ba", "launch.device=cpu",
+    "recipe=hot", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32",
+    "model.name=resnet18",
+    "model.num_classes=auto", "batch.global_size=4", "batch.bn_size=2", "batch.eval_size=50", f"max_duration={STEPS}ba",
+    "ssr=1",
+    "schedule.warmup=2ba", f"checkpoint.interval={INTERVAL}ba", "evaluation.interval=12ba", "log.interval=1ba",
+    "launch.device=cpu",
     "optimizer.lr=0.01", "methods.sam.interval=3", "methods.ema.half_life=4ba", "methods.ema.update_interval=2ba",
 ]
 
@@ -61,8 +64,10 @@ class Victim:
 
     def start(self, *changes: str) -> None:
         """Start it, or go on with it: the same command."""
-        words = [*RECIPE, f"run.root={self.root / 'runs'}", f"run.name={self.folder.name}", f"gpus={self.ranks}", *changes]
-        program = [sys.executable, "-c", "import sys; from resnet_recipes.cli import train; sys.exit(train())", "--resume", "auto", *words]
+        words = [*RECIPE, f"run.root={self.root / 'runs'}", f"run.name={self.folder.name}", f"gpus={self.ranks}",
+                 *changes]
+        program = [sys.executable, "-c", "import sys; from resnet_recipes.cli import train; sys.exit(train())",
+                   "--resume", "auto", *words]
         self.observer = Observer(self.folder)
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         with (self.root / "output.txt").open("a") as output:
@@ -73,7 +78,7 @@ class Victim:
         return self._process.wait(seconds)
 
     def run_on(self, rng: random.Random) -> bool:
-        """Let it run for a random time, mostly in training, sometimes while starting; tell whether it is still there."""
+        """Let it run for a random time, mostly in training, sometimes while starting; tell whether it still runs."""
         if rng.random() < 0.1:
             time.sleep(rng.uniform(0.5, 5))
         else:
@@ -88,7 +93,7 @@ class Victim:
         return self.observer.beats()
 
     def processes(self) -> list[int]:
-        """Return everything that runs for this folder: its ranks and the launcher; not their children, which share their names."""
+        """Return the processes of this folder: ranks and launcher, without their children, which share their names."""
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -134,7 +139,8 @@ def damage(victim: Victim, rng: random.Random) -> None:
     files[-1].write_bytes(content if rng.random() < 0.5 else content[:place])
 
 
-#: Every fault with the exit codes that it may have: a run may end before the fault, and one that stops at once may not have begun.
+#: Every fault with the exit codes that it may have: a run may end before the fault, and one that stops at once may not
+#: have begun.
 FAULTS: dict[str, tuple[Callable[[Victim, random.Random], Any], set[int]]] = {
     "SIGKILL of a rank": (lambda victim, rng: os.kill(victim.rank(rng), signal.SIGKILL), {1, -9}),
     "SIGKILL of the launcher": (lambda victim, rng: os.kill(victim.launcher, signal.SIGKILL), {-9}),
@@ -242,7 +248,8 @@ def finished(victim: Victim, truth: dict[int, str]) -> list[Outcome]:
 
 def show(number: int, outcome: Outcome) -> None:
     """Print one line."""
-    print(f"{number:>4}  {outcome.fault:<24}{outcome.done:>5}{outcome.saved:>7}{outcome.seconds:>8.1f} s{outcome.exit_code:>6}   "
+    print(f"{number:>4}  {outcome.fault:<24}{outcome.done:>5}{outcome.saved:>7}{outcome.seconds:>8.1f} "
+          f"s{outcome.exit_code:>6}   "
           f"{outcome.problem or 'survived'}", flush=True)
 
 
@@ -254,15 +261,19 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    signal.signal(signal.SIGINT, signal.default_int_handler)        # a shell's background job has it ignored, and so would its children
+    # a shell's background job has it ignored, and so would its children
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     print(f"  no  {'fault':<24}{'done':>5}{'saved':>7}{'gone':>10}{'code':>6}")
     with tempfile.TemporaryDirectory() as folder:
         outcomes = campaign(Path(folder), arguments.kills, arguments.ranks, arguments.seed)
     lost = [outcome for outcome in outcomes if outcome.problem]
-    print(f"{arguments.kills - len(lost)} of {arguments.kills} survived on {arguments.ranks} ranks (seed {arguments.seed})")
+    print(f"{arguments.kills - len(lost)} of {arguments.kills} survived on {arguments.ranks} ranks (seed "
+          f"{arguments.seed})")
     if arguments.json:
-        arguments.json.write_text(json.dumps({"ranks": arguments.ranks, "seed": arguments.seed, "torch": str(torch.__version__),
-                                              "outcomes": [outcome._asdict() for outcome in outcomes]}, indent=1) + "\n")
+        arguments.json.write_text(json.dumps({"ranks": arguments.ranks, "seed": arguments.seed,
+                                              "torch": str(torch.__version__),
+                                              "outcomes": [outcome._asdict() for outcome in outcomes]}, indent=1)
+                                  + "\n")
     return 1 if lost else 0
 
 

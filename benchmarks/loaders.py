@@ -2,8 +2,9 @@
 
     python benchmarks/loaders.py DATA [--sizes 88,128,176,224] [--json FILE]
 
-DATA is a folder of class folders of JPEGs, or one with train/. Every loader runs in a process of its own with its own workers; they take
-turns, and each round counts the CPU time of that process and all its descendants for the same number of images, from idle to idle.
+DATA is a folder of class folders of JPEGs, or one with train/. Every loader runs in a process of its own with its own
+workers; they take turns, and each round counts the CPU time of that process and all its descendants for the same number
+of images, from idle to idle.
 """
 
 import argparse
@@ -91,14 +92,16 @@ def ours_in_dataloader(setting: Setting) -> Iterator:
         def __getitem__(self, job: order.Job) -> tuple[torch.Tensor, torch.Tensor]:
             pixels = torch.empty((len(job.indices), job.pixels, job.pixels, 3), dtype=torch.uint8)
             labels = torch.empty_like(torch.from_numpy(job.indices))
-            fill(self.storage, Rows(job.epoch, job.indices, job.copies, pixels.numpy(), labels.numpy(), np.zeros(len(labels), bool)))
+            fill(self.storage,
+                 Rows(job.epoch, job.indices, job.copies, pixels.numpy(), labels.numpy(), np.zeros(len(labels), bool)))
             return pixels, labels
 
     config = DataConfig(backend="torchvision", root=str(setting.root), train_size=setting.pixels)
     facts, share = data.measure(config), Share(0, 1, BATCH, BATCH, seed=0)
     storage = TrainFiles(Files(setting.root / "train"), TrainCrop.of(config, share))
     jobs = order.train_jobs(config, share, facts.train_examples, 0)
-    return iter(DataLoader(Batches(storage), batch_size=None, sampler=jobs, num_workers=setting.workers, prefetch_factor=2))
+    return iter(DataLoader(Batches(storage), batch_size=None, sampler=jobs, num_workers=setting.workers,
+                           prefetch_factor=2))
 
 
 def timm(setting: Setting) -> Iterator:
@@ -120,7 +123,8 @@ def timm(setting: Setting) -> Iterator:
             return self.images[index % len(self.images)]
 
     images = create_dataset("", root=str(setting.root / "train"), is_training=True)
-    loader = create_loader(Endless(images), (3, setting.pixels, setting.pixels), BATCH, is_training=True, num_workers=setting.workers,
+    loader = create_loader(Endless(images), (3, setting.pixels, setting.pixels), BATCH, is_training=True,
+                           num_workers=setting.workers,
                            interpolation="bilinear", color_jitter=0.0, device=torch.device("cpu"), pin_memory=False)
     return iter(loader.loader)
 
@@ -132,10 +136,12 @@ def bare_ffcv(setting: Setting) -> Iterator:
     from ffcv.transforms import RandomHorizontalFlip, Squeeze, ToTensor, ToTorchImage
 
     pipelines = {
-        "image": [RandomResizedCropRGBImageDecoder((setting.pixels, setting.pixels)), RandomHorizontalFlip(), ToTensor(), ToTorchImage()],
+        "image": [RandomResizedCropRGBImageDecoder((setting.pixels, setting.pixels)), RandomHorizontalFlip(),
+                  ToTensor(), ToTorchImage()],
         "label": [IntDecoder(), ToTensor(), Squeeze()],
     }
-    loader = Loader(str(setting.root / "train.beton"), batch_size=BATCH, num_workers=setting.workers, order=OrderOption.RANDOM,
+    loader = Loader(str(setting.root / "train.beton"), batch_size=BATCH, num_workers=setting.workers,
+                    order=OrderOption.RANDOM,
                     os_cache=True, drop_last=True, pipelines=pipelines)
     return itertools.chain.from_iterable(itertools.repeat(loader))
 
@@ -177,11 +183,12 @@ class Bench:
         command = [sys.executable, __file__, str(setting.root), "--serve", name, "--sizes", str(setting.pixels)]
         command += ["--workers", str(setting.workers)]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                         env=environment)
         self.rate(4)                               # start workers, compile, fill the page cache
 
     def rate(self, batches: int) -> float:
-        """Read some batches; return images per CPU-second. Queues are full before and after, so nothing is counted for others."""
+        """Read some batches; return images per CPU-second, with full queues before and after."""
         before = self._idle_seconds()
         self._process.stdin.write(f"{batches}\n")
         self._process.stdin.flush()
@@ -195,7 +202,7 @@ class Bench:
         self._process.wait()
 
     def _idle_seconds(self) -> float:
-        """Wait until nothing has run for a second; return the CPU seconds used so far. A busy machine may only delay it."""
+        """Wait until nothing has run for a second; return the CPU seconds used so far."""
         seconds, quiet = cpu_seconds(self._process.pid), 0
         while quiet < 4:
             time.sleep(0.25)
@@ -247,7 +254,7 @@ def rows(pixels: int, rates: dict[str, list[float]]) -> Iterator[dict]:
 
 
 def prepare(source: Path, root: Path, with_ffcv: bool) -> None:
-    """Give `source` the layout of a data set: train and val are the same images; .beton files are made with the default options."""
+    """Give `source` the layout of a data set: train and val are the same images, .beton files the default ones."""
     images = source / "train" if (source / "train").is_dir() else source
     for split in ("train", "val"):
         (root / split).symlink_to(images.resolve())

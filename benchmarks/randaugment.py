@@ -2,9 +2,9 @@
 
     python benchmarks/randaugment.py [--size 176] [--batch 256] [--device cpu|cuda] [--json FILE]
 
-Both take uint8 arrays and leave uint8 arrays, as a loader needs them. On a CPU both are counted in CPU time of one thread, in turns.
-On a GPU the batch is timed on the device by itself, and compared with one core running Pillow. The images are synthetic but smooth,
-like photographs; what the operations cost hardly depends on them.
+Both take uint8 arrays and leave uint8 arrays, as a loader needs them. On a CPU both are counted in CPU time of one
+thread, in turns. On a GPU the batch is timed on the device by itself, and compared with one core running Pillow. The
+images are synthetic but smooth, like photographs; what the operations cost hardly depends on them.
 """
 
 import argparse
@@ -81,7 +81,8 @@ def measure(options: argparse.Namespace) -> list[dict]:
     return rows
 
 
-def compare(case: str, ours: Callable[[], object], peer: Callable[[], object], options: argparse.Namespace, count: int = 0) -> dict:
+def compare(case: str, ours: Callable[[], object], peer: Callable[[], object], options: argparse.Namespace,
+            count: int = 0) -> dict:
     """Run both in turns and return the medians of their times in milliseconds for one image."""
     count = count or options.batch
     times: list[tuple[float, float]] = []

@@ -2,8 +2,9 @@
 
     python benchmarks/trainer.py [--model resnet18] [--batch 32] [--pixels 64] [--steps 10] [--rounds 9] [--json FILE]
 
-Both run the same model, loss, optimizer, normalisation and learning-rate schedule in one process, in turns, so that a noisy machine
-disturbs both alike. The ratio is ours over bare; above 1 ours is faster. On a machine with a GPU both run there.
+Both run the same model, loss, optimizer, normalisation and learning-rate schedule in one process, in turns, so that a
+noisy machine disturbs both alike. The ratio is ours over bare; above 1 ours is faster. On a machine with a GPU both run
+there.
 """
 
 import argparse
@@ -85,7 +86,8 @@ def ours(args: argparse.Namespace, batch: RawBatch, device: torch.device) -> Cal
     methods = Stack.of(recipe.methods)
     model = build_network(recipe, methods, CLASSES, device)
     precision = Precision(device, resolve_dtype("auto", device), model)
-    run = Run(plan, rank, model, model, recipe.optimizer.build(model), methods, precision, Clock(device), Tuning(plan), Memory(batch), None)
+    run = Run(plan, rank, model, model, recipe.optimizer.build(model), methods, precision, Clock(device), Tuning(plan),
+              Memory(batch), None)
 
     def go(steps: int) -> float:
         keeper = Silence()
@@ -137,7 +139,8 @@ def main() -> None:
     args = parser.parse_args()
     device = this_rank("auto").device
     generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (args.batch, args.pixels, args.pixels, 3), dtype=torch.uint8, generator=generator).permute(0, 3, 1, 2)
+    pixels = torch.randint(0, 256, (args.batch, args.pixels, args.pixels, 3), dtype=torch.uint8,
+                           generator=generator).permute(0, 3, 1, 2)
     batch = RawBatch(pixels.to(device), torch.randint(0, CLASSES, (args.batch,), generator=generator).to(device))
     contenders = {"ours": ours(args, batch, device), "bare": bare(args, batch, device)}
     rates: dict[str, list[float]] = {name: [] for name in contenders}
@@ -149,11 +152,14 @@ def main() -> None:
                 rates[name].append(args.steps / (time.perf_counter() - began))
     ratios = [a / b for a, b in zip(rates["ours"], rates["bare"], strict=True)]
     row = {
-        "case": f"{args.model} {args.pixels} px, batch {args.batch}, {device.type}", "ours": statistics.median(rates["ours"]),
+        "case": f"{args.model} {args.pixels} px, batch {args.batch}, {device.type}",
+        "ours": statistics.median(rates["ours"]),
         "peer": statistics.median(rates["bare"]), "ratio": statistics.median(ratios), "unit": "steps/s",
     }
-    table = Table("case", "ours", "bare loop", "ratio", "range", title="training loop against a bare PyTorch loop, steps per second")
-    table.add_row(row["case"], f"{row['ours']:.3f}", f"{row['peer']:.3f}", f"{row['ratio']:.3f}", f"{min(ratios):.3f} to {max(ratios):.3f}")
+    table = Table("case", "ours", "bare loop", "ratio", "range",
+                  title="training loop against a bare PyTorch loop, steps per second")
+    table.add_row(row["case"], f"{row['ours']:.3f}", f"{row['peer']:.3f}", f"{row['ratio']:.3f}",
+                  f"{min(ratios):.3f} to {max(ratios):.3f}")
     Console().print(table)
     if args.json:
         with open(args.json, "w") as file:

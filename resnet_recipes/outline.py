@@ -31,7 +31,8 @@ def rows(plan: Plan) -> Iterator[Row]:
     yield "batch", f"{recipe.batch.global_size} = {parts}; BatchNorm over {plan.bn_size}"
     yield "rate", _rates(plan)
     yield "optimizer", recipe.optimizer.text()
-    forms = (", compiled" * recipe.precision.compile) + (", without fused kernels" * (recipe.precision.kernels == "off"))
+    forms = ", compiled" * recipe.precision.compile
+    forms += ", without fused kernels" * (recipe.precision.kernels == "off")
     yield "model", f"{recipe.model.name}, {plan.num_classes:,} classes, {plan.parameters:,} parameters{forms}"
     yield "images", size_ranges(plan.sizes)
     sizes = f"{recipe.data.eval_resize} -> {recipe.data.eval_size} px"

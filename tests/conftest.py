@@ -31,7 +31,8 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """Return `base` with `changes` put in, section by section."""
     result = dict(base)
     for key, value in changes.items():
-        result[key] = merged(result[key], value) if isinstance(value, dict) and isinstance(result.get(key), dict) else value
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], value) if both else value
     return result
 
 
@@ -50,7 +51,7 @@ def recipe() -> Callable[..., Recipe]:
 
 @pytest.fixture
 def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
-    """Return a function that builds a small run of one process on the CPU, with a narrow ResNet-18; all are closed after the test."""
+    """Return a function that builds a run of a narrow ResNet-18 on the CPU; every run is closed after the test."""
     monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
     runs: list[Run] = []
 

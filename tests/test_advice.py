@@ -29,9 +29,11 @@ def test_the_recipes_as_published_need_no_advice(name):
      "never reaches full size (148 of 176 pixels in the last epoch): epochs=5"),
     ("mild", ["methods.progressive_resizing.finetune=0dur", "methods.progressive_resizing.delay=0.8dur"], 8,
      "methods.progressive_resizing.finetune=0.2dur, or ~methods.progressive_resizing"),
-    ("mild", ["bs=204800", "lr=204.8"], 1, "An epoch has only 6 steps; a smaller batch takes more of them: bs=19200 lr=19.2"),
+    ("mild", ["bs=204800", "lr=204.8"], 1,
+     "An epoch has only 6 steps; a smaller batch takes more of them: bs=19200 lr=19.2"),
     ("mild", [], 16, "batch.bn_size=256, but each rank has 128 examples"),
-    ("mild", ["bs=256"], 1, "lr=2.048 is 8 times what the published recipes use for a batch of 256 (linear scaling gives 0.256)"),
+    ("mild", ["bs=256"], 1,
+     "lr=2.048 is 8 times what the published recipes use for a batch of 256 (linear scaling gives 0.256)"),
 ])
 def test_what_a_user_may_not_want_is_noted(name, changes, ranks, said):
     assert said in notes(name, *changes, ranks=ranks)

@@ -26,7 +26,8 @@ class Toy:
 
 def test_card_of_a_class():
     card = card_of(Toy)
-    assert card[:6] == ("toy", "Do one thing (Somebody, 2020).", "It does it in two lines.", "none.", "+1 point.", "nobody.")
+    assert card[:6] == ("toy", "Do one thing (Somebody, 2020).", "It does it in two lines.", "none.", "+1 point.",
+                        "nobody.")
     assert card.settings == (Setting("size", 3, "pixels, at least 1"), Setting("plain", False, ""))
 
 

@@ -12,7 +12,8 @@ from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingE
 def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a shell line with `train` and `recipes` as the two commands."""
     run = f"{sys.executable} -c 'import sys; from resnet_recipes import cli; sys.exit(cli.%s())'"
-    script = f"set -o pipefail; train() {{ {run % 'train'} \"$@\"; }}; recipes() {{ {run % 'main'} \"$@\"; }}; {command}"
+    functions = f"train() {{ {run % 'train'} \"$@\"; }}; recipes() {{ {run % 'main'} \"$@\"; }}"
+    script = f"set -o pipefail; {functions}; {command}"
     return subprocess.run(["bash", "-c", script], cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -96,7 +97,8 @@ def test_a_user_who_does_not_exist_is_named(words, capsys, tmp_path, monkeypatch
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("words", ["recipe=PATH", "--recipes PATH recipe=mild", "--resume PATH", "--resume auto run.root=PATH"])
+@pytest.mark.parametrize("words",
+                         ["recipe=PATH", "--recipes PATH recipe=mild", "--resume PATH", "--resume auto run.root=PATH"])
 @pytest.mark.parametrize("kind", ["long", "loop", "locked"])
 def test_a_path_that_cannot_be_followed_is_named(kind, words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -108,12 +110,14 @@ def test_a_path_that_cannot_be_followed_is_named(kind, words, capsys, tmp_path, 
 
 
 def test_ctrl_c_is_not_lost_in_a_destructor(tmp_path):
-    code = ("import os, signal, time; from resnet_recipes import cli; from resnet_recipes.commands import train as verb\n"
+    code = ("import os, signal, time; from resnet_recipes import cli; from resnet_recipes.commands import train as "
+            "verb\n"
             "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "class Loses:\n    def __del__(self):\n        os.kill(os.getpid(), signal.SIGINT); time.sleep(1)\n"
             "def run(_):\n    Loses()\n    return 0\n"
             "verb.run = run; cli.train()")
-    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+                            check=False)
     assert (result.returncode, result.stderr) == (130, "interrupted: nothing was started\n")
 
 
@@ -121,7 +125,8 @@ def test_listing_imports_neither_torch_nor_hydra(tmp_path):
     code = ("import sys; from resnet_recipes import cli; cli.train(['--list']); cli.train(['--help']); "
             "cli.main(['--help']); cli.main(['plan', '-h']); "
             "sys.exit(any(name in sys.modules for name in ('torch', 'hydra', 'omegaconf', 'numpy', 'rich')))")
-    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+                            check=False)
     assert result.returncode == 0, result.stderr
     assert "mild" in result.stdout
 

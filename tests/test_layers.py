@@ -1,4 +1,4 @@
-"""Who may import whom, and what no module may do; read from the source, so that a new module is covered as soon as it exists."""
+"""Who may import whom, and what no module may do; read from the source, so that new modules are covered at once."""
 
 import ast
 import sys
@@ -11,8 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = "resnet_recipes"
 
-#: From the bottom up. A module imports only from tiers below its own, and from its own package. Siblings on a tier never meet, except
-#: on the tier of the loose modules, which is where a new module at the top of the package belongs.
+#: From the bottom up. A module imports only from tiers below its own, and from its own package. Siblings on a tier
+#: never meet, except on the tier of the loose modules, which is where a new module at the top of the package belongs.
 TIERS = (
     {"errors", "names", "paths", "duration", "schedule", "atomic", "card"},
     {"ops"},
@@ -61,7 +61,8 @@ def imports(module: str, lazily: bool = True) -> frozenset[str]:
             named |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} imports relatively, line {node.lineno}"
-            named |= {full if (full := f"{node.module}.{alias.name}") in modules() else node.module for alias in node.names}
+            named |= {full if (full := f"{node.module}.{alias.name}") in modules() else node.module
+                      for alias in node.names}
     parts = [name.split(".") for name in named | {module}]
     return frozenset(".".join(part[:length]) for part in parts for length in range(1, len(part) + 1)) - {module}
 
@@ -96,7 +97,8 @@ def calls(module: str) -> Iterator[tuple[str, ast.Call]]:
 
 def keyword(call: ast.Call, name: str) -> object:
     """Return the constant that a call gives for a keyword; None if it gives none or computes it."""
-    return next((item.value.value for item in call.keywords if item.arg == name and isinstance(item.value, ast.Constant)), None)
+    return next((item.value.value
+                 for item in call.keywords if item.arg == name and isinstance(item.value, ast.Constant)), None)
 
 
 def test_every_import_points_downwards():
@@ -119,12 +121,13 @@ def test_config_takes_only_the_schema_from_data():
 
 
 def test_no_modules_import_each_other_in_a_circle_inside_functions_neither():
-    arrows = {module: {name for name in imports(module) & modules().keys() if not module.startswith(f"{name}.")} for module in modules()}
+    arrows = {module: {name for name in imports(module) & modules().keys() if not module.startswith(f"{name}.")}
+              for module in modules()}
     assert not (wrong := in_circles(arrows)), "\n".join(["", *wrong])
 
 
 def test_no_folders_import_each_other_in_a_circle():
-    """A folder may import the folder around it, which lies below it, and the other way round: data/base.py is data/files/'s contract."""
+    """A folder and the folder around it may import each other: data/base.py is the contract of data/files/."""
     arrows: dict[str, set[str]] = {}
     for module in modules():
         for name in imports(module) & modules().keys():
@@ -166,7 +169,8 @@ def test_results_can_be_read_without_torch():
 
 
 def test_workers_never_import_hydra():
-    workers = [module for module in modules() if part(module) in ("train", "process", "network", "optim", "data", "methods", "report")]
+    workers = [module for module in modules()
+               if part(module) in ("train", "process", "network", "optim", "data", "methods", "report")]
     assert workers
     wrong = [module for module in workers if "hydra" in reaches(module)]
     assert not wrong, "\n".join(["", *wrong])
@@ -191,7 +195,7 @@ def test_only_the_surface_prints():
 
 
 def from_a_fixed_list(name: ast.expr) -> bool:
-    """Tell whether an expression can only give names written in the source: "ffcv", or f"resnet_recipes.data.{TABLE[key]}"."""
+    """Tell whether an expression yields only names in the source: "ffcv", or f"resnet_recipes.data.{TABLE[key]}"."""
     if isinstance(name, ast.JoinedStr):
         values = [part.value for part in name.values if isinstance(part, ast.FormattedValue)]
         return all(isinstance(value, ast.Subscript) and ast.unparse(value.value).isupper() for value in values)
@@ -199,10 +203,13 @@ def from_a_fixed_list(name: ast.expr) -> bool:
 
 
 def test_nothing_runs_text_as_code():
-    forbidden = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load", "yaml.full_load",
+    forbidden = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load",
+                 "yaml.full_load",
                  "hydra.utils.instantiate", "hydra.utils.get_class", "hydra.utils.get_method", "hydra.utils.get_object"}
-    wrong = [f"{module}:{call.lineno} {name}" for module in modules() for name, call in calls(module) if name in forbidden]
-    wrong += [f"{module}:{call.lineno} shell=True" for module in modules() for _, call in calls(module) if keyword(call, "shell")]
+    wrong = [f"{module}:{call.lineno} {name}" for module in modules()
+             for name, call in calls(module) if name in forbidden]
+    wrong += [f"{module}:{call.lineno} shell=True" for module in modules()
+              for _, call in calls(module) if keyword(call, "shell")]
     wrong += [f"{module}:{call.lineno} {name}" for module in modules() for name, call in calls(module)
               if name.split(".")[-1] == "import_module" and not from_a_fixed_list(call.args[0])]
     assert not wrong, "\n".join(["", *wrong])
@@ -217,7 +224,8 @@ def test_nothing_is_unpickled():
                 wrong.append(f"{module}:{call.lineno} torch.load without weights_only=True")
             if keyword(call, "weights_only") is False or keyword(call, "allow_pickle"):
                 wrong.append(f"{module}:{call.lineno} allows pickles")
-            if name.split(".")[-1].endswith(("_object", "_object_list")) and name.split(".")[-1].split("_")[0] in COLLECTIVES:
+            if name.split(".")[-1].endswith(("_object",
+                                             "_object_list")) and name.split(".")[-1].split("_")[0] in COLLECTIVES:
                 wrong.append(f"{module}:{call.lineno} {name} sends a pickle")
     assert not wrong, "\n".join(["", *wrong])
 

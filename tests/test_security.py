@@ -11,7 +11,8 @@ from resnet_recipes.composing.compose import compose
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.launch.group import Group, environments
 
-#: Recipe files that try to run code, to read what is not theirs, or to cost minutes. MARKER stands for a file that must not appear.
+#: Recipe files that try to run code, to read what is not theirs, or to cost minutes. MARKER stands for a file that must
+#: not appear.
 RECIPES = {
     "python tag": "name: !!python/object/apply:os.system ['touch MARKER']",
     "python name tag": "name: !!python/name:os.system",
@@ -42,7 +43,8 @@ RECIPES = {
     "reference bomb": "about: ${name}\nname: ${about}",
     "anchors": "a: &a [1, 1]\nb: *a",
     "merge key": "base: &base {lr: 1}\noptimizer: {<<: *base}",
-    "laughs": "a: &a [x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, *b]\nabout: *c",
+    "laughs": "a: &a [x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, "
+              "*b]\nabout: *c",
     "depth": "name: " + "[" * 5000 + "]" * 5000,
     "depth in mappings": "name: " + "{a: " * 1000 + "1" + "}" * 1000,
     "size": "about: " + "x" * 100_000,
@@ -64,7 +66,8 @@ RECIPES = {
 
 #: Names of recipes.
 NAMES = (
-    "../hot", "../../etc/passwd", "/etc/passwd", "hot/../hot", "Hot", "hot.yaml/../../x.yaml", "hot;ls", "$(ls)", "", "-", "hot\0",
+    "../hot", "../../etc/passwd", "/etc/passwd", "hot/../hot", "Hot", "hot.yaml/../../x.yaml", "hot;ls", "$(ls)", "",
+    "-", "hot\0",
     "a" * 300,
 )
 

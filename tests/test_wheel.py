@@ -21,7 +21,8 @@ pytestmark = pytest.mark.slow
 def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a command where nothing of this checkout can be found by accident."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "RESNET_RECIPES"))}
-    return subprocess.run([str(part) for part in command], cwd=cwd, env=clean, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([str(part) for part in command], cwd=cwd, env=clean, capture_output=True, text=True,
+                          timeout=120, check=False)
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +34,15 @@ def wheel(tmp_path_factory):
         shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, sources)
-    built = run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder, sources, cwd=folder)
+    built = run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder,
+                sources, cwd=folder)
     assert built.returncode == 0, built.stderr
     return next(folder.glob("*.whl"))
 
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """The commands of a fresh environment that holds the wheel; its requirements are lent by the running environment."""
+    """Yield the commands of a fresh environment with the wheel; the running environment lends its requirements."""
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True, with_pip=False)
     python = folder / "bin" / "python"
@@ -48,7 +50,8 @@ def installed(wheel, tmp_path_factory):
     assert done.returncode == 0, done.stderr
     packages = next(folder.glob("lib/python*/site-packages"))
     lent = {str(Path(find_spec(name).origin).parents[1]) for name in ("torch", "hydra", "yaml", "rich")}
-    (packages / "lent.pth").write_text("\n".join(sorted(lent)) + "\n")      # a path added so does not run the .pth files in it
+    # a path added so does not run the .pth files in it
+    (packages / "lent.pth").write_text("\n".join(sorted(lent)) + "\n")
     return folder / "bin"
 
 
@@ -68,7 +71,8 @@ def images(tmp_path):
 def test_the_wheel_holds_every_module_and_every_recipe(wheel):
     inside = set(zipfile.ZipFile(wheel).namelist())
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "resnet_recipes").rglob("*.py")}
-    recipes = {f"resnet_recipes/recipes/{path.name}" for path in (ROOT / "recipes").iterdir() if path.suffix in (".py", ".yaml")}
+    recipes = {f"resnet_recipes/recipes/{path.name}"
+               for path in (ROOT / "recipes").iterdir() if path.suffix in (".py", ".yaml")}
     assert len(recipes) >= 5
     assert (modules | recipes) - inside == set()
 

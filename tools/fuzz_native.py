@@ -1,9 +1,10 @@
-"""Feed damaged JPEGs and .beton files to the native decoder, built with AddressSanitizer and UndefinedBehaviorSanitizer.
+"""Feed damaged JPEGs and .beton files to the native decoder, built with AddressSanitizer and UBSan.
 
     python tools/fuzz_native.py [--jpegs 20000] [--betons 2000] [--seed 0]
 
-Every image is decoded twice, among other neighbours and into memory of other contents: its status and its pixels must be the same, so that
-no byte is left unwritten and none comes from another image. A finding of a sanitizer ends the process with its report.
+Every image is decoded twice, among other neighbours and into memory of other contents: its status and its pixels must
+be the same, so that no byte is left unwritten and none comes from another image. A finding of a sanitizer ends the
+process with its report.
 """
 
 import argparse
@@ -36,9 +37,11 @@ PATIENCE = 60          # seconds for a batch of 100 small images: whoever needs 
 def build(folder: Path) -> Path:
     """Compile the library with both sanitizers."""
     made = folder / PATH.name
-    flags = ["-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC", "-pthread"]
+    flags = ["-std=c++17", "-O1", "-g", "-fno-omit-frame-pointer", "-ffp-contract=off", "-fvisibility=hidden", "-fPIC",
+             "-pthread"]
     checks = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
-    subprocess.run(["g++", *flags, *checks, "-shared", *map(str, (PATH.parent / "src").glob("*.cpp")), "-o", made, "-ljpeg"], check=True)
+    subprocess.run(["g++", *flags, *checks, "-shared", *map(str, (PATH.parent / "src").glob("*.cpp")), "-o", made,
+                    "-ljpeg"], check=True)
     return made
 
 
@@ -51,7 +54,8 @@ def drawn(rng: np.random.Generator) -> Image.Image:
 def jpegs(rng: np.random.Generator) -> list[np.ndarray]:
     """Return JPEGs of every kind that the decoder knows."""
     made = []
-    for options in ({}, {"progressive": True}, {"subsampling": "4:4:4"}, {"subsampling": "4:2:2"}, {"restart_marker_rows": 1},
+    for options in ({}, {"progressive": True}, {"subsampling": "4:4:4"}, {"subsampling": "4:2:2"},
+                    {"restart_marker_rows": 1},
                     {"optimize": True}, {"keep_rgb": True}, {"progressive": True, "subsampling": "4:4:4"}):
         for mode in ("RGB", "L") if "keep_rgb" not in options else ("RGB",):
             buffer = io.BytesIO()
@@ -61,7 +65,7 @@ def jpegs(rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def mutated(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarray:
-    """Return a copy with some bytes changed, or a piece cut out, doubled or overwritten; half of the damage within the first `reach`."""
+    """Return a copy with bytes changed, or a piece cut, doubled or overwritten; half of it in the first `reach`."""
     data = data.copy()
     for _ in range(rng.integers(1, 5)):
         place = int(rng.integers(min(reach, len(data)) if rng.random() < 0.5 else len(data)))
@@ -103,7 +107,8 @@ def decoded_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> I
         raise SystemExit(f"an image takes more than {PATIENCE} s: {np.flatnonzero(rows['status'] == Status.RUNNING)}")
     assert np.array_equal(rows["status"][order], others["status"]), "a status depends on the neighbours"
     done = others["status"] == Status.DONE
-    assert np.array_equal(pixels[order][done], again[done]), "pixels depend on the neighbours, or some were never written"
+    assert np.array_equal(pixels[order][done],
+                          again[done]), "pixels depend on the neighbours, or some were never written"
     yield from map(Status, rows["status"].tolist())
 
 
@@ -114,7 +119,8 @@ def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
         # Copies of their own, as tight as their bytes: reading past the end is seen.
         sources = [mutated(originals[rng.integers(len(originals))], rng, 700) for _ in range(100)]
         columns = {
-            "geometry": rng.choice([BOX, CENTRE], 100), "resize": SIDE + rng.integers(0, 9, 100), "filter": rng.integers(0, 2, 100),
+            "geometry": rng.choice([BOX, CENTRE], 100), "resize": SIDE + rng.integers(0, 9, 100),
+            "filter": rng.integers(0, 2, 100),
             "mirror": rng.random(100) < 0.5, "whole": rng.random(100) < 0.5,
             "box": np.concatenate([rng.uniform(0, 20, (100, 2)), rng.uniform(1, 60, (100, 2))], axis=1),
         }
@@ -161,15 +167,18 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if args.library is None:
-            sanitizer = subprocess.run(["g++", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
-            environment = os.environ | {"LD_PRELOAD": sanitizer, "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+            sanitizer = subprocess.run(["g++", "-print-file-name=libasan.so"], capture_output=True, text=True,
+                                       check=True).stdout.strip()
+            environment = os.environ | {"LD_PRELOAD": sanitizer, "ASAN_OPTIONS": "detect_leaks=0",
+                                        "UBSAN_OPTIONS": "print_stacktrace=1"}
             command = [sys.executable, __file__, *sys.argv[1:], "--library", str(build(Path(folder)))]
             raise SystemExit(subprocess.run(command, env=environment, check=False).returncode)
         engine_module.library = lambda: library(args.library)
         began, rng = time.monotonic(), np.random.default_rng(args.seed)
         with Engine(2) as engine:
             print(f"{args.jpegs} JPEGs: {told(fuzz_jpegs(engine, args.jpegs, rng))}", flush=True)
-            print(f"{args.betons} .beton files: {told(fuzz_betons(engine, args.betons, rng, Path(folder)))}", flush=True)
+            print(f"{args.betons} .beton files: {told(fuzz_betons(engine, args.betons, rng, Path(folder)))}",
+                  flush=True)
         print(f"no finding in {time.monotonic() - began:.0f} s")
 
 

@@ -83,7 +83,8 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
             problems.append(Problem(word, None, f"takes no value: {name}"))
         else:
             found.flags[name] = ""
-    problems += [Problem(word, None, "is not UTF-8", "rename the file or folder") for word in argv if not _is_utf8(word)]
+    problems += [Problem(word, None, "is not UTF-8", "rename the file or folder")
+                 for word in argv if not _is_utf8(word)]
     if problems := problems + _spaced(found.words):
         raise RecipeError(problems)
     return found

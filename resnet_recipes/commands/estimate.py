@@ -74,10 +74,11 @@ def known(made: "Plan") -> Remembered | None:
 
 
 def keep(made: "Plan", folder: Path) -> None:
-    """Write the estimate of a run into its folder, if this machine was measured; its summary will say how wrong it was."""
+    """Write the estimate of a run into its folder, if this machine was measured; the summary reports its error."""
     if before := known(made):
         result = of(made, before.speeds)
-        values = {"training_seconds": 60 * result.minutes, "bounds_seconds": [60 * minutes for minutes in result.bounds]}
+        values = {"training_seconds": 60 * result.minutes,
+                  "bounds_seconds": [60 * minutes for minutes in result.bounds]}
         atomic.write_text(folder / ESTIMATE, json.dumps(values) + "\n")
 
 
@@ -92,7 +93,8 @@ def _key(made: "Plan") -> str:
     return key_of({
         "device": gpu or f"cpu, {torch.get_num_threads()} threads", "torch": torch.__version__, "model": recipe.model,
         "precision": recipe.precision, "methods": recipe.methods, "optimizer": recipe.optimizer.name,
-        "micro-batch": made.bn_size, "sizes": sorted(set(made.sizes)), "data": recipe.data, "backend": made.facts.backend,
+        "micro-batch": made.bn_size, "sizes": sorted(set(made.sizes)), "data": recipe.data,
+        "backend": made.facts.backend,
     })
 
 
@@ -142,7 +144,8 @@ def _lines(made: "Plan", result: Estimate, found: Remembered, price: float | Non
         yield f"cost        {result.cost(price):>8.2f}   at {price:g} an hour"
     yield ""
     yield (
-        f"Measured on this machine {time.strftime('%Y-%m-%d %H:%M', time.localtime(found.when))}, with {found.speeds.batch} images a step "
+        f"Measured on this machine {time.strftime('%Y-%m-%d %H:%M', time.localtime(found.when))}, with "
+        f"{found.speeds.batch} images a step "
         f"at {', '.join(f'{side} px' for side in sorted(found.speeds.step))}."
     )
     if made.world_size > 1:

@@ -75,7 +75,7 @@ def _device(made: "Plan") -> Iterator[tuple[str, str]]:
 
 
 def _time(made: "Plan") -> Iterator[tuple[str, str]]:
-    """Yield how long the run takes: as measured on this machine, else as published, else as guessed; and what it costs."""
+    """Yield how long the run takes (as measured on this machine, else as published, else a guess) and what it costs."""
     from resnet_recipes.commands import estimate
     from resnet_recipes.data.cores import cores
     from resnet_recipes.guess import cpu_seconds, roughly
@@ -90,7 +90,8 @@ def _time(made: "Plan") -> Iterator[tuple[str, str]]:
         if price is not None:
             yield "cost", f"{result.cost(price):,.2f} at {price:g} an hour"
     elif made.world_size == 1 and (made.recipe.launch.device == "cpu" or not gpus.count()):
-        yield "time", f"roughly {roughly(cpu_seconds(made, cores()))} on this CPU: a guess from the network's arithmetic"
+        seconds = cpu_seconds(made, cores())
+        yield "time", f"roughly {roughly(seconds)} on this CPU: a guess from the network's arithmetic"
     elif timed := [result for result in made.published if result.minutes and result.epochs]:
         nearest = min(timed, key=lambda result: abs(result.epochs - made.epochs))
         yield "time", (f"published: {nearest.minutes:g} min for {nearest.epochs} epochs on {nearest.hardware}; "

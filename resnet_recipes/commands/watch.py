@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 USAGE = Usage(
-    "resnet-recipes watch RUN", "follow a run from another terminal, with its loss as a plot", "resnet-recipes watch runs/NAME",
+    "resnet-recipes watch RUN", "follow a run from another terminal, with its loss as a plot",
+    "resnet-recipes watch runs/NAME",
     {"--once": "print where the run is, and end"},
     "Ends when the run does. Through a pipe it prints one line for each evaluation.")
 

@@ -12,21 +12,26 @@ from resnet_recipes.data.loading import loader
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.errors import NotReadyError, Problem
 
-_MODULES = {"torchvision": "torchvision_backend", "ffcv": "ffcv_backend", "gpu": "gpu_backend", "synthetic": "synthetic"}
+_MODULES = {"torchvision": "torchvision_backend", "ffcv": "ffcv_backend", "gpu": "gpu_backend",
+            "synthetic": "synthetic"}
 
 
 def measure(config: DataConfig, with_cost: bool = False, tell: Callable[[str], None] = lambda line: None) -> DataFacts:
     """Find out what is at `config.root`, and which backend will read it. ImageNet takes seconds; `tell` shows progress.
 
-    Decodes nothing, except some images `with_cost` if `auto` cannot use ffcv. Raises NotReadyError with everything that is wrong.
+    Decodes nothing, except some images `with_cost` if `auto` cannot use ffcv. Raises NotReadyError with everything that
+    is wrong.
     """
     if config.backend != "synthetic" and (problem := root_problem(config.root)):
         raise NotReadyError([problem])
     backend, why = _chosen(config) if config.backend == "auto" else (config.backend, "")
     facts = _module(backend).measure(config, tell)
     if why:
-        cost = f", {1000 * _module(backend).seconds_per_image(config, facts):.1f} ms of CPU each here" if with_cost else ""
-        facts = replace(facts, notes=(f"images are decoded from their files (torchvision backend){cost}: {why}", *facts.notes))
+        cost = ""
+        if with_cost:
+            cost = f", {1000 * _module(backend).seconds_per_image(config, facts):.1f} ms of CPU each here"
+        note = f"images are decoded from their files (torchvision backend){cost}: {why}"
+        facts = replace(facts, notes=(note, *facts.notes))
     return facts if backend == "synthetic" else replace(facts, notes=(*facts.notes, *oversubscription(config)))
 
 
@@ -53,7 +58,8 @@ def _chosen(config: DataConfig) -> tuple[str, str]:
         if not folders:
             raise NotReadyError([Problem(
                 "data.root", config.root, f"has .beton files only, and {why}",
-                "resnet-recipes doctor native   says what to install;   pip install 'resnet-recipes[ffcv]' will do as well",
+                "resnet-recipes doctor native   says what to install;   "
+                "pip install 'resnet-recipes[ffcv]' will do as well",
             )]) from None
         return "torchvision", f"there are .beton files, but {why}"
     return "ffcv", ""

@@ -27,26 +27,30 @@ class DataConfig:
     reduced_decode: bool = True         # decode training JPEGs at 1/2, 1/4 or 1/8 where the crop is larger than needed
     workers: int | str = "auto"         # loader processes or threads per rank; auto: cores / ranks, at most 16
     prefetch: int = 2                   # batches that are ready ahead of the step
-    on_bad_image: str = "error"         # error | skip: training images that cannot be decoded; a bad validation image always is an error
+    on_bad_image: str = "error"         # error | skip: bad training images; a bad validation image always is an error
     order: str = "random"               # random | quasi_random (ffcv only: reads the file in larger pieces)
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong with these values by themselves; keys are relative to `data`."""
         if self.backend not in BACKENDS:
-            yield Problem("backend", self.backend, f"must be one of {', '.join(BACKENDS)}", "data.backend=auto picks what can run")
+            yield Problem("backend", self.backend, f"must be one of {', '.join(BACKENDS)}",
+                          "data.backend=auto picks what can run")
         if not self.root and self.backend != "synthetic":
-            yield Problem("root", None, "is not set: say where the images are", "data=/path/to/imagenet (a folder with train/ and val/)")
+            yield Problem("root", None, "is not set: say where the images are",
+                          "data=/path/to/imagenet (a folder with train/ and val/)")
         for key in ("train_size", "eval_resize", "eval_size"):
             if not 8 <= getattr(self, key) <= 1024:
                 yield Problem(key, getattr(self, key), "must be between 8 and 1024 pixels")
         if self.eval_resize < self.eval_size:
-            yield Problem("eval_resize", self.eval_resize, f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it")
+            yield Problem("eval_resize", self.eval_resize,
+                          f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it")
         for key, low, high in (("crop_scale", 0, 1), ("crop_ratio", 0, 100)):
             pair = getattr(self, key)
             if not low < pair[0] <= pair[1] <= high:
                 yield Problem(key, list(pair), f"must be [low, high] with {low} < low <= high <= {high}")
         if self.workers != "auto" and not (isinstance(self.workers, int) and 0 <= self.workers <= 256):
-            yield Problem("workers", self.workers, "must be auto or a number from 0 (decode in the training process) to 256")
+            yield Problem("workers", self.workers,
+                          "must be auto or a number from 0 (decode in the training process) to 256")
         if not 1 <= self.prefetch <= 64:
             yield Problem("prefetch", self.prefetch, "must be between 1 and 64 batches")
         if self.on_bad_image not in ("error", "skip"):
@@ -88,7 +92,7 @@ class Share:
     global_size: int                    # examples of one optimizer step, over all ranks
     eval_size: int                      # examples of one evaluation batch on this rank
     seed: int
-    train_pixels: tuple[int, ...] = ()  # side of the training crop by epoch, the last one holding on; empty: data.train_size always
+    train_pixels: tuple[int, ...] = ()  # side of the training crop by epoch, the last one repeated; empty: train_size
 
     @property
     def rank_size(self) -> int:
@@ -99,26 +103,28 @@ class Share:
 class RawBatch(NamedTuple):
     """One batch as every backend delivers it: nothing float has happened yet."""
 
-    pixels: Tensor        # uint8 [N, 3, H, W], RGB, channels_last memory; pinned where a GPU waits, or already on the device
+    pixels: Tensor        # uint8 [N, 3, H, W], RGB, channels_last; pinned for a GPU, or already on the device
     labels: Tensor        # int64 [N]
 
 
 class TrainLoader(Protocol):
     """This rank's part of an endless, shuffled stream of global batches.
 
-    The global batch of step k within epoch e is `permutation(seed, e)[k * global_size:][:global_size]`, whatever the number of ranks;
-    rank r takes the r-th contiguous part. Incomplete last batches are dropped. Crops and flips depend on (seed, epoch, index) alone.
+    The global batch of step k within epoch e is `permutation(seed, e)[k * global_size:][:global_size]`, whatever the
+    number of ranks; rank r takes the r-th contiguous part. Incomplete last batches are dropped. Crops and flips depend
+    on (seed, epoch, index) alone.
     """
 
     examples: int                       # in one epoch, over all ranks
     steps_per_epoch: int
     notes: Sequence[str]                # what a user should know about how they are read
-    skipped: Sequence[str]              # images of this rank that could not be read so far, and were replaced (data.on_bad_image=skip)
+    skipped: Sequence[str]              # this rank's unreadable images so far, replaced by data.on_bad_image=skip
 
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
         """Yield the batch of step `first_step`, of the next, and so on without end; what lies before is not decoded.
 
-        A batch stays valid until the next one is asked for. Raises TrainingError with the path of an image that cannot be read.
+        A batch stays valid until the next one is asked for. Raises TrainingError with the path of an image that cannot
+        be read.
         """
 
     def close(self) -> None:
@@ -126,12 +132,12 @@ class TrainLoader(Protocol):
 
 
 class EvalLoader(Protocol):
-    """This rank's part of the evaluation set: over all ranks each example exactly once, in a fixed order, no padding."""
+    """This rank's part of the evaluation set: over all ranks each example exactly once, in a fixed order, unpadded."""
 
     examples: int                       # over all ranks
 
     def batches(self) -> Iterator[RawBatch]:
-        """Yield this rank's evaluation batches, the last one as short as it is; rank r has examples r, r + world_size, ..."""
+        """Yield this rank's evaluation batches, the last one short; rank r has examples r, r + world_size, ..."""
 
     def close(self) -> None:
         """Stop all workers; safe to call twice."""

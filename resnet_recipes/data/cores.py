@@ -11,11 +11,13 @@ _MOST = 16             # more do not make one rank faster
 
 
 def workers(config: DataConfig, ranks: int = 1) -> int:
-    """Return the loader processes or threads of one rank: the recipe's number, or its share of this machine's cores, at most 16.
+    """Return a rank's loader processes or threads: the recipe's number, or its share of the cores, at most 16.
 
     `ranks` is the number of ranks on this machine, unless a launcher has set it.
     """
-    return fair_share(int(os.environ.get("LOCAL_WORLD_SIZE", ranks))) if config.workers == "auto" else int(config.workers)
+    if config.workers != "auto":
+        return int(config.workers)
+    return fair_share(int(os.environ.get("LOCAL_WORLD_SIZE", ranks)))
 
 
 def fair_share(ranks: int) -> int:
@@ -29,8 +31,9 @@ def cores() -> int:
 
 
 def oversubscription(config: DataConfig) -> Iterator[str]:
-    """Yield a note if a recipe asks for more workers than there are cores. Before a launch, one rank for each GPU is assumed."""
+    """Yield a note if a recipe asks for more workers than cores; before a launch, one rank per GPU is assumed."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", max(1, torch.cuda.device_count())))
     if config.workers != "auto" and config.workers * ranks > cores():
         wanted = f"data.workers={config.workers}" + (f" for each of {ranks} ranks" if ranks > 1 else "")
-        yield f"{wanted} is more than the {cores()} cores here, which slows loading; use data.workers={fair_share(ranks)}"
+        yield (f"{wanted} is more than the {cores()} cores here, which slows loading; "
+               f"use data.workers={fair_share(ranks)}")

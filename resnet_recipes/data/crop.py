@@ -41,7 +41,7 @@ class TrainCrop:
         return Cuts(random_crops(draws[:, :-1], sizes, self.scale, self.ratio), self.flip & (draws[:, -1] < 0.5))
 
     def attempts(self, epoch: int, indices: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `cuts` decides by, where the sizes are not known yet: float64 [N, 10, 4] and mirrored, bool [N]."""
+        """Return the random numbers of `cuts`, for sizes not yet known: float64 [N, 10, 4] and mirrored, bool [N]."""
         draws = uniforms(self.seed, epoch, indices, 4 * _TRIES + 1, copies)
         return attempts(draws[:, :-1], self.scale, self.ratio), self.flip & (draws[:, -1] < 0.5)
 
@@ -53,7 +53,8 @@ class TrainCrop:
 def uniforms(seed: int, epoch: int, indices: np.ndarray, count: int, copies: np.ndarray | int = 0) -> np.ndarray:
     """Return float64 [len(indices), count] in [0, 1): draws that belong to (seed, epoch, index, copy), whoever asks.
 
-    SplitMix64 (Steele, Lea and Flood, 2014) used as a counter hash; no state, so any worker, rank or resumed run gets the same numbers.
+    SplitMix64 (Steele, Lea and Flood, 2014) used as a counter hash; no state, so any worker, rank or resumed run gets
+    the same numbers.
     """
     with np.errstate(over="ignore"):
         stream = _mix(_mix(np.array([seed], np.uint64)) + np.uint64(epoch))
@@ -62,10 +63,12 @@ def uniforms(seed: int, epoch: int, indices: np.ndarray, count: int, copies: np.
     return (bits >> np.uint64(11)) * 2.0**-53
 
 
-def random_crops(draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]) -> np.ndarray:
+def random_crops(draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float],
+                 ratio: tuple[float, float]) -> np.ndarray:
     """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2] (height, width).
 
-    Inception-style: an area share from `scale` and a log-uniform aspect from `ratio`, ten tries, else the largest centred crop within
+    Inception-style: an area share from `scale` and a log-uniform aspect from `ratio`, ten tries, else the largest
+    centred crop within
     `ratio`; the rule of torchvision's and of FFCV's RandomResizedCrop. `draws` is [N, 4 * 10], from `uniforms`.
     """
     height, width = sizes[:, :1].astype(np.float64), sizes[:, 1:].astype(np.float64)
@@ -81,7 +84,7 @@ def random_crops(draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float
 
 
 def attempts(draws: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]) -> np.ndarray:
-    """Return float64 [N, 10, 4], crops to try: share of the area, width / height, and two places between 0 and 1 (down, right)."""
+    """Return float64 [N, 10, 4], crops to try: share of the area, width / height, and place (down, right) in 0..1."""
     tried = draws.reshape(-1, _TRIES, 4).copy()
     tried[..., 0] = scale[0] + (scale[1] - scale[0]) * tried[..., 0]
     low, high = np.log(ratio)
@@ -90,15 +93,16 @@ def attempts(draws: np.ndarray, scale: tuple[float, float], ratio: tuple[float, 
 
 
 def centre_crops(sizes: np.ndarray, share: float) -> np.ndarray:
-    """Return int64 [N, 4] centred square crops (top, left, side, side) of `share` of the shorter side, as FFCV cuts them; never empty."""
+    """Return int64 [N, 4] centred squares (top, left, side, side) of `share` of the shorter side, as in FFCV."""
     side = np.maximum(1, (share * sizes.min(axis=1)).astype(np.int64))
     return np.stack([(sizes[:, 0] - side) // 2, (sizes[:, 1] - side) // 2, side, side], axis=1)
 
 
 def _widest_crops(height: np.ndarray, width: np.ndarray, ratio: tuple[float, float]) -> np.ndarray:
-    """Return float64 [N, 4]: the whole image, cut at the sides that make it too long or too tall; height and width are [N, 1].
+    """Return float64 [N, 4]: the whole image, cut where it is too long or too tall; height and width are [N, 1].
 
-    A line of pixels has no crop of a `ratio` far from 1, and keeps one: an empty crop would abort the process in native code.
+    A line of pixels has no crop of a `ratio` far from 1, and keeps one: an empty crop would abort the process in native
+    code.
     """
     kept_height = np.minimum(height, np.maximum(1, np.rint(width / min(ratio))))
     kept_width = np.minimum(width, np.maximum(1, np.rint(height * max(ratio))))

@@ -19,7 +19,7 @@ from resnet_recipes.errors import NotReadyError, Problem
 
 
 def measure(config: DataConfig, tell: object) -> DataFacts:
-    """Open both files, check that they belong together and that this machine can read them; takes seconds, decodes nothing.
+    """Open both files, check that they match and that this machine can read them; takes seconds, decodes nothing.
 
     Raises NotReadyError with everything that is in the way.
     """
@@ -29,7 +29,8 @@ def measure(config: DataConfig, tell: object) -> DataFacts:
     problems = list(_problems(config, train, val))
     if problems:
         raise NotReadyError(problems)
-    return DataFacts("ffcv", root, len(train), len(val), train.classes, tuple(_notes(config, train, val)), train.digest, val.digest)
+    return DataFacts("ffcv", root, len(train), len(val), train.classes, tuple(_notes(config, train, val)), train.digest,
+                     val.digest)
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Pipeline:
@@ -45,12 +46,13 @@ def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: Samp
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
-    """Open val.beton: resized and cut as image files are; by FFCV's library, eval_size / eval_resize of the shorter side is cut first."""
+    """Open val.beton; resized and cut like image files, except that FFCV's library cuts before it resizes."""
     def centres(epoch: int, indices: np.ndarray, copies: np.ndarray, sizes: np.ndarray) -> Cuts:
         return Cuts(centre_crops(sizes, config.eval_size / config.eval_resize), np.zeros(len(indices), bool))
 
     beton, capacity = _unchanged(facts.root / "val.beton", facts.eval_digest), Capacity.for_evaluation(config, share)
-    return Pipeline(BetonStorage(beton, centres, decoder(beton, Manner(capacity.workers, resize=config.eval_resize))), capacity)
+    return Pipeline(BetonStorage(beton, centres, decoder(beton, Manner(capacity.workers, resize=config.eval_resize))),
+                    capacity)
 
 
 def _unchanged(path: Path, digest: str) -> Beton:
@@ -76,16 +78,19 @@ def _notes(config: DataConfig, train: Beton, val: Beton) -> Iterator[str]:
     """Yield what a user should know about these files on this machine."""
     size, free = train.content.size / 1e9, available_memory() / 1e9
     if _fits(train):
-        yield f"train.beton ({size:.2f} GB) fits into memory ({free:.0f} GB free): os_cache=true, read from the disk once"
+        yield (f"train.beton ({size:.2f} GB) fits into memory ({free:.0f} GB free): os_cache=true, "
+               "read from the disk once")
     else:
         hint = "" if config.order == "quasi_random" else "; data.order=quasi_random reads larger pieces"
-        yield f"train.beton ({size:.2f} GB) does not fit into memory ({free:.0f} GB free): os_cache=false, read every epoch{hint}"
+        yield (f"train.beton ({size:.2f} GB) does not fit into memory ({free:.0f} GB free): os_cache=false, "
+               f"read every epoch{hint}")
     why = why_not()
     yield f"samples are decoded by FFCV's library: the native decoder {why}; resnet-recipes doctor native" if why else \
         f"samples are decoded natively ({told()})"
     for beton in (train, val):
         if beton.sidecar is None:
-            yield f"{beton.path.name} has no sidecar (not made by resnet-recipes convert): no class names, and damage may go unseen"
+            yield (f"{beton.path.name} has no sidecar (not made by resnet-recipes convert): no class names, "
+                   "and damage may go unseen")
 
 
 def _fits(beton: Beton) -> bool:

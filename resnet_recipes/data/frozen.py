@@ -1,4 +1,4 @@
-"""What a run found out about its images, as a file: found once, by the launcher; ranks check it against what they open."""
+"""The facts about a run's images as a file: the launcher finds them once; ranks check what they open against it."""
 
 import json
 from dataclasses import asdict
@@ -10,7 +10,8 @@ from resnet_recipes.errors import NotReadyError, Problem
 NAME = "data.json"
 
 _LARGEST = 1 << 26     # bytes
-_TYPES = {"backend": str, "train_examples": int, "eval_examples": int, "classes": list, "train_digest": str, "eval_digest": str}
+_TYPES = {"backend": str, "train_examples": int, "eval_examples": int, "classes": list, "train_digest": str,
+          "eval_digest": str}
 
 
 def dump(facts: DataFacts) -> str:

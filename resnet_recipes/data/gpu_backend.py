@@ -33,9 +33,9 @@ _BLOCK = 256           # images that are decoded together
 class Resident(Supply):
     """A split on the device: pixels uint8 [N, S, S, 3] of centre crops of `config.eval_size`, and labels.
 
-    Evaluation pixels are exactly those of the torchvision backend. Training, with a `crop`, differs from the other backends: images are
-    first cut to a centred square of MARGIN times the crop's side, and crops are then resized bilinearly without antialiasing. Good for
-    small images and smoke runs; not for published recipes.
+    Evaluation pixels are exactly those of the torchvision backend. Training, with a `crop`, differs from the other
+    backends: images are first cut to a centred square of MARGIN times the crop's side, and crops are then resized
+    bilinearly without antialiasing. Good for small images and smoke runs; not for published recipes.
     """
 
     def __init__(self, files: Files, config: DataConfig, share: Share, crop: TrainCrop | None = None):
@@ -57,11 +57,14 @@ class Resident(Supply):
 def measure(config: DataConfig, tell: Tell) -> DataFacts:
     """Count the images and classes, and see that they fit."""
     facts = survey(config, "gpu", tell)
-    size = facts.train_examples * 3 * round(MARGIN * config.train_size) ** 2 + facts.eval_examples * 3 * config.eval_size**2
+    train_side = round(MARGIN * config.train_size)
+    size = 3 * (facts.train_examples * train_side**2 + facts.eval_examples * config.eval_size**2)
     if size > ROOM:
-        raise NotReadyError([Problem("data.backend", "gpu", f"would keep {size / 2**30:.0f} GiB on the device; it is for sets of up to "
+        raise NotReadyError([Problem("data.backend", "gpu",
+                                     f"would keep {size / 2**30:.0f} GiB on the device; it is for sets of up to "
                                      f"{ROOM / 2**30:.0f} GiB", "data.backend=auto")])
-    return replace(facts, notes=(*facts.notes, f"all images are decoded once and stay on the device: {size / 2**30:.1f} GiB", *facts.notes))
+    note = f"all images are decoded once and stay on the device: {size / 2**30:.1f} GiB"
+    return replace(facts, notes=(*facts.notes, note))
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Resident:
@@ -92,7 +95,7 @@ def _decoded(files: Files, config: DataConfig, share: Share) -> RawBatch:
 
 
 def _crops(images: Tensor, boxes: np.ndarray, mirrored: np.ndarray, side: int) -> Tensor:
-    """Cut a box (top, left, height, width) out of each of [N, S, S, 3] images and resize it to `side`: uint8 [N, 3, side, side]."""
+    """Cut a box (top, left, height, width) out of each image [N, S, S, 3] and resize it: uint8 [N, 3, side, side]."""
     top, left, height, width = torch.from_numpy(boxes.T.astype(np.float32)).to(images.device, non_blocking=True)
     sign = torch.from_numpy(np.where(mirrored, -1, 1).astype(np.float32)).to(images.device, non_blocking=True)
     zero, whole = torch.zeros_like(top), images.shape[1]

@@ -6,7 +6,7 @@ _NO_LIMIT = 1 << 62
 
 
 def available_memory() -> int:
-    """Return bytes: what the machine has available, page cache included, or what the container's limit leaves, if that is less."""
+    """Return the bytes available on the machine, page cache included, or within the container's limit, if less."""
     return min(_machine(Path("/proc/meminfo")), _container(Path("/sys/fs/cgroup")))
 
 

@@ -11,7 +11,7 @@ STD = (58.395, 57.12, 57.375)
 
 
 def normalize(pixels: Tensor) -> Tensor:
-    """Return (pixels - MEAN) / STD as float32 [N, 3, H, W] in channels_last memory, in one pass over uint8 [N, 3, H, W] of any strides."""
+    """Return (pixels - MEAN) / STD, float32 [N, 3, H, W] in channels_last, in one pass over uint8 of any strides."""
     shift, scale = _constants(pixels.device)
     return torch.addcmul(shift, pixels, scale).contiguous(memory_format=torch.channels_last)
 

@@ -35,7 +35,8 @@ def pixels_at(epoch: int, config: DataConfig, share: Share) -> int:
     return sizes[min(epoch, len(sizes) - 1)] if sizes else config.train_size
 
 
-def train_jobs(config: DataConfig, share: Share, examples: int, first_step: int, permute: Permute = shuffled) -> Iterator[Job]:
+def train_jobs(config: DataConfig, share: Share, examples: int, first_step: int,
+               permute: Permute = shuffled) -> Iterator[Job]:
     """Yield this rank's batches from `first_step` on, without end."""
     steps = steps_per_epoch(share, examples)
     epoch, first = divmod(first_step, steps)
@@ -48,15 +49,17 @@ def train_jobs(config: DataConfig, share: Share, examples: int, first_step: int,
 
 
 def eval_jobs(config: DataConfig, share: Share, examples: int) -> Iterator[Job]:
-    """Yield this rank's part of the evaluation set: examples rank, rank + world_size, ... in batches, the last one short."""
+    """Yield this rank's evaluation examples rank, rank + world_size, ... in batches, the last one short."""
     mine = np.arange(share.rank, examples, share.world_size)
-    return (_once(0, mine[start:start + share.eval_size], config.eval_size) for start in range(0, len(mine), share.eval_size))
+    return (_once(0, mine[start:start + share.eval_size], config.eval_size)
+            for start in range(0, len(mine), share.eval_size))
 
 
 def steps_per_epoch(share: Share, examples: int) -> int:
     """Return the whole global batches in `examples`. Raises NotReadyError if there is not even one."""
     if share.global_size > examples:
-        raise NotReadyError([Problem("batch.global_size", share.global_size, f"is more than the {examples:,} training images",
+        raise NotReadyError([Problem("batch.global_size", share.global_size,
+                                     f"is more than the {examples:,} training images",
                                      f"bs={max(1, examples // 8)}")])
     return examples // share.global_size
 

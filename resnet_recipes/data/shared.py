@@ -11,7 +11,8 @@ import numpy as np
 class SharedArrays:
     """Named arrays in one anonymous memory file, handed to child processes by its descriptor.
 
-    It has no name, so nothing is left behind by a killed run, and it does not count against /dev/shm: containers keep their 64 MB default.
+    It has no name, so nothing is left behind by a killed run, and it does not count against /dev/shm: containers keep
+    their 64 MB default.
     """
 
     def __init__(self, **layout: tuple[str, tuple[int, ...]]):
@@ -57,7 +58,7 @@ def _room(dtype: str, shape: tuple[int, ...]) -> int:
 
 
 def _memory_file(size: int) -> int:
-    """Return the descriptor of an unnamed file of `size` zeros: in memory on Linux, in the temporary folder elsewhere."""
+    """Return a descriptor of an unnamed file of `size` zeros: in memory on Linux, in the temporary folder elsewhere."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("resnet-recipes")
     else:

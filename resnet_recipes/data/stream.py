@@ -11,8 +11,8 @@ from resnet_recipes.data.base import RawBatch
 class Stream:
     """An iterator of batches on `device`.
 
-    On CUDA a side stream copies a batch while the device still computes on the one before, which was handed out first: the host
-    waits for no step. On a CPU nothing is copied: a batch is valid until the next one is asked for.
+    On CUDA a side stream copies a batch while the device still computes on the one before, which was handed out first:
+    the host waits for no step. On a CPU nothing is copied: a batch is valid until the next one is asked for.
     """
 
     def __init__(self, batches: Iterator[RawBatch], device: torch.device):

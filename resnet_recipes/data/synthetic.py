@@ -20,11 +20,12 @@ _NOISES = 64
 
 
 class Images:
-    """Images of one size, on the device: a coarse pattern per class, so that a model can learn them, and noise that changes every epoch."""
+    """Images of one size, on the device: a coarse pattern per class, to be learned, and noise new in every epoch."""
 
     def __init__(self, pixels: int):
         rng = np.random.default_rng(pixels)
-        coarse = np.random.default_rng(0).integers(64, 128, (CLASSES, 4, 4, 3), dtype=np.uint8)       # the same at every size
+        # the same at every size
+        coarse = np.random.default_rng(0).integers(64, 128, (CLASSES, 4, 4, 3), dtype=np.uint8)
         place = np.arange(pixels) * 4 // pixels
         self._patterns = _on_device(coarse[:, place][:, :, place])
         self._noises = _on_device(rng.integers(0, 128, (_NOISES, pixels, pixels, 3), dtype=np.uint8))
@@ -46,13 +47,15 @@ class Drawn(Supply):
     def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
         """Yield the batch of every job."""
         images = lru_cache(1)(Images)
-        return (images(job.pixels).batch(job.indices, job.epoch if self._epoch is None else self._epoch) for job in jobs)
+        return (images(job.pixels).batch(job.indices, job.epoch if self._epoch is None else self._epoch)
+                for job in jobs)
 
 
 def measure(config: DataConfig, tell: object) -> DataFacts:
     """Return the facts of the drawn images; nothing can be wrong with them."""
     return DataFacts("synthetic", Path(config.root or "synthetic"), TRAIN_EXAMPLES, EVAL_EXAMPLES,
-                     tuple(f"pattern{number}" for number in range(CLASSES)), ("images are drawn, not read: accuracies mean nothing",))
+                     tuple(f"pattern{number}" for number in range(CLASSES)),
+                     ("images are drawn, not read: accuracies mean nothing",))
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Drawn:
@@ -66,4 +69,5 @@ def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Drawn:
 
 
 def _on_device(array: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(np.ascontiguousarray(array)).to("cuda" if torch.cuda.is_initialized() else "cpu", non_blocking=True)
+    device = "cuda" if torch.cuda.is_initialized() else "cpu"
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)

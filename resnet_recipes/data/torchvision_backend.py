@@ -18,7 +18,9 @@ from resnet_recipes.data.native.library import told, why_not
 def measure(config: DataConfig, tell: Tell) -> DataFacts:
     """Count the images and classes; raises NotReadyError with what must be put right."""
     facts, why = survey(config, "torchvision", tell), why_not()
-    how = f"in Python, at about half the speed: the native decoder {why}; resnet-recipes doctor native" if why else f"natively ({told()})"
+    how = f"natively ({told()})"
+    if why:
+        how = f"in Python, at about half the speed: the native decoder {why}; resnet-recipes doctor native"
     return replace(facts, notes=(*facts.notes, f"JPEGs are decoded {how}"))
 
 
@@ -30,7 +32,7 @@ def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: Samp
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
-    """Open the evaluation images. One that cannot be read is always an error: accuracies over other images cannot be compared."""
+    """Open the evaluation images; an unreadable one is always an error, or accuracies could not be compared."""
     files, capacity = Files(facts.root / "val", facts.eval_digest), Capacity.for_evaluation(config, share)
     return Pipeline(eval_files(files, config.eval_resize, capacity.workers), capacity)
 

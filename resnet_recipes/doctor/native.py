@@ -16,7 +16,8 @@ _COST = "images are decoded in Python instead, at about half the speed"
 def check_native() -> list[Finding]:
     """Load the library and start a thread; where that fails, name each thing that its build lacks."""
     if why := why_not():
-        return [*_missing(), Finding("warn", f"the native decoder {why}; {_COST}", "pip install --force-reinstall --no-deps .")]
+        return [*_missing(),
+                Finding("warn", f"the native decoder {why}; {_COST}", "pip install --force-reinstall --no-deps .")]
     try:
         Engine(1).close()
     except OSError as error:
@@ -42,4 +43,5 @@ def _compiles(compiler: str, source: str) -> bool:
 
 
 def _install(what: str, debian: str, conda: str) -> Finding:
-    return Finding("warn", f"missing: {what}", f"sudo apt-get install {debian}    or    conda install -c conda-forge {conda}")
+    return Finding("warn", f"missing: {what}",
+                   f"sudo apt-get install {debian}    or    conda install -c conda-forge {conda}")

@@ -13,8 +13,8 @@ def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Pa
     """Make ROOT-by-class, the folder to train on, with links train and val/CLASS/FILE, and return it.
 
     Each line of `class_map` has a file name, with or without suffix, and its class, separated by comma, tab or space
-    (Kaggle's LOC_val_solution.csv); or one class alone, for the files in the order of their names (the development kit's
-    ILSVRC2012_validation_ground_truth.txt). Classes given as numbers, from 1, need `names`: a file with the class
+    (Kaggle's LOC_val_solution.csv); or one class alone, for the files in the order of their names (the development
+    kit's ILSVRC2012_validation_ground_truth.txt). Classes given as numbers, from 1, need `names`: a file with the class
     folder of each number, in order. Raises NotReadyError, with nothing made, if a file has no class or train lacks one.
     """
     root = Path(root).resolve()

@@ -6,7 +6,8 @@ from itertools import groupby
 from statistics import median, quantiles
 from typing import Any, Self
 
-#: Share by which several ranks' steps may be slower than one rank's, where their exchange of gradients was not measured.
+#: Share by which several ranks' steps may be slower than one rank's, where their exchange of gradients was not
+#: measured.
 EXCHANGE = 0.15
 
 
@@ -79,7 +80,7 @@ class Estimate:
 def estimate(
     sizes: Sequence[int], steps_per_epoch: int, global_size: int, devices: int, evaluated: int, speeds: Speeds
 ) -> Estimate:
-    """Return the estimate of a run with images of `sizes` by epoch; `evaluated` counts the images of all evaluations."""
+    """Return the estimate of a run with images of `sizes` by epoch; `evaluated` counts the images of evaluations."""
     phases = []
     for side, group in groupby(sizes):
         epochs = len(list(group))

@@ -10,13 +10,14 @@ ImageOp = Callable[[Image.Image, float], Image.Image]
 
 
 def turn(degrees: float, side: int) -> tuple[float, ...]:
-    """Return where a square's pixels come from when it turns counter-clockwise about its centre, as Pillow rounds it."""
+    """Return where a square's pixels come from when it turns left about its centre, rounded as in Pillow."""
     angle, half = -math.radians(degrees % 360), side / 2
     cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
     return cos, sin, cos * -half + sin * -half + half, -sin, cos, -sin * -half + cos * -half + half
 
 
-#: Where output pixels come from, as Pillow writes affine maps, for a value and a side. Shears turn about the top left corner.
+#: Where output pixels come from, as Pillow writes affine maps, for a value and a side. Shears turn about the top left
+#: corner.
 _MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
     "rotate": turn,
     "shear_x": lambda slope, _: (1, slope, 0, 0, 1, 0),

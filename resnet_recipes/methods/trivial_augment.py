@@ -37,7 +37,8 @@ class _Wide:
     """TrivialAugmentWide on an image's own randomness; torch's generator, which threads share, is not used."""
 
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-        from torchvision.transforms.autoaugment import InterpolationMode, _apply_op  # seconds to import; every plan imports this file
+        # This import takes seconds, and every plan imports this file.
+        from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
 
         return _apply_op(image, *_drawn(rng), InterpolationMode.NEAREST, fill=None)
 
@@ -61,7 +62,8 @@ def _space() -> dict[str, tuple[tuple[float, ...], bool]]:
     from torchvision.transforms import TrivialAugmentWide
 
     space = TrivialAugmentWide()._augmentation_space(31)
-    return {name: (tuple(strengths.tolist()) if strengths.ndim else (), signed) for name, (strengths, signed) in space.items()}
+    return {name: (tuple(strengths.tolist()) if strengths.ndim else (), signed)
+            for name, (strengths, signed) in space.items()}
 
 
 def _drawn(rng: np.random.Generator) -> tuple[str, float]:

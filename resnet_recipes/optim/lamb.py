@@ -45,7 +45,7 @@ class LAMB(OptimizerSettings):
 
 
 class TorchLAMB(torch.optim.Optimizer):
-    """LAMB by way of torch's fused Adam, which takes its step from a copy of the weights: the copy becomes the update."""
+    """LAMB through torch's fused Adam, which steps on a copy of the weights: the copy becomes the update."""
 
     _step_supports_amp_scaling = True       # GradScaler hands over its scale and verdict, and does not wait
 

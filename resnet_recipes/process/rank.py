@@ -67,7 +67,7 @@ def work(process: RankProcess) -> int:
     else:
         code = follow(run, process, first)
     distributed.meet()      # a launcher may stop all ranks when one has ended: not before rank 0 has written everything
-    close(run)              # not after an error: it may wait for a rank that is stuck, and this rank's ending comes first
+    close(run)    # not after an error: it may wait for a rank that is stuck, and this rank's ending comes first
     return code
 
 

@@ -59,13 +59,15 @@ def test_the_machine_is_checked_without_a_topic(capsys: pytest.CaptureFixture):
     assert capsys.readouterr().out.count("\n") >= 3
 
 
-@pytest.mark.parametrize("words", [["doctor", "dta"], ["doctor", "data"], ["doctor", "gpu", "a", "b"], ["doctor", "--fix-val", "map"]])
+@pytest.mark.parametrize("words", [["doctor", "dta"], ["doctor", "data"], ["doctor", "gpu", "a", "b"],
+                                   ["doctor", "--fix-val", "map"]])
 def test_a_wrong_command_is_answered(words: list[str], capsys: pytest.CaptureFixture):
     assert cli.main(words) == 2
     assert "doctor" in capsys.readouterr().err
 
 
 def test_every_verb_answers_help(capsys: pytest.CaptureFixture):
-    for verb, word in (("doctor", "--fix-val"), ("convert", "jpeg_quality"), ("show", "--recipes"), ("slurm", "--time")):
+    for verb, word in (("doctor", "--fix-val"), ("convert", "jpeg_quality"), ("show", "--recipes"),
+                       ("slurm", "--time")):
         assert cli.main([verb, "--help"]) == 0
         assert word in capsys.readouterr().out

@@ -8,7 +8,8 @@ from resnet_recipes.commands.resume import unfinished
 from resnet_recipes.composing.frozen import read
 from resnet_recipes.process.ending import Ending
 
-SMALL = ["recipe=mild", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=36", "data.eval_size=32", "bs=16",
+SMALL = ["recipe=mild", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=36", "data.eval_size=32",
+         "bs=16",
          "batch.bn_size=16", "lr=0.05", "model.name=resnet18",
          "schedule.warmup=1ba", "max_duration=4ba", "ssr=1", "launch.device=cpu", "gpus=1"]
 
@@ -19,7 +20,8 @@ def started(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     folders = []
-    monkeypatch.setattr("resnet_recipes.launch.start.start", lambda folder, *_: folders.append(Path(folder).resolve()) or Ending(0))
+    monkeypatch.setattr("resnet_recipes.launch.start.start", lambda folder, *_: folders.append(Path(folder).resolve())
+                        or Ending(0))
     return folders
 
 
@@ -94,7 +96,8 @@ def test_auto_resumes_the_newest_run_of_the_same_settings_on_whatever_machine(st
     assert read(started[0] / "config.yaml").run.name == "auto"
 
 
-@pytest.mark.parametrize(("word", "key"), [("lr=0.1", "optimizer.lr"), ("data.root=/elsewhere", "data.root"), ("seed=5", "seed")])
+@pytest.mark.parametrize(("word", "key"),
+                         [("lr=0.1", "optimizer.lr"), ("data.root=/elsewhere", "data.root"), ("seed=5", "seed")])
 def test_auto_starts_a_new_run_for_other_settings_and_says_so(started, capsys, word, key):
     cli.train(SMALL)
     assert cli.train([*SMALL, word, "--resume", "auto"]) == 0

@@ -53,7 +53,8 @@ def test_a_run_that_never_trained_a_step_leaves_its_name_free(made):
 
 
 @pytest.mark.parametrize(("name", "text"), [
-    ("checkpoints/step-00000003.json", "{}"), ("summary.json", "{}"), ("metrics.jsonl", '{"kind": "step", "step": 20}\n'),
+    ("checkpoints/step-00000003.json", "{}"), ("summary.json", "{}"),
+    ("metrics.jsonl", '{"kind": "step", "step": 20}\n'),
 ])
 def test_a_run_that_has_trained_keeps_its_name(name, text, made):
     path = made("run=mine") / name
@@ -74,7 +75,8 @@ def test_what_is_no_run_keeps_its_name(kind, made, tmp_path):
     Path("runs").mkdir()
     mine, other = Path("runs/mine"), tmp_path / "other"
     other.mkdir()
-    {"file": mine.touch, "folder": lambda: (mine / "thesis").mkdir(parents=True), "link": lambda: mine.symlink_to(other)}[kind]()
+    {"file": mine.touch, "folder": lambda: (mine / "thesis").mkdir(parents=True),
+     "link": lambda: mine.symlink_to(other)}[kind]()
     with pytest.raises(RecipeError, match="is taken"):
         made("run=mine")
     assert list(other.iterdir()) == []
@@ -110,7 +112,8 @@ def test_the_commit_of_a_recipe_is_read_without_running_what_its_repository_name
         case "detached":
             git(repository, "-c", "core.fsmonitor=false", "checkout", "-q", "--detach")
         case "worktree":
-            git(repository, "-c", "core.fsmonitor=false", "worktree", "add", "-q", "-b", "new", str(place := tmp_path / "worktree"))
+            git(repository, "-c", "core.fsmonitor=false", "worktree", "add", "-q", "-b", "new",
+                str(place := tmp_path / "worktree"))
     (tmp_path / "marker").unlink(missing_ok=True)
     assert provenance(compose(str(place / "mine.yaml"), ["data=/data"]), "")["git_commit"] == commit
     assert not (tmp_path / "marker").exists()

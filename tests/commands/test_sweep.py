@@ -11,8 +11,8 @@ def runs(tmp_path, monkeypatch):
     """Work in an empty folder, where a sweep only notes what would be trained; returns those notes."""
     monkeypatch.chdir(tmp_path)
     notes = []
-    monkeypatch.setattr("resnet_recipes.launch.sweep.Sweep.train",
-                        lambda sweep: notes.append((sweep.root, sweep.runs)) or 0)
+    monkeypatch.setattr("resnet_recipes.launch.sweep.train_all", lambda root, runs,
+                        say: notes.append((root, runs)) or 0)
     return notes
 
 

@@ -44,7 +44,8 @@ def test_a_run_gets_a_folder_that_says_all_about_it(started, capsys):
     assert folder.parent == Path("runs").absolute()
     assert folder.name.startswith("mild-")
     names = {path.name for path in folder.iterdir()}
-    assert names == {"config.yaml", "data.json", "command.txt", "overrides.txt", "plan.txt", "provenance.json", "env.json"}
+    assert names == {"config.yaml", "data.json", "command.txt", "overrides.txt", "plan.txt", "provenance.json",
+                     "env.json"}
     assert read(folder / "config.yaml").seed == 5
     assert "seed=5\n" in (folder / "overrides.txt").read_text()
     provenance = json.loads((folder / "provenance.json").read_text())
@@ -131,7 +132,8 @@ def test_a_users_recipe_is_named_in_the_plan(started, capsys, tmp_path):
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "mild.yaml").write_text("defaults: [mild]\n")
     cli.train(["recipe=mild", "--dry-run"])
-    assert "mild, recipes/mild.yaml, hides the packaged recipe of this name" in " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "mild, recipes/mild.yaml, hides the packaged recipe of this name" in said
 
 
 def test_the_run_root_that_cannot_be_made_is_named(started, capsys, tmp_path):
@@ -148,7 +150,8 @@ def test_the_plan_opens_with_device_and_precision_and_says_how_long_a_cpu_needs(
     assert lines[2:4] == ["  device     CPU with 2 cores, fp32",
                           "  time       roughly 13 weeks on this CPU: a guess from the network's arithmetic"]
     cli.train(["recipe=mild", "--dry-run", "gpus=8"])
-    assert "8 x GPU, of which this machine has none, bf16 where the GPU has it, else fp16" in " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "8 x GPU, of which this machine has none, bf16 where the GPU has it, else fp16" in said
     monkeypatch.setattr("resnet_recipes.launch.gpus.count", lambda: 8)
     monkeypatch.setattr("resnet_recipes.launch.gpus.first", lambda: ("NVIDIA A100", "bf16"))
     cli.train(["recipe=mild", "--dry-run"])

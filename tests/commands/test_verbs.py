@@ -37,14 +37,17 @@ def test_ls_lists_packaged_and_own_recipes(capsys, folder):
 
 def test_ls_shows_the_published_result_nearest_to_the_recipes_own_length(capsys, folder):
     out = said(capsys, "ls")
-    for length, result in (("36", "76.6 %, 25.3 min, 32 epochs"), ("135", "79.1 %, 90 epochs"), ("270", "79.86 %, 254 min, 180 epochs")):
+    for length, result in (("36", "76.6 %, 25.3 min, 32 epochs"), ("135", "79.1 %, 90 epochs"),
+                           ("270", "79.86 %, 254 min, 180 epochs")):
         assert f"{length}  {result}" in out
 
 
 def test_ls_survives_whatever_a_recipe_says_about_itself(capsys, folder):
     (folder / "recipes").mkdir()
-    (folder / "recipes" / "odd.yaml").write_text('about: "\\x1b[2J"\nmax_duration: [1]\npublished: [{top1: [1], minutes: x}]\n')
-    (folder / "recipes" / "odder.yaml").write_text("about: {a: 1}\nscale_schedule_ratio: many\nmax_duration: 3ep\npublished: 7\n")
+    (folder / "recipes" / "odd.yaml").write_text('about: "\\x1b[2J"\nmax_duration: [1]\npublished: [{top1: [1], '
+                                                 'minutes: x}]\n')
+    (folder / "recipes" / "odder.yaml").write_text("about: {a: 1}\nscale_schedule_ratio: many\nmax_duration: "
+                                                   "3ep\npublished: 7\n")
     out = said(capsys, "ls")
     assert "\x1b" not in out
     assert {"odd", "odder"} <= {line.split()[0] for line in out.splitlines() if line}
@@ -88,7 +91,8 @@ def test_cp_may_keep_the_name_of_its_parent(capsys):
     assert "hot.yaml: ok" in said(capsys, "validate", "recipes/hot.yaml")
 
 
-@pytest.mark.parametrize("words", [["cp", "hot"], ["cp", "hot", "mine.txt"], ["cp", "hot", "My-own.yaml"], ["cp", "hott", "a.yaml"]])
+@pytest.mark.parametrize("words", [["cp", "hot"], ["cp", "hot", "mine.txt"], ["cp", "hot", "My-own.yaml"],
+                                   ["cp", "hott", "a.yaml"]])
 def test_cp_refuses_what_would_not_work(capsys, words):
     assert cli.main(words) == 2
     assert "error" in capsys.readouterr().err
@@ -132,7 +136,8 @@ def test_methods_lists_every_method_and_optimizer_and_its_paper(capsys):
 
 def test_a_methods_page_has_what_a_user_must_know(capsys):
     out = said(capsys, "methods", "sam")
-    for part in ("Foret et al., 2021", "gain", "cost", "hurts", "methods.sam.interval=10", "steps from one SAM step to the next"):
+    for part in ("Foret et al., 2021", "gain", "cost", "hurts", "methods.sam.interval=10",
+                 "steps from one SAM step to the next"):
         assert part in out
     assert max(map(len, out.splitlines())) <= 80
 

@@ -72,7 +72,7 @@ WAYS = [
 
 
 def groups() -> list[list[tuple]]:
-    """Put the words into as few commands as can hold them: none that touches what another one of the command has set."""
+    """Pack the words into as few commands as possible: no two words of a command may touch the same setting."""
     commands: list[dict[str, tuple]] = []
     for way in WAYS:
         word = way[0].split("=")[0].lstrip("~")
@@ -169,7 +169,8 @@ def test_references_work_in_a_users_own_recipes_only(folder):
 
 
 def test_a_reference_in_a_circle_is_told(folder):
-    folder("recipes/mine.yaml", "defaults: [mild]\nbatch: {bn_size: '${batch.eval_size}', eval_size: '${batch.bn_size}'}\n")
+    folder("recipes/mine.yaml",
+           "defaults: [mild]\nbatch: {bn_size: '${batch.eval_size}', eval_size: '${batch.bn_size}'}\n")
     assert "recipes/mine.yaml: cannot be composed" in problems("mine", DATA)
 
 
@@ -187,7 +188,8 @@ def test_a_family_that_grows_without_bound_is_refused(folder):
 
 
 def test_all_problems_come_at_once_with_their_places(folder):
-    folder("recipes/mine.yaml", "defaults: [mild]\noptimizer:\n  lrr: 1.7\n  momentum: 1.5\nmethods:\n  mixup: {alhpa: 1}\n")
+    folder("recipes/mine.yaml",
+           "defaults: [mild]\noptimizer:\n  lrr: 1.7\n  momentum: 1.5\nmethods:\n  mixup: {alhpa: 1}\n")
     said = problems("mine", DATA, "optimiser.lr=1", "bs=x", "methods.ema.half_life=banana", "lr=nan")
     for part in ("recipes/mine.yaml:3: optimizer.lrr", "recipes/mine.yaml:4: optimizer.momentum=1.5",
                  "recipes/mine.yaml:6: methods.mixup.alhpa",

@@ -29,7 +29,7 @@ def test_every_alias_leads_to_a_setting():
 
 
 def test_one_wrong_letter_is_nearly_always_understood():
-    """Every setting with every fourth of its letters left out in turn; what becomes another setting's name is no typo."""
+    """Yield every setting with one letter left out, unless that is another setting's name."""
     tried = right = 0
     for key in settings():
         for place in range(0, len(key), 4):

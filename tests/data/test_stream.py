@@ -37,7 +37,8 @@ def test_waiting_is_measured():
 
 def test_a_batch_is_handed_out_before_the_next_one_is_asked_for():
     asked = []
-    stream = Stream((asked.append(step) or RawBatch(torch.zeros(1), torch.zeros(1)) for step in itertools.count()), torch.device("cpu"))
+    stream = Stream((asked.append(step) or RawBatch(torch.zeros(1), torch.zeros(1)) for step in itertools.count()),
+                    torch.device("cpu"))
     for step, _ in zip(range(3), stream, strict=False):
         assert asked == list(range(step + 1))
 

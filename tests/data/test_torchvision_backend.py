@@ -76,7 +76,8 @@ def test_evaluation_of_an_elongated_image_resizes_only_its_middle(folder, tmp_pa
     monkeypatch.setattr(storage, "resized", lambda pixels, *to: resized_to.append(to) or decode.resized(pixels, *to))
     ours = next(data.open_eval(settings, data.measure(settings), ALONE).batches()).pixels[0].permute(1, 2, 0).numpy()
     transform = v2.Compose([v2.Resize(40, antialias=True), v2.CenterCrop(32)])
-    assert np.abs(ours.astype(int) - np.asarray(transform(picture))).mean() < 2          # 40 * 500 / 23 is not a whole number
+    # 40 * 500 / 23 is not a whole number
+    assert np.abs(ours.astype(int) - np.asarray(transform(picture))).mean() < 2
     assert max(map(max, resized_to)) <= 4 * 40
 
 
@@ -159,7 +160,8 @@ def ignores_sigterm(child: multiprocessing.Process) -> bool:
 
 
 def test_workers_ignore_sigterm_and_ctrl_c(folder, monkeypatch):
-    monkeypatch.setattr(native, "why_not", lambda: "left out")      # the engine has threads, the Python decoder processes
+    # the engine has threads, the Python decoder processes
+    monkeypatch.setattr(native, "why_not", lambda: "left out")
     loader = opened(config(folder, workers=2))
     batches = loader.batches()
     next(batches)
@@ -194,7 +196,8 @@ if end == "killed":
 def test_workers_do_not_outlive_the_trainer_nor_import_it(folder, tmp_path):
     script = tmp_path / "trainer.py"
     script.write_text(TRAINER)                    # would start workers without end, if they imported it
-    trainer = subprocess.Popen([sys.executable, str(script), str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    trainer = subprocess.Popen([sys.executable, str(script), str(folder)], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
     said = [trainer.stdout.readline().split() for _ in range(2)]
     assert sorted(line[0] for line in said) == ["finished", "killed"]
     pids = [int(pid) for line in said for pid in line[1:]]

@@ -112,7 +112,8 @@ def test_an_unreadable_image_is_named_with_its_reason(root):
     os.mkfifo(root / "train/bee/bee1.jpg")
     finding = only(check_data(root), "fix")
     assert [path.partition("bee/")[2] for path in finding.paths] == [
-        f"bee0.jpg is not an image of a known format ({', '.join(FORMATS)})", "bee1.jpg cannot be read: Not a regular file"]
+        f"bee0.jpg is not an image of a known format ({', '.join(FORMATS)})",
+        "bee1.jpg cannot be read: Not a regular file"]
     assert "data.on_bad_image=skip" in finding.fix
 
 
@@ -123,7 +124,8 @@ def test_the_verdict_is_that_of_training(root):
     data[data.index(b"\xff\xc0") + 11] = 0x14
     path.write_bytes(data)
     assert exit_code(check_data(root)) == 0
-    loader = open_train(config := DataConfig(backend="torchvision", root=str(root), workers=0), measure(config), Share(0, 1, 6, 1, 0))
+    loader = open_train(config := DataConfig(backend="torchvision", root=str(root), workers=0), measure(config),
+                        Share(0, 1, 6, 1, 0))
     assert len(next(loader.batches()).pixels) == 6
 
 

@@ -20,7 +20,8 @@ def broken(monkeypatch):
 
 def test_each_missing_header_has_its_own_line(broken, monkeypatch):
     monkeypatch.setattr(ffcv.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(ffcv.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, command[-1] != "opencv4"))
+    monkeypatch.setattr(ffcv.subprocess, "run",
+                        lambda command, **_: subprocess.CompletedProcess(command, command[-1] != "opencv4"))
     findings = ffcv.check_ffcv()
     text = "\n".join(finding.what + finding.fix for finding in findings)
     assert "libturbojpeg0-dev" in text

@@ -48,7 +48,8 @@ def test_numbers_are_translated_by_the_list_of_names_and_never_guessed(flat, tmp
     with pytest.raises(NotReadyError, match="numbers"):
         build_val_tree(flat, numbers)
     tree = build_val_tree(flat, numbers, written(tmp_path / "names.txt", "bee, insect\ncat\nant\n".replace(",", " ")))
-    assert {path.parent.name: path.name for path in (tree / "val").glob("*/*")} == {"ant": "ant2.jpg", "bee": "bee2.jpg", "cat": "cat2.jpg"}
+    assert {path.parent.name: path.name
+            for path in (tree / "val").glob("*/*")} == {"ant": "ant2.jpg", "bee": "bee2.jpg", "cat": "cat2.jpg"}
 
 
 @pytest.mark.parametrize(("text", "rule"), [

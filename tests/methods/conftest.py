@@ -71,12 +71,13 @@ class After(NamedTuple):
         model = {name: tensor.clone() for name, tensor in run.model.state_dict().items() if tensor.is_floating_point()}
         momenta = [run.optimizer.state[param]["momentum_buffer"].clone() for param in run.model.parameters()]
         methods = {name: tensor.clone() for name, tensor in run.methods.state_dict().items()}
-        return cls(done, loss.item(), run.optimizer.param_groups[0]["lr"], run.precision.scaler.get_scale(), model, momenta, methods)
+        return cls(done, loss.item(), run.optimizer.param_groups[0]["lr"], run.precision.scaler.get_scale(), model,
+                   momenta, methods)
 
 
 @pytest.fixture
 def train_with_overflow() -> Callable[[Run, int], list[After]]:
-    """Return a function that trains a whole run, the features of whose forward pass number `bad` (from 1) are infinite."""
+    """Return a function that trains a whole run; the features of forward pass number `bad` (from 1) are infinite."""
 
     def run_it(run: Run, bad: int) -> list[After]:
         passes, states = [], []

@@ -26,18 +26,23 @@ BY_NAME = {method.name: method for method in ORDER}
 TRANSFORMS = [method.name for method in ORDER if method().provides("transform_batch")]
 
 HOT = {
-    "blurpool", "stochastic_depth", "bce_loss", "randaugment", "colout", "progressive_resizing", "label_smoothing", "mixup", "sam", "ema",
+    "blurpool", "stochastic_depth", "bce_loss", "randaugment", "colout", "progressive_resizing", "label_smoothing",
+    "mixup", "sam", "ema",
 }
 
 #: Pairs of which one does not commute with the other; ORDER says in comments why they stand as they do.
 DO_NOT_COMMUTE = {
     ("colout", "progressive_resizing"),                 # sizes, and which pixels are left
     ("colout", "random_erasing"), ("progressive_resizing", "random_erasing"),      # where and how large the box is
-    ("colout", "cutmix"), ("progressive_resizing", "cutmix"), ("colout", "mixup_or_cutmix"), ("progressive_resizing", "mixup_or_cutmix"),
-    ("random_erasing", "mixup"), ("random_erasing", "cutmix"), ("random_erasing", "mixup_or_cutmix"),      # the partner is erased, too
-    ("label_smoothing", "mixup"), ("label_smoothing", "cutmix"), ("label_smoothing", "mixup_or_cutmix"),   # the partner is unsmoothed
+    ("colout", "cutmix"), ("progressive_resizing", "cutmix"), ("colout", "mixup_or_cutmix"),
+    ("progressive_resizing", "mixup_or_cutmix"),
+    # the partner is erased, too
+    ("random_erasing", "mixup"), ("random_erasing", "cutmix"), ("random_erasing", "mixup_or_cutmix"),
+    # the partner is unsmoothed
+    ("label_smoothing", "mixup"), ("label_smoothing", "cutmix"), ("label_smoothing", "mixup_or_cutmix"),
 }
-EXCLUDE_EACH_OTHER = {("mixup", "cutmix"), ("mixup", "mixup_or_cutmix"), ("cutmix", "mixup_or_cutmix"), ("randaugment", "trivial_augment")}
+EXCLUDE_EACH_OTHER = {("mixup", "cutmix"), ("mixup", "mixup_or_cutmix"), ("cutmix", "mixup_or_cutmix"),
+                      ("randaugment", "trivial_augment")}
 
 
 def on(names: set[str]) -> Methods:
@@ -49,7 +54,8 @@ def test_pairs_commute_except_those_listed(first, second, now_at, batch_of):
     if (first, second) in EXCLUDE_EACH_OTHER:
         assert list(Stack({name: BY_NAME[name]() for name in (first, second)}).problems())
         return
-    make = {"random_erasing": lambda: BY_NAME["random_erasing"](p=0.5), "mixup_or_cutmix": lambda: BY_NAME["mixup_or_cutmix"](switch=1.0)}
+    make = {"random_erasing": lambda: BY_NAME["random_erasing"](p=0.5),
+            "mixup_or_cutmix": lambda: BY_NAME["mixup_or_cutmix"](switch=1.0)}
     methods = [make.get(name, BY_NAME[name])() for name in (first, second)]
     results = []
     for order in (methods, methods[::-1]):
@@ -58,18 +64,21 @@ def test_pairs_commute_except_those_listed(first, second, now_at, batch_of):
             batch = method.transform_batch(batch, now_at(2, seed=TRANSFORMS.index(method.name)))
         results.append(batch)
     one, other = results
-    same = one.images.shape == other.images.shape and all(torch.allclose(a, b, atol=1e-6) for a, b in zip(one, other, strict=True))
+    same = one.images.shape == other.images.shape and all(torch.allclose(a, b, atol=1e-6)
+                                                          for a, b in zip(one, other, strict=True))
     assert same == ((first, second) not in DO_NOT_COMMUTE)
 
 
 def test_order_gives_the_published_sizes_and_targets(now_at, batch_of):
-    methods = Methods(colout=ColOut(0.05, 0.05), progressive_resizing=ProgressiveResizing(initial_scale=0.6, delay="0.2dur"))
+    methods = Methods(colout=ColOut(0.05, 0.05),
+                      progressive_resizing=ProgressiveResizing(initial_scale=0.6, delay="0.2dur"))
     assert Stack.of(methods).transform_batch(batch_of(examples=1, side=176), now_at()).images.shape[-1] == 100
     methods = Methods(label_smoothing=LabelSmoothing(0.13), mixup=MixUp(0.25))
     batch = batch_of(examples=4, classes=1000)
     mixed = Stack.of(methods).transform_batch(batch, now_at(1))
     share = min(draw := now_at(1).rng.beta(0.25, 0.25), 1 - draw)
-    assert mixed.targets[:, 500].tolist() == pytest.approx([(1 - share) * 0.13 / 1000] * 4)      # only this part is smoothed
+    # only this part is smoothed
+    assert mixed.targets[:, 500].tolist() == pytest.approx([(1 - share) * 0.13 / 1000] * 4)
 
 
 def test_hot_on_a_loader_without_workers_augments_on_the_device():
@@ -86,8 +95,9 @@ def test_a_stack_is_in_the_declared_order_whatever_the_order_of_its_methods():
         assert Stack({name: BY_NAME[name]() for name in names}).table() == expected
 
 
-@pytest.mark.parametrize(("interval", "said"), [(1, "every step"), (2, "every 2nd step"), (3, "every 3rd step"), (5, "every 5th step"),
-                                                (11, "every 11th step"), (21, "every 21st step"), (112, "every 112th step")])
+@pytest.mark.parametrize(("interval", "said"),
+                         [(1, "every step"), (2, "every 2nd step"), (3, "every 3rd step"), (5, "every 5th step"),
+                          (11, "every 11th step"), (21, "every 21st step"), (112, "every 112th step")])
 def test_table_says_how_often_sam_acts(interval, said):
     assert Stack({"sam": SAM(interval=interval)}).table() == {"gradient": [f"sam ({said})"]}
 

@@ -50,7 +50,8 @@ def test_name_is_its_file_and_its_key(method):
     assert all(other in {item.name for item in ORDER} for other in method.conflicts)
 
 
-@pytest.mark.parametrize("method", [m for m in ORDER if m().provides("transform_batch")], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [m for m in ORDER if m().provides("transform_batch")],
+                         ids=lambda method: method.name)
 def test_transforms_keep_form_and_input_and_are_functions_of_the_step(method, now_at, batch_of):
     batch = batch_of()
     copies = [tensor.clone() for tensor in batch]
@@ -85,7 +86,8 @@ def test_surgery_keeps_keys_parameters_and_what_plain_weights_load_into(method, 
     assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
     model.load_state_dict(plain.state_dict())
     model.to(memory_format=torch.channels_last)
-    assert all(p.is_contiguous(memory_format=torch.channels_last) for p in model.parameters() if p.dim() == 4 and p.shape[2] > 1)
+    assert all(p.is_contiguous(memory_format=torch.channels_last)
+               for p in model.parameters() if p.dim() == 4 and p.shape[2] > 1)
 
 
 @every_method

@@ -43,11 +43,14 @@ def test_size_at_every_share_of_the_run(method, full, row):
 
 @pytest.mark.parametrize(("method", "full", "epochs", "row"), [
     (MILD, 176, 16, "0:88, 7:96, 8:112, 9:124, 10:136, 11:152, 12:164, 13:176"),
-    (MILD, 176, 36, "0:88, 15:92, 16:96, 17:104, 18:112, 19:116, 20:124, 21:128, 22:136, 23:140, 24:148, 25:152, 26:160, 27:164, 28:172, "
+    (MILD, 176, 36, "0:88, 15:92, 16:96, 17:104, 18:112, 19:116, 20:124, 21:128, 22:136, 23:140, 24:148, 25:152, "
+                    "26:160, 27:164, 28:172, "
                     "29:176"),
-    (MILD, 176, 90, "0:88, 37:92, 39:96, 41:100, 42:104, 44:108, 45:112, 47:116, 49:120, 50:124, 52:128, 54:132, 55:136, 57:140, 59:144, "
+    (MILD, 176, 90, "0:88, 37:92, 39:96, 41:100, 42:104, 44:108, 45:112, 47:116, 49:120, 50:124, 52:128, 54:132, "
+                    "55:136, 57:140, 59:144, "
                     "60:148, 62:152, 64:156, 65:160, 67:164, 68:168, 70:172, 72:176"),
-    (HOT, 167, 270, "0:100, 59:104, 69:108, 78:112, 88:116, 98:120, 107:124, 117:128, 127:132, 136:136, 146:140, 156:144, 166:148, "
+    (HOT, 167, 270,
+     "0:100, 59:104, 69:108, 78:112, 88:116, 98:120, 107:124, 117:128, 127:132, 136:136, 146:140, 156:144, 166:148, "
                     "175:152, 185:156, 195:160, 204:164, 214:167"),
     (MILD, 176, 5, "0:88, 3:132, 4:176"),
 ])
@@ -56,7 +59,8 @@ def test_first_epoch_of_every_size(method, full, epochs, row):
 
 
 @pytest.mark.parametrize(("method", "full", "epochs", "share", "digit"), [
-    (MILD, 176, 16, 0.51, 0.01), (MILD, 176, 36, 0.524, 0.001), (MILD, 176, 90, 0.529, 0.001), (MILD, 176, 135, 0.531, 0.001),
+    (MILD, 176, 16, 0.51, 0.01), (MILD, 176, 36, 0.524, 0.001), (MILD, 176, 90, 0.529, 0.001),
+    (MILD, 176, 135, 0.531, 0.001),
     (HOT, 167, 270, 0.66, 0.01),
 ])
 def test_mean_number_of_pixels(method, full, epochs, share, digit):
@@ -83,7 +87,8 @@ def test_nearest_is_exact_for_every_size(full):
     line = torch.arange(float(full)).expand(1, 3, 1, -1)
     for elapsed in (Fraction(step, full) for step in range(0, full, 3)):
         size = method.size_at(full, elapsed)
-        assert resized(method, line.expand(-1, -1, full, -1), elapsed)[0, 0, 0].int().tolist() == [i * full // size for i in range(size)]
+        columns = resized(method, line.expand(-1, -1, full, -1), elapsed)[0, 0, 0]
+        assert columns.int().tolist() == [i * full // size for i in range(size)]
 
 
 def test_half_is_rounded_to_even():
@@ -113,8 +118,10 @@ def test_full_size_and_loader_placement_leave_the_batch_alone():
 
 
 @pytest.mark.parametrize("values", [
-    {"delay": "0.8dur", "finetune": "0.2dur"}, {"delay": "3ep"}, {"delay": "half"}, {"initial_scale": 0.0}, {"initial_scale": 1.5},
-    {"mode": "shrink"}, {"interpolation": "bicubic"}, {"size_increment": 0}, {"at": "loader", "mode": "crop"}, {"at": "home"},
+    {"delay": "0.8dur", "finetune": "0.2dur"}, {"delay": "3ep"}, {"delay": "half"}, {"initial_scale": 0.0},
+    {"initial_scale": 1.5},
+    {"mode": "shrink"}, {"interpolation": "bicubic"}, {"size_increment": 0}, {"at": "loader", "mode": "crop"},
+    {"at": "home"},
 ])
 def test_impossible_values_are_problems(values):
     assert list(ProgressiveResizing(**values).problems())

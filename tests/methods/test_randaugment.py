@@ -36,7 +36,8 @@ def scene(side: int, seed: int, height: int | None = None) -> Image.Image:
     """Return an image with the smooth shades, edges and noise of a photograph."""
     rng = np.random.default_rng(seed)
     small = Image.fromarray(rng.integers(0, 256, (6, 6, 3), dtype=np.uint8))
-    image = np.asarray(small.resize((side, height or side), Image.Resampling.BICUBIC).filter(ImageFilter.SHARPEN), dtype=np.int16).copy()
+    image = np.asarray(small.resize((side, height or side), Image.Resampling.BICUBIC).filter(ImageFilter.SHARPEN),
+                       dtype=np.int16).copy()
     image[side // 3:side // 2, side // 4:side // 2] //= 3
     return Image.fromarray((image + rng.integers(-6, 7, image.shape)).clip(0, 255).astype(np.uint8))
 
@@ -62,7 +63,8 @@ def test_enhancement_factors_are_around_one_half_of_the_time_each_way(severity, 
     factors = RandAugment(severity=severity).values(name, 176, np.random.default_rng(0), 40_000)
     assert low <= factors.min() < low + 0.01
     assert high - 0.01 < factors.max() <= high
-    lighter = (severity - 1 / 0.75) / (severity - 1) if name == "brightness" else 1      # three quarters of a factor may be below one
+    # three quarters of a factor may be below one
+    lighter = (severity - 1 / 0.75) / (severity - 1) if name == "brightness" else 1
     assert (factors > 1).mean() == pytest.approx(0.5 * lighter, abs=0.0125)              # five standard errors
 
 
@@ -79,7 +81,8 @@ def test_every_operation_of_a_set_is_drawn_equally_often(placement, augmentation
     drawn = Counter()
     for name in IMAGE_OPS:
         monkeypatch.setitem(IMAGE_OPS, name, lambda image, _, name=name: drawn.update([name]) or image)
-        monkeypatch.setitem(PIXEL_OPS, name, lambda images, _, name=name: drawn.update([name] * len(images)) or images.clone())
+        monkeypatch.setitem(PIXEL_OPS, name,
+                            lambda images, _, name=name: drawn.update([name] * len(images)) or images.clone())
     method, now = RandAugment(augmentation_set=augmentation_set, placement=placement), now_at()
     if placement == "batch":
         method.augment_pixels(torch.zeros(500 * operations, 3, 1, 1, dtype=torch.uint8), now)
@@ -92,7 +95,8 @@ def test_every_operation_of_a_set_is_drawn_equally_often(placement, augmentation
     assert ("color" in drawn) == (augmentation_set != "safe")
 
 
-@pytest.mark.parametrize(("name", "value", "result"), [("solarize", 128, [0, 100, 127, 0]), ("posterize", 1, [0, 0, 128, 128])])
+@pytest.mark.parametrize(("name", "value", "result"),
+                         [("solarize", 128, [0, 100, 127, 0]), ("posterize", 1, [0, 0, 128, 128])])
 def test_worked_values_of_solarize_and_posterize(name, value, result):
     pixels = np.array([0, 100, 128, 255], dtype=np.uint8).reshape(1, 4, 1).repeat(3, axis=2)
     assert np.asarray(IMAGE_OPS[name](Image.fromarray(pixels), value))[0, :, 0].tolist() == result
@@ -102,15 +106,18 @@ def test_worked_values_of_solarize_and_posterize(name, value, result):
 
 def test_a_positive_translation_moves_content_to_the_left():
     row = np.arange(10, 90, 10, dtype=np.uint8).reshape(1, 8, 1).repeat(3, axis=2)
-    assert np.asarray(IMAGE_OPS["translate_x"](Image.fromarray(row), 2))[0, :, 0].tolist() == [30, 40, 50, 60, 70, 80, 0, 0]
+    moved = np.asarray(IMAGE_OPS["translate_x"](Image.fromarray(row), 2))
+    assert moved[0, :, 0].tolist() == [30, 40, 50, 60, 70, 80, 0, 0]
 
 
 @pytest.mark.parametrize("size", [(56, None), (40, 33)], ids=["square", "wide"])
 @pytest.mark.parametrize("name", IMAGE_OPS)
 def test_device_pixels_are_pillows_to_one_grey_level(name, size):
-    images = [scene(size[0], seed, size[1]) for seed in range(3)] + [Image.new("RGB", (size[0], size[1] or size[0]), (9, 120, 250))]
+    images = [scene(size[0], seed, size[1])
+              for seed in range(3)] + [Image.new("RGB", (size[0], size[1] or size[0]), (9, 120, 250))]
     rng = np.random.default_rng(3)
-    values = np.concatenate([RandAugment().values(name, size[0], draws, 1) for draws in (Fixed(0.0), Fixed(1 - 1e-9), Fixed(1 - 1e-9, -1))]
+    values = np.concatenate([RandAugment().values(name, size[0], draws, 1)
+                             for draws in (Fixed(0.0), Fixed(1 - 1e-9), Fixed(1 - 1e-9, -1))]
                             + [RandAugment().values(name, size[0], rng, 5)])
     pixels = torch.stack([torch.from_numpy(np.array(image)) for image in images])
     before = pixels.clone()
@@ -123,7 +130,8 @@ def test_device_pixels_are_pillows_to_one_grey_level(name, size):
 
 def pillow_differs(name: str, images: list[Image.Image], value: float) -> int:
     """Return the largest difference in grey levels between the device's operation and Pillow's."""
-    ours = PIXEL_OPS[name](torch.stack([torch.from_numpy(np.array(image)) for image in images]), torch.full((len(images),), value))
+    ours = PIXEL_OPS[name](torch.stack([torch.from_numpy(np.array(image)) for image in images]),
+                           torch.full((len(images),), value))
     theirs = np.stack([np.asarray(IMAGE_OPS[name](image, value)) for image in images]).astype(int)
     return abs(theirs - ours.numpy()).max()
 
@@ -132,19 +140,22 @@ def test_greys_at_one_half_are_rounded_up_as_pillow_rounds_them():
     red, green = np.divmod(np.arange(65536), 256)
     blue = (32768 - 19595 * red - 38470 * green) * pow(7471, -1, 65536) % 65536
     halves = np.stack([red, green, blue], axis=1)[blue < 256]
-    assert len(halves) > 100                    # at ten times the distance from grey, a level of grey is ten of the result
+    # at ten times the distance from grey, a level of grey is ten of the result
+    assert len(halves) > 100
     assert pillow_differs("color", [Image.fromarray(halves[None].astype(np.uint8))], 10.0) <= 1
 
 
 def test_the_mean_grey_is_that_of_rounded_greys_as_pillow_takes_it():
-    images = [Image.fromarray(np.random.default_rng(seed).integers(0, 256, (9, 9, 3), dtype=np.uint8)) for seed in range(300)]
+    images = [Image.fromarray(np.random.default_rng(seed).integers(0, 256, (9, 9, 3), dtype=np.uint8))
+              for seed in range(300)]
     assert pillow_differs("contrast", images, 10.0) <= 1
 
 
 @pytest.mark.skipif("TEST_IMAGES" not in os.environ, reason="TEST_IMAGES, a folder of photographs, is not set")
 @pytest.mark.parametrize("name", IMAGE_OPS)
 def test_pixels_of_photographs_are_pillows_to_one_grey_level(name):
-    values = np.concatenate([RandAugment().values(name, 64, draws, 1) for draws in (Fixed(0.0), Fixed(1 - 1e-9), Fixed(0.6, -1))])
+    values = np.concatenate([RandAugment().values(name, 64, draws, 1)
+                             for draws in (Fixed(0.0), Fixed(1 - 1e-9), Fixed(0.6, -1))])
     for path in sorted(Path(os.environ["TEST_IMAGES"]).rglob("*.JPEG")):
         image = Image.open(path).convert("RGB").resize((64, 64))
         for value in values.astype(np.float32):
@@ -153,7 +164,8 @@ def test_pixels_of_photographs_are_pillows_to_one_grey_level(name):
 
 def test_each_image_of_a_batch_has_its_own_value():
     pixels = torch.stack([torch.from_numpy(np.array(scene(32, 0)))] * 3)
-    for name, values in (("rotate", [-20.0, 0.0, 20.0]), ("shear_y", [-0.2, 0.1, 0.2]), ("translate_y", [-3.0, 0.0, 9.0])):
+    for name, values in (("rotate", [-20.0, 0.0, 20.0]), ("shear_y", [-0.2, 0.1, 0.2]),
+                         ("translate_y", [-3.0, 0.0, 9.0])):
         together = PIXEL_OPS[name](pixels, torch.tensor(values))
         alone = torch.cat([PIXEL_OPS[name](pixels[:1], torch.tensor([value])) for value in values])
         assert torch.equal(together, alone)

@@ -34,7 +34,8 @@ def test_areas_and_positions_have_torchvision_distribution():
     image = torch.zeros(3, 64, 48)
     theirs = np.array([Torchvision.get_params(image, (0.02, 0.33), (0.3, 3.3), [0.0])[:4] for _ in range(2000)]).T
     areas = (ours[1] - ours[0]) * (ours[3] - ours[2]), theirs[2] * theirs[3]
-    for mine, other in ((areas[0], areas[1]), (ours[0], theirs[0]), (ours[2], theirs[1]), (ours[1] - ours[0], theirs[2])):
+    for mine, other in ((areas[0], areas[1]), (ours[0], theirs[0]), (ours[2], theirs[1]),
+                        (ours[1] - ours[0], theirs[2])):
         assert abs(mine.mean() - other.mean()) < 0.06 * other.mean()
         assert abs(mine.std() - other.std()) < 0.08 * other.std()
 

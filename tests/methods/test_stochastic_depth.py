@@ -32,9 +32,11 @@ def test_rates_of_resnet50_rise_from_0_00625_to_0_1():
 def test_last_norm_of_every_block_is_adopted_in_order(make, network):
     model = network() if make == "resnet18" else resnet50()
     StochasticDepth().modify_model(model)
-    found = [(name, module.drop_rate) for name, module in model.named_modules() if isinstance(module, DropSamplesBatchNorm2d)]
+    found = [(name, module.drop_rate)
+             for name, module in model.named_modules() if isinstance(module, DropSamplesBatchNorm2d)]
     norm, sizes = ("bn2", (2, 2, 2, 2)) if make == "resnet18" else ("bn3", (3, 4, 6, 3))
-    assert [name for name, _ in found] == [f"layer{s}.{b}.{norm}" for s, size in enumerate(sizes, 1) for b in range(size)]
+    assert [name for name, _ in found] == [f"layer{s}.{b}.{norm}" for s, size in enumerate(sizes, 1)
+                                           for b in range(size)]
     assert [rate for _, rate in found] == StochasticDepth().rates(sum(sizes))
 
 
@@ -66,7 +68,8 @@ def test_evaluation_gives_the_mean_of_training_before_the_last_relu():
     trained, evaluated, branch = sums[1], sums[3], (sums[3] - x) / 0.7
     dropped = (trained == x).flatten(1).all(1)
     assert dropped.float().mean().item() == pytest.approx(0.3, abs=0.016)        # five standard errors
-    assert torch.allclose(trained[~dropped], x + branch, atol=1e-3)              # not rescaled; the variance is n / (n - 1) off
+    # not rescaled; the variance is n / (n - 1) off
+    assert torch.allclose(trained[~dropped], x + branch, atol=1e-3)
     assert torch.allclose(trained.mean(0, keepdim=True), evaluated, atol=0.016 * branch.abs().max().item())
 
 

@@ -50,8 +50,10 @@ def touching(marker: Path) -> dict[str, Callable[[], bytes]]:
         "exec": lambda: pickle.dumps(Call(exec, code), protocol=2),
         "open": lambda: pickle.dumps({"w": Call(open, str(marker), "w")}, protocol=2),
         "subprocess": lambda: pickle.dumps({"w": Call(subprocess.call, ["touch", str(marker)])}, protocol=2),
-        "partial": lambda: pickle.dumps(Call(functools.reduce, functools.partial(os.open, str(marker)), [os.O_CREAT] * 2), protocol=2),
-        "nested torch storage": lambda: pickle.dumps({"w": Call(torch.storage._load_from_bytes, inner.getvalue())}, protocol=2),
+        "partial": lambda: pickle.dumps(Call(functools.reduce, functools.partial(os.open, str(marker)),
+                                             [os.O_CREAT] * 2), protocol=2),
+        "nested torch storage": lambda: pickle.dumps({"w": Call(torch.storage._load_from_bytes, inner.getvalue())},
+                                                     protocol=2),
         "key": lambda: pickle.dumps({Call(eval, code): 1}, protocol=2),
         "protocol 4": lambda: pickle.dumps({"w": Call(eval, code)}, protocol=4),
         "protocol 0": lambda: pickle.dumps({"w": Call(eval, code)}, protocol=0),
@@ -107,7 +109,8 @@ def test_old_formats_that_can_run_code_are_refused(tmp_path: Path) -> None:
 
 def test_bombs_are_refused_before_they_unfold(tmp_path: Path, good: Path) -> None:
     zeros = bytes(50_000_000)
-    deflated = torch_file(tmp_path / "deflated.pt", pickle.dumps({}, protocol=2), zipfile.ZIP_DEFLATED, **{"data/1": zeros})
+    deflated = torch_file(tmp_path / "deflated.pt", pickle.dumps({}, protocol=2), zipfile.ZIP_DEFLATED,
+                          **{"data/1": zeros})
     assert deflated.stat().st_size < 100_000
     with pytest.raises(ArchiveError, match="bomb"):
         archive.read(deflated)

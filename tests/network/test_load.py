@@ -110,8 +110,9 @@ def test_weights_that_are_no_such_network_are_refused(narrow: nn.Module, tmp_pat
 
 
 def mutated(content: bytes, rng: random.Random) -> bytes:
-    """Return a damaged copy: bits, a cut, zeros, more bytes, or two places exchanged, near the beginning half the time."""
-    changed, place = bytearray(content), rng.randrange(len(content) if rng.random() < 0.5 else min(len(content), 20_000))
+    """Return a damaged copy: bits, a cut, zeros, more bytes, or two places exchanged, often near the beginning."""
+    reach = len(content) if rng.random() < 0.5 else min(len(content), 20_000)
+    changed, place = bytearray(content), rng.randrange(reach)
     match rng.choice(("flip", "cut", "zero", "insert", "exchange")):
         case "flip":
             for _ in range(rng.choice((1, 1, 8))):
@@ -125,7 +126,8 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
             changed[place:place] = rng.randbytes(rng.choice((1, 8, 4096)))
         case "exchange":
             other, size = rng.randrange(len(changed) - 8), rng.choice((1, 8))
-            changed[place:place + size], changed[other:other + size] = changed[other:other + size], changed[place:place + size]
+            changed[place:place + size], changed[other:other + size] = changed[other:other
+                                                                               + size], changed[place:place + size]
     return bytes(changed)
 
 

@@ -1,4 +1,4 @@
-"""The initialisers of the recipes; the figures are those of Composer's initializers.py and of torchvision's ResNet-50."""
+"""The initialisers of the recipes; figures from Composer's initializers.py and torchvision's ResNet-50."""
 
 import copy
 import math
@@ -46,7 +46,8 @@ def test_batchnorm_weights_are_uniform_and_biases_zero(resnet50):
 def test_first_loss_on_noise_is_near_eight_as_initialised_by_a_recipe_and_in_the_hundreds_by_torchvision(resnet50):
     recipe, plain = copy.deepcopy(resnet50), build_model(ModelConfig(init="torchvision", bn_init="ones"), 1000, seed=0)
     BCELoss().modify_model(recipe)
-    noise, targets = torch.randn(8, 3, 64, 64, generator=torch.Generator().manual_seed(0)), one_hot(torch.arange(8), 1000)
+    noise = torch.randn(8, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    targets = one_hot(torch.arange(8), 1000)
     assert 6 < BCELoss().loss(recipe(noise), targets).item() < 12
     assert BCELoss().loss(plain(noise), targets).item() > 500
 

@@ -68,7 +68,8 @@ def test_a_description_survives_its_text():
 
 
 @pytest.mark.parametrize(("field", "value"), [
-    ("architecture", "resnet18;"), ("architecture", "__init__"), ("num_classes", 3), ("num_classes", True), ("num_classes", -1),
+    ("architecture", "resnet18;"), ("architecture", "__init__"), ("num_classes", 3), ("num_classes", True),
+    ("num_classes", -1),
     ("classes", ["one", 2]), ("surgery", {"ema": {}}), ("surgery", {"blurpool": {}}), ("surgery", []),
     ("surgery", {"blurpool": {"replace_convs": 1, "replace_maxpools": True, "blur_first": True, "min_channels": 16}}),
     ("eval_size", 10**9), ("eval_size", 224.0), ("mean", [1.0, 2.0, 3.0]), ("loss", float("nan")), ("epochs", 1),

@@ -17,7 +17,8 @@ every_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda op
 #: At least one value that each setting must not take.
 WRONG = {
     "lr": [0.0, -1.0, 1e5, float("nan")], "weight_decay": [-0.1, 1.0], "no_decay": ["all"], "clip_norm": [0.0, -1.0],
-    "momentum": [-0.1, 1.0], "betas": [(1.0, 0.9), (0.9, -0.1)], "eps": [-1e-3, float("nan")], "trust_coefficient": [0.0],
+    "momentum": [-0.1, 1.0], "betas": [(1.0, 0.9), (0.9, -0.1)], "eps": [-1e-3, float("nan")],
+    "trust_coefficient": [0.0],
 }
 
 
@@ -48,7 +49,8 @@ def test_defaults_are_valid_and_every_setting_refuses_wrong_values(optimizer):
     assert list(optimizer().problems()) == []
     for item in fields(optimizer):
         for value in WRONG.get(item.name, []):
-            assert item.name in [problem.key for problem in optimizer(**{item.name: value}).problems()], f"{item.name}={value}"
+            assert item.name in [problem.key
+                                 for problem in optimizer(**{item.name: value}).problems()], f"{item.name}={value}"
 
 
 @every_optimizer
@@ -86,7 +88,8 @@ def test_an_overflow_leaves_weights_and_state_as_they_are_and_is_never_read_back
     built.grad_scale, built.found_inf = torch.tensor(8.0), torch.tensor(1.0)
     with profile(activities=[ProfilerActivity.CPU]) as trace:
         stepped(model, built, [torch.full_like(p, float("inf")) for p in model.parameters()])
-    assert [event.key for event in trace.key_averages() if event.key in ("aten::_local_scalar_dense", "aten::item")] == []
+    assert [event.key
+            for event in trace.key_averages() if event.key in ("aten::_local_scalar_dense", "aten::item")] == []
     after = [model.state_dict(), built.state_dict()["state"]]
     torch.testing.assert_close(after, before, rtol=0, atol=0)
 

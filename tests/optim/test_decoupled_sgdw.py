@@ -1,4 +1,4 @@
-"""DecoupledSGDW against vectors computed from Composer's optim/decoupled_weight_decay.py (v0.7.1), and against torch's SGD."""
+"""DecoupledSGDW against vectors from Composer's optim/decoupled_weight_decay.py (v0.7.1), and against torch's SGD."""
 
 import pytest
 import torch
@@ -49,7 +49,8 @@ def test_without_decay_it_is_torch_sgd(small, gradients):
                 p.grad = grad.clone()
             optimizer.step()
     for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-6, atol=1e-6)      # the fused kernel may contract a multiply and an add
+        # the fused kernel may contract a multiply and an add
+        torch.testing.assert_close(p, q, rtol=1e-6, atol=1e-6)
 
 
 def test_a_parameter_that_does_not_decay_is_walked_by_sgd_alone():

@@ -38,7 +38,8 @@ def walked(request, small, gradients):
 def test_it_is_the_formula(walked):
     start, steps, ours = walked
     weights = [p.detach().double() for p in start.parameters()]
-    by_hand(weights, [0.0 if w.ndim <= 1 else 0.02 for w in weights], [[g.double() for g in grads] for grads in steps], 0.01)
+    by_hand(weights, [0.0 if w.ndim <= 1 else 0.02 for w in weights], [[g.double() for g in grads] for grads in steps],
+            0.01)
     for w, p in zip(weights, ours, strict=True):
         torch.testing.assert_close(p.double(), w, rtol=1e-5, atol=1e-6)
 

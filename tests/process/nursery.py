@@ -1,7 +1,7 @@
-"""Ranks for tests: a process that has imported everything once, and forks. Starting a rank then costs milliseconds, not seconds.
+"""Ranks for tests: a process that has imported everything forks them, in milliseconds instead of seconds.
 
-It reads JSON lines and answers each: {"folder", "ranks", "port", "largest_file", "stop_at", "function", "arguments"} with the ranks'
-pids, "wait" with their exit codes.
+It reads JSON lines and answers each: {"folder", "ranks", "port", "largest_file", "stop_at", "function", "arguments"}
+with the ranks' pids, "wait" with their exit codes.
 """
 
 import gc
@@ -34,19 +34,22 @@ class Nursery:
     def start(self, folder: Path, ranks: int, largest_file: int = -1, stop_at: int = -1) -> list[int]:
         """Start the ranks of the run in `folder`, as a launcher would, and return their process ids.
 
-        No file of theirs grows beyond `largest_file` bytes; the last rank gets SIGTERM when it has done `stop_at` steps.
+        No file of theirs grows beyond `largest_file` bytes; the last rank gets SIGTERM when it has done `stop_at`
+        steps.
         """
         return self._start(folder, ranks, largest_file=largest_file, stop_at=stop_at, function=None, arguments={})
 
     def call(self, folder: Path, ranks: int, function: Callable[..., Any], **arguments: Any) -> list[Any]:
-        """Run `function(process, **arguments)` of a test module on every rank, and return what they returned (JSON), by rank.
+        """Run `function(process, **arguments)` of a test module on every rank; return the results (JSON), by rank.
 
-        It stands in the worker's place, and may call it; each rank is a process of its own, in which it may break what it likes.
+        It stands in the worker's place, and may call it; each rank is a process of its own, in which it may break what
+        it likes.
         """
         named = [function.__module__, function.__name__]
         self._start(folder, ranks, largest_file=-1, stop_at=-1, function=named, arguments=arguments)
         codes = self.wait()
-        assert codes == [0] * ranks, "\n".join(log.read_text()[-2000:] for log in sorted((folder / "logs").glob("rank*.log")))
+        assert codes == [0] * ranks, "\n".join(log.read_text()[-2000:]
+                                               for log in sorted((folder / "logs").glob("rank*.log")))
         return [json.loads((folder / f"answer{rank}.json").read_text()) for rank in range(ranks)]
 
     def wait(self) -> list[int]:
@@ -94,7 +97,7 @@ def serve() -> None:
 
 
 def narrow_resnet18(num_classes: int) -> object:
-    """Return a ResNet-18 with an eighth of the channels after its stem: the same kinds of layers, a sixtieth of the parameters."""
+    """Return a ResNet-18 with an eighth of the channels after its stem and a sixtieth of the parameters."""
     from torch import nn
     from torchvision.models.resnet import BasicBlock, ResNet
 

@@ -22,7 +22,8 @@ def test_a_damaged_ending_is_none(content: str, tmp_path: Path) -> None:
 
 
 def test_the_first_failure_is_the_earliest_that_is_not_anothers_consequence() -> None:
-    lost = Ending(1, 0, error="RuntimeError", message="[pair.cc:534] Connection closed by peer", time=1.0, is_consequence=True)
+    lost = Ending(1, 0, error="RuntimeError", message="[pair.cc:534] Connection closed by peer", time=1.0,
+                  is_consequence=True)
     cause = Ending(1, 2, error="TrainingError", message="image file is truncated", time=2.0)
     later = Ending(1, 1, error="TrainingError", message="image file is truncated", time=3.0)
     saved = Ending(75, 3, time=0.5)
@@ -48,7 +49,7 @@ def raised_in(module: str, error: Exception) -> Exception:
     ("torch.autograd.graph", TrainingError("gloo"), False),
     ("torch.autograd.graph", type("OutOfMemoryError", (RuntimeError,), {})("wait timeout"), False),
 ])
-def test_the_loss_of_a_peer_is_known_by_where_it_was_raised_and_never_by_its_text(module: str, error: Exception, is_loss: bool) -> None:
+def test_the_loss_of_a_peer_is_known_by_where_it_was_raised_and_never_by_its_text(module, error, is_loss):
     assert lost_a_peer(raised_in(module, error)) == is_loss
 
 
@@ -78,7 +79,8 @@ def test_no_name_in_a_message_can_act_on_the_terminal(code: int) -> None:
 
 
 def test_a_failure_is_explained_in_the_order_in_which_it_is_read() -> None:
-    text = Ending(1, 5, 1234, "OSError", "image file is truncated: a.JPEG", seconds=761.0).explained(Path("runs/a"), ranks=8)
+    text = Ending(1, 5, 1234, "OSError", "image file is truncated: a.JPEG",
+                  seconds=761.0).explained(Path("runs/a"), ranks=8)
     assert text.splitlines() == [
         "rank 5 failed (OSError) 00:12:41 after start, after 1,234 steps; the other 7 ranks were stopped",
         "  image file is truncated: a.JPEG",

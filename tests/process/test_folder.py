@@ -24,8 +24,10 @@ def test_a_folder_of_files_and_folders_is_accepted(run: Path) -> None:
     refuse_links(run)
 
 
-@pytest.mark.parametrize("name", ["lock", "heartbeat", "endings", "exit.json", "logs/rank0.log", "checkpoints/probe", "x"])
-@pytest.mark.parametrize("make", [lambda path: path.symlink_to(path.parents[-2] / "precious"), os.mkfifo], ids=["link", "fifo"])
+@pytest.mark.parametrize("name",
+                         ["lock", "heartbeat", "endings", "exit.json", "logs/rank0.log", "checkpoints/probe", "x"])
+@pytest.mark.parametrize("make", [lambda path: path.symlink_to(path.parents[-2] / "precious"), os.mkfifo],
+                         ids=["link", "fifo"])
 def test_a_link_or_a_special_file_is_refused_wherever_it_is(name: str, make: Callable[[Path], None], run: Path) -> None:
     make(run / name)
     with pytest.raises(NotReadyError, match=f"{name}: is a symbolic link or a special file"):

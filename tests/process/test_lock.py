@@ -12,7 +12,8 @@ from resnet_recipes.process.lock import RunLock
 
 
 def test_a_second_run_in_the_same_folder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
-    with RunLock(tmp_path), pytest.raises(NotReadyError, match=f"is in use by another run.*process {os.getpid()} on"), RunLock(tmp_path):
+    holder = f"is in use by another run.*process {os.getpid()} on"
+    with RunLock(tmp_path), pytest.raises(NotReadyError, match=holder), RunLock(tmp_path):
         pass
 
 

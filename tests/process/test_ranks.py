@@ -1,4 +1,4 @@
-"""Several ranks measure what one does, do not save what has drifted apart, and go on in the order in which they added."""
+"""Several ranks measure what one does, never save diverged weights, and resume with the same order of addition."""
 
 import os
 import shutil
@@ -40,7 +40,8 @@ def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path
 
     def make(**changes: Any) -> Path:
         small = {
-            "max_duration": "6ba", "checkpoint": {"interval": "3ba"}, "evaluation": {"interval": "1dur"}, "schedule": {"warmup": "0ba"},
+            "max_duration": "6ba", "checkpoint": {"interval": "3ba"}, "evaluation": {"interval": "1dur"},
+            "schedule": {"warmup": "0ba"},
             "data": {"train_size": 32, "eval_resize": 32, "eval_size": 32}, "batch": {"global_size": 12, "bn_size": 4},
         }
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
@@ -76,7 +77,7 @@ def switch_off(owner: str, name: str) -> None:
 
 
 def measured(process: RankProcess, off: tuple[str, ...] = ()) -> list[tuple[float, ...]]:
-    """Evaluate a model whose weights all ranks have, and whose statistics are each rank's own, as they are after training."""
+    """Evaluate a model whose weights are shared and whose statistics are each rank's own, as after training."""
     if off:
         switch_off(*off)
     rank = distributed.this_rank("cpu")
@@ -122,7 +123,7 @@ def flipped(process: RankProcess) -> str:
     return str(failure.value)
 
 
-def test_two_to_four_ranks_count_what_one_process_counts_with_the_statistics_of_rank_0(nursery: Nursery, tmp_path: Path):
+def test_several_ranks_count_what_one_process_counts_with_the_statistics_of_rank_0(nursery: Nursery, tmp_path: Path):
     """All figures are the same on every rank, and all but the last digits of the loss the same as one process's."""
     (alone,) = nursery.call(tmp_path, 1, measured)
     for ranks in (2, 3, 4):
@@ -147,7 +148,7 @@ def test_one_bit_that_flips_on_one_rank_stops_all_and_nothing_is_saved(nursery: 
     assert not (folder / "weights.pt").exists()
 
 
-def test_three_ranks_go_on_bit_for_bit_and_only_because_their_buckets_have_settled(nursery: Nursery, new_run: Callable[..., Path]):
+def test_three_ranks_resume_bit_for_bit_only_because_their_buckets_have_settled(nursery: Nursery, new_run: Callable):
     """Two ranks would add in the same order in any case."""
     whole = new_run()
     nursery.call(whole, 3, trained)

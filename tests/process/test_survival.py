@@ -1,4 +1,4 @@
-"""A run that is killed, stopped or damaged at any moment ends, when resumed, with the weights of the run that was left alone."""
+"""A run that is killed, stopped or damaged at any moment ends, once resumed, with the weights of an undisturbed run."""
 
 import os
 import random
@@ -23,8 +23,10 @@ STEPS = 10
 
 SMALL = [
     "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "model.name=resnet18",
-    "model.num_classes=auto", "batch.global_size=6", "batch.eval_size=25", f"max_duration={STEPS}ba", "ssr=1", "schedule.warmup=1ba",
-    "checkpoint.interval=3ba", "evaluation.interval=100ba", "log.interval=3ba", "launch.device=cpu", "optimizer.lr=0.01",
+    "model.num_classes=auto", "batch.global_size=6", "batch.eval_size=25", f"max_duration={STEPS}ba", "ssr=1",
+    "schedule.warmup=1ba",
+    "checkpoint.interval=3ba", "evaluation.interval=100ba", "log.interval=3ba", "launch.device=cpu",
+    "optimizer.lr=0.01",
     "methods.sam.interval=2", "methods.ema.half_life=4ba", "methods.ema.update_interval=1ba",
 ]
 
@@ -33,7 +35,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def configs() -> dict[int, str]:
-    """Hot, every method on, at the size of a test, by number of ranks; three are needed to see the order in which ranks add."""
+    """Hot with every method, in small, by number of ranks; only three show the order in which ranks add."""
     return {ranks: freeze(compose("hot", [*SMALL, f"batch.bn_size={6 // ranks}"]).recipe) for ranks in (1, 2, 3)}
 
 
@@ -71,7 +73,8 @@ class Run:
 @pytest.fixture(scope="module")
 def untouched(tmp_path_factory: pytest.TempPathFactory, configs: dict, nursery: Nursery) -> dict[int, dict]:
     """The last states of runs that were left alone, by number of ranks."""
-    return {ranks: Run(tmp_path_factory.mktemp("untouched") / str(ranks), configs, nursery, ranks).finish() for ranks in (1, 2, 3)}
+    return {ranks: Run(tmp_path_factory.mktemp("untouched") / str(ranks), configs, nursery, ranks).finish()
+            for ranks in (1, 2, 3)}
 
 
 def assert_same(a: dict, b: dict) -> None:
@@ -134,7 +137,8 @@ def test_disk_full(tmp_path: Path, configs: dict, nursery: Nursery, untouched: d
     assert_same(run.finish(), untouched[1])
 
 
-def test_a_folder_that_is_deleted_and_made_again_stays_as_the_other_run_made_it(tmp_path: Path, configs: dict, nursery: Nursery) -> None:
+def test_a_folder_that_is_deleted_and_made_again_stays_as_the_other_run_made_it(tmp_path: Path, configs: dict,
+                                                                                nursery: Nursery) -> None:
     run = Run(tmp_path / "run", configs, nursery, 1)
     run.start_until(1)
     run.folder.rename(tmp_path / "gone")        # deleting file by file would race with the rank
@@ -161,7 +165,8 @@ def test_one_of_three_ranks_killed(tmp_path: Path, configs: dict, nursery: Nurse
     assert_same(run.finish(), untouched[3])
 
 
-def test_a_signal_to_one_of_three_ranks_stops_all_at_one_step(tmp_path: Path, configs: dict, nursery: Nursery, untouched: dict) -> None:
+def test_a_signal_to_one_of_three_ranks_stops_all_at_one_step(tmp_path: Path, configs: dict, nursery: Nursery,
+                                                              untouched: dict) -> None:
     run = Run(tmp_path / "run", configs, nursery, 3)
     os.kill(run.start_until(2)[2], signal.SIGTERM)
     assert nursery.wait() == [75, 75, 75]

@@ -25,7 +25,8 @@ stuck_in_a_collective()
 def stderr_of(folder: Path, seconds: float, stalled: float, act: str = "") -> str:
     """Return what a watched process wrote to its log."""
     script = WATCHED.format(seconds=seconds, stalled=stalled, act=act)
-    return subprocess.run([sys.executable, "-c", script, str(folder)], capture_output=True, text=True, timeout=30).stderr
+    return subprocess.run([sys.executable, "-c", script, str(folder)], capture_output=True, text=True,
+                          timeout=30).stderr
 
 
 def test_a_beat_can_be_read_by_another_process(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["mild", "medium", "hot"])
-def test_training_images_have_176_pixels_and_evaluation_images_are_the_centre_224_of_a_shorter_side_of_232(name, folder):
+def test_training_images_have_176_pixels_and_evaluation_images_are_the_centre_224_of_232(name, folder):
     settings = compose(name, [f"data={folder}", "data.backend=torchvision", "workers=0"]).recipe.data
     facts = data.measure(settings)
     train, evaluation = data.open_train(settings, facts, TWO, None), data.open_eval(settings, facts, TWO)

@@ -97,7 +97,7 @@ def test_every_value_is_the_published_one(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_setting_stands_on_the_page_and_in_the_source_table(name):
-    """No value of a method comes from a default that a reader of the recipe does not see, unless it only tells how, not what."""
+    """A recipe spells out every value of a method, except those that say how, not what."""
     silent = {"methods.progressive_resizing.at", "methods.randaugment.placement"}
     recipe = compose(name, needs_data=False).recipe
     for method, values in enabled(recipe.methods).items():

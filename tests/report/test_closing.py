@@ -66,4 +66,5 @@ def test_a_resumed_run_says_in_how_many_sessions_it_ran(summary):
 
 def test_an_estimate_is_held_against_the_time_that_was_needed(summary):
     assert "estimated" not in page(summary)
-    assert "estimated before the start: +10 %" in page(replace(summary, estimated_seconds=1.1 * summary.training_seconds))
+    assert "estimated before the start: +10 %" in page(replace(summary,
+                                                               estimated_seconds=1.1 * summary.training_seconds))

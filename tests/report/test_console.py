@@ -124,7 +124,8 @@ def test_a_row_of_the_live_table_has_the_figures_of_the_steps_since_the_row_befo
     err = Terminal()
     with Recorder(facts.folder, facts, LiveConsole(err, Terminal())) as recorder:
         recorder.begin()
-        for done, loss, seconds, speed in ((4, 5.0, 8.0, 50.0), (10, 3.0, 20.0, 50.0), (14, 2.0, 24.0, 100.0), (20, 1.0, 27.0, 200.0)):
+        for done, loss, seconds, speed in ((4, 5.0, 8.0, 50.0), (10, 3.0, 20.0, 50.0), (14, 2.0, 24.0, 100.0),
+                                           (20, 1.0, 27.0, 200.0)):
             recorder.step(done, loss=loss, lr=0.1, pixels=64, seconds=seconds, images_per_second=speed, data_wait=0.0)
             if done % 10 == 0:
                 recorder.evaluation(done, ema=None, raw=Metrics(50, 90, 1.0, 500), seconds=1)

@@ -44,7 +44,8 @@ def test_wall_time_goes_on_where_the_last_session_ended(facts, console, monkeypa
         recorder = Recorder(facts.folder, facts, console)
         recorder.begin()
         recorder.note(0, "here")
-    first, second = (record["wall_seconds"] for record in read_metrics(facts.folder / "metrics.jsonl") if record["kind"] == "note")
+    first, second = (record["wall_seconds"]
+                     for record in read_metrics(facts.folder / "metrics.jsonl") if record["kind"] == "note")
     assert first > 0
     assert second == 2 * first
 

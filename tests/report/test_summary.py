@@ -27,7 +27,8 @@ def test_the_papers_rule_times_the_first_epoch_as_the_second(summary):
 
 
 def test_the_papers_rule_finds_epoch_ends_between_logged_steps(facts):
-    logged = [{"kind": "step", "step": step, "training_seconds": 2.0 * min(step, 10) + max(0, step - 10)} for step in (4, 10, 16, 28, 40)]
+    logged = [{"kind": "step", "step": step, "training_seconds": 2.0 * min(step, 10) + max(0, step - 10)}
+              for step in (4, 10, 16, 28, 40)]
     assert papers_rule_seconds(logged, facts, 50.0) == pytest.approx(40.0)
 
 

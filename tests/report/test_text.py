@@ -5,7 +5,8 @@ import pytest
 from resnet_recipes.report.text import clock_time, percent, printable, rate
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0:00"), (41.4, "0:41"), (59.6, "1:00"), (1658, "27:38"), (18250, "5:04:10")])
+@pytest.mark.parametrize(("seconds", "text"),
+                         [(0, "0:00"), (41.4, "0:41"), (59.6, "1:00"), (1658, "27:38"), (18250, "5:04:10")])
 def test_a_length_of_time_reads_as_a_clock(seconds, text):
     assert clock_time(seconds) == text
 

@@ -22,9 +22,12 @@ from resnet_recipes.train.loop import train
 from resnet_recipes.train.run import Run
 from tests.process.nursery import narrow_resnet18
 
-#: Every method that can be in one recipe with all others, images that grow from the first epoch on, and a SAM step in every third.
-ALL: dict[str, Any] = {method.name: {} for method in ORDER if method.name not in {"trivial_augment", "cutmix", "mixup_or_cutmix"}} | {
-    "colout": {"p_row": 0.05, "p_col": 0.05}, "progressive_resizing": {"delay": "0dur", "finetune": "0.2dur"}, "sam": {"interval": 3},
+#: Every method that can be in one recipe with all others, images that grow from the first epoch on, and a SAM step in
+#: every third.
+ALL: dict[str, Any] = {method.name: {}
+                       for method in ORDER if method.name not in {"trivial_augment", "cutmix", "mixup_or_cutmix"}} | {
+    "colout": {"p_row": 0.05, "p_col": 0.05}, "progressive_resizing": {"delay": "0dur", "finetune": "0.2dur"},
+    "sam": {"interval": 3},
     "ema": {"half_life": "3ba", "update_interval": "2ba"},
 }
 
@@ -48,9 +51,11 @@ def test_features_have_the_memory_format_of_the_recipe(wanted: bool, make_run: C
 
 def test_convolutions_and_images_are_channels_last_with_every_method_on(make_run: Callable[..., Run]):
     run = make_run(max_duration="1ba", schedule={"warmup": "0ba"}, methods=ALL)
-    wide = [module.weight for module in run.model.modules() if isinstance(module, nn.Conv2d) and module.kernel_size != (1, 1)]
+    wide = [module.weight
+            for module in run.model.modules() if isinstance(module, nn.Conv2d) and module.kernel_size != (1, 1)]
     assert len(wide) == 17
-    assert all(weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous() for weight in wide)
+    assert all(weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous()
+               for weight in wide)
     seen = []
     run.model.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     train(run, Mock(spec=Keeper))
@@ -61,16 +66,20 @@ def test_convolutions_and_images_are_channels_last_with_every_method_on(make_run
 def test_memory_format_does_not_change_what_the_network_says(make_run: Callable[..., Run]):
     surgery = {"blurpool": {}, "stochastic_depth": {"drop_rate": 0.1}, "bce_loss": {}}
     images = torch.randn(4, 3, 40, 40, generator=torch.Generator().manual_seed(0)).to(memory_format=torch.channels_last)
-    nhwc, nchw = (make_run(precision={"channels_last": wanted}, methods=surgery).model.eval()(images) for wanted in (True, False))
+    nhwc, nchw = (make_run(precision={"channels_last": wanted}, methods=surgery).model.eval()(images)
+                  for wanted in (True, False))
     assert nhwc.std() > 0.01
     torch.testing.assert_close(nhwc, nchw, rtol=1e-5, atol=1e-5)
 
 
-def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(make_run: Callable[..., Run], monkeypatch):
+def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(make_run: Callable[..., Run],
+                                                                                monkeypatch):
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet)
-    monkeypatch.setattr(synthetic, "TRAIN_EXAMPLES", 16)            # an epoch is one step, so that every step has another size
+    # an epoch is one step, so that every step has another size
+    monkeypatch.setattr(synthetic, "TRAIN_EXAMPLES", 16)
     growing = {"initial_scale": 0.6, "delay": "0dur", "finetune": "0.2dur"}
-    changes = {"max_duration": "6ba", "data": {"train_size": 64, "eval_resize": 72, "eval_size": 64}, "batch": {"eval_size": 50},
+    changes = {"max_duration": "6ba", "data": {"train_size": 64, "eval_resize": 72, "eval_size": 64},
+               "batch": {"eval_size": 50},
                "methods": ALL | {"progressive_resizing": growing}}
     plain = losses_of(make_run(**changes))
     with counted_graphs(monkeypatch) as graphs:
@@ -87,7 +96,7 @@ def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(
 
 
 def shallow_resnet(num_classes: int) -> nn.Module:
-    """Return a narrow ResNet with one block a stage: each kind of layer is there once or twice, which is soon traced."""
+    """Return a narrow ResNet with one block a stage: each kind of layer appears once or twice, so tracing is fast."""
     model = narrow_resnet18(num_classes)
     for stage in (model.layer1, model.layer2, model.layer3, model.layer4):
         del stage[1]
@@ -96,7 +105,7 @@ def shallow_resnet(num_classes: int) -> nn.Module:
 
 @contextmanager
 def counted_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.fx.GraphModule]]:
-    """Let `torch.compile`, whatever it is told, run graphs as they are instead of making kernels of them; collect the graphs."""
+    """Make `torch.compile` run graphs as they are, without generating kernels, and collect them."""
     graphs = []
 
     def backend(graph: torch.fx.GraphModule, _: list) -> Callable:
@@ -106,7 +115,8 @@ def counted_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.fx.Gr
     torch.compiler.reset()
     torch._dynamo.utils.counters.clear()
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
-    with torch._dynamo.config.patch(recompile_limit=1, fail_on_recompile_limit_hit=True):       # `build` has to make room
+    # `build` has to make room
+    with torch._dynamo.config.patch(recompile_limit=1, fail_on_recompile_limit_hit=True):
         yield graphs
     torch.compiler.reset()
 

@@ -21,7 +21,8 @@ from resnet_recipes.train.checkpoint import Checkpoints
 def state_at(step: int) -> dict:
     """Return a state that can be recognised."""
     weight = torch.arange(24.0).reshape(1, 2, 3, 4).contiguous(memory_format=torch.channels_last) + step
-    return {"step": step, "model": {"w": weight, "n": torch.tensor(step)}, "optimizer": {"state": {0: {"m": weight * 2}}, "lr": [0.1, 0.2]},
+    return {"step": step, "model": {"w": weight, "n": torch.tensor(step)},
+            "optimizer": {"state": {0: {"m": weight * 2}}, "lr": [0.1, 0.2]},
             "recipe": "name: mild", "seconds": 1.5, "scaler": {}, "none": None}
 
 
@@ -67,7 +68,8 @@ def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
     assert Checkpoints(tmp_path / "none", 2, print).newest() is None
 
 
-def test_training_may_change_its_tensors_as_soon_as_save_returns(checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_may_change_its_tensors_as_soon_as_save_returns(checkpoints: Checkpoints,
+                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
     write = checkpoints._write
     monkeypatch.setattr(checkpoints, "_write", lambda *args: (time.sleep(0.2), write(*args)))
     state = state_at(30)
@@ -101,11 +103,13 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "zeroed": lambda path: path.write_bytes(path.read_bytes()[:512] + bytes(512) + path.read_bytes()[1024:]),
     "longer": lambda path: path.write_bytes(path.read_bytes() + b"x"),
     "missing": lambda path: path.unlink(),
-    "other step": lambda path: [path.with_name(f"step-00000010{end}").replace(path.with_suffix(end)) for end in (".pt", ".json")],
+    "other step": lambda path: [path.with_name(f"step-00000010{end}").replace(path.with_suffix(end))
+                                for end in (".pt", ".json")],
     "no manifest": lambda path: path.with_suffix(".json").write_text("{"),
     "deep manifest": lambda path: path.with_suffix(".json").write_text("[" * 4000),
     "long manifest": lambda path: os.truncate(path.with_suffix(".json"), 1 << 40),
-    "newer format": lambda path: path.with_suffix(".json").write_text('{"format": 2, "step": 20, "bytes": 1, "sha256": ""}'),
+    "newer format": lambda path: path.with_suffix(".json").write_text('{"format": 2, "step": 20, "bytes": 1, "sha256": '
+                                                                      '""}'),
 }
 
 
@@ -158,7 +162,7 @@ def test_what_a_killed_save_left_is_deleted_and_nothing_else(checkpoints: Checkp
 
 @contextmanager
 def small_files() -> Iterator[None]:
-    """Let no file grow beyond 1 kB: what a full disk does, at a place of our choice. It holds for pytest's own output too: be brief."""
+    """Let no file grow beyond 1 kB, as on a full disk. This holds for pytest's own output too."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
     try:
@@ -173,13 +177,15 @@ def test_a_write_that_fails_is_a_warning_and_harms_nothing(checkpoints: Checkpoi
         checkpoints.save(30, state_at(30))
         checkpoints.save(40, state_at(40))
         checkpoints._pending.exception()
-    assert warnings == ["a checkpoint could not be written (File too large); training goes on; the newest checkpoint is that of step 20"]
+    assert warnings == ["a checkpoint could not be written (File too large); training goes on; the newest checkpoint "
+                        "is that of step 20"]
     assert reopened(checkpoints).newest()[0] == 20
     assert not list(checkpoints.folder.glob("*.part"))
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES])
-def test_three_failures_in_a_row_stop_the_run(code: int, checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_failures_in_a_row_stop_the_run(code: int, checkpoints: Checkpoints,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(_: object) -> None:
         raise OSError(code, os.strerror(code))
 
@@ -204,7 +210,8 @@ def test_a_disk_that_is_filling_up_is_a_warning_before_it_is_full(checkpoints: C
     assert checkpoints.newest()[0] == 40
 
 
-def test_a_success_forgives_earlier_failures(checkpoints: Checkpoints, warnings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_success_forgives_earlier_failures(checkpoints: Checkpoints, warnings: list[str],
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
     sync = os.fsync
 
     def failing(_: object) -> None:
@@ -236,7 +243,8 @@ def test_bytes_reach_the_disk_before_names_do(checkpoints: Checkpoints, monkeypa
         real = getattr(os, name)
         monkeypatch.setattr(os, name, lambda *args, name=name, real=real: (calls.append(name), real(*args)))
     checkpoints.save(30, state_at(30), wait=True)
-    assert calls == ["fsync", "replace", "fsync", "replace", "fsync"]       # data, its name, manifest, its name, the folder
+    # data, its name, manifest, its name, the folder
+    assert calls == ["fsync", "replace", "fsync", "replace", "fsync"]
 
 
 def forked(body: Callable[[], object]) -> int:
@@ -252,7 +260,8 @@ def forked(body: Callable[[], object]) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", range(8))
-def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(place: int, checkpoints: Checkpoints) -> None:
+def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(place: int,
+                                                                            checkpoints: Checkpoints) -> None:
     def save() -> None:
         count = 0
 

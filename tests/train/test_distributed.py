@@ -22,7 +22,8 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def finished(nursery: Nursery, recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., tuple[dict[str, torch.Tensor], dict]]:
+def finished(nursery: Nursery, recipe: Callable[..., Recipe],
+             tmp_path: Path) -> Callable[..., tuple[dict[str, torch.Tensor], dict]]:
     """Return a function that runs a small recipe on a number of ranks, to the end: its weights and its summary."""
 
     def run(ranks: int, **changes: Any) -> tuple[dict[str, torch.Tensor], dict]:
@@ -36,25 +37,31 @@ def finished(nursery: Nursery, recipe: Callable[..., Recipe], tmp_path: Path) ->
 
 
 def test_two_and_three_ranks_learn_and_measure_what_one_process_does(finished: Callable):
-    """Micro-batches of four examples share BatchNorm statistics, whoever has them; what is left is the order in which floats are added."""
+    """Micro-batches of four share BatchNorm statistics on any rank; only the order of float additions differs."""
     changes = {
-        "max_duration": "5ba", "data": {"train_size": 64, "eval_resize": 64, "eval_size": 64}, "optimizer": {"lr": 0.01},
+        "max_duration": "5ba", "data": {"train_size": 64, "eval_resize": 64, "eval_size": 64},
+        "optimizer": {"lr": 0.01},
         "batch": {"global_size": 24, "bn_size": 4, "eval_size": 16},
         "methods": {"bce_loss": {}, "label_smoothing": {}, "ema": {"half_life": "2ba", "update_interval": "1ba"}},
     }
     weights, summary = finished(1, **changes)
     for ranks in (2, 3):
         others, also = finished(ranks, **changes)
-        parameters = [name for name in weights if not name.endswith(("running_mean", "running_var", "num_batches_tracked"))]
+        parameters = [name
+                      for name in weights if not name.endswith(("running_mean", "running_var", "num_batches_tracked"))]
         for name in parameters:
             torch.testing.assert_close(others[name], weights[name], rtol=1e-4, atol=1e-5)
-        assert also["eval_examples"] == summary["eval_examples"] == 50          # which neither two nor three ranks share evenly
+        # which neither two nor three ranks share evenly
+        assert also["eval_examples"] == summary["eval_examples"] == 50
 
 
-def test_the_accuracy_of_three_ranks_is_that_of_the_weights_they_leave(finished: Callable, make_run: Callable[..., Run]):
+def test_the_accuracy_of_three_ranks_is_that_of_the_weights_they_leave(finished: Callable,
+                                                                       make_run: Callable[..., Run]):
     changes = {
-        "max_duration": "5ba", "data": {"train_size": 32, "eval_resize": 32, "eval_size": 32}, "optimizer": {"lr": 0.01},
-        "batch": {"global_size": 24, "bn_size": 4, "eval_size": 16}, "methods": {"ema": {"half_life": "2ba", "update_interval": "1ba"}},
+        "max_duration": "5ba", "data": {"train_size": 32, "eval_resize": 32, "eval_size": 32},
+        "optimizer": {"lr": 0.01},
+        "batch": {"global_size": 24, "bn_size": 4, "eval_size": 16},
+        "methods": {"ema": {"half_life": "2ba", "update_interval": "1ba"}},
     }
     weights, summary = finished(3, **changes)
     run = make_run(**changes)
@@ -67,7 +74,8 @@ def test_the_accuracy_of_three_ranks_is_that_of_the_weights_they_leave(finished:
 def test_compressed_gradients_are_right_to_three_digits(finished: Callable):
     def after_one_step(lr: float, compress: bool) -> torch.Tensor:
         weights, _ = finished(
-            2, max_duration="1ba", data={"train_size": 64, "eval_resize": 64, "eval_size": 64}, schedule={"warmup": "0ba"},
+            2, max_duration="1ba", data={"train_size": 64, "eval_resize": 64, "eval_size": 64},
+            schedule={"warmup": "0ba"},
             batch={"global_size": 16, "bn_size": 4}, optimizer={"lr": lr}, precision={"compress_gradients": compress},
         )
         return torch.cat([value.flatten() for name, value in weights.items() if name.endswith(("weight", "bias"))])
@@ -79,8 +87,10 @@ def test_compressed_gradients_are_right_to_three_digits(finished: Callable):
 
 def test_two_hundred_sam_steps_leave_two_ranks_bitwise_equal(finished: Callable):
     """Every save compares the ranks' weights and would fail."""
-    finished(2, max_duration="200ba", data={"train_size": 16, "eval_resize": 16, "eval_size": 16}, checkpoint={"interval": "20ba"},
-             evaluation={"interval": "1dur"}, batch={"global_size": 4, "bn_size": 2}, methods={"sam": {"rho": 0.5, "interval": 1}})
+    finished(2, max_duration="200ba", data={"train_size": 16, "eval_resize": 16, "eval_size": 16},
+             checkpoint={"interval": "20ba"},
+             evaluation={"interval": "1dur"}, batch={"global_size": 4, "bn_size": 2},
+             methods={"sam": {"rho": 0.5, "interval": 1}})
 
 
 def test_one_bit_of_one_weight_changes_the_digest():

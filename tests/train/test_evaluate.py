@@ -101,5 +101,6 @@ def test_a_loss_that_is_no_number_is_an_error_and_no_accuracy(model: nn.Module):
 
 def test_every_batch_is_a_sign_of_life(model: nn.Module):
     beats = []
-    evaluate(model, Examples(23, 5), Precision(torch.device("cpu"), torch.float32, model), alive=lambda: beats.append(1))
+    evaluate(model, Examples(23, 5), Precision(torch.device("cpu"), torch.float32, model),
+             alive=lambda: beats.append(1))
     assert len(beats) == 5

@@ -37,7 +37,8 @@ def test_an_overflow_skips_the_step_and_leaves_weights_momentum_and_statistics(f
     bad[0, 0, 0, 0] = float("inf")
     step(model, optimizer, precision, bad)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items() if "num_batches" not in key)
-    assert all(torch.equal(optimizer.state[p]["momentum_buffer"], m) for p, m in zip(model.parameters(), momenta, strict=True))
+    assert all(torch.equal(optimizer.state[p]["momentum_buffer"], m)
+               for p, m in zip(model.parameters(), momenta, strict=True))
     assert precision.scaler.get_scale() == 2.0**15      # halved once
     step(model, optimizer, precision, good)
     assert not torch.equal(model[0].weight, before["0.weight"])
@@ -60,7 +61,8 @@ def test_running_statistics_are_put_back_in_a_few_operations_however_many_there_
         with profile(activities=[ProfilerActivity.CPU]) as trace:
             precision.before_step()
             precision.step(*primed(precision, optimizer, model))
-        counts.append({event.key: event.count for event in trace.key_averages() if event.key in ("aten::where", "aten::cat")})
+        counts.append({event.key: event.count
+                       for event in trace.key_averages() if event.key in ("aten::where", "aten::cat")})
     assert counts == [{"aten::where": 1, "aten::cat": 2}] * 2
 
 
@@ -74,7 +76,8 @@ def primed(precision: Precision, optimizer: torch.optim.Optimizer, model: nn.Mod
 
 def test_clipping_bounds_the_norm_of_the_whole_gradient():
     model = nn.Linear(3, 3)
-    optimizer, precision = DecoupledSGDW(lr=1.0, momentum=0, weight_decay=0).build(model), Precision(CPU, torch.float32, model)
+    optimizer = DecoupledSGDW(lr=1.0, momentum=0, weight_decay=0).build(model)
+    precision = Precision(CPU, torch.float32, model)
     before = nn.utils.parameters_to_vector(model.parameters()).clone()
     for p in model.parameters():
         p.grad = torch.full_like(p, 100.0)

@@ -30,7 +30,8 @@ def test_the_same_run_resumes_without_a_warning(make_run: Callable[..., Run], st
     ({"versions": {"torch": "2.0.0"}}, "torch 2.0.0 -> "),
     ({"threads": 99}, "CPU threads 99 -> "),
 ])
-def test_another_machine_is_a_warning(changes: dict[str, Any], said: str, make_run: Callable[..., Run], state: dict[str, Any]):
+def test_another_machine_is_a_warning(changes: dict[str, Any], said: str, make_run: Callable[..., Run],
+                                      state: dict[str, Any]):
     (sentence,) = resume_warnings(make_run(), state | changes)
     assert sentence.startswith(f"not bit-identical to an uninterrupted run: {said}")
 

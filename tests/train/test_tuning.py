@@ -47,7 +47,8 @@ def test_it_is_off_until_a_step_has_been_timed():
 
 
 def test_only_sizes_that_last_a_minute_are_searched_for():
-    tuning = timed((88, 88, 88, 96, 104, 176, 176), 0.25)      # 0.25 s a step at 88 px: 75 s; 30 s and 35 s; 1 s at 176 px: 200 s
+    # 0.25 s a step at 88 px: 75 s; 30 s and 35 s; 1 s at 176 px: 200 s
+    tuning = timed((88, 88, 88, 96, 104, 176, 176), 0.25)
     assert searched(tuning, 20, 300, 400, 500) == [True, False, False, True]
 
 

@@ -111,7 +111,8 @@ def captured(run: Run) -> list[str]:
             step(number)
         inside = [entry.removeprefix("captured ") for entry in entries if entry.startswith("captured ")]
         found += [entry for entry in inside if entry.startswith("wait") or "pageable" in entry]
-    draws = run.plan.recipe.methods.stochastic_depth is not None      # torch's random numbers wait while they are set up
+    # torch's random numbers wait while they are set up
+    draws = run.plan.recipe.methods.stochastic_depth is not None
     return sorted(set(found) - {"wait other stream", "wait stream" if draws else ""})
 
 

@@ -14,8 +14,9 @@ from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.data.native.rows import BOX, CENTRE, ROW, Status
 
-#: (samples, cuts, rows): fills rows.pixels from samples, int64 [n, 5] (start, length, mode, height, width). Returns the place of the first
-#: sample that is wrong, and what is wrong with it; None if all are right. Several threads may call it at once.
+#: (samples, cuts, rows): fills rows.pixels from samples, int64 [n, 5] (start, length, mode, height, width). Returns the
+#: place of the first sample that is wrong, and what is wrong with it; None if all are right. Several threads may call
+#: it at once.
 Decode = Callable[[np.ndarray, Cuts, Rows], tuple[int, str] | None]
 
 _COMPLAINTS = {Status.FOREIGN: COMPLAINTS[1], Status.MISMATCHED: COMPLAINTS[1],

@@ -1,7 +1,8 @@
-"""Decode, crop, resize and mirror samples of a .beton file with FFCV's own native code, compiled to run without the interpreter.
+"""Decode, crop, resize and mirror samples of a .beton file with FFCV's own native code, without the interpreter.
 
-FFCV's Python around that code is not used: it ignores the decoder's return code and so hands out another image's pixels, draws crops from
-generators that nobody seeds, and waits forever for a thread that has failed (ffcv 1.0.2, fields/rgb_image.py, loader/epoch_iterator.py).
+FFCV's Python around that code is not used: it ignores the decoder's return code and so hands out another image's
+pixels, draws crops from generators that nobody seeds, and waits forever for a thread that has failed (ffcv 1.0.2,
+fields/rgb_image.py, loader/epoch_iterator.py).
 """
 
 import ctypes
@@ -45,12 +46,12 @@ def ffcv_native() -> ctypes.CDLL:
 
 @functools.cache
 def compiled_decode() -> Callable:
-    """Return `decode(content, samples, crops, mirrored, scratch, out)`, compiled once a process, for all image sizes, in a second.
+    """Return `decode(content, samples, crops, mirrored, scratch, out)`, compiled once a process, in a second.
 
-    It decodes samples one after the other into `out`, uint8 [N, side, side, 3]. `samples` is int64 [N, 5] (start, length, mode, height,
-    width), `crops` int64 [N, 4] (top, left, height, width), `mirrored` bool [N], `scratch` uint8, room for the largest JPEG. It returns
-    the place of the first sample that is wrong and what is wrong with it (a key of COMPLAINTS), or (-1, 0). It holds no lock, so several
-    threads may call it at once.
+    It decodes samples one after the other into `out`, uint8 [N, side, side, 3]. `samples` is int64 [N, 5] (start,
+    length, mode, height, width), `crops` int64 [N, 4] (top, left, height, width), `mirrored` bool [N], `scratch` uint8,
+    room for the largest JPEG. It returns the place of the first sample that is wrong and what is wrong with it (a key
+    of COMPLAINTS), or (-1, 0). It holds no lock, so several threads may call it at once.
     """
     import numba
 
@@ -67,12 +68,14 @@ def compiled_decode() -> Callable:
                 if frame_height != height or frame_width != width:
                     return place, 1
                 pixels = scratch.ctypes.data
-                if imdecode(data.ctypes.data, length, height, width, pixels, height, width, 0, 0, 1, 1, False, False) != 0:
+                if imdecode(data.ctypes.data, length, height, width, pixels, height, width, 0, 0, 1, 1, False,
+                            False) != 0:
                     return place, 2
             top, left, crop_height, crop_width = crops[place]
             image = out[place]
             side = image.shape[0]
-            resize(0, pixels, height, width, top, top + crop_height, left, left + crop_width, image.ctypes.data, side, side)
+            resize(0, pixels, height, width, top, top + crop_height, left, left + crop_width, image.ctypes.data, side,
+                   side)
             if mirrored[place]:
                 mirror(image)
         return -1, 0

@@ -17,10 +17,11 @@ _PAGES = 0x70616765
 
 
 def quasi_random(beton: Beton) -> Permute:
-    """Return an order (seed, epoch, examples) -> permutation that needs only a few GB of the file in memory at any time.
+    """Return an order (seed, epoch, examples) -> permutation that needs only a few GB of the file in memory at a time.
 
-    Pages come in random order, the samples of 256 pages at a time (2 GiB; 14 thousand of ImageNet's images) in random order among them.
-    All ranks of a machine go through the same pages together and share them through the page cache, so their number does not matter.
+    Pages come in random order, the samples of 256 pages at a time (2 GiB; 14 thousand of ImageNet's images) in random
+    order among them. All ranks of a machine go through the same pages together and share them through the page cache,
+    so their number does not matter.
     """
     pages = np.unique(beton.starts // beton.page_size, return_inverse=True)[1]
 
@@ -36,11 +37,14 @@ def quasi_random_problem(beton: Beton) -> Problem | None:
     """Return why this file cannot be read in quasi-random order on this machine; None if it can."""
     needed, free = 2 * WINDOW * beton.page_size, available_memory()      # one window in use, the next on its way
     if needed > free and beton.content.size > free:
-        rule = f"needs {needed / 1e9:.1f} GB of memory for {2 * WINDOW} pages of {beton.path.name}, and {free / 1e9:.1f} GB are free"
-        return Problem("data.order", "quasi_random", rule, "data.order=random needs no more than the batches, but reads in small pieces")
+        rule = (f"needs {needed / 1e9:.1f} GB of memory for {2 * WINDOW} pages of {beton.path.name}, "
+                f"and {free / 1e9:.1f} GB are free")
+        return Problem("data.order", "quasi_random", rule,
+                       "data.order=random needs no more than the batches, but reads in small pieces")
     if stored_by_class(beton):
         rule = f"would make batches of a few classes each: {beton.path.name} is stored class by class"
-        return Problem("data.order", "quasi_random", rule, "convert it again: the order is shuffled by default;  or data.order=random")
+        return Problem("data.order", "quasi_random", rule,
+                       "convert it again: the order is shuffled by default;  or data.order=random")
     return None
 
 

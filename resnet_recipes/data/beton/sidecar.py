@@ -67,11 +67,13 @@ def read_sidecar(beton: Path) -> Sidecar | None:
             raise ValueError(f"version {sidecar.version}, but only version 1 can be read")
         if sidecar.split not in ("", *SPLITS):
             raise ValueError(f"split {sidecar.split!r} is not one of {', '.join(SPLITS)}")
-        if not all(isinstance(name, str) for name in sidecar.classes) or len(set(sidecar.classes)) != len(sidecar.classes):
+        if not all(isinstance(name, str)
+                   for name in sidecar.classes) or len(set(sidecar.classes)) != len(sidecar.classes):
             raise ValueError("class names must be different strings")
         if len(sidecar.checksums) != sidecar.examples:
             raise ValueError(f"{len(sidecar.checksums)} checksums for {sidecar.examples} examples")
     except (OSError, ValueError, TypeError, KeyError, RecursionError, binascii.Error) as error:
         fix = "convert again, or delete this file to do without class names and checksums"
-        raise NotReadyError([Problem(str(path), None, f"is not the sidecar of a .beton file ({error})", fix)]) from error
+        raise NotReadyError([Problem(str(path), None, f"is not the sidecar of a .beton file ({error})",
+                                     fix)]) from error
     return sidecar

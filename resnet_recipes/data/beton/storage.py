@@ -23,15 +23,18 @@ Augment = Callable[[Image.Image, int, int, int], Image.Image]
 class BetonStorage:
     """Decodes samples; several threads may fill rows at once.
 
-    Each sample is compared with its CRC-32 (where the file has a sidecar) when it is read for the first time, and with its own header
-    and the decoder's verdict always. `streamed` files do not fit into memory: what is next is asked for ahead of decoding it.
+    Each sample is compared with its CRC-32 (where the file has a sidecar) when it is read for the first time, and with
+    its own header and the decoder's verdict always. `streamed` files do not fit into memory: what is next is asked for
+    ahead of decoding it.
     """
 
     in_threads = True
 
-    def __init__(self, beton: Beton, cutter: Cutter, decode: Decode, augment: Augment | None = None, streamed: bool = False):
+    def __init__(self, beton: Beton, cutter: Cutter, decode: Decode, augment: Augment | None = None,
+                 streamed: bool = False):
         self.labels = beton.labels
-        self._beton, self._cutter, self._decode, self._augment, self._streamed = beton, cutter, decode, augment, streamed
+        self._beton, self._cutter, self._decode = beton, cutter, decode
+        self._augment, self._streamed = augment, streamed
         self._content = np.asarray(beton.content)
         self._samples = np.column_stack([beton.starts, beton.lengths, beton.modes.astype(np.int64), beton.sizes])
         self._unchecked = np.full(len(beton), beton.checksums is not None)
@@ -51,7 +54,7 @@ class BetonStorage:
                 row[:] = self._augment(Image.fromarray(row), rows.epoch, *key)
 
     def damage(self, rows: Rows) -> tuple[int, str] | None:
-        """Decode samples into the rows; return the index of the first damaged one and what is wrong with it, if there is one."""
+        """Decode samples into the rows; return the index and the fault of the first damaged one, if any."""
         samples = self._samples[rows.indices]
         if self._beton.cut_short:
             return int(rows.indices[0]), "the file was cut short after it was opened"

@@ -27,8 +27,8 @@ def walk(
 ) -> Iterator[tuple[str, os.DirEntry]]:
     """Yield the images below `root`/`inside`, by their paths from `root`, unsorted.
 
-    `others` counts the remaining files by suffix, `folders` takes the folders that were listed, `inside` first. Follows links to
-    files, never to folders, which could form a circle.
+    `others` counts the remaining files by suffix, `folders` takes the folders that were listed, `inside` first. Follows
+    links to files, never to folders, which could form a circle.
     """
     if folders is not None:
         folders.append(inside)

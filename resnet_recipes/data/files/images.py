@@ -21,9 +21,11 @@ class Files:
             raise NotReadyError([Problem("data.root", str(split), rule, "put the files back, or start a new run")])
         self.split = str(split)
         count = len(listing.sizes)
-        self._arrays = SharedArrays(text=("u1", listing.names.shape), ends=("i8", (count + 1,)), labels=("i8", (count,)),
+        self._arrays = SharedArrays(text=("u1", listing.names.shape), ends=("i8", (count + 1,)),
+                                    labels=("i8", (count,)),
                                     sizes=("i8", (count,)))
-        self._arrays["text"][:], self._arrays["ends"][1:], self._arrays["sizes"][:] = listing.names, listing.ends, listing.sizes
+        self._arrays["text"][:], self._arrays["ends"][1:] = listing.names, listing.ends
+        self._arrays["sizes"][:] = listing.sizes
         self._arrays["labels"][:] = np.repeat(np.arange(len(listing.classes)), listing.counts)
 
     def __len__(self) -> int:
@@ -39,7 +41,7 @@ class Files:
         return int(self._arrays["sizes"][index])
 
     def located(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return where images are, without a loop: all names, uint8; where theirs start, and how long they are; bytes or -1, as listed."""
+        """Return where images are, without a loop: all names, uint8; starts and lengths of theirs; file sizes or -1."""
         starts = self._arrays["ends"][indices]
         return self._arrays["text"], starts, self._arrays["ends"][indices + 1] - starts, self._arrays["sizes"][indices]
 

@@ -19,7 +19,8 @@ from resnet_recipes.data.files.folder import class_names, walk
 #: Images below which a listing takes less than a second, and is not kept.
 _WORTH_KEEPING = 100_000
 
-#: Nanoseconds for which all folders must have been left alone before: some file systems keep times in steps of two seconds.
+#: Nanoseconds for which all folders must have been left alone before: some file systems keep times in steps of two
+#: seconds.
 _SETTLED = 2 * 10**9
 
 _THREADS = 16          # network file systems answer many questions at once
@@ -59,7 +60,8 @@ class Listing(NamedTuple):
 def cache_path(split: Path) -> Path:
     """Return the file in the user's cache folder (XDG_CACHE_HOME) that keeps the listing of a split."""
     root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(root) / "resnet-recipes" / f"listing-{hashlib.sha256(os.fsencode(split.absolute())).hexdigest()[:32]}.npz"
+    digest = hashlib.sha256(os.fsencode(split.absolute())).hexdigest()
+    return Path(root) / "resnet-recipes" / f"listing-{digest[:32]}.npz"
 
 
 def _listed(split: Path, tell: Tell) -> tuple[Listing, list[tuple[str, int, int]]]:
@@ -105,7 +107,8 @@ def _kept(cache: Path, split: Path) -> Listing | None:
     try:
         with np.load(cache) as content:
             about = json.loads(content["about"].tobytes())
-            if [_stamp(split, folder) for folder, *_ in about["folders"]] != [tuple(stamp) for stamp in about["folders"]]:
+            stamps = [tuple(stamp) for stamp in about["folders"]]
+            if [_stamp(split, folder) for folder, *_ in stamps] != stamps:
                 return None
             arrays = (content[name] for name in ("names", "ends", "sizes", "counts"))
             return Listing(tuple(about["classes"]), *arrays, Counter(about["others"]), kept=True)

@@ -18,8 +18,9 @@ from resnet_recipes.data.native.rows import CENTRE, CROP, ROW
 _MOST = 0.9
 
 
-def train_files(files: Files, crop: TrainCrop, augment: SampleAugment | None, reduce: bool, threads: int) -> FileStorage:
-    """Return training images through the engine where it is there, knows the augmentation and finds JPEGs, else TrainFiles."""
+def train_files(files: Files, crop: TrainCrop, augment: SampleAugment | None, reduce: bool,
+                threads: int) -> FileStorage:
+    """Return training images through the engine where it is built and knows the augmentation, else TrainFiles."""
     python = TrainFiles(files, crop, augment, reduce)
     known = augment is None or hasattr(augment, "steps")
     return NativeTrainFiles(files, python, threads) if known and _suits(files) else python
@@ -32,7 +33,7 @@ def eval_files(files: Files, resize: int, threads: int) -> FileStorage:
 
 
 class NativeFiles(FileStorage):
-    """Image files: what both splits have in common. Rows that the engine refuses go to `python`, which names what is wrong with them."""
+    """Image files of a split; rows that the engine refuses go to `python`, which names what is wrong with them."""
 
     in_threads = True
 
@@ -44,7 +45,8 @@ class NativeFiles(FileStorage):
     def _fill(self, rows: Rows, wanted: np.ndarray) -> None:
         """Fill the rows as ROW [n] says, which lacks files and pixels."""
         names, starts, wanted["length"], listed = self._files.located(rows.indices)
-        wanted["folder"], wanted["path"], wanted["file_bytes"] = self._folder.ctypes.data, names.ctypes.data + starts, np.maximum(listed, 0)
+        wanted["folder"], wanted["path"] = self._folder.ctypes.data, names.ctypes.data + starts
+        wanted["file_bytes"] = np.maximum(listed, 0)
         wanted["side"] = rows.pixels.shape[1]
         wanted["pixels"] = rows.pixels.ctypes.data + np.arange(len(wanted)) * rows.pixels.strides[0]
         for row in self._engine.fill(wanted, rows.reading).tolist():
@@ -66,7 +68,8 @@ class NativeTrainFiles(NativeFiles):
         kept = [draws]
         if augment:
             keys = zip(rows.indices.tolist(), rows.copies.tolist(), strict=True)
-            kept += [put_steps(wanted, [augment.steps(rows.pixels.shape[1], crop.generator(rows.epoch, *key)) for key in keys])]
+            kept += [put_steps(wanted,
+                               [augment.steps(rows.pixels.shape[1], crop.generator(rows.epoch, *key)) for key in keys])]
         self._fill(rows, wanted)
 
 

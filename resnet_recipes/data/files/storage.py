@@ -53,7 +53,8 @@ class FileStorage:
         except BadImageError as error:
             index, (root, split) = int(rows.indices[row]), os.path.split(self._files.split)
             skip = "data.on_bad_image=skip  replaces bad training images;  " if split == "train" else ""
-            sentence = f"{self.path(index)} {error}\n    {skip}resnet-recipes doctor data {shlex.quote(root)}  lists them"
+            lists = f"resnet-recipes doctor data {shlex.quote(root)}  lists them"
+            sentence = f"{self.path(index)} {error}\n    {skip}{lists}"
             raise UnreadableError(index, sentence) from None
 
 
@@ -99,13 +100,15 @@ class EvalFiles(FileStorage):
 
 
 def _centre(height: int, width: int, resize: int, side: int) -> tuple[list[int], int, int]:
-    """Return the box to resize to a shorter side of `resize`, and where in the result the centre crop begins: (box, top, left).
+    """Return the box to resize to a shorter side of `resize`, and the corner of the centre crop: (box, top, left).
 
-    The box is the whole image, or four squares in the middle of one longer than five: a line of 20,000 pixels would else become
+    The box is the whole image, or four squares in the middle of one longer than five: a line of 20,000 pixels would
+    else become
     4.6 million by 232. That moves the crop by less than a pixel.
     """
     box, sizes, shorter = [0, 0, height, width], (height, width), min(height, width)
-    corner = [round((length - side) / 2) for length in _shorter_side(height, width, resize)]    # half to even, as torchvision
+    resized = _shorter_side(height, width, resize)
+    corner = [round((length - side) / 2) for length in resized]    # half to even, as torchvision
     if (squares := max(sizes) // shorter) > 5:
         axis, before = sizes.index(max(sizes)), squares // 2 - 2
         box[axis], box[axis + 2] = before * shorter, 4 * shorter
@@ -114,7 +117,7 @@ def _centre(height: int, width: int, resize: int, side: int) -> tuple[list[int],
 
 
 def _shorter_side(height: int, width: int, side: int) -> tuple[int, int]:
-    """Return the size of an image whose shorter side becomes `side`; the longer one is rounded down, as torchvision does."""
+    """Return the size of an image whose shorter side becomes `side`; the longer is rounded down, as in torchvision."""
     if height <= width:
         return side, math.floor(side * width / height)
     return math.floor(side * height / width), side

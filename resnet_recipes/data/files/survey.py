@@ -38,7 +38,8 @@ def _surveyed(root: Path, backend: str, tell: Tell) -> DataFacts:
     notes = [f"not read, because of their suffixes: {_kinds(others)}"] if others else []
     notes += [f"{split}: the listing of an earlier start is used, since no folder has changed" for split, listing
               in zip(SPLITS, listings, strict=True) if listing.kept]
-    return DataFacts(backend, root, len(train.sizes), len(val.sizes), train.classes, tuple(notes), train.digest, val.digest)
+    return DataFacts(backend, root, len(train.sizes), len(val.sizes), train.classes, tuple(notes), train.digest,
+                     val.digest)
 
 
 def _refuse(problems: Iterable[Problem]) -> None:

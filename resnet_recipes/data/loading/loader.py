@@ -48,7 +48,8 @@ class TrainLoader(EvalLoader):
 
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
         """Yield the batches from `first_step` on, without end."""
-        return self._supply.run(order.train_jobs(self._config, self._share, self.examples, first_step, self._supply.permute))
+        return self._supply.run(order.train_jobs(self._config, self._share, self.examples, first_step,
+                                                 self._supply.permute))
 
     @property
     def skipped(self) -> Sequence[str]:

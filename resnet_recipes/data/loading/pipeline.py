@@ -30,7 +30,8 @@ class Pending(NamedTuple):
 class Pipeline(Supply):
     """Batches out of a storage: uint8 rows that workers write in place, so that nothing is copied, stacked or pickled.
 
-    Whatever has the `submit`, `death` and `close` of WorkerPool can fill the slots in its place; of the futures, only `result` and
+    Whatever has the `submit`, `death` and `close` of WorkerPool can fill the slots in its place; of the futures, only
+    `result` and
     `cancel` are used.
     """
 
@@ -50,7 +51,7 @@ class Pipeline(Supply):
             self.notes += [note] if note else []
 
     def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
-        """Yield the batch of every job, in order; valid until the next one is asked for. A new run ends an earlier one."""
+        """Yield the batch of every job in order, valid until the next is requested; a new run ends an earlier one."""
         self._abandon()
         return self._batches(iter(jobs), self._runs)
 
@@ -91,7 +92,8 @@ class Pipeline(Supply):
             return piece.result(PATIENCE)
         except TimeoutError:
             self._pool.close(stuck=True)
-            raise TrainingError(f"no image was read for {PATIENCE:g} s; the loader is stuck at {self._being_read()}") from None
+            stuck = self._being_read()
+            raise TrainingError(f"no image was read for {PATIENCE:g} s; the loader is stuck at {stuck}") from None
         except BrokenExecutor:
             raise TrainingError(f"a loader process {self._pool.death()} while reading {self._being_read()}") from None
 

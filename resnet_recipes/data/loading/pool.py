@@ -19,10 +19,10 @@ _PIECE = 32
 
 
 class WorkerPool:
-    """Workers that share one queue: threads or processes, as the storage needs; with none, the caller does the work itself.
+    """Workers that share one queue: threads or processes, as the storage needs; with none, the caller does the work.
 
-    Processes are forked from a small server (`forkserver`), never from the trainer, whose threads make forking unsafe. The first
-    ones of a trainer take 3 s to start, others some milliseconds.
+    Processes are forked from a small server (`forkserver`), never from the trainer, whose threads make forking unsafe.
+    The first ones of a trainer take 3 s to start, others some milliseconds.
     """
 
     def __init__(self, context: WorkerContext, workers: int):
@@ -35,13 +35,15 @@ class WorkerPool:
         else:
             server = multiprocessing.get_context("forkserver")
             server.set_forkserver_preload(["resnet_recipes.data.loading.server", type(context.storage).__module__])
-            self._executor, self._fill = ProcessPoolExecutor(workers, server, worker.start, (context,)), worker.fill_here
+            self._executor = ProcessPoolExecutor(workers, server, worker.start, (context,))
+            self._fill = worker.fill_here
             self._processes = self._executor._processes    # there is no public way to kill them before Python 3.14
 
     def submit(self, batch: Piece) -> list[Future[Filled]]:
         """Start to fill a batch, in pieces."""
         size = min(_PIECE, -(-batch.count // self._workers))
-        pieces = [batch._replace(first=first, count=min(size, batch.count - first)) for first in range(0, batch.count, size)]
+        pieces = [batch._replace(first=first, count=min(size, batch.count - first))
+                  for first in range(0, batch.count, size)]
         with _hidden_main():
             return [self._executor.submit(self._fill, piece) for piece in pieces]
 
@@ -56,7 +58,7 @@ class WorkerPool:
         return f"was killed by {signal.Signals(-code).name}" if code and code < 0 else f"exited with code {code}"
 
     def close(self, stuck: bool = False) -> None:
-        """Stop at once; safe to call twice. Waits for what is being done in threads; if workers are `stuck`, not for long."""
+        """Stop at once; safe to call twice. Waits for work in progress in threads, not long if workers are `stuck`."""
         processes = list(self._processes.values())
         for process in processes:                      # they hold nothing that could be lost
             process.kill()

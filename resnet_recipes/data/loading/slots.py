@@ -49,7 +49,7 @@ class Piece(NamedTuple):
 
 
 class Slots:
-    """The batches of one loader, each reused in turn: slots * rows * pixels * pixels * 3 bytes. Pickles, and stays shared."""
+    """The batches of one loader, reused in turn: slots * rows * pixels * pixels * 3 bytes, shared when pickled."""
 
     def __init__(self, capacity: Capacity):
         shape = (capacity.slots, capacity.rows)
@@ -67,7 +67,8 @@ class Slots:
         """Return rows as views of the memory."""
         memory, slot, size = self._memory, piece.slot, piece.side**2 * 3
         rows = slice(piece.first, piece.first + piece.count)
-        pixels = memory["pixels"][slot, rows.start * size:rows.stop * size].reshape(piece.count, piece.side, piece.side, 3)
+        pixels = memory["pixels"][slot, rows.start * size:rows.stop * size]
+        pixels = pixels.reshape(piece.count, piece.side, piece.side, 3)
         return Rows(piece.epoch, memory["indices"][slot, rows], memory["copies"][slot, rows], pixels,
                     memory["labels"][slot, rows], memory["reading"][slot, rows])
 
@@ -76,14 +77,15 @@ class Slots:
         return self._memory["indices"][self._memory["reading"]]
 
     def pin(self) -> str | None:
-        """Lock the memory in RAM and register it with CUDA, for faster and asynchronous copies; say so where that fails."""
+        """Lock the memory in RAM and register it with CUDA for asynchronous copies; return a note if that fails."""
         whole = self._memory.whole
         error = torch.cuda.cudart().cudaHostRegister(whole.ctypes.data, whole.nbytes, 0)
         if not error.value:
             return None
         with suppress(RuntimeError):
             torch.ones(1, device="cuda")               # the error is reported once more, at the next launch: now
-        return (f"{whole.nbytes / 2**30:.2f} GiB of batches cannot be pinned (CUDA error {error.value}): copies to the GPU are slower; "
+        return (f"{whole.nbytes / 2**30:.2f} GiB of batches cannot be pinned (CUDA error {error.value}): copies to the "
+                "GPU are slower; "
                 "raise `ulimit -l` or lower data.prefetch")
 
     def unpin(self) -> None:

@@ -28,7 +28,7 @@ class Storage(Protocol):
     """The images of one split, cropped as training or evaluation wants them."""
 
     labels: np.ndarray    # int64 [N]
-    in_threads: bool      # fill() releases the interpreter lock, so threads will do; else processes, to which it is pickled
+    in_threads: bool      # fill() releases the interpreter lock, so threads suffice; else it is pickled to processes
 
     def fill(self, rows: Rows) -> None:
         """Write `rows.pixels`. Raises UnreadableError for the first image that cannot be read."""

@@ -13,11 +13,12 @@ from resnet_recipes.data.native.rows import ROW, Status
 class Engine:
     """A pool of native threads that works on several batches at once, the oldest first.
 
-    A batch may be waited for by one thread only. Rows, and everything that they point to, must stay until their batch has been waited for.
+    A batch may be waited for by one thread only. Rows, and everything that they point to, must stay until their batch
+    has been waited for.
     """
 
     def __init__(self, threads: int, scalar: bool = False):
-        """Start the threads; `scalar` keeps to plain instructions. Raises OSError where the system allows no more threads."""
+        """Start the threads; `scalar` avoids vector instructions; OSError if the system allows no more threads."""
         self._library = library()
         reason = ctypes.create_string_buffer(200)
         self._engine = self._library.engine_create(threads, scalar, reason, len(reason))
@@ -44,14 +45,14 @@ class Engine:
         return ticket
 
     def wait(self, ticket: int, seconds: float) -> bool:
-        """Return whether every row of the batch has its status, after that many seconds at most; other Python threads run meanwhile."""
+        """Tell whether every row of the batch has its status, after `seconds` at most; other threads keep running."""
         whole = bool(self._checked(self._library.engine_wait(self._open(), ticket, seconds)))
         if whole:
             self._kept.pop(ticket, None)
         return whole
 
     def cancel(self, ticket: int) -> None:
-        """Let no further row of a batch begin. It still has to be waited for: rows that have begun are written to the end."""
+        """Start no further row of a batch. It must still be waited for: started rows are written to the end."""
         self._library.engine_cancel(self._open(), ticket)
 
     def close(self) -> None:
@@ -79,5 +80,6 @@ class Engine:
         if result == -2:
             raise MemoryError
         if result < 0:
-            raise RuntimeError(f"process {os.getpid()} was forked from the one whose engine this is, and has none of its threads")
+            raise RuntimeError(f"process {os.getpid()} was forked from the one whose engine this is, and has none of "
+                               "its threads")
         return result

@@ -16,7 +16,8 @@ def beton(betons):
     count = 5000
     labels = np.random.default_rng(0).integers(0, 5, count)
     one = open_beton(betons / "train.beton")
-    return replace(one, page_size=4096, starts=np.arange(count) * 410 // 4096 * 4096, lengths=np.full(count, 400), labels=labels)
+    return replace(one, page_size=4096, starts=np.arange(count) * 410 // 4096 * 4096, lengths=np.full(count, 400),
+                   labels=labels)
 
 
 def test_an_epoch_is_a_permutation_that_depends_on_seed_and_epoch(beton):

@@ -61,7 +61,8 @@ def test_sixteen_bits_a_pixel_keep_their_upper_eight():
     pytest.param(file(Image.fromarray(PIXELS), "PNG"), id="PNG"),
     pytest.param(file(Image.fromarray(PIXELS)) + b"behind the end", id="bytes behind the end"),
     pytest.param(file(Image.fromarray(PIXELS).resize((600, 400))), id="larger"),
-    pytest.param(sampled_4_4_1(file(Image.fromarray(PIXELS), subsampling="4:4:4")), id="4:4:1, which FFCV may not read"),
+    pytest.param(sampled_4_4_1(file(Image.fromarray(PIXELS), subsampling="4:4:4")),
+                 id="4:4:1, which FFCV may not read"),
 ])
 def test_anything_else_is_encoded_again(original):
     stored = encode(original, 0, ConvertOptions("jpg", jpeg_quality=90))
@@ -73,7 +74,8 @@ def test_anything_else_is_encoded_again(original):
         assert max(image.size) <= 500
 
 
-@pytest.mark.parametrize(("old", "new"), [((800, 600), (500, 375)), ((4288, 2848), (500, 332)), ((375, 500),) * 2, ((999, 1), (500, 1))])
+@pytest.mark.parametrize(("old", "new"), [((800, 600), (500, 375)), ((4288, 2848), (500, 332)), ((375, 500),) * 2,
+                                          ((999, 1), (500, 1))])
 def test_the_longer_side_is_limited_and_sides_are_rounded_down(old, new):
     stored = encode(np.zeros((old[1], old[0], 3), np.uint8), 0, ConvertOptions("raw"))
     assert (stored.width, stored.height) == new
@@ -95,7 +97,8 @@ def test_proportion_compresses_that_share_and_always_the_same_images():
     assert modes[1234] == encode(PIXELS[:8, :8], 1234, options).mode
 
 
-@pytest.mark.parametrize("data", [b"", b"no image", file(Image.fromarray(PIXELS))[:400], file(Image.fromarray(PIXELS), "PNG")[:300]])
+@pytest.mark.parametrize("data", [b"", b"no image", file(Image.fromarray(PIXELS))[:400],
+                                  file(Image.fromarray(PIXELS), "PNG")[:300]])
 @pytest.mark.parametrize("mode", ["raw", "jpg"])
 def test_what_cannot_be_decoded_is_an_error(data, mode):
     with pytest.raises((OSError, ValueError)):
@@ -103,7 +106,8 @@ def test_what_cannot_be_decoded_is_an_error(data, mode):
 
 
 def test_every_wrong_option_is_named():
-    wrong = ConvertOptions("smart", max_resolution=3, compress_probability=2, jpeg_quality=0, on_bad_image="ignore", workers=-1)
+    wrong = ConvertOptions("smart", max_resolution=3, compress_probability=2, jpeg_quality=0, on_bad_image="ignore",
+                           workers=-1)
     assert [problem.key for problem in wrong.problems()] == [
         "write_mode", "max_resolution", "compress_probability", "jpeg_quality", "on_bad_image", "workers",
     ]

@@ -147,19 +147,23 @@ def test_another_conversion_does_not_go_on_from_an_interrupted_one(folder, tmp_p
 
     with pytest.raises(KeyboardInterrupt):
         convert(folder / "train", tmp_path / "a.beton", RAW, interrupt)
-    assert forecast(folder / "train", tmp_path / "a.beton", ConvertOptions("raw", seed=1, workers=1)).resumed_images == 0
+    assert forecast(folder / "train", tmp_path / "a.beton",
+                    ConvertOptions("raw", seed=1, workers=1)).resumed_images == 0
 
 
 @pytest.mark.slow
 def test_killed_at_any_moment_it_leaves_no_file_that_looks_whole(folder, tmp_path):
     script = (
         "import sys; from pathlib import Path; from resnet_recipes.data.convert import pool; pool._CHUNK = 1\n"
-        "from resnet_recipes.data.convert.run import convert; from resnet_recipes.data.convert.encode import ConvertOptions\n"
+        "from resnet_recipes.data.convert.run import convert; from resnet_recipes.data.convert.encode import "
+        "ConvertOptions\n"
         "print('ready', flush=True)\n"
-        "convert(Path(sys.argv[1]), Path(sys.argv[2]), ConvertOptions('raw', workers=1), lambda p: print(p.done, flush=True))"
+        "convert(Path(sys.argv[1]), Path(sys.argv[2]), ConvertOptions('raw', workers=1), lambda p: print(p.done, "
+        "flush=True))"
     )
     target = tmp_path / "train.beton"
-    process = subprocess.Popen([sys.executable, "-c", script, folder / "train", target], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", script, folder / "train", target], stdout=subprocess.PIPE,
+                               text=True)
     while process.stdout.readline().strip() != "7":
         assert process.poll() is None
     process.send_signal(signal.SIGKILL)
@@ -278,7 +282,8 @@ def test_a_source_cut_short_after_it_was_opened_is_named_and_kills_nothing(folde
 
 def test_a_file_that_does_not_read_back_is_not_accepted(folder, tmp_path, monkeypatch):
     write = beton_writer._write_all
-    monkeypatch.setattr(beton_writer, "_write_all", lambda file, data: write(file, data[:-9] + bytes(9) if len(data) > 10_000 else data))
+    monkeypatch.setattr(beton_writer, "_write_all", lambda file, data: write(file, data[:-9] + bytes(9)
+                                                                             if len(data) > 10_000 else data))
     with pytest.raises(TrainingError, match="reads back differently"):
         convert(folder / "val", tmp_path / "a.beton", RAW, silent)
 
@@ -310,8 +315,10 @@ def test_ffcv_itself_reads_our_files(betons):
     script = (
         "import sys; from ffcv.reader import Reader; from ffcv.memory_managers import OSCacheManager\n"
         "reader = Reader(sys.argv[1]); pages = OSCacheManager(reader).page_to_samples\n"
-        "print(sorted(reader.field_names), reader.num_samples, sum(map(len, pages.values())), *reader.metadata['f1'].tolist())"
+        "print(sorted(reader.field_names), reader.num_samples, sum(map(len, pages.values())), "
+        "*reader.metadata['f1'].tolist())"
     )
-    said = subprocess.run([sys.executable, "-c", script, betons / "train.beton"], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run([sys.executable, "-c", script, betons / "train.beton"], capture_output=True, text=True,
+                          check=True).stdout
     labels = " ".join(map(str, open_beton(betons / "train.beton").labels.tolist()))
     assert said.strip() == f"['image', 'label'] 37 37 {labels}"

@@ -73,7 +73,8 @@ def test_every_jpeg_has_pillows_pixels_wherever_it_is_cut(photo, options):
     data = encoded(photo, quality=85, **options)
     expected = by_pillow(data)
     assert np.array_equal(whole(data), expected)
-    for top, left, height, width in ((0, 0, 1, 1), (3, 5, 40, 50), (31, 0, 17, WIDTH), (70, 100, 48, 111), (100, 0, 50, 9)):
+    for top, left, height, width in ((0, 0, 1, 1), (3, 5, 40, 50), (31, 0, 17, WIDTH), (70, 100, 48, 111),
+                                     (100, 0, 50, 9)):
         assert np.array_equal(Picture(data).crop(top, left, height, width),
                               expected[top:top + height, left:left + width])
 
@@ -100,7 +101,8 @@ def test_32_bit_grey_is_read_where_its_white_is_known():
     values = np.arange(12).reshape(3, 4)
     assert np.array_equal(whole(encoded(Image.fromarray(20 * values.astype(np.int32)), "TIFF")), as_rgb(20 * values))
     assert np.array_equal(whole(encoded(Image.fromarray((values / 255).astype(np.float32)), "TIFF")), as_rgb(values))
-    for unknown in (values.astype(np.int32) << 24, 1e4 * values.astype(np.float32), np.full((3, 4), np.nan, np.float32)):
+    for unknown in (values.astype(np.int32) << 24, 1e4 * values.astype(np.float32),
+                    np.full((3, 4), np.nan, np.float32)):
         with pytest.raises(BadImageError, match=r"32-bit values from .*; save it with 8 or 16 bits"):
             whole(encoded(Image.fromarray(unknown), "TIFF"))
 
@@ -145,7 +147,8 @@ def test_other_formats_are_read_through_pillow(photo, kind):
 def test_of_an_animation_the_first_frame_is_read(photo, kind):
     black = Image.new(photo.mode, photo.size)
     data = encoded(photo, kind, save_all=True, append_images=[black, black], quality=90)
-    assert np.abs(whole(data).astype(int) - np.asarray(photo)).mean() < 15          # GIF has 256 colours; the others are black
+    # GIF has 256 colours; the others are black
+    assert np.abs(whole(data).astype(int) - np.asarray(photo)).mean() < 15
     assert np.array_equal(whole(data), by_pillow(data))
 
 
@@ -166,7 +169,8 @@ def test_a_reduced_jpeg_is_cut_at_exact_fractions_of_its_pixels(photo, side, shr
     data = encoded(photo.resize((WIDTH * 4, HEIGHT * 4), Image.BICUBIC), quality=95)
     box = (101, 203, 400, 333)
     decoded, decode = [], simplejpeg.decode_jpeg
-    monkeypatch.setattr("simplejpeg.decode_jpeg", lambda *args, **named: decoded.append(decode(*args, **named)) or decoded[-1])
+    monkeypatch.setattr("simplejpeg.decode_jpeg", lambda *args, **named: decoded.append(decode(*args, **named))
+                        or decoded[-1])
     ours = Picture(data).resized_crop(*box, side)
     assert -(-4 * WIDTH // shrink) == decoded[0].shape[1]
     assert ours.shape == (side, side, 3)
@@ -193,7 +197,8 @@ def test_cut_off_jpegs_are_refused_wherever_they_were_cut(photo):
             whole(data[:length])
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"not an image at all", b"\x89PNG\r\n\x1a\n" + bytes(50), b"\xff\xd8\xff\xd9"])
+@pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"not an image at all", b"\x89PNG\r\n\x1a\n" + bytes(50),
+                                  b"\xff\xd8\xff\xd9"])
 def test_what_is_no_image_is_refused(data):
     with pytest.raises(BadImageError):
         whole(data)
@@ -210,7 +215,8 @@ def test_only_regular_files_of_a_sane_size_are_opened(tmp_path):
     for path, said in ((tmp_path / "fifo.jpg", "Not a regular file"), (Path("/dev/zero"), "Not a regular file"),
                        (tmp_path / "tail.jpg", f"40,960 MiB long; the limit is {MAX_BYTES >> 20} MiB"),
                        (tmp_path / "socket.jpg", "cannot be read"), (tmp_path / "folder.jpg", "Is a directory"),
-                       (tmp_path / "loop.jpg", "Too many levels of symbolic links"), (tmp_path / "none", "No such file")):
+                       (tmp_path / "loop.jpg", "Too many levels of symbolic links"),
+                       (tmp_path / "none", "No such file")):
         with pytest.raises(BadImageError, match=said):
             read_file(path)
     (tmp_path / "good.jpg").write_bytes(b"content")

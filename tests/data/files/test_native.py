@@ -28,7 +28,8 @@ def files(folder: Path, tmp_path: Path) -> Files:
     shutil.copytree(folder / "train", tmp_path / "train")
     image = Image.open(next((folder / "train").rglob("*.jpg")))
     for name, options in KINDS.items():
-        image.convert({"cmyk.jpg": "CMYK", "grey.jpg": "L"}.get(name, "RGB")).save(tmp_path / "train" / "ant" / name, **options)
+        image.convert({"cmyk.jpg": "CMYK",
+                       "grey.jpg": "L"}.get(name, "RGB")).save(tmp_path / "train" / "ant" / name, **options)
     return Files(tmp_path / "train")
 
 

@@ -39,7 +39,8 @@ def refusal(root: Path) -> str:
 
 def test_a_good_folder_is_counted(folder):
     facts = measured(folder)
-    assert (facts.backend, facts.train_examples, facts.eval_examples, facts.classes) == ("torchvision", 37, 11, ("ant", "bee", "cat"))
+    assert (facts.backend, facts.train_examples, facts.eval_examples,
+            facts.classes) == ("torchvision", 37, 11, ("ant", "bee", "cat"))
 
 
 def test_auto_without_betons_says_that_files_are_decoded(folder):
@@ -124,7 +125,8 @@ def test_files_of_unknown_kinds_are_counted_and_named(root):
     for number in range(3):
         (root / "train" / "ant" / f"{number}.HEIC").touch()
     (root / "val" / "bee" / "README").touch()
-    said = "not read, because of their suffixes: 3 .heic, 1 without a suffix; pip install pillow-heif  makes .heic readable"
+    said = ("not read, because of their suffixes: 3 .heic, 1 without a suffix; "
+            "pip install pillow-heif  makes .heic readable")
     assert measured(root).notes[0] == said
     for path in (root / "train" / "ant").glob("*.jpg"):
         path.unlink()

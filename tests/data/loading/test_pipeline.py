@@ -40,7 +40,8 @@ def jobs(count: int) -> Iterator[Job]:
         yield Job(step // 4, places // 2 % 40, places % 2, 4 + step % 3)
 
 
-def run(workers: int, in_threads: bool = True, bad: tuple[int, ...] = (), count: int = 12) -> list[tuple[np.ndarray, ...]]:
+def run(workers: int, in_threads: bool = True, bad: tuple[int, ...] = (),
+        count: int = 12) -> list[tuple[np.ndarray, ...]]:
     """Return copies of the batches that a pipeline makes."""
     made = Pipeline(Drawn(in_threads, bad), Capacity(workers, prefetch=2, rows=7, pixels=6), skip_bad=True)
     try:
@@ -51,7 +52,8 @@ def run(workers: int, in_threads: bool = True, bad: tuple[int, ...] = (), count:
 
 def same(ours: list, theirs: list) -> bool:
     """Tell whether batches are equal."""
-    return all(np.array_equal(a, b) for one, other in zip(ours, theirs, strict=True) for a, b in zip(one, other, strict=True))
+    return all(np.array_equal(a, b) for one, other in zip(ours, theirs, strict=True)
+               for a, b in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize("bad", [(), (0, 3, 4, 39)])
@@ -114,7 +116,8 @@ def test_a_storage_that_never_answers_is_given_up(monkeypatch):
     storage, gate = Drawn(True), threading.Event()
     storage.fill = lambda rows: gate.wait(10)
     made = Pipeline(storage, Capacity(1, prefetch=1, rows=7, pixels=6))
-    with pytest.raises(TrainingError, match=r"no image was read for 0\.1 s; the loader is stuck at image 0, image 0, image 1, image 1"):
+    with pytest.raises(TrainingError, match=r"no image was read for 0\.1 s; the loader is stuck at image 0, image 0, "
+                                            r"image 1, image 1"):
         next(made.run(jobs(1)))
     gate.set()
     made.close()

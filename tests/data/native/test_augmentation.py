@@ -37,7 +37,8 @@ def test_every_operation_of_randaugment_has_pillows_pixels(engine, name, side):
     sources = images(side)
     values = RandAugment().values(name, side, np.random.default_rng(1), COUNT).tolist()
     pixels = augmented(engine, sources, [[step(name, value, side)] for value in values])
-    theirs = [np.asarray(IMAGE_OPS[name](Image.fromarray(source), value)) for source, value in zip(sources, values, strict=True)]
+    theirs = [np.asarray(IMAGE_OPS[name](Image.fromarray(source), value))
+              for source, value in zip(sources, values, strict=True)]
     assert np.array_equal(pixels, theirs)
 
 
@@ -46,7 +47,8 @@ def test_every_operation_of_randaugment_has_pillows_pixels(engine, name, side):
 def test_the_same_draw_gives_the_same_pixels_with_and_without_the_engine(engine, method):
     augment, side = method.augment_sample(), 48
     sources = images(side) * 30
-    pixels = augmented(engine, sources, [augment.steps(side, np.random.default_rng(seed)) for seed in range(len(sources))])
+    pixels = augmented(engine, sources,
+                       [augment.steps(side, np.random.default_rng(seed)) for seed in range(len(sources))])
     for seed, (ours, source) in enumerate(zip(pixels, sources, strict=True)):
         assert np.array_equal(ours, np.asarray(augment(Image.fromarray(source), np.random.default_rng(seed)))), seed
 

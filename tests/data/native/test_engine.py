@@ -59,7 +59,8 @@ def test_files_are_read_by_folder_and_name(engine, jpeg, tmp_path):
     (tmp_path / "class").mkdir()
     (tmp_path / "class" / "one.jpg").write_bytes(jpeg)
     from_file, from_memory = (Batch([jpeg], 32, box=BOXES[0]) for _ in range(2))
-    folder, name = np.frombuffer(os.fsencode(tmp_path) + b"\0", np.uint8), np.frombuffer(b"class/one.jpg and more", np.uint8)
+    folder = np.frombuffer(os.fsencode(tmp_path) + b"\0", np.uint8)
+    name = np.frombuffer(b"class/one.jpg and more", np.uint8)
     from_file.rows["data"], from_file.rows["folder"], from_file.rows["path"] = 0, folder.ctypes.data, name.ctypes.data
     from_file.rows["length"] = len("class/one.jpg")
     assert not from_file.filled(engine).any()
@@ -104,7 +105,8 @@ def test_closing_waits_for_the_rows_that_are_being_written(built, jpeg):
 
 
 def test_waiting_gives_up_after_its_seconds_and_leaves_the_interpreter_free(built, tmp_path):
-    # A thread that stands still cannot be made with regular files, so the batch is one that the only thread has not come to yet.
+    # A thread that stands still cannot be made with regular files, so the batch is one that the only thread has not
+    # come to yet.
     image = encoded(photo(0, 1500, 2000), quality=95)
     ran = []
     with Engine(1) as engine:

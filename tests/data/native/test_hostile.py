@@ -63,7 +63,8 @@ def test_an_image_of_too_many_pixels_is_refused_before_it_is_decoded(engine):
 
 def test_scans_without_end_are_cut_off(engine):
     data = encoded(photo(0, 16, 16), progressive=True, quality=30)
-    last = data.rindex(b"\xff\xda")                      # the last scan, again and again: valid to the eye, work without end
+    # the last scan, again and again: valid to the eye, work without end
+    last = data.rindex(b"\xff\xda")
     bomb = data[:last] + data[last:-2] * 2000 + b"\xff\xd9"
     assert status_of(engine, bomb, box=(0, 0, 16, 16)) in (Status.EXCESSIVE, Status.DAMAGED)
     assert status_of(engine, data, box=(0, 0, 16, 16)) == Status.DONE
@@ -76,7 +77,8 @@ def test_a_size_that_is_not_the_announced_one_is_a_mismatch(engine):
     assert status_of(engine, data, size=(151, 211)) == Status.MISMATCHED
 
 
-@pytest.mark.parametrize("box", [(-1, 0, 9, 9), (0, 0, 212, 9), (0, 0, 9, 151), (0, 0, 0, 9), (205, 0, 9, 9), (float("nan"), 0, 9, 9),
+@pytest.mark.parametrize("box", [(-1, 0, 9, 9), (0, 0, 212, 9), (0, 0, 9, 151), (0, 0, 0, 9), (205, 0, 9, 9),
+                                 (float("nan"), 0, 9, 9),
                                  (0, 0, float("inf"), 9), (1e300, 0, 9, 9)])
 @pytest.mark.parametrize("raw", [False, True])
 def test_a_box_outside_the_image_is_a_mismatch(engine, box, raw):
@@ -93,7 +95,8 @@ def test_raw_bytes_must_be_three_a_pixel(engine):
 def test_tables_of_an_earlier_image_do_not_serve_a_later_one(engine):
     whole = encoded(photo(1, 64, 64), quality=20)
     start, end = whole.index(b"\xff\xdb"), whole.index(b"\xff\xc0")
-    without = whole[:start] + whole[end:]                # no quantisation tables: libjpeg would keep those of the image before
+    # no quantisation tables: libjpeg would keep those of the image before
+    without = whole[:start] + whole[end:]
     batch = Batch([whole, without] * 10, 32, box=BOX)
     assert batch.filled(engine).tolist() == [Status.DONE, Status.DAMAGED] * 10
 
@@ -116,7 +119,8 @@ def test_what_is_no_regular_file_is_refused_at_once(engine, tmp_path, kind):
 def test_mutated_jpegs_are_refused_by_name_or_decoded_the_same_way_every_time(engine):
     rng = np.random.default_rng(0)
     originals = [encoded(photo(n, 80, 90), quality=75, **options)
-                 for n, options in enumerate(({}, {"progressive": True}, {"subsampling": "4:4:4"}, {"restart_marker_rows": 1}))]
+                 for n, options in enumerate(({}, {"progressive": True}, {"subsampling": "4:4:4"},
+                                              {"restart_marker_rows": 1}))]
     images = []
     for number in range(400):
         data = np.frombuffer(originals[number % 4], np.uint8).copy()
