@@ -1,22 +1,42 @@
-"""How long a run takes on a CPU: an order of magnitude, guessed from its arithmetic without measuring."""
+"""How long a run takes and how much memory: orders of magnitude, from its arithmetic, without measuring."""
+
+from collections import Counter
 
 from resnet_recipes.config import enabled
+from resnet_recipes.measure import roofline
+from resnet_recipes.measure.datasheet import Gpu
+from resnet_recipes.measure.estimate import EXCHANGE
+from resnet_recipes.measure.roofline import Speed, Work
 from resnet_recipes.plan import Plan
-
-#: Billions of multiply-adds of a forward pass on 224 pixels (torchvision, "GFLOPS" of the pretrained weights).
-BILLIONS = {"resnet18": 1.81, "resnet34": 3.66, "resnet50": 4.09, "resnet101": 7.80, "resnet152": 11.51}
 
 #: Billions of multiply-adds a second of one CPU core; two cores reach 17 in this project's demo and 29 on CIFAR-10.
 PER_CORE = 12
 
 
 def cpu_seconds(plan: Plan, cores: int) -> float:
-    """Return the seconds of all forward and backward passes of a run; a backward pass counts as two forward passes."""
-    shares = sum((side / 224) ** 2 for side in plan.sizes) / len(plan.sizes)
-    images = plan.total_steps * plan.recipe.batch.global_size
-    sam = enabled(plan.recipe.methods).get("sam")
-    passes = 3 * (1 + 1 / sam.interval if sam else 1)
-    return images * shares * passes * BILLIONS[plan.recipe.model.name] / (PER_CORE * cores)
+    """Return the seconds of all forward and backward passes of a run on a CPU."""
+    multiplied = sum(images * _work(plan, side).flops / 2 for side, images in _images(plan).items())
+    return multiplied * _passes(plan) / (1e9 * PER_CORE * cores)
+
+
+def gpu_speeds(plan: Plan, gpu: Gpu) -> list[Speed]:
+    """Return what one GPU is expected to train at each image size of a run, if loading keeps up; steps of SAM apart."""
+    return [roofline.speed(gpu, _work(plan, side)) for side in sorted(set(plan.sizes))]
+
+
+def gpu_seconds(plan: Plan, gpu: Gpu) -> float:
+    """Return the seconds of a run on GPUs of one kind, if loading keeps up."""
+    speeds = {speed.side: speed.images_per_second for speed in gpu_speeds(plan, gpu)}
+    seconds = sum(images / speeds[side] for side, images in _images(plan).items())
+    exchange = 1 + EXCHANGE / 3 if plan.world_size > 1 else 1
+    return seconds * _passes(plan) * exchange / plan.world_size
+
+
+def gpu_memory(plan: Plan) -> float:
+    """Return the bytes that a run in bf16 or fp16 takes on each GPU, within some tens of percent."""
+    methods = enabled(plan.recipe.methods)
+    copies = 3 + ("ema" in methods) + ("sam" in methods)        # weights, gradients, momentum
+    return roofline.memory(_work(plan, max(plan.sizes)), plan.rank_size, plan.parameters, copies)
 
 
 def roughly(seconds: float) -> str:
@@ -25,3 +45,24 @@ def roughly(seconds: float) -> str:
     name, unit = next((item for item in units if seconds >= 2 * item[1]), units[-1])
     number = seconds / unit
     return f"{max(1, round(number)) if number < 100 else round(number, -1):,.0f} {name if number >= 1.5 else name[:-1]}"
+
+
+def _work(plan: Plan, side: int) -> Work:
+    precision = plan.recipe.precision
+    return Work(plan.recipe.model.name, side, plan.bn_size, "blurpool" in enabled(plan.recipe.methods),
+                precision.kernels == "auto" and precision.channels_last)
+
+
+def _images(plan: Plan) -> Counter[int]:
+    """Return the training images of a run by their size."""
+    found, last = Counter(), len(plan.sizes) - 1
+    for epoch, side in enumerate(plan.sizes):
+        steps = plan.steps_per_epoch if epoch < last else plan.total_steps - last * plan.steps_per_epoch
+        found[side] += steps * plan.recipe.batch.global_size
+    return found
+
+
+def _passes(plan: Plan) -> float:
+    """Return how often an image goes forward and backward on average: more than once with SAM."""
+    sam = enabled(plan.recipe.methods).get("sam")
+    return 1 + 1 / sam.interval if sam else 1.0

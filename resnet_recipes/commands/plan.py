@@ -70,17 +70,33 @@ def _device(made: "Plan") -> Iterator[tuple[str, str]]:
         here = "" if found else ", of which this machine has none"
         resolved = (best or "bf16 where the GPU has it, else fp16") if dtype == "auto" else dtype
         yield "device", f"{made.world_size} x {name or 'GPU'}{here}, {resolved}"
+        if "fp32" not in resolved and (size := gpus.memory()):
+            yield from _memory(made, size)
         return
     yield "device", f"CPU with {cores()} core{'' if cores() == 1 else 's'}, {'fp32' if dtype == 'auto' else dtype}"
 
 
+def _memory(made: "Plan", size: int) -> Iterator[tuple[str, str]]:
+    """Yield how much of a GPU's memory the run is expected to take, and what to do if that is more than it has."""
+    from resnet_recipes.guess import gpu_memory
+
+    expected = gpu_memory(made)
+    yield "memory", f"about {expected / 1e9:.0f} GB of the {size / 1e9:.0f} GB of a GPU: predicted, not measured"
+    if expected > size:
+        yield "WARNING", (f"may not fit into a GPU's memory: batch.bn_size={made.bn_size // 2} halves most of what it "
+                          "takes; BatchNorm then sees fewer images, which barely changes the result")
+
+
 def _time(made: "Plan") -> Iterator[tuple[str, str]]:
-    """Yield how long the run takes (as measured on this machine, else as published, else a guess) and what it costs."""
+    """Yield how long the run takes, as measured here, else predicted, published or guessed, and what it costs."""
     from resnet_recipes.commands import estimate
     from resnet_recipes.data.cores import cores
-    from resnet_recipes.guess import cpu_seconds, roughly
+    from resnet_recipes.guess import cpu_seconds, gpu_seconds, gpu_speeds, roughly
     from resnet_recipes.launch import gpus
+    from resnet_recipes.measure import datasheet
 
+    precision, is_cpu = made.recipe.precision, made.recipe.launch.device == "cpu"
+    gpu = None if is_cpu or precision.dtype == "fp32" else datasheet.known(gpus.first()[0])
     if known := estimate.known(made):
         result, price = estimate.of(made, known.speeds), made.recipe.launch.price
         total = clock_time(60 * (result.minutes + result.evaluation_minutes))
@@ -89,7 +105,14 @@ def _time(made: "Plan") -> Iterator[tuple[str, str]]:
         yield "time", f"{total}, of which training {low} to {high}: this machine was measured {when}"
         if price is not None:
             yield "cost", f"{result.cost(price):,.2f} at {price:g} an hour"
-    elif made.world_size == 1 and (made.recipe.launch.device == "cpu" or not gpus.count()):
+    elif gpu is not None:
+        speeds = gpu_speeds(made, gpu)
+        each = ", ".join(f"{speed.images_per_second:,.0f} images/s at {speed.side} px ({speed.limit})"
+                         for speed in sorted({speeds[0], speeds[len(speeds) // 2], speeds[-1]}))
+        yield "time", (f"roughly {roughly(gpu_seconds(made, gpu))} of training on {made.world_size} x {gpu.name}, if "
+                       "the data keep up: predicted, not measured; `resnet-recipes estimate` measures")
+        yield "speed", f"predicted for a GPU, with what limits it: {each}"
+    elif made.world_size == 1 and (is_cpu or not gpus.count()):
         seconds = cpu_seconds(made, cores())
         yield "time", f"roughly {roughly(seconds)} on this CPU: a guess from the network's arithmetic"
     elif timed := [result for result in made.published if result.minutes and result.epochs]:

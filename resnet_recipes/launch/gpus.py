@@ -11,13 +11,15 @@ from pathlib import Path
 _QUESTION = """
 import ctypes
 cuda, number, device, major = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
-name = ctypes.create_string_buffer(100)
+name, memory = ctypes.create_string_buffer(100), ctypes.c_size_t()
 if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(number)) == 0:
     print(number.value)
     cuda.cuDeviceGet(ctypes.byref(device), 0)
     cuda.cuDeviceGetName(name, 100, device)
     cuda.cuDeviceGetAttribute(ctypes.byref(major), 75, device)      # of the compute capability
-    print(name.value.decode(), major.value, sep="\\n")
+    print(name.value.decode(), major.value, sep="\\n", flush=True)
+    cuda.cuDeviceTotalMem_v2(ctypes.byref(memory), device)
+    print(memory.value)
 """
 
 
@@ -39,9 +41,15 @@ def first() -> tuple[str, str]:
     return name, ("bf16" if int(major) >= 8 else "fp16") if major else ""
 
 
+def memory() -> int:
+    """Return the bytes of memory of the first GPU; 0 if unknown."""
+    _, _, _, size, *_ = *_answer(), 0, 0, 0, 0
+    return int(size)
+
+
 @cache
 def _answer() -> list[str]:
-    """Return what the driver says: number of GPUs, and name and major compute capability of the first; or nothing."""
+    """Return the driver's answer: how many GPUs; the first one's name, major compute capability, bytes; or nothing."""
     import torch
 
     if not torch.cuda.device_count() or not torch.version.cuda:          # ROCm has no libcuda

@@ -1,0 +1,202 @@
+"""How fast a GPU can train a ResNet, and how much memory it takes: arithmetic, layer by layer, without measuring."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+from resnet_recipes.measure.datasheet import Gpu
+
+BYTES = 2                   # of an activation, in bf16 or fp16
+FUSED_SHARE = 0.85          # of a GPU's memory traffic that the fused kernels reach: a prediction
+AVERAGED = 950              # instructions of torch's channels_last average for an output and its gradient, as counted
+LAUNCH = 11e-6              # seconds in which the host issues a kernel from Python
+LAUNCHES = {False: 17, True: 9}         # of a step for each convolution, plain and fused
+OPTIMIZER = 45              # bytes that a step moves for each weight: itself, gradient, momentum, the cast copy
+RESERVED = 1.5e9            # bytes of context, cuDNN's workspace and what the allocator cannot use
+
+
+class Convolution(NamedTuple):
+    """A convolution with the BatchNorm that follows it; images are square."""
+
+    inputs: int             # channels
+    outputs: int
+    kernel: int
+    stride: int
+    side: int               # of the input, in pixels
+    relu: bool = True       # whether its BatchNorm ends in ReLU
+    adds: bool = False      # whether its block's input is added before that
+
+    @property
+    def out_side(self) -> int:
+        """Pixels of the output's side."""
+        return (self.side - 1) // self.stride + 1
+
+    @property
+    def read(self) -> int:
+        """Elements of the input."""
+        return self.inputs * self.side ** 2
+
+    @property
+    def written(self) -> int:
+        """Elements of the output."""
+        return self.outputs * self.out_side ** 2
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of one image's forward pass."""
+        return 2 * self.inputs * self.kernel ** 2 * self.written
+
+    @property
+    def weights(self) -> int:
+        """Weights of the convolution."""
+        return self.inputs * self.outputs * self.kernel ** 2
+
+
+#: Whether a model has bottlenecks, and its blocks in each of the four stages.
+MODELS = {"resnet18": (False, (2, 2, 2, 2)), "resnet34": (False, (3, 4, 6, 3)), "resnet50": (True, (3, 4, 6, 3)),
+          "resnet101": (True, (3, 4, 23, 3)), "resnet152": (True, (3, 8, 36, 3))}
+
+
+def convolutions(model: str, side: int) -> Iterator[Convolution]:
+    """Yield the convolutions of torchvision's ResNets on images of `side` pixels."""
+    is_deep, blocks = MODELS[model]
+    stem = Convolution(3, 64, 7, 2, side)
+    yield stem
+    side, channels = (stem.out_side - 1) // 2 + 1, 64
+    for stage, repeats in enumerate(blocks):
+        width = 64 * 2 ** stage
+        outputs = 4 * width if is_deep else width
+        for index in range(repeats):
+            stride = 2 if stage and not index else 1
+            small = (side - 1) // stride + 1
+            if is_deep:
+                yield Convolution(channels, width, 1, 1, side)
+                yield Convolution(width, width, 3, stride, side)
+                yield Convolution(width, outputs, 1, 1, small, adds=True)
+            else:
+                yield Convolution(channels, width, 3, stride, side)
+                yield Convolution(width, outputs, 3, 1, small, adds=True)
+            if stride > 1 or channels != outputs:
+                yield Convolution(channels, outputs, 1, stride, side, relu=False)
+            side, channels = small, outputs
+
+
+@dataclass(frozen=True)
+class Work:
+    """One training step on a GPU."""
+
+    model: str
+    side: int               # of the images, in pixels
+    batch: int              # images that go forward and backward together
+    blur: bool = False      # BlurPool, as in the recipes
+    fused: bool = False     # BatchNorm with ReLU and sum in one operation, and a blur of our own
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations of an image: forward, and backward for inputs and weights."""
+        return sum(flops for flops, _ in _passes(self))
+
+    @property
+    def bytes(self) -> float:
+        """Bytes of an image that go through the GPU's memory in one step."""
+        return sum(traffic(self).values())
+
+
+class Speed(NamedTuple):
+    """How fast one GPU is expected to do some work."""
+
+    side: int
+    images_per_second: float
+    limit: str              # what takes most of the time: arithmetic | memory traffic | kernel launches
+
+
+def speed(gpu: Gpu, work: Work) -> Speed:
+    """Return what to expect of a GPU: seconds of all operations, one after the other, at the shares that it reaches."""
+    arithmetic = moving = 0.0
+    for flops, moved in _passes(work):
+        computing, loading = flops / gpu.flops, moved / gpu.traffic
+        if computing > loading:
+            arithmetic += computing / gpu.convolution
+        else:
+            moving += loading / gpu.convolution
+    kinds = traffic(work)
+    share = gpu.traffic * (FUSED_SHARE if work.fused else gpu.plain)
+    blurring = kinds["blur"] / share
+    if not work.fused:
+        blurring = max(blurring, AVERAGED * _averaged(work) / (1e12 * gpu.issues))
+    moving += (kinds.total() - kinds["convolution"] - kinds["blur"]) / share + blurring
+    host = LAUNCH * LAUNCHES[work.fused] * len(_layers(work)) / work.batch
+    if host > arithmetic + moving:
+        return Speed(work.side, 1 / host, "kernel launches")
+    limit = "arithmetic" if arithmetic > moving else "memory traffic"
+    return Speed(work.side, 1 / (arithmetic + moving), limit)
+
+
+@cache
+def traffic(work: Work) -> Counter[str]:
+    """Return the bytes of an image in one step by kind of operation."""
+    layers, fused = _layers(work), work.fused
+    outputs = sum(layer.written for layer in layers)
+    sums = sum(layer.written for layer in layers if layer.adds)
+    activated = sum(layer.written for layer in layers if layer.relu)
+    stem = layers[0].written
+    pooled = stem if work.blur else stem // 4
+    elements = Counter({
+        "batch norm": 8 * outputs + (4 * sums if fused else 0),     # statistics, values; gradients' sums, gradients
+        "relu": 0 if fused else 5 * activated,
+        "sum": 0 if fused else 3 * sums,
+        "gradients of sums": (2 if fused else 3) * (sums - layers[-1].written + stem // 4),
+        "blur": sum(4 * read if stride == 1 else 2 * (read + read // 4) for read, stride in _blurs(work)),
+        "pool": 2 * (stem + pooled) + 2 * pooled * 8 // BYTES,        # with indices
+    })
+    found = Counter({kind: float(BYTES * number) for kind, number in elements.items()})
+    weights = sum(layer.weights + 2 * layer.outputs for layer in layers)
+    found["optimizer"] = OPTIMIZER * weights / work.batch
+    found["convolution"] = sum(moved for _, moved in _passes(work))
+    return found
+
+
+def memory(work: Work, images: int, weights: int, copies: int) -> float:
+    """Return the bytes that training takes on a GPU.
+
+    `images` are those of a whole step, `weights` the model's, and `copies` what is kept of each in fp32.
+    """
+    layers = _layers(work)
+    kept = sum(layer.written * (2 if layer.relu else 1) for layer in layers) + sum(read for read, _ in _blurs(work))
+    passing = 3 * max(layer.written for layer in layers)        # gradients on their way
+    pooled = layers[0].written * (8 if work.blur else 2)
+    per_image = BYTES * (kept + passing) + pooled
+    return RESERVED + work.batch * per_image + images * 3 * work.side ** 2 * 5 + weights * (4 * copies + BYTES)
+
+
+@cache
+def _layers(work: Work) -> tuple[Convolution, ...]:
+    return tuple(convolutions(work.model, work.side))
+
+
+@cache
+def _passes(work: Work) -> tuple[tuple[float, float], ...]:
+    """Return operations and bytes of an image for each convolution: forward, for weights, and for the input."""
+    found = []
+    for layer in _layers(work):
+        is_blurred = work.blur and layer.kernel == 1 and layer.stride == 2      # its blur makes the stride
+        read = layer.read // 4 if is_blurred else layer.read
+        moved = BYTES * (read + layer.written + layer.weights / work.batch)
+        found += [(layer.flops, moved)] * (2 if layer.inputs == 3 else 3)       # nobody asks for pixels' gradients
+    return tuple(found)
+
+
+def _blurs(work: Work) -> Iterator[tuple[int, int]]:
+    """Yield elements and stride of what is blurred: the pool's output, and inputs of strided convolutions."""
+    if work.blur:
+        yield _layers(work)[0].written, 2
+        for layer in _layers(work)[1:]:
+            if layer.stride == 2:
+                yield layer.read, 2 if layer.kernel == 1 else 1
+
+
+def _averaged(work: Work) -> float:
+    """Return the outputs of the averages that blur: one as large as the input, one as large as the output."""
+    return sum(read * (2 if stride == 1 else 1.25) for read, stride in _blurs(work))

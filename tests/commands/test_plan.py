@@ -1,0 +1,48 @@
+"""What a plan says of a machine's GPUs is called a prediction until it was measured."""
+
+from collections.abc import Callable
+
+import pytest
+
+from resnet_recipes import cli
+from resnet_recipes.launch import gpus
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, tmp_path, capsys) -> Callable[..., str]:
+    """Return a function that prints the plan of a recipe on eight GPUs of one kind."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(gpus, "count", lambda: 8)
+
+    def tell(name: str, gigabytes: float, *words: str) -> str:
+        monkeypatch.setattr(gpus, "first", lambda: (name, "bf16"))
+        monkeypatch.setattr(gpus, "memory", lambda: int(gigabytes * 1e9))
+        assert cli.main(["plan", "mild", "launch.device=cuda", "gpus=8", *words]) == 0
+        return " ".join(capsys.readouterr().out.split())
+
+    return tell
+
+
+def test_a_known_gpus_time_and_speeds_are_predicted(told):
+    text = told("NVIDIA A100-SXM4-80GB", 85)
+    assert "of training on 8 x A100 80GB, if the data keep up: predicted, not measured" in text
+    assert "speed predicted for a GPU, with what limits it: " in text
+    assert "images/s at 88 px (memory traffic), " in text
+    assert "images/s at 176 px (memory traffic)" in text
+
+
+def test_an_unknown_gpus_time_is_the_published_one(told):
+    text = told("NVIDIA Z1", 85)
+    assert "time published: " in text
+    assert "speed predicted" not in text
+    assert "time published: " in told("NVIDIA A100-SXM4-80GB", 85, "precision.dtype=fp32")
+
+
+def test_the_expected_memory_is_told_and_a_gpu_too_small_is_a_warning(told):
+    text = told("NVIDIA A100-SXM4-80GB", 85)
+    assert "GB of the 85 GB of a GPU: predicted, not measured" in text
+    assert "WARNING" not in text
+    text = told("Tesla T4", 8)
+    assert "WARNING may not fit into a GPU's memory: batch.bn_size=128 halves most of what it takes" in text
+    assert "memory about" not in told("NVIDIA Z1", 0)
