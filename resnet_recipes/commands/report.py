@@ -3,19 +3,15 @@
 import json
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from resnet_recipes import atomic
 from resnet_recipes.commands.arguments import Usage, split
 from resnet_recipes.commands.runs import listed, price_of
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.measure.comparison import Group, grouped
-from resnet_recipes.measure.published import CONTRADICTIONS, published
 from resnet_recipes.measure.runs import RunRecord, read_run
-from resnet_recipes.report.page import charts, curves
-from resnet_recipes.report.page.html import Figure, Section, Table, page
+from resnet_recipes.measure.sections import sections_of
+from resnet_recipes.report.page.html import Section, page
 
 USAGE = Usage(
     "resnet-recipes report [RUN|FOLDER ...]",
@@ -29,12 +25,6 @@ USAGE = Usage(
     },
 )
 
-#: Dollars an hour of a p4d.24xlarge (8 A100) on demand: Composer's AWS tutorial has 27 min for 14.77 dollars.
-A100_PRICE = 32.8
-
-#: Runs whose curves are drawn: more lines than this cannot be told apart.
-MOST_CURVES = 10
-
 
 def run(argv: Sequence[str]) -> int:
     """Write the page, and with --png each plot as a picture besides."""
@@ -45,14 +35,9 @@ def run(argv: Sequence[str]) -> int:
         raise RecipeError([Problem("--published", None, "takes no runs: it draws the published results alone")])
     _library()
     runs = [] if "--published" in arguments else list(_runs(arguments.words or ["runs"]))
-    sections = list(_sections(runs, price))
-    title = (
-        "Published results of ResNet-50 on ImageNet"
-        if "--published" in arguments
-        else f"{len(runs)} runs"
-        if len(runs) != 1
-        else "1 run"
-    )
+    sections = list(sections_of(runs, price))
+    counted = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    title = "Published results of ResNet-50 on ImageNet" if "--published" in arguments else counted
     try:
         atomic.write_text(out, page(title, sections))
         if folder := arguments.flags.get("--png"):
@@ -61,7 +46,7 @@ def run(argv: Sequence[str]) -> int:
         raise NotReadyError(
             [Problem("--out", str(out), f"cannot be written: {error.strerror}", "--out FILE")]
         ) from None
-    print(f"{out}: {len(runs)} runs, {out.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
+    print(f"{out}: {counted}, {out.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
     return 0
 
 
@@ -79,178 +64,6 @@ def _runs(words: Sequence[str]) -> Iterator[RunRecord]:
     for word in words:
         one = read_run(Path(word))
         yield from [one] if one else listed(Path(word))
-
-
-def _sections(runs: Sequence[RunRecord], price: float | None) -> Iterator[Section]:
-    finished = [run for run in runs if run.top1_percent is not None and run.minutes]
-    known = [_published_row(result) for result in published()]
-    mine = [_run_row(run, price) for run in finished]
-    figures = [
-        Figure(
-            "time",
-            "Top-1 accuracy against training minutes on a logarithmic axis. Filled: your runs on the papers' clock, "
-            "their front dashed. Open, grey: published results; hover for the source and what the minutes include.",
-            charts.accuracy(mine, known, "minutes", "training minutes"),
-        )
-    ]
-    text = []
-    if mine and price is not None:
-        figures.append(
-            Figure(
-                "cost",
-                f"The same against money: your runs at {price:g} an hour of wall time, published ones on 8 A100 at "
-                f"{A100_PRICE} dollars an hour.",
-                charts.accuracy(mine, known, "cost", "cost"),
-            )
-        )
-    elif mine:
-        text.append("Give --price PER_HOUR to see the same against money.")
-    yield Section("Accuracy against time", text, figures, notes=CONTRADICTIONS)
-    groups = grouped(finished)
-    if any(len(group.runs) > 1 for group in groups) or len(groups) > 1:
-        yield Section(
-            "Trade-off by recipe",
-            ["Means over seeds; bars are one standard deviation of a single run."],
-            [
-                Figure(
-                    "tradeoff",
-                    "Each point is one recipe at one length.",
-                    charts.tradeoff(list(map(_group_row, groups))),
-                )
-            ],
-        )
-    if runs:
-        yield _course(runs)
-        yield Section("All runs", tables=[_run_table(runs, price)])
-    yield Section("All published results", tables=[_published_table(known)])
-
-
-def _course(runs: Sequence[RunRecord]) -> Section:
-    """Return the section on what happened during the runs."""
-    shown = sorted(runs, key=lambda run: -(run.top1_percent or 0.0))[:MOST_CURVES]
-    points = [point for run in shown for point in curves.points(run.folder)]
-    quantities = (
-        ("top1_percent", "top-1 accuracy (%)"),
-        ("loss", "training loss"),
-        ("lr", "learning rate"),
-        ("pixels", "image size (px)"),
-        ("images_per_second", "images/s"),
-        ("data_wait_share", "share waiting for data"),
-    )
-    figures = [
-        Figure(
-            f"course-{key}",
-            f"{title[0].upper()}{title[1:]} over the epochs; click a name to single a run out.",
-            charts.curve(points, key, title),
-        )
-        for key, title in quantities
-        if any(point.get(key) is not None for point in points)
-    ]
-    bars = [row for run in shown for row in _phases(run)]
-    if bars:
-        figures.append(Figure("phases", "Where the wall time went.", charts.phases(bars)))
-    left_out = f"The {MOST_CURVES} most accurate of {len(runs)} runs." if len(runs) > MOST_CURVES else ""
-    return Section("Over the runs", [left_out] if left_out else [], figures)
-
-
-def _phases(run: RunRecord) -> Iterator[dict[str, Any]]:
-    try:
-        summary = json.loads((run.folder / "summary.json").read_bytes())
-        parts = {
-            name: float(summary[f"{key}_seconds"]) / 60
-            for name, key in (
-                ("training", "training"),
-                ("evaluation", "evaluation"),
-                ("checkpoints", "checkpoint"),
-                ("start-up", "startup"),
-            )
-        }
-        waiting = parts["training"] * float(summary["data_wait_share"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return
-    split_up = {"training": parts["training"] - waiting, "waiting for data": waiting} | {
-        k: v for k, v in parts.items() if k != "training"
-    }
-    for rank, (phase, minutes) in enumerate(split_up.items()):
-        yield {"name": run.name, "phase": phase, "minutes": minutes, "rank": rank}
-
-
-def _published_row(result: Any) -> dict[str, Any]:
-    is_a100 = "8x A100" in result.hardware
-    return asdict(result) | {
-        "machine": result.machine,
-        "cost": result.minutes / 60 * A100_PRICE if is_a100 and result.minutes else None,
-    }
-
-
-def _run_row(run: RunRecord, price: float | None) -> dict[str, Any]:
-    try:
-        command = (run.folder / "command.txt").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
-        command = ""
-    return {
-        "name": run.name,
-        "recipe": run.recipe,
-        "top1_percent": run.top1_percent,
-        "epochs": run.epochs or run.epochs_done,
-        "minutes": run.minutes_papers or run.minutes,
-        "cost": run.cost(price) if price is not None else None,
-        "hardware": run.devices,
-        "command": command,
-    }
-
-
-def _group_row(group: Group) -> dict[str, Any]:
-    first, noise = group.runs[0], group.noise or 0.0
-    mean = group.mean_top1 if group.mean_top1 is not None else first.top1_percent or 0.0
-    return {
-        "recipe": first.recipe,
-        "epochs": first.epochs,
-        "minutes": group.minutes or first.minutes,
-        "mean_top1_percent": mean,
-        "low": mean - noise,
-        "high": mean + noise,
-        "seeds": len(group.runs),
-    }
-
-
-def _run_table(runs: Sequence[RunRecord], price: float | None) -> Table:
-    headings = [
-        "run",
-        "recipe",
-        "changed",
-        "state",
-        "epochs",
-        "top-1 %",
-        "min",
-        "wall min",
-        *(["cost"] if price is not None else []),
-    ]
-    rows = [
-        [
-            run.name,
-            run.recipe,
-            " ".join(run.changes),
-            run.state,
-            run.epochs_done,
-            run.top1_percent,
-            run.minutes,
-            run.wall_minutes,
-            *([run.cost(price)] if price is not None else []),
-        ]
-        for run in runs
-    ]
-    return Table("Click a heading to sort.", headings, rows)
-
-
-def _published_table(known: Sequence[dict[str, Any]]) -> Table:
-    keys = ("recipe", "label", "epochs", "top1_percent", "minutes", "clock", "hardware", "source", "note")
-    return Table(
-        "Click a heading to sort. The clock says what the minutes include: papers (no evaluation, no checkpoint), "
-        "mlperf (evaluations too), wall (everything).",
-        [key.removesuffix("_percent") for key in keys],
-        [[row[key] for key in keys] for row in known],
-    )
 
 
 def _write_pictures(folder: Path, sections: Sequence[Section]) -> None:
