@@ -126,8 +126,8 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
             changed[place:place] = rng.randbytes(rng.choice((1, 8, 4096)))
         case "exchange":
             other, size = rng.randrange(len(changed) - 8), rng.choice((1, 8))
-            changed[place:place + size], changed[other:other + size] = changed[other:other
-                                                                               + size], changed[place:place + size]
+            one, two = slice(place, place + size), slice(other, other + size)
+            changed[one], changed[two] = changed[two], changed[one]
     return bytes(changed)
 
 
