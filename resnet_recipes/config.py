@@ -8,7 +8,7 @@ from typing import Any
 
 from resnet_recipes import names
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.duration import Duration, Horizon, decimal
+from resnet_recipes.duration import Duration, Horizon, decimal, steps_per_epoch
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods import Methods
 from resnet_recipes.optim import OPTIMIZERS, AnyOptimizer
@@ -257,12 +257,11 @@ class Recipe:
     def horizon(self, examples: int) -> Horizon:
         """Return the length of a run on so many training images.
 
-        It is max_duration; stretched by scale_schedule_ratio, it is rounded down to whole units (28.8ep is 28ep). What
-        does not fill a batch is left out of each epoch.
+        It is max_duration; stretched by scale_schedule_ratio, it is rounded down to whole units (28.8ep is 28ep).
         """
-        steps_per_epoch = examples // self.batch.global_size
+        steps = steps_per_epoch(examples, self.batch.global_size)
         length = Duration.parse(self.max_duration).scaled(self.ratio)
-        return Horizon(int(length.value * (steps_per_epoch if length.unit == "ep" else 1)), steps_per_epoch)
+        return Horizon(int(length.value * (steps if length.unit == "ep" else 1)), steps)
 
     def milestones(self, horizon: Horizon) -> list[int]:
         """Return the steps of the schedule's milestones, stretched as the run is."""

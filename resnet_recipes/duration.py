@@ -52,6 +52,11 @@ def decimal(value: float | str) -> Fraction:
     return Fraction(str(value))
 
 
+def steps_per_epoch(examples: int, global_size: int) -> int:
+    """Return the optimizer steps of one epoch; what does not fill a batch is left out."""
+    return examples // global_size
+
+
 @dataclass(frozen=True)
 class Horizon:
     """How long a run is; the only place where durations become steps."""

@@ -108,7 +108,7 @@ class Plan:
 
     def pixels_at(self, step: int) -> int:
         """Return the side of the images that enter the model at a step, counted from 0."""
-        return self.sizes[min(step // self.steps_per_epoch, len(self.sizes) - 1)]
+        return schedule.in_epoch(step // self.steps_per_epoch, self.sizes)
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:

@@ -9,6 +9,9 @@ lengths are steps from the start of the run.
 from bisect import bisect_right
 from collections.abc import Sequence
 from math import cos, pi
+from typing import TypeVar
+
+Value = TypeVar("Value")
 
 
 def cosine(step: int, *, total: int, warmup: int = 0, final: float = 0.0) -> float:
@@ -60,6 +63,11 @@ def epochwise(step: int, *, steps_per_epoch: int, warmup: int = 0) -> int:
     """
     start = step - step % steps_per_epoch
     return min(start + steps_per_epoch, warmup) if start < warmup else start
+
+
+def in_epoch(epoch: int, values: Sequence[Value]) -> Value:
+    """Return the value of an epoch, counted from 0; the last value holds on."""
+    return values[min(epoch, len(values) - 1)]
 
 
 def _progress(step: int, warmup: int, total: int) -> float:

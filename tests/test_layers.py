@@ -14,7 +14,7 @@ PACKAGE = "resnet_recipes"
 #: From the bottom up. A module imports only from tiers below its own, and from its own package. Siblings on a tier
 #: never meet, except on the tier of the loose modules, which is where a new module at the top of the package belongs.
 TIERS = (
-    {"errors", "names", "paths", "duration", "schedule", "atomic", "card"},
+    {"errors", "names", "paths", "duration", "schedule", "atomic", "card", "cores"},
     {"ops"},
     {"methods", "optim", "data", "report"},
     {"measure"},

@@ -3,7 +3,6 @@
 import errno
 import hashlib
 import json
-import os
 import platform
 import re
 import secrets
@@ -19,6 +18,7 @@ from typing import Any
 from resnet_recipes import __version__, atomic, outline
 from resnet_recipes.composing.compose import Composed
 from resnet_recipes.composing.frozen import freeze
+from resnet_recipes.cores import cores
 from resnet_recipes.data.frozen import dump
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.plan import Plan
@@ -80,7 +80,7 @@ def environment() -> dict[str, Any]:
     return {
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
-        "machine": {"host": platform.node(), "system": platform.platform(), "cores": os.cpu_count()},
+        "machine": {"host": platform.node(), "system": platform.platform(), "cores": cores()},
         "executable": sys.executable,
         "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }

@@ -7,9 +7,9 @@ from pathlib import Path
 from types import ModuleType
 
 from resnet_recipes.data.base import DataConfig, DataFacts, EvalLoader, SampleAugment, Share, TrainLoader
-from resnet_recipes.data.cores import oversubscription
 from resnet_recipes.data.loading import loader
 from resnet_recipes.data.root import root_problem
+from resnet_recipes.data.workers import oversubscription
 from resnet_recipes.errors import NotReadyError, Problem
 
 _MODULES = {"torchvision": "torchvision_backend", "ffcv": "ffcv_backend", "gpu": "gpu_backend",

@@ -6,7 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.duration import steps_per_epoch
 from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.schedule import in_epoch
 
 #: Keeps this generator apart from all others that are seeded with the run's seed and an epoch, a rank or a step.
 _ORDER = 0x6F726472
@@ -29,22 +31,16 @@ def shuffled(seed: int, epoch: int, examples: int) -> np.ndarray:
     return np.random.default_rng((seed, epoch, 0, _ORDER)).permutation(examples)
 
 
-def pixels_at(epoch: int, config: DataConfig, share: Share) -> int:
-    """Return the side of the training crop in `epoch`."""
-    sizes = share.train_pixels
-    return sizes[min(epoch, len(sizes) - 1)] if sizes else config.train_size
-
-
 def train_jobs(config: DataConfig, share: Share, examples: int, first_step: int,
                permute: Permute = shuffled) -> Iterator[Job]:
     """Yield this rank's batches from `first_step` on, without end."""
-    steps = steps_per_epoch(share, examples)
+    steps = whole_batches(share, examples)
     epoch, first = divmod(first_step, steps)
     while True:
-        order = permute(share.seed, epoch, examples)
+        order, pixels = permute(share.seed, epoch, examples), in_epoch(epoch, share.train_pixels or [config.train_size])
         for step in range(first, steps):
             start = step * share.global_size + share.rank * share.rank_size
-            yield _once(epoch, order[start:start + share.rank_size], pixels_at(epoch, config, share))
+            yield _once(epoch, order[start:start + share.rank_size], pixels)
         epoch, first = epoch + 1, 0
 
 
@@ -55,13 +51,13 @@ def eval_jobs(config: DataConfig, share: Share, examples: int) -> Iterator[Job]:
             for start in range(0, len(mine), share.eval_size))
 
 
-def steps_per_epoch(share: Share, examples: int) -> int:
-    """Return the whole global batches in `examples`. Raises NotReadyError if there is not even one."""
+def whole_batches(share: Share, examples: int) -> int:
+    """Return the global batches of an epoch. Raises NotReadyError if there is not even one."""
     if share.global_size > examples:
         raise NotReadyError([Problem("batch.global_size", share.global_size,
                                      f"is more than the {examples:,} training images",
                                      f"bs={max(1, examples // 8)}")])
-    return examples // share.global_size
+    return steps_per_epoch(examples, share.global_size)
 
 
 def _once(epoch: int, indices: np.ndarray, pixels: int) -> Job:

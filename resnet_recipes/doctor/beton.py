@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from resnet_recipes.cores import cores
 from resnet_recipes.data.beton.decoder import Manner, decoder, require_decoder
 from resnet_recipes.data.beton.file import Beton, open_beton, pair_problems
 from resnet_recipes.data.beton.quasi_random import stored_by_class
 from resnet_recipes.data.beton.storage import BetonStorage
-from resnet_recipes.data.cores import cores
 from resnet_recipes.data.crop import Cuts
 from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.doctor import Finding, Progress, few, finding_of

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from resnet_recipes.cores import cores
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton.file import open_beton
-from resnet_recipes.data.cores import cores
 from resnet_recipes.data.files.folder import class_names, image_names
 from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.root import SPLITS, root_problem

@@ -1,6 +1,5 @@
 """Whether this machine has enough memory, open files, cores and disk for a run."""
 
-import os
 import resource
 import shutil
 from collections.abc import Iterator
@@ -8,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from resnet_recipes.cores import cores
 from resnet_recipes.data.memory import available_memory
 from resnet_recipes.doctor import Finding
 
@@ -61,12 +61,12 @@ def _shared_memory(folder: Path) -> Iterator[Finding]:
 
 
 def _cores(gpus: int) -> Iterator[Finding]:
-    cores = len(os.sched_getaffinity(0))
-    if gpus and cores < _CORES * gpus:
+    count = cores()
+    if gpus and count < _CORES * gpus:
         fix = "resnet-recipes convert SRC DST  makes decoding cheaper; or use fewer GPUs"
-        yield Finding("warn", f"{cores} cores for {gpus} GPUs: below {_CORES} each, the GPUs may wait for images", fix)
+        yield Finding("warn", f"{count} cores for {gpus} GPUs: below {_CORES} each, the GPUs may wait for images", fix)
     else:
-        yield Finding("ok", f"{cores} cores" + (f" for {gpus} GPUs" if gpus else ""))
+        yield Finding("ok", f"{count} cores" + (f" for {gpus} GPUs" if gpus else ""))
 
 
 def _disk(runs: Path) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
+from resnet_recipes.cores import cores
 from resnet_recipes.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
 from resnet_recipes.launch.group import LOOPBACK, temporary_folder_problems
 from resnet_recipes.process import watchdog
@@ -135,7 +136,7 @@ def _ranks_on_these_cores(slurm: Mapping[str, str]) -> int:
     """Return how many ranks share this one's cores: all of its node, or it alone if srun has bound it to its own."""
     runs = re.findall(r"(\d+)(?:\(x(\d+)\))?", slurm["SLURM_STEP_TASKS_PER_NODE"])  # 8(x2),4: 8 on two nodes, then 4
     here = [int(tasks) for tasks, nodes in runs for _ in range(int(nodes or 1))][int(slurm["SLURM_NODEID"])]
-    is_bound = len(os.sched_getaffinity(0)) * here <= int(slurm.get("SLURM_CPUS_ON_NODE", os.cpu_count() or 1))
+    is_bound = cores() * here <= int(slurm.get("SLURM_CPUS_ON_NODE", os.cpu_count() or 1))
     return 1 if is_bound else here
 
 

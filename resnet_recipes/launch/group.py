@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from resnet_recipes.cores import cores
 from resnet_recipes.errors import NotReadyError, Problem
 from resnet_recipes.process.rank_process import LOCKED, STARTED
 from resnet_recipes.train import STORE
@@ -115,8 +116,7 @@ def environments(group: Group, started: float, store: str = "", attempt: int = 0
 
     `started` is when the user's command began (time.monotonic()), `store` the file through which one node's ranks meet.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    defaults = {"OMP_NUM_THREADS": str(max(1, cores // group.local_ranks))}
+    defaults = {"OMP_NUM_THREADS": str(max(1, cores() // group.local_ranks))}
     if not {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys():
         defaults["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"         # image sizes change: less fragmentation
     fixed = {

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes import __version__, atomic
+from resnet_recipes.cores import cores
 from resnet_recipes.measure.estimate import Speeds
 
 
@@ -25,7 +26,7 @@ def key_of(facts: Mapping[str, object]) -> str:
     everything = {
         **{name: str(value) for name, value in facts.items()},
         "host": platform.node(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": cores(),
         "resnet-recipes": __version__,
     }
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:24]

@@ -13,9 +13,9 @@ from torch.distributed import PrefixStore
 
 from resnet_recipes import __version__, data, plan
 from resnet_recipes.composing.frozen import read
+from resnet_recipes.cores import cores
 from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, DataFacts
-from resnet_recipes.data.cores import cores
 from resnet_recipes.errors import ExitCode, TrainingError
 from resnet_recipes.network import about
 from resnet_recipes.network.load import WEIGHTS

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from resnet_recipes.schedule import in_epoch
+
 
 class Published(NamedTuple):
     """One result that a recipe's authors published; the fields of `config.Published`, in its order."""
@@ -62,4 +64,4 @@ class RunFacts:
 
     def pixels_at(self, step: int) -> int:
         """Return the side of the training images at a step."""
-        return self.pixels[min(step // self.steps_per_epoch, len(self.pixels) - 1)]
+        return in_epoch(step // self.steps_per_epoch, self.pixels)

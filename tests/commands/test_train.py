@@ -144,7 +144,7 @@ def test_the_run_root_that_cannot_be_made_is_named(started, capsys, tmp_path):
 
 def test_the_plan_opens_with_device_and_precision_and_says_how_long_a_cpu_needs(started, capsys, monkeypatch):
     monkeypatch.setattr("resnet_recipes.launch.gpus.count", lambda: 0)
-    monkeypatch.setattr("resnet_recipes.data.cores.cores", lambda: 2)
+    monkeypatch.setattr("resnet_recipes.cores.cores", lambda: 2)
     cli.train(["recipe=mild", "--dry-run"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[2:4] == ["  device     CPU with 2 cores, fp32",

@@ -27,10 +27,11 @@ def test_the_global_batch_is_a_slice_of_the_permutation():
 
 def test_sizes_follow_the_epoch_and_the_last_one_holds_on():
     share = Share(0, 1, 1, 1, 0, train_pixels=(96, 128))
-    assert [order.pixels_at(epoch, DataConfig(), share) for epoch in range(4)] == [96, 128, 128, 128]
-    assert order.pixels_at(5, DataConfig(train_size=160), Share(0, 1, 1, 1, 0)) == 160
+    jobs = order.train_jobs(DataConfig(), share, 1, 0)
+    assert [job.pixels for job in itertools.islice(jobs, 4)] == [96, 128, 128, 128]
+    assert next(order.train_jobs(DataConfig(train_size=160), Share(0, 1, 1, 1, 0), 1, 5)).pixels == 160
 
 
 def test_an_epoch_without_a_whole_batch_is_refused():
     with pytest.raises(NotReadyError, match=r"batch\.global_size=64: is more than the 50 training images"):
-        order.steps_per_epoch(Share(0, 1, 64, 4, 0), 50)
+        order.whole_batches(Share(0, 1, 64, 4, 0), 50)

@@ -27,7 +27,7 @@ def test_a_full_disk_must_be_put_right(tmp_path, monkeypatch):
 
 
 def test_few_cores_for_many_gpus_are_found(monkeypatch):
-    monkeypatch.setattr(run.os, "sched_getaffinity", lambda _: range(8))
+    monkeypatch.setattr(run, "cores", lambda: 8)
     assert [finding.level for gpus in (0, 1, 4) for finding in run._cores(gpus)] == ["ok", "ok", "warn"]
 
 

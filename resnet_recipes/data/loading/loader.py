@@ -44,7 +44,7 @@ class TrainLoader(EvalLoader):
 
     def __init__(self, config: DataConfig, share: Share, supply: Supply):
         super().__init__(config, share, supply)
-        self.steps_per_epoch = order.steps_per_epoch(share, self.examples)
+        self.steps_per_epoch = order.whole_batches(share, self.examples)
 
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
         """Yield the batches from `first_step` on, without end."""

@@ -7,10 +7,10 @@ import numpy as np
 import torch
 
 from resnet_recipes.data.base import DataConfig, RawBatch, Share
-from resnet_recipes.data.cores import workers
 from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.order import Job
 from resnet_recipes.data.shared import SharedArrays
+from resnet_recipes.data.workers import workers
 
 
 class Capacity(NamedTuple):

@@ -1,10 +1,11 @@
-"""The cores of this machine, and how many loader processes or threads they carry."""
+"""How many loader processes or threads the cores of this machine carry."""
 
 import os
 from collections.abc import Iterator
 
 import torch
 
+from resnet_recipes.cores import cores
 from resnet_recipes.data.base import DataConfig
 
 _MOST = 16             # more do not make one rank faster
@@ -23,11 +24,6 @@ def workers(config: DataConfig, ranks: int = 1) -> int:
 def fair_share(ranks: int) -> int:
     """Return the workers of each of `ranks` on this machine under `data.workers=auto`."""
     return max(1, min(_MOST, cores() // ranks))
-
-
-def cores() -> int:
-    """Return the number of cores that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def oversubscription(config: DataConfig) -> Iterator[str]:

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import data
-from resnet_recipes.data import cores
+from resnet_recipes.data import workers
 from resnet_recipes.data.base import DataConfig
 
 
 @pytest.fixture(autouse=True)
 def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this machine have eight cores and no GPU, and no launcher say anything."""
-    monkeypatch.setattr(cores, "cores", lambda: 8)
+    monkeypatch.setattr(workers, "cores", lambda: 8)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
 
@@ -24,10 +24,10 @@ def notes(root: Path, workers: int | str, backend: str = "torchvision") -> str:
 
 
 def test_the_cores_are_shared_by_the_ranks_and_what_a_recipe_says_is_kept(monkeypatch):
-    assert [cores.workers(DataConfig(), ranks) for ranks in (1, 2, 3, 9)] == [8, 4, 2, 1]
-    assert [cores.workers(DataConfig(workers=number), 2) for number in (0, 64)] == [0, 64]
+    assert [workers.workers(DataConfig(), ranks) for ranks in (1, 2, 3, 9)] == [8, 4, 2, 1]
+    assert [workers.workers(DataConfig(workers=number), 2) for number in (0, 64)] == [0, 64]
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
-    assert cores.workers(DataConfig(), 1) == 2
+    assert workers.workers(DataConfig(), 1) == 2
 
 
 def test_more_workers_than_cores_are_told_with_the_number_that_fits(folder):
