@@ -60,7 +60,7 @@ def lines(composed: "Composed", made: "Plan", folder: str = "") -> Iterator[str]
 
 def _device(made: "Plan") -> Iterator[tuple[str, str]]:
     """Yield what the run computes on and in which precision."""
-    from resnet_recipes.data.cores import cores
+    from resnet_recipes.cores import cores
     from resnet_recipes.launch import gpus
 
     launch, dtype = made.recipe.launch, made.recipe.precision.dtype
@@ -90,7 +90,7 @@ def _memory(made: "Plan", size: int) -> Iterator[tuple[str, str]]:
 def _time(made: "Plan") -> Iterator[tuple[str, str]]:
     """Yield how long the run takes, as measured here, else predicted, published or guessed, and what it costs."""
     from resnet_recipes.commands import estimate
-    from resnet_recipes.data.cores import cores
+    from resnet_recipes.cores import cores
     from resnet_recipes.guess import cpu_seconds, gpu_seconds, gpu_speeds, roughly
     from resnet_recipes.launch import gpus
     from resnet_recipes.measure import datasheet
