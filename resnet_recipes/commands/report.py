@@ -1,5 +1,6 @@
 """`resnet-recipes report [RUN|FOLDER ...]`: the curves of runs over the published results, as one HTML page."""
 
+import io
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -67,11 +68,13 @@ def _runs(words: Sequence[str]) -> Iterator[RunRecord]:
 
 
 def _write_pictures(folder: Path, sections: Sequence[Section]) -> None:
-    """Write every plot as a PNG."""
+    """Write every plot as a PNG; with a palette it takes a tenth of the bytes and looks the same."""
     import vl_convert
+    from PIL import Image
 
     folder.mkdir(parents=True, exist_ok=True)
     for figure in (figure for section in sections for figure in section.figures):
-        picture = vl_convert.vegalite_to_png(json.dumps(figure.spec | {"width": 760}), scale=2)
+        drawn = vl_convert.vegalite_to_png(json.dumps(figure.spec | {"width": 760}), scale=2)
+        picture = Image.open(io.BytesIO(drawn)).convert("RGB").quantize(256)
         with atomic.replacing(folder / f"{figure.name}.png") as file:
-            file.write(picture)
+            picture.save(file, "PNG", optimize=True)

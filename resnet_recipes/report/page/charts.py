@@ -58,7 +58,7 @@ def accuracy(runs: Sequence[Row], published: Sequence[Row], x: str, title: str) 
     published = [row for row in published if row.get(x)]
     recipes = sorted({row["recipe"] for row in (*runs, *published)})
     encoding = {
-        "x": _quantity(x, title, type="log", nice=True) | {"axis": {"format": "~g", "tickCount": 8}},
+        "x": _quantity(x, title, type="log", nice=False, padding=24) | {"axis": {"format": "~g", "tickCount": 8}},
         "y": _quantity("top1_percent", "top-1 accuracy (%)", zero=False, nice=True),
         "shape": _names("recipe", recipes, SHAPES),
         "color": _names("recipe", recipes, COLOURS),
@@ -75,7 +75,7 @@ def _published_layers(rows: Sequence[Row], encoding: Spec, x: str, is_background
     chosen = {"filter": f"machine == '{ALL}' || datum.machine == machine"}
     shown = ("recipe", "label", "top1_percent", "epochs", x, "clock", "hardware", "source", "note")
     colour = {"color": {"value": _GREY}} if is_background else {}
-    text = {"type": "text", "align": "left", "dx": 7, "dy": 3, "fontSize": 10, "color": _GREY}
+    text = {"type": "text", "align": "right", "dx": -2, "dy": -9, "fontSize": 10, "color": _GREY}
     return [
         {
             "data": source,
