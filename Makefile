@@ -3,11 +3,12 @@ READY := .venv/ready
 BIN := .venv/bin
 DEMO := data/demo
 
-.PHONY: help demo test fuzz setup clean
+.PHONY: help demo docs test fuzz setup clean
 
 help:
 	@echo "make demo    train on a small drawn data set: a few minutes on any CPU"
 	@echo "make test    lint, then the whole test suite"
+	@echo "make docs    build the documentation: build/site/index.html"
 	@echo "make fuzz    feed damaged files to the native decoder, built with sanitizers: five minutes"
 	@echo "make setup   only the set-up: .venv with everything in it"
 	@echo "make clean   remove what the others made, except runs/"
@@ -19,6 +20,10 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/python -m pytest -q
+
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "build/site/index.html"
 
 fuzz: $(READY)
 	$(BIN)/python tools/fuzz_native.py

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import NamedTuple
 
 _COMMENTED_FIELD = re.compile(r"^    (\w+): [^#\n]* = [^#\n]*# (.*)$", re.MULTILINE)
@@ -14,6 +14,14 @@ class Setting(NamedTuple):
     name: str
     default: object
     meaning: str          # the comment at the end of its line: unit, range, choices
+
+    @property
+    def written(self) -> str:
+        """The default as it is typed."""
+        if isinstance(self.default, list | tuple):
+            return f"[{','.join(map(str, self.default))}]"
+        return "null" if self.default is None else str(self.default).lower() if isinstance(self.default, bool) \
+            else str(self.default)
 
 
 class Card(NamedTuple):
@@ -31,8 +39,13 @@ class Card(NamedTuple):
 def card_of(cls: type) -> Card:
     """Return the card of a dataclass with `name`, `cost`, `gain` and `hurts`; docstring and fields are the rest."""
     summary, _, details = inspect.cleandoc(cls.__doc__ or "").partition("\n")
+    settings = tuple(setting for setting in settings_of(cls) if setting.name != "name")
+    return Card(cls.name, summary, " ".join(details.split()), cls.cost, cls.gain, cls.hurts, settings)
+
+
+def settings_of(cls: type) -> tuple[Setting, ...]:
+    """Return the fields of a dataclass, in order."""
     sources = map(inspect.getsource, reversed(cls.__mro__[:-1]))
     comments = dict(pair for source in sources for pair in _COMMENTED_FIELD.findall(source))
-    items = (item for item in fields(cls) if item.name != "name")
-    settings = tuple(Setting(item.name, item.default, comments.get(item.name, "")) for item in items)
-    return Card(cls.name, summary, " ".join(details.split()), cls.cost, cls.gain, cls.hurts, settings)
+    return tuple(Setting(item.name, item.default if item.default_factory is MISSING else item.default_factory(),
+                         comments.get(item.name, "")) for item in fields(cls))

@@ -230,11 +230,11 @@ class Published:
 class Recipe:
     """Everything that defines a run. One object: the schema of the YAML, its defaults, and what the program reads."""
 
-    name: str = ""
+    name: str = ""                                         # what the recipe is called: lower-case letters, digits, '_'
     about: str = ""                                        # one line for `resnet-train --list`
     max_duration: str = "90ep"                             # base length of training
     scale_schedule_ratio: float = 1.0                      # stretches max_duration and milestones, not the warm-up
-    seed: int = 42
+    seed: int = 42                                         # of every random choice
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)

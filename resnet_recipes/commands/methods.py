@@ -58,7 +58,7 @@ def _page(item: type) -> Iterator[str]:
     if not is_method:
         yield f"  optimizer.name={card.name}"
     for setting in card.settings:
-        yield from _filled(f"  {prefix}.{setting.name}={_written(setting.default)}   ", setting.meaning, indent=6)
+        yield from _filled(f"  {prefix}.{setting.name}={setting.written}   ", setting.meaning, indent=6)
     if not card.settings:
         yield f"  {prefix}={{}}   has no settings"
     yield ""
@@ -69,8 +69,3 @@ def _filled(label: str, text: str, indent: int | None = None) -> list[str]:
     lines = textwrap.wrap(text, WIDTH, initial_indent=label, subsequent_indent=hanging, break_on_hyphens=False)
     return lines or [label.rstrip()]
 
-
-def _written(default: object) -> str:
-    if isinstance(default, tuple):
-        return f"[{','.join(map(str, default))}]"
-    return str(default).lower() if isinstance(default, bool) else "null" if default is None else str(default)

@@ -1,0 +1,134 @@
+"""A hook of MkDocs: the pages under reference/, read from the code."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from resnet_recipes.card import Setting, card_of, settings_of
+from resnet_recipes.commands import train
+from resnet_recipes.commands.verbs import VERBS
+from resnet_recipes.composing import strict_yaml
+from resnet_recipes.composing.library import packaged_folder
+from resnet_recipes.config import Recipe
+from resnet_recipes.methods import ORDER
+from resnet_recipes.methods.base import HOOKS
+from resnet_recipes.optim import OPTIMIZERS
+
+#: Keys of a published result, in the order of a table's columns.
+RESULT = ("top1", "epochs", "minutes", "hardware", "source")
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the generated pages to the site."""
+    for page in (recipes, methods, optimizers, settings, commands):
+        files.append(File.generated(config, f"reference/{page.__name__}.md", content="\n".join(page())))
+    return files
+
+
+def recipes() -> Iterator[str]:
+    """Yield a section for each packaged recipe: what it is for, what it reached, its methods, its file."""
+    yield "# Recipes\n"
+    yield "What is packaged. A recipe is one file, in which every number has its unit and source; " \
+          "[your own](../howto/recipe.md) can start from any of them.\n"
+    for path in sorted(packaged_folder().glob("*.yaml")):
+        yield from _recipe(path.read_text(encoding="utf-8"), strict_yaml.load(path).tree)
+
+
+def methods() -> Iterator[str]:
+    """Yield a section for each method, in the order in which they run."""
+    yield "# Methods\n"
+    yield "In the order in which they run. A method is on if its key is in the recipe's `methods` section: " \
+          "`methods.NAME={}` adds one with its defaults, `~methods.NAME` removes it. `resnet-recipes methods NAME` " \
+          "prints the same card.\n"
+    for method in ORDER:
+        facts = {"Acts at": ", ".join(f"`{hook}`" for hook in HOOKS if method().provides(hook)),
+                 "Excludes": ", ".join(f"[{name}](#{name})" for name in sorted(method.conflicts))}
+        yield from _card(method, f"methods.{method.name}", facts)
+
+
+def optimizers() -> Iterator[str]:
+    """Yield a section for each optimizer, the default first."""
+    yield "# Optimizers\n"
+    yield "`optimizer.name` chooses one; a recipe has the settings of its own optimizer only.\n"
+    for optimizer in OPTIMIZERS:
+        yield from _card(optimizer, "optimizer", {})
+
+
+def settings() -> Iterator[str]:
+    """Yield a table of the keys of each section of a recipe."""
+    yield "# Settings\n"
+    yield "Every key of a recipe. On the command line a setting is `key=value`; `resnet-train recipe=NAME --cfg` " \
+          "prints all of them with their values. [Methods](methods.md) and [optimizers](optimizers.md) have pages of " \
+          "their own.\n"
+    sections = {item.name: item.default_factory for item in fields(Recipe) if isinstance(item.default_factory, type)}
+    elsewhere = {"methods", "optimizer", "published"}
+    plain = [setting for setting in settings_of(Recipe) if setting.name not in sections]
+    yield from _table("", plain, types_of(Recipe))
+    for name, section in sections.items():
+        if name not in elsewhere:
+            yield f"## {name}\n"
+            yield from _table(f"{name}.", settings_of(section), types_of(section))
+
+
+def commands() -> Iterator[str]:
+    """Yield the help page of each command."""
+    yield "# Commands\n"
+    verbs = {f"resnet-recipes {name}": module for name, module in VERBS.items()}
+    for name, module in {"resnet-train": train, **verbs}.items():
+        yield f"## {name}\n\n```text\n{module.USAGE.page().rstrip()}\n```\n"
+
+
+def types_of(section: type) -> dict[str, str]:
+    """Return what each field of a section may be, by name."""
+    return {item.name: item.type.__name__ if isinstance(item.type, type) and not hasattr(item.type, "__args__")
+            else str(item.type) for item in fields(section)}
+
+
+def _recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
+    head = re.match(r"(?:#.*\n)*", text).group()
+    about = re.sub(r"^# ?", "", head, flags=re.MULTILINE).split("\nSources:")[0]
+    yield f"## {tree['name']}\n"
+    yield f"{_text(about)}\n"
+    if results := tree.get("published"):
+        yield "| top-1 % | epochs | minutes | hardware | source |\n|---|---|---|---|---|"
+        yield from (_row(str(result.get(key, "")) for key in RESULT) for result in results)
+        yield ""
+    if names := tree.get("methods"):
+        yield f"Methods: {', '.join(f'[{name}](methods.md#{name})' for name in names)}.\n"
+    yield f'??? note "{tree["name"]}.yaml"\n'
+    yield "\n".join(f"    {line}".rstrip() for line in ("```yaml", *text.splitlines(), "```"))
+    yield ""
+
+
+def _card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str]:
+    card = card_of(item)
+    yield f"## {card.name} {{ #{card.name} }}\n"
+    yield f"{_text(card.summary)}\n"
+    yield f"{_text(card.details)}\n"
+    known = {"Gain": _text(card.gain), "Cost": _text(card.cost), "Hurts": _text(card.hurts)} | facts
+    yield from (f"**{label}:** {text}\n" for label, text in known.items() if text)
+    if card.settings:
+        yield from _table(f"{key}.", card.settings, types_of(item))
+
+
+def _table(prefix: str, rows: Sequence[Setting], types: Mapping[str, str]) -> Iterator[str]:
+    yield "| key | type | default | meaning |\n|---|---|---|---|"
+    for row in rows:
+        cells = f"`{prefix}{row.name}`", _text(types[row.name]), f"`{row.written or '(empty)'}`", _text(row.meaning)
+        yield f"| {' | '.join(cells)} |"
+    yield ""
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(map(_text, cells))} |"
+
+
+def _text(plain: str) -> str:
+    """Return text as Markdown that shows it as it is; what stands in backticks is code, papers are links."""
+    parts = plain.split("`")
+    parts[::2] = [re.sub(r"([\\*_\[\]|<])", r"\\\1", part) for part in parts[::2]]
+    return re.sub(r"arXiv:(\d{4}\.\d{4,5})", r"[arXiv:\1](https://arxiv.org/abs/\1)", "`".join(parts))
