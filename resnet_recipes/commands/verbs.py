@@ -11,9 +11,11 @@ from resnet_recipes.commands import (
     diff,
     doctor,
     estimate,
+    eval,
     ls,
     methods,
     plan,
+    predict,
     report,
     runs,
     show,
@@ -29,6 +31,7 @@ from resnet_recipes.errors import Problem, RecipeError
 VERBS = {
     "ls": ls, "show": show, "cp": cp, "diff": diff, "validate": validate, "methods": methods, "plan": plan,
     "estimate": estimate, "bottleneck": bottleneck, "runs": runs, "watch": watch, "compare": compare, "report": report,
+    "eval": eval, "predict": predict,
     "convert": convert, "doctor": doctor, "slurm": slurm,
 }
 

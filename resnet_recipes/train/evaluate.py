@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from resnet_recipes.data.base import EvalLoader
 from resnet_recipes.data.normalize import normalize
@@ -19,14 +19,14 @@ from resnet_recipes.train.precision import BROKEN, Precision
 @torch.no_grad()
 def evaluate(
     model: nn.Module, data: EvalLoader, precision: Precision, flip: bool = False,
-    alive: Callable[[], None] = lambda: None,
+    seen: Callable[[Tensor, Tensor], None] = lambda best, labels: None,
 ) -> Metrics:
     """Return top-1, top-5 and mean softmax cross-entropy of `model`, the same on every rank.
 
-    With `flip` the logits of each image and its mirror image are averaged; `alive` is called for each batch. Counts are
-    summed over ranks as integers and losses in float64, so the result does not depend on the number of ranks. The
-    model is left in training mode. Raises TrainingError if an example is missing or counted twice, or the loss is not
-    finite.
+    With `flip` the logits of each image and its mirror image are averaged; `seen` gets each batch's best classes
+    [N, 5], best first, and its labels [N]. Counts are summed over ranks as integers and losses in float64, so the
+    result does not depend on the number of ranks. The model is left in training mode. Raises TrainingError if an
+    example is missing or counted twice, or the loss is not finite.
     """
     device = precision.device
     broadcast_statistics(model)
@@ -34,15 +34,12 @@ def evaluate(
     counts = torch.zeros(3, dtype=torch.int64, device=device)       # top-1 hits, top-5 hits, examples
     losses = torch.zeros((), dtype=torch.float64, device=device)
     for raw in Stream(data.batches(), device):
-        alive()
-        images, labels = normalize(raw.pixels), raw.labels
-        with precision.autocast():
-            logits = model(images).float()
-            if flip:
-                logits = (logits + model(images.flip(3)).float()) / 2
-        found = logits.topk(min(5, logits.shape[1])).indices == labels.unsqueeze(1)
+        logits, labels = logits_of(model, raw.pixels, precision, flip), raw.labels
+        best = logits.topk(min(5, logits.shape[1])).indices
+        found = best == labels.unsqueeze(1)
         counts += torch.stack([found[:, 0].sum(), found.sum(), torch.full_like(counts[2], len(labels))])
         losses += F.cross_entropy(logits, labels, reduction="sum")
+        seen(best, labels)
     model.train()
     first, five, examples = total_over_ranks(counts).tolist()
     if examples != data.examples:
@@ -51,3 +48,12 @@ def evaluate(
     if not math.isfinite(loss):
         raise TrainingError(f"the validation loss is not a finite number; {BROKEN}")
     return Metrics(100 * first / examples, 100 * five / examples, loss, examples)
+
+
+@torch.no_grad()
+def logits_of(model: nn.Module, pixels: Tensor, precision: Precision, flip: bool = False) -> Tensor:
+    """Return the float32 logits [N, K] of uint8 images; with `flip` the mean of each image's and its mirror image's."""
+    images = normalize(pixels)
+    with precision.autocast():
+        logits = model(images).float()
+        return (logits + model(images.flip(3)).float()) / 2 if flip else logits

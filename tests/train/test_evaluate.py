@@ -99,8 +99,9 @@ def test_a_loss_that_is_no_number_is_an_error_and_no_accuracy(model: nn.Module):
         measured(model, Examples(10, 5))
 
 
-def test_every_batch_is_a_sign_of_life(model: nn.Module):
-    beats = []
-    evaluate(model, Examples(23, 5), Precision(torch.device("cpu"), torch.float32, model),
-             alive=lambda: beats.append(1))
-    assert len(beats) == 5
+def test_every_batch_is_shown_with_its_best_classes_and_labels(model: nn.Module):
+    shown = []
+    metrics = evaluate(model, Examples(23, 5), Precision(torch.device("cpu"), torch.float32, model),
+                       seen=lambda best, labels: shown.append((best[:, 0] == labels).tolist()))
+    assert [len(batch) for batch in shown] == [5, 5, 5, 5, 3]
+    assert 100 * sum(map(sum, shown)) / 23 == metrics.top1

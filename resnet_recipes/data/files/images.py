@@ -1,7 +1,10 @@
 """The images of a split in memory that all its workers share."""
 
 import os
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -19,11 +22,22 @@ class Files:
         if digest and listing.digest != digest:
             rule = "has other files than when the run began: names or sizes have changed"
             raise NotReadyError([Problem("data.root", str(split), rule, "put the files back, or start a new run")])
-        self.split = str(split)
+        self._hold(str(split), listing)
+
+    @classmethod
+    def named(cls, paths: Sequence[str]) -> Self:
+        """Return files by their absolute paths, in this order, with label 0."""
+        files, names = cls.__new__(cls), [os.fsencode(path.removeprefix("/")) for path in paths]
+        text, ends = np.frombuffer(b"".join(names), np.uint8), np.cumsum([len(name) for name in names], dtype=np.int64)
+        files._hold("/", Listing(("",), text, ends, np.full(len(names), -1), np.array([len(names)]), Counter()))
+        return files
+
+    def _hold(self, split: str, listing: Listing) -> None:
+        """Put a listing into shared memory."""
+        self.split = split
         count = len(listing.sizes)
         self._arrays = SharedArrays(text=("u1", listing.names.shape), ends=("i8", (count + 1,)),
-                                    labels=("i8", (count,)),
-                                    sizes=("i8", (count,)))
+                                    labels=("i8", (count,)), sizes=("i8", (count,)))
         self._arrays["text"][:], self._arrays["ends"][1:] = listing.names, listing.ends
         self._arrays["sizes"][:] = listing.sizes
         self._arrays["labels"][:] = np.repeat(np.arange(len(listing.classes)), listing.counts)

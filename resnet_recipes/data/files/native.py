@@ -26,9 +26,9 @@ def train_files(files: Files, crop: TrainCrop, augment: SampleAugment | None, re
     return NativeTrainFiles(files, python, threads) if known and _suits(files) else python
 
 
-def eval_files(files: Files, resize: int, threads: int) -> FileStorage:
-    """Return evaluation images through the engine where it is there and finds JPEGs, else EvalFiles."""
-    python = EvalFiles(files, resize)
+def eval_files(files: Files, resize: int, threads: int, kind: type[EvalFiles] = EvalFiles) -> FileStorage:
+    """Return evaluation images through the engine where it is there and finds JPEGs, else a `kind`."""
+    python = kind(files, resize)
     return NativeEvalFiles(files, python, threads) if _suits(files) else python
 
 

@@ -1,0 +1,156 @@
+"""`resnet-recipes eval RUN|FILE`: the accuracy of a trained network, by class and by image size."""
+
+import csv
+import io
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from resnet_recipes import atomic
+from resnet_recipes.commands.arguments import Usage, split
+from resnet_recipes.commands.trained import Trained, trained
+from resnet_recipes.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.report.text import printable, rate
+
+if TYPE_CHECKING:
+    from resnet_recipes.train.confusion import Confusion
+
+USAGE = Usage(
+    "resnet-recipes eval RUN|FILE [data=PATH] [key=value ...]",
+    "evaluate a run, a checkpoint or a weights file: accuracy, classes and confusions",
+    "resnet-recipes eval runs/NAME data=/data/imagenet data.eval_size=256", {
+        "--sizes LIST": "a table of test sizes instead, in pixels: 192,224,256,288; the shorter side grows with them",
+        "--json": "print everything as JSON",
+        "--csv FILE": "write the accuracy of every class",
+        "--png FILE": "draw it",
+    }, """\
+PATH has val/ or val.beton, or class folders; without it a run's own images are
+used. FILE may be ours, or a .pt or .safetensors file with torchvision's or
+timm's names. Settings are those of a recipe: data.eval_size, data.eval_resize,
+evaluation.flip, batch.eval_size, precision.dtype, launch.device, workers.
+One device is used.""")
+
+#: Classes and confusions that are printed.
+_SHOWN = 10
+
+
+def run(argv: Sequence[str]) -> int:
+    """Evaluate, and print the result."""
+    arguments = split(argv, USAGE)
+    sizes = _sizes(arguments.flags.get("--sizes", ""))
+    network = trained(arguments.words, USAGE.example)
+    if network.note:
+        print(f"note: {network.note}", file=sys.stderr)
+    if sizes:
+        rows = [_measured(_at(network, size))[0] for size in sizes]
+        print(json.dumps(rows, indent=2) if "--json" in arguments else "\n".join(_table(rows)))
+        return 0
+    result, confusion = _measured(network)
+    classes = [{"class": network.about.class_name(row.label), "images": row.images, "correct": row.correct,
+                "top1_percent": row.top1_percent} for row in confusion.classes()]
+    wrong = [{"class": network.about.class_name(row.label), "taken_for": network.about.class_name(row.taken_for),
+              "images": row.images} for row in confusion.mistakes(_SHOWN)]
+    for flag, write in (("--csv", _csv), ("--png", _png)):
+        if file := arguments.flags.get(flag):
+            _written(flag, Path(file), write(classes))
+    if "--json" in arguments:
+        print(json.dumps(result | {"classes": classes, "confusions": wrong}, indent=2))
+    else:
+        print("\n".join(_page(network, result, classes, wrong)))
+    return 0
+
+
+def _sizes(text: str) -> list[int]:
+    words = text.split(",") if text else []
+    if wrong := [word for word in words if not (word.isdecimal() and 8 <= int(word) <= 1024)]:
+        rule = "must be sizes from 8 to 1024 pixels"
+        raise RecipeError([Problem("--sizes", ",".join(wrong), rule, "--sizes 192,224,256,288")])
+    return [int(word) for word in words]
+
+
+def _at(network: Trained, size: int) -> Trained:
+    """Return the network with another test size; the shorter side keeps its ratio to the crop."""
+    data = network.recipe.data
+    resize = max(size, round(size * data.eval_resize / data.eval_size))
+    return replace(network, recipe=replace(network.recipe, data=replace(data, eval_size=size, eval_resize=resize)))
+
+
+def _measured(network: Trained) -> "tuple[dict[str, Any], Confusion]":
+    """Evaluate as training does; return the result with what was seen of each class."""
+    from resnet_recipes.train.confusion import Confusion
+    from resnet_recipes.train.evaluate import evaluate
+
+    confusion, data = Confusion(), network.recipe.data
+    images = network.open_images()
+    try:
+        began = time.perf_counter()
+        found = evaluate(network.model, images, network.precision, network.recipe.evaluation.flip, confusion.see)
+        seconds = time.perf_counter() - began
+    finally:
+        images.close()
+    top1, top5, loss, examples = found
+    return {
+        "network": str(network.place), "data": data.root, "eval_size": data.eval_size, "eval_resize": data.eval_resize,
+        "flip": network.recipe.evaluation.flip, "top1_percent": top1, "top5_percent": top5, "loss": loss,
+        "eval_examples": examples, "images_per_second": examples / seconds, "device": str(network.device),
+    }, confusion
+
+
+def _page(network: Trained, result: dict[str, Any], classes: list[dict[str, Any]],
+          wrong: list[dict[str, Any]]) -> list[str]:
+    about, flip = network.about, ", each with its mirror image" if result["flip"] else ""
+    surgery = "".join(f" + {name}" for name in about.surgery)
+    return [
+        f"network   {about.architecture}{surgery}, {about.num_classes:,} classes" +
+        (f", recipe {printable(about.recipe)}" if about.recipe else ""),
+        f"images    {result['eval_examples']:,} of {printable(result['data'])}",
+        f"size      {result['eval_size']} px of a shorter side of {result['eval_resize']}{flip}",
+        f"top-1     {result['top1_percent']:.2f} %",
+        f"top-5     {result['top5_percent']:.2f} %",
+        f"loss      {result['loss']:.4f}",
+        f"speed     {rate(result['images_per_second'])} images/s on {result['device']}, decoding included",
+        "", f"worst classes of {len(classes):,}",
+        *(f"  {row['top1_percent']:6.2f} % of {row['images']:<5,} {printable(row['class'])}"
+          for row in classes[:_SHOWN]),
+        *(["", "commonest confusions"] if wrong else []),
+        *(f"  {row['images']:6,} {printable(row['class'])} taken for {printable(row['taken_for'])}" for row in wrong),
+    ]
+
+
+def _table(rows: list[dict[str, Any]]) -> list[str]:
+    return [f"{'SIZE':>5} {'OF':>5} {'TOP-1':>9} {'TOP-5':>9} {'LOSS':>8} {'IMAGES/S':>9}"] + [
+        f"{row['eval_size']:>5} {row['eval_resize']:>5} {row['top1_percent']:>7.2f} % {row['top5_percent']:>7.2f} % "
+        f"{row['loss']:>8.4f} {rate(row['images_per_second']):>9}" for row in rows]
+
+
+def _csv(classes: list[dict[str, Any]]) -> bytes:
+    text = io.StringIO()
+    table = csv.DictWriter(text, fieldnames=list(classes[0]), lineterminator="\n")
+    table.writeheader()
+    table.writerows(classes)
+    return text.getvalue().encode(errors="backslashreplace")
+
+
+def _png(classes: list[dict[str, Any]]) -> bytes:
+    """Draw a bar for each of the forty worst classes."""
+    try:
+        import vl_convert
+    except ImportError:
+        rule = "needs the plotting library, which is not installed"
+        raise NotReadyError([Problem("--png", None, rule, "pip install 'resnet-recipes[report]'")]) from None
+    axes = {"y": {"field": "class", "type": "nominal", "sort": None, "title": None},
+            "x": {"field": "top1_percent", "type": "quantitative", "title": "top-1 (%)", "scale": {"domain": [0, 100]}}}
+    chart = {"data": {"values": classes[:40]}, "mark": "bar", "encoding": axes, "width": 500}
+    return vl_convert.vegalite_to_png(json.dumps(chart), scale=2)
+
+
+def _written(flag: str, path: Path, content: bytes) -> None:
+    try:
+        with atomic.replacing(path) as file:
+            file.write(content)
+    except OSError as error:
+        raise NotReadyError([Problem(flag, str(path), f"cannot be written: {error.strerror}")]) from None

@@ -1,0 +1,108 @@
+"""Images that no run knows: of any folder, to test a network or to name what they show."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from resnet_recipes.data import ffcv_backend
+from resnet_recipes.data.base import DataConfig, DataFacts, Share
+from resnet_recipes.data.beton.decoder import require_decoder
+from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.files.decode import BadImageError, Picture, read_file
+from resnet_recipes.data.files.folder import class_names
+from resnet_recipes.data.files.images import Files
+from resnet_recipes.data.files.native import eval_files
+from resnet_recipes.data.files.storage import EvalFiles
+from resnet_recipes.data.loading.loader import EvalLoader
+from resnet_recipes.data.loading.pipeline import Pipeline
+from resnet_recipes.data.loading.slots import Capacity
+from resnet_recipes.data.loading.storage import Rows, UnreadableError
+from resnet_recipes.errors import NotReadyError, Problem
+
+_FEW = 64       # images that are decoded sooner than worker processes start
+
+
+def open_labelled(config: DataConfig, classes: Sequence[str], num_classes: int, share: Share) -> EvalLoader:
+    """Open the labelled images at `config.root`: val.beton, or the class folders in val/ or in the root itself.
+
+    Folders are told apart by name, so a part of the network's classes will do; without names (`classes` is empty)
+    their number has to be right. Raises NotReadyError.
+    """
+    root = Path(config.root)
+    root = root.parent if root.name == "val.beton" else root
+    try:
+        if (root / "val.beton").is_file():
+            return _open_beton(config, root, classes or num_classes, share)
+        split = root / "val" if (root / "val").is_dir() else root
+        files, found = Files(split), class_names(split)
+    except OSError as error:
+        raise _unusable(root, f"cannot be read: {error.strerror}") from None
+    if not len(files):
+        raise _unusable(split, "has no class folders with images")
+    capacity = Capacity.for_evaluation(config, share)
+    storage = eval_files(files, config.eval_resize, capacity.workers)
+    storage.labels = _places(split, found, classes, num_classes)[files.labels]
+    return EvalLoader(config, share, Pipeline(storage, capacity))
+
+
+def _open_beton(config: DataConfig, root: Path, classes: Sequence[str] | int, share: Share) -> EvalLoader:
+    require_decoder()
+    beton = open_beton(root / "val.beton")
+    count = classes if isinstance(classes, int) else len(classes)
+    if beton.sidecar and not isinstance(classes, int) and beton.classes != tuple(classes):
+        raise _unusable(beton.path, "has other classes than the network, or in another order")
+    if beton.labels.max() >= count:
+        raise _unusable(beton.path, f"has labels up to {beton.labels.max()}; the network has {count} classes")
+    facts = DataFacts("ffcv", root, 0, len(beton), beton.classes, eval_digest=beton.digest)
+    return EvalLoader(config, share, ffcv_backend.open_eval(config, facts, share))
+
+
+def _places(split: Path, found: Sequence[str], classes: Sequence[str], num_classes: int) -> np.ndarray:
+    """Return the label that the network gives to each class folder, int64."""
+    if not classes:
+        if len(found) != num_classes:
+            raise _unusable(split, f"has {len(found)} class folders; the network has {num_classes} classes, unnamed")
+        return np.arange(num_classes)
+    if strange := sorted(set(found) - set(classes)):
+        some = ", ".join(strange[:5]) + (f" and {len(strange) - 5} more" if len(strange) > 5 else "")
+        raise _unusable(split, f"has class folders that the network does not know: {some}",
+                        f"it knows {', '.join(classes[:5])}{' ...' if len(classes) > 5 else ''}")
+    places = {name: label for label, name in enumerate(classes)}
+    return np.array([places[name] for name in found], np.int64)
+
+
+def _unusable(place: Path, rule: str, fix: str = "") -> NotReadyError:
+    return NotReadyError([Problem("data.root", str(place), rule, fix)])
+
+
+class Unlabelled(EvalLoader):
+    """Image files in their order, cut as for evaluation, under the labels 0, 1, 2 ...; an unreadable one is black."""
+
+    def __init__(self, paths: Sequence[str], config: DataConfig, batch: int):
+        """Take absolute paths."""
+        share, self.paths = Share(0, 1, batch, batch, 0), paths
+        capacity = Capacity.for_evaluation(config, share)
+        capacity = capacity._replace(workers=0 if len(paths) <= _FEW else capacity.workers)
+        storage = eval_files(Files.named(paths), config.eval_resize, capacity.workers, _Blackened)
+        storage.labels = np.arange(len(paths))
+        super().__init__(config, share, Pipeline(storage, capacity))
+
+    def fault(self, index: int) -> str:
+        """Return why a black image could not be read, or "" if it really is black."""
+        try:
+            picture = Picture(read_file(self.paths[index]))
+            picture.crop(0, 0, picture.height, picture.width)
+        except BadImageError as error:
+            return str(error)
+        return ""
+
+
+class _Blackened(EvalFiles):
+    def fill(self, rows: Rows) -> None:
+        for row in range(len(rows.indices)):
+            one = Rows(rows.epoch, *(part[row:row + 1] for part in rows[1:]))
+            try:
+                super().fill(one)
+            except UnreadableError:
+                one.pixels[:] = 0

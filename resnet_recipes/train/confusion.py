@@ -1,0 +1,57 @@
+"""Which classes a network takes for which: what evaluation saw, by class."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class ClassResult(NamedTuple):
+    """The images of one class."""
+
+    label: int
+    images: int
+    correct: int
+
+    @property
+    def top1_percent(self) -> float:
+        """Share of the images that were recognised."""
+        return 100 * self.correct / self.images
+
+
+class Mistake(NamedTuple):
+    """Images of one class that were taken for another."""
+
+    label: int
+    taken_for: int
+    images: int
+
+
+class Confusion:
+    """Counts (true class, best class) of every image; a few bytes an image, whatever the number of classes."""
+
+    def __init__(self) -> None:
+        self._pairs: list[Tensor] = []
+
+    def see(self, best: Tensor, labels: Tensor) -> None:
+        """Take in a batch: classes [N, 5], best first, and labels [N]. Does not wait for the device."""
+        self._pairs.append(torch.stack([labels, best[:, 0]]))
+
+    def classes(self) -> list[ClassResult]:
+        """Return every class that has images, the worst first."""
+        labels, best = torch.cat(self._pairs, 1).cpu()
+        images, correct = labels.bincount(), labels[labels == best].bincount(minlength=int(labels.max()) + 1)
+        found = [ClassResult(label, *counts) for label, counts in
+                 enumerate(zip(images.tolist(), correct.tolist(), strict=True)) if counts[0]]
+        return sorted(found, key=lambda result: (result.top1_percent, result.label))
+
+    def mistakes(self, most: int) -> list[Mistake]:
+        """Return the commonest confusions."""
+        return sorted(self._wrong(), key=lambda wrong: (-wrong.images, wrong.label, wrong.taken_for))[:most]
+
+    def _wrong(self) -> Iterator[Mistake]:
+        pairs, counts = torch.cat(self._pairs, 1).cpu().unique(dim=1, return_counts=True)
+        for (label, best), count in zip(pairs.T.tolist(), counts.tolist(), strict=True):
+            if label != best:
+                yield Mistake(label, best, count)

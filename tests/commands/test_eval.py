@@ -1,0 +1,100 @@
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from resnet_recipes import data
+from resnet_recipes.cli import main
+from resnet_recipes.composing.frozen import read
+from resnet_recipes.data.base import Share
+from resnet_recipes.data.normalize import normalize
+from resnet_recipes.network.load import load
+from resnet_recipes.train.run import Run
+from tests.trained_runs import CLASSES, ended_run
+
+
+@pytest.fixture
+def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
+    """A run with BlurPool and random weights, beside its images."""
+    return ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
+
+
+def evaluated(capsys: pytest.CaptureFixture, *words: object) -> dict:
+    """Return what `eval --json` prints."""
+    assert main(["eval", *map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def counted(run: Path, size: int = 32, resize: int = 36) -> tuple[float, float, dict[str, int]]:
+    """Return top-1, loss and correct images by class, counted by hand over the images of the training loop."""
+    config = read(run / "config.yaml").data
+    config.eval_size, config.eval_resize = size, resize
+    model, about, _ = load(run)
+    loader, right, loss = data.open_eval(config, data.measure(config), Share(0, 1, 8, 8, 0)), {}, 0.0
+    for raw in loader.batches():
+        with torch.no_grad():
+            logits = model(normalize(raw.pixels))
+        for row, label in zip(logits, raw.labels.tolist(), strict=True):
+            name = about.classes[label]
+            right[name] = right.get(name, 0) + int(row.argmax() == label)
+            loss += float(F.cross_entropy(row, torch.tensor(label))) / 30
+    return 100 * sum(right.values()) / 30, loss, right
+
+
+def test_a_run_is_evaluated_on_its_own_images_as_in_training(run: Path, capsys: pytest.CaptureFixture):
+    found, (top1, loss, right) = evaluated(capsys, run), counted(run)
+    assert (found["top1_percent"], found["eval_examples"]) == (pytest.approx(top1), 30)
+    assert found["loss"] == pytest.approx(loss, abs=1e-4)
+    assert {row["class"]: row["correct"] for row in found["classes"]} == right
+    assert all(row["class"] != row["taken_for"] for row in found["confusions"])
+
+
+def test_a_file_needs_only_to_be_told_where_the_images_are(run: Path, capsys: pytest.CaptureFixture):
+    from_file = evaluated(capsys, run / "weights.safetensors", f"data={run.parent / 'images'}", "workers=0")
+    assert from_file["loss"] == pytest.approx(evaluated(capsys, run)["loss"], abs=1e-6)
+    assert main(["eval", str(run / "weights.safetensors")]) == 3
+    assert "data.root: is not set" in capsys.readouterr().err
+
+
+def test_class_folders_are_told_apart_by_name(run: Path, capsys: pytest.CaptureFixture):
+    val = run.parent / "images" / "val"
+    whole = {row["class"]: row["correct"] for row in evaluated(capsys, run)["classes"]}
+    some = run.parent / "some"
+    for name in CLASSES[3:9:2]:
+        (some / name).mkdir(parents=True)
+        for image in (val / name).iterdir():
+            (some / name / image.name).write_bytes(image.read_bytes())
+    found = evaluated(capsys, run, f"data={some}")
+    assert {row["class"]: row["correct"] for row in found["classes"]} == {name: whole[name] for name in CLASSES[3:9:2]}
+    (some / "strange").mkdir()
+    assert main(["eval", str(run), f"data={some}"]) == 3
+    assert "does not know: strange" in capsys.readouterr().err
+
+
+def test_sizes_are_a_table_and_the_shorter_side_grows_with_them(run: Path, capsys: pytest.CaptureFixture):
+    assert main(["eval", str(run), "--sizes", "32,64"]) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["SIZE", "OF", "TOP-1"]
+    assert [row.split()[:2] for row in rows] == [["32", "36"], ["64", "72"]]
+    assert float(rows[1].split()[6]) == pytest.approx(counted(run, 64, 72)[1], abs=1e-3)
+
+
+def test_classes_are_written_as_csv(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    assert main(["eval", str(run), "--csv", str(tmp_path / "classes.csv")]) == 0
+    rows = list(csv.DictReader((tmp_path / "classes.csv").open()))
+    assert {row["class"] for row in rows} == set(CLASSES)
+    assert "top-1" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("words", "code", "said"), [
+    ([], 2, "RUN|FILE: is missing"), (["--sizes", "a", "RUN"], 2, "must be sizes"), (["RUN", "lr=1"], 2, "training"),
+    (["RUN", "data.eval_size=4"], 2, "data.eval_size"), (["RUN/nothing"], 3, "no such file"),
+    (["RUN", "data=/nowhere"], 3, "data.root"), (["RUN", "--csv", "/nowhere/x.csv"], 3, "cannot be written"),
+])
+def test_mistakes_are_explained(run: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture):
+    assert main(["eval", *(word.replace("RUN", str(run)) for word in words)]) == code
+    assert said in capsys.readouterr().err

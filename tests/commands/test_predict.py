@@ -1,0 +1,75 @@
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from resnet_recipes.cli import main
+from resnet_recipes.train.run import Run
+from tests.trained_runs import ended_run
+
+
+@pytest.fixture
+def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
+    """A run with random weights, beside its images."""
+    return ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
+
+
+def predicted(capsys: pytest.CaptureFixture, *words: object) -> list[dict]:
+    """Return what `predict --json` prints."""
+    assert main(["predict", *map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_predictions_of_the_validation_images_agree_with_the_evaluation(run: Path, capsys: pytest.CaptureFixture):
+    assert main(["eval", str(run), "--json"]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    rows = predicted(capsys, run, run.parent / "images" / "val")
+    right = [row["classes"][0]["class"] == Path(row["file"]).parent.name for row in rows]
+    five = [Path(row["file"]).parent.name in [item["class"] for item in row["classes"]] for row in rows]
+    assert 100 * sum(right) / len(right) == pytest.approx(whole["top1_percent"])
+    assert 100 * sum(five) / len(five) == pytest.approx(whole["top5_percent"])
+    shares = [item["probability"] for item in rows[0]["classes"]]
+    assert shares == sorted(shares, reverse=True)
+    assert 0 < sum(shares) <= 1 + 1e-6
+
+
+def test_images_that_cannot_be_read_are_reported_and_the_others_named(run: Path, capsys: pytest.CaptureFixture):
+    folder = run.parent / "mixed"
+    folder.mkdir()
+    (folder / "a.jpg").write_text("no image")
+    (folder / "b.jpg").write_bytes(next((run.parent / "images/val/pattern0").iterdir()).read_bytes()[:300])
+    Image.new("RGB", (20, 20)).save(folder / "black.png")
+    Image.new("L", (50, 30), 90).save(folder / "grey.png")
+    assert main(["predict", str(run), str(folder), "--csv"]) == 0
+    said = capsys.readouterr()
+    rows = list(csv.DictReader(io.StringIO(said.out)))
+    assert [Path(row["file"]).name for row in rows] == ["black.png", "grey.png"]
+    assert float(rows[0]["probability_1"]) >= float(rows[0]["probability_2"])
+    assert "a.jpg is not an image" in said.err
+    assert "b.jpg" in said.err
+    assert "2 of 4 images cannot be read" in said.err
+    assert main(["predict", str(run), str(folder / "a.jpg")]) == 3
+    assert "1 of 1" in capsys.readouterr().err
+
+
+def test_a_table_names_the_five_best_classes_of_each_image(run: Path, capsys: pytest.CaptureFixture):
+    image = run.parent / "images" / "val" / "pattern3" / "1.jpg"
+    assert main(["predict", str(run), str(image), "launch.device=cpu"]) == 0
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first == str(image)
+    assert len(rest) == 5
+    assert all("pattern" in line for line in rest)
+
+
+@pytest.mark.parametrize(("words", "code", "said"), [
+    ([], 2, "IMAGE: is missing"), (["RUN"], 2, "IMAGE: is missing"), (["RUN", "/nowhere.jpg"], 3, "no such file"),
+    (["RUN", "RUN"], 3, "has no images"), (["RUN", "IMAGES", "epochs=3"], 2, "training"),
+])
+def test_mistakes_are_explained(run: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture):
+    images = str(run.parent / "images")
+    assert main(["predict", *(word.replace("RUN", str(run)).replace("IMAGES", images) for word in words)]) == code
+    assert said in capsys.readouterr().err
