@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any
 
 from resnet_recipes import names
+from resnet_recipes.architecture import ModelConfig
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.duration import Duration, Horizon, decimal, steps_per_epoch
 from resnet_recipes.errors import Problem
@@ -27,28 +28,6 @@ def duration_problem(key: str, text: str, units: tuple[str, ...] = ("ep", "ba", 
         yield Problem(key, text, f"must be given in {' or '.join(units)}")
     if positive and not duration.value:
         yield Problem(key, text, "must be positive")
-
-
-@dataclass
-class ModelConfig:
-    """The `model` section."""
-
-    name: str = "resnet50"              # resnet18 | resnet34 | resnet50 | resnet101 | resnet152 (torchvision's, "v1.5")
-    num_classes: int | str = "auto"     # auto: the number of class folders in the data
-    init: str = "kaiming_normal"        # convolutions, linear layers: kaiming_normal (fan_in) | torchvision (fan_out)
-    bn_init: str = "uniform"            # BatchNorm weights: uniform, U[0, 1) | ones
-
-    def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong; keys are relative to `model`."""
-        names = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
-        if self.name not in names:
-            yield Problem("name", self.name, f"must be one of {', '.join(names)}")
-        if self.num_classes != "auto" and not (isinstance(self.num_classes, int) and 2 <= self.num_classes <= 2**20):
-            yield Problem("num_classes", self.num_classes, f"must be auto or a number from 2 to {2**20}")
-        if self.init not in ("kaiming_normal", "torchvision"):
-            yield Problem("init", self.init, "must be kaiming_normal or torchvision")
-        if self.bn_init not in ("uniform", "ones"):
-            yield Problem("bn_init", self.bn_init, "must be uniform or ones")
 
 
 @dataclass

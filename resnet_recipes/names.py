@@ -1,4 +1,4 @@
-"""What recipes and runs may be called."""
+"""What recipes, runs and published weights may be called."""
 
 import re
 
@@ -7,3 +7,6 @@ RECIPE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 #: A run: the folder of its results.
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,127}")
+
+#: Published weights, in `model.weights`; anything else is a path.
+WEIGHTS = re.compile(r"torchvision(:\w+)?|timm:[A-Za-z0-9][\w.-]{0,95}")

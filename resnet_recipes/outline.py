@@ -34,6 +34,8 @@ def rows(plan: Plan) -> Iterator[Row]:
     forms = ", compiled" * recipe.precision.compile
     forms += ", without fused kernels" * (recipe.precision.kernels == "off")
     yield "model", f"{recipe.model.name}, {plan.num_classes:,} classes, {plan.parameters:,} parameters{forms}"
+    if plan.start:
+        yield "start", plan.start
     yield "images", size_ranges(plan.sizes)
     sizes = f"{recipe.data.eval_resize} -> {recipe.data.eval_size} px"
     yield "evaluation", f"every {recipe.evaluation.interval}, {sizes}; checkpoint every {recipe.checkpoint.interval}"

@@ -39,6 +39,7 @@ class Plan:
     world_size: int                     # ranks, one device each
     num_classes: int
     horizon: Horizon
+    start: str = ""                     # the weights that it starts from, in a sentence; "": drawn from the seed
 
     @property
     def total_steps(self) -> int:
@@ -193,7 +194,8 @@ class Plan:
             "sizes": list(self.sizes),
             "batch": {"global": self.recipe.batch.global_size, "ranks": self.world_size, "rank": self.rank_size,
                       "microbatches": self.microbatches, "bn": self.bn_size},
-            "model": {"name": self.recipe.model.name, "classes": self.num_classes, "parameters": self.parameters},
+            "model": {"name": self.recipe.model.name, "classes": self.num_classes, "parameters": self.parameters,
+                      "start": self.start},
             "data": asdict(self.facts) | {"root": str(self.facts.root), "classes": len(self.facts.classes)},
             "hooks": self.hooks,
             "notes": list(self.notes),

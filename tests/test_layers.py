@@ -17,7 +17,7 @@ TIERS = (
     {"errors", "names", "paths", "duration", "schedule", "atomic", "card", "cores"},
     {"ops"},
     {"methods", "optim", "data", "report"},
-    {"measure"},
+    {"measure", "architecture"},
     {"config"},
     {"plan", "composing"},          # and whatever else stands at the top of the package
     {"network"},

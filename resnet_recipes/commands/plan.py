@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
@@ -36,8 +37,16 @@ def show(composed: "Composed", as_json: bool) -> None:
 
     config = composed.recipe.data
     facts = data.measure(config, with_cost=True) if config.root or config.backend == "synthetic" else plan.IMAGENET
-    made = plan.of(composed.recipe, facts, _ranks(composed))
+    made = started(plan.of(composed.recipe, facts, _ranks(composed)))
     print(json.dumps(made.as_dict(), indent=2) if as_json else "\n".join(lines(composed, made)))
+
+
+def started(made: "Plan") -> "Plan":
+    """Return the plan with the weights that it starts from, which are read. Raises NotReadyError if they do not fit."""
+    from resnet_recipes.network import pretrained
+
+    config, classes = made.recipe.model, made.num_classes
+    return replace(made, start=pretrained.find(config, classes).text(config, classes)) if config.weights else made
 
 
 def lines(composed: "Composed", made: "Plan", folder: str = "") -> Iterator[str]:

@@ -98,12 +98,12 @@ def _begun(wanted: "Composed") -> Path:
     """Make the folder of a new run, print its plan, and return it."""
     from resnet_recipes import data, plan
     from resnet_recipes.commands import estimate, run_folder
-    from resnet_recipes.commands.plan import lines
+    from resnet_recipes.commands.plan import lines, started
     from resnet_recipes.launch import external
     from resnet_recipes.launch.group import group_of
 
     ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
-    made = plan.of(wanted.recipe, data.measure(wanted.recipe.data, with_cost=True, tell=say), ranks)
+    made = started(plan.of(wanted.recipe, data.measure(wanted.recipe.data, with_cost=True, tell=say), ranks))
     folder = run_folder.create(wanted, made, ["resnet-train", *sys.argv[1:]])
     estimate.keep(made, folder)
     for line in lines(wanted, made, str(folder)):

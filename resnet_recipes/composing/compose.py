@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from resnet_recipes import names
 from resnet_recipes.composing import frozen, hydra_compose, overrides
 from resnet_recipes.composing.library import Entry, Library
 from resnet_recipes.composing.overrides import Override, absolute
@@ -51,6 +52,9 @@ def compose(name: str, changes: Sequence[str] = (), folder: Path | None = None, 
     if problems:
         raise RecipeError(problems)
     recipe.data.root, recipe.run.root = absolute("data.root", recipe.data.root), absolute("run.root", recipe.run.root)
+    weights = recipe.model.weights
+    if weights and not names.WEIGHTS.fullmatch(weights):
+        recipe.model.weights = absolute("model.weights", weights)
     files = {str(entry.path): hashlib.sha256(document.raw).hexdigest() for entry, document in links}
     return Composed(recipe, links[-1][0], files, tuple(changed))
 

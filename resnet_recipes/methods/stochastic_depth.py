@@ -92,3 +92,12 @@ def fold(model: nn.Module) -> None:
             while type(module) is not nn.BatchNorm2d:
                 release(module)
             del module.drop_rate
+
+
+@torch.no_grad()
+def unfold(model: nn.Module) -> None:
+    """Let `model`, which has the weights of a plain ResNet, give that network's evaluation output: undo `fold`."""
+    for module in model.modules():
+        if isinstance(module, DropSamplesBatchNorm2d):
+            module.weight.div_(1 - module.drop_rate)
+            module.bias.div_(1 - module.drop_rate)

@@ -11,6 +11,8 @@ from resnet_recipes.errors import Problem
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm)
 
+CLASSIFIER = "fc"       # the module that `backbone_rate` leaves out, as torchvision's ResNets call it
+
 #: Which parameters keep out of weight decay: a test of each parameter's module, full name and value, by `no_decay`.
 POLICIES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
     "none": lambda module, name, parameter: False,
@@ -37,6 +39,7 @@ class OptimizerSettings:
     weight_decay: float = 0.0           # strength of the decay
     no_decay: str = "none"              # what does not decay: none | bn_in_name | one_dimensional | norm_layers
     clip_norm: float | None = None      # largest L2 norm of the whole gradient; null: not clipped
+    backbone_rate: float = 1.0          # factor on the rate of all but the classifier, above 0, at most 1
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `optimizer`."""
@@ -50,26 +53,37 @@ class OptimizerSettings:
             yield Problem("no_decay", self.no_decay, f"must be one of {', '.join(POLICIES)}")
         if self.clip_norm is not None and not self.clip_norm > 0:
             yield Problem("clip_norm", self.clip_norm, "must be positive, or null for no clipping")
+        if not 0 < self.backbone_rate <= 1:
+            rule = "must be above 0 and at most 1"
+            yield Problem("backbone_rate", self.backbone_rate, rule, "model.freeze=backbone trains the classifier alone")
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Return the optimizer of `model`'s trainable parameters; its schedule sets "lr" of every group."""
+        """Return the optimizer of `model`'s trainable parameters.
+
+        A schedule sets "lr" of every group, to the rate of the step times the group's "rate".
+        """
         raise NotImplementedError
 
     def groups(self, model: nn.Module) -> list[dict[str, Any]]:
-        """Return torch's parameter groups: what decays, then what `no_decay` exempts, each in the model's order."""
-        spares = POLICIES[self.no_decay]
-        groups: list[dict[str, Any]] = [{"params": [], "weight_decay": decay} for decay in (self.weight_decay, 0.0)]
+        """Return torch's parameter groups: what decays, then what `no_decay` exempts, each in the model's order.
+
+        Each is two groups, backbone and classifier, if their rates differ; "rate" is the factor on the learning rate.
+        """
+        spares, rates = POLICIES[self.no_decay], dict.fromkeys((self.backbone_rate, 1.0))
+        groups = {(decays, rate): {"params": [], "weight_decay": self.weight_decay if decays else 0.0, "rate": rate}
+                  for decays in (True, False) for rate in rates}
         for module_name, module in model.named_modules():
+            rate = 1.0 if module_name == CLASSIFIER else self.backbone_rate
             for name, parameter in module.named_parameters(module_name, recurse=False):
                 if parameter.requires_grad:
-                    groups[spares(module, name, parameter)]["params"].append(parameter)
-        return [group for group in groups if group["params"]]
+                    groups[not spares(module, name, parameter), rate]["params"].append(parameter)
+        return [group for group in groups.values() if group["params"]]
 
     def text(self) -> str:
         """Return name and settings in one line; what is off is left out."""
         shared = [item.name for item in fields(OptimizerSettings)]
         names = [item.name for item in fields(self) if item.name not in shared]
-        names += ["weight_decay", "no_decay", "clip_norm"]
+        names += ["weight_decay", "no_decay", "clip_norm", *["backbone_rate"] * (self.backbone_rate != 1)]
         return ", ".join([self.name, *filter(None, (_setting(name, getattr(self, name)) for name in names))])
 
 

@@ -37,7 +37,7 @@ class TorchDecoupledSGDW(torch.optim.SGD):
         groups = [group | {"weight_decay": 0.0, "decoupled_decay": group["weight_decay"]} for group in groups]
         super().__init__(groups, lr=settings.lr, momentum=settings.momentum, nesterov=settings.nesterov, fused=True)
         for group in self.param_groups:
-            group["initial_lr"] = settings.lr       # the peak: schedules change "lr" alone
+            group["initial_lr"] = settings.lr * group["rate"]       # the peak: schedules change "lr" alone
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:

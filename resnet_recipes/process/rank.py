@@ -33,7 +33,7 @@ from resnet_recipes.train.distributed import Rank
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.run import Run
-from resnet_recipes.train.state import flat, restore, resume_warnings
+from resnet_recipes.train.state import digest, flat, restore, resume_warnings
 
 SOFTWARE = {"resnet-recipes": __version__, "torch": torch.__version__, "torchvision": torchvision.__version__}
 
@@ -93,7 +93,10 @@ def confirm(topic: str, rank: Rank, facts: Mapping[str, object]) -> None:
 
 
 def resume(run: Run, checkpoints: Checkpoints) -> int:
-    """Resume from the newest whole checkpoint, if any; return the completed steps. Training time counts from here."""
+    """Resume from the newest whole checkpoint, or begin; return the completed steps. Training time counts from here.
+
+    What a run begins with, `model.weights`, is not read again when it resumes.
+    """
     run.clock.restart(0.0)
     found, first = checkpoints.newest(), 0
     if found is not None:
@@ -102,6 +105,12 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
     if not distributed.agree(torch.tensor(first, device=run.rank.device)):
         raise TrainingError(f"this rank sees a checkpoint of step {first:,} in {checkpoints.folder}, another rank a "
                             "different one: all nodes must see the same folder")
+    model = run.plan.recipe.model
+    if found is None and model.weights:
+        pretrained.load(run.model, pretrained.find(model, run.plan.num_classes))
+        if not distributed.agree(digest(run.model)):
+            raise TrainingError(f"the ranks started from different weights: model.weights={model.weights} is not the "
+                                "same file on all nodes")
     return first
 
 

@@ -9,6 +9,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
 from resnet_recipes.network.cast import cast_together
 from resnet_recipes.network.fuse import fuse
+from resnet_recipes.network.pretrained import freeze
 from resnet_recipes.plan import Plan
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank, join, leave, replicate
@@ -25,6 +26,7 @@ def build(plan: Plan, rank: Rank) -> Run:
     # 1. the network, 2. what its modules call on this device, 3. its compilation
     methods = plan.methods()
     model = build_network(recipe, methods, plan.num_classes, rank.device)
+    freeze(model, recipe.model.freeze)
     precision = Precision(rank.device, resolve_dtype(recipe.precision.dtype, rank.device), model)
     wanted = recipe.precision.kernels == "auto" and recipe.precision.channels_last
     operations = ops.choose(rank.device, precision.dtype) if wanted else ops.Operations()

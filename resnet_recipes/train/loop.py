@@ -28,7 +28,7 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
             torch.manual_seed(seed)                 # 0.1 ms
         run.tuning.enter(step)
         for group in run.optimizer.param_groups:
-            group["lr"] = plan.lr_at(step)
+            group["lr"] = plan.lr_at(step) * group["rate"]
 
         # One batch a step: every method sees all of it, once, however many gradients are taken on it.
         with torch.no_grad():

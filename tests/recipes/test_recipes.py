@@ -11,6 +11,7 @@ from resnet_recipes.composing.compose import compose
 from resnet_recipes.composing.frozen import tree_of
 from resnet_recipes.composing.library import packaged_folder
 from resnet_recipes.config import enabled
+from resnet_recipes.data.base import DataFacts
 from resnet_recipes.plan import IMAGENET
 
 NAMES = ("mild", "medium", "hot")
@@ -106,7 +107,7 @@ def test_every_setting_stands_on_the_page_and_in_the_source_table(name):
             assert full in TABLE or full in silent, full
 
 
-@pytest.mark.parametrize("name", [*NAMES, "demo"])
+@pytest.mark.parametrize("name", [*NAMES, "demo", "finetune"])
 def test_every_line_of_a_recipe_says_unit_or_source(name):
     for number, line in enumerate((packaged_folder() / f"{name}.yaml").read_text().splitlines(), 1):
         is_value = ":" in line and not line.lstrip().startswith(("#", "- ")) and not line.rstrip().endswith(":")
@@ -114,7 +115,7 @@ def test_every_line_of_a_recipe_says_unit_or_source(name):
             assert "  # " in line, f"{name}.yaml:{number} has no comment: {line}"
 
 
-@pytest.mark.parametrize("name", [*NAMES, "demo"])
+@pytest.mark.parametrize("name", [*NAMES, "demo", "finetune"])
 def test_a_recipe_fits_on_a_page(name):
     lines = (packaged_folder() / f"{name}.yaml").read_text().splitlines()
     assert len(lines) <= 100
@@ -143,6 +144,15 @@ def test_every_packaged_recipe_can_be_planned(name):
     made = plan.of(compose(name, needs_data=False).recipe, IMAGENET, 1)
     assert made.total_steps > 0
     assert made.hooks
+
+
+def test_finetune_is_the_tutorial_of_pytorch_with_a_batch_of_32():
+    """Chilamkurthy: SGD at 0.001 for 4 images, momentum 0.9, a tenth of the rate after every 7 of 25 epochs."""
+    photos = DataFacts("torchvision", Path("photos"), 500, 100, ("ants", "bees"))
+    made = plan.of(compose("finetune", needs_data=False).recipe, photos, 1)
+    rates = [made.lr_at(epoch * made.steps_per_epoch) for epoch in range(25)]
+    assert rates == pytest.approx([0.001 * 32 / 4 * 0.1 ** (epoch // 7) for epoch in range(25)])
+    assert made.recipe.model.weights == "torchvision"
 
 
 def test_demo_is_mild_at_the_size_of_a_laptop():

@@ -1,0 +1,37 @@
+"""Which network is trained, and what it starts from: the `model` section of a recipe."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from resnet_recipes.errors import Problem
+
+#: torchvision's ResNets, "v1.5".
+NETWORKS = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
+
+#: How far from the input a network may be frozen; backbone: all but the classifier.
+FREEZABLE = ("none", "stem", "layer1", "layer2", "layer3", "backbone")
+
+CHOICES = {"name": NETWORKS, "init": ("kaiming_normal", "torchvision"), "bn_init": ("uniform", "ones"),
+           "freeze": FREEZABLE}
+
+
+@dataclass
+class ModelConfig:
+    """The `model` section."""
+
+    name: str = "resnet50"              # resnet18 | resnet34 | resnet50 | resnet101 | resnet152 (torchvision's, "v1.5")
+    num_classes: int | str = "auto"     # auto: the number of class folders in the data
+    init: str = "kaiming_normal"        # convolutions, linear layers: kaiming_normal (fan_in) | torchvision (fan_out)
+    bn_init: str = "uniform"            # BatchNorm weights: uniform, U[0, 1) | ones
+    weights: str = ""                   # to start from: a .pt or .safetensors file, a run | torchvision | timm:NAME
+    freeze: str = "none"                # what stays as loaded, from the input up to: stem | layer1 to layer3 | backbone
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `model`."""
+        for key, known in CHOICES.items():
+            if getattr(self, key) not in known:
+                yield Problem(key, getattr(self, key), f"must be one of {', '.join(known)}")
+        if self.num_classes != "auto" and not (isinstance(self.num_classes, int) and 2 <= self.num_classes <= 2**20):
+            yield Problem("num_classes", self.num_classes, f"must be auto or a number from 2 to {2**20}")
+        if self.freeze != "none" and not self.weights:
+            yield Problem("freeze", self.freeze, "would freeze random weights", "model.weights=torchvision")

@@ -1,0 +1,128 @@
+"""The weights that a network starts from: `model.weights` of a recipe, found, checked and loaded."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torchvision
+from torch import Tensor, nn
+
+from resnet_recipes import names
+from resnet_recipes.architecture import FREEZABLE, ModelConfig
+from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.methods.stochastic_depth import unfold
+from resnet_recipes.network.about import About
+from resnet_recipes.network.load import load as load_network
+from resnet_recipes.optim.base import CLASSIFIER
+
+
+class Start(NamedTuple):
+    """What a file gives to a network."""
+
+    path: Path
+    tensors: dict[str, Tensor]      # by the network's names
+    about: About
+    is_whole: bool                  # the classifier fits, and is among the tensors
+
+    def text(self, config: ModelConfig, num_classes: int) -> str:
+        """Return what is loaded, replaced and frozen, for the plan."""
+        new = f"new classifier for {num_classes:,} classes (the file: {self.about.num_classes:,} classes)"
+        parts = [f"from {self.path}", f"{len(self.tensors)} tensors loaded", "classifier kept" if self.is_whole else new]
+        if self.about.surgery:
+            parts.append(f"they were trained with {', '.join(self.about.surgery)}")
+        if config.freeze != "none":
+            parts.append(f"frozen: {', '.join(frozen_parts(config.freeze))}")
+        return "; ".join(parts)
+
+
+def find(config: ModelConfig, num_classes: int) -> Start:
+    """Return what `config.weights` gives to the network. Raises NotReadyError if it is another network's, or cannot be read."""
+    path = _located(config)
+    try:
+        model, about, _ = load_network(path)
+    except NotReadyError as error:
+        raise _refused(config, str(error.problems[0])) from None
+    if about.architecture != config.name:
+        rule = f"{path} has the weights of a {about.architecture}, not of a {config.name}"
+        raise _refused(config, rule, f"model.name={about.architecture}")
+    is_whole = about.num_classes == num_classes
+    kept = {name: tensor for name, tensor in model.state_dict().items()
+            if is_whole or not name.startswith(f"{CLASSIFIER}.")}
+    return Start(path, kept, about, is_whole)
+
+
+@torch.no_grad()
+def load(model: nn.Module, start: Start) -> None:
+    """Put the weights into `model`, in place; a new classifier stays as it is.
+
+    A network with StochasticDepth gives the output of the file's network in evaluation: its factors are divided out.
+    """
+    model.load_state_dict(start.tensors, strict=False)
+    unfold(model)
+
+
+def freeze(model: nn.Module, up_to: str) -> None:
+    """Keep the weights and BatchNorm statistics of the parts from the input to `up_to`, in place, before DDP."""
+    for part in map(model.get_submodule, frozen_parts(up_to)):
+        part.requires_grad_(False)
+        for module in part.modules():
+            if isinstance(module, nn.BatchNorm2d):
+                module.train = _stay_in_evaluation.__get__(module)
+                module.train()
+
+
+def _stay_in_evaluation(norm: nn.BatchNorm2d, mode: bool = True) -> nn.BatchNorm2d:
+    """Stand in for `train` of a frozen BatchNorm."""
+    norm.training = False
+    return norm
+
+
+def frozen_parts(up_to: str) -> list[str]:
+    """Return the parts of a ResNet that `model.freeze` freezes, by torchvision's names."""
+    parts = ["conv1", "bn1", "layer1", "layer2", "layer3", "layer4"]
+    return parts[:FREEZABLE.index(up_to) + 1] if up_to != "none" else []
+
+
+def _located(config: ModelConfig) -> Path:
+    """Return the file. Raises NotReadyError that says how to get it."""
+    if names.WEIGHTS.fullmatch(config.weights):
+        source, _, name = config.weights.partition(":")
+        return {"torchvision": _from_torchvision, "timm": _from_timm}[source](config, name)
+    path = Path(config.weights)
+    if not path.exists():
+        raise _refused(config, f"{path} does not exist", "a .pt or .safetensors file, a run folder, torchvision or timm:NAME")
+    return path
+
+
+def _from_torchvision(config: ModelConfig, name: str) -> Path:
+    """Return torchvision's own copy of its weights, whose name has the first digits of its SHA-256."""
+    members = torchvision.models.get_model_weights(config.name)
+    if name and name not in members.__members__:
+        raise _refused(config, "unknown weights", f"one of {', '.join(f'torchvision:{item.name}' for item in members)}")
+    member = members[name] if name else members.DEFAULT
+    path = Path(torch.hub.get_dir()) / "checkpoints" / member.url.rpartition("/")[2]
+    download = f"python3 -c \"import torchvision; torchvision.models.{config.name}(weights='{member.name}')\""
+    if not path.is_file():
+        rule = f"is not on this machine: {path} does not exist"
+        raise _refused(config, rule, f"{download}   downloads it, or copy {member.url} there")
+    with path.open("rb") as file:
+        if not hashlib.file_digest(file, "sha256").hexdigest().startswith(path.stem.rpartition("-")[2]):
+            raise _refused(config, f"checksum mismatch: {path}", f"delete it;   {download}   downloads it again")
+    return path
+
+
+def _from_timm(config: ModelConfig, name: str) -> Path:
+    """Return the file of a model of timm in the cache of the Hugging Face Hub."""
+    home = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
+    repository = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub") / f"models--timm--{name}"
+    found = sorted(repository.glob("snapshots/*/model.safetensors"), key=lambda path: path.stat().st_mtime)
+    if not found:
+        rule = f"is not on this machine: {repository} has no model.safetensors"
+        raise _refused(config, rule, f"pip install huggingface_hub && hf download timm/{name} model.safetensors")
+    return found[-1]
+
+
+def _refused(config: ModelConfig, rule: str, fix: str = "") -> NotReadyError:
+    return NotReadyError([Problem("model.weights", config.weights, rule, fix)])

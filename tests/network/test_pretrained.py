@@ -1,0 +1,167 @@
+"""What a network starts from: found, checked, loaded, its classifier replaced, and parts of it frozen."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+import safetensors.torch
+import torch
+import torchvision
+from torch import nn
+
+from resnet_recipes.config import ModelConfig
+from resnet_recipes.errors import NotReadyError
+from resnet_recipes.methods.blurpool import BlurPool
+from resnet_recipes.methods.stochastic_depth import StochasticDepth
+from resnet_recipes.network import pretrained
+from resnet_recipes.network.model import build_model
+from resnet_recipes.optim import OPTIMIZERS
+from resnet_recipes.train.keeper import Keeper
+from resnet_recipes.train.loop import train
+from tests.process.nursery import narrow_resnet18
+
+CONFIG = ModelConfig(name="resnet18")
+
+
+@pytest.fixture(autouse=True)
+def narrow(monkeypatch):
+    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> Path:
+    """A file of a network with 7 classes, whose BatchNorms have seen images."""
+    torch.manual_seed(1)
+    model = narrow_resnet18(num_classes=7)
+    model(torch.randn(8, 3, 32, 32))
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    return tmp_path / "weights.pt"
+
+
+def config_of(path: Path, **changes) -> ModelConfig:
+    return replace(CONFIG, weights=str(path), **changes)
+
+
+def refusal(path: Path | str, num_classes: int = 7, **changes) -> str:
+    with pytest.raises(NotReadyError) as error:
+        pretrained.find(config_of(path, **changes), num_classes)
+    return str(error.value)
+
+
+def test_a_classifier_of_the_right_size_is_kept(weights):
+    start = pretrained.find(config_of(weights), 7)
+    model = build_model(CONFIG, 7, seed=0)
+    pretrained.load(model, start)
+    loaded, state = torch.load(weights, weights_only=True), model.state_dict()
+    assert all(torch.equal(loaded[name], state[name]) for name in state)
+    assert "classifier kept" in start.text(CONFIG, 7)
+
+
+def test_another_number_of_classes_replaces_the_classifier_alone(weights):
+    start = pretrained.find(config_of(weights, freeze="stem"), 3)
+    model, fresh = (build_model(CONFIG, 3, seed=0) for _ in range(2))
+    pretrained.load(model, start)
+    assert torch.equal(model.fc.weight, fresh.fc.weight)
+    assert not torch.equal(model.layer4[1].conv2.weight, fresh.layer4[1].conv2.weight)
+    text = start.text(config_of(weights, freeze="stem"), 3)
+    assert "new classifier for 3 classes (the file: 7 classes)" in text
+    assert "frozen: conv1, bn1" in text
+
+
+def test_safetensors_and_a_run_folder_are_read(weights, tmp_path):
+    safetensors.torch.save_file(torch.load(weights, weights_only=True), tmp_path / "weights.safetensors")
+    first, second = (pretrained.find(config_of(path), 7) for path in (tmp_path / "weights.safetensors", tmp_path))
+    assert first.tensors.keys() == second.tensors.keys()
+
+
+def test_stochastic_depth_starts_with_the_output_of_the_file(weights):
+    plain, deep = narrow_resnet18(num_classes=7), narrow_resnet18(num_classes=7)
+    plain.load_state_dict(torch.load(weights, weights_only=True))
+    StochasticDepth(drop_rate=0.3).modify_model(deep)
+    BlurPool().modify_model(deep)
+    BlurPool().modify_model(plain)
+    pretrained.load(deep, pretrained.find(config_of(weights), 7))
+    images = torch.randn(4, 3, 32, 32)
+    torch.testing.assert_close(deep.eval()(images), plain.eval()(images), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("change", [
+    lambda state: state.pop("layer2.0.conv1.weight"),
+    lambda state: state["conv1.weight"].fill_(float("nan")),
+    lambda state: state.update({"bn1.bias": torch.ones(8, dtype=torch.int64)}),
+])
+def test_weights_that_do_not_fit_are_refused(change: Callable, weights, tmp_path):
+    state = torch.load(weights, weights_only=True)
+    change(state)
+    torch.save(state, tmp_path / "odd.pt")
+    assert "odd.pt: cannot be used" in refusal(tmp_path / "odd.pt")
+
+
+def test_the_network_that_the_weights_are_of_is_named(weights):
+    assert "model.name=resnet18" in refusal(weights, name="resnet34")
+
+
+def test_torchvision_is_read_from_its_cache_and_its_checksum_is_looked_at(weights, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    name = hashlib.sha256(weights.read_bytes()).hexdigest()[:8]
+    member = torchvision.models.ResNet18_Weights.DEFAULT
+    assert "downloads it, or copy https://download.pytorch.org/models/resnet18-" in refusal("torchvision")
+    cache = tmp_path / "hub" / "checkpoints"
+    cache.mkdir(parents=True)
+    (cache / Path(member.url).name).write_bytes(weights.read_bytes())
+    assert "checksum mismatch" in refusal("torchvision")
+    monkeypatch.setattr(type(member), "url", f"https://example.org/resnet18-{name}.pth")
+    (cache / f"resnet18-{name}.pth").write_bytes(weights.read_bytes())
+    assert pretrained.find(replace(CONFIG, weights="torchvision"), 7).about.num_classes == 7
+    assert "torchvision:IMAGENET1K_V1" in refusal("torchvision:V9")
+
+
+def test_timm_is_read_from_the_cache_of_the_hub(weights, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    assert "hf download timm/resnet18.a1_in1k model.safetensors" in refusal("timm:resnet18.a1_in1k")
+    snapshot = tmp_path / "models--timm--resnet18.a1_in1k" / "snapshots" / "0123abcd"
+    snapshot.mkdir(parents=True)
+    safetensors.torch.save_file(torch.load(weights, weights_only=True), snapshot / "model.safetensors")
+    assert pretrained.find(replace(CONFIG, weights="timm:resnet18.a1_in1k"), 7).path.parent == snapshot
+
+
+def test_what_is_frozen_keeps_weights_and_statistics_in_training(make_run):
+    run = make_run(max_duration="3ba", schedule={"warmup": "0ba"}, model={"weights": "unread", "freeze": "layer2"})
+    before = {name: value.clone() for name, value in run.model.state_dict().items()}
+    train(run, Mock(spec=Keeper, **{"wants_to_stop.return_value": False}))
+    changed = {name.split(".")[0] for name, value in run.model.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed == {"layer3", "layer4", "fc"}
+    assert run.model.layer3[0].bn1.training
+    assert not run.model.layer2[0].bn1.training
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.name)
+def test_the_backbone_learns_at_its_share_of_the_rate(optimizer):
+    model = build_model(CONFIG, 3, seed=0)
+    settings = optimizer(lr=0.5, weight_decay=0.01, no_decay="one_dimensional", backbone_rate=0.1)
+    groups = settings.build(model).param_groups
+    assert [(group["rate"], len(group["params"])) for group in groups] == [(0.1, 21), (1.0, 1), (0.1, 42), (1.0, 1)]
+    assert {group["rate"] for group in optimizer().build(model).param_groups} == {1.0}
+    assert "backbone rate 0.1" in settings.text()
+
+
+def test_decoupled_decay_follows_the_shape_of_each_rate():
+    """At the peak a weight loses the same share in backbone and classifier, however low the backbone's rate."""
+    model = nn.ModuleDict({"layer": nn.Linear(2, 2, bias=False), "fc": nn.Linear(2, 2, bias=False)})
+    optimizer = OPTIMIZERS[0](lr=1.0, weight_decay=0.1, backbone_rate=0.1).build(model)
+    before = [parameter.clone() for parameter in model.parameters()]
+    for group in optimizer.param_groups:
+        group["lr"] = 1.0 * group["rate"]
+        for parameter in group["params"]:
+            parameter.grad = torch.zeros_like(parameter)
+    optimizer.step()
+    for parameter, old in zip(model.parameters(), before, strict=True):
+        torch.testing.assert_close(parameter.detach(), old * 0.9)
+
+
+def test_freezing_random_weights_is_a_mistake():
+    assert [problem.key for problem in replace(CONFIG, freeze="stem").problems()] == ["freeze"]
+    assert not list(config_of(Path("weights.pt"), freeze="stem").problems())
