@@ -29,7 +29,8 @@ class Start(NamedTuple):
     def text(self, config: ModelConfig, num_classes: int) -> str:
         """Return what is loaded, replaced and frozen, for the plan."""
         new = f"new classifier for {num_classes:,} classes (the file: {self.about.num_classes:,} classes)"
-        parts = [f"from {self.path}", f"{len(self.tensors)} tensors loaded", "classifier kept" if self.is_whole else new]
+        head = "classifier kept" if self.is_whole else new
+        parts = [f"from {self.path}", f"{len(self.tensors)} tensors loaded", head]
         if self.about.surgery:
             parts.append(f"they were trained with {', '.join(self.about.surgery)}")
         if config.freeze != "none":
@@ -38,7 +39,10 @@ class Start(NamedTuple):
 
 
 def find(config: ModelConfig, num_classes: int) -> Start:
-    """Return what `config.weights` gives to the network. Raises NotReadyError if it is another network's, or cannot be read."""
+    """Return what `config.weights` gives to the network.
+
+    Raises NotReadyError if it is not on this machine, cannot be read, or belongs to another network.
+    """
     path = _located(config)
     try:
         model, about, _ = load_network(path)
@@ -92,7 +96,8 @@ def _located(config: ModelConfig) -> Path:
         return {"torchvision": _from_torchvision, "timm": _from_timm}[source](config, name)
     path = Path(config.weights)
     if not path.exists():
-        raise _refused(config, f"{path} does not exist", "a .pt or .safetensors file, a run folder, torchvision or timm:NAME")
+        fix = "a .pt or .safetensors file, a run folder, torchvision or timm:NAME"
+        raise _refused(config, f"{path} does not exist", fix)
     return path
 
 

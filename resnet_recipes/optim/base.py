@@ -54,8 +54,8 @@ class OptimizerSettings:
         if self.clip_norm is not None and not self.clip_norm > 0:
             yield Problem("clip_norm", self.clip_norm, "must be positive, or null for no clipping")
         if not 0 < self.backbone_rate <= 1:
-            rule = "must be above 0 and at most 1"
-            yield Problem("backbone_rate", self.backbone_rate, rule, "model.freeze=backbone trains the classifier alone")
+            fix = "model.freeze=backbone trains the classifier alone"
+            yield Problem("backbone_rate", self.backbone_rate, "must be above 0 and at most 1", fix)
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Return the optimizer of `model`'s trainable parameters.

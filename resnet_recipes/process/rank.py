@@ -17,7 +17,7 @@ from resnet_recipes.cores import cores
 from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.errors import ExitCode, TrainingError
-from resnet_recipes.network import about
+from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import WEIGHTS
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.process.agreement import confirm_same

@@ -132,7 +132,8 @@ def test_what_is_frozen_keeps_weights_and_statistics_in_training(make_run):
     run = make_run(max_duration="3ba", schedule={"warmup": "0ba"}, model={"weights": "unread", "freeze": "layer2"})
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
     train(run, Mock(spec=Keeper, **{"wants_to_stop.return_value": False}))
-    changed = {name.split(".")[0] for name, value in run.model.state_dict().items() if not torch.equal(value, before[name])}
+    after = run.model.state_dict()
+    changed = {name.split(".")[0] for name in after if not torch.equal(after[name], before[name])}
     assert changed == {"layer3", "layer4", "fc"}
     assert run.model.layer3[0].bn1.training
     assert not run.model.layer2[0].bn1.training
