@@ -11,12 +11,9 @@ if TYPE_CHECKING:
     from resnet_recipes.measure.estimate import Speeds
     from resnet_recipes.plan import Plan
 
-USAGE = Usage(
-    "resnet-recipes bottleneck recipe=NAME data=PATH [key=value ...]",
-    "measure the loader alone, the step alone, and both, and tell what to change",
-    "resnet-recipes bottleneck recipe=mild data=/data/imagenet",
-    RECIPES,
-)
+USAGE = Usage("resnet-recipes bottleneck recipe=NAME data=PATH [key=value ...]",
+              "measure the loader alone, the step alone, and both, and tell what to change",
+              "resnet-recipes bottleneck recipe=mild data=/data/imagenet", RECIPES)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -38,11 +35,7 @@ def _lines(made: "Plan", found: "Speeds", both: float) -> Iterator[str]:
     need = made.world_size / found.seconds_at(first)[1]
     devices = "1 device" if made.world_size == 1 else f"{made.world_size} devices"
     yield f"step alone    {', '.join(f'{rate(speed)} images/s at {side} px' for side, speed in step.items())}"
-    yield (
-        f"loader alone  {rate(found.loader)} images/s"
-        if found.loader
-        else "loader alone  nothing to load: images are drawn"
-    )
+    yield f"loader alone  {f'{rate(found.loader)} images/s' if found.loader else 'nothing to load: images are drawn'}"
     yield f"both          {rate(both)} images/s at {first} px, on one device"
     yield ""
     if not found.loader or found.loader >= 1.1 * need:

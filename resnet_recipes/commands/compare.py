@@ -10,12 +10,8 @@ from resnet_recipes.measure.comparison import Group, differences, grouped, machi
 from resnet_recipes.measure.runs import RunRecord
 from resnet_recipes.report.text import clock_time, printable
 
-USAGE = Usage(
-    "resnet-recipes compare RUN RUN ...",
-    "show what differs between runs, and whether seeds explain it",
-    "resnet-recipes compare runs/a runs/b",
-    {"--json": "print JSON"},
-)
+USAGE = Usage("resnet-recipes compare RUN RUN ...", "show what differs between runs, and whether seeds explain it",
+              "resnet-recipes compare runs/a runs/b", {"--json": "print JSON"})
 
 
 def run(argv: Sequence[str]) -> int:
@@ -27,22 +23,13 @@ def run(argv: Sequence[str]) -> int:
             [Problem("compare", " ".join(arguments.words) or None, rule, "resnet-recipes compare runs/a runs/b")]
         )
     runs = read_all([Path(word) for word in arguments.words])
-    tables = {
-        "settings": differences([settings(run.folder) for run in runs]),
-        "machine": differences([machine(run.folder) for run in runs]),
-    }
+    tables = {"settings": differences([settings(run.folder) for run in runs]),
+              "machine": differences([machine(run.folder) for run in runs])}
     groups = grouped(runs)
     if "--json" in arguments:
-        print(
-            json.dumps(
-                {
-                    "runs": [run.as_dict() for run in runs],
-                    **{name: dict(rows) for name, rows in tables.items()},
-                    "groups": [_group(group) for group in groups],
-                },
-                indent=2,
-            )
-        )
+        print(json.dumps({"runs": [run.as_dict() for run in runs],
+                          **{name: dict(rows) for name, rows in tables.items()},
+                          "groups": [_group(group) for group in groups]}, indent=2))
         return 0
     for letter, one in zip(_letters(len(runs)), runs, strict=True):
         print(f"{letter}  {printable(one.folder)}")
@@ -78,24 +65,19 @@ def _results(runs: list[RunRecord]) -> list[tuple[str, list[str]]]:
     def time(minutes: float | None) -> str:
         return "-" if minutes is None else clock_time(60 * minutes)
 
-    return [
-        ("state", [run.state for run in runs]),
-        ("epochs", [f"{run.epochs_done:.4g}" for run in runs]),
-        ("top-1", ["-" if run.top1_percent is None else f"{run.top1_percent:.2f} %" for run in runs]),
-        ("training", [time(run.minutes) for run in runs]),
-        ("papers' clock", [time(run.minutes_papers) for run in runs]),
-        ("wall clock", [time(run.wall_minutes) for run in runs]),
-        ("devices", [run.devices for run in runs]),
-    ]
+    return [("state", [run.state for run in runs]), ("epochs", [f"{run.epochs_done:.4g}" for run in runs]),
+            ("top-1", ["-" if run.top1_percent is None else f"{run.top1_percent:.2f} %" for run in runs]),
+            ("training", [time(run.minutes) for run in runs]),
+            ("papers' clock", [time(run.minutes_papers) for run in runs]),
+            ("wall clock", [time(run.wall_minutes) for run in runs]), ("devices", [run.devices for run in runs])]
 
 
 def _seeds(groups: list[Group]) -> None:
     """Say how much seeds alone change, and whether groups differ by more."""
     several = [group for group in groups if group.noise is not None]
     if not several:
-        print(
-            "\nOne run of each: without a second seed nobody can tell a difference from noise. Repeat with seed=1,2,3."
-        )
+        print("\nOne run of each: without a second seed nobody can tell a difference from noise. Repeat with "
+              "seed=1,2,3.")
         return
     print()
     for group in groups:
@@ -115,9 +97,5 @@ def _seeds(groups: list[Group]) -> None:
 
 
 def _group(group: Group) -> dict[str, object]:
-    return {
-        "runs": [run.name for run in group.runs],
-        "mean_top1_percent": group.mean_top1,
-        "noise": group.noise,
-        "minutes": group.minutes,
-    }
+    return {"runs": [run.name for run in group.runs], "mean_top1_percent": group.mean_top1, "noise": group.noise,
+            "minutes": group.minutes}

@@ -20,18 +20,12 @@ if TYPE_CHECKING:
     from resnet_recipes.composing.compose import Composed
     from resnet_recipes.plan import Plan
 
-USAGE = Usage(
-    "resnet-recipes estimate recipe=NAME data=PATH [key=value ...]",
-    "measure this machine for a minute, and tell how long a run will take and what it will cost",
-    "resnet-recipes estimate recipe=mild data=/data/imagenet --price 32.8",
-    RECIPES
-    | {
-        "--price PER_HOUR": "price of the machine",
-        "--again": "measure anew, even if this machine was measured before",
-        "--json": "print JSON",
-    },
-    "Run it with nothing else running. One device is measured; several are computed.",
-)
+USAGE = Usage("resnet-recipes estimate recipe=NAME data=PATH [key=value ...]",
+              "measure this machine for a minute, and tell how long a run will take and what it will cost",
+              "resnet-recipes estimate recipe=mild data=/data/imagenet --price 32.8",
+              RECIPES
+              | {"--price PER_HOUR": "price of the machine", "--again": "measure again", "--json": "print JSON"},
+              "Run it with nothing else running. One device is measured; several are computed.")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -43,13 +37,8 @@ def run(argv: Sequence[str]) -> int:
     found = measured(made, again="--again" in arguments)
     result = of(made, found.speeds)
     if "--json" in arguments:
-        values = {
-            "training_minutes": result.minutes,
-            "bounds_minutes": result.bounds,
-            "measured": found.when,
-            "evaluation_minutes": result.evaluation_minutes,
-            "phases": [asdict(phase) for phase in result.phases],
-        }
+        values = {"training_minutes": result.minutes, "bounds_minutes": result.bounds, "measured": found.when,
+                  "evaluation_minutes": result.evaluation_minutes, "phases": [asdict(phase) for phase in result.phases]}
         print(json.dumps(values | ({} if price is None else {"cost": result.cost(price)}), indent=2))
     else:
         print("\n".join(_lines(made, result, found, price)))
@@ -90,32 +79,22 @@ def _key(made: "Plan") -> str:
 
     recipe = made.recipe
     gpu = gpus.first()[0] if recipe.launch.device != "cpu" else ""
-    return key_of({
-        "device": gpu or f"cpu, {torch.get_num_threads()} threads", "torch": torch.__version__, "model": recipe.model,
-        "precision": recipe.precision, "methods": recipe.methods, "optimizer": recipe.optimizer.name,
-        "micro-batch": made.bn_size, "sizes": sorted(set(made.sizes)), "data": recipe.data,
-        "backend": made.facts.backend,
-    })
+    return key_of({"device": gpu or f"cpu, {torch.get_num_threads()} threads", "torch": torch.__version__,
+                   "model": recipe.model, "precision": recipe.precision, "methods": recipe.methods,
+                   "optimizer": recipe.optimizer.name, "micro-batch": made.bn_size, "sizes": sorted(set(made.sizes)),
+                   "data": recipe.data, "backend": made.facts.backend})
 
 
 def of(made: "Plan", speeds: Speeds) -> Estimate:
     """Return the estimate of a plan."""
     evaluations = -(-made.total_steps // made.steps(made.recipe.evaluation.interval)) + ("eval_weights" in made.hooks)
     share = made.total_steps / (made.steps_per_epoch * len(made.sizes))  # a run may end within an epoch
-    result = estimate(
-        made.sizes,
-        made.steps_per_epoch,
-        made.recipe.batch.global_size,
-        made.world_size,
-        evaluations * made.facts.eval_examples,
-        speeds,
-    )
+    result = estimate(made.sizes, made.steps_per_epoch, made.recipe.batch.global_size, made.world_size,
+                      evaluations * made.facts.eval_examples, speeds)
     if share == 1:
         return result
-    phases = tuple(
-        type(p)(p.pixels, p.epochs, p.low * share, p.minutes * share, p.high * share, p.images_per_second, p.limit)
-        for p in result.phases
-    )
+    phases = tuple(type(p)(p.pixels, p.epochs, p.low * share, p.minutes * share, p.high * share, p.images_per_second,
+                           p.limit) for p in result.phases)
     return Estimate(phases, result.evaluation_minutes)
 
 

@@ -14,17 +14,11 @@ from resnet_recipes.measure.runs import RunRecord, read_run
 from resnet_recipes.measure.sections import sections_of
 from resnet_recipes.report.page.html import Section, page
 
-USAGE = Usage(
-    "resnet-recipes report [RUN|FOLDER ...]",
-    "draw the curves of runs over the published results, as one HTML page that needs no network",
-    "resnet-recipes report runs --price 32.77 --out report.html",
-    {
-        "--out FILE": "the page (default report.html)",
-        "--price PER_HOUR": "plot accuracy against money too",
-        "--published": "the published results alone",
-        "--png FOLDER": "write every plot as a picture besides",
-    },
-)
+USAGE = Usage("resnet-recipes report [RUN|FOLDER ...]",
+              "draw the curves of runs over the published results, as one HTML page that needs no network",
+              "resnet-recipes report runs --price 32.77 --out report.html",
+              {"--out FILE": "the page (default report.html)", "--price PER_HOUR": "plot accuracy against money too",
+               "--published": "the published results alone", "--png FOLDER": "write every plot as a picture besides"})
 
 
 def run(argv: Sequence[str]) -> int:

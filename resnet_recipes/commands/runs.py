@@ -15,25 +15,18 @@ from resnet_recipes.report.text import clock_time, printable
 KEYS: dict[str, Callable[[RunRecord], object]] = {
     "name": lambda run: run.name,
     "top1": lambda run: -(run.top1_percent or 0.0),
-    "minutes": lambda run: run.minutes if run.minutes is not None else float("inf"),
+    "minutes": lambda run: float("inf") if run.minutes is None else run.minutes,
     "epochs": lambda run: run.epochs or 0.0,
     "recipe": lambda run: (run.recipe, run.epochs or 0.0, run.name),
     "state": lambda run: (run.state, run.name),
 }
 
-
-USAGE = Usage(
-    "resnet-recipes runs [FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
-    "list runs with their state, progress, accuracy, time and cost",
-    "resnet-recipes runs --sort top1 recipe=mild",
-    {
-        "--sort KEY": ", ".join(KEYS),
-        "--price PER_HOUR": "show what each run cost, by its wall time",
-        "--json": "print JSON",
-        "--csv": "print CSV",
-    },
-    "The default folder is runs. States: finished, running, stopped, failed, killed.",
-)
+USAGE = Usage("resnet-recipes runs [FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
+              "list runs with their state, progress, accuracy, time and cost",
+              "resnet-recipes runs --sort top1 recipe=mild",
+              {"--sort KEY": ", ".join(KEYS), "--price PER_HOUR": "show what each run cost, by its wall time",
+               "--json": "print JSON", "--csv": "print CSV"},
+              "The default folder is runs. States: finished, running, stopped, failed, killed.")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -43,11 +36,8 @@ def run(argv: Sequence[str]) -> int:
     roots = [Path(word) for word in arguments.words if "=" not in word] or [Path("runs")]
     order, price = arguments.flags.get("--sort", "name"), price_of(arguments.flags.get("--price"))
     problems = [Problem("--sort", order, f"must be one of {', '.join(KEYS)}")] if order not in KEYS else []
-    problems += [
-        Problem(key, value, "unknown filter", "filters: recipe=NAME state=STATE name=TEXT")
-        for key, value in filters
-        if key not in ("recipe", "state", "name")
-    ]
+    problems += [Problem(key, value, "unknown filter", "filters: recipe=NAME state=STATE name=TEXT")
+                 for key, value in filters if key not in ("recipe", "state", "name")]
     if problems:
         raise RecipeError(problems)
     found = [run for root in roots for run in listed(root) if all(_matches(run, *words) for words in filters)]

@@ -73,11 +73,8 @@ def machine(folder: Path) -> dict[str, str]:
         found = json.loads((folder / "env.json").read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
-    kept = (
-        {key: found[key] for key in ("python", "packages", "machine") if key in found}
-        if isinstance(found, dict)
-        else {}
-    )
+    kept = ({key: found[key] for key in ("python", "packages", "machine") if key in found} if isinstance(found, dict)
+            else {})
     return flat(kept)
 
 
@@ -101,7 +98,6 @@ def read_all(folders: Sequence[Path]) -> list[RunRecord]:
     """Read run folders. Raises NotReadyError naming each that is none."""
     runs = [read_run(folder) for folder in folders]
     if wrong := [folder for folder, run in zip(folders, runs, strict=True) if run is None]:
-        raise NotReadyError(
-            [Problem(str(folder), None, "is not a run folder", "list runs: resnet-recipes runs") for folder in wrong]
-        )
+        raise NotReadyError([Problem(str(folder), None, "is not a run folder", "list runs: resnet-recipes runs")
+                             for folder in wrong])
     return [run for run in runs if run is not None]

@@ -60,15 +60,6 @@ def _result(row: dict[str, str]) -> PublishedResult:
         return float(row[key]) if row[key] else None
 
     epochs = number("epochs")
-    return PublishedResult(
-        row["recipe"],
-        row["label"],
-        None if epochs is None else int(epochs),
-        float(row["top1_percent"]),
-        number("minutes"),
-        row["clock"],
-        number("images_per_second"),
-        row["hardware"],
-        row["source"],
-        row["note"],
-    )
+    return PublishedResult(row["recipe"], row["label"], None if epochs is None else int(epochs),
+                           float(row["top1_percent"]), number("minutes"), row["clock"], number("images_per_second"),
+                           row["hardware"], row["source"], row["note"])

@@ -74,20 +74,10 @@ def _finished(folder: Path, changes: tuple[str, ...], summary: dict[str, Any]) -
 
     epochs = _number(summary, "epochs")
     top1 = _number(summary, "ema_top1_percent")
-    return RunRecord(
-        folder,
-        str(summary.get("recipe", "")),
-        "finished",
-        changes,
-        epochs,
-        epochs or 0.0,
-        _number(summary, "raw_top1_percent") if top1 is None else top1,
-        minutes("training_seconds"),
-        minutes("training_seconds_papers_rule"),
-        minutes("wall_seconds"),
-        str(summary.get("devices", "")),
-        resumable=False,
-    )
+    return RunRecord(folder, str(summary.get("recipe", "")), "finished", changes, epochs, epochs or 0.0,
+                     _number(summary, "raw_top1_percent") if top1 is None else top1, minutes("training_seconds"),
+                     minutes("training_seconds_papers_rule"), minutes("wall_seconds"), str(summary.get("devices", "")),
+                     resumable=False)
 
 
 def _unfinished(folder: Path, changes: tuple[str, ...]) -> RunRecord:
@@ -98,21 +88,14 @@ def _unfinished(folder: Path, changes: tuple[str, ...]) -> RunRecord:
     state, evaluation, step = _state(folder, ending), last.get("evaluation", {}), last.get("any", {})
     top1 = _number(evaluation, "ema_top1_percent")
     seconds, wall = _number(last.get("step", {}), "training_seconds"), _number(step, "wall_seconds")
-    return RunRecord(
-        folder,
-        str(provenance.get("recipe", "")),
-        state,
-        changes,
-        _number(last.get("begin", {}), "epochs"),
-        _number(step, "epoch") or 0.0,
-        _number(evaluation, "raw_top1_percent") if top1 is None else top1,
-        None if seconds is None else seconds / 60,
-        None,
-        None if wall is None else wall / 60,
-        str(last.get("begin", {}).get("devices", "")),
-        resumable=state != "running" and saved.is_dir() and any(_STEP.fullmatch(name) for name in os.listdir(saved)),
-        reason=str(ending.get("message", "")) if state != "running" else "",
-    )
+    return RunRecord(folder, str(provenance.get("recipe", "")), state, changes,
+                     _number(last.get("begin", {}), "epochs"), _number(step, "epoch") or 0.0,
+                     _number(evaluation, "raw_top1_percent") if top1 is None else top1,
+                     None if seconds is None else seconds / 60, None, None if wall is None else wall / 60,
+                     str(last.get("begin", {}).get("devices", "")),
+                     resumable=state != "running" and saved.is_dir()
+                     and any(_STEP.fullmatch(name) for name in os.listdir(saved)),
+                     reason=str(ending.get("message", "")) if state != "running" else "")
 
 
 def _state(folder: Path, ending: dict[str, Any]) -> str:

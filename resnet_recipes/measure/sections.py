@@ -46,17 +46,9 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Sect
     yield Section("Accuracy against time", text, figures, notes=CONTRADICTIONS)
     groups = grouped(finished)
     if any(len(group.runs) > 1 for group in groups) or len(groups) > 1:
-        yield Section(
-            "Trade-off by recipe",
-            ["Means over seeds; bars are one standard deviation of a single run."],
-            [
-                Figure(
-                    "tradeoff",
-                    "Each point is one recipe at one length.",
-                    charts.tradeoff(list(map(_group_row, groups))),
-                )
-            ],
-        )
+        yield Section("Trade-off by recipe", ["Means over seeds; bars are one standard deviation of a single run."],
+                      [Figure("tradeoff", "Each point is one recipe at one length.",
+                              charts.tradeoff(list(map(_group_row, groups))))])
     if runs:
         yield _course(runs)
         yield Section("All runs", tables=[_run_table(runs, price)])
@@ -67,23 +59,13 @@ def _course(runs: Sequence[RunRecord]) -> Section:
     """Return the section on what happened during the runs."""
     shown = sorted(runs, key=lambda run: -(run.top1_percent or 0.0))[:MOST_CURVES]
     points = [point for run in shown for point in curves.points(run.folder)]
-    quantities = (
-        ("top1_percent", "top-1 accuracy (%)"),
-        ("loss", "training loss"),
-        ("lr", "learning rate"),
-        ("pixels", "image size (px)"),
-        ("images_per_second", "images/s"),
-        ("data_wait_share", "share waiting for data"),
-    )
-    figures = [
-        Figure(
-            f"course-{key}",
-            f"{title[0].upper()}{title[1:]} over the epochs; click a name to single a run out.",
-            charts.curve(points, key, title),
-        )
-        for key, title in quantities
-        if any(point.get(key) is not None for point in points)
-    ]
+    quantities = (("top1_percent", "top-1 accuracy (%)"), ("loss", "training loss"), ("lr", "learning rate"),
+                  ("pixels", "image size (px)"), ("images_per_second", "images/s"),
+                  ("data_wait_share", "share waiting for data"))
+    figures = [Figure(f"course-{key}",
+                      f"{title[0].upper()}{title[1:]} over the epochs; click a name to single a run out.",
+                      charts.curve(points, key, title))
+               for key, title in quantities if any(point.get(key) is not None for point in points)]
     bars = [row for run in shown for row in _phases(run)]
     if bars:
         figures.append(Figure("phases", "Where the wall time went.", charts.phases(bars)))
@@ -94,31 +76,22 @@ def _course(runs: Sequence[RunRecord]) -> Section:
 def _phases(run: RunRecord) -> Iterator[dict[str, Any]]:
     try:
         summary = json.loads((run.folder / "summary.json").read_bytes())
-        parts = {
-            name: float(summary[f"{key}_seconds"]) / 60
-            for name, key in (
-                ("training", "training"),
-                ("evaluation", "evaluation"),
-                ("checkpoints", "checkpoint"),
-                ("start-up", "startup"),
-            )
-        }
+        parts = {name: float(summary[f"{key}_seconds"]) / 60
+                 for name, key in (("training", "training"), ("evaluation", "evaluation"),
+                                   ("checkpoints", "checkpoint"), ("start-up", "startup"))}
         waiting = parts["training"] * float(summary["data_wait_share"])
     except (OSError, ValueError, KeyError, TypeError):
         return
-    split_up = {"training": parts["training"] - waiting, "waiting for data": waiting} | {
-        k: v for k, v in parts.items() if k != "training"
-    }
+    split_up = {"training": parts["training"] - waiting,
+                "waiting for data": waiting} | {k: v for k, v in parts.items() if k != "training"}
     for rank, (phase, minutes) in enumerate(split_up.items()):
         yield {"name": run.name, "phase": phase, "minutes": minutes, "rank": rank}
 
 
 def _published_row(result: PublishedResult) -> dict[str, Any]:
     is_a100 = "8x A100" in result.hardware
-    return asdict(result) | {
-        "machine": result.machine,
-        "cost": result.minutes / 60 * A100_PRICE if is_a100 and result.minutes else None,
-    }
+    return asdict(result) | {"machine": result.machine,
+                             "cost": result.minutes / 60 * A100_PRICE if is_a100 and result.minutes else None}
 
 
 def _run_row(run: RunRecord, price: float | None) -> dict[str, Any]:
@@ -126,44 +99,21 @@ def _run_row(run: RunRecord, price: float | None) -> dict[str, Any]:
         command = (run.folder / "command.txt").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         command = ""
-    return {
-        "name": run.name,
-        "recipe": run.recipe,
-        "top1_percent": run.top1_percent,
-        "epochs": run.epochs or run.epochs_done,
-        "minutes": run.minutes_papers or run.minutes,
-        "cost": run.cost(price) if price is not None else None,
-        "hardware": run.devices,
-        "command": command,
-    }
+    return {"name": run.name, "recipe": run.recipe, "top1_percent": run.top1_percent,
+            "epochs": run.epochs or run.epochs_done, "minutes": run.minutes_papers or run.minutes,
+            "cost": run.cost(price) if price is not None else None, "hardware": run.devices, "command": command}
 
 
 def _group_row(group: Group) -> dict[str, Any]:
     first, noise = group.runs[0], group.noise or 0.0
     mean = group.mean_top1 if group.mean_top1 is not None else first.top1_percent or 0.0
-    return {
-        "recipe": first.recipe,
-        "epochs": first.epochs,
-        "minutes": group.minutes or first.minutes,
-        "mean_top1_percent": mean,
-        "low": mean - noise,
-        "high": mean + noise,
-        "seeds": len(group.runs),
-    }
+    return {"recipe": first.recipe, "epochs": first.epochs, "minutes": group.minutes or first.minutes,
+            "mean_top1_percent": mean, "low": mean - noise, "high": mean + noise, "seeds": len(group.runs)}
 
 
 def _run_table(runs: Sequence[RunRecord], price: float | None) -> Table:
-    headings = [
-        "run",
-        "recipe",
-        "changed",
-        "state",
-        "epochs",
-        "top-1 %",
-        "min",
-        "wall min",
-        *(["cost"] if price is not None else []),
-    ]
+    headings = ["run", "recipe", "changed", "state", "epochs", "top-1 %", "min", "wall min",
+                *(["cost"] if price is not None else [])]
     rows = [
         [
             run.name,

@@ -13,10 +13,8 @@ from tests.run_folders import run_folder
 def test_settings_machines_and_results_that_differ_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folders = [
-        str(run_folder(tmp_path, "a")),
-        str(run_folder(tmp_path, "b", top1=72.5, config={"optimizer": {"lr": 1.0}})),
-    ]
+    folders = [str(run_folder(tmp_path, "a")),
+               str(run_folder(tmp_path, "b", top1=72.5, config={"optimizer": {"lr": 1.0}}))]
     assert compare.run(folders) == 0
     out = capsys.readouterr().out
     assert "optimizer.lr  2.0       1.0" in out
@@ -29,14 +27,10 @@ def test_seeds_give_the_noise_that_a_difference_is_held_against(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     near = [str(run_folder(tmp_path, f"a{seed}", top1=70 + seed / 10, seed=seed)) for seed in range(3)]
-    far = [
-        str(run_folder(tmp_path, f"b{seed}", top1=75 + seed / 10, seed=seed, config={"optimizer": {"lr": 1.0}}))
-        for seed in range(3)
-    ]
-    close = [
-        str(run_folder(tmp_path, f"c{seed}", top1=70.05 + seed / 10, seed=seed, config={"optimizer": {"lr": 3.0}}))
-        for seed in range(3)
-    ]
+    far = [str(run_folder(tmp_path, f"b{seed}", top1=75 + seed / 10, seed=seed, config={"optimizer": {"lr": 1.0}}))
+           for seed in range(3)]
+    close = [str(run_folder(tmp_path, f"c{seed}", top1=70.05 + seed / 10, seed=seed, config={"optimizer": {"lr": 3.0}}))
+             for seed in range(3)]
     compare.run([*near, *far])
     assert "5.00 points apart, more than twice the standard error" in capsys.readouterr().out
     compare.run([*near, *close])

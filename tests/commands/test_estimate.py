@@ -11,15 +11,8 @@ from resnet_recipes.commands.composed import composed
 from resnet_recipes.measure.estimate import Speeds
 from resnet_recipes.train import probe
 
-WORDS = [
-    "recipe=mild",
-    "data.backend=synthetic",
-    "model.name=resnet18",
-    "bs=16",
-    "epochs=3",
-    "schedule.warmup=1ba",
-    "launch.device=cpu",
-]
+WORDS = ["recipe=mild", "data.backend=synthetic", "model.name=resnet18", "bs=16", "epochs=3", "schedule.warmup=1ba",
+         "launch.device=cpu"]
 
 
 @pytest.fixture(autouse=True)

@@ -15,11 +15,8 @@ pytest.importorskip("vl_convert", reason="the plotting library of the extra `rep
 
 def specs(page: Path) -> dict[str, dict]:
     """Return the plots of a page by name."""
-    found = re.findall(
-        r'<script type="application/json" id="([\w-]+)-spec">(.*?)</script>',
-        page.read_text(encoding="utf-8"),
-        re.DOTALL,
-    )
+    found = re.findall(r'<script type="application/json" id="([\w-]+)-spec">(.*?)</script>',
+                       page.read_text(encoding="utf-8"), re.DOTALL)
     return {name: json.loads(text) for name, text in found}
 
 

@@ -15,23 +15,12 @@ from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.support.ui import Select, WebDriverWait  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium or chromedriver is not installed"),
-]
+pytestmark = [pytest.mark.slow,
+              pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium or chromedriver is not installed")]
 
-OFFLINE = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--disable-dev-shm-usage",
-    "--window-size=1280,900",
-)
+OFFLINE = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+           "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+           "--window-size=1280,900")
 
 
 @pytest.fixture(scope="module")
@@ -67,18 +56,14 @@ def widest(browser: "webdriver.Chrome") -> int:
 def test_pages_of_any_size_are_drawn(count: int, plots: int, browser: "webdriver.Chrome", tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     for i in range(count):
-        run_folder(
-            tmp_path / "runs", f"run{i}", recipe=("mild", "hot")[i % 2], top1=60 + i / 50, seed=i, epochs=4 + i % 3
-        )
+        run_folder(tmp_path / "runs", f"run{i}", recipe=("mild", "hot")[i % 2], top1=60 + i / 50, seed=i,
+                   epochs=4 + i % 3)
     assert opened(browser, [str(tmp_path / "runs"), "--price", "32.77"], tmp_path / "r.html") == plots
 
 
 def test_hostile_names_stay_text(browser: "webdriver.Chrome", tmp_path: Path) -> None:
-    run_folder(
-        tmp_path / "runs",
-        "<img src=x onerror=document.title='owned'>",
-        recipe="<script>document.title='owned'<\\script>",
-    )
+    run_folder(tmp_path / "runs", "<img src=x onerror=document.title='owned'>",
+               recipe="<script>document.title='owned'<\\script>")
     opened(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
     assert browser.title == "1 run"
     assert browser.find_elements(By.TAG_NAME, "img") == []

@@ -30,17 +30,10 @@ def test_the_table_fits_80_columns_and_says_how_to_resume(root: Path, capsys: py
     assert f"resume: resnet-train --resume {root / 'wrong'}" in table
 
 
-@pytest.mark.parametrize(
-    ("words", "names"),
-    [
-        ([], ["better", "first", "wrong"]),
-        (["--sort", "top1"], ["better", "first", "wrong"]),
-        (["recipe=hot"], ["better"]),
-        (["state=failed"], ["wrong"]),
-        (["name=irs"], ["first"]),
-        (["state=running"], []),
-    ],
-)
+@pytest.mark.parametrize(("words", "names"),
+                         [([], ["better", "first", "wrong"]), (["--sort", "top1"], ["better", "first", "wrong"]),
+                          (["recipe=hot"], ["better"]), (["state=failed"], ["wrong"]), (["name=irs"], ["first"]),
+                          (["state=running"], [])])
 def test_runs_are_sorted_and_filtered(
     words: list[str], names: list[str], root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -51,11 +44,8 @@ def test_runs_are_sorted_and_filtered(
 def test_csv_has_the_same_rows(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs.run([str(root), "--csv", "--price=36"])
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert [(row["name"], row["state"], float(row["cost"])) for row in rows] == [
-        ("better", "finished", 3.0),
-        ("first", "finished", 3.0),
-        ("wrong", "failed", 3.0),
-    ]
+    assert [(row["name"], row["state"], float(row["cost"]))
+            for row in rows] == [("better", "finished", 3.0), ("first", "finished", 3.0), ("wrong", "failed", 3.0)]
 
 
 def test_names_cannot_act_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,9 +54,8 @@ def test_names_cannot_act_on_the_terminal(tmp_path: Path, capsys: pytest.Capture
     assert "\x1b" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    "words", [["--sort", "x"], ["--price", "free"], ["--price", "-1"], ["--price", "nan"], ["epochs=3"], ["/nowhere"]]
-)
+@pytest.mark.parametrize("words", [["--sort", "x"], ["--price", "free"], ["--price", "-1"], ["--price", "nan"],
+                                   ["epochs=3"], ["/nowhere"]])
 def test_mistakes_are_told(words: list[str], root: Path) -> None:
     with pytest.raises(RecipeError):
         runs.run([*([] if words == ["/nowhere"] else [str(root)]), *words])

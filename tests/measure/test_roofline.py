@@ -32,10 +32,9 @@ def test_every_model_has_torchvisions_weights(model):
     assert sum(layer.weights + 2 * layer.outputs for layer in convolutions(model, 224)) == BACKBONES[model][0]
 
 
-@pytest.mark.parametrize(("side", "giga", "plain", "fused"), [
-    (224, 24.30, 478.7, 388.8), (192, 17.86, 353.3, 286.7), (176, 15.50, 300.4, 243.6), (128, 7.94, 160.3, 129.6),
-    (88, 4.14, 82.2, 66.0),
-])
+@pytest.mark.parametrize(("side", "giga", "plain", "fused"),
+                         [(224, 24.30, 478.7, 388.8), (192, 17.86, 353.3, 286.7), (176, 15.50, 300.4, 243.6),
+                          (128, 7.94, 160.3, 129.6), (88, 4.14, 82.2, 66.0)])
 def test_arithmetic_and_traffic_are_those_counted_operation_by_operation(side, giga, plain, fused):
     assert Work("resnet50", side, 256).flops / 1e9 == pytest.approx(giga, rel=0.003)      # without the classifier
     assert Work("resnet50", side, 256).bytes / 1e6 == pytest.approx(plain, rel=0.01)

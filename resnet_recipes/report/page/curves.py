@@ -17,17 +17,10 @@ def points(folder: Path) -> list[dict[str, Any]]:
     records = read_metrics(folder / METRICS)
     steps = [record for record in records if record["kind"] == "step"]
     evaluations = [record for record in records if record["kind"] == "evaluation"]
-    return [
-        *_thinned(folder.name, steps, STEP),
-        *(
-            {
-                "name": folder.name,
-                "epoch": record.get("epoch"),
-                "top1_percent": record.get("ema_top1_percent", record.get("raw_top1_percent")),
-            }
-            for record in evaluations
-        ),
-    ]
+    return [*_thinned(folder.name, steps, STEP),
+            *({"name": folder.name, "epoch": record.get("epoch"),
+               "top1_percent": record.get("ema_top1_percent", record.get("raw_top1_percent"))}
+              for record in evaluations)]
 
 
 def _thinned(name: str, steps: list[dict[str, Any]], keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:

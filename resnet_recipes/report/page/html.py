@@ -46,22 +46,17 @@ def page(title: str, sections: Sequence[Section]) -> str:
 
     style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     library = vl_convert.javascript_bundle() if any(section.figures for section in sections) else ""
-    parts = [
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{html.escape(title)}</title><style>{style}</style></head><body>",
-        f"<h1>{html.escape(title)}</h1>",
-        *map(_section, sections),
-        f"<script>{library}</script><script>{script}</script></body></html>",
-    ]
+    parts = ['<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
+             '<meta name="viewport" content="width=device-width, initial-scale=1">',
+             f"<title>{html.escape(title)}</title><style>{style}</style></head><body>",
+             f"<h1>{html.escape(title)}</h1>", *map(_section, sections),
+             f"<script>{library}</script><script>{script}</script></body></html>"]
     return "\n".join(parts) + "\n"
 
 
 def _section(section: Section) -> str:
-    parts = [
-        f"<section><h2>{html.escape(section.title)}</h2>",
-        *(f"<p>{html.escape(text)}</p>" for text in section.text),
-    ]
+    parts = [f"<section><h2>{html.escape(section.title)}</h2>",
+             *(f"<p>{html.escape(text)}</p>" for text in section.text)]
     parts += [_figure(figure) for figure in section.figures] + [_table(table) for table in section.tables]
     if section.notes:
         parts.append('<ul class="note">' + "".join(f"<li>{html.escape(note)}</li>" for note in section.notes) + "</ul>")

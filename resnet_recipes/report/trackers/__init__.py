@@ -11,12 +11,8 @@ from resnet_recipes.report.trackers.background import Background
 from resnet_recipes.report.trackers.base import Tracker
 
 #: Each tracker with the package that it needs and the extra that installs it.
-TRACKERS = {
-    "tensorboard": ("tensorboardX", "tensorboard"),
-    "wandb": ("wandb", "wandb"),
-    "mlflow": ("mlflow", "mlflow"),
-    "csv": ("csv", ""),
-}
+TRACKERS = {"tensorboard": ("tensorboardX", "tensorboard"), "wandb": ("wandb", "wandb"), "mlflow": ("mlflow", "mlflow"),
+            "csv": ("csv", "")}
 
 _MODULES = {"tensorboard": "tensorboard", "wandb": "weights_and_biases", "mlflow": "mlflow", "csv": "csv_file"}
 

@@ -4,24 +4,12 @@ from collections.abc import Mapping
 from typing import Protocol
 
 #: Key of a record in metrics.jsonl -> the name that users of trackers look for.
-NAMES = {
-    "step": {
-        "loss": "train/loss",
-        "lr": "train/lr",
-        "pixels": "train/image_size",
-        "images_per_second": "train/images_per_second",
-        "data_wait_share": "train/data_wait_share",
-        "training_seconds": "train/seconds",
-    },
-    "evaluation": {
-        "ema_top1_percent": "val/ema_top1",
-        "ema_top5_percent": "val/ema_top5",
-        "ema_loss": "val/ema_loss",
-        "raw_top1_percent": "val/top1",
-        "raw_top5_percent": "val/top5",
-        "raw_loss": "val/loss",
-    },
-}
+NAMES = {"step": {"loss": "train/loss", "lr": "train/lr", "pixels": "train/image_size",
+                  "images_per_second": "train/images_per_second", "data_wait_share": "train/data_wait_share",
+                  "training_seconds": "train/seconds"},
+         "evaluation": {"ema_top1_percent": "val/ema_top1", "ema_top5_percent": "val/ema_top5",
+                        "ema_loss": "val/ema_loss", "raw_top1_percent": "val/top1", "raw_top5_percent": "val/top5",
+                        "raw_loss": "val/loss"}}
 
 
 class Tracker(Protocol):

@@ -16,15 +16,10 @@ class WeightsAndBiases:
         self._run: wandb.Run | None = None
 
     def begin(self, settings: Mapping[str, object], step: int) -> None:
-        self._run = wandb.init(
-            project=os.environ.get("WANDB_PROJECT", "resnet-recipes"),
-            id=hashlib.sha256(str(self._folder).encode()).hexdigest()[:16],
-            name=self._folder.name,
-            dir=str(self._folder),
-            config=dict(settings),
-            resume="allow",
-            settings=wandb.Settings(silent=True, console="off"),
-        )
+        self._run = wandb.init(project=os.environ.get("WANDB_PROJECT", "resnet-recipes"),
+                               id=hashlib.sha256(str(self._folder).encode()).hexdigest()[:16], name=self._folder.name,
+                               dir=str(self._folder), config=dict(settings), resume="allow",
+                               settings=wandb.Settings(silent=True, console="off"))
         self._run.define_metric("*", step_metric="step")
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:

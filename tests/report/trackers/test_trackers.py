@@ -34,9 +34,8 @@ def session(folder: Path, names: list[str], steps: range, first: int = 0) -> lis
     with Recorder(folder, facts, console, trackers=trackers) as recorder:
         recorder.begin(first)
         for step in steps:
-            recorder.step(
-                step, loss=1 / step, lr=0.1, pixels=32, seconds=1.0 * step, images_per_second=16.0, data_wait=0.0
-            )
+            recorder.step(step, loss=1 / step, lr=0.1, pixels=32, seconds=1.0 * step, images_per_second=16.0,
+                          data_wait=0.0)
         recorder.evaluation(steps[-1], ema=Metrics(70.0, 90.0, 1.5, 100), raw=None, seconds=1.0)
     return [line for line in said.getvalue().splitlines() if "log.to" in line]
 
