@@ -9,7 +9,8 @@
 #include <immintrin.h>
 #endif
 
-// Loops that a compiler makes fast by itself, given the instructions; which ones there are is found out when the library is loaded.
+// Loops that a compiler makes fast by itself, given the instructions. Which set runs is found out when the library is
+// loaded.
 #if defined(__x86_64__) && defined(__GLIBC__)
 #define FOR_EACH_PROCESSOR __attribute__((target_clones("avx2", "default")))
 #else
@@ -88,7 +89,8 @@ void autocontrast(Image image, std::vector<uint8_t> &memory) {
     }
     Table tables[3];
     for (int c = 0; c < 3; c++) {
-        double scale = high[c] > low[c] ? 255.0 / (high[c] - low[c]) : 1.0, offset = high[c] > low[c] ? -low[c] * scale : 0.0;
+        bool flat = high[c] <= low[c];
+        double scale = flat ? 1.0 : 255.0 / (high[c] - low[c]), offset = flat ? 0.0 : -low[c] * scale;
         for (int grey = 0; grey < 256; grey++) {
             tables[c][grey] = static_cast<uint8_t>(std::clamp(static_cast<int>(grey * scale + offset), 0, 255));
         }
@@ -151,8 +153,8 @@ void contrast(Image image, float factor) {
 FOR_EACH_PROCESSOR void smooth_line(const uint8_t *line, int stride, uint8_t *out) {
     const uint8_t *above = line - stride, *below = line + stride;
     for (int at = 3; at < stride - 3; at++) {
-        uint16_t sum = static_cast<uint16_t>(above[at - 3] + above[at] + above[at + 3] + line[at - 3] + 5 * line[at] + line[at + 3] +
-                                             below[at - 3] + below[at] + below[at + 3]);
+        int sum = above[at - 3] + above[at] + above[at + 3] + line[at - 3] + 5 * line[at] + line[at + 3] +
+                  below[at - 3] + below[at] + below[at + 3];
         out[at] = static_cast<uint8_t>(static_cast<uint16_t>(2 * sum + 13) / 26);
     }
 }
@@ -185,7 +187,8 @@ template <void blend(const Corners &, uint8_t *)>
 inline __attribute__((always_inline)) void transform_line(Image before, int y, const double *m, uint8_t *out) {
     int side = before.side;
     for (int x = 0; x < side; x++, out += 3) {
-        double from_x = m[0] * (x + 0.5) + m[1] * (y + 0.5) + m[2], from_y = m[3] * (x + 0.5) + m[4] * (y + 0.5) + m[5];
+        double from_x = m[0] * (x + 0.5) + m[1] * (y + 0.5) + m[2];
+        double from_y = m[3] * (x + 0.5) + m[4] * (y + 0.5) + m[5];
         if (!(from_x >= 0 && from_x < side && from_y >= 0 && from_y < side)) {
             out[0] = out[1] = out[2] = 0;
             continue;
@@ -193,12 +196,16 @@ inline __attribute__((always_inline)) void transform_line(Image before, int y, c
         from_x -= 0.5;
         from_y -= 0.5;
         int left = from_x < 0 ? -1 : static_cast<int>(from_x), top = from_y < 0 ? -1 : static_cast<int>(from_y);
-        int x0 = std::max(left, 0), x1 = std::min(left + 1, side - 1), y0 = std::max(top, 0), y1 = std::min(top + 1, side - 1);
-        blend({before.at(x0, y0), before.at(x1, y0), before.at(x0, y1), before.at(x1, y1), from_x - left, from_y - top}, out);
+        int x0 = std::max(left, 0), x1 = std::min(left + 1, side - 1);
+        int y0 = std::max(top, 0), y1 = std::min(top + 1, side - 1);
+        blend({before.at(x0, y0), before.at(x1, y0), before.at(x0, y1), before.at(x1, y1),
+               from_x - left, from_y - top}, out);
     }
 }
 
-void line_by_line(Image before, int y, const double *m, uint8_t *out) { transform_line<blend_corners>(before, y, m, out); }
+void line_by_line(Image before, int y, const double *m, uint8_t *out) {
+    transform_line<blend_corners>(before, y, m, out);
+}
 
 #ifdef __x86_64__
 #define AVX2 __attribute__((target("avx2")))
@@ -219,7 +226,8 @@ AVX2 inline void blend_corners_avx2(const Corners &from, uint8_t *out) {
     __m256d upper = between(load_pixel(from.upper_left), load_pixel(from.upper_right), right);
     __m256d lower = between(load_pixel(from.lower_left), load_pixel(from.lower_right), right);
     __m128i values = _mm256_cvttpd_epi32(between(upper, lower, _mm256_set1_pd(from.down)));
-    int four = _mm_cvtsi128_si32(_mm_shuffle_epi8(values, _mm_setr_epi8(0, 4, 8, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1)));
+    const __m128i low_bytes = _mm_setr_epi8(0, 4, 8, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
+    int four = _mm_cvtsi128_si32(_mm_shuffle_epi8(values, low_bytes));
     std::memcpy(out, &four, 3);
 }
 
@@ -232,7 +240,8 @@ AVX2 void line_by_line_avx2(Image before, int y, const double *m, uint8_t *out) 
 void affine_nearest(Image image, Image before, const double *m) {
     auto fixed = [](double value) { return static_cast<int64_t>(std::floor(value * 65536.0 + 0.5)); };
     int64_t line_x = fixed(m[2] + m[0] * 0.5 + m[1] * 0.5), line_y = fixed(m[5] + m[3] * 0.5 + m[4] * 0.5);
-    int64_t end = int64_t{image.side} << 16, step_x = fixed(m[0]), step_y = fixed(m[3]), next_x = fixed(m[1]), next_y = fixed(m[4]);
+    int64_t step_x = fixed(m[0]), step_y = fixed(m[3]), next_x = fixed(m[1]), next_y = fixed(m[4]);
+    int64_t end = int64_t{image.side} << 16;
     uint8_t *out = image.pixels;
     for (int y = 0; y < image.side; y++, line_x += next_x, line_y += next_y) {
         int64_t at_x = line_x, at_y = line_y;
@@ -289,7 +298,7 @@ void augment(Row &row, std::vector<uint8_t> &memory) {
         const Operation &operation = row.operations[i];
         Image before = image;
         if (operation.kind >= SHARPNESS) {
-            memory.resize(std::max<size_t>(memory.size(), image.values() + 1));      // a pixel is read with one byte more
+            memory.resize(std::max<size_t>(memory.size(), image.values() + 1));    // pixels are read with a fourth byte
             before.pixels = static_cast<uint8_t *>(std::memcpy(memory.data(), image.pixels, image.values()));
         }
         apply(operation, image, before, memory);

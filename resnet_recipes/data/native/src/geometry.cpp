@@ -26,12 +26,14 @@ Box random_crop(const double *draws, double height, double width) {
     return widest_crop(height, width, ratio[0], ratio[1]);
 }
 
-// The whole image with a shorter side of `resize`; the longer one is rounded down, the offsets half to even, as torchvision does.
+// The whole image with a shorter side of `resize`. As in torchvision, the longer one is rounded down, offsets half to
+// even.
 Cut centre(const Row &row, int height, int width) {
     double side = row.resize;
     int h = height <= width ? row.resize : static_cast<int>(std::floor(side * height / width));
     int w = height <= width ? static_cast<int>(std::floor(side * width / height)) : row.resize;
-    int top = static_cast<int>(std::rint((h - row.side) / 2.0)), left = static_cast<int>(std::rint((w - row.side) / 2.0));
+    int top = static_cast<int>(std::rint((h - row.side) / 2.0));
+    int left = static_cast<int>(std::rint((w - row.side) / 2.0));
     return {{0, 0, static_cast<double>(width), static_cast<double>(height)}, h, w, top, left};
 }
 

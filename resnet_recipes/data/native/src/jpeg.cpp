@@ -16,8 +16,8 @@ namespace {
 constexpr int MARGIN = 2;                       // pixels around a crop that fancy upsampling looks at
 constexpr int MOST_SCANS = 500;
 constexpr double MOST_WORK = 1 << 30;           // pixels times scans: a few seconds
-constexpr long MOST_MEMORY = 512 << 20;         // bytes that libjpeg-turbo may take: the coefficients of a progressive image
-constexpr size_t TAIL = 1024;                   // bytes at the end of a file in which the image must end, as the Python decoder has it
+constexpr long MOST_MEMORY = 512 << 20;         // bytes of libjpeg-turbo: a progressive image's coefficients
+constexpr size_t TAIL = 1024;                   // bytes of a file in which its image must end, as in the Python decoder
 
 // A decompressor for one image. None is used twice: libjpeg keeps tables, which a damaged file would find.
 class Decoder {
@@ -103,7 +103,8 @@ bool is_whole(Bytes bytes, size_t tail) {
 bool is_jpeg(Bytes bytes) { return bytes.size >= 16 && bytes.data[0] == 0xFF && bytes.data[1] == 0xD8; }
 
 Status judge(const jpeg_decompress_struct &info, Row &row) {
-    bool plain = info.jpeg_color_space == JCS_YCbCr || info.jpeg_color_space == JCS_RGB || info.jpeg_color_space == JCS_GRAYSCALE;
+    J_COLOR_SPACE space = info.jpeg_color_space;
+    bool plain = space == JCS_YCbCr || space == JCS_RGB || space == JCS_GRAYSCALE;
     if (!plain || info.data_precision != 8) {
         return FOREIGN;
     }
@@ -122,8 +123,9 @@ Status judge(const jpeg_decompress_struct &info, Row &row) {
 
 // Return by how much the inverse DCT may reduce the image so that no side of the box becomes shorter than its result.
 int reduction(const Cut &cut, bool whole) {
+    double room = std::min(cut.box.width / cut.width, cut.box.height / cut.height);
     int shrink = 1;
-    while (!whole && shrink < 8 && cut.box.width >= 2.0 * shrink * cut.width && cut.box.height >= 2.0 * shrink * cut.height) {
+    while (!whole && shrink < 8 && room >= 2 * shrink) {
         shrink *= 2;
     }
     return shrink;

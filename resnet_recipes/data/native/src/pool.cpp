@@ -90,7 +90,8 @@ bool Pool::wait(int64_t ticket, double seconds) {
         return true;
     }
     const Batch &batch = found->second;
-    bool whole = batches_.wait_for(lock, std::chrono::duration<double>(seconds), [&batch] { return batch.done == batch.count; });
+    auto is_whole = [&batch] { return batch.done == batch.count; };
+    bool whole = batches_.wait_for(lock, std::chrono::duration<double>(seconds), is_whole);
     if (whole) {
         by_ticket_.erase(found);
     }

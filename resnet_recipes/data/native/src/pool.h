@@ -22,7 +22,8 @@ class Pool {
     // Fill the rows, which stay the caller's and must outlive the batch; return its ticket, a positive number.
     int64_t submit(Row *rows, int64_t count);
 
-    // Return whether all rows of the batch have a status, after this many seconds at most. A finished batch is forgotten.
+    // Return whether all rows of the batch are done, after this many seconds at most. A finished batch is forgotten;
+    // one thread may wait for it.
     bool wait(int64_t ticket, double seconds);
 
     // Let no further row of the batch begin; it still has to be waited for.

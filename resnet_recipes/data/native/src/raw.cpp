@@ -9,7 +9,8 @@ namespace {
 
 class Pixels final : public RowSource {
   public:
-    Pixels(Bytes bytes, int width, Workspace &work) : bytes_(bytes), stride_(size_t{3} * width), padding_(work.resizer.padding()) {
+    Pixels(Bytes bytes, int width, Workspace &work)
+        : bytes_(bytes), stride_(size_t{3} * width), padding_(work.resizer.padding()) {
         work.line.resize(std::max(work.line.size(), stride_ + padding_));
         last_ = work.line.data();
     }

@@ -19,8 +19,8 @@ struct Axis {
     int end() const { return first.back() + count.back(); }
 };
 
-// The weights of a row's pixels in the order in which vector instructions take them: [outputs / 4][pairs of taps][4][8],
-// where 8 is a pair four times. Outputs are filled up to a multiple of four.
+// The weights of a row's pixels in the order of vector instructions: [outputs / 4][pairs of taps][4][8], where 8 is a
+// pair four times. Outputs are filled up to a multiple of four.
 struct Columns {
     static constexpr int TOGETHER = 4, NEXT_PAIR = TOGETHER * 8;
 
@@ -29,13 +29,15 @@ struct Columns {
     std::vector<int16_t> weights;
 
     void pack(const Axis &axis, bool mirror);
-    size_t place(int x, int pair) const { return ((static_cast<size_t>(x / TOGETHER) * pairs + pair) * TOGETHER + x % TOGETHER) * 8; }
+    size_t place(int x, int pair) const {
+        return ((static_cast<size_t>(x / TOGETHER) * pairs + pair) * TOGETHER + x % TOGETHER) * 8;
+    }
 };
 
 // The two inner loops. Every set gives the same bits.
 struct Instructions {
     const char *name;
-    // Write the outputs of one row, [outputs, 3] and up to PADDING bytes more; reads what the padding of a RowSource is for.
+    // Write the outputs of one row, [outputs, 3] and up to PADDING bytes more; reads the padding of a row as well.
     void (*blend_pixels)(const uint8_t *row, const Columns &columns, uint8_t *out);
     // out[q] = sum of rows[j][q] * weights[j], for q from `begin` to `end` and no further.
     void (*blend_rows)(const uint8_t *const *rows, const int16_t *weights, int count, uint8_t *out, int begin, int end);

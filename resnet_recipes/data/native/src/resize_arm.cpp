@@ -21,7 +21,9 @@ void blend_pixels(const uint8_t *row, const Columns &columns, uint8_t *out) {
     }
 }
 
-inline int16x8_t weighed(uint8x8_t grey, int16_t weight) { return vqrdmulhq_n_s16(vreinterpretq_s16_u16(vshll_n_u8(grey, 7)), weight); }
+inline int16x8_t weighed(uint8x8_t grey, int16_t weight) {
+    return vqrdmulhq_n_s16(vreinterpretq_s16_u16(vshll_n_u8(grey, 7)), weight);
+}
 
 void blend_rows(const uint8_t *const *rows, const int16_t *weights, int count, uint8_t *out, int begin, int end) {
     int q = begin;
@@ -32,7 +34,8 @@ void blend_rows(const uint8_t *const *rows, const int16_t *weights, int count, u
             low = vaddq_s16(low, weighed(vget_low_u8(grey), weights[j]));
             high = vaddq_s16(high, weighed(vget_high_u8(grey), weights[j]));
         }
-        vst1q_u8(out + q, vcombine_u8(vqmovun_s16(vshrq_n_s16(low, GREY_BITS)), vqmovun_s16(vshrq_n_s16(high, GREY_BITS))));
+        uint8x8_t left = vqmovun_s16(vshrq_n_s16(low, GREY_BITS)), right = vqmovun_s16(vshrq_n_s16(high, GREY_BITS));
+        vst1q_u8(out + q, vcombine_u8(left, right));
     }
     SCALAR.blend_rows(rows, weights, count, out, q, end);
 }

@@ -8,14 +8,16 @@
 
 namespace {
 
-template <typename T> AVX2 inline __m128i load(const T *from) { return _mm_loadu_si128(reinterpret_cast<const __m128i *>(from)); }
+AVX2 inline __m128i load(const uint8_t *from) { return _mm_loadu_si128(reinterpret_cast<const __m128i *>(from)); }
 
-// Add a pair of taps to two outputs, one in each half: (r, g, b, r', g', b') becomes (r, r'), (g, g'), (b, b') times (weight, weight').
+// Add a pair of taps to two outputs, one in each half: (r, g, b, r', g', b') becomes (r, r'), (g, g'), (b, b') times
+// (weight, weight').
 AVX2 inline __m256i add_pair(__m256i sum, const uint8_t *one, const uint8_t *other, const int16_t *weights) {
     const __m256i interleave = _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1,
                                                 0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1);
     __m256i pixels = _mm256_shuffle_epi8(_mm256_set_m128i(load(other), load(one)), interleave);
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(pixels, _mm256_loadu_si256(reinterpret_cast<const __m256i *>(weights))));
+    __m256i pairs = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(weights));
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pixels, pairs));
 }
 
 AVX2 void blend_pixels(const uint8_t *row, const Columns &columns, uint8_t *out) {
@@ -30,7 +32,7 @@ AVX2 void blend_pixels(const uint8_t *row, const Columns &columns, uint8_t *out)
             odd = add_pair(odd, row + first[2] + at, row + first[3] + at, weights + 16);
         }
         __m256i grey = _mm256_packs_epi32(_mm256_srai_epi32(even, WEIGHT_BITS), _mm256_srai_epi32(odd, WEIGHT_BITS));
-        grey = _mm256_packus_epi16(grey, grey);                  // pixels 0, 2, 0, 2 and 1, 3, 1, 3 with a fourth value each
+        grey = _mm256_packus_epi16(grey, grey);         // pixels 0, 2, 0, 2 and 1, 3, 1, 3, with a fourth value each
         __m128i four = _mm_unpacklo_epi32(_mm256_castsi256_si128(grey), _mm256_extracti128_si256(grey, 1));
         _mm_storeu_si128(reinterpret_cast<__m128i *>(out), _mm_shuffle_epi8(four, without_fourth));
     }

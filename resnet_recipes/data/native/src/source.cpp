@@ -24,7 +24,7 @@ class File {
     File(const File &) = delete;
     File &operator=(const File &) = delete;
 
-    // Read it all; return 0 or an errno. The size is what `fstat` says, so that a file that grows cannot fill the memory.
+    // Read it all; return 0 or an errno. No more than `fstat` says: a file that grows cannot fill the memory.
     int read_all(std::vector<uint8_t> &memory, size_t &size) const {
         struct stat facts;
         if (descriptor_ < 0 || fstat(descriptor_, &facts) != 0) {
