@@ -18,9 +18,8 @@ from resnet_recipes.data.native.library import told, why_not
 def measure(config: DataConfig, tell: Tell) -> DataFacts:
     """Count the images and classes; raises NotReadyError with what must be put right."""
     facts, why = survey(config, "torchvision", tell), why_not()
-    how = f"natively ({told()})"
-    if why:
-        how = f"in Python, at about half the speed: the native decoder {why}; resnet-recipes doctor native"
+    slowly = f"in Python, at about half the speed: the native decoder {why}; resnet-recipes doctor native"
+    how = slowly if why else f"natively ({told()})"
     return replace(facts, notes=(*facts.notes, f"JPEGs are decoded {how}"))
 
 

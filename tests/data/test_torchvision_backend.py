@@ -17,6 +17,7 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from resnet_recipes import data
+from resnet_recipes.data import torchvision_backend
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.files import decode, native, storage
 from resnet_recipes.data.loading import pipeline
@@ -216,3 +217,10 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_without_the_native_decoder_the_images_are_counted_and_it_is_told(folder: Path, monkeypatch):
+    monkeypatch.setattr(torchvision_backend, "why_not", lambda: "was not built")
+    monkeypatch.setattr(torchvision_backend, "told", lambda: pytest.fail("there is no decoder to ask"))
+    facts = data.measure(DataConfig(backend="torchvision", root=str(folder)))
+    assert "in Python, at about half the speed: the native decoder was not built" in facts.notes[-1]
