@@ -11,8 +11,8 @@ NETWORKS = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
 #: How far from the input a network may be frozen; backbone: all but the classifier.
 FREEZABLE = ("none", "stem", "layer1", "layer2", "layer3", "backbone")
 
-CHOICES = {"name": NETWORKS, "init": ("kaiming_normal", "torchvision"), "bn_init": ("uniform", "ones"),
-           "freeze": FREEZABLE}
+CHOICES = {"name": NETWORKS, "init": ("kaiming_normal", "kaiming_convs", "torchvision"),
+           "bn_init": ("uniform", "ones"), "freeze": FREEZABLE}
 
 
 @dataclass
@@ -21,8 +21,9 @@ class ModelConfig:
 
     name: str = "resnet50"              # resnet18 | resnet34 | resnet50 | resnet101 | resnet152 (torchvision's, "v1.5")
     num_classes: int | str = "auto"     # auto: the number of class folders in the data
-    init: str = "kaiming_normal"        # convolutions, linear layers: kaiming_normal (fan_in) | torchvision (fan_out)
+    init: str = "kaiming_normal"        # kaiming_normal (fan_in) | kaiming_convs (no linear) | torchvision (fan_out)
     bn_init: str = "uniform"            # BatchNorm weights: uniform, U[0, 1) | ones
+    zero_init_last_bn: bool = False     # the last BatchNorm of each residual branch starts at 0: the branch is silent
     weights: str = ""                   # to start from: a .pt or .safetensors file, a run | torchvision | timm:NAME
     freeze: str = "none"                # what stays as loaded, from the input up to: stem | layer1 to layer3 | backbone
 

@@ -14,6 +14,7 @@ from resnet_recipes.errors import Problem
 from resnet_recipes.methods import Methods
 from resnet_recipes.optim import OPTIMIZERS, AnyOptimizer
 from resnet_recipes.report import trackers
+from resnet_recipes.report.facts import Published
 
 
 def duration_problem(key: str, text: str, units: tuple[str, ...] = ("ep", "ba", "dur"),
@@ -50,7 +51,9 @@ class ScheduleConfig:
     """The `schedule` section: the learning rate as a share of `optimizer.lr`."""
 
     name: str = "cosine"                # cosine | linear | multistep | piecewise | polynomial | constant
-    warmup: str = "8ep"                 # linear rise from 0; never stretched by scale_schedule_ratio
+    warmup: str = "8ep"                 # linear rise to the peak; never stretched by scale_schedule_ratio
+    start: float = 0.0                  # share of the peak rate at the start of the warm-up
+    from_start: bool = False            # cosine only: its fall begins at the run's start, hidden by the warm-up
     final: float = 0.0                  # share of the peak rate at the end: cosine, linear, polynomial
     power: float = 2.0                  # polynomial only
     milestones: list[str] = field(default_factory=list)     # when gamma multiplies, or when a value is reached
@@ -68,6 +71,8 @@ class ScheduleConfig:
             yield from duration_problem("milestones", text)
         if not 0 <= self.final <= 1:
             yield Problem("final", self.final, "must be between 0 and 1: it is a share of optimizer.lr")
+        if not 0 <= self.start < 1:
+            yield Problem("start", self.start, "must be at least 0 and below 1: it is a share of optimizer.lr")
         if not self.power > 0:
             yield Problem("power", self.power, "must be positive")
         if not 0 < self.gamma <= 1:
@@ -103,12 +108,17 @@ class PrecisionConfig:
 class EvaluationConfig:
     """The `evaluation` section."""
 
+    stop_at_top1: float | None = None   # percent: the run ends with the first evaluation that reaches it
     interval: str = "1ep"               # from one evaluation to the next; the last step is always evaluated
+    offset: str = "0ep"                 # shifts them: with 3ep, an interval of 4ep evaluates after epochs 3, 7, 11 ...
     flip: bool = False                  # average the predictions of each image and its mirror image; twice the work
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `evaluation`."""
         yield from duration_problem("interval", self.interval)
+        yield from duration_problem("offset", self.offset, positive=False)
+        if self.stop_at_top1 is not None and not 0 < self.stop_at_top1 <= 100:
+            yield Problem("stop_at_top1", self.stop_at_top1, "must be a percentage above 0, as in 75.9")
 
 
 @dataclass
@@ -195,22 +205,12 @@ class RunConfig:
 
 
 @dataclass
-class Published:
-    """One result that the recipe's authors published."""
-
-    top1: float                         # percent
-    epochs: int | None = None
-    minutes: float | None = None
-    hardware: str = ""
-    source: str = ""
-
-
-@dataclass
 class Recipe:
     """Everything that defines a run. One object: the schema of the YAML, its defaults, and what the program reads."""
 
     name: str = ""                                         # what the recipe is called: lower-case letters, digits, '_'
     about: str = ""                                        # one line for `resnet-train --list`
+    baseline: bool = False                                 # another project's way to train, to compare with
     max_duration: str = "90ep"                             # base length of training
     scale_schedule_ratio: float = 1.0                      # stretches max_duration and milestones, not the warm-up
     seed: int = 42                                         # of every random choice

@@ -4,8 +4,8 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from resnet_recipes.config import Published
 from resnet_recipes.plan import Plan
+from resnet_recipes.report.facts import Published
 from resnet_recipes.report.text import printable
 
 LABEL = 13      # columns of a row's label

@@ -9,11 +9,12 @@ from typing import Any
 
 from resnet_recipes import feasible, schedule
 from resnet_recipes.advice import notes_on
-from resnet_recipes.config import Published, Recipe, enabled
+from resnet_recipes.config import Recipe, enabled
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.duration import Duration, Horizon
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.methods.stack import Stack
+from resnet_recipes.report.facts import Published
 
 #: ImageNet-1k, which the published results are for, and which a plan assumes until it is told where the images are.
 IMAGENET = DataFacts("torchvision", Path("ImageNet-1k"), 1_281_167, 50_000,
@@ -90,21 +91,22 @@ class Plan:
     def lr_at(self, step: int) -> float:
         """Return the learning rate of a step, counted from 0."""
         if self.recipe.schedule.interval == "epoch":
-            step = schedule.epochwise(step, steps_per_epoch=self.steps_per_epoch, warmup=self.warmup)
+            start = self.recipe.schedule.start
+            step = schedule.epochwise(step, steps_per_epoch=self.steps_per_epoch, warmup=self.warmup, start=start)
         return self.recipe.optimizer.lr * self._curve(step)
 
     @cached_property
     def _curve(self) -> Callable[[int], float]:
-        config, total, warmup = self.recipe.schedule, self.total_steps, self.warmup
+        config, rise = self.recipe.schedule, {"warmup": self.warmup, "start": self.recipe.schedule.start}
+        falling = rise | {"total": self.total_steps, "final": config.final}
         stretched = self.recipe.milestones(self.horizon)
         return {
-            "cosine": partial(schedule.cosine, total=total, warmup=warmup, final=config.final),
-            "linear": partial(schedule.linear, total=total, warmup=warmup, final=config.final),
-            "polynomial": partial(schedule.polynomial, total=total, warmup=warmup, final=config.final,
-                                  power=config.power),
-            "multistep": partial(schedule.multistep, milestones=stretched, gamma=config.gamma, warmup=warmup),
-            "piecewise": partial(schedule.piecewise, milestones=stretched, values=config.values, warmup=warmup),
-            "constant": partial(schedule.constant, warmup=warmup),
+            "cosine": partial(schedule.cosine, **falling, from_start=config.from_start),
+            "linear": partial(schedule.linear, **falling),
+            "polynomial": partial(schedule.polynomial, **falling, power=config.power),
+            "multistep": partial(schedule.multistep, **rise, milestones=stretched, gamma=config.gamma),
+            "piecewise": partial(schedule.piecewise, **rise, milestones=stretched, values=config.values),
+            "constant": partial(schedule.constant, **rise),
         }[config.name]
 
     def pixels_at(self, step: int) -> int:
@@ -122,10 +124,10 @@ class Plan:
             return colout.size_after(side) if colout else side
 
         if resizing is None:
-            return (narrowed(full),) * len(self._elapsed)
+            return (narrowed(full),) * self._epochs
         if self.loader_pixels:
             return tuple(narrowed(side) for side in self.loader_pixels)
-        return tuple(resizing.size_at(narrowed(full), elapsed) for elapsed in self._elapsed)
+        return tuple(resizing.size_in(narrowed(full), epoch, self.horizon) for epoch in range(self._epochs))
 
     @cached_property
     def loader_pixels(self) -> tuple[int, ...]:
@@ -133,12 +135,13 @@ class Plan:
         resizing = enabled(self.recipe.methods).get("progressive_resizing")
         if resizing is None or resizing.at != "loader":
             return ()
-        return tuple(resizing.size_at(self.recipe.data.train_size, elapsed) for elapsed in self._elapsed)
+        return tuple(resizing.size_in(self.recipe.data.train_size, epoch, self.horizon)
+                     for epoch in range(self._epochs))
 
     @property
-    def _elapsed(self) -> list[Fraction]:
-        """Share of the run completed when each epoch begins."""
-        return [Fraction(start, self.total_steps) for start in range(0, self.total_steps, self.steps_per_epoch)]
+    def _epochs(self) -> int:
+        """Epochs that the run begins."""
+        return -(-self.total_steps // self.steps_per_epoch)
 
     @cached_property
     def hooks(self) -> dict[str, list[str]]:
@@ -155,7 +158,7 @@ class Plan:
 
     def evaluates_at(self, done: int) -> bool:
         """Tell whether the model is evaluated after `done` completed steps; it always is at the end."""
-        return self._due(done, self._intervals[1])
+        return self._due(done, self._intervals[1], self.steps(self.recipe.evaluation.offset))
 
     def saves_at(self, done: int) -> bool:
         """Tell whether a checkpoint is written after `done` completed steps; it always is at the end."""
@@ -167,8 +170,8 @@ class Plan:
         intervals = (recipe.log.interval, recipe.evaluation.interval, recipe.checkpoint.interval)
         return tuple(self.steps(interval) for interval in intervals)
 
-    def _due(self, done: int, interval: int) -> bool:
-        return done == self.total_steps or done % interval == 0
+    def _due(self, done: int, interval: int, offset: int = 0) -> bool:
+        return done == self.total_steps or (done - offset) % interval == 0
 
     @property
     def published(self) -> list[Published]:

@@ -1,7 +1,7 @@
 from resnet_recipes import outline, plan
 from resnet_recipes.composing.compose import compose
-from resnet_recipes.config import Published
 from resnet_recipes.plan import IMAGENET
+from resnet_recipes.report.facts import Published
 
 
 def text(name: str, *changes: str, ranks: int = 8) -> str:

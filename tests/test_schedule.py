@@ -1,6 +1,7 @@
 """Vectors of MosaicML's recipes: peak 2.048, 625 steps an epoch, 5000 steps of warm-up, step k at k completed steps."""
 
 import math
+from functools import partial
 
 import pytest
 
@@ -47,6 +48,22 @@ def test_every_curve_rises_linearly_from_nothing_to_the_peak(curve):
 ], ids=["cosine", "linear", "multistep", "piecewise", "constant"])
 def test_without_a_warmup_the_first_step_has_the_peak_rate(curve):
     assert curve(0) == 1
+
+
+def test_a_warmup_may_start_above_nothing():
+    curves = (partial(schedule.cosine, total=100), partial(schedule.linear, total=100), schedule.constant)
+    for curve in curves:
+        assert [curve(step, warmup=10, start=0.2) for step in (0, 5, 10)] == pytest.approx([0.2, 0.6, 1])
+
+
+def test_a_cosine_from_the_start_of_the_run_has_fallen_a_little_when_the_warmup_ends():
+    rates = [schedule.cosine(step, total=100, warmup=10, from_start=True) for step in (9, 10, 50, 100)]
+    assert rates == pytest.approx([0.9, (1 + math.cos(math.pi / 10)) / 2, 0.5, 0])
+
+
+def test_epochwise_uses_the_start_of_an_epoch_unless_its_rate_would_be_nothing():
+    assert [schedule.epochwise(step, steps_per_epoch=10, warmup=20) for step in (0, 15, 20, 39)] == [10, 20, 20, 30]
+    assert [schedule.epochwise(step, steps_per_epoch=10, warmup=20, start=0.1) for step in (9, 15, 39)] == [0, 10, 30]
 
 
 def test_linear_falls_evenly_to_its_final_value():

@@ -30,21 +30,28 @@ def list_recipes(folder: Path | None, as_json: bool = False) -> None:
     if as_json:
         print(json.dumps(found, indent=2))
         return
-    rows = [("NAME", "EPOCHS", "PUBLISHED TOP-1", "USE IT FOR")]
-    rows += [(item["name"], item["epochs"], _result(item["published"]), _use(item)) for item in found]
-    name, length, result = (max(len(row[column]) for row in rows) for column in range(3))
-    for row in rows:
-        head = f"{row[0]:<{name}}  {row[1]:>{length}}  {row[2]:<{result}}  "
-        print(textwrap.fill(printable(row[3]) or "-", max(WIDTH, len(head) + 20), initial_indent=head,
-                            subsequent_indent=" " * len(head)))
-    print("\nPUBLISHED is the result on ImageNet whose length is nearest to the recipe's own.\n"
+    for rows in filter(None, (_rows(group, found) for group in ("OURS", "BASELINES", "YOURS"))):
+        name, length, result = (max(len(row[column]) for row in rows) for column in range(3))
+        for row in rows:
+            head = f"{row[0]:<{name}}  {row[1]:>{length}}  {row[2]:<{result}}  "
+            print(textwrap.fill(printable(row[3]) or "-", max(WIDTH, len(head) + 20), initial_indent=head,
+                                subsequent_indent=" " * len(head), break_long_words=False))
+        print()
+    print("PUBLISHED is the result on ImageNet whose length is nearest to the recipe's own.\n"
           "All results, with hardware and source: resnet-recipes show NAME")
+
+
+def _rows(group: str, found: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
+    """Return the table of one group with its head; nothing if the group is empty."""
+    rows = [(item["name"], item["epochs"], _result(item["published"]), _use(item)) for item in found
+            if item["group"] == group.lower()]
+    return [(group, "EPOCHS", "PUBLISHED TOP-1", "USE IT FOR"), *rows] if rows else []
 
 
 def _summary(library: Library, entry: Entry) -> dict[str, Any]:
     """Return the head of a recipe; if it cannot be read, `about` says why."""
     item = {"name": entry.name, "epochs": "-", "about": "", "published": None, "place": entry.place,
-            "shadows": entry.shadows is not None}
+            "shadows": entry.shadows is not None, "group": "ours" if entry.origin == "packaged" else "yours"}
     try:
         links = library.chain(entry.name)
     except RecipeError as error:
@@ -54,8 +61,9 @@ def _summary(library: Library, entry: Entry) -> dict[str, Any]:
         head |= document.tree
     own, epochs = links[-1][1].tree, _length(head)
     parents = ", ".join(link.name for link, _ in links[:-1])
+    group = "baselines" if entry.origin == "packaged" and own.get("baseline") else item["group"]
     about = own.get("about") or (f"based on {parents}" if parents else "")
-    return item | {"epochs": epochs, "about": about, "published": _nearest(own.get("published"), epochs)}
+    return item | {"group": group, "epochs": epochs, "about": about, "published": _nearest(own.get("published"), epochs)}
 
 
 def _use(item: dict[str, Any]) -> str:
@@ -85,7 +93,7 @@ def _result(result: dict[str, Any] | None) -> str:
     """Return accuracy, time and length in one cell; any of them may be missing or of another type."""
     if not result:
         return "-"
-    cells = [f"{result[key]:g} {unit}" for key, unit in (("top1", "%"), ("minutes", "min"))
+    cells = [f"{result[key]:.4g} {unit}" for key, unit in (("top1", "%"), ("minutes", "min"))
              if isinstance(result.get(key), int | float)]
     length = f", {result['epochs']} epochs" if isinstance(result.get("epochs"), int) else ""
     return ", ".join(cells) + length

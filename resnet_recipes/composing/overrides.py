@@ -22,6 +22,7 @@ SHORT = {
     "data": ("data.root={}",),
     "run": ("run.name={}",),
     "workers": ("data.workers={}",),
+    "stop_at_top1": ("evaluation.stop_at_top1={}",),
 }
 
 #: Settings that are folders: `~` is expanded and the path made absolute.

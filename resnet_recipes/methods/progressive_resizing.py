@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from resnet_recipes.duration import Duration, decimal
+from resnet_recipes.duration import Duration, Horizon, decimal
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now
 
@@ -43,9 +43,11 @@ class ProgressiveResizing(Method):
     size_increment: int = 4             # pixels; sides are multiples of it, the full side excepted
     interpolation: str = "nearest"      # nearest | bilinear
     at: str = "device"                  # device: resample the batch | loader: decode at this size
+    decided_at: str = "start"           # which end of an epoch decides its size: start | end
 
     def problems(self) -> Iterator[Problem]:
-        choices = {"mode": ("resize", "crop"), "interpolation": ("nearest", "bilinear"), "at": ("device", "loader")}
+        choices = {"mode": ("resize", "crop"), "interpolation": ("nearest", "bilinear"), "at": ("device", "loader"),
+                   "decided_at": ("start", "end")}
         for key, known in choices.items():
             if getattr(self, key) not in known:
                 yield Problem(key, getattr(self, key), f"must be {' or '.join(known)}")
@@ -67,6 +69,11 @@ class ProgressiveResizing(Method):
     def provides(self, hook: str) -> bool:
         return super().provides(hook) and not (hook == "transform_batch" and self.at == "loader")
 
+    def size_in(self, full: int, epoch: int, horizon: Horizon) -> int:
+        """Return the side in pixels in an epoch, counted from 0, when the full side is `full`."""
+        decided = epoch + (self.decided_at == "end")
+        return self.size_at(full, Fraction(decided * horizon.steps_per_epoch, horizon.total_steps))
+
     def size_at(self, full: int, elapsed: Fraction) -> int:
         """Return the side in pixels when `elapsed` of the run is over and the full side is `full`."""
         delay, finetune, initial = _share(self.delay), _share(self.finetune), decimal(self.initial_scale)
@@ -77,7 +84,7 @@ class ProgressiveResizing(Method):
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         full_height, full = batch.images.shape[-2:]
-        width = self.size_at(full, now.elapsed)
+        width = self.size_in(full, now.epoch, now.horizon)
         height = full_height * width // full
         if width == full:
             return batch

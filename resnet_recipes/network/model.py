@@ -3,8 +3,14 @@
 import torch
 import torchvision
 from torch import nn
+from torchvision.models.resnet import BasicBlock, Bottleneck
 
 from resnet_recipes.config import ModelConfig
+
+#: Layers that an initialisation draws anew, after torchvision's: the others keep theirs.
+KAIMING: dict[str, tuple[type[nn.Module], ...]] = {
+    "kaiming_normal": (nn.Conv2d, nn.Linear), "kaiming_convs": (nn.Conv2d,), "torchvision": (),
+}
 
 
 def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
@@ -15,9 +21,11 @@ def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
     torch.manual_seed(seed)
     model = getattr(torchvision.models, config.name)(num_classes=num_classes)
     for module in model.modules():
-        if config.init == "kaiming_normal" and isinstance(module, nn.Conv2d | nn.Linear):
+        if isinstance(module, KAIMING[config.init]):
             nn.init.kaiming_normal_(module.weight)          # fan_in: not torchvision's fan_out
         if config.bn_init == "uniform" and isinstance(module, nn.BatchNorm2d):
             nn.init.uniform_(module.weight)
             nn.init.zeros_(module.bias)
+        if config.zero_init_last_bn and isinstance(module, BasicBlock | Bottleneck):
+            nn.init.zeros_(module.bn3.weight if isinstance(module, Bottleneck) else module.bn2.weight)
     return model

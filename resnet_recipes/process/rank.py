@@ -24,7 +24,7 @@ from resnet_recipes.process.agreement import confirm_same
 from resnet_recipes.process.rank_process import RankProcess, run_rank
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
-from resnet_recipes.report.facts import Published, RunFacts
+from resnet_recipes.report.facts import RunFacts
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.train import distributed
 from resnet_recipes.train.build import build, close
@@ -116,8 +116,9 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
 
 def follow(run: Run, process: RankProcess, first: int) -> int:
     """Train as one of the ranks that write nothing."""
-    done = train(run, Keeper(run, None, process.interruption, process.watchdog), first)
-    return ExitCode.DONE if done == run.plan.total_steps else process.interruption.exit_code
+    keeper = Keeper(run, None, process.interruption, process.watchdog)
+    done = train(run, keeper, first)
+    return ExitCode.DONE if _is_over(run, done, keeper) else process.interruption.exit_code
 
 
 def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, first: int) -> int:
@@ -126,14 +127,15 @@ def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Rec
     for note in (*run.notes, *checkpoints.notes, *run.train_data.notes):
         recorder.note(first, note)
     checkpoints.warn = lambda text: recorder.note(process.watchdog.step, text)
+    keeper = Keeper(run, (recorder, checkpoints), process.interruption, process.watchdog)
     try:
-        done = train(run, Keeper(run, (recorder, checkpoints), process.interruption, process.watchdog), first)
+        done = train(run, keeper, first)
     finally:
         checkpoints.wait()      # what was saved before a failure must reach the disk
     if run.train_data.skipped:
         count, some = len(run.train_data.skipped), ", ".join(list(run.train_data.skipped)[:5])
         recorder.note(done, f"{count} training images could not be read and were replaced, on rank 0: {some}")
-    if done < run.plan.total_steps:
+    if not _is_over(run, done, keeper):
         reason = process.interruption.reason or "another rank was asked to stop"
         recorder.stopped(done, reason, f"resnet-train --resume {process.folder}")
         return process.interruption.exit_code
@@ -154,6 +156,10 @@ def write_results(run: Run, folder: Path, recorder: Recorder) -> tuple[Path, Pat
     return path, write_weights(run.model, folder / "weights-raw.pt", described(raw))
 
 
+def _is_over(run: Run, done: int, keeper: Keeper) -> bool:
+    return done == run.plan.total_steps or keeper.has_reached_target
+
+
 def run_facts(run: Run, folder: Path) -> RunFacts:
     """Return what the reports need of a run's plan."""
     made = run.plan
@@ -162,7 +168,7 @@ def run_facts(run: Run, folder: Path) -> RunFacts:
         total_steps=made.total_steps, steps_per_epoch=made.steps_per_epoch,
         global_size=made.recipe.batch.global_size, pixels=made.sizes,
         eval_steps=made.steps(made.recipe.evaluation.interval),
-        published=tuple(Published(*vars(result).values()) for result in made.published),
+        published=tuple(made.published),
     )
 
 

@@ -7,8 +7,9 @@ from typing import NamedTuple
 from resnet_recipes.schedule import in_epoch
 
 
-class Published(NamedTuple):
-    """One result that a recipe's authors published; the fields of `config.Published`, in its order."""
+@dataclass
+class Published:
+    """One result that a recipe's authors published."""
 
     top1: float                         # percent
     epochs: int | None = None

@@ -104,10 +104,10 @@ def papers_rule_seconds(records: Sequence[Record], facts: RunFacts, seconds: flo
     None if the run has no second epoch.
     """
     first, second = facts.steps_per_epoch, 2 * facts.steps_per_epoch
-    if facts.total_steps < second:
+    if facts.total_steps < second or (done := records[-1]["step"]) < second:
         return None
     steps = [(r["step"], r["training_seconds"]) for r in records if r["kind"] == "step"]
-    marks = [(0, 0.0), *steps, (facts.total_steps, seconds)]
+    marks = [(0, 0.0), *steps, (done, seconds)]
 
     def seconds_at(step: int) -> float:
         for (left, start), (right, end) in pairwise(marks):
@@ -129,12 +129,13 @@ def summarize(
     """Sum up a finished run; `seconds` are its training seconds, and the last record's wall time is the run's."""
     of_kind = {kind: [r for r in records if r["kind"] == kind] for kind in ("begin", "evaluation", "saved")}
     last = of_kind["evaluation"][-1] if of_kind["evaluation"] else {}
+    done = records[-1]["step"]          # fewer than were planned if the run ended at its target
     return Summary(
         recipe=facts.recipe,
         folder=str(facts.folder),
         devices=facts.devices,
-        steps=facts.total_steps,
-        epochs=round(facts.epochs, 4),
+        steps=done,
+        epochs=round(facts.epoch(done), 4),
         sessions=len(of_kind["begin"]),
         weights=str(weights),
         raw_weights=raw_weights and str(raw_weights),
@@ -147,7 +148,7 @@ def summarize(
         startup_seconds=sum(r["startup_seconds"] for r in of_kind["begin"]),
         evaluation_seconds=sum(r["seconds"] for r in of_kind["evaluation"]),
         checkpoint_seconds=sum(r["seconds"] for r in of_kind["saved"]),
-        images_per_second=facts.total_steps * facts.global_size / seconds if seconds > 0 else 0.0,
+        images_per_second=done * facts.global_size / seconds if seconds > 0 else 0.0,
         images_per_second_by_pixels=throughput(records, facts.global_size),
         data_wait_share=data_wait_share(records),
         published=nearest_published(facts),

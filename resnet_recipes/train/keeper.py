@@ -39,6 +39,7 @@ class Keeper:
         self.run = run
         self.recorder, self.checkpoints = files or (None, None)
         self.interruption, self.watchdog = interruption, watchdog
+        self.has_reached_target = False     # evaluation.stop_at_top1, the same on every rank
         self._losses = torch.zeros(run.plan.steps(run.plan.recipe.log.interval), device=run.rank.device)
         self._count = 0         # losses since the last log, which stay on the device until the next
         self._since = (run.clock.seconds(), 0.0)        # training seconds and seconds of data wait at the last log
@@ -84,6 +85,10 @@ class Keeper:
                 with run.methods.eval_weights(run.model):
                     averaged = evaluate(run.model, run.eval_data, run.precision, flip, alive)
             if averaged is None or done == run.plan.total_steps:
+                raw = evaluate(run.model, run.eval_data, run.precision, flip, alive)
+            target = run.plan.recipe.evaluation.stop_at_top1
+            self.has_reached_target = target is not None and (averaged or raw).top1 >= target
+            if self.has_reached_target and raw is None:
                 raw = evaluate(run.model, run.eval_data, run.precision, flip, alive)
             if self.recorder is not None:
                 self.recorder.evaluation(done, ema=averaged, raw=raw, seconds=time.perf_counter() - began)

@@ -15,7 +15,10 @@ from resnet_recipes.train.run import Run
 
 
 def train(run: Run, keeper: Keeper, first: int = 0) -> int:
-    """Train from step `first` to the end of the plan, or until a rank is asked to stop; return the completed steps."""
+    """Train from step `first` until the plan ends, its target is reached or a rank is asked to stop.
+
+    Return the completed steps.
+    """
     plan, model, methods, precision = run.plan, run.model, run.methods, run.precision
     params = [p for p in model.parameters() if p.requires_grad]
     compute_gradient, vote, done = gradient_of(run), Vote(), first
@@ -49,6 +52,7 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
             keeper.log(done, stream)                            # the only place in training that waits for the device
         if plan.evaluates_at(done):
             keeper.evaluate(done)
+        stop = stop or keeper.has_reached_target
         if plan.saves_at(done) or stop:
             keeper.save(done)
         if stop:

@@ -31,6 +31,8 @@ LONGEST_STEP = 2.0
 class Stopwatch:
     """A keeper that keeps nothing: it times steps, and stops training when it has enough."""
 
+    has_reached_target = False
+
     def __init__(self, device: torch.device, seconds: float):
         self.laps: list[float] = []
         self._device, self._last = device, time.perf_counter()

@@ -16,7 +16,7 @@ from resnet_recipes.train.schema import malformed, misfits
 
 #: Keys that may differ between a checkpoint and the run that resumes from it: they do not change what is learned.
 SAFE = (
-    "launch", "log", "run", "checkpoint", "evaluation", "about", "published",
+    "launch", "log", "run", "checkpoint", "evaluation", "about", "baseline", "published",
     "data.root", "data.workers", "data.prefetch", "batch.eval_size",
 )
 

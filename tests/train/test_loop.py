@@ -24,6 +24,8 @@ HOT: dict[str, Any] = {
 class Notes:
     """A keeper that remembers losses, and the whole state after some steps; it asks to stop after a number of steps."""
 
+    has_reached_target = False
+
     def __init__(self, run: Run, stop_at: int = 0, keep: tuple[int, ...] = ()):
         self.run, self.stop_at, self.keep, self.states = run, stop_at, keep, {}
         self.losses, self.logged, self.evaluated, self.saved = [], [], [], []
@@ -88,6 +90,14 @@ def test_a_run_that_is_asked_to_stop_logs_and_saves(make_run: Callable[..., Run]
     notes = Notes(run, stop_at=3)
     assert train(run, notes) == 3
     assert (notes.logged, notes.evaluated, notes.saved) == ([2, 3], [], [3])
+
+
+def test_a_run_that_reaches_its_target_saves_and_ends(make_run: Callable[..., Run]):
+    run = make_run(max_duration="8ba", checkpoint={"interval": "1dur"}, evaluation={"interval": "2ba", "offset": "1ba"})
+    notes = Notes(run)
+    notes.evaluate = lambda done: setattr(notes, "has_reached_target", done >= 3)
+    assert train(run, notes) == 3
+    assert notes.saved == [3]
 
 
 @pytest.mark.parametrize("microbatches", [1, 2])

@@ -1,0 +1,71 @@
+"""The baselines against tables that their sources' own code computed: tools/baseline_tables.py makes golden/peers.json."""
+
+import json
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+import torchvision
+
+from resnet_recipes import plan
+from resnet_recipes.composing.compose import compose
+from resnet_recipes.composing.library import packaged_folder
+from resnet_recipes.plan import IMAGENET, Plan
+
+PEERS = json.loads((Path(__file__).parent / "golden" / "peers.json").read_text())
+BASELINES = sorted({words.split()[0] for words in PEERS["recipes"]} & {path.stem for path in packaged_folder().glob("*.yaml")})
+CASES = [words for words in PEERS["recipes"] if words.split()[0] in BASELINES]
+
+
+@cache
+def planned(words: str) -> Plan:
+    """Plan a recipe with changes, on ImageNet with 8 devices."""
+    name, *changes = words.split()
+    return plan.of(compose(name, changes, needs_data=False).recipe, IMAGENET, 8)
+
+
+@pytest.mark.parametrize("words", CASES)
+def test_rates_are_those_of_the_source(words):
+    made, expected = planned(words), PEERS["recipes"][words]
+    steps = made.steps_per_epoch
+    assert (made.epochs, steps) == (expected["epochs"], expected["steps_per_epoch"])
+    assert made.warmup == expected["warmup_epochs"] * steps
+    for epoch, ends in enumerate(expected["rates"]):
+        ours = [made.lr_at(step) for step in (epoch * steps, epoch * steps + steps - 1)]
+        assert ours == pytest.approx(ends, rel=1e-8, abs=1e-12), epoch
+
+
+@pytest.mark.parametrize("words", CASES)
+def test_image_sizes_are_those_of_the_source(words):
+    ours = [[size, len(list(group))] for size, group in groupby(planned(words).sizes)]
+    assert ours == PEERS["recipes"][words]["sizes"]
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_the_parameters_that_do_not_decay_are_those_of_the_source(name):
+    words = next(words for words in CASES if words.split()[0] == name)
+    model = torchvision.models.resnet50()
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    groups = planned(words).recipe.optimizer.groups(model)
+    spared = [names[id(parameter)] for group in groups if not group["weight_decay"] for parameter in group["params"]]
+    assert sorted(spared) == PEERS["not_decayed"][PEERS["recipes"][words]["not_decayed"]]
+    assert sum(len(group["params"]) for group in groups) == 161
+
+
+def test_a_downsampling_batchnorm_decays_where_the_source_goes_by_names():
+    [spared] = {tuple(PEERS["not_decayed"][PEERS["recipes"][name]["not_decayed"]]) for name in
+                ("nvidia_dle", "ffcv_rn50 epochs=16")}
+    assert "layer1.0.bn1.weight" in spared
+    assert not {"layer1.0.downsample.1.weight", "fc.bias"} & set(spared)
+
+
+@pytest.mark.parametrize(("ratio", "epochs"), [(1, 16), (1.5, 24), (2, 32), (2.5, 40), (3.5, 56), (5.5, 88)])
+def test_ffcv_lengths_are_exact_by_ratio_too(ratio, epochs):
+    assert planned(f"ffcv_rn50 ssr={ratio}").epochs == epochs
+    assert planned(f"ffcv_rn50 ssr={ratio}").sizes == planned(f"ffcv_rn50 epochs={epochs}").sizes
+
+
+def test_the_schedule_of_step_decay_has_its_steps_where_they_were():
+    made = planned("pytorch_v1")
+    assert [made.lr_at(epoch * 5004) for epoch in (0, 29, 30, 59, 60, 89)] == pytest.approx([0.1, 0.1, 0.01, 0.01, 0.001, 0.001])
