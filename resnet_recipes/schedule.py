@@ -2,8 +2,8 @@
 
 Step k uses the value at k completed steps, so the first step of a warm-up has rate 0, as in Composer up to 0.9, which
 the published results come from; from 0.10 on Composer's step k uses the value at k - 1, so that its first two steps
-have rate 0. Every curve rises linearly from `start` during `warmup` steps and then follows its own shape to step `total`;
-all lengths are steps from the start of the run.
+have rate 0. Every curve rises linearly from `start` during `warmup` steps and then follows its own shape to step
+`total`; all lengths are steps from the start of the run.
 """
 
 from bisect import bisect_right

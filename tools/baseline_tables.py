@@ -116,7 +116,10 @@ def of_torch(lr: float, scheduler: Callable, epochs: int, steps: int) -> Rate:
 
 def table(rate: Rate, epochs: int, steps: int, warmup: int, sizes: list[int], spared: list[str]) -> dict:
     """Return one recipe's entry."""
-    ends = [[float(f"{rate(step):.10g}") for step in (epoch * steps, epoch * steps + steps - 1)] for epoch in range(epochs)]
+    def shown(step: int) -> float:
+        return float(f"{rate(step):.10g}")
+
+    ends = [[shown(epoch * steps), shown(epoch * steps + steps - 1)] for epoch in range(epochs)]
     return {"epochs": epochs, "steps_per_epoch": steps, "warmup_epochs": warmup, "rates": ends,
             "sizes": [[size, len(list(group))] for size, group in groupby(sizes)], "not_decayed": sorted(spared)}
 
@@ -131,7 +134,8 @@ if __name__ == "__main__":
     found = {
         "nvidia_hparams": nvidia_hparams(), "nvidia_hparams_mlperf": nvidia_hparams(), "nvidia_dle": nvidia_dle(),
         "pytorch_v1": pytorch_v1(), "pytorch_v2": pytorch_v2(),
-        "timm_a1": timm(600, 5e-3, 0.01, 224), "timm_a2": timm(300, 5e-3, 0.02, 224), "timm_a3": timm(100, 8e-3, 0.02, 160),
+        "timm_a1": timm(600, 5e-3, 0.01, 224), "timm_a2": timm(300, 5e-3, 0.02, 224),
+        "timm_a3": timm(100, 8e-3, 0.02, 160),
         "nvidia_mlperf_pt": mlperf(3264, 10.5, 37), "nvidia_mlperf_pt batch.global_size=1632": mlperf(1632, 7.4, 35),
     } | {f"ffcv_rn50 epochs={epochs}": ffcv(epochs) for epochs in (16, 24, 32, 40, 56, 88)}
     policies = {json.dumps(entry["not_decayed"]): entry["not_decayed"] for entry in found.values()}

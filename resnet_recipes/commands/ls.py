@@ -63,7 +63,8 @@ def _summary(library: Library, entry: Entry) -> dict[str, Any]:
     parents = ", ".join(link.name for link, _ in links[:-1])
     group = "baselines" if entry.origin == "packaged" and own.get("baseline") else item["group"]
     about = own.get("about") or (f"based on {parents}" if parents else "")
-    return item | {"group": group, "epochs": epochs, "about": about, "published": _nearest(own.get("published"), epochs)}
+    result = _nearest(own.get("published"), epochs)
+    return item | {"group": group, "epochs": epochs, "about": about, "published": result}
 
 
 def _use(item: dict[str, Any]) -> str:
