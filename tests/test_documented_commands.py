@@ -1,0 +1,209 @@
+"""Every command in README.md and docs/ works as written: those that take long are planned, the others are run."""
+
+import importlib
+import re
+import shlex
+import tomllib
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from functools import cache
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from resnet_recipes import cli
+from resnet_recipes.card import card_of
+from resnet_recipes.commands import train
+from resnet_recipes.commands.arguments import split
+from resnet_recipes.commands.verbs import VERBS
+from resnet_recipes.data import demo
+from resnet_recipes.duration import Horizon
+from resnet_recipes.methods.base import Batch, Now
+from tests.run_folders import run_folder
+
+ROOT = Path(__file__).parents[1]
+PAGES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+         for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
+
+#: Flags of `resnet-train` with which it starts nothing.
+ASKS = {"--list", "--describe", "--cfg", "--version", "--help", "--dry-run"}
+
+#: What is added to a command, so that it takes no time.
+BRIEF = {"convert": ["--dry-run"], "watch": ["--once"]}
+
+#: Commands that need a minute of this machine, or a trained network: their flags are read, and recipes composed.
+LONG = {"estimate", "bottleneck", "eval", "predict", "export"}
+
+#: Values of a sweep that are left out: every point takes as long as any other.
+FEWER = {"epochs=curve": "epochs=22.5,30", "seed=1,2,3": "seed=1", "seed=1,2": "seed=1"}
+
+
+def fenced(page: str, *languages: str) -> Iterator[str]:
+    """Yield the code blocks of a page in one of these languages, "" where none is named."""
+    for language, block in re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", PAGES[page], re.DOTALL | re.MULTILINE):
+        if language in languages:
+            yield block
+
+
+def lines(page: str) -> Iterator[list[str]]:
+    """Yield the words of every shell line, one list a command; comments and what is piped on are left out."""
+    for block in fenced(page, "", "sh", "bash", "console"):
+        for line in block.replace("\\\n", " ").splitlines():
+            for part in re.split(r" && | \| ", line.removeprefix("$ ")):
+                try:
+                    yield shlex.split(part, comments=True)
+                except ValueError:      # a table or a tree, with a lone quote
+                    continue
+
+
+def own(words: list[str]) -> tuple[str, list[str]] | None:
+    """Return which of the two commands a line starts, under any launcher, and its words; None for other lines."""
+    for name in ("resnet-train", "resnet-recipes", "resnet_recipes"):
+        if name in words:
+            return name.replace("_recipes", "-train"), words[words.index(name) + 1:]
+    return None
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of 24 drawn images under 2,100 names, enough for a step of every recipe."""
+    drawn = demo.write(tmp_path_factory.mktemp("drawn") / "set", train_images=1, val_images=1)
+    for folder in (drawn / "train").iterdir():
+        for number in range(175):
+            (folder / f"{number}.jpg").symlink_to("0000.jpg")
+    return drawn
+
+
+@pytest.fixture
+def home(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return an empty folder, where the user is at home."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(map(own, lines(page)))])
+def test_every_command_of_the_page_works(page: str, images: Path, home: Path) -> None:
+    for name in {"a", *re.findall(r"\bruns/([\w-]+)", PAGES[page])}:
+        run_folder(home / "runs", name)
+    failed = []
+    for name, words in filter(None, map(own, lines(page))):
+        code, said = attempt(name, placed(words, images, home))
+        if code:
+            failed.append(f"{name} {shlex.join(words)}\n{said}")
+    assert not failed, "\n\n".join(["", *failed])
+
+
+def placed(words: list[str], images: Path, home: Path) -> list[str]:
+    """Return the words with paths of the machine under `home`, and images at every place that a word names."""
+    moved = [re.sub(r"(^|=)(/data/|~/)", rf"\1{home}/", word) for word in words]
+    sources = [word.removeprefix("data=") for word in moved if word.startswith(("data=", f"{home}/"))]
+    sources += moved[1:2] if moved[:1] == ["convert"] else moved[2:3] if moved[:2] == ["doctor", "data"] else []
+    for place in sources:
+        if not Path(place).exists():
+            Path(place).parent.mkdir(parents=True, exist_ok=True)
+            Path(place).symlink_to(images)
+    return moved
+
+
+def attempt(name: str, words: list[str]) -> tuple[int, str]:
+    """Run a command, or what of it can be run here; return its exit code and what it said, 0 for success."""
+    target = words[words.index(">") + 1] if ">" in words else None
+    words = words[:words.index(">")] if target else words
+    code, said = trained(tuple(words)) if name == "resnet-train" else asked(words)
+    if target and not code:
+        Path(target).parent.mkdir(exist_ok=True)
+        Path(target).write_text(said)
+    return code, said
+
+
+@cache
+def trained(words: tuple[str, ...]) -> tuple[int, str]:
+    """Plan what the command would train; nothing is started."""
+    if "--resume" in words and not any(word.startswith("recipe=") for word in words):
+        return 0, "\n".join(split(words, train.USAGE).words)
+    if "--resume" in words:
+        at = words.index("--resume")
+        words = words[:at] + words[at + 2:]
+    words = tuple(FEWER.get(word, word) for word in words)
+    return heard(cli.train, [*words] if ASKS & set(words) else [*words, "--dry-run"])
+
+
+def asked(words: list[str]) -> tuple[int, str]:
+    """Run a command of `resnet-recipes`; a doctor may find fault with this machine."""
+    verb, *rest = words
+    if verb in LONG and "--help" not in rest:
+        arguments = split(rest, VERBS[verb].USAGE)
+        recipe = any(word.startswith("recipe=") for word in arguments.words)
+        return trained(tuple(arguments.words)) if recipe else (0, "")
+    if {"--png", "--fix-val"} & set(rest) or (verb == "report" and not find_spec("vl_convert")):
+        split(rest, VERBS[verb].USAGE)      # drawing takes seconds, a map of files has to be somebody's
+        return 0, ""
+    code, said = heard(cli.main, [verb, *rest, *BRIEF.get(verb, []), *["--no-images"] * (rest[:1] == ["data"])])
+    return (0 if verb == "doctor" and code == 3 else code), said
+
+
+def heard(entry: object, words: list[str]) -> tuple[int, str]:
+    """Run one of the two commands in this process; return its exit code, and its output."""
+    with redirect_stdout(StringIO()) as out:
+        return entry(words), out.getvalue()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_in_the_text_have_flags_that_exist(page: str) -> None:
+    text = re.sub(r"^```.*?^```", "", PAGES[page], flags=re.DOTALL | re.MULTILINE)
+    for span in re.findall(r"`(resnet-(?:train|recipes) [^`]*)`", text):
+        name, words = own(shlex.split(span.replace("...", "")))
+        if name == "resnet-recipes" and words[0].startswith("-"):
+            continue
+        usage = train.USAGE if name == "resnet-train" else VERBS[words[0]].USAGE
+        split([word for word in words[name == "resnet-recipes":] if word != "--help"], usage)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_targets_scripts_and_extras_exist(page: str) -> None:
+    makefile, project = (ROOT / "Makefile").read_text(), tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    commands = [*lines(page), *(span.split() for span in re.findall(r"`([^`]+)`", PAGES[page]))]
+    for words in filter(None, commands):
+        if words[0] == "make" and len(words) == 2:
+            assert f"\n{words[1]}:" in makefile
+        if words[0] in ("python", "python3") and words[1:] and words[1].endswith(".py"):
+            source = (ROOT / words[1]).read_text(encoding="utf-8")
+            flags = [word.partition("=")[0] for word in words if word.startswith("--")]
+            assert [flag for flag in flags if f'"{flag}"' not in source] == []
+        for extra in re.findall(r"(?:'\.|resnet-recipes)\[([\w,]+)\]", " ".join(words)):
+            assert set(extra.split(",")) <= set(project["optional-dependencies"])
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(fenced(page, "yaml"))])
+def test_recipes_of_the_page_are_valid(page: str, home: Path) -> None:
+    for block in fenced(page, "yaml"):
+        path = home / "recipes" / f"{yaml.safe_load(block)['name']}.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(block)
+        assert cli.main(["validate", str(path)]) == 0
+
+
+def test_the_method_of_the_page_does_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "gaussian_noise.py").write_text(next(fenced("docs/howto/method.md", "python")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        method = importlib.import_module("gaussian_noise").GaussianNoise(strength=0.5)
+    batch = Batch(torch.zeros(4, 3, 16, 16), torch.eye(4), torch.arange(4))
+    first, again = (method.transform_batch(batch, Now(0, Horizon(8, 4), np.random.default_rng(1))) for _ in range(2))
+    assert first.images.std() == pytest.approx(0.5, abs=0.05)
+    assert torch.equal(first.images, again.images)
+    assert [problem.key for problem in type(method)(0.0).problems()] == ["strength"]
+    assert card_of(type(method)).settings[0].meaning.startswith("standard deviation")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if any(fenced(page, "python"))])
+def test_python_of_the_page_is_python(page: str) -> None:
+    for block in fenced(page, "python"):
+        compile(block, page, "exec")
