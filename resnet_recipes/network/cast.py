@@ -21,10 +21,10 @@ def cast_together(model: nn.Module) -> None:
 def _cover(stage: nn.Module, _: tuple[Tensor]) -> None:
     """Lay a cast copy over each weight: what an instance has of a name comes before its Parameter of that name."""
     device = stage.cast_convolutions[0].weight.device.type
-    if torch.is_autocast_enabled(device):
-        weights = [module.weight for module in stage.cast_convolutions]
-        copies = _Cast.apply(torch.get_autocast_dtype(device), *weights)
-        for module, copy in zip(stage.cast_convolutions, copies, strict=True):
+    trained = [module for module in stage.cast_convolutions if module.weight.requires_grad]   # not frozen
+    if trained and torch.is_autocast_enabled(device):
+        copies = _Cast.apply(torch.get_autocast_dtype(device), *(module.weight for module in trained))
+        for module, copy in zip(trained, copies, strict=True):
             module.__dict__["weight"] = copy
 
 

@@ -72,6 +72,17 @@ def test_after_a_pass_the_weights_are_the_parameters_again(networks):
     assert not any("weight" in vars(module) for module in together.modules())
 
 
+def test_frozen_weights_get_no_gradient(networks):
+    for model in networks:
+        model.layer1.requires_grad_(False)
+        model.layer2[0].conv1.weight.requires_grad_(False)
+    outputs = [logits(model) for model in networks]
+    assert torch.equal(*outputs)
+    outputs[1].sum().backward()
+    assert [name for name, p in networks[1].named_parameters() if p.grad is None] == [
+        name for name, p in networks[1].named_parameters() if not p.requires_grad]
+
+
 def test_a_copied_network_casts_its_own_weights(networks):
     twin = copy.deepcopy(networks[1])
     with torch.no_grad():
