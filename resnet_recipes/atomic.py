@@ -16,7 +16,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that takes the name `path` at the end of the block, when its bytes are on the disk.
 
     Readers see the old file or the new one. An exception in the block, or a full disk, leaves the old one; a kill also
-    leaves a part with a random name: several may write at once, and nobody can put a link in the way.
+    leaves a part with a random name: several may write at once, and a link cannot be put in the way.
     """
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:

@@ -16,7 +16,7 @@ from resnet_recipes.errors import RecipeError
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.report.facts import Published
 
-#: ImageNet-1k, which the published results are for, and which a plan assumes until it is told where the images are.
+#: ImageNet-1k, which the published results are for, and which a plan assumes until data.root is set.
 IMAGENET = DataFacts("torchvision", Path("ImageNet-1k"), 1_281_167, 50_000,
                      tuple(f"class {index}" for index in range(1000)),
                      ("data.root is not set: this plan assumes ImageNet-1k.",))
@@ -206,7 +206,7 @@ class Plan:
 
 
 def of(recipe: Recipe, facts: DataFacts, world_size: int) -> Plan:
-    """Derive the plan of a recipe that has no problems of its own. Raises RecipeError with all that does not fit."""
+    """Derive the plan of a recipe without problems. Raises RecipeError with everything that does not fit."""
     if problems := list(feasible.problems(recipe, facts, world_size, _stack(recipe, facts))):
         raise RecipeError(problems)
     num_classes = len(facts.classes) if recipe.model.num_classes == "auto" else int(recipe.model.num_classes)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from resnet_recipes.plan import Plan
 
 USAGE = Usage("resnet-recipes bottleneck recipe=NAME data=PATH [key=value ...]",
-              "measure the loader alone, the step alone, and both, and tell what to change",
+              "measure the loader alone, the step alone, and both, and say what to change",
               "resnet-recipes bottleneck recipe=mild data=/data/imagenet", RECIPES)
 
 

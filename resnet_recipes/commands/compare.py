@@ -76,8 +76,7 @@ def _seeds(groups: list[Group]) -> None:
     """Say how much seeds alone change, and whether groups differ by more."""
     several = [group for group in groups if group.noise is not None]
     if not several:
-        print("\nOne run of each: without a second seed nobody can tell a difference from noise. Repeat with "
-              "seed=1,2,3.")
+        print("\nOne run of each: one seed cannot tell a difference from noise. Repeat with seed=1,2,3.")
         return
     print()
     for group in groups:

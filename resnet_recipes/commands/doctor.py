@@ -30,7 +30,7 @@ MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 
 def run(argv: Sequence[str]) -> int:
-    """Check one topic (default: all but data), print the findings, and return 3 if one must be put right."""
+    """Check one topic (default: all but data), print the findings, and return 3 if one must be fixed."""
     arguments = split(argv, USAGE)
     topic, *places = arguments.words or ["machine"]
     if topic not in ("data", "native", "ffcv", "gpu", "run", "machine"):

@@ -92,7 +92,7 @@ def _write_csv(rows: list[dict[str, object]]) -> None:
 
 
 def _show(runs: list[RunRecord], price: float | None) -> None:
-    """Print a table: what differs from the recipe stands below the name, as it may be long."""
+    """Print a table; what differs from the recipe is below the name, as it may be long."""
     width = max(len(printable(run.name)) for run in runs)
     head = f"{'NAME':<{width}}  {'RECIPE':<10} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'TIME':>8}"
     print(head + (f" {'COST':>8}" if price is not None else ""))

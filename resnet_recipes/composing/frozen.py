@@ -18,7 +18,7 @@ def freeze(recipe: Recipe) -> str:
 
 
 def read(path: Path) -> Recipe:
-    """Read what `freeze` wrote. Raises RecipeError if it was changed into something that is no recipe."""
+    """Read what `freeze` wrote. Raises RecipeError if it was changed and is not a recipe any more."""
     recipe, problems = typed(strict_yaml.load(Path(path)).tree)
     if problems:
         raise RecipeError(problem._replace(key=f"{strict_yaml.shown(Path(path))}: {problem.key}")

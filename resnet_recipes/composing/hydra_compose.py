@@ -18,7 +18,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-#: Hydra 1.3 has to be told not to warn; later versions warn if they are told.
+#: Hydra 1.3 warns without this; later versions warn with it.
 VERSION = {"version_base": "1.3"} if hydra.__version__.startswith("1.3") else {}
 
 

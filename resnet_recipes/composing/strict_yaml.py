@@ -37,7 +37,7 @@ class Document:
 
     path: Path
     tree: dict[str, Any]
-    lines: dict[str, int] = field(default_factory=dict)       # "optimizer.lr" -> the line where the key stands
+    lines: dict[str, int] = field(default_factory=dict)       # "optimizer.lr" -> the line of the key
     raw: bytes = b""
 
     def where(self, key: str) -> str:

@@ -44,7 +44,7 @@ def closest(name: str, known: Collection[str]) -> str:
     """Return the known dotted name that is most like `name`, or ""."""
     name = name[:80].lower()
     leaf = name.rsplit(".", 1)[-1]
-    known = [key for key in known if not name.startswith(f"{key}.")]        # the section it stands in is no answer
+    known = [key for key in known if not name.startswith(f"{key}.")]        # not its own section
     if ALIASES.get(leaf) in known:
         return ALIASES[leaf]
     if whole := get_close_matches(name, known, n=1, cutoff=0.72):

@@ -84,7 +84,7 @@ def kinds_of(cls: type) -> dict[str, Any]:
 
 
 def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem]) -> Any:
-    """Build one dataclass; a value that does not fit is a problem, and the default stands in for it."""
+    """Build one dataclass; a value that does not fit is a problem, and the default replaces it."""
     values = {}
     for name, kind in kinds_of(cls).items():
         if name not in tree:

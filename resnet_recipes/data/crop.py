@@ -51,7 +51,7 @@ class TrainCrop:
 
 
 def uniforms(seed: int, epoch: int, indices: np.ndarray, count: int, copies: np.ndarray | int = 0) -> np.ndarray:
-    """Return float64 [len(indices), count] in [0, 1): draws that belong to (seed, epoch, index, copy), whoever asks.
+    """Return float64 [len(indices), count] in [0, 1): draws that depend on (seed, epoch, index, copy) alone.
 
     SplitMix64 (Steele, Lea and Flood, 2014) used as a counter hash; no state, so any worker, rank or resumed run gets
     the same numbers.

@@ -14,7 +14,7 @@ from resnet_recipes.data.crop import Cuts, TrainCrop, centre_crops
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.memory import available_memory
-from resnet_recipes.data.native.library import told, why_not
+from resnet_recipes.data.native.library import description, why_not
 from resnet_recipes.errors import NotReadyError, Problem
 
 
@@ -86,7 +86,7 @@ def _notes(config: DataConfig, train: Beton, val: Beton) -> Iterator[str]:
                f"read every epoch{hint}")
     why = why_not()
     yield f"samples are decoded by FFCV's library: the native decoder {why}; resnet-recipes doctor native" if why else \
-        f"samples are decoded natively ({told()})"
+        f"samples are decoded natively ({description()})"
     for beton in (train, val):
         if beton.sidecar is None:
             yield (f"{beton.path.name} has no sidecar (not made by resnet-recipes convert): no class names, "

@@ -13,7 +13,7 @@ Progress = Callable[[int, int], None]
 class Finding(NamedTuple):
     """The answer to one question."""
 
-    level: str            # ok | warn: a run can start, but look | fix: must be put right
+    level: str            # ok | warn: a run can start, but look | fix: must be fixed
     what: str             # one sentence
     fix: str = ""         # what to type or do
     paths: tuple[str, ...] = ()      # the first few places, where there are many
@@ -26,7 +26,7 @@ def finding_of(problem: Problem) -> Finding:
 
 
 def exit_code(findings: Sequence[Finding]) -> int:
-    """Return 3 if something must be put right, else 0."""
+    """Return 3 if something must be fixed, else 0."""
     return ExitCode.NOT_READY if any(finding.level == "fix" for finding in findings) else ExitCode.DONE
 
 

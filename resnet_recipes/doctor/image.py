@@ -35,7 +35,7 @@ class Checked(NamedTuple):
 
 
 def check_image(path: Path | str) -> Checked:
-    """Read and decode one file as training does; whatever is wrong with it is told, never raised."""
+    """Read and decode one file as training does; whatever is wrong with it is returned, never raised."""
     digest = b""
     try:
         data = read_file(path)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resnet_recipes.data.native.engine import Engine
-from resnet_recipes.data.native.library import told, why_not
+from resnet_recipes.data.native.library import description, why_not
 from resnet_recipes.doctor import Finding
 
 _COST = "images are decoded in Python instead, at about half the speed"
@@ -22,7 +22,7 @@ def check_native() -> list[Finding]:
         Engine(1).close()
     except OSError as error:
         return [Finding("fix", f"the native decoder {error}", "ulimit -u")]
-    return [Finding("ok", f"the native decoder works ({told()})")]
+    return [Finding("ok", f"the native decoder works ({description()})")]
 
 
 def _missing() -> Iterator[Finding]:

@@ -7,7 +7,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-#: Asks the driver in a process of its own: initialising CUDA here would hold memory on every GPU until the run ends.
+#: Asks the driver in a separate process: initialising CUDA here would hold memory on every GPU until the run ends.
 _QUESTION = """
 import ctypes
 cuda, number, device, major = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int(), ctypes.c_int()

@@ -97,7 +97,7 @@ def warnings(config: "LaunchConfig") -> Iterator[str]:
 def command(folder: Path, group: Group) -> list[str]:
     """Return the command that trains the frozen recipe in `folder`: one rank, or torchrun for several nodes.
 
-    Even a single rank is a process of its own: a crash in a library or the out-of-memory killer ends in a message.
+    Even a single rank is a separate process: a crash in a library or the out-of-memory killer ends in a message.
     """
     rank = ["-m", RANK_MODULE, str(folder)]
     if not group.by_torchrun:
@@ -125,7 +125,7 @@ def environments(group: Group, started: float, store: str = "", attempt: int = 0
         "PYTHONUNBUFFERED": "1",
     }
     if group.by_torchrun:
-        # A restarted group must not read the dead one's addresses: a store of its own for each attempt.
+        # A restarted group must not read the dead one's addresses: each attempt has its own store.
         return [defaults | os.environ | fixed | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}]
     world = {"WORLD_SIZE": str(group.ranks), "LOCAL_WORLD_SIZE": str(group.ranks), STORE: store, LOCKED: "1",
              "TORCHELASTIC_RESTART_COUNT": str(attempt)}

@@ -250,7 +250,7 @@ class Launch:
         return None
 
     def _last_words(self) -> str:
-        """Return the last error that was written before a rank had a log of its own."""
+        """Return the last error written before a rank had opened its log."""
         lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
         errors = [line for line in lines if torchrun.ERROR.match(line)]
         return (errors or lines or ["it ended without a message"])[-1]

@@ -1,4 +1,4 @@
-"""Runs one after the other, each by a command of its own."""
+"""Runs one after the other, each started by its own command."""
 
 import signal
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 from resnet_recipes.errors import ExitCode
 from resnet_recipes.process.rank_process import die_with_parent
 
-#: Exit codes after which the sweep stops too: somebody wants the machine.
+#: Exit codes after which the sweep stops too: the user or the scheduler wants the machine.
 STOPPED = (ExitCode.PREEMPTED, ExitCode.CANCELLED)
 
 

@@ -96,7 +96,7 @@ def estimate(
 
 
 def _spread(laps: Sequence[float]) -> tuple[float, float, float]:
-    """Return the quartiles of some seconds; one value stands for all three."""
+    """Return the quartiles of some seconds; all three are the same for one value."""
     if len(laps) < 2:
         return (laps[0],) * 3
     low, _, high = quantiles(laps, n=4)

@@ -1,4 +1,4 @@
-"""Runs as their folders tell them: state, changes, progress, accuracy, time."""
+"""Runs as read from their folders: state, changes, progress, accuracy, time."""
 
 import fcntl
 import json
@@ -11,7 +11,7 @@ from typing import Any
 
 from resnet_recipes.report.recorder import METRICS, SUMMARY
 
-#: Bytes at the end of metrics.jsonl that hold the last step and the last evaluation of a run that goes on.
+#: Bytes at the end of metrics.jsonl that hold the last step and evaluation of an unfinished run.
 _TAIL = 64 << 10
 _STEP = re.compile(r"step-\d+\.json")
 

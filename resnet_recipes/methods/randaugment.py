@@ -27,7 +27,7 @@ class RandAugment(Method):
     this image from U(0.1, severity). At 10: rotate by up to 30 degrees, shear by 0.3, translate by a third of the side,
     posterize to 4 to 1 bits, solarize anywhere, and change colour, contrast, brightness and sharpness by factors of 0.1
     to 10 (`original`: 0.1 to 1.9; `safe`: leave those four out). `placement: sample` works on decoded images in the
-    loader's workers, with Pillow; `batch` works on the uint8 batch on the device, with a draw of its own for each
+    loader's workers, with Pillow; `batch` works on the uint8 batch on the device, with a separate draw for each
     image, the same operations and ranges, and pixels that agree to a grey level: it needs no workers and runs with
     every loader. `auto` takes `sample` where the loader has workers for it.
     """

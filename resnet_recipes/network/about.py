@@ -1,4 +1,4 @@
-"""What a weights file says about the network in it, so that nobody has to know it."""
+"""What a weights file says about the network in it."""
 
 import json
 import math

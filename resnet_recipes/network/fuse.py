@@ -79,7 +79,7 @@ def _normalize(
     norm: nn.BatchNorm2d, plainly: Callable[[Tensor], Tensor], keep: Tensor | None, x: Tensor, residual: Tensor | None,
     twice: bool,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Return the output; `twice`, where a block and the sum at its end use it and each has a gradient of its own."""
+    """Return the output; `twice`, where a block and the sum at its end use it and each has its own gradient."""
     if norm.training:
         y, again = norm.operation(x, norm.weight, norm.bias, residual, keep, norm.running_mean, norm.running_var,
                                   norm.num_batches_tracked, norm.momentum, norm.eps, norm.relu)

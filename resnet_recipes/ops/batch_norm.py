@@ -62,7 +62,7 @@ class _BatchNorm(torch.autograd.Function):
         z, saved = torch.ops.resnet_recipes.batch_norm.default(x, weight, bias, residual, keep, *rest)
         # A ReLU's gradient needs signs: after a sum those of the output, which the next convolution keeps anyway.
         ctx.save_for_backward(x, None if residual is None else z, keep, weight, bias, saved)
-        ctx.set_materialize_grads(False)        # of an output that nobody uses there is no gradient to add
+        ctx.set_materialize_grads(False)        # an unused output has no gradient to add
         ctx.relu = rest[-1]
         return z, z.view_as(z)
 

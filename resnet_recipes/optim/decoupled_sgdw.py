@@ -31,7 +31,7 @@ class DecoupledSGDW(SGD):
 
 
 class TorchDecoupledSGDW(torch.optim.SGD):
-    """torch's SGD after a decay of its own; torch's "weight_decay" stays 0."""
+    """torch's SGD after its own decay; torch's "weight_decay" stays 0."""
 
     def __init__(self, groups: list[dict[str, Any]], settings: DecoupledSGDW):
         groups = [group | {"weight_decay": 0.0, "decoupled_decay": group["weight_decay"]} for group in groups]

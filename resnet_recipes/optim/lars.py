@@ -1,4 +1,4 @@
-"""Gradient descent with a rate of its own for each layer."""
+"""Gradient descent with a separate rate for each layer."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -110,7 +110,7 @@ class LiveConsole:
         """Draw on `err`, a terminal; write the summary to `out`. Colours unless NO_COLOR is set."""
         self._console = RichConsole(file=err, highlight=False)
         self._out = RichConsole(file=out, highlight=False)
-        self._live = Live(console=self._console, auto_refresh=False, transient=True)     # no thread of its own
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)     # no thread
         self._drawn = float("-inf")
         self._headed = False
         self._since: list[Progress] = []         # what was logged since the last evaluation

@@ -81,7 +81,7 @@ class Checkpoints:
             raise TrainingError(f"the last checkpoint could not be written to {self.folder}; {self._newest_good()}")
 
     def newest(self) -> tuple[int, State] | None:
-        """Return step and state of the newest whole checkpoint, None if there is none; `notes` tells what was skipped.
+        """Return step and state of the newest whole checkpoint, None if there is none; `notes` gets what was skipped.
 
         The state is mapped from the file: copy what is needed. Raises TrainingError if all checkpoints are damaged.
         """
@@ -199,7 +199,7 @@ class Checkpoints:
             if self._failures >= _MAX_FAILURES:
                 where = f"for the {_MAX_FAILURES}rd time in a row: {self.folder}; {self._newest_good()}"
                 raise TrainingError(f"{reason}, {where}") from None
-            self.warn(f"{reason}; training goes on; {self._newest_good()}")
+            self.warn(f"{reason}; training continues; {self._newest_good()}")
 
     def _newest_good(self) -> str:
         if not self._good:

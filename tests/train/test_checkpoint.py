@@ -177,7 +177,7 @@ def test_a_write_that_fails_is_a_warning_and_harms_nothing(checkpoints: Checkpoi
         checkpoints.save(30, state_at(30))
         checkpoints.save(40, state_at(40))
         checkpoints._pending.exception()
-    assert warnings == ["a checkpoint could not be written (File too large); training goes on; the newest checkpoint "
+    assert warnings == ["a checkpoint could not be written (File too large); training continues; the newest checkpoint "
                         "is that of step 20"]
     assert reopened(checkpoints).newest()[0] == 20
     assert not list(checkpoints.folder.glob("*.part"))

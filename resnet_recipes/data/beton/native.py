@@ -1,7 +1,7 @@
 """Decode, crop, resize and mirror samples of a .beton file with FFCV's own native code, without the interpreter.
 
 FFCV's Python around that code is not used: it ignores the decoder's return code and so hands out another image's
-pixels, draws crops from generators that nobody seeds, and waits forever for a thread that has failed (ffcv 1.0.2,
+pixels, draws crops from generators that are never seeded, and waits forever for a thread that has failed (ffcv 1.0.2,
 fields/rgb_image.py, loader/epoch_iterator.py).
 """
 

@@ -51,7 +51,7 @@ class Files:
         return self._arrays["labels"]
 
     def size(self, index: int) -> int:
-        """Return the bytes of image `index` when it was listed; -1 if that could not be told."""
+        """Return the bytes of image `index` when it was listed; -1 if unknown."""
         return int(self._arrays["sizes"][index])
 
     def located(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -35,7 +35,7 @@ class Listing(NamedTuple):
     classes: tuple[str, ...]
     names: np.ndarray      # uint8, CLASS/NAME of one image after the other
     ends: np.ndarray       # int64 [N], where each name ends
-    sizes: np.ndarray      # int64 [N], bytes; -1: cannot be told
+    sizes: np.ndarray      # int64 [N], bytes; -1: unknown
     counts: np.ndarray     # int64 [C], images by class
     others: Counter        # files that are not images by name, by suffix
     kept: bool = False     # read from the cache

@@ -37,7 +37,7 @@ def why_not() -> str:
     return ""
 
 
-def told() -> str:
+def description() -> str:
     """Return what the library runs on."""
     return f"{library().engine_instructions().decode()} instructions, {library().engine_jpeg().decode()}"
 

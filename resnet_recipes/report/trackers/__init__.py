@@ -28,7 +28,7 @@ def problems(names: Sequence[str]) -> Iterator[Problem]:
 
 
 def opened(names: Sequence[str], folder: Path, settings: Mapping[str, object]) -> list[Background]:
-    """Return the trackers of a run, each in a thread of its own, where it can neither slow nor stop training.
+    """Return the trackers of a run, each in its own thread, where it can neither slow nor stop training.
 
     `settings` are the run's hyperparameters.
     """
@@ -36,5 +36,5 @@ def opened(names: Sequence[str], folder: Path, settings: Mapping[str, object]) -
 
 
 def _open(name: str, folder: Path) -> Tracker:
-    """Import a tracker when it is needed: each has a package of its own."""
+    """Import a tracker when it is needed: each needs another package."""
     return import_module(f"resnet_recipes.report.trackers.{_MODULES[name]}").open_tracker(folder)

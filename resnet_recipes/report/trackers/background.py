@@ -15,7 +15,7 @@ PATIENCE = 30.0
 
 
 class Background:
-    """Pass events on to a tracker from a thread; the first failure is told, and ends the tracker alone."""
+    """Pass events on to a tracker from a thread; the first failure is reported and ends only the tracker."""
 
     def __init__(self, name: str, open_tracker: Callable[[], Tracker], settings: Mapping[str, object]):
         self.name, self._open, self._settings = name, open_tracker, settings
@@ -69,4 +69,4 @@ class Background:
         except BaseException as error:  # libraries of others raise whatever they like, some even SystemExit
             first = (str(error).splitlines() or [""])[0]
             self._failed = True
-            self._complaints.put(f"log.to={self.name} stopped ({type(error).__name__}: {first}); training goes on")
+            self._complaints.put(f"log.to={self.name} stopped ({type(error).__name__}: {first}); training continues")

@@ -130,7 +130,7 @@ def test_a_tracker_that_fails_is_told_once_and_stops_nothing() -> None:
     for step in range(100):
         tracker.scalars(step, {"train/loss": 1.0})
     tracker.close()
-    assert list(tracker.complaints()) == ["log.to=wandb stopped (SystemExit: no route to host); training goes on"]
+    assert list(tracker.complaints()) == ["log.to=wandb stopped (SystemExit: no route to host); training continues"]
 
 
 class Stuck:
