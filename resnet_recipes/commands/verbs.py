@@ -12,6 +12,7 @@ from resnet_recipes.commands import (
     doctor,
     estimate,
     eval,
+    export,
     ls,
     methods,
     plan,
@@ -31,7 +32,7 @@ from resnet_recipes.errors import Problem, RecipeError
 VERBS = {
     "ls": ls, "show": show, "cp": cp, "diff": diff, "validate": validate, "methods": methods, "plan": plan,
     "estimate": estimate, "bottleneck": bottleneck, "runs": runs, "watch": watch, "compare": compare, "report": report,
-    "eval": eval, "predict": predict,
+    "eval": eval, "predict": predict, "export": export,
     "convert": convert, "doctor": doctor, "slurm": slurm,
 }
 

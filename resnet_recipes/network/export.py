@@ -1,0 +1,197 @@
+"""A trained network as a file for other programs, each read again by its own runtime."""
+
+import json
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torchvision
+from torch import Tensor, nn
+
+from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.network.about import About
+from resnet_recipes.network.load import Loaded, load
+from resnet_recipes.network.weights import KEY, write_weights
+
+#: From float32 images [N, 3, H, W], normalised, to logits [N, K].
+Run = Callable[[Tensor], Tensor]
+
+
+class Target(NamedTuple):
+    """A format: how a network is written into a folder, and read from there by the program that it is for."""
+
+    file: str
+    write: Callable[[Loaded, Path], None]
+    read: Callable[[Path, About], Run]
+    takes_any: bool       # any network can be written; else only weights for the reader's own network
+    use: str              # lines of Python that read it
+
+
+def _write_weights(network: Loaded, path: Path) -> None:
+    write_weights(network.model, path, network.about)
+
+
+def _read_torchvision(path: Path, about: About) -> Run:
+    model = getattr(torchvision.models, about.architecture)(num_classes=about.num_classes).eval()
+    model.load_state_dict(torch.load(path, weights_only=True))
+    return model
+
+
+def _write_timm(network: Loaded, path: Path) -> None:
+    about = network.about
+    _write_weights(network, path)
+    facts = {
+        "num_classes": about.num_classes, "input_size": [3, about.eval_size, about.eval_size], "pool_size": None,
+        "crop_pct": about.eval_size / about.eval_resize, "interpolation": "bilinear", "crop_mode": "center",
+        "mean": [value / 255 for value in about.mean], "std": [value / 255 for value in about.std],
+        "first_conv": "conv1", "classifier": "fc", "label_names": list(about.classes) or None,
+    }
+    config = {"architecture": about.architecture, "num_classes": about.num_classes, "pretrained_cfg": facts}
+    (path.parent / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def _read_timm(path: Path, _: About) -> Run:
+    import timm
+    return timm.create_model(f"local-dir:{path.parent}", pretrained=True).eval()
+
+
+def _read_safetensors(path: Path, _: About) -> Run:
+    return load(path).model
+
+
+def _write_onnx(network: Loaded, path: Path) -> None:
+    import onnx
+    with _any_size():
+        torch.onnx.export(network.model, (_example(network),), path, dynamo=True, dynamic_shapes=_shapes(),
+                          input_names=["images"], output_names=["logits"], external_data=False, verbose=False)
+    model = onnx.load(path)
+    onnx.helper.set_model_props(model, {KEY: network.about.to_json()})
+    onnx.save(model, path)
+
+
+def _read_onnx(path: Path, _: About) -> Run:
+    import onnxruntime
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return lambda images: torch.from_numpy(session.run(["logits"], {"images": images.numpy()})[0])
+
+
+def _write_torchscript(network: Loaded, path: Path) -> None:
+    traced = torch.jit.trace(network.model, _example(network))
+    torch.jit.save(traced, path, _extra_files={f"{KEY}.json": network.about.to_json()})
+
+
+def _read_torchscript(path: Path, _: About) -> Run:
+    return torch.jit.load(path, map_location="cpu")
+
+
+def _write_exported_program(network: Loaded, path: Path) -> None:
+    with _any_size():
+        program = torch.export.export(network.model, (_example(network),), dynamic_shapes=_shapes())
+    torch.export.save(program, path, extra_files={f"{KEY}.json": network.about.to_json()})
+
+
+def _read_exported_program(path: Path, _: About) -> Run:
+    return torch.export.load(path).module()
+
+
+def _example(network: Loaded) -> Tensor:
+    """Return images of sides that differ, so that none is taken for a constant or for the other."""
+    return torch.zeros(2, 3, 64, 96).to(next(network.model.parameters()))
+
+
+def _shapes() -> tuple[dict[int, Any]]:
+    size = torch.export.Dim
+    return ({0: size("batch"), 2: size("height", min=8), 3: size("width", min=8)},)
+
+
+@contextmanager
+def _any_size() -> Iterator[None]:
+    """Let an image of 32 pixels or less end in one place: torch.export would bind the program to more than one."""
+    from torch.fx.experimental import _config as config
+    with config.patch(backed_size_oblivious=True):
+        yield
+
+
+_ANY = "images: float32 [N, 3, height, width], any N, height and width; (pixel - mean) / std by channel, of 0..255"
+
+TARGETS = {
+    "torchvision": Target("model.pt", _write_weights, _read_torchvision, False, """\
+import torch, torchvision
+model = torchvision.models.{architecture}(num_classes={num_classes}).eval()
+model.load_state_dict(torch.load("model.pt", weights_only=True))"""),
+    "timm": Target("model.safetensors", _write_timm, _read_timm, False, """\
+import timm
+model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()        # this folder"""),
+    "safetensors": Target("model.safetensors", _write_weights, _read_safetensors, True, """\
+from resnet_recipes.network.load import load
+model, about, _ = load("model.safetensors")"""),
+    "onnx": Target("model.onnx", _write_onnx, _read_onnx, True, f"""\
+import onnxruntime
+session = onnxruntime.InferenceSession("model.onnx")
+logits, = session.run(["logits"], {{{{"images": images}}}})        # {_ANY}"""),
+    "torchscript": Target("model.pt", _write_torchscript, _read_torchscript, True, f"""\
+import torch
+model = torch.jit.load("model.pt")        # {_ANY}"""),
+    "exported_program": Target("model.pt2", _write_exported_program, _read_exported_program, True, f"""\
+import torch
+model = torch.export.load("model.pt2").module()        # {_ANY}"""),
+}
+
+#: Packages that a target needs, and how to install them.
+_NEEDS = {"timm": (("timm",), "pip install timm"),
+          "onnx": (("onnx", "onnxruntime", "onnxscript"), "pip install 'resnet-recipes[export]'")}
+
+
+def problems(network: Loaded, to: str, folds: bool) -> Iterator[Problem]:
+    """Yield why a network cannot be written as `to`; `folds`: with BatchNorm folded."""
+    if to not in TARGETS:
+        yield Problem("--to", to, f"must be one of {', '.join(TARGETS)}")
+        return
+    graphs = "--to onnx, torchscript or exported_program"
+    if network.about.surgery and not TARGETS[to].takes_any:
+        also = "; timm's resnetblur50 blurs in other places, and computes something else" if to == "timm" else ""
+        rule = f"has no {' and '.join(network.about.surgery)}, which is part of this network{also}"
+        yield Problem("--to", to, rule, f"--to safetensors, or {graphs.removeprefix('--to ')}")
+    if folds and to in ("torchvision", "timm", "safetensors"):
+        yield Problem("--fold-batchnorm", None, f"gives a graph without BatchNorm, which {to} has no names for", graphs)
+    missing, fix = _NEEDS.get(to, ((), ""))
+    if lacking := [name for name in missing if not _is_installed(name)]:
+        yield Problem("--to", to, f"needs {', '.join(lacking)}, not installed", fix)
+
+
+def _is_installed(package: str) -> bool:
+    from importlib.util import find_spec
+    return find_spec(package) is not None
+
+
+def export(network: Loaded, to: str, folder: Path) -> Run:
+    """Write a network into an empty folder, and return it as the program reads it that it is for."""
+    target, loggers = TARGETS[to], [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings(action="ignore"), torch.no_grad():
+            target.write(network, folder / target.file)
+            return target.read(folder / target.file, network.about)
+    except OSError as error:
+        raise NotReadyError([Problem("--out", str(folder), f"cannot be written: {error.strerror}")]) from None
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+@torch.no_grad()
+def largest_difference(one: nn.Module | Run, other: nn.Module | Run, images: Tensor) -> tuple[float, float]:
+    """Return the largest difference of two networks' logits, and the largest logit of the first.
+
+    Images [N, 3, H, W] are given in batches of 16, then three of them larger, wider than high.
+    """
+    wide = nn.functional.interpolate(images[:3], (images.shape[2] + 16, images.shape[3] + 40))
+    pairs = [(one(batch), other(batch)) for batch in (*images.split(16), wide)]
+    return (max(float((first - second).abs().max()) for first, second in pairs),
+            max(float(first.abs().max()) for first, _ in pairs))
