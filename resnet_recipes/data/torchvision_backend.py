@@ -12,14 +12,14 @@ from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.loading.loader import TrainLoader
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
-from resnet_recipes.data.native.library import told, why_not
+from resnet_recipes.data.native.library import description, why_not
 
 
 def measure(config: DataConfig, tell: Tell) -> DataFacts:
     """Count the images and classes; raises NotReadyError with what must be put right."""
     facts, why = survey(config, "torchvision", tell), why_not()
     slowly = f"in Python, at about half the speed: the native decoder {why}; resnet-recipes doctor native"
-    how = slowly if why else f"natively ({told()})"
+    how = slowly if why else f"natively ({description()})"
     return replace(facts, notes=(*facts.notes, f"JPEGs are decoded {how}"))
 
 
