@@ -125,14 +125,15 @@ def attempt(name: str, words: list[str]) -> tuple[int, str]:
 
 @cache
 def trained(words: tuple[str, ...]) -> tuple[int, str]:
-    """Plan what the command would train; nothing is started."""
+    """Plan what the command would train, or compose it if its plan needs weights from elsewhere; nothing is started."""
     if "--resume" in words and not any(word.startswith("recipe=") for word in words):
         return 0, "\n".join(split(words, train.USAGE).words)
     if "--resume" in words:
         at = words.index("--resume")
         words = words[:at] + words[at + 2:]
+    ask = "--cfg" if any(word.startswith(("recipe=finetune", "model.weights=")) for word in words) else "--dry-run"
     words = tuple(FEWER.get(word, word) for word in words)
-    return heard(cli.train, [*words] if ASKS & set(words) else [*words, "--dry-run"])
+    return heard(cli.train, [*words] if ASKS & set(words) else [*words, ask])
 
 
 def asked(words: list[str]) -> tuple[int, str]:

@@ -23,9 +23,12 @@ RESULT = ("top1", "epochs", "minutes", "hardware", "source")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages to the site."""
+    """Add the generated pages to the site, and to its navigation every page that mkdocs.yml does not name."""
     for page in (recipes, methods, optimizers, settings, commands):
         files.append(File.generated(config, f"reference/{page.__name__}.md", content="\n".join(page())))
+    named = re.findall(r"[\w/-]+\.md", str(config.nav))
+    others = sorted({file.src_uri for file in files.documentation_pages()} - set(named))
+    config.nav += [{"More": others}] if others else []
     return files
 
 
