@@ -25,6 +25,7 @@ TIERS = (
     {"process"},
     {"launch"},
     {"commands"},
+    {"library"},
     {"cli", ""},                    # "": the package itself, which offers the public names
     {"__main__"},
 )

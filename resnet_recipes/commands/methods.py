@@ -61,7 +61,36 @@ def _page(item: type) -> Iterator[str]:
         yield from _filled(f"  {prefix}.{setting.name}={setting.written}   ", setting.meaning, indent=6)
     if not card.settings:
         yield f"  {prefix}={{}}   has no settings"
+    if is_method:
+        yield ""
+        yield "  In a loop of your own:"
+        yield from (f"    {line}" for line in in_your_loop(item, hooks))
     yield ""
+
+
+#: How each hook is called, with the names that a training loop has for things.
+_CALLS = {
+    "augment_sample": "image = method.augment_sample()(image, np.random.default_rng(0))    # PIL",
+    "modify_model": "method.modify_model(model)                           # before the optimizer is made",
+    "augment_pixels": "pixels = method.augment_pixels(pixels, now)          # uint8 [N, 3, H, W]",
+    "transform_batch": "batch = method.transform_batch(batch, now)",
+    "loss": "loss = method.loss(model(batch.images), batch.targets)",
+    "gradient": "loss = method.gradient(compute, params, now)         # compute() adds to .grad",
+    "after_step": "method.after_step(model, now)                        # after optimizer.step()",
+    "eval_weights": "with method.eval_weights(model): evaluate()",
+}
+
+
+def in_your_loop(item: type, hooks: Sequence[str]) -> Iterator[str]:
+    """Yield the lines that use a method without this program's training loop."""
+    ours = item.__module__.startswith("resnet_recipes.")
+    yield "import resnet_recipes as rr" if ours else f"from {item.__module__} import {item.__name__}"
+    yield f"method = {'rr.methods.' * ours}{item.__name__}()"
+    if {"augment_pixels", "transform_batch", "gradient", "after_step"} & {*hooks}:
+        yield "now = rr.methods.Now.at(step, total_steps, steps_per_epoch)"
+    if {"transform_batch", "loss"} & {*hooks}:
+        yield "batch = rr.methods.Batch.of(images, labels, num_classes)"
+    yield from (_CALLS[hook] for hook in hooks)
 
 
 def _filled(label: str, text: str, indent: int | None = None) -> list[str]:

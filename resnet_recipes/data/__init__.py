@@ -8,9 +8,12 @@ from types import ModuleType
 
 from resnet_recipes.data.base import DataConfig, DataFacts, EvalLoader, SampleAugment, Share, TrainLoader
 from resnet_recipes.data.loading import loader
+from resnet_recipes.data.normalize import normalize
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.data.workers import oversubscription
 from resnet_recipes.errors import NotReadyError, Problem
+
+__all__ = ["DataConfig", "DataFacts", "Share", "measure", "normalize", "open_eval", "open_train"]
 
 _MODULES = {"torchvision": "torchvision_backend", "ffcv": "ffcv_backend", "gpu": "gpu_backend",
             "synthetic": "synthetic"}

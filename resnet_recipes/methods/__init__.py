@@ -3,12 +3,13 @@
 from dataclasses import field, make_dataclass
 from typing import Optional
 
-from resnet_recipes.methods.base import Method
+from resnet_recipes.methods.base import Batch, Method, Now
 from resnet_recipes.methods.bce_loss import BCELoss
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.colout import ColOut
 from resnet_recipes.methods.cutmix import CutMix
 from resnet_recipes.methods.ema import EMA
+from resnet_recipes.methods.installed import installed
 from resnet_recipes.methods.label_smoothing import LabelSmoothing
 from resnet_recipes.methods.mixup import MixUp
 from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix
@@ -19,8 +20,14 @@ from resnet_recipes.methods.sam import SAM
 from resnet_recipes.methods.stochastic_depth import StochasticDepth
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 
-#: Every method, in the order in which their hooks run. Read it top to bottom: this is what a recipe means.
-ORDER: tuple[type[Method], ...] = (
+__all__ = [
+    "EMA", "ORDER", "SAM", "BCELoss", "Batch", "BlurPool", "ColOut", "CutMix", "LabelSmoothing", "Method", "Methods",
+    "MixUp", "MixUpOrCutMix", "Now", "ProgressiveResizing", "RandAugment", "RandomErasing", "StochasticDepth",
+    "TrivialAugment",
+]
+
+#: Our methods, in the order in which their hooks run. Read it top to bottom: this is what a recipe means.
+_OURS: tuple[type[Method], ...] = (
     BlurPool,
     StochasticDepth,
     BCELoss,
@@ -36,6 +43,9 @@ ORDER: tuple[type[Method], ...] = (
     SAM,
     EMA,
 )
+
+#: Every method: those of other installed packages act on what ours have made of a batch, and SAM and EMA on all.
+ORDER = (*_OURS[:-2], *installed({method.name for method in _OURS}), *_OURS[-2:])
 
 #: The `methods` section of a recipe: a method is on if its key is present.
 Methods = make_dataclass("Methods", [(cls.name, Optional[cls], field(default=None)) for cls in ORDER])   # noqa: UP045

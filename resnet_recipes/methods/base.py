@@ -34,6 +34,11 @@ class Batch(NamedTuple):
     targets: Tensor       # float32 [N, K], rows sum to one
     labels: Tensor        # int64 [N], the true classes; no method changes them
 
+    @classmethod
+    def of(cls, images: Tensor, labels: Tensor, num_classes: int) -> "Batch":
+        """Return images and their classes as a batch, before any method has changed it."""
+        return cls(images, one_hot(labels, num_classes), labels)
+
     def split(self, parts: int) -> Iterator["Batch"]:
         """Yield `parts` micro-batches of equal size, as views."""
         pieces = zip(*(tensor.chunk(parts) for tensor in self), strict=True)
@@ -46,6 +51,11 @@ class Now(NamedTuple):
     step: int             # steps completed before this one
     horizon: Horizon
     rng: np.random.Generator      # a function of (seed, rank, step): nothing to save, and a resumed step repeats it
+
+    @classmethod
+    def at(cls, step: int, total_steps: int, steps_per_epoch: int, seed: int = 0) -> "Now":
+        """Return a step of a loop of your own, counted from 0."""
+        return cls(step, Horizon(total_steps, steps_per_epoch), np.random.default_rng((seed, step)))
 
     @property
     def epoch(self) -> int:

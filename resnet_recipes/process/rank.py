@@ -62,7 +62,7 @@ def work(process: RankProcess) -> int:
         checkpoints.open_for_writing()
         facts, console = run_facts(run, process.folder), open_console(err=process.console)
         sent_to = trackers.opened(recipe.log.to, process.folder, flat(asdict(recipe) | {"about": "", "published": ""}))
-        with Recorder(process.folder, facts, console, process.started, sent_to) as recorder:
+        with Recorder(process.folder, facts, console, process.started, sent_to, process.told) as recorder:
             code = lead(run, process, checkpoints, recorder, first)
     else:
         code = follow(run, process, first)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, NoReturn, TextIO
+from typing import Any, NamedTuple, NoReturn, TextIO
 
 from resnet_recipes.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.process.ending import Ending, first_failure, log_path, lost_a_peer, write
@@ -37,6 +37,7 @@ class RankProcess(NamedTuple):
     started: float                      # when the command began, a reading of time.monotonic()
     interruption: Interruption
     watchdog: Watchdog
+    told: Callable[[dict[str, Any]], None] | None = None        # every record of the run, on rank 0
 
 
 def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:

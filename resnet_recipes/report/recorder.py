@@ -30,10 +30,10 @@ class Recorder:
     """
 
     def __init__(self, folder: Path, facts: RunFacts, console: "Console", started: float | None = None,
-                 trackers: Sequence[Background] = ()):
+                 trackers: Sequence[Background] = (), told: Callable[[Record], None] | None = None):
         """Record into `folder`; `started` is when the command was typed, a reading of time.monotonic().
 
-        `trackers` are sent every point of the run's curves.
+        `trackers` are sent every point of the run's curves; `told` is called with every record.
         """
         self._path = folder / METRICS
         self._summary_path = folder / SUMMARY
@@ -45,6 +45,7 @@ class Recorder:
         self._pace = Pace(facts)
         self._writable = True
         self._trackers = trackers
+        self._told = told
 
     def begin(self, done: int = 0, seconds: float = 0.0) -> None:
         """Start the session, right before its first step; drop what an earlier one recorded after step `done`."""
@@ -145,6 +146,8 @@ class Recorder:
         record: Record = {"kind": kind, "step": done, "epoch": epoch, **values, "wall_seconds": wall}
         self._records.append(record)
         self._best_effort(lambda: append(self._path, _line(record)))
+        if self._told is not None:
+            self._told(record)
         values = scalars_of(record)
         for tracker in self._trackers:
             if values:

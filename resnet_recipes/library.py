@@ -1,0 +1,101 @@
+"""The commands as functions, for notebooks and other programs; see `resnet_recipes.__all__`."""
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from resnet_recipes import data
+from resnet_recipes import plan as planning
+from resnet_recipes.commands import run_folder
+from resnet_recipes.commands.plan import started
+from resnet_recipes.composing import compose as composing
+from resnet_recipes.composing.compose import Composed
+from resnet_recipes.composing.library import Entry
+from resnet_recipes.config import Recipe
+from resnet_recipes.errors import RecipeError
+from resnet_recipes.network.load import load as load
+from resnet_recipes.plan import Plan
+from resnet_recipes.process.lock import RunLock
+from resnet_recipes.process.rank import work
+from resnet_recipes.process.rank_process import RankProcess
+from resnet_recipes.process.signals import Interruption, to_handle
+
+#: Told every record of metrics.jsonl as it is written; a true answer saves the run and ends it.
+Callback = Callable[[dict[str, Any]], object]
+
+
+class Trained(NamedTuple):
+    """A run that has ended."""
+
+    folder: Path
+    summary: dict[str, Any]         # of summary.json; empty if the run was stopped before its end
+
+
+def compose(recipe: str, *changes: str, **settings: object) -> Recipe:
+    """Return a recipe with changes, as typed on the command line: `compose("hot", "~methods.sam", epochs=16)`.
+
+    Raises RecipeError with every problem.
+    """
+    words = [*changes, *(f"{name}={value}" for name, value in settings.items())]
+    return composing.compose(recipe, words, needs_data=False).recipe
+
+
+def plan(recipe: Recipe, ranks: int = 1) -> Plan:
+    """Return everything that a run of `recipe` will do on so many devices. Raises RecipeError if it cannot."""
+    if problems := list(recipe.problems()):
+        raise RecipeError(problems)
+    return planning.of(recipe, data.measure(recipe.data), ranks)
+
+
+def train(recipe: Recipe, *callbacks: Callback) -> Trained:
+    """Train `recipe` in this process, on one device, and return the run.
+
+    Progress goes to the error stream. Ctrl-C, or a notebook's stop button, saves a checkpoint; the command
+    `resnet-train --resume FOLDER` continues the run.
+    """
+    interruption, began = Interruption(), time.monotonic()
+
+    def told(record: dict[str, Any]) -> None:
+        for callback in callbacks:
+            if callback(dict(record)):
+                interruption.request("a callback asked for it")
+
+    recipe = replace(recipe, launch=replace(recipe.launch, gpus=1))
+    composed = Composed(recipe, Entry(recipe.name, Path.cwd() / "python", "python"), {}, ())
+    folder = run_folder.create(composed, started(plan(recipe)), ["python"])
+    with RunLock(folder), _handled(interruption):
+        work(RankProcess(folder, 0, sys.stderr, began, interruption, _Pulse(), told))
+    summary = folder / "summary.json"
+    return Trained(folder, json.loads(summary.read_text()) if summary.exists() else {})
+
+
+class _Pulse:
+    """Stands in for the watchdog: nobody watches a run in a notebook from outside."""
+
+    step = 0
+
+    def beat(self, step: int, phase: str) -> None:
+        """Note the completed steps."""
+        self.step = step
+
+
+@contextmanager
+def _handled(interruption: Interruption) -> Iterator[None]:
+    """Let signals end the run instead of the process, where this is the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in to_handle()}
+    interruption.install()
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

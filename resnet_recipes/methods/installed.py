@@ -1,0 +1,37 @@
+"""Methods of other installed packages, which join through the entry points `resnet_recipes.methods`."""
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import is_dataclass
+from importlib.metadata import EntryPoint, entry_points
+
+from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.methods.base import Method
+
+GROUP = "resnet_recipes.methods"
+
+_CARD = ("name", "cost", "gain", "hurts")
+
+
+def installed(taken: Collection[str]) -> Iterator[type[Method]]:
+    """Yield the methods of other packages, by name. Raises NotReadyError for one that cannot be used, or is `taken`.
+
+    What is installed is the user's choice; a recipe can only name what is here, and never load code.
+    """
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        try:
+            cls = entry.load()
+        except Exception as error:      # it is anybody's code
+            raise _refused(entry, f"cannot be imported: {type(error).__name__}: {error}") from None
+        if not (isinstance(cls, type) and issubclass(cls, Method) and is_dataclass(cls)):
+            raise _refused(entry, "is not a dataclass that derives from resnet_recipes.methods.Method")
+        if missing := [name for name in _CARD if not isinstance(getattr(cls, name, None), str)]:
+            raise _refused(entry, f"has no {', '.join(missing)}")
+        if cls.name != entry.name or not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", cls.name) or cls.name in taken:
+            raise _refused(entry, f"is called {cls.name!r}, which is taken or not the name of its entry point")
+        yield cls
+
+
+def _refused(entry: EntryPoint, rule: str) -> NotReadyError:
+    package = entry.dist.name if entry.dist else "it"
+    return NotReadyError([Problem(f"method {entry.name}", entry.value, rule, f"pip uninstall {package}, or mend it")])

@@ -1,0 +1,129 @@
+"""The library: what its page shows works as it stands there, and what is installed beside it joins."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from PIL import Image
+from torch import nn
+
+import resnet_recipes
+from resnet_recipes.commands.methods import in_your_loop
+from resnet_recipes.methods import ORDER
+from resnet_recipes.methods.base import HOOKS
+from tests.process.nursery import narrow_resnet18
+
+PAGE = Path(__file__).parents[1] / "docs" / "library.md"
+
+#: A method of another package, which makes images darker.
+DARKEN = '''
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+from resnet_recipes.errors import Problem
+from resnet_recipes.methods import Batch, Method, Now
+
+@dataclass
+class Darken(Method):
+    """Make every image darker (Nobody, 2020, arXiv:0000.00000)."""
+
+    name: ClassVar[str] = "darken"
+    cost: ClassVar[str] = "one multiplication."
+    gain: ClassVar[str] = "none known."
+    hurts: ClassVar[str] = "in the dark."
+    factor: float = 0.5                 # of brightness, above 0
+
+    def problems(self) -> Iterator[Problem]:
+        if not self.factor > 0:
+            yield Problem("factor", self.factor, "must be positive")
+
+    def transform_batch(self, batch: Batch, now: Now) -> Batch:
+        return batch._replace(images=batch.images * self.factor)
+'''
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """A folder of two classes with 32 training and 4 evaluation images."""
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 16), ("val", 2)):
+        for name in ("dark", "light"):
+            (tmp_path / "images" / split / name).mkdir(parents=True)
+            for index in range(count):
+                pixels = rng.integers(0, 128, (64, 64, 3), dtype=np.uint8) + (name == "light") * np.uint8(100)
+                Image.fromarray(pixels).save(tmp_path / "images" / split / name / f"{index}.png")
+    return tmp_path
+
+
+def test_importing_it_loads_nothing_heavy_and_its_names_are_there():
+    code = ("import sys, resnet_recipes as rr; assert not {'torch', 'hydra', 'numpy'} & sys.modules.keys(); "
+            "print([bool(getattr(rr, name)) for name in rr.__all__])")
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert answer.strip() == str([True] * len(resnet_recipes.__all__))
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_run_in_order(images, monkeypatch):
+    monkeypatch.chdir(images)
+    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
+    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(examples) == 5
+    words = '"batch.global_size=4", "batch.bn_size=4", "batch.eval_size=4", "schedule.warmup=1ba", "data.workers=0"'
+    names = {"step": 3, "images": torch.randn(4, 3, 32, 32), "labels": torch.arange(4)}
+    for example in examples:
+        small = example.replace('data="images"', f'{words}, data="images"').replace("workers=2", "workers=0")
+        if "rr.load" not in small and "mixup" in small:
+            names["model"] = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(3, 10))
+        exec(small, names)
+    assert len(names["losses"]) > 5
+
+
+@pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
+def test_the_lines_of_a_card_run_in_a_loop_of_ones_own(method):
+    model = narrow_resnet18(num_classes=3)
+    names = {
+        "np": np, "image": Image.new("RGB", (32, 32)), "model": model, "step": 1, "total_steps": 20,
+        "steps_per_epoch": 10, "pixels": torch.zeros(4, 3, 32, 32, dtype=torch.uint8), "num_classes": 3,
+        "images": torch.randn(4, 3, 32, 32), "labels": torch.tensor([0, 1, 2, 0]), "params": list(model.parameters()),
+        "evaluate": model.eval,
+    }
+
+    def compute(sync: bool = True) -> torch.Tensor:
+        loss = model(names["images"]).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    lines = list(in_your_loop(method, [hook for hook in HOOKS if method().provides(hook)]))
+    assert len(lines) >= 3
+    exec("\n".join(lines), names | {"compute": compute})
+
+
+@pytest.mark.slow
+def test_a_method_of_another_package_has_schema_card_checks_and_plan(tmp_path):
+    (tmp_path / "darken.py").write_text(DARKEN)
+    about = tmp_path / "darken-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: darken\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[resnet_recipes.methods]\ndarken = darken:Darken\n")
+
+    def said(*commands: str) -> str:
+        code = "import sys; from resnet_recipes import cli; print([cli.main(c.split()) for c in sys.argv[1:]])"
+        done = subprocess.run([sys.executable, "-c", code, *commands], capture_output=True, text=True, check=True,
+                              env=os.environ | {"PYTHONPATH": str(tmp_path)})
+        return done.stdout + done.stderr
+
+    text = said("methods darken", "plan mild methods.darken={}", "plan mild methods.darken.factor=0")
+    assert "methods.darken.factor=0.5   of brightness" in text
+    assert "transform_batch  progressive_resizing, label_smoothing, darken" in text
+    assert "methods.darken.factor=0" in text
+    assert "[0, 0, 2]" in text
+    (about / "entry_points.txt").write_text("[resnet_recipes.methods]\nmixup = darken:Darken\n")
+    text = said("methods")
+    assert "pip uninstall darken" in text
+    assert "[3]" in text
