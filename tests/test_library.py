@@ -113,7 +113,7 @@ def test_a_method_of_another_package_has_schema_card_checks_and_plan(tmp_path):
     (about / "entry_points.txt").write_text("[resnet_recipes.methods]\ndarken = darken:Darken\n")
 
     def said(*commands: str) -> str:
-        code = "import sys; from resnet_recipes import cli; print([cli.main(c.split()) for c in sys.argv[1:]])"
+        code = "import sys; from resnet_recipes import cli; print([int(cli.main(c.split())) for c in sys.argv[1:]])"
         done = subprocess.run([sys.executable, "-c", code, *commands], capture_output=True, text=True, check=True,
                               env=os.environ | {"PYTHONPATH": str(tmp_path)})
         return done.stdout + done.stderr
