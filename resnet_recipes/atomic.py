@@ -1,12 +1,13 @@
 """Files that are whole or absent, whatever happens while they are written."""
 
+import json
 import os
 import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 _PART = re.compile(r".+\.[0-9a-f]{16}\.part")
 
@@ -34,6 +35,15 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file, or replace one. Raises OSError."""
     with replacing(path) as file:
         file.write(text.encode())
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; empty if there is none, or something else."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def delete_parts(folder: Path) -> None:

@@ -32,7 +32,7 @@ def check(capsys, argv: list[str], *said: str) -> None:
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    ("recipe=hott", ["recipe=hott", "did you mean hot?", "demo, hot, medium, mild"]),
+    ("recipe=hott", ["recipe=hott", "did you mean hot?", "hot, medium, mild"]),
     ("recipe=", ["recipe=", "neither the name of a recipe"]),
     ("recipe=../x", ["recipe=../x", "neither the name of a recipe"]),
     ("recipe=/etc/passwd", ["recipe=/etc/passwd", "neither the name of a recipe"]),

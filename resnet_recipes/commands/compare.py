@@ -18,10 +18,8 @@ def run(argv: Sequence[str]) -> int:
     """Print the differing settings, machines and results of two or more run folders."""
     arguments = split(argv, USAGE)
     if len(arguments.words) < 2:
-        rule = "needs at least two run folders"
-        raise RecipeError(
-            [Problem("compare", " ".join(arguments.words) or None, rule, "resnet-recipes compare runs/a runs/b")]
-        )
+        word = " ".join(arguments.words) or None
+        raise RecipeError([Problem("compare", word, "needs at least two run folders", USAGE.example)])
     runs = read_all([Path(word) for word in arguments.words])
     tables = {"settings": differences([settings(run.folder) for run in runs]),
               "machine": differences([machine(run.folder) for run in runs])}
@@ -35,7 +33,7 @@ def run(argv: Sequence[str]) -> int:
         print(f"{letter}  {printable(one.folder)}")
     for name, rows in tables.items():
         print()
-        _table(name.upper(), [(key, values) for key, values in rows], len(runs))
+        _table(name.upper(), rows, len(runs))
     print()
     _table("RESULTS", _results(runs), len(runs))
     _seeds(groups)
@@ -89,10 +87,8 @@ def _seeds(groups: list[Group]) -> None:
         gap = best.mean_top1 - second.mean_top1
         error = (best.noise**2 / len(best.top1) + second.noise**2 / len(second.top1)) ** 0.5
         verdict = "more than" if gap > 2 * error else "no more than"
-        print(
-            f"The best two are {gap:.2f} points apart, {verdict} twice the standard error of that difference "
-            f"({error:.2f})."
-        )
+        print(f"The best two are {gap:.2f} points apart, {verdict} twice the standard error of that difference "
+              f"({error:.2f}).")
 
 
 def _group(group: Group) -> dict[str, object]:

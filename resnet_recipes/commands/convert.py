@@ -2,12 +2,12 @@
 
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.commands.arguments import Usage, split
+from resnet_recipes.commands.seldom import seldom
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import clock_time, printable
 
@@ -45,9 +45,10 @@ def run(argv: Sequence[str]) -> int:
 
     source, target = (Path(os.path.expanduser(place)) for place in places)
     expected = forecast(source, target, options)
-    print("\n".join(_told(expected, target)), file=sys.stderr)
+    print("\n".join(_forecast(expected, target)), file=sys.stderr)
     if "--dry-run" not in arguments:
-        for path in convert(source, target, options, _Reporter(), expected):
+        say = seldom()
+        for path in convert(source, target, options, lambda progress: say(_progress(progress)), expected):
             print(printable(path))
     return 0
 
@@ -70,7 +71,7 @@ def _options(words: Sequence[str]) -> "ConvertOptions":
     return options
 
 
-def _told(expected: "Forecast", target: Path) -> list[str]:
+def _forecast(expected: "Forecast", target: Path) -> list[str]:
     size, free = f"{expected.bytes / 1e9:.2f} GB", f"{expected.free_bytes / 1e9:.1f} GB"
     lines = [f"{expected.images:,} images to {target}: about {size} of {free} free, "
              f"about {clock_time(60 * expected.minutes)} (measured on {expected.sampled})"]
@@ -79,14 +80,6 @@ def _told(expected: "Forecast", target: Path) -> list[str]:
     return lines + [f"unreadable: {printable(name)}" for name in expected.unreadable[:10]]
 
 
-class _Reporter:
-    """Prints the progress every ten seconds."""
-
-    def __init__(self) -> None:
-        self.last = time.monotonic()
-
-    def __call__(self, progress: "Progress") -> None:
-        if time.monotonic() - self.last >= 10:
-            self.last = time.monotonic()
-            print(f"{progress.split}: {progress.done:,} of {progress.total:,} images, {progress.bytes / 1e9:.2f} GB, "
-                  f"{clock_time(progress.seconds_left)} left", file=sys.stderr)
+def _progress(progress: "Progress") -> str:
+    return (f"{progress.split}: {progress.done:,} of {progress.total:,} images, {progress.bytes / 1e9:.2f} GB, "
+            f"{clock_time(progress.seconds_left)} left")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from resnet_recipes.commands.arguments import RECIPES, Usage, split
 from resnet_recipes.errors import Problem, RecipeError
-from resnet_recipes.measure.comparison import flat
+from resnet_recipes.measure.comparison import differences, flat
 from resnet_recipes.report.text import printable
 
 USAGE = Usage("resnet-recipes diff A B", "compare the settings of two recipes or runs",
@@ -19,13 +19,11 @@ def run(argv: Sequence[str]) -> int:
     arguments = split(argv, USAGE)
     if len(arguments.words) != 2:
         raise RecipeError([Problem("diff", None, "needs two recipes or run folders", USAGE.example)])
-    left, right = (_settings(word, arguments.recipes) for word in arguments.words)
-    differing = [key for key in dict.fromkeys([*left, *right]) if left.get(key, "-") != right.get(key, "-")]
+    differing = differences([_settings(word, arguments.recipes) for word in arguments.words])
     if not differing:
         print("no setting differs")
         return 0
-    rows = [("SETTING", *map(printable, arguments.words)),
-            *((key, left.get(key, "-"), right.get(key, "-")) for key in differing)]
+    rows = [("SETTING", *map(printable, arguments.words)), *((key, *values) for key, values in differing)]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for key, first, second in rows:
         print(f"{key:<{widths[0]}}  {first:<{widths[1]}}  {second}")

@@ -3,11 +3,11 @@
 import json
 import os
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from resnet_recipes.commands.arguments import Arguments, Usage, split
+from resnet_recipes.commands.seldom import seldom
 from resnet_recipes.doctor import Finding, as_json, exit_code
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import printable
@@ -42,7 +42,7 @@ def run(argv: Sequence[str]) -> int:
     if "--fix-val" in arguments:
         return _fix_val(place, arguments)
     findings = _findings(topic, place, arguments)
-    print(json.dumps(as_json(topic, findings), indent=2) if "--json" in arguments else "\n".join(_told(findings)))
+    print(json.dumps(as_json(topic, findings), indent=2) if "--json" in arguments else "\n".join(_listed(findings)))
     return exit_code(findings)
 
 
@@ -54,7 +54,8 @@ def _findings(topic: str, place: Path | None, arguments: Arguments) -> list[Find
         if images and (expected := estimate(place)).minutes > 0.5:
             print(f"{expected.images:,} images to decode: about {expected.minutes:.0f} min on {expected.cores} cores "
                   "(skip with --no-images)", file=sys.stderr)
-        found += check_data(place, images, _Reporter())
+        say = seldom()
+        found += check_data(place, images, lambda done, total: say(f"{done:,} of {total:,} images"))
     if topic in ("native", "machine"):
         from resnet_recipes.doctor.native import check_native
         found += check_native()
@@ -82,22 +83,10 @@ def _fix_val(place: Path | None, arguments: Arguments) -> int:
     return 0
 
 
-def _told(findings: Sequence[Finding]) -> list[str]:
+def _listed(findings: Sequence[Finding]) -> list[str]:
     lines = []
     for finding in findings:
         lines.append(f"{MARKS[finding.level]}  {printable(finding.what)}")
         lines += [f"        {printable(path)}" for path in finding.paths]
         lines += [f"      {printable(line)}" for line in finding.fix.splitlines()]
     return lines
-
-
-class _Reporter:
-    """Prints the progress every ten seconds."""
-
-    def __init__(self) -> None:
-        self.last = time.monotonic()
-
-    def __call__(self, done: int, total: int) -> None:
-        if time.monotonic() - self.last >= 10:
-            self.last = time.monotonic()
-            print(f"{done:,} of {total:,} images", file=sys.stderr)

@@ -32,19 +32,15 @@ def run(argv: Sequence[str]) -> int:
     if len(arguments.words) != 1:
         raise RecipeError([Problem("watch", " ".join(arguments.words) or None, "needs one run folder", USAGE.example)])
     folder = Path(arguments.words[0])
-    if _look(folder) is None:
+    if read_run(folder) is None:
         raise NotReadyError([Problem(str(folder), None, "is not a run folder", "list runs: resnet-recipes runs")])
     if "--once" in arguments:
-        print("\n".join(_lines(_look(folder), read_metrics(folder / METRICS))))
+        print("\n".join(_lines(read_run(folder), read_metrics(folder / METRICS))))
     elif is_live(sys.stdout):
         _follow(folder)
     else:
         _print(folder)
     return 0
-
-
-def _look(folder: Path) -> RunRecord | None:
-    return read_run(folder)
 
 
 def _follow(folder: Path) -> None:
@@ -55,7 +51,7 @@ def _follow(folder: Path) -> None:
     console = Console(highlight=False)
     with Live(console=console, auto_refresh=False) as live:
         while True:
-            found, records = _look(folder), read_metrics(folder / METRICS)
+            found, records = read_run(folder), read_metrics(folder / METRICS)
             live.update(_screen(found, records, console.width), refresh=True)
             if found is None or found.state != "running":
                 return
@@ -64,13 +60,13 @@ def _follow(folder: Path) -> None:
 
 def _print(folder: Path) -> None:
     """Print a line for each evaluation until the run has ended."""
-    told = 0
+    printed = 0
     while True:
-        found = _look(folder)
+        found = read_run(folder)
         evaluations = [record for record in read_metrics(folder / METRICS) if record["kind"] == "evaluation"]
-        for record in evaluations[told:]:
+        for record in evaluations[printed:]:
             print(f"epoch={record['epoch']:g} top1={_top1(record):.2f}", flush=True)
-        told = len(evaluations)
+        printed = len(evaluations)
         if found is None or found.state != "running":
             print(f"state={found.state if found else 'gone'}", flush=True)
             return

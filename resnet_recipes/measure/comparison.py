@@ -1,6 +1,5 @@
 """Several runs side by side: what differs, and how much of a difference seeds alone make."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from resnet_recipes import atomic
 from resnet_recipes.errors import NotReadyError, Problem
 from resnet_recipes.measure.runs import RunRecord, read_run
 
@@ -69,13 +69,8 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 def machine(folder: Path) -> dict[str, str]:
     """Return what a run ran on: versions and machine, with dotted keys; empty if it does not say."""
-    try:
-        found = json.loads((folder / "env.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    kept = ({key: found[key] for key in ("python", "packages", "machine") if key in found} if isinstance(found, dict)
-            else {})
-    return flat(kept)
+    found = atomic.read_json(folder / "env.json")
+    return flat({key: found[key] for key in ("python", "packages", "machine") if key in found})
 
 
 def differences(sides: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:

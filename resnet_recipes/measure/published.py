@@ -42,11 +42,6 @@ class PublishedResult:
                 return name
         return "64 GPUs or more" if self.hardware else "not stated"
 
-    @property
-    def is_prototype(self) -> bool:
-        """Tell whether this was measured on a forerunner of the recipe."""
-        return "prototype" in self.note
-
 
 @cache
 def published() -> tuple[PublishedResult, ...]:

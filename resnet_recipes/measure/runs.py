@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from resnet_recipes import atomic
 from resnet_recipes.report.recorder import METRICS, SUMMARY
 
 #: Bytes at the end of metrics.jsonl that hold the last step and evaluation of an unfinished run.
@@ -61,7 +62,7 @@ def read_run(folder: Path) -> RunRecord | None:
     changes = _lines(folder / "overrides.txt")
     if changes is None:
         return None
-    summary = _json(folder / SUMMARY)
+    summary = atomic.read_json(folder / SUMMARY)
     if summary:
         return _finished(folder, changes, summary)
     return _unfinished(folder, changes)
@@ -82,8 +83,8 @@ def _finished(folder: Path, changes: tuple[str, ...], summary: dict[str, Any]) -
 
 def _unfinished(folder: Path, changes: tuple[str, ...]) -> RunRecord:
     last = _last_records(folder / METRICS)
-    ending = _json(folder / "exit.json")
-    provenance = _json(folder / "provenance.json")
+    ending = atomic.read_json(folder / "exit.json")
+    provenance = atomic.read_json(folder / "provenance.json")
     saved = folder / "checkpoints"
     state, evaluation, step = _state(folder, ending), last.get("evaluation", {}), last.get("any", {})
     top1 = _number(evaluation, "ema_top1_percent")
@@ -140,15 +141,6 @@ def _last_records(path: Path) -> dict[str, dict[str, Any]]:
         if isinstance(record, dict) and isinstance(record.get("kind"), str):
             found[record["kind"]] = found["any"] = record
     return found
-
-
-def _json(path: Path) -> dict[str, Any]:
-    """Return a JSON object from a file; empty if there is none."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _lines(path: Path) -> tuple[str, ...] | None:

@@ -1,10 +1,10 @@
 """The sections of the report: runs, and published results behind them, as figures and tables."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from resnet_recipes import atomic
 from resnet_recipes.measure.comparison import Group, grouped
 from resnet_recipes.measure.published import CONTRADICTIONS, PublishedResult, published
 from resnet_recipes.measure.runs import RunRecord
@@ -74,13 +74,13 @@ def _course(runs: Sequence[RunRecord]) -> Section:
 
 
 def _phases(run: RunRecord) -> Iterator[dict[str, Any]]:
+    summary = atomic.read_json(run.folder / "summary.json")
     try:
-        summary = json.loads((run.folder / "summary.json").read_bytes())
         parts = {name: float(summary[f"{key}_seconds"]) / 60
                  for name, key in (("training", "training"), ("evaluation", "evaluation"),
                                    ("checkpoints", "checkpoint"), ("start-up", "startup"))}
         waiting = parts["training"] * float(summary["data_wait_share"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return
     split_up = {"training": parts["training"] - waiting,
                 "waiting for data": waiting} | {k: v for k, v in parts.items() if k != "training"}

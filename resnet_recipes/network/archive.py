@@ -49,6 +49,15 @@ def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
     return state
 
 
+def is_plain(value: object, depth: int) -> bool:
+    """Tell whether a value consists of text, numbers, lists and mappings, nested at most `depth` deep."""
+    if isinstance(value, dict):
+        return depth > 0 and all(type(key) is str and is_plain(item, depth - 1) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return depth > 0 and all(is_plain(item, depth - 1) for item in value)
+    return value is None or type(value) in (str, int, float, bool)
+
+
 def _check(path: Path, check_crc: bool) -> None:
     """Raise ArchiveError unless the file is a bounded zip of stored entries whose pickle names only tensors."""
     size = path.stat().st_size

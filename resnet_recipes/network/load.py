@@ -15,7 +15,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.stochastic_depth import fold
 from resnet_recipes.network import about
 from resnet_recipes.network.about import About
-from resnet_recipes.network.archive import ArchiveError
+from resnet_recipes.network.archive import ArchiveError, is_plain
 from resnet_recipes.network.weights import read_weights
 
 WEIGHTS = "weights.safetensors"
@@ -73,7 +73,7 @@ def _in_run(folder: Path) -> Path:
 def _of_checkpoint(found: Mapping[str, Any]) -> Loaded:
     """Return the network as it was when a checkpoint was saved, with EMA's weights if the recipe has them."""
     methods, classes = found.get("methods"), found.get("classes")
-    recipe, problems = typed(found["recipe"]) if _is_plain(found["recipe"], depth=5) else (None, True)
+    recipe, problems = typed(found["recipe"]) if is_plain(found["recipe"], depth=5) else (None, True)
     if problems or not isinstance(methods, dict) or not isinstance(classes, list) or \
             not all(type(name) is str for name in (*classes, *methods)):
         raise ArchiveError("it is not a checkpoint of this version")
@@ -81,15 +81,6 @@ def _of_checkpoint(found: Mapping[str, Any]) -> Loaded:
     state = _tensors(averaged or found.get("model"))
     described = about.of(recipe, tuple(classes), _outputs(state))
     return Loaded(_assembled(described, Stack.of(recipe.methods), state), described)
-
-
-def _is_plain(value: object, depth: int) -> bool:
-    """Tell whether a value of a recipe is made of text, numbers, lists and mappings, nested at most so deeply."""
-    if isinstance(value, dict):
-        return depth > 0 and all(type(key) is str and _is_plain(item, depth - 1) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return depth > 0 and all(_is_plain(item, depth - 1) for item in value)
-    return value is None or type(value) in (str, int, float, bool)
 
 
 def _tensors(found: object) -> dict[str, Tensor]:

@@ -76,13 +76,13 @@ def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:
     _exit(ending)
 
 
-def die_with_parent(number: int = signal.SIGKILL) -> None:
+def die_with_parent() -> None:
     """Let the kernel kill this process when its parent dies (Linux): orphaned ranks would train on."""
     if sys.platform == "linux":
         parent = os.getppid()
-        _LIBC.prctl(1, number)                      # PR_SET_PDEATHSIG
+        _LIBC.prctl(1, signal.SIGKILL)                      # PR_SET_PDEATHSIG
         if os.getppid() != parent:
-            os.kill(os.getpid(), number)
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _redirect_output(folder: Path, rank: int) -> TextIO:

@@ -1,12 +1,12 @@
 """What a finished run amounts to, computed from its records alone."""
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from resnet_recipes import atomic
 from resnet_recipes.report.facts import Metrics, Published, RunFacts
 
 #: File of a run folder with what was estimated before the start.
@@ -157,10 +157,8 @@ def summarize(
 
 def _estimated(folder: Path) -> float | None:
     """Return what was estimated before the start; None if nothing was."""
-    try:
-        return float(json.loads((folder / ESTIMATE).read_bytes())["training_seconds"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    seconds = atomic.read_json(folder / ESTIMATE).get("training_seconds")
+    return float(seconds) if isinstance(seconds, int | float) else None
 
 
 def _published(result: Published) -> Record:

@@ -6,6 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
+from resnet_recipes.network.archive import is_plain
 from resnet_recipes.train.run import Run
 
 #: Every field of a state, with its type.
@@ -32,7 +33,7 @@ def malformed(state: dict[str, Any], total_steps: int) -> Iterator[str]:
         yield "seconds, world_size, threads or train_examples: out of range"
     if not all(type(text) is str for text in (*state["classes"], state["versions"].get("torch"))):
         yield "classes or versions: not text"
-    if not _is_plain(state["recipe"], _DEPTH):
+    if not is_plain(state["recipe"], _DEPTH):
         yield "recipe: not plain values"
     if not all(type(value) in (int, float) and 0 <= value < math.inf for value in state["precision"].values()):
         yield "precision: not finite numbers"
@@ -60,15 +61,6 @@ def misfits(run: Run, state: dict[str, Any]) -> Iterator[str]:
                 yield from _unlike(f"optimizer {name} of parameter {index}", parameters[index], value)
             elif not (value is None or (isinstance(value, int | float | Tensor) and math.isfinite(value))):
                 yield f"optimizer {name} of parameter {index}: not a finite number"
-
-
-def _is_plain(value: object, depth: int) -> bool:
-    """Tell whether a value consists of text, numbers, lists and dictionaries, nested at most `depth` deep."""
-    if isinstance(value, dict):
-        return depth > 0 and all(type(key) is str and _is_plain(item, depth - 1) for key, item in value.items())
-    if isinstance(value, list | tuple):
-        return depth > 0 and all(_is_plain(item, depth - 1) for item in value)
-    return value is None or type(value) in (str, int, float, bool)
 
 
 def _unlike(place: str, wanted: Tensor | None, found: object) -> Iterator[str]:

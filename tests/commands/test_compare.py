@@ -20,7 +20,7 @@ def test_settings_machines_and_results_that_differ_are_shown(
     assert "optimizer.lr  2.0       1.0" in out
     assert "MACHINE: the same" in out
     assert "72.50 %" in out
-    assert "without a second seed" in out
+    assert "one seed cannot tell" in out
 
 
 def test_seeds_give_the_noise_that_a_difference_is_held_against(

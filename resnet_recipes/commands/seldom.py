@@ -1,0 +1,20 @@
+"""Progress on stderr, a line every ten seconds at most."""
+
+import sys
+import time
+from collections.abc import Callable
+
+EVERY = 10.0          # seconds
+
+
+def seldom() -> Callable[[str], None]:
+    """Return a function that prints a line, unless the last one was a moment ago; the first waits as well."""
+    last = time.monotonic()
+
+    def say(line: str) -> None:
+        nonlocal last
+        if time.monotonic() - last >= EVERY:
+            last = time.monotonic()
+            print(line, file=sys.stderr)
+
+    return say
