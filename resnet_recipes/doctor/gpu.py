@@ -3,21 +3,26 @@
 import os
 import re
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 
-from resnet_recipes.doctor import Finding
+from resnet_recipes import ops
+from resnet_recipes.doctor import Finding, rates
+from resnet_recipes.measure import datasheet
 
 _SMALLEST = 10         # GB; the recipes' micro-batch of 256 images at 176 px in bfloat16 takes about this
 _DRIVER = Path("/proc/driver/nvidia/version")
+_SLOW = 0.75           # share of what a card like this should reach, below which it is called slow
+_HARDWARE = "nvidia-smi -q -d ECC,ROW_REMAPPER  and  dmesg | grep -i xid  tell a broken GPU from a broken installation"
 _PYTORCH = "reinstall torch and torchvision for your CUDA version: https://pytorch.org/get-started/locally"
 
 
 def check_gpu() -> list[Finding]:
-    """Compare torch, torchvision, the driver and every GPU, and compute one convolution on each GPU."""
+    """Check that torch, torchvision, driver and GPUs fit, and that every GPU is right and as fast as its datasheet."""
     return [*_packages(), *_devices()]
 
 
@@ -49,7 +54,12 @@ def _devices() -> Iterator[Finding]:
             yield Finding("warn", f"GPU {index} has little memory for batch.bn_size=256", fix)
         if torch.version.cuda:
             yield from _architecture(index, device.major, device.minor)
-        yield _convolution(torch.device("cuda", index), torch.bfloat16 if device.major >= 8 else torch.float16)
+        dtype = torch.bfloat16 if device.major >= 8 else torch.float16
+        yield _convolution(torch.device("cuda", index), dtype)
+        yield _operations(torch.device("cuda", index), dtype)
+        yield from _speed(torch.device("cuda", index), dtype, device.name)
+    if torch.cuda.device_count() > 1:
+        yield _exchange([torch.device("cuda", index) for index in range(torch.cuda.device_count())])
 
 
 def _no_device() -> Finding:
@@ -94,12 +104,66 @@ def _convolution(device: torch.device, dtype: torch.dtype) -> Finding:
     images = torch.randint(-3, 4, (8, 16, 32, 32), generator=rng).float()
     weights = torch.randint(-1, 2, (32, 16, 3, 3), generator=rng).float()
     expected = F.conv2d(images, weights)
-    fix = "nvidia-smi -q -d ECC,ROW_REMAPPER  and  dmesg | grep -i xid  tell a broken GPU from a broken installation"
     try:
         moved = images.to(device, dtype, memory_format=torch.channels_last)
         error = (F.conv2d(moved, weights.to(device, dtype)).cpu().float() - expected).abs().max().item()
     except RuntimeError as failure:
-        return Finding("fix", f"{name} cannot compute a convolution: {str(failure).splitlines()[0]}", fix)
+        return Finding("fix", f"{name} cannot compute a convolution: {str(failure).splitlines()[0]}", _HARDWARE)
     if not error < 0.5:
-        return Finding("fix", f"{name} computes a convolution wrongly: off by {error:g} in whole numbers", fix)
+        return Finding("fix", f"{name} computes a convolution wrongly: off by {error:g} in whole numbers", _HARDWARE)
     return Finding("ok", f"{name}: a convolution in {str(dtype).removeprefix('torch.')} gives the CPU's result")
+
+
+def _operations(device: torch.device, dtype: torch.dtype) -> Finding:
+    """Compare the fused operations with torch's own."""
+    notes = ops.choose(device, dtype).notes
+    if notes:
+        fix = "runs take torch's own operations in their place: right, but slower"
+        return Finding("warn", f"GPU {device.index}: {'; '.join(notes)}", fix)
+    return Finding("ok", f"GPU {device.index}: the fused operations give the results of torch's own")
+
+
+def _speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Finding]:
+    """Hold a copy and a matrix product against the card's datasheet."""
+    gpu = datasheet.known(name)
+    if gpu is None:
+        yield Finding("ok", f"GPU {device.index}: no datasheet of {name} is known here, so its speed is not judged")
+        return
+    try:
+        measured = (("copies", rates.traffic(device) / 1e12, gpu.traffic / 1e12, "TB/s"),
+                    ("multiplies matrices", rates.products(device, dtype) / 1e12, gpu.flops / 1e12, "TFLOP/s"))
+    except RuntimeError as failure:
+        yield Finding("warn", f"GPU {device.index}: its speed could not be measured: {str(failure).splitlines()[0]}",
+                      "nvidia-smi  shows what else uses its memory")
+        return
+    for what, found, expected, unit in measured:
+        told = f"GPU {device.index} {what} at {found:.3g} {unit}; {gpu.name} should reach {expected:.3g}"
+        fix = "nvidia-smi -q -d PERFORMANCE,POWER,CLOCK  shows heat, power and clocks, nvidia-smi  who else uses it"
+        yield Finding("ok", told) if found >= _SLOW * expected else Finding("warn", f"{told}: slow or throttled", fix)
+
+
+def _exchange(devices: list[torch.device]) -> Finding:
+    """Sum a tensor over all GPUs by NCCL, as gradients are, and look at the sum and the time."""
+    size = 25_600_000           # gradients of a ResNet-50
+    tensors = [torch.full((size,), float(index + 1), device=device) for index, device in enumerate(devices)]
+    fix = "NCCL_DEBUG=INFO resnet-recipes doctor gpu  tells why;  nvidia-smi topo -m  shows how the GPUs are connected"
+    try:
+        _all_reduce(tensors)
+        expected = len(devices) * (len(devices) + 1) / 2
+        if not all(bool((tensor == expected).all()) for tensor in tensors):
+            return Finding("fix", "NCCL sums wrongly over the GPUs", fix)
+        began = time.perf_counter()
+        _all_reduce(tensors)
+        taken = time.perf_counter() - began
+    except RuntimeError as failure:
+        return Finding("fix", f"NCCL cannot sum over the GPUs: {str(failure).splitlines()[0]}", fix)
+    rate = 2 * (len(devices) - 1) / len(devices) * 4 * size / taken / 1e9
+    return Finding("ok", f"NCCL sums over {len(devices)} GPUs at {rate:.3g} GB/s: {1e3 * taken:.3g} ms for ResNet-50's "
+                         "gradients")
+
+
+def _all_reduce(tensors: list[torch.Tensor]) -> None:
+    """Replace each tensor by the sum of all, from one process, and wait."""
+    torch.cuda.nccl.all_reduce(tensors)
+    for tensor in tensors:
+        rates.settle(tensor.device)

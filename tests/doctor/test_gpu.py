@@ -57,7 +57,12 @@ def test_devices_are_described_with_their_precision_and_versions(no_device, monk
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_90"])
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     monkeypatch.setattr(gpu, "_convolution", lambda device, dtype: Finding("ok", f"{device} {dtype}"))
-    versions, new, on_new, old, small, on_old = gpu._devices()
+    monkeypatch.setattr(gpu, "_operations", lambda device, dtype: Finding("ok", f"operations {device} {dtype}"))
+    monkeypatch.setattr(gpu, "_exchange", lambda found: Finding("ok", f"exchange {len(found)}"))
+    versions, new, on_new, right, speed, old, small, on_old, *_, exchange = gpu._devices()
+    assert right.what == "operations cuda:0 torch.bfloat16"
+    assert speed.what == "GPU 0: no datasheet of New is known here, so its speed is not judged"
+    assert exchange.what == "exchange 2"
     assert "driver 535.104.05, CUDA 13.0, cuDNN " in versions.what
     assert "bfloat16" in new.what
     assert on_new.what == "cuda:0 torch.bfloat16"
@@ -110,3 +115,56 @@ def test_a_wrong_convolution_and_a_failing_one_are_told(monkeypatch):
     finding = gpu._convolution(torch.device("cpu", 0), torch.float32)
     assert finding.level == "fix"
     assert finding.what.endswith("cannot compute a convolution: CUDA error: no kernel image is available")
+
+
+def test_operations_that_differ_are_a_warning_and_say_what_runs_do(monkeypatch):
+    assert gpu._operations(torch.device("cpu", 0), torch.float32).level == "ok"
+    monkeypatch.setattr(gpu.ops, "choose", lambda *_: gpu.ops.Operations(notes=("the kernel of blur is wrong",)))
+    finding = gpu._operations(torch.device("cpu", 0), torch.float32)
+    assert finding.level == "warn"
+    assert finding.what == "GPU 0: the kernel of blur is wrong"
+    assert "torch's own operations in their place" in finding.fix
+
+
+@pytest.mark.parametrize(("traffic", "products", "levels"), [
+    (1.8e12, 265e12, ["ok", "ok"]), (1.0e12, 265e12, ["warn", "ok"]), (1.8e12, 100e12, ["ok", "warn"]),
+])
+def test_a_slow_card_is_held_against_its_datasheet(monkeypatch, traffic, products, levels):
+    monkeypatch.setattr(gpu.rates, "traffic", lambda device: traffic)
+    monkeypatch.setattr(gpu.rates, "products", lambda device, dtype: products)
+    found = list(gpu._speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA A100-SXM4-80GB"))
+    assert [finding.level for finding in found] == levels
+    assert "GPU 0 copies at " in found[0].what
+    assert "A100 80GB should reach 1.79" in found[0].what
+    assert all(("slow or throttled" in finding.what) == (finding.level == "warn") for finding in found)
+
+
+def test_a_card_whose_memory_is_taken_is_not_judged(monkeypatch):
+    def fail(device):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB\nmore")
+
+    monkeypatch.setattr(gpu.rates, "traffic", fail)
+    (finding,) = gpu._speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA H200")
+    assert finding.what == "GPU 0: its speed could not be measured: CUDA out of memory. Tried to allocate 1 GiB"
+
+
+def test_the_exchange_between_gpus_is_checked_and_timed(monkeypatch):
+    devices = [torch.device("cpu")] * 3
+
+    def add_up(tensors):
+        total = sum(tensor[0].item() for tensor in tensors)
+        for number, tensor in enumerate(tensors, 1):
+            tensor.fill_(total if total == 6 else number)
+
+    monkeypatch.setattr(gpu, "_all_reduce", add_up)
+    right = gpu._exchange(devices)
+    assert right.level == "ok"
+    assert right.what.startswith("NCCL sums over 3 GPUs at ")
+    monkeypatch.setattr(gpu, "_all_reduce", lambda tensors: None)
+    assert gpu._exchange(devices).what == "NCCL sums wrongly over the GPUs"
+
+    def fail(tensors):
+        raise RuntimeError("NCCL Error 1: unhandled cuda error\nmore")
+
+    monkeypatch.setattr(gpu, "_all_reduce", fail)
+    assert gpu._exchange(devices).what == "NCCL cannot sum over the GPUs: NCCL Error 1: unhandled cuda error"

@@ -1,0 +1,23 @@
+"""Rates are work over the time of one call."""
+
+import pytest
+import torch
+
+from resnet_recipes.doctor import rates
+
+CPU = torch.device("cpu")
+
+
+def test_seconds_are_the_median_of_laps_without_the_first_call(monkeypatch):
+    calls = []
+    clock = iter([0.0, 2.0, 10.0, 16.0, 20.0, 22.0])
+    monkeypatch.setattr(rates.time, "perf_counter", lambda: next(clock))
+    assert rates.seconds(lambda: calls.append(1), CPU, times=3, repeats=2) == 1.0
+    assert len(calls) == 1 + 3 * 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_copies_count_both_ways_and_products_two_operations(monkeypatch, dtype):
+    monkeypatch.setattr(rates, "seconds", lambda work, device: work() is not None and 0.5)
+    assert rates.traffic(CPU, 1024) == 2 * 1024 / 0.5
+    assert rates.products(CPU, dtype, 16) == 2 * 16 ** 3 / 0.5
