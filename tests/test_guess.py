@@ -40,7 +40,7 @@ def test_gpus_share_the_images_and_lose_some_time_to_their_exchange():
 def test_each_image_size_of_a_run_has_its_speed():
     speeds = guess.gpu_speeds(mild(), H200)
     assert [found.side for found in speeds] == sorted(set(mild().sizes))
-    assert speeds[0].images_per_second > 3 * speeds[-1].images_per_second
+    assert speeds[0].images_per_second > 2 * speeds[-1].images_per_second
     plain = guess.gpu_speeds(mild("precision.kernels=off"), H200)
     assert plain[-1].images_per_second < 0.6 * speeds[-1].images_per_second
 

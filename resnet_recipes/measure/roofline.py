@@ -11,8 +11,7 @@ from resnet_recipes.measure.datasheet import Gpu
 BYTES = 2                   # of an activation, in bf16 or fp16
 FUSED_SHARE = 0.85          # of a GPU's memory traffic that the fused kernels reach: a prediction
 AVERAGED = 950              # instructions of torch's channels_last average for an output and its gradient, as counted
-LAUNCH = 11e-6              # seconds in which the host issues a kernel from Python
-LAUNCHES = {False: 17, True: 9}         # of a step for each convolution, plain and fused
+ISSUE = {False: 190e-6, True: 240e-6}   # seconds in which the host issues a step, for each convolution, plain and fused
 OPTIMIZER = 45              # bytes that a step moves for each weight: itself, gradient, momentum, the cast copy
 RESERVED = 1.5e9            # bytes of context, cuDNN's workspace and what the allocator cannot use
 
@@ -127,7 +126,7 @@ def speed(gpu: Gpu, work: Work) -> Speed:
     if not work.fused:
         blurring = max(blurring, AVERAGED * _averaged(work) / (1e12 * gpu.issues))
     moving += (kinds.total() - kinds["convolution"] - kinds["blur"]) / share + blurring
-    host = LAUNCH * LAUNCHES[work.fused] * len(_layers(work)) / work.batch
+    host = ISSUE[work.fused] * len(_layers(work)) / work.batch
     if host > arithmetic + moving:
         return Speed(work.side, 1 / host, "kernel launches")
     limit = "arithmetic" if arithmetic > moving else "memory traffic"

@@ -1,5 +1,7 @@
 """Predictions of a GPU's speed come from sums over layers, which published numbers confirm."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torchvision import models
@@ -72,11 +74,21 @@ def test_what_limits_a_step_is_named():
 
 def test_fusion_and_smaller_images_are_always_faster():
     for gpu in GPUS:
-        rates = [speed(gpu, Work("resnet50", side, 256, True, fused)) for fused in (False, True)
+        rates = [speed(gpu, Work("resnet50", side, 2048, True, fused)) for fused in (False, True)
                  for side in (224, 176, 128, 88)]
         assert all(isinstance(rate, Speed) for rate in rates)
         assert all(a.images_per_second < b.images_per_second for a, b in zip(rates[:4], rates[4:], strict=True))
         assert rates[:4] == sorted(rates[:4], key=lambda rate: rate.images_per_second)
+
+
+def test_the_page_has_the_predictions_of_every_gpu():
+    page = (Path(__file__).parents[2] / "docs" / "performance.md").read_text()
+    for gpu in GPUS:
+        found = [speed(gpu, Work("resnet50", side, 256, True, fused))
+                 for side, fused in ((224, False), (224, True), (176, True), (128, True), (88, True))]
+        cells = [f"{round(one.images_per_second, -1):,.0f}" + " *" * (one.limit == "kernel launches") for one in found]
+        row = [gpu.name, f"{gpu.teraflops:g}", f"{gpu.terabytes:g}", *cells]
+        assert f"| {' | '.join(row)} |" in page
 
 
 @pytest.mark.parametrize(("driver", "name"), [

@@ -1,0 +1,73 @@
+"""Operations alone, forward and backward, in bytes a second: torch's own, compiled, and ours."""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from session import compiled, dtype_of, gpu_of
+from torch import Tensor
+
+from resnet_recipes.doctor.rates import seconds
+from resnet_recipes.measure.roofline import FUSED_SHARE
+from resnet_recipes.ops import batch_norm, blur
+
+#: Channels and sides of ResNet-50's activations at 224 pixels, in its first and third stage.
+SHAPES = ((256, 56), (1024, 14))
+
+
+def rows(device: torch.device, quick: bool) -> Iterator[dict]:
+    """Yield GB/s; the bytes are those that an operation in one piece needs, whatever moves more is slower."""
+    dtype, gpu, batch = dtype_of(device), gpu_of(device), 2 if quick else 256
+    predicted = gpu and FUSED_SHARE * gpu.traffic / 1e9
+    for channels, side in SHAPES:
+        side = 8 if quick else side
+        generator = torch.Generator(device).manual_seed(0)
+        x = torch.randn(batch, channels, side, side, generator=generator, device=device)
+        x = x.to(dtype, memory_format=torch.channels_last)
+        size, place = 2 * x.numel(), f"{channels} channels, {side} px"
+        for add in (False, True):
+            case = f"BatchNorm{' + sum' * add} + ReLU, {place}"
+            forms = {"torch": _norm(batch_norm.plain, x, add), "compiled": _compiled(batch_norm.plain, x, add)}
+            if device.type == "cuda":
+                forms["fused"] = _norm(batch_norm.fused, x, add)
+            yield from _timed(case, forms, (8 + 4 * add) * size, device, predicted)
+        for stride in (1, 2):
+            moved = (4 if stride == 1 else 2.5) * size
+            forms = {"averages": blur.by_averages, "convolution": blur.by_convolution}
+            forms |= {"fused": blur.fused} if device.type == "cuda" else {}
+            calls = {name: _blur(form, x, stride) for name, form in forms.items()}
+            yield from _timed(f"blur, stride {stride}, {place}", calls, moved, device, predicted)
+
+
+def _timed(case: str, forms: dict[str, Callable], moved: float, device: torch.device,
+           predicted: float | None) -> Iterator[dict]:
+    for name, form in forms.items():
+        taken = seconds(form, device, times=3, repeats=5 if device.type == "cuda" else 1)
+        yield {"case": f"{case}: {name}", "value": moved / taken / 1e9, "unit": "GB/s",
+               "predicted": predicted if name == "fused" else None}
+
+
+def _norm(function: Callable[..., Tensor], x: Tensor, add: bool) -> Callable[[], object]:
+    """Return a call of BatchNorm forward and backward."""
+    channels, inputs = x.shape[1], [x.clone().requires_grad_()]
+    weight, bias = (torch.ones(channels, device=x.device, requires_grad=True) for _ in range(2))
+    residual = x.clone().requires_grad_() if add else None
+    running = torch.zeros(channels, device=x.device), torch.ones(channels, device=x.device)
+    tracked = torch.zeros((), dtype=torch.int64, device=x.device)
+    inputs += [weight, bias, *([residual] if add else [])]
+
+    def call() -> object:
+        y = function(inputs[0], weight, bias, residual, None, *running, tracked, 0.1, 1e-5, True)
+        return torch.autograd.grad(y[0], inputs, x)
+
+    return call
+
+
+def _compiled(function: Callable[..., Tensor], x: Tensor, add: bool) -> Callable[[], object]:
+    return _norm(compiled(function, x.device, dynamic=False), x, add)
+
+
+def _blur(function: Callable[..., Tensor], x: Tensor, stride: int) -> Callable[[], object]:
+    leaf = x.clone().requires_grad_()
+    with torch.no_grad():
+        upstream = function(leaf, stride)
+    return lambda: torch.autograd.grad(function(leaf, stride), [leaf], upstream)

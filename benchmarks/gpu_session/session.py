@@ -1,0 +1,142 @@
+"""What the sections share: recipes without Hydra, batches in memory, our loop in turns with others."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import yaml
+from torch import Tensor
+
+from resnet_recipes import plan as planning
+from resnet_recipes.composing.typed import typed
+from resnet_recipes.config import Recipe
+from resnet_recipes.data.base import DataFacts, RawBatch
+from resnet_recipes.doctor.rates import settle
+from resnet_recipes.measure import datasheet
+from resnet_recipes.train.build import build
+from resnet_recipes.train.distributed import Rank
+from resnet_recipes.train.loop import train
+from resnet_recipes.train.precision import resolve_dtype
+from resnet_recipes.train.probe import Stopwatch
+from resnet_recipes.train.run import Run
+
+CLASSES = 1000
+RECIPES = Path(__file__).parents[2] / "recipes"
+
+#: Trains a number of steps, without waiting for the last.
+Steps = Callable[[int], None]
+
+
+def gpu_of(device: torch.device) -> datasheet.Gpu | None:
+    """Return the datasheet of a device, if there is one."""
+    return datasheet.known(torch.cuda.get_device_name(device)) if device.type == "cuda" else None
+
+
+def dtype_of(device: torch.device) -> torch.dtype:
+    """Return what the recipes would compute in; bf16 on a CPU, so that types are tried there too."""
+    return resolve_dtype("auto" if device.type == "cuda" else "bf16", device)
+
+
+def recipe_of(name: str, side: int, batch: int, quick: bool, **changes: object) -> Recipe:
+    """Return a packaged recipe for images of one size; changes replace sections, or methods (None: without)."""
+    tree = yaml.safe_load((RECIPES / f"{name}.yaml").read_text())
+    tree["methods"] |= {"progressive_resizing": None} | changes.pop("methods", {})
+    tree["methods"] = {key: value for key, value in tree["methods"].items() if value is not None}
+    tree["data"] |= {"backend": "synthetic", "train_size": side}
+    tree["batch"] = {"global_size": batch, "bn_size": batch}
+    tree |= {"max_duration": "10000ba", "scale_schedule_ratio": 1.0, "published": []}
+    tree["schedule"]["warmup"] = "10ba"
+    tree["log"] = tree["evaluation"] = {"interval": "10000ba"}
+    tree["model"] |= {"name": "resnet18"} if quick else {}
+    for section, values in changes.items():
+        tree[section] = tree.get(section, {}) | values
+    recipe, problems = typed(tree)
+    assert not problems, problems
+    return recipe
+
+
+class Memory:
+    """A loader of one batch, on the device."""
+
+    skipped = ()
+
+    def __init__(self, side: int, batch: int, device: torch.device):
+        generator = torch.Generator().manual_seed(0)
+        pixels = torch.randint(0, 256, (batch, side, side, 3), dtype=torch.uint8, generator=generator)
+        labels = torch.randint(0, CLASSES, (batch,), generator=generator)
+        self.batch = RawBatch(pixels.to(device).permute(0, 3, 1, 2), labels.to(device))
+
+    def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
+        """Yield the batch for ever."""
+        while True:
+            yield self.batch
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Counting(Stopwatch):
+    """A keeper that stops training after some steps and keeps nothing but losses."""
+
+    def __init__(self, steps: int):
+        super().__init__(torch.device("cpu"), 0.0)
+        self.losses: list[Tensor] = []
+        self._steps = steps
+
+    def wants_to_stop(self) -> bool:
+        """Stop when all steps are taken but this."""
+        return len(self.losses) + 1 >= self._steps
+
+    def step(self, done: int, loss: Tensor) -> None:
+        """Keep the loss, on the device."""
+        self.losses.append(loss.detach().clone())
+
+
+def run_of(recipe: Recipe, device: torch.device) -> Run:
+    """Return a run of a recipe on one device, on a batch in memory."""
+    size = recipe.batch.global_size
+    facts = DataFacts("synthetic", Path("memory"), 10_000 * size, size, tuple(map(str, range(CLASSES))))
+    run = build(planning.of(recipe, facts, 1), Rank(0, 0, 1, device))
+    run.train_data = Memory(recipe.data.train_size, size, device)
+    return run
+
+
+def ours(recipe: Recipe, device: torch.device) -> Steps:
+    """Return our own training loop."""
+    run, done = run_of(recipe, device), [0]
+
+    def go(steps: int) -> None:
+        done[0] = train(run, Counting(steps), done[0])
+
+    return go
+
+
+def compiled(function: Callable, device: torch.device, **settings: bool) -> Callable:
+    """Return a compiled function; on a CPU, where the script is only tried, without generating code."""
+    return torch.compile(function, backend="inductor" if device.type == "cuda" else "eager", **settings)
+
+
+def half(device: torch.device) -> torch.dtype:
+    """Return float16; on a CPU, where it is slow beyond use, bfloat16."""
+    return torch.float16 if device.type == "cuda" else torch.bfloat16
+
+
+def without_methods(recipe: Recipe) -> Recipe:
+    """Return a recipe with none of its methods."""
+    return replace(recipe, methods=type(recipe.methods)())
+
+
+def in_turns(contenders: dict[str, Steps], device: torch.device, steps: int, rounds: int) -> dict[str, list[tuple]]:
+    """Return (seconds of a step, seconds of the host) of every contender, a pair a round; the first was a warm-up."""
+    found: dict[str, list[tuple]] = {name: [] for name in contenders}
+    for turn in range(rounds):
+        for name in sorted(contenders, reverse=turn % 2 == 1):
+            settle(device)
+            began = time.perf_counter()
+            contenders[name](steps)
+            issued = time.perf_counter()
+            settle(device)
+            found[name].append(((time.perf_counter() - began) / steps, (issued - began) / steps))
+    return found

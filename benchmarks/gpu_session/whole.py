@@ -1,0 +1,33 @@
+"""Training from JPEG files: the loader alone, and together with the step."""
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from session import recipe_of
+
+from resnet_recipes import data
+from resnet_recipes import plan as planning
+from resnet_recipes.cores import cores
+from resnet_recipes.data import demo
+from resnet_recipes.train import probe
+from resnet_recipes.train.distributed import Rank
+
+
+def rows(device: torch.device, quick: bool) -> Iterator[dict]:
+    """Yield images a second, from small pictures that the demo draws: many to decode, little to read."""
+    with tempfile.TemporaryDirectory() as folder:
+        batch = 4 if quick else 256
+        root = demo.write(Path(folder) / "demo", train_images=2 if quick else 100, val_images=1)
+        for side in (32,) if quick else (176, 88):
+            recipe = recipe_of("mild", side, batch, quick)
+            recipe = replace(recipe, data=replace(recipe.data, backend="auto", root=str(root)))
+            facts = data.measure(recipe.data)
+            plan, rank = planning.of(recipe, facts, 1), Rank(0, 0, 1, device)
+            loader = probe._loader_rate(plan, rank, 1.0 if quick else 6.0)
+            yield {"case": f"{side} px: loader alone", "value": loader, "unit": "images/s",
+                   "note": f"{facts.backend}, {cores()} cores"}
+            trained = probe.together(plan, device, batch, 1.0 if quick else 8.0)
+            yield {"case": f"{side} px: training from files", "value": trained, "unit": "images/s"}
