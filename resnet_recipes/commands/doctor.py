@@ -13,7 +13,8 @@ from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import printable
 
 EXAMPLE = "resnet-recipes doctor data /data/imagenet"
-USAGE = Usage("resnet-recipes doctor [TOPIC] [PATH]", "say what would keep a run from working, and how to fix it",
+USAGE = Usage("resnet-recipes doctor [TOPIC] [PATH]",
+              "check data, decoder, GPUs and machine, and say how to fix what is wrong",
               EXAMPLE, {
     "--no-images": "data: do not decode the images",
     "--fix-val MAP": "data: sort a flat val/ into class folders by this file",

@@ -26,7 +26,7 @@ USAGE = Usage(
         "--sizes LIST": "a table of test sizes instead, in pixels: 192,224,256,288; the shorter side grows with them",
         "--json": "print everything as JSON",
         "--csv FILE": "write the accuracy of every class",
-        "--png FILE": "draw it",
+        "--png FILE": "plot it",
     }, """\
 PATH has val/ or val.beton, or class folders; without it a run's own images are
 used. FILE may be ours, or a .pt or .safetensors file with torchvision's or

@@ -18,7 +18,7 @@ USAGE = Usage(
     "name the five best classes of images, with their probabilities",
     "resnet-recipes predict runs/NAME ~/photos --csv > photos.csv", {"--json": "print JSON", "--csv": "print CSV"}, """\
 Folders are searched for images, with all folders in them. Images that cannot
-be read are reported on stderr, and the others are named all the same. The
+be read are reported on stderr, and the others are still named. The
 settings are those of resnet-recipes eval.""")
 
 
