@@ -51,7 +51,7 @@ def _rows(about: About) -> list[tuple[str, str]]:
                    f"{about.eval_size} px"),
         ("trained at", f"{about.train_size} px" if about.recipe else ""),
         ("mean, std", f"{list(about.mean)}, {list(about.std)} of 0..255"),
-        ("recipe", f"{about.recipe}, {about.epochs:g} epochs" if about.recipe else ""),
+        ("recipe", f"{about.recipe}, epochs: {about.epochs:g}" if about.recipe else ""),
         ("licence", about.licence),
         ("made with", f"resnet-recipes {__version__}"),
     ]

@@ -98,3 +98,14 @@ def test_classes_are_written_as_csv(run: Path, tmp_path: Path, capsys: pytest.Ca
 def test_mistakes_are_explained(run: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture):
     assert main(["eval", *(word.replace("RUN", str(run)) for word in words)]) == code
     assert said in capsys.readouterr().err
+
+
+def test_beton_files_give_the_accuracy_of_the_folder_that_they_were_made_of(run: Path, capsys: pytest.CaptureFixture):
+    betons, images = run.parent / "betons", run.parent / "images"
+    assert main(["convert", str(images), str(betons)]) == 0
+    capsys.readouterr()
+    found = evaluated(capsys, run, f"data={betons / 'val.beton'}")
+    whole = evaluated(capsys, run)
+    assert [found[key] for key in ("top1_percent", "eval_examples")] == [whole[key] for key in
+                                                                        ("top1_percent", "eval_examples")]
+    assert found["loss"] == pytest.approx(whole["loss"], abs=0.02)
