@@ -145,9 +145,9 @@ def _speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Find
 def _exchange(devices: list[torch.device]) -> Finding:
     """Sum a tensor over all GPUs by NCCL, as gradients are, and look at the sum and the time."""
     size = 25_600_000           # gradients of a ResNet-50
-    tensors = [torch.full((size,), float(index + 1), device=device) for index, device in enumerate(devices)]
     fix = "NCCL_DEBUG=INFO resnet-recipes doctor gpu  tells why;  nvidia-smi topo -m  shows how the GPUs are connected"
     try:
+        tensors = [torch.full((size,), float(index + 1), device=device) for index, device in enumerate(devices)]
         _all_reduce(tensors)
         expected = len(devices) * (len(devices) + 1) / 2
         if not all(bool((tensor == expected).all()) for tensor in tensors):

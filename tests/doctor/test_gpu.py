@@ -168,3 +168,5 @@ def test_the_exchange_between_gpus_is_checked_and_timed(monkeypatch):
 
     monkeypatch.setattr(gpu, "_all_reduce", fail)
     assert gpu._exchange(devices).what == "NCCL cannot sum over the GPUs: NCCL Error 1: unhandled cuda error"
+    monkeypatch.setattr(gpu.torch, "full", lambda *_, **__: fail([]))
+    assert gpu._exchange(devices).level == "fix"
