@@ -10,6 +10,7 @@ from mkdocs.structure.files import File, Files
 
 from resnet_recipes.card import Setting, card_of, settings_of
 from resnet_recipes.commands import train
+from resnet_recipes.commands.methods import in_your_loop
 from resnet_recipes.commands.verbs import VERBS
 from resnet_recipes.composing import strict_yaml
 from resnet_recipes.composing.library import packaged_folder
@@ -48,9 +49,12 @@ def methods() -> Iterator[str]:
           "`methods.NAME={}` adds one with its defaults, `~methods.NAME` removes it. `resnet-recipes methods NAME` " \
           "prints the same card.\n"
     for method in ORDER:
-        facts = {"Acts at": ", ".join(f"`{hook}`" for hook in HOOKS if method().provides(hook)),
+        hooks = [hook for hook in HOOKS if method().provides(hook)]
+        facts = {"Acts at": ", ".join(f"`{hook}`" for hook in hooks),
                  "Excludes": ", ".join(f"[{name}](#{name})" for name in sorted(method.conflicts))}
         yield from _card(method, f"methods.{method.name}", facts)
+        lines = "\n".join(in_your_loop(method, hooks))
+        yield f"In [a loop of your own](../library.md#one-method-in-a-loop-of-your-own):\n\n```python\n{lines}\n```\n"
 
 
 def optimizers() -> Iterator[str]:
