@@ -70,13 +70,13 @@ def _page(item: type) -> Iterator[str]:
 
 #: How each hook is called, with the names that a training loop has for things.
 _CALLS = {
-    "augment_sample": "image = method.augment_sample()(image, np.random.default_rng(0))    # PIL",
-    "modify_model": "method.modify_model(model)                           # before the optimizer is made",
-    "augment_pixels": "pixels = method.augment_pixels(pixels, now)          # uint8 [N, 3, H, W]",
+    "augment_sample": "image = method.augment_sample()(image, np.random.default_rng(0))  # PIL",
+    "modify_model": "method.modify_model(model)                    # before the optimizer is made",
+    "augment_pixels": "pixels = method.augment_pixels(pixels, now)   # uint8 [N, 3, H, W]",
     "transform_batch": "batch = method.transform_batch(batch, now)",
     "loss": "loss = method.loss(model(batch.images), batch.targets)",
-    "gradient": "loss = method.gradient(compute, params, now)         # compute() adds to .grad",
-    "after_step": "method.after_step(model, now)                        # after optimizer.step()",
+    "gradient": "loss = method.gradient(compute, params, now)  # compute() adds to .grad",
+    "after_step": "method.after_step(model, now)                 # after optimizer.step()",
     "eval_weights": "with method.eval_weights(model): evaluate()",
 }
 
