@@ -25,7 +25,8 @@ USAGE = Usage(
                         "a new one",
         "-m": "run every combination of several values, one after the other: recipe=mild,medium seed=1,2,3 "
               "epochs=curve (22.5, 30, 54, 60, 72 and 90)",
-    } | RECIPES | {"--json": "with --list or --dry-run: print JSON", "--version": "print the version"},
+    } | RECIPES | {"--json": "with --list or --dry-run: print JSON", "--version": "print the version",
+                 "--completion SHELL": "print what completes these commands in bash, zsh or fish"},
     """\
 Settings are key=value, in any order:
   data=PATH  epochs=N  ssr=R    images; length in epochs, or as a multiple of 90
@@ -55,6 +56,9 @@ def run(argv: Sequence[str]) -> int:
     folder = arguments.recipes
     if "--version" in arguments:
         print(f"resnet-recipes {__version__}")
+    elif "--completion" in arguments:
+        from resnet_recipes.commands import completion
+        print(completion.script(arguments.flags["--completion"], USAGE.values), end="")
     elif "--list" in arguments:
         from resnet_recipes.commands.ls import list_recipes
         list_recipes(folder, as_json="--json" in arguments)

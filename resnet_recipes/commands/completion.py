@@ -1,0 +1,84 @@
+"""`resnet-train --completion SHELL`: a script that completes recipes, settings, methods and runs.
+
+Settings are written into the script, and recipes and runs are looked up by the shell: completing starts no program.
+"""
+
+from collections.abc import Iterable
+
+from resnet_recipes.errors import Problem, RecipeError
+
+#: Where each shell looks for what completes a command.
+PLACES = {
+    "bash": "~/.local/share/bash-completion/completions/resnet-train",
+    "zsh": "a file that ~/.zshrc sources, after compinit",
+    "fish": "~/.config/fish/completions/resnet-train.fish",
+}
+
+_BASH = """\
+# resnet-train --completion @shell > @place
+@head_resnet_recipes() {
+    local line="${COMP_LINE:0:COMP_POINT}" words="@settings" word before file
+    word="${line##* }"; before="${line%"$word"}"; before="${before% }"; before="${before##* }"
+    case "$line" in
+        resnet-recipes\\ *\\ *) ;;
+        resnet-recipes\\ *) words="@commands" ;;
+        *) words="$words @flags" ;;
+    esac
+    if [[ "$before" == --resume ]]; then words="auto"; fi
+    for file in runs/*/config.yaml; do
+        [[ -e "$file" ]] && words="$words ${file%/config.yaml}"
+    done
+    for file in recipes/*.yaml; do
+        [[ -e "$file" ]] && file="${file##*/}" && words="$words recipe=${file%.yaml}"
+    done
+    case "$word" in
+        data=*|model.weights=*) COMPREPLY=($(compgen -f -- "${word#*=}")) ;;
+        *) COMPREPLY=($(compgen -W "$words" -- "$word")) ;;
+    esac
+    case "$word" in *=*) COMPREPLY=("${COMPREPLY[@]#"${word%%=*}="}") ;; esac
+    if [[ ${#COMPREPLY[@]} == 1 && "${COMPREPLY[0]}" == *= ]]; then compopt -o nospace 2>/dev/null; fi
+}
+complete -F _resnet_recipes resnet-train resnet-recipes
+"""
+
+_FISH = """\
+# resnet-train --completion fish > @place
+for command in resnet-train resnet-recipes
+    complete -c $command -f -a "@settings"
+    complete -c $command -f -a "(for file in recipes/*.yaml; \\
+        string replace -r '^recipes/(.*)[.]yaml\\$' 'recipe=\\$1' \\$file; end)"
+    complete -c $command -f -a "(for file in runs/*/config.yaml; string replace /config.yaml '' \\$file; end)"
+end
+complete -c resnet-train -f -a "@flags"
+complete -c resnet-recipes -n "__fish_is_first_arg" -f -a "@commands"
+"""
+
+
+def script(shell: str, flags: Iterable[str]) -> str:
+    """Return the script for a shell; `flags` are those of resnet-train. Raises RecipeError for an unknown one."""
+    if shell not in PLACES:
+        raise RecipeError([Problem("--completion", shell, f"must be one of {', '.join(PLACES)}")])
+    from resnet_recipes.commands import verbs
+
+    head = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
+    parts = {"shell": shell, "place": PLACES[shell], "head": head, "settings": " ".join(_settings()),
+             "commands": " ".join(verbs.VERBS), "flags": " ".join([*flags, "--help"])}
+    text = _FISH if shell == "fish" else _BASH
+    for name, value in parts.items():
+        text = text.replace(f"@{name}", value)
+    return text
+
+
+def _settings() -> list[str]:
+    """Return everything that a word of a command may be, up to its value."""
+    from resnet_recipes.composing.library import Library
+    from resnet_recipes.composing.overrides import SHORT
+    from resnet_recipes.composing.typed import settings
+
+    known = settings()
+    sections = {key.rpartition(".")[0] for key in known if "." in key}
+    methods = [key for key in known if key.startswith("methods.") and key.count(".") == 1]
+    return [*(f"recipe={name}" for name in Library().packaged), *(f"{key}=" for key in SHORT),
+            *(f"{key}=" for key in known if key not in sections and key not in methods),
+            *(f"{key}={{}}" for key in methods),
+            *(f"~{key}" for key in methods)]
