@@ -10,8 +10,9 @@ from resnet_recipes.measure.datasheet import Gpu
 
 BYTES = 2                   # of an activation, in bf16 or fp16
 FUSED_SHARE = 0.85          # of a GPU's memory traffic that the fused kernels reach: a prediction
-AVERAGED = 950              # instructions of torch's channels_last average for an output and its gradient, as counted
-ISSUE = {False: 190e-6, True: 240e-6}   # seconds in which the host issues a step, for each convolution, plain and fused
+AVERAGED = 950              # instructions of torch's average for an output and its gradient: 3.95 G an image, fitted
+# Seconds in which the host issues a step, for each convolution: assumed, 0.7 of what two loaded EPYC cores took.
+ISSUE = {False: 190e-6, True: 240e-6}
 OPTIMIZER = 45              # bytes that a step moves for each weight: itself, gradient, momentum, the cast copy
 RESERVED = 1.5e9            # bytes of context, cuDNN's workspace and what the allocator cannot use
 
