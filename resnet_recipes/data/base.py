@@ -23,11 +23,14 @@ class DataConfig:
     eval_size: int = 224                # pixels, side of the centre crop at evaluation
     crop_scale: tuple[float, float] = (0.08, 1.0)          # share of the image's area that a training crop covers
     crop_ratio: tuple[float, float] = (0.75, 4 / 3)        # width / height of a training crop
+    interpolation: str = "bilinear"     # of training crops: bilinear | bicubic | random, one of both for each image
+    eval_interpolation: str = "bilinear"           # of evaluation images: bilinear | bicubic
     flip: bool = True                   # mirror half of the training images
     reduced_decode: bool = True         # decode training JPEGs at 1/2, 1/4 or 1/8 where the crop is larger than needed
     workers: int | str = "auto"         # loader processes or threads per rank; auto: cores / ranks, at most 16
     prefetch: int = 2                   # batches that are ready ahead of the step
     on_bad_image: str = "error"         # error | skip: bad training images; a bad validation image always is an error
+    repeats: int = 1                    # times that each image comes, in a row; an epoch is as long, with fewer images
     order: str = "random"               # random | quasi_random (ffcv only: reads the file in larger pieces)
 
     def problems(self) -> Iterator[Problem]:
@@ -55,6 +58,12 @@ class DataConfig:
             yield Problem("prefetch", self.prefetch, "must be between 1 and 64 batches")
         if self.on_bad_image not in ("error", "skip"):
             yield Problem("on_bad_image", self.on_bad_image, "must be error or skip")
+        for key, known in (("interpolation", ("bilinear", "bicubic", "random")),
+                           ("eval_interpolation", ("bilinear", "bicubic"))):
+            if getattr(self, key) not in known:
+                yield Problem(key, getattr(self, key), f"must be {', '.join(known[:-1])} or {known[-1]}")
+        if not 1 <= self.repeats <= 64:
+            yield Problem("repeats", self.repeats, "must be between 1 and 64")
         if self.order not in ("random", "quasi_random"):
             yield Problem("order", self.order, "must be random or quasi_random")
 
@@ -93,6 +102,8 @@ class Share:
     eval_size: int                      # examples of one evaluation batch on this rank
     seed: int
     train_pixels: tuple[int, ...] = ()  # side of the training crop by epoch, the last one repeated; empty: train_size
+
+    groups: int = 1                     # micro-batches of one optimizer step, over all ranks: copies are kept apart
 
     @property
     def rank_size(self) -> int:

@@ -15,10 +15,11 @@ _COPY = np.uint64(0xD1B54A32D192ED03)
 
 
 class Cuts(NamedTuple):
-    """What is cut out of each image, and whether it is mirrored."""
+    """What is cut out of each image, whether it is mirrored, and how it is resized."""
 
     boxes: np.ndarray     # int64 [N, 4]: top, left, height, width
     mirrored: np.ndarray  # bool [N]
+    bicubic: np.ndarray | bool = False      # bool [N], or for all
 
 
 @dataclass(frozen=True)
@@ -29,21 +30,29 @@ class TrainCrop:
     scale: tuple[float, float]
     ratio: tuple[float, float]
     flip: bool
+    interpolation: str = "bilinear"
 
     @classmethod
     def of(cls, config: DataConfig, share: Share) -> Self:
         """Return what a recipe says of training crops."""
-        return cls(share.seed, config.crop_scale, config.crop_ratio, config.flip)
+        return cls(share.seed, config.crop_scale, config.crop_ratio, config.flip, config.interpolation)
 
     def cuts(self, epoch: int, indices: np.ndarray, copies: np.ndarray, sizes: np.ndarray) -> Cuts:
         """Return what is cut out of images of `sizes` [N, 2] (height, width)."""
         draws = uniforms(self.seed, epoch, indices, 4 * _TRIES + 1, copies)
-        return Cuts(random_crops(draws[:, :-1], sizes, self.scale, self.ratio), self.flip & (draws[:, -1] < 0.5))
+        boxes, mirrored = random_crops(draws[:, :-1], sizes, self.scale, self.ratio), self.flip & (draws[:, -1] < 0.5)
+        return Cuts(boxes, mirrored, self.bicubic(epoch, indices, copies))
 
     def attempts(self, epoch: int, indices: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the random numbers of `cuts`, for sizes not yet known: float64 [N, 10, 4] and mirrored, bool [N]."""
         draws = uniforms(self.seed, epoch, indices, 4 * _TRIES + 1, copies)
         return attempts(draws[:, :-1], self.scale, self.ratio), self.flip & (draws[:, -1] < 0.5)
+
+    def bicubic(self, epoch: int, indices: np.ndarray, copies: np.ndarray) -> np.ndarray:
+        """Return which images are resized by bicubic interpolation, bool [N]; the others are by bilinear."""
+        if self.interpolation != "random":
+            return np.full(len(indices), self.interpolation == "bicubic")
+        return uniforms(self.seed, epoch, indices, 4 * _TRIES + 2, copies)[:, -1] < 0.5
 
     def generator(self, epoch: int, index: int, copy: int) -> np.random.Generator:
         """Return the source of randomness for augmenting one image."""

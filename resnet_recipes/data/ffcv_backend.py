@@ -48,7 +48,8 @@ def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: Samp
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
     """Open val.beton; resized and cut like image files, except that FFCV's library cuts before it resizes."""
     def centres(epoch: int, indices: np.ndarray, copies: np.ndarray, sizes: np.ndarray) -> Cuts:
-        return Cuts(centre_crops(sizes, config.eval_size / config.eval_resize), np.zeros(len(indices), bool))
+        boxes = centre_crops(sizes, config.eval_size / config.eval_resize)
+        return Cuts(boxes, np.zeros(len(indices), bool), config.eval_interpolation == "bicubic")
 
     beton, capacity = _unchanged(facts.root / "val.beton", facts.eval_digest), Capacity.for_evaluation(config, share)
     return Pipeline(BetonStorage(beton, centres, decoder(beton, Manner(capacity.workers, resize=config.eval_resize))),

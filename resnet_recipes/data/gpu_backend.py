@@ -50,7 +50,7 @@ class Resident(Supply):
             pixels = self._pixels[chosen]
             if self._crop:
                 sizes = np.full((len(job.indices), 2), pixels.shape[1])
-                pixels = _crops(pixels, *self._crop.cuts(job.epoch, job.indices, job.copies, sizes), job.pixels)
+                pixels = _crops(pixels, *self._crop.cuts(job.epoch, job.indices, job.copies, sizes)[:2], job.pixels)
             yield RawBatch(pixels if self._crop else pixels.permute(0, 3, 1, 2), self._labels[chosen])
 
 

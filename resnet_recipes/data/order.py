@@ -39,9 +39,22 @@ def train_jobs(config: DataConfig, share: Share, examples: int, first_step: int,
     while True:
         order, pixels = permute(share.seed, epoch, examples), in_epoch(epoch, share.train_pixels or [config.train_size])
         for step in range(first, steps):
-            start = step * share.global_size + share.rank * share.rank_size
-            yield _once(epoch, order[start:start + share.rank_size], pixels)
+            places = _places(share, step, config.repeats)
+            yield Job(epoch, order[places // config.repeats], places % config.repeats, pixels)
         epoch, first = epoch + 1, 0
+
+
+def _places(share: Share, step: int, repeats: int) -> np.ndarray:
+    """Return which places of the epoch's order, each image `repeats` times in a row, are this rank's of a step.
+
+    Repeated images are dealt out to the micro-batches one by one, as the samplers of timm and torchvision deal them out
+    to ranks, which have one micro-batch each: no statistics, and no MixUp, see two copies of an image if they can be
+    kept apart.
+    """
+    places = np.arange(step * share.global_size, (step + 1) * share.global_size)
+    if repeats > 1:
+        places = places.reshape(-1, share.groups).T.ravel()
+    return places[share.rank * share.rank_size:(share.rank + 1) * share.rank_size]
 
 
 def eval_jobs(config: DataConfig, share: Share, examples: int) -> Iterator[Job]:

@@ -33,7 +33,8 @@ def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: Samp
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
     """Open the evaluation images; an unreadable one is always an error, or accuracies could not be compared."""
     files, capacity = Files(facts.root / "val", facts.eval_digest), Capacity.for_evaluation(config, share)
-    return Pipeline(eval_files(files, config.eval_resize, capacity.workers), capacity)
+    is_bicubic = config.eval_interpolation == "bicubic"
+    return Pipeline(eval_files(files, config.eval_resize, capacity.workers, bicubic=is_bicubic), capacity)
 
 
 def seconds_per_image(config: DataConfig, facts: DataFacts) -> float:

@@ -41,7 +41,7 @@ def open_labelled(config: DataConfig, classes: Sequence[str], num_classes: int, 
     if not len(files):
         raise _unusable(split, "has no class folders with images")
     capacity = Capacity.for_evaluation(config, share)
-    storage = eval_files(files, config.eval_resize, capacity.workers)
+    storage = eval_files(files, config.eval_resize, capacity.workers, bicubic=config.eval_interpolation == "bicubic")
     storage.labels = _places(split, found, classes, num_classes)[files.labels]
     return EvalLoader(config, share, Pipeline(storage, capacity))
 
@@ -84,7 +84,8 @@ class Unlabelled(EvalLoader):
         share, self.paths = Share(0, 1, batch, batch, 0), paths
         capacity = Capacity.for_evaluation(config, share)
         capacity = capacity._replace(workers=0 if len(paths) <= _FEW else capacity.workers)
-        storage = eval_files(Files.named(paths), config.eval_resize, capacity.workers, _Blackened)
+        storage = eval_files(Files.named(paths), config.eval_resize, capacity.workers, _Blackened,
+                             config.eval_interpolation == "bicubic")
         storage.labels = np.arange(len(paths))
         super().__init__(config, share, Pipeline(storage, capacity))
 

@@ -9,6 +9,7 @@ from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.colout import ColOut
 from resnet_recipes.methods.cutmix import CutMix
 from resnet_recipes.methods.ema import EMA
+from resnet_recipes.methods.increasing_randaugment import IncreasingRandAugment
 from resnet_recipes.methods.installed import installed
 from resnet_recipes.methods.label_smoothing import LabelSmoothing
 from resnet_recipes.methods.mixup import MixUp
@@ -32,6 +33,7 @@ _OURS: tuple[type[Method], ...] = (
     StochasticDepth,
     BCELoss,
     RandAugment,
+    IncreasingRandAugment,
     TrivialAugment,
     ColOut,                 # before the resizing: 176 -> 167 -> 100 pixels; after it, 104 -> 98
     ProgressiveResizing,

@@ -1,12 +1,14 @@
 """Binary cross-entropy as the classification loss."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from resnet_recipes.errors import Problem
 from resnet_recipes.methods.base import Method
 
 
@@ -15,7 +17,8 @@ class BCELoss(Method):
     """Classify with one sigmoid a class instead of a softmax (Beyer et al., 2020, arXiv:2006.07159).
 
     The loss is summed over classes and divided by the number of examples, not by N * K. The classifier's bias starts at
-    -ln K, so that every class starts with probability 1 / (K + 1). The two belong together.
+    -ln K, so that every class starts with probability 1 / (K + 1). The two belong together. timm's form, which needs
+    LAMB, has neither: `reduction: mean`, `bias_init: false`, and a `threshold` that makes mixed targets 0 or 1.
 
     Evaluation reports softmax cross-entropy all the same, so the two losses of a run are not comparable.
     """
@@ -31,9 +34,25 @@ class BCELoss(Method):
         "the usual size do nothing."
     )
 
+    reduction: str = "sum"              # over classes: sum | mean
+    threshold: float | None = None      # targets above it become 1, all others 0; null: as they are
+    bias_init: bool = True              # start the classifier's bias at -ln K
+
+    def problems(self) -> Iterator[Problem]:
+        if self.reduction not in ("sum", "mean"):
+            yield Problem("reduction", self.reduction, "must be sum or mean")
+        if self.threshold is not None and not 0 <= self.threshold < 1:
+            yield Problem("threshold", self.threshold, "must be at least 0 and below 1, or null")
+
+    def provides(self, hook: str) -> bool:
+        return super().provides(hook) and (hook != "modify_model" or self.bias_init)
+
     def modify_model(self, model: nn.Module) -> None:
         nn.init.constant_(model.fc.bias, -math.log(model.fc.out_features))
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the summed loss over N; computed in float32 whatever the logits are."""
-        return F.binary_cross_entropy_with_logits(logits.float(), targets, reduction="sum") / logits.shape[0]
+        """Return the mean loss over N; computed in float32 whatever the logits are."""
+        if self.threshold is not None:
+            targets = (targets > self.threshold).float()
+        divisor = logits.shape[0] if self.reduction == "sum" else logits.numel()
+        return F.binary_cross_entropy_with_logits(logits.float(), targets, reduction="sum") / divisor

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now, send
@@ -38,14 +39,25 @@ class CutMix(Method):
             yield Problem("alpha", self.alpha, "must be positive", "remove cutmix with ~methods.cutmix")
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        height, width = batch.images.shape[-2:]
-        side = np.sqrt(now.rng.beta(self.alpha, self.alpha))
-        rows, cols = _span(height, side, now.rng), _span(width, side, now.rng)
+        rows, cols, share = box(batch.images, self.alpha, now.rng)
         order = send(now.rng.permutation(len(batch.labels)), batch.labels.device)
-        share = (rows.stop - rows.start) * (cols.stop - cols.start) / (height * width)
-        images = batch.images.clone(memory_format=torch.preserve_format)
-        images[..., rows, cols] = batch.images[..., rows, cols][order]
+        images = pasted(batch.images, batch.images[..., rows, cols][order], rows, cols)
         return batch._replace(images=images, targets=blend_targets(batch, order, share))
+
+
+def box(images: Tensor, alpha: float, rng: np.random.Generator) -> tuple[slice, slice, float]:
+    """Draw rows and columns of a box in [N, 3, H, W] images; return them and the share of the image that they cover."""
+    height, width = images.shape[-2:]
+    side = np.sqrt(rng.beta(alpha, alpha))
+    rows, cols = _span(height, side, rng), _span(width, side, rng)
+    return rows, cols, (rows.stop - rows.start) * (cols.stop - cols.start) / (height * width)
+
+
+def pasted(images: Tensor, pieces: Tensor, rows: slice, cols: slice) -> Tensor:
+    """Return `images` with `pieces` in the box, in the same memory format."""
+    images = images.clone(memory_format=torch.preserve_format)
+    images[..., rows, cols] = pieces
+    return images
 
 
 def _span(size: int, side: float, rng: np.random.Generator) -> slice:

@@ -21,7 +21,8 @@ class EMA(Method):
     / half_life) of the way to the weights: 0.129 with 100ba and 20ba. All floating parameters and buffers are averaged,
     BatchNorm's statistics included; integers are copied (Composer averages and truncates them). For evaluation and
     export the values are exchanged in place, and training continues with the very bits it had. At an evaluation the
-    average is up to one interval old.
+    average is up to one interval old. Until the first update after `delay` it is a copy, renewed at each update, as
+    torchvision's is during the warm-up; a half_life in dur is torchvision's decay, which it divides by the epochs.
     """
 
     name: ClassVar[str] = "ema"
@@ -38,15 +39,16 @@ class EMA(Method):
     )
     half_life: str = "100ba"            # time after which an old weight counts half
     update_interval: str = "20ba"       # from one update to the next
+    delay: str = "0ba"                  # time before the averaging; until then the average is a copy
 
     def __post_init__(self) -> None:
         self._average: dict[str, Tensor] = {}
         self._on_device = True
 
     def problems(self) -> Iterator[Problem]:
-        for key in ("half_life", "update_interval"):
+        for key in ("half_life", "update_interval", "delay"):
             try:
-                if not Duration.parse(getattr(self, key)).value:
+                if not Duration.parse(getattr(self, key)).value and key != "delay":
                     yield Problem(key, getattr(self, key), "must be positive")
             except ValueError as error:
                 yield Problem(key, getattr(self, key), str(error))
@@ -62,7 +64,9 @@ class EMA(Method):
             pairs = list(zip(*self._pairs(model), strict=True))
             floats = [pair for pair in pairs if pair[0].is_floating_point()]
             integers = [pair for pair in pairs if not pair[0].is_floating_point()]
-            torch._foreach_lerp_(*map(list, zip(*floats, strict=True)), 1 - 2 ** -(interval / half_life))
+            is_copy = now.step + 1 - interval < now.horizon.steps(Duration.parse(self.delay))
+            share = 1.0 if is_copy else 1 - 2 ** -(interval / half_life)
+            torch._foreach_lerp_(*map(list, zip(*floats, strict=True)), share)
             if integers:
                 torch._foreach_copy_(*map(list, zip(*integers, strict=True)))
 

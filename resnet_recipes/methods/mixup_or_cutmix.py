@@ -6,15 +6,16 @@ from typing import ClassVar
 
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now
-from resnet_recipes.methods.cutmix import CutMix
-from resnet_recipes.methods.mixup import MixUp
+from resnet_recipes.methods.cutmix import box, pasted
 
 
 @dataclass
 class MixUpOrCutMix(Method):
     """Draw at every step whether mixup or cutmix acts on the batch (Wightman et al., 2021, arXiv:2110.00476).
 
-    Each rank draws for itself. What the chosen one does is written on its own card, `mixup` or `cutmix`.
+    Each rank draws for itself. Both act as in timm and torchvision: an example's partner is its mirror image in the
+    batch (`flipped`, timm's) or the example before it (`rolled`, torchvision's), and the partner's label enters
+    smoothed where labels are. torchvision smooths after mixing, which is the same. The rest is on their own cards.
     """
 
     name: ClassVar[str] = "mixup_or_cutmix"
@@ -27,6 +28,7 @@ class MixUpOrCutMix(Method):
     mixup_alpha: float = 0.2            # concentration of mixup's Beta distribution, above 0
     cutmix_alpha: float = 1.0           # concentration of cutmix's Beta distribution, above 0
     switch: float = 0.5                 # share of the steps that use cutmix
+    partner: str = "flipped"            # flipped: the batch in reverse, as timm | rolled: by one, as torchvision
 
     def problems(self) -> Iterator[Problem]:
         for key in ("mixup_alpha", "cutmix_alpha"):
@@ -34,7 +36,16 @@ class MixUpOrCutMix(Method):
                 yield Problem(key, getattr(self, key), "must be positive")
         if not 0 <= self.switch <= 1:
             yield Problem("switch", self.switch, "must be between 0 and 1")
+        if self.partner not in ("flipped", "rolled"):
+            yield Problem("partner", self.partner, "must be flipped or rolled")
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        method = CutMix(self.cutmix_alpha) if now.rng.random() < self.switch else MixUp(self.mixup_alpha)
-        return method.transform_batch(batch, now)
+        images, targets = batch.images, batch.targets
+        others, other_targets = (part.flip(0) if self.partner == "flipped" else part.roll(1, 0) for part in batch[:2])
+        if now.rng.random() < self.switch:
+            rows, cols, share = box(images, self.cutmix_alpha, now.rng)
+            mixed = pasted(images, others[..., rows, cols], rows, cols)
+        else:
+            share = float(now.rng.beta(self.mixup_alpha, self.mixup_alpha))
+            mixed = images.lerp(others, share)
+        return batch._replace(images=mixed, targets=targets.lerp(other_targets, share))

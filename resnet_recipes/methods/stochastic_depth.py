@@ -56,19 +56,20 @@ class StochasticDepth(Method):
     )
     draws_in_forward: ClassVar[bool] = True
     drop_rate: float = 0.1              # share of the examples that leave out the last block, 0 to below 1
-    distribution: str = "linear"        # linear: rising with depth up to drop_rate | uniform: the same for all blocks
+    distribution: str = "linear"        # linear: rising to drop_rate | from_zero: the same from 0 | uniform: no rise
 
     def problems(self) -> Iterator[Problem]:
         if not 0 <= self.drop_rate < 1:
             yield Problem("drop_rate", self.drop_rate, "must be at least 0 and below 1")
-        if self.distribution not in ("linear", "uniform"):
-            yield Problem("distribution", self.distribution, "must be linear or uniform")
+        if self.distribution not in ("linear", "from_zero", "uniform"):
+            yield Problem("distribution", self.distribution, "must be linear, from_zero or uniform")
 
     def rates(self, blocks: int) -> list[float]:
         """Return the drop rate of each block, from the first to the last."""
         if self.distribution == "uniform":
             return [self.drop_rate] * blocks
-        return [(block + 1) / blocks * self.drop_rate for block in range(blocks)]
+        first = 0 if self.distribution == "from_zero" else 1
+        return [(block + first) / (blocks - 1 + first) * self.drop_rate for block in range(blocks)]
 
     def modify_model(self, model: nn.Module) -> None:
         norms = [_last_norm(module) for module in model.modules() if hasattr(module, "downsample")]

@@ -74,7 +74,8 @@ def open_data(plan: Plan, rank: Rank, methods: Stack) -> tuple[data.TrainLoader,
     """Open both splits for this rank."""
     recipe = plan.recipe
     batch = recipe.batch
-    share = Share(rank.rank, rank.world_size, batch.global_size, batch.eval_size, recipe.seed, plan.loader_pixels)
+    share = Share(rank.rank, rank.world_size, batch.global_size, batch.eval_size, recipe.seed, plan.loader_pixels,
+                  rank.world_size * plan.microbatches)
     return (data.open_train(recipe.data, plan.facts, share, methods.augment_sample()),
             data.open_eval(recipe.data, plan.facts, share))
 

@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import nn
 
+from resnet_recipes.duration import Duration, Horizon
 from resnet_recipes.methods.ema import EMA
 
 #: Values that the settings must refuse.
-WRONG = {"half_life": ["0ba", "soon"], "update_interval": ["0ba", "20"]}
+WRONG = {"half_life": ["0ba", "soon"], "update_interval": ["0ba", "20"], "delay": ["later"]}
 
 
 class OneWeight(nn.Module):
@@ -168,3 +169,21 @@ def test_a_step_that_float16_skips_counts_for_the_average_and_the_rate(make_run,
 @pytest.mark.parametrize("values", [{"half_life": "0ba"}, {"update_interval": "often"}])
 def test_impossible_durations_are_problems(values):
     assert list(EMA(**values).problems())
+
+
+def test_until_the_first_update_after_the_delay_the_average_is_a_copy(now_at):
+    model, ema = nn.Linear(1, 1, bias=False), EMA(half_life="2ba", update_interval="2ba", delay="3ba")
+    averages = []
+    for step in range(8):
+        with torch.no_grad():
+            model.weight.fill_(float(step))
+        ema.after_step(model, now_at(step))
+        averages.append(ema.state_dict()["weight"].item())
+    assert averages == [0, 1, 1, 3, 3, 4, 4, 5.5]       # copies after 2 and 4 steps, then halves
+
+
+def test_a_half_life_in_shares_of_the_run_is_torchvisions_decay_over_epochs():
+    """alpha = (1 - 0.99998) * batch * 32 / epochs: 600 epochs of 1,251 batches of 1,024, an update every 32 steps."""
+    horizon = Horizon(600 * 1251, 1251)
+    half_life = horizon.steps(Duration.parse("0.02704dur"))
+    assert 1 - 2 ** (-32 / half_life) == pytest.approx((1 - 0.99998) * 1024 * 32 / 600, rel=1e-3)

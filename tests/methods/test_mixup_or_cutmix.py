@@ -1,23 +1,36 @@
-"""The switch between MixUp and CutMix."""
+"""The switch between MixUp and CutMix, and the partners that timm and torchvision take."""
 
 import pytest
 import torch
 
-from resnet_recipes.methods.cutmix import CutMix
-from resnet_recipes.methods.mixup import MixUp
 from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix
 
 #: Values that the settings must refuse.
-WRONG = {"mixup_alpha": [0.0], "cutmix_alpha": [-1.0], "switch": [-0.1, 1.1]}
+WRONG = {"mixup_alpha": [0.0], "cutmix_alpha": [-1.0], "switch": [-0.1, 1.1], "partner": ["random"]}
 
 
-@pytest.mark.parametrize(("switch", "kind"), [(0.0, MixUp), (1.0, CutMix)])
-def test_switch_picks_one_of_the_two(switch, kind, now_at, batch_of):
-    now, same = now_at(4), now_at(4)
-    same.rng.random()
-    result = MixUpOrCutMix(switch=switch).transform_batch(batch_of(), now)
-    alpha = 0.2 if kind is MixUp else 1.0
-    assert torch.equal(result.images, kind(alpha).transform_batch(batch_of(), same).images)
+@pytest.mark.parametrize(("partner", "order"), [("flipped", [7, 6, 5, 4, 3, 2, 1, 0]),
+                                                ("rolled", [7, 0, 1, 2, 3, 4, 5, 6])])
+@pytest.mark.parametrize("switch", [0.0, 1.0])
+def test_images_and_targets_come_from_the_partner(partner, order, switch, now_at, batch_of):
+    batch = batch_of()
+    result = MixUpOrCutMix(cutmix_alpha=1.0, switch=switch, partner=partner).transform_batch(batch, now_at(4))
+    share = result.targets[0, batch.labels[order[0]]].item()
+    assert 0 < share < 1
+    torch.testing.assert_close(result.targets, batch.targets.lerp(batch.targets[order], share))
+    if switch:
+        from_partner = (result.images == batch.images[order]).all(dim=1)
+        assert from_partner.float().mean().item() == pytest.approx(share)
+        assert ((result.images == batch.images).all(dim=1) | from_partner).all()
+    else:
+        torch.testing.assert_close(result.images, batch.images.lerp(batch.images[order], share))
+
+
+def test_smoothing_before_the_mix_is_torchvisions_smoothing_after_it(now_at, batch_of):
+    batch = batch_of()
+    smooth = batch._replace(targets=batch.targets * 0.9 + 0.1 / 10)
+    before, after = (MixUpOrCutMix().transform_batch(one, now_at(4)).targets for one in (smooth, batch))
+    torch.testing.assert_close(before, after * 0.9 + 0.1 / 10)
 
 
 def test_half_of_the_steps_use_each(now_at, batch_of):

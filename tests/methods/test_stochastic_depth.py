@@ -97,3 +97,7 @@ def test_folding_gives_a_plain_network_with_the_same_output(network):
     plain = network().eval()
     plain.load_state_dict(model.state_dict())
     assert torch.allclose(plain(x), expected, atol=2e-6 * expected.abs().max().item())
+
+
+def test_rates_from_zero_are_timms():
+    assert StochasticDepth(0.3, "from_zero").rates(4) == pytest.approx([0, 0.1, 0.2, 0.3])

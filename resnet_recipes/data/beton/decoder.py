@@ -50,6 +50,7 @@ def _of_engine(beton: Beton, manner: Manner) -> Decode:
         wanted = np.zeros(len(samples), ROW)
         wanted["data"], wanted["length"] = content.ctypes.data + samples[:, 0], samples[:, 1]
         wanted["raw"], wanted["size"], wanted["mirror"] = samples[:, 2] != JPEG, samples[:, 3:], cuts.mirrored
+        wanted["filter"] = cuts.bicubic
         wanted["geometry"], wanted["resize"] = CENTRE if manner.resize else BOX, manner.resize
         wanted["whole"] = manner.resize or not manner.reduced
         wanted["box"], wanted["side"] = cuts.boxes[:, [1, 0, 3, 2]], rows.pixels.shape[1]

@@ -74,7 +74,9 @@ class Picture:
             return rows[top:top + height, left:left + width]
         return _decoded_by_pillow(self._image, (left, top, left + width, top + height))
 
-    def resized_crop(self, top: int, left: int, height: int, width: int, side: int, reduce: bool = True) -> np.ndarray:
+    def resized_crop(
+        self, top: int, left: int, height: int, width: int, side: int, reduce: bool = True, bicubic: bool = False,
+    ) -> np.ndarray:
         """Return that part of the image resized to uint8 [side, side, 3].
 
         With `reduce`, a JPEG is decoded at 1/2, 1/4 or 1/8 of its size, inside its inverse DCT, while both sides of the
@@ -85,11 +87,12 @@ class Picture:
             shrink *= 2
         rows = self._decoded(bottom=top + height, shrink=shrink) if shrink > 1 else None
         if rows is None:
-            return resized(self.crop(top, left, height, width), side, side)[0].permute(1, 2, 0).numpy()
+            return resized(self.crop(top, left, height, width), side, side, bicubic)[0].permute(1, 2, 0).numpy()
         bottom, right, first, begin = top + height, left + width, top // shrink, left // shrink
         box = (left / shrink - begin, top / shrink - first, right / shrink - begin, bottom / shrink - first)
         part = Image.fromarray(rows[first:-(-bottom // shrink), begin:-(-right // shrink)])
-        return np.asarray(part.resize((side, side), Image.Resampling.BILINEAR, box))
+        filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
+        return np.asarray(part.resize((side, side), filter, box))
 
     def _decoded(self, bottom: int, shrink: int) -> np.ndarray | None:
         """Return at least the first `bottom` rows at 1 / `shrink`; None, with the image open in Pillow, if need be."""
@@ -101,12 +104,12 @@ class Picture:
         return rows
 
 
-def resized(pixels: np.ndarray, height: int, width: int) -> Tensor:
+def resized(pixels: np.ndarray, height: int, width: int, bicubic: bool = False) -> Tensor:
     """Resize uint8 [h, w, 3] to channels_last [1, 3, height, width]: bilinear, antialiased, within 1 of Pillow's."""
     image = torch.from_numpy(pixels)[None].permute(0, 3, 1, 2)
     if image.shape[2:] == (height, width):
         return image
-    return F.interpolate(image, (height, width), mode="bilinear", antialias=True)
+    return F.interpolate(image, (height, width), mode="bicubic" if bicubic else "bilinear", antialias=True)
 
 
 def _plain_jpeg(data: bytes) -> tuple[int, int]:

@@ -26,9 +26,12 @@ def train_files(files: Files, crop: TrainCrop, augment: SampleAugment | None, re
     return NativeTrainFiles(files, python, threads) if known and _suits(files) else python
 
 
-def eval_files(files: Files, resize: int, threads: int, kind: type[EvalFiles] = EvalFiles) -> FileStorage:
+def eval_files(
+    files: Files, resize: int, threads: int, kind: type[EvalFiles] = EvalFiles, bicubic: bool = False,
+) -> FileStorage:
     """Return evaluation images through the engine where it is there and finds JPEGs, else a `kind`."""
     python = kind(files, resize)
+    python.bicubic = bicubic
     return NativeEvalFiles(files, python, threads) if _suits(files) else python
 
 
@@ -65,6 +68,7 @@ class NativeTrainFiles(NativeFiles):
         draws = np.concatenate([tries.reshape(len(wanted), -1), np.tile(crop.ratio, (len(wanted), 1))], axis=1)
         wanted["draws"] = draws.ctypes.data + np.arange(len(wanted)) * draws.strides[0]
         wanted["geometry"], wanted["whole"] = CROP, not self._python.reduce
+        wanted["filter"] = crop.bicubic(rows.epoch, rows.indices, rows.copies)
         kept = [draws]
         if augment:
             keys = zip(rows.indices.tolist(), rows.copies.tolist(), strict=True)
@@ -82,6 +86,7 @@ class NativeEvalFiles(NativeFiles):
         """Write the pixels; see Storage."""
         wanted = np.zeros(len(rows.indices), ROW)
         wanted["geometry"], wanted["resize"], wanted["whole"] = CENTRE, self._python.resize, True
+        wanted["filter"] = self._python.bicubic
         self._fill(rows, wanted)
 
 

@@ -69,10 +69,11 @@ class TrainFiles(FileStorage):
         """Write the pixels; see Storage."""
         pictures = deque(self._opened(rows, row) for row in range(len(rows.indices)))
         sizes = np.array([(picture.height, picture.width) for picture in pictures])
-        boxes, mirrored = self.crop.cuts(rows.epoch, rows.indices, rows.copies, sizes)
+        boxes, mirrored, bicubic = self.crop.cuts(rows.epoch, rows.indices, rows.copies, sizes)
         for row in range(len(pictures)):
             with self._reading(rows, row):
-                pixels = pictures.popleft().resized_crop(*boxes[row].tolist(), rows.pixels.shape[1], self.reduce)
+                side, is_bicubic = rows.pixels.shape[1], bool(bicubic[row])
+                pixels = pictures.popleft().resized_crop(*boxes[row].tolist(), side, self.reduce, is_bicubic)
             if mirrored[row]:
                 pixels = pixels[:, ::-1]
             if self.augment:
@@ -83,6 +84,8 @@ class TrainFiles(FileStorage):
 
 class EvalFiles(FileStorage):
     """The centre of the whole image, resized to a shorter side of `resize`: torchvision's Resize and CenterCrop."""
+
+    bicubic = False
 
     def __init__(self, files: Files, resize: int):
         super().__init__(files)
@@ -95,7 +98,7 @@ class EvalFiles(FileStorage):
             picture = self._opened(rows, row)
             box, top, left = _centre(picture.height, picture.width, self.resize, side)
             with self._reading(rows, row):
-                image = resized(picture.crop(*box), *_shorter_side(*box[2:], self.resize))
+                image = resized(picture.crop(*box), *_shorter_side(*box[2:], self.resize), self.bicubic)
             rows.pixels[row] = image[0].permute(1, 2, 0).numpy()[top:top + side, left:left + side]
 
 

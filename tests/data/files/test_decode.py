@@ -247,3 +247,12 @@ def test_real_photographs_have_pillows_pixels():
         height, width = expected.shape[0] // 2, expected.shape[1] // 2
         assert np.array_equal(whole(data), expected)
         assert np.array_equal(Picture(data).crop(10, 7, height, width), expected[10:10 + height, 7:7 + width])
+
+
+@pytest.mark.parametrize("reduce", [False, True])
+def test_bicubic_crops_are_pillows(photo, reduce):
+    data = io.BytesIO()
+    photo.save(data, "PNG")
+    ours = Picture(data.getvalue()).resized_crop(3, 5, 60, 70, 32, reduce, bicubic=True)
+    theirs = photo.convert("RGB").crop((5, 3, 75, 63)).resize((32, 32), Image.Resampling.BICUBIC)
+    assert np.abs(ours.astype(int) - np.asarray(theirs)).max() <= 1

@@ -1,6 +1,7 @@
 """Image files through the native engine: the pixels and the complaints of the Python decoder."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -55,8 +56,21 @@ def test_training_crops_are_those_of_the_python_decoder(files):
     assert difference.mean() < 0.1
 
 
-def test_evaluation_crops_are_those_of_the_python_decoder(files):
-    ours, theirs = eval_files(files, 40, 2), EvalFiles(files, 40)
+@pytest.mark.parametrize("interpolation", ["bicubic", "random"])
+def test_interpolation_is_that_of_the_python_decoder(files, interpolation):
+    crop = replace(CROP, interpolation=interpolation)
+    ours, theirs = (filled(storage, files).astype(int) for storage in
+                    (train_files(files, crop, None, False, 2), TrainFiles(files, crop, None, False)))
+    assert np.abs(ours - theirs).max() <= 1
+    plain = filled(TrainFiles(files, CROP, None, False), files)
+    unlike = (theirs != plain).any(axis=(1, 2, 3))
+    assert unlike.all() if interpolation == "bicubic" else 0 < unlike.sum() < len(files)
+
+
+@pytest.mark.parametrize("bicubic", [False, True])
+def test_evaluation_crops_are_those_of_the_python_decoder(files, bicubic):
+    ours, theirs = eval_files(files, 40, 2, bicubic=bicubic), EvalFiles(files, 40)
+    theirs.bicubic = bicubic
     assert isinstance(ours, NativeEvalFiles)
     assert np.abs(filled(ours, files).astype(int) - filled(theirs, files)).max() <= 1
 

@@ -1,0 +1,111 @@
+"""RandAugment as timm does it: operations that only grow stronger, each of them left out half of the time."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from PIL import Image, ImageEnhance, ImageOps
+
+from resnet_recipes.errors import Problem
+from resnet_recipes.methods.base import Method, SampleAugment
+
+#: ImageNet's mean colour, which fills what moves into the image.
+_FILL = (124, 116, 104)
+
+_FILTERS = {"bilinear": (Image.Resampling.BILINEAR,), "bicubic": (Image.Resampling.BICUBIC,),
+            "random": (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)}
+
+#: An operation on an image with a level from 0 to 1, a sign, and a filter for pixels that move.
+Operation = Callable[[Image.Image, float, int, Image.Resampling], Image.Image]
+
+
+@dataclass
+class IncreasingRandAugment(Method):
+    """Apply `depth` random operations to each image (Cubuk et al., 2020, arXiv:1909.13719; timm's variant).
+
+    timm's policy `rand-m7-mstd0.5-inc1`: 15 operations that grow stronger with the magnitude, drawn evenly with
+    replacement; each acts with probability `p` and a magnitude from N(magnitude, deviation), cut off at 0 and 10. What
+    moves in from outside has ImageNet's mean colour. Runs on decoded images in the loader's workers.
+    """
+
+    name: ClassVar[str] = "increasing_randaugment"
+    cost: ClassVar[str] = "about one Pillow operation for each image, in the workers."
+    gain: ClassVar[str] = "part of timm's A1 to A3, not measured by itself (Wightman et al., 2021, arXiv:2110.00476)."
+    hurts: ClassVar[str] = "short runs, and loaders that are short of CPU."
+    conflicts: ClassVar[frozenset[str]] = frozenset({"randaugment", "trivial_augment"})
+    depth: int = 2                      # operations drawn for each image
+    p: float = 0.5                      # share of the drawn operations that act
+    magnitude: float = 7.0              # mean strength, 0 to 10
+    deviation: float = 0.5              # standard deviation of the strength
+    interpolation: str = "random"       # of rotated, sheared and moved images: bilinear | bicubic | random, one of both
+
+    def problems(self) -> Iterator[Problem]:
+        if self.depth < 1:
+            yield Problem("depth", self.depth, "must be at least 1")
+        if not 0 <= self.p <= 1:
+            yield Problem("p", self.p, "must be between 0 and 1")
+        if not 0 <= self.magnitude <= 10:
+            yield Problem("magnitude", self.magnitude, "must be between 0 and 10")
+        if not 0 <= self.deviation <= 10:
+            yield Problem("deviation", self.deviation, "must be between 0 and 10")
+        if self.interpolation not in _FILTERS:
+            yield Problem("interpolation", self.interpolation, f"must be one of {', '.join(_FILTERS)}")
+
+    def augment_sample(self) -> SampleAugment:
+        return _OneImage(self)
+
+
+@dataclass(frozen=True)
+class _OneImage:
+    """The operations of one image."""
+
+    settings: IncreasingRandAugment
+
+    def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
+        settings, filters = self.settings, _FILTERS[self.settings.interpolation]
+        for number in rng.integers(len(OPERATIONS), size=settings.depth):
+            acts, level = rng.random() < settings.p, rng.normal(settings.magnitude, settings.deviation)
+            sign, resample = 1 - 2 * int(rng.integers(2)), filters[rng.integers(len(filters))]
+            if acts:
+                image = tuple(OPERATIONS.values())[number](image, min(max(level, 0.0), 10.0) / 10, sign, resample)
+        return image
+
+
+def _enhance(kind: type) -> Operation:
+    """Return an operation that takes a property away or adds to it, by up to nine tenths."""
+    return lambda image, level, sign, resample: kind(image).enhance(max(0.1, 1 + sign * 0.9 * level))
+
+
+def _affine(matrix: Callable[[float, Image.Image], tuple[float, ...]]) -> Operation:
+    """Return an operation that takes each pixel from elsewhere, as Pillow writes affine maps."""
+    return lambda image, level, sign, resample: image.transform(
+        image.size, Image.Transform.AFFINE, matrix(sign * level, image), resample, fillcolor=_FILL)
+
+
+def _brighten_dark(image: Image.Image, level: float, sign: int, resample: Image.Resampling) -> Image.Image:
+    more = min(128, int(110 * level))
+    return image.point([min(255, value + more) if value < 128 else value for value in range(256)] * 3)
+
+
+def _posterize(image: Image.Image, level: float, sign: int, resample: Image.Resampling) -> Image.Image:
+    return ImageOps.posterize(image, max(1, 4 - int(4 * level)))       # Pillow has no 0 bits, which would be black
+
+
+OPERATIONS: dict[str, Operation] = {
+    "autocontrast": lambda image, *_: ImageOps.autocontrast(image),
+    "equalize": lambda image, *_: ImageOps.equalize(image),
+    "invert": lambda image, *_: ImageOps.invert(image),
+    "rotate": lambda image, level, sign, resample: image.rotate(30 * sign * level, resample, fillcolor=_FILL),
+    "posterize": _posterize,
+    "solarize": lambda image, level, *_: ImageOps.solarize(image, 256 - int(256 * level)),
+    "solarize_add": _brighten_dark,
+    "color": _enhance(ImageEnhance.Color),
+    "contrast": _enhance(ImageEnhance.Contrast),
+    "brightness": _enhance(ImageEnhance.Brightness),
+    "sharpness": _enhance(ImageEnhance.Sharpness),
+    "shear_x": _affine(lambda level, image: (1, 0.3 * level, 0, 0, 1, 0)),
+    "shear_y": _affine(lambda level, image: (1, 0, 0, 0.3 * level, 1, 0)),
+    "translate_x": _affine(lambda level, image: (1, 0, 0.45 * level * image.width, 0, 1, 0)),
+    "translate_y": _affine(lambda level, image: (1, 0, 0, 0, 1, 0.45 * level * image.height)),
+}
