@@ -22,9 +22,9 @@ from resnet_recipes.methods.stochastic_depth import StochasticDepth
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 
 __all__ = [
-    "EMA", "ORDER", "SAM", "BCELoss", "Batch", "BlurPool", "ColOut", "CutMix", "LabelSmoothing", "Method", "Methods",
-    "MixUp", "MixUpOrCutMix", "Now", "ProgressiveResizing", "RandAugment", "RandomErasing", "StochasticDepth",
-    "TrivialAugment",
+    "EMA", "ORDER", "SAM", "BCELoss", "Batch", "BlurPool", "ColOut", "CutMix", "IncreasingRandAugment",
+    "LabelSmoothing", "Method", "Methods", "MixUp", "MixUpOrCutMix", "Now", "ProgressiveResizing", "RandAugment",
+    "RandomErasing", "StochasticDepth", "TrivialAugment",
 ]
 
 #: Our methods, in the order in which their hooks run. Read it top to bottom: this is what a recipe means.

@@ -9,6 +9,9 @@ from torch import nn
 from resnet_recipes.methods.base import one_hot
 from resnet_recipes.methods.bce_loss import BCELoss
 
+#: Values that the settings must refuse.
+WRONG = {"reduction": ["max"], "threshold": [-0.1, 1.0]}
+
 LOGITS = torch.tensor([[2.0, -1.0, 0.0], [0.5, 0.25, -3.0]])
 TARGETS = one_hot(torch.tensor([0, 2]), 3)
 

@@ -13,7 +13,7 @@ from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
 #: Values that the settings must refuse.
 WRONG = {
     "mode": ["zoom"], "initial_scale": [0.0, 1.1], "delay": ["1ep", "0.9dur"], "finetune": ["2", "0.6dur"],
-    "size_increment": [0], "interpolation": ["cubic"], "at": ["worker"],
+    "size_increment": [0], "interpolation": ["cubic"], "at": ["worker"], "decided_at": ["middle"],
 }
 
 MILD = ProgressiveResizing(initial_scale=0.5, delay="0.4dur", finetune="0.2dur")
