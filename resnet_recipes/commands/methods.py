@@ -35,7 +35,7 @@ def _list(items: Sequence[type]) -> Iterator[str]:
     from resnet_recipes.card import card_of
 
     for card in map(card_of, items):
-        yield from _filled(f"{card.name:<22}", card.summary)
+        yield from _filled(f"{card.name:<24}", card.summary)
 
 
 def _page(item: type) -> Iterator[str]:
