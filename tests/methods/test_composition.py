@@ -39,10 +39,11 @@ DO_NOT_COMMUTE = {
     # the partner is erased, too
     ("random_erasing", "mixup"), ("random_erasing", "cutmix"), ("random_erasing", "mixup_or_cutmix"),
     # the partner is unsmoothed
-    ("label_smoothing", "mixup"), ("label_smoothing", "cutmix"), ("label_smoothing", "mixup_or_cutmix"),
+    ("label_smoothing", "mixup"), ("label_smoothing", "cutmix"),
 }
 EXCLUDE_EACH_OTHER = {("mixup", "cutmix"), ("mixup", "mixup_or_cutmix"), ("cutmix", "mixup_or_cutmix"),
-                      ("randaugment", "trivial_augment")}
+                      ("randaugment", "trivial_augment"), ("randaugment", "increasing_randaugment"),
+                      ("increasing_randaugment", "trivial_augment")}
 
 
 def on(names: set[str]) -> Methods:

@@ -25,7 +25,8 @@ from tests.process.nursery import narrow_resnet18
 #: Every method that can be in one recipe with all others, images that grow from the first epoch on, and a SAM step in
 #: every third.
 ALL: dict[str, Any] = {method.name: {}
-                       for method in ORDER if method.name not in {"trivial_augment", "cutmix", "mixup_or_cutmix"}} | {
+                       for method in ORDER if method.name not in {"trivial_augment", "increasing_randaugment", "cutmix",
+                                                                  "mixup_or_cutmix"}} | {
     "colout": {"p_row": 0.05, "p_col": 0.05}, "progressive_resizing": {"delay": "0dur", "finetune": "0.2dur"},
     "sam": {"interval": 3},
     "ema": {"half_life": "3ba", "update_interval": "2ba"},
