@@ -79,7 +79,7 @@ def test_the_wheel_holds_every_module_and_every_recipe(wheel):
 
 def test_the_wheel_holds_nothing_else(wheel):
     inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    known = (".py", ".yaml", ".csv", ".css", ".js", "native/libengine.so")
+    known = (".py", ".yaml", ".csv", ".css", ".js", "native/libengine.so", "py.typed", "/__init__.pyi")
     assert all(name.startswith("resnet_recipes/") and name.endswith(known) for name in inside), sorted(inside)
 
 

@@ -46,7 +46,7 @@ def test_an_empty_mapping_switches_a_method_on():
     ({"data": {"crop_scale": [1, 2, 3]}}, "data.crop_scale", "a list of 2 values"),
     ({"data": {"crop_scale": 1}}, "data.crop_scale=1", "a list"),
     ({"data": {"workers": 1.5}}, "data.workers=1.5", "a whole number or text"),
-    ({"methods": {"bce_loss": True}}, "methods.bce_loss=true", "{} or null"),
+    ({"methods": {"bce_loss": True}}, "methods.bce_loss=true", "a mapping of reduction"),
     ({"methods": {"label_smoothing": 0.1}}, "methods.label_smoothing=0.1", "a mapping of smoothing"),
     ({"methods": []}, "methods=[]", "a mapping"),
     ({"schedule": {"milestones": ["3ep", 5]}}, "schedule.milestones", "text"),

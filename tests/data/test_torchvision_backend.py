@@ -221,6 +221,6 @@ def alive(pid: int) -> bool:
 
 def test_without_the_native_decoder_the_images_are_counted_and_it_is_told(folder: Path, monkeypatch):
     monkeypatch.setattr(torchvision_backend, "why_not", lambda: "was not built")
-    monkeypatch.setattr(torchvision_backend, "told", lambda: pytest.fail("there is no decoder to ask"))
+    monkeypatch.setattr(torchvision_backend, "description", lambda: pytest.fail("there is no decoder to ask"))
     facts = data.measure(DataConfig(backend="torchvision", root=str(folder)))
     assert "in Python, at about half the speed: the native decoder was not built" in facts.notes[-1]

@@ -26,7 +26,8 @@ def test_numbers_and_statistics_are_those_of_torch(add, drop, relu):
     found, expected = arguments(add, drop, relu), arguments(add, drop, relu)
     for output, reference in zip(batch_norm.fused(*found), batch_norm.plain(*expected), strict=True):
         assert torch.allclose(output, reference, rtol=1e-12)
-    assert all(torch.equal(a, b) for a, b in zip(found[5:8], expected[5:8], strict=True))
+    for statistic, reference in zip(found[5:8], expected[5:8], strict=True):      # threads add in another order
+        assert torch.allclose(statistic, reference, rtol=1e-12)
     assert int(found[7]) == 4
 
 

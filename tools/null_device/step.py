@@ -66,7 +66,7 @@ def a_run(name: str, changes: list[str]) -> Run:
 
 def recorded_steps(run: Run) -> list[list[str]]:
     """Return what each of some steps of the training loop asks of the device."""
-    keeper, found = Mock(spec=Keeper), []
+    keeper, found = Mock(spec=Keeper, has_reached_target=False), []
     keeper.wants_to_stop.side_effect = lambda: len(found) == STEPS
     keeper.step.side_effect = lambda done, loss: turn()
     block = None
