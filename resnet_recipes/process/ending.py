@@ -121,6 +121,6 @@ def lost_a_peer(error: BaseException) -> bool:
 
 
 def first_failure(candidates: Iterable[Ending]) -> Ending | None:
-    """Return the earliest failure that is not the consequence of another; a consequence if there is no other."""
+    """Return the earliest failure that no other one caused; if others caused all of them, the earliest."""
     failures = (ending for ending in candidates if ending.failed)
     return min(failures, key=lambda ending: (ending.is_consequence, ending.time), default=None)

@@ -85,7 +85,7 @@ class BetonSource:
 def open_source(path: Path, classes: tuple[str, ...] | None = None) -> Source:
     """Open a class folder tree or a .beton file; `classes` fixes the label order and which classes may occur.
 
-    Raises NotReadyError if there is no image, or a class folder outside of `classes`.
+    Raises NotReadyError if no image is found, or if a class folder is not in `classes`.
     """
     if os.path.isfile(path):
         return BetonSource(open_beton(path))

@@ -11,7 +11,7 @@ ALL = "all machines"
 #: What most results were published on, and what a plot shows first.
 USUAL = "8x A100"
 
-#: Colours that differ in lightness too (Okabe and Ito's palette); shapes tell recipes apart where there is no colour.
+#: Okabe and Ito's palette, whose colours also differ in lightness; shapes tell recipes apart in black and white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195", "#8C564B", "#5A7D2A")
 SHAPES = (
     "circle",
