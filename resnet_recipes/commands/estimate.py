@@ -62,6 +62,14 @@ def known(made: "Plan") -> Remembered | None:
     return recall(_key(made))
 
 
+def expected(wanted: "Composed") -> Estimate | None:
+    """Return the estimate of a recipe; None if it names no data, or this machine was not measured with it."""
+    if not wanted.recipe.data.root and wanted.recipe.data.backend != "synthetic":
+        return None
+    made = plan_of(wanted)
+    return of(made, before.speeds) if (before := known(made)) else None
+
+
 def keep(made: "Plan", folder: Path) -> None:
     """Write the estimate of a run into its folder, if this machine was measured; the summary reports its error."""
     if before := known(made):
@@ -81,8 +89,8 @@ def _key(made: "Plan") -> str:
     gpu = gpus.first()[0] if recipe.launch.device != "cpu" else ""
     return key_of({"device": gpu or f"cpu, {torch.get_num_threads()} threads", "torch": torch.__version__,
                    "model": recipe.model, "precision": recipe.precision, "methods": recipe.methods,
-                   "optimizer": recipe.optimizer.name, "micro-batch": made.bn_size, "sizes": sorted(set(made.sizes)),
-                   "data": recipe.data, "backend": made.facts.backend})
+                   "optimizer": recipe.optimizer.name, "micro-batch": made.bn_size, "data": recipe.data,
+                   "sizes": (min(made.sizes), max(made.sizes)), "backend": made.facts.backend})
 
 
 def of(made: "Plan", speeds: Speeds) -> Estimate:
@@ -114,11 +122,10 @@ def _lines(made: "Plan", result: Estimate, found: Remembered, price: float | Non
             f"{clock_time(60 * phase.minutes):>8}  {phase.limit}"
         )
     low, high = (clock_time(60 * minutes) for minutes in result.bounds)
-    total = result.minutes + result.evaluation_minutes
     yield ""
     yield f"training    {clock_time(60 * result.minutes):>8}   between {low} and {high}"
     yield f"evaluation  {clock_time(60 * result.evaluation_minutes):>8}"
-    yield f"in all      {clock_time(60 * total):>8}   without start-up and checkpoints"
+    yield f"in all      {clock_time(60 * result.total_minutes):>8}   without start-up and checkpoints"
     if price is not None:
         yield f"cost        {result.cost(price):>8.2f}   at {price:g} an hour"
     yield ""

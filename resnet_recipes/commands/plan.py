@@ -108,7 +108,7 @@ def _time(made: "Plan") -> Iterator[tuple[str, str]]:
     gpu = None if is_cpu or precision.dtype == "fp32" else datasheet.known(gpus.first()[0])
     if known := estimate.known(made):
         result, price = estimate.of(made, known.speeds), made.recipe.launch.price
-        total = clock_time(60 * (result.minutes + result.evaluation_minutes))
+        total = clock_time(60 * result.total_minutes)
         low, high = (clock_time(60 * minutes) for minutes in result.bounds)
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(known.when))
         yield "time", f"{total}, of which training {low} to {high}: this machine was measured {when}"

@@ -1,15 +1,17 @@
-"""`resnet-train -m`: every combination of several values, one run after the other."""
+"""`resnet-train -m`: every combination of several values, a run each."""
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
+from resnet_recipes.cores import cores
 from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.report.text import clock_time
 
 if TYPE_CHECKING:
     from resnet_recipes.composing.compose import Composed
@@ -18,27 +20,68 @@ if TYPE_CHECKING:
 def run(arguments: Arguments, say: Callable[[str], None]) -> int:
     """Check every point, then train them; with --dry-run only list them. The same command continues a sweep."""
     from resnet_recipes.composing.sweep import points
-    from resnet_recipes.launch import external
-    from resnet_recipes.launch.sweep import train_all
+    from resnet_recipes.launch import gpus
+    from resnet_recipes.launch.sweep import Sweep, slots
 
-    words = [word for word in arguments.words if word.startswith(("run=", "run.name="))]
-    problems = [Problem(word, None, "names one run; a sweep names its own", "leave it out") for word in words]
-    if "--resume" in arguments:
-        problems.append(Problem("--resume", None, "is not used with -m: the same command continues a sweep",
-                                "leave it out"))
-    if by := external.launcher(arguments.words):
-        problems.append(Problem("-m", None, f"starts each run itself, and cannot be started by {by}"))
-    if problems:
+    found, text = gpus.count(), arguments.flags.get("--parallel", "1")
+    if problems := [*_problems(arguments), *_share_problems(text, found, arguments.words)]:
         raise RecipeError(problems)
-    runs = _runs(points(arguments.words), arguments)
+    parallel = int(text)
+    runs = _runs(points([*arguments.words, *["gpus=1"] * (parallel > 1 and found > 0)]), arguments)
     if "--dry-run" in arguments:
-        print(f"{len(runs)} run{'' if len(runs) == 1 else 's'}, one after the other:")
-        for name, (_, words) in runs.items():
-            print(f"  {name}\n    {' '.join(words)}")
+        print("\n".join(_outline(runs, parallel, found)))
         return 0
     root = Path(next(iter(runs.values()))[0].recipe.run.root)
     folder = ["--recipes", arguments.flags["--recipes"]] if "--recipes" in arguments else []
-    return train_all(root, {name: [*words, *folder] for name, (_, words) in runs.items()}, say)
+    words = {name: [*words, *folder] for name, (_, words) in runs.items()}
+    return Sweep(root, words, say, slots(parallel, found, cores())).train()
+
+
+def _problems(arguments: Arguments) -> Iterator[Problem]:
+    """Yield what contradicts a sweep."""
+    from resnet_recipes.launch import external
+
+    for word in arguments.words:
+        if word.startswith(("run=", "run.name=")):
+            yield Problem(word, None, "names one run; a sweep names its own", "leave it out")
+    if "--resume" in arguments:
+        yield Problem("--resume", None, "is not used with -m: the same command continues a sweep", "leave it out")
+    if by := external.launcher(arguments.words):
+        yield Problem("-m", None, f"starts each run itself, and cannot be started by {by}")
+
+
+def _share_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Problem]:
+    """Yield what is wrong with the number of runs at a time."""
+    most, unit = (gpus, "GPUs") if gpus else (cores(), "cores")
+    if not (parallel.isascii() and parallel.isdecimal() and 1 <= int(parallel[:9]) <= most):
+        yield Problem("--parallel", parallel, f"must be from 1 to {most}, the {unit} of this machine")
+    elif int(parallel) > 1 and gpus:
+        for word in words:
+            if word.startswith(("gpus=", "launch.gpus=")):
+                yield Problem(word, None, "--parallel gives each run one GPU", "leave it out")
+
+
+def _outline(runs: Mapping[str, tuple["Composed", list[str]]], parallel: int, gpus: int) -> Iterator[str]:
+    """Yield the runs, with their time and cost where this machine was measured."""
+    from resnet_recipes.commands import estimate
+
+    order = "one after the other" if parallel == 1 else f"{parallel} at a time"
+    yield f"{len(runs)} run{'' if len(runs) == 1 else 's'}, {order}:"
+    minutes, cost, unknown = 0.0, 0.0, 0
+    for name, (point, words) in runs.items():
+        if expected := estimate.expected(point):
+            minutes += expected.total_minutes
+            cost += expected.cost(point.recipe.launch.price or 0.0)
+        unknown += not expected
+        yield f"  {name}" + (f"  {clock_time(60 * expected.total_minutes)}" if expected else "")
+        yield f"    {' '.join(words)}"
+    if minutes:
+        share = parallel if gpus else 1         # on a CPU, runs at a time divide the cores among them
+        money = f", {cost / share:,.2f} at launch.price" if cost else ""
+        yield f"in all about {clock_time(60 * minutes / share)}{money}, by what was measured on this machine"
+    if unknown:
+        which = "" if unknown == len(runs) else f"{unknown} of "
+        yield f"not measured: {which}these runs; `resnet-recipes estimate` with the words of one measures it"
 
 
 def _runs(found: list[list[str]], arguments: Arguments) -> dict[str, tuple["Composed", list[str]]]:

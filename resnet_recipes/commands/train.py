@@ -23,8 +23,9 @@ USAGE = Usage(
         "--cfg": "print the complete recipe as YAML",
         "--resume RUN": "continue a run; RUN is its folder, or auto: the unfinished run with these settings, or else "
                         "a new one",
-        "-m": "run every combination of several values, one after the other: recipe=mild,medium seed=1,2,3 "
-              "epochs=curve (22.5, 30, 54, 60, 72 and 90)",
+        "-m": "run every combination of several values: recipe=mild,medium seed=1,2,3 epochs=curve (22.5, 30, 54, 60, "
+              "72 and 90)",
+        "--parallel N": "with -m: N runs at a time, one GPU each",
     } | RECIPES | {"--json": "with --list or --dry-run: print JSON", "--version": "print the version",
                  "--completion SHELL": "print what completes these commands in bash, zsh or fish"},
     """\

@@ -1,10 +1,15 @@
-"""Runs one after the other, each started by its own command."""
+"""The runs of a sweep, one after the other or several at a time, each started by its own command."""
 
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from resnet_recipes.errors import ExitCode
 from resnet_recipes.process.rank_process import die_with_parent
@@ -12,52 +17,112 @@ from resnet_recipes.process.rank_process import die_with_parent
 #: Exit codes after which the sweep stops too: the user or the scheduler wants the machine.
 STOPPED = (ExitCode.PREEMPTED, ExitCode.CANCELLED)
 
-
-def train_all(root: Path, runs: Mapping[str, Sequence[str]], say: Callable[[str], None]) -> int:
-    """Train each run of `root`, given by its name and words, unless it is finished; return the exit code of the sweep.
-
-    A run that fails does not stop the others. A run that was stopped from outside ends the sweep: the same command
-    continues it, since each run resumes where it was.
-    """
-    failed: dict[str, int] = {}
-    for number, (name, words) in enumerate(runs.items(), 1):
-        head = f"[{number} of {len(runs)}] {name}"
-        if (root / name / "summary.json").exists():
-            say(f"{head}: already finished")
-            continue
-        say(f"{head}: {' '.join(words)}")
-        code = _trained([sys.executable, "-m", "resnet_recipes", *words, f"run={name}", "--resume", "auto"])
-        if code in STOPPED:
-            say(f"{head}: stopped; the same command continues the sweep")
-            return code
-        if code:
-            failed[name] = code
-            say(f"{head}: failed with exit code {code}")
-    say(f"{len(runs) - len(failed)} of {len(runs)} runs are finished in {root}")
-    for name, code in failed.items():
-        say(f"  failed with exit code {code}: {name}")
-    return ExitCode.FAILED if failed else ExitCode.DONE
+Slot = Mapping[str, str]        # environment variables that give a run its share of the machine
 
 
-def _trained(command: Sequence[str]) -> int:
-    """Run a command to its end; return its exit code, or that of a stopped run if a signal came meanwhile.
+class _Child(NamedTuple):
+    """A run that is being trained."""
 
-    Ctrl-C reaches the command from the terminal; the other signals are passed on.
-    """
-    received: list[int] = []
-    child = subprocess.Popen(command, preexec_fn=die_with_parent)
+    name: str
+    process: subprocess.Popen[bytes]
+    slot: Slot
 
-    def stop(number: int, _: object) -> None:
-        received.append(number)
-        if number != signal.SIGINT:
-            child.send_signal(number)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)}
-    try:
-        code = child.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    if received:
-        return ExitCode.CANCELLED if signal.SIGINT in received else ExitCode.PREEMPTED
-    return code if code >= 0 else 128 - code
+class Sweep:
+    """The runs of `root` by name; each is `resnet-train WORDS run=NAME --resume auto`, as many at a time as slots."""
+
+    def __init__(self, root: Path, runs: Mapping[str, Sequence[str]], say: Callable[[str], None],
+                 slots: Sequence[Slot]):
+        self.root, self.runs, self.say = root, runs, say
+        self._free = deque(slots)
+        self._has_logs = len(slots) > 1         # the output of several runs at a time would mix on one terminal
+        self._active: list[_Child] = []
+        self._failed: dict[str, int] = {}       # names of runs with their exit codes
+        self._received: deque[int] = deque()    # signals that the runs were not told of yet
+        self._stop: int = ExitCode.DONE         # the exit code of the sweep, once it was stopped
+
+    def train(self) -> int:
+        """Train every run that is not finished; return the exit code of the sweep.
+
+        A run that fails does not stop the others. A run that was stopped from outside ends the sweep: the same command
+        continues it, since each run resumes where it was.
+        """
+        waiting = deque(self.runs)
+        with self._receiving_signals():
+            while self._active or (waiting and not self._stop):
+                while waiting and self._free and not self._stop:
+                    self._start(waiting.popleft())
+                time.sleep(0.1)
+                self._pass_on()
+                self._reap()
+        if self._stop:
+            self.say("the sweep was stopped; the same command continues it")
+            return self._stop
+        self.say(f"{len(self.runs) - len(self._failed)} of {len(self.runs)} runs are finished in {self.root}")
+        for name, code in self._failed.items():
+            self.say(f"  failed with exit code {code}: {name}")
+        return ExitCode.FAILED if self._failed else ExitCode.DONE
+
+    def _start(self, name: str) -> None:
+        words, head = self.runs[name], self._head(name)
+        if (self.root / name / "summary.json").exists():
+            self.say(f"{head}: already finished")
+            return
+        slot, log = self._free.popleft(), self.root / f"{name}.log"
+        self.say(f"{head}: {' '.join(words)}" + (f" > {log}" if self._has_logs else ""))
+        command = [sys.executable, "-m", "resnet_recipes", *words, f"run={name}", "--resume", "auto"]
+        options = {"env": os.environ | slot, "preexec_fn": die_with_parent}
+        if self._has_logs:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with log.open("ab") as output:
+                process = subprocess.Popen(command, stdout=output, stderr=output, **options)
+        else:
+            process = subprocess.Popen(command, **options)
+        self._active.append(_Child(name, process, slot))
+
+    def _pass_on(self) -> None:
+        """Tell the runs of signals; Ctrl-C reaches them from the terminal."""
+        while self._received:
+            number = self._received.popleft()
+            self._stop = ExitCode.CANCELLED if number == signal.SIGINT else ExitCode.PREEMPTED
+            for child in self._active if number != signal.SIGINT else ():
+                child.process.send_signal(number)
+
+    def _reap(self) -> None:
+        """Note which runs have ended."""
+        for child in [child for child in self._active if child.process.poll() is not None]:
+            self._active.remove(child)
+            self._free.append(child.slot)
+            code = child.process.returncode
+            code = code if code >= 0 else 128 - code
+            if code in STOPPED:
+                self._stop = self._stop or code
+                self.say(f"{self._head(child.name)}: stopped")
+            elif code and not self._stop:
+                self._failed[child.name] = code
+                self.say(f"{self._head(child.name)}: failed with exit code {code}")
+
+    def _head(self, name: str) -> str:
+        return f"[{list(self.runs).index(name) + 1} of {len(self.runs)}] {name}"
+
+    @contextmanager
+    def _receiving_signals(self) -> Iterator[None]:
+        """Note the signals that this process gets inside the context."""
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+        before = {number: signal.signal(number, lambda number, _: self._received.append(number)) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def slots(parallel: int, gpus: int, cores: int) -> list[Slot]:
+    """Return a share of the machine for each of `parallel` runs: one GPU, or an even part of the cores."""
+    if parallel == 1:
+        return [{}]
+    if gpus:
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        names = visible if visible != [""] else [str(number) for number in range(gpus)]
+        return [{"CUDA_VISIBLE_DEVICES": name} for name in names[:parallel]]
+    return [{"OMP_NUM_THREADS": str(max(1, cores // parallel))}] * parallel

@@ -68,13 +68,18 @@ class Estimate:
         return sum(phase.minutes for phase in self.phases)
 
     @property
+    def total_minutes(self) -> float:
+        """Minutes of training and evaluation; start-up and checkpoints are left out."""
+        return self.minutes + self.evaluation_minutes
+
+    @property
     def bounds(self) -> tuple[float, float]:
         """Training minutes at least and at most."""
         return sum(phase.low for phase in self.phases), sum(phase.high for phase in self.phases)
 
     def cost(self, price: float) -> float:
         """Return what training and evaluation cost at `price` an hour."""
-        return (self.minutes + self.evaluation_minutes) / 60 * price
+        return self.total_minutes / 60 * price
 
 
 def estimate(

@@ -3,6 +3,8 @@ import json
 import pytest
 
 from resnet_recipes import cli
+from resnet_recipes.measure.estimate import Speeds
+from resnet_recipes.measure.memory import Remembered
 from tests.commands.test_train import SMALL
 
 
@@ -11,8 +13,8 @@ def runs(tmp_path, monkeypatch):
     """Work in an empty folder, where a sweep only notes what would be trained; returns those notes."""
     monkeypatch.chdir(tmp_path)
     notes = []
-    monkeypatch.setattr("resnet_recipes.launch.sweep.train_all", lambda root, runs,
-                        say: notes.append((root, runs)) or 0)
+    monkeypatch.setattr("resnet_recipes.launch.sweep.Sweep.train",
+                        lambda sweep: notes.append((sweep.root, sweep.runs)) or 0)
     return notes
 
 
@@ -22,6 +24,24 @@ def test_a_dry_run_tells_the_number_of_runs_and_starts_none(runs, capsys):
     assert out.startswith("12 runs, one after the other:")
     assert "recipe=medium epochs=30 seed=3" in out
     assert runs == []
+
+
+def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypatch, capsys):
+    speeds = Speeds({32: (0.01,)}, loader=None, evaluation=1000.0, batch=16)
+    monkeypatch.setattr("resnet_recipes.commands.estimate.known",
+                        lambda made: Remembered(speeds, 0.0) if made.recipe.name == "mild" else None)
+    words = [*SMALL[:-1], "ssr=1", "max_duration=6000ba", "launch.price=3.0", "evaluation.interval=1dur",
+             "~methods.progressive_resizing"]
+    assert cli.train(["-m", "recipe=mild,hot", "seed=1,2", *words, "--dry-run"]) == 0
+    out = capsys.readouterr().out
+    assert "in all about 32:00, 1.60 at launch.price" in out     # 2 x 6,000 steps x 16 images x 0.01 s
+    assert "not measured: 2 of these runs" in out
+
+
+@pytest.mark.parametrize("parallel", ["0", "-1", "x", "", "1000000"])
+def test_more_runs_at_a_time_than_the_machine_has_room_for_are_refused(parallel, runs, capsys):
+    assert cli.train(["-m", "recipe=mild", *SMALL, "seed=1,2", f"--parallel={parallel}"]) == 2
+    assert "--parallel" in capsys.readouterr().err
 
 
 def test_names_depend_on_what_makes_the_result_alone(runs):
