@@ -153,8 +153,8 @@ class Plan:
         return _stack(self.recipe, self.facts)
 
     def logs_at(self, done: int) -> bool:
-        """Tell whether metrics are recorded after `done` completed steps."""
-        return self._due(done, self._intervals[0])
+        """Tell whether metrics are recorded after `done` completed steps; they always are at the end of an epoch."""
+        return self._due(done, self._intervals[0]) or done % self.steps_per_epoch == 0
 
     def evaluates_at(self, done: int) -> bool:
         """Tell whether the model is evaluated after `done` completed steps; it always is at the end."""

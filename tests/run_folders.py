@@ -46,7 +46,8 @@ def run_folder(
         (folder / "summary.json").write_text(json.dumps({"recipe": recipe, "ema_top1_percent": top1,
                                                          "raw_top1_percent": 1.0, "epochs": epochs,
                                                          "devices": "8 x A100", "training_seconds": 240.0,
-                                                         "training_seconds_papers_rule": 230.0, "wall_seconds": 300.0,
+                                                         "training_seconds_papers_rule": 230.0, "mlperf_seconds": 270.0,
+                                                         "wall_seconds": 300.0,
                                                          "evaluation_seconds": 40.0, "checkpoint_seconds": 10.0,
                                                          "startup_seconds": 10.0, "data_wait_share": 0.25}))
     else:

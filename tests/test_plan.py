@@ -129,11 +129,11 @@ def test_what_does_not_fill_a_batch_is_left_out():
     assert planned(small(), examples=1099).steps_per_epoch == 10
 
 
-def test_logging_evaluation_and_saving_are_due_at_their_intervals_and_at_the_end():
+def test_logging_evaluation_and_saving_are_due_at_their_intervals_and_at_the_end_and_logging_at_every_epochs_end():
     made = planned(small("25ba", log={"interval": "4ba"}, evaluation={"interval": "1ep"},
                          checkpoint={"interval": "0.5dur"}))
     steps = range(1, 26)
-    assert [done for done in steps if made.logs_at(done)] == [4, 8, 12, 16, 20, 24, 25]
+    assert [done for done in steps if made.logs_at(done)] == [4, 8, 10, 12, 16, 20, 24, 25]
     assert [done for done in steps if made.evaluates_at(done)] == [10, 20, 25]
     assert [done for done in steps if made.saves_at(done)] == [12, 24, 25]
 

@@ -67,6 +67,7 @@ def _results(runs: list[RunRecord]) -> list[tuple[str, list[str]]]:
             ("top-1", ["-" if run.top1_percent is None else f"{run.top1_percent:.2f} %" for run in runs]),
             ("training", [time(run.minutes) for run in runs]),
             ("papers' clock", [time(run.minutes_papers) for run in runs]),
+            ("MLPerf's clock", [time(run.minutes_mlperf) for run in runs]),
             ("wall clock", [time(run.wall_minutes) for run in runs]), ("devices", [run.devices for run in runs])]
 
 

@@ -26,7 +26,8 @@ USAGE = Usage("resnet-recipes runs [FOLDER] [recipe=NAME] [state=STATE] [name=TE
               "resnet-recipes runs --sort top1 recipe=mild",
               {"--sort KEY": ", ".join(KEYS), "--price PER_HOUR": "show what each run cost, by its wall time",
                "--json": "print JSON", "--csv": "print CSV"},
-              "The default folder is runs. States: finished, running, stopped, failed, killed.")
+              "The default folder is runs. States: finished, running, stopped, failed, killed. TIME is training alone, "
+              "the first epoch timed as the second; MLPERF includes evaluations and checkpoints.")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -76,6 +77,10 @@ def price_of(text: str | None) -> float | None:
     return price
 
 
+def _clock(minutes: float | None) -> str:
+    return "-" if minutes is None else clock_time(60 * minutes)
+
+
 def _matches(run: RunRecord, key: str, value: str) -> bool:
     return value in run.name if key == "name" else getattr(run, key) == value
 
@@ -94,16 +99,16 @@ def _write_csv(rows: list[dict[str, object]]) -> None:
 def _show(runs: list[RunRecord], price: float | None) -> None:
     """Print a table; what differs from the recipe is below the name, as it may be long."""
     width = max(len(printable(run.name)) for run in runs)
-    head = f"{'NAME':<{width}}  {'RECIPE':<10} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'TIME':>8}"
+    head = f"{'NAME':<{width}}  {'RECIPE':<10} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'TIME':>8} {'MLPERF':>8}"
     print(head + (f" {'COST':>8}" if price is not None else ""))
     for run in runs:
         total = "?" if run.epochs is None else f"{run.epochs:.4g}"
         epochs = total if run.state == "finished" else f"{run.epochs_done:.3g}/{total}"
         top1 = "-" if run.top1_percent is None else f"{run.top1_percent:.2f} %"
-        minutes = "-" if run.minutes is None else clock_time(60 * run.minutes)
+        papers, mlperf = (_clock(minutes) for minutes in (run.minutes_papers or run.minutes, run.minutes_mlperf))
         cost = "" if price is None else f" {run.cost(price):>8.2f}" if run.wall_minutes is not None else f" {'-':>8}"
         name = f"{printable(run.name):<{width}}  {printable(run.recipe):<10}"
-        print(f"{name} {run.state:<9} {epochs:>9} {top1:>7} {minutes:>8}{cost}".rstrip())
+        print(f"{name} {run.state:<9} {epochs:>9} {top1:>7} {papers:>8} {mlperf:>8}{cost}".rstrip())
         if run.changes:
             print(f"    {printable('  '.join(run.changes))}")
         if run.reason:

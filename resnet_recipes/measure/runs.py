@@ -30,6 +30,7 @@ class RunRecord:
     top1_percent: float | None  # of the weights that count: EMA's, if there are any
     minutes: float | None  # training minutes: no evaluation, no checkpoint
     minutes_papers: float | None  # the same, the first epoch timed as the second
+    minutes_mlperf: float | None  # from the first touch of data to the last evaluation, which counts
     wall_minutes: float | None
     devices: str
     resumable: bool
@@ -77,8 +78,8 @@ def _finished(folder: Path, changes: tuple[str, ...], summary: dict[str, Any]) -
     top1 = _number(summary, "ema_top1_percent")
     return RunRecord(folder, str(summary.get("recipe", "")), "finished", changes, epochs, epochs or 0.0,
                      _number(summary, "raw_top1_percent") if top1 is None else top1, minutes("training_seconds"),
-                     minutes("training_seconds_papers_rule"), minutes("wall_seconds"), str(summary.get("devices", "")),
-                     resumable=False)
+                     minutes("training_seconds_papers_rule"), minutes("mlperf_seconds"), minutes("wall_seconds"),
+                     str(summary.get("devices", "")), resumable=False)
 
 
 def _unfinished(folder: Path, changes: tuple[str, ...]) -> RunRecord:
@@ -92,7 +93,7 @@ def _unfinished(folder: Path, changes: tuple[str, ...]) -> RunRecord:
     return RunRecord(folder, str(provenance.get("recipe", "")), state, changes,
                      _number(last.get("begin", {}), "epochs"), _number(step, "epoch") or 0.0,
                      _number(evaluation, "raw_top1_percent") if top1 is None else top1,
-                     None if seconds is None else seconds / 60, None, None if wall is None else wall / 60,
+                     None if seconds is None else seconds / 60, None, None, None if wall is None else wall / 60,
                      str(last.get("begin", {}).get("devices", "")),
                      resumable=state != "running" and saved.is_dir()
                      and any(_STEP.fullmatch(name) for name in os.listdir(saved)),

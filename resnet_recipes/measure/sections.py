@@ -112,8 +112,8 @@ def _group_row(group: Group) -> dict[str, Any]:
 
 
 def _run_table(runs: Sequence[RunRecord], price: float | None) -> Table:
-    headings = ["run", "recipe", "changed", "state", "epochs", "top-1 %", "min", "wall min",
-                *(["cost"] if price is not None else [])]
+    headings = ["run", "recipe", "changed", "state", "epochs", "top-1 %", "min", "papers' min", "MLPerf min",
+                "wall min", *(["cost"] if price is not None else [])]
     rows = [
         [
             run.name,
@@ -123,6 +123,8 @@ def _run_table(runs: Sequence[RunRecord], price: float | None) -> Table:
             run.epochs_done,
             run.top1_percent,
             run.minutes,
+            run.minutes_papers,
+            run.minutes_mlperf,
             run.wall_minutes,
             *([run.cost(price)] if price is not None else []),
         ]

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes import atomic
+from resnet_recipes.report.clocks import Record
 from resnet_recipes.report.facts import Metrics, Progress, RunFacts
 from resnet_recipes.report.pace import Pace
-from resnet_recipes.report.summary import Record, Summary, intervals, metrics_of, summarize
+from resnet_recipes.report.summary import Summary, intervals, metrics_of, summarize
 from resnet_recipes.report.trackers.background import Background
 from resnet_recipes.report.trackers.base import scalars_of
 
@@ -71,12 +72,18 @@ class Recorder:
         for interval in intervals(self._latest(2, ("begin", "step"))):
             if steps := interval.steps:
                 self._pace.observe(pixels, interval.seconds / steps, interval.settled)
+        if done % self._facts.steps_per_epoch == 0:
+            self._end_epoch(done, seconds)
         progress = Progress(done, steps, loss, lr, pixels, seconds, images_per_second, data_wait)
         self._console.step(progress, self._pace.seconds_left(done))
 
-    def evaluation(self, done: int, *, ema: Metrics | None, raw: Metrics | None, seconds: float) -> None:
-        """Log an evaluation of the averaged weights, the raw ones, or both, which took `seconds`."""
-        values: dict[str, object] = {"examples": (ema or raw).examples, "seconds": seconds}
+    def evaluation(self, done: int, *, ema: Metrics | None, raw: Metrics | None, seconds: float,
+                   beside: float = 0.0) -> None:
+        """Log an evaluation of the averaged weights, the raw ones, or both, which took `seconds`.
+
+        `beside` of them went into the raw weights after the averaged ones, which count.
+        """
+        values: dict[str, object] = {"examples": (ema or raw).examples, "seconds": seconds, "beside_seconds": beside}
         for name, metrics in (("raw", raw), ("ema", ema)):
             if metrics is not None:
                 values |= {f"{name}_top1_percent": metrics.top1, f"{name}_top5_percent": metrics.top5,
@@ -130,6 +137,14 @@ class Recorder:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+    def _end_epoch(self, done: int, seconds: float) -> None:
+        """Log the training seconds of the epoch that ends now; none if its beginning was not recorded."""
+        start = done - self._facts.steps_per_epoch
+        begun = (record for record in reversed(self._records)
+                 if record["step"] == start and record["kind"] in ("begin", "epoch"))
+        if begin := next(begun, None):
+            self._add("epoch", done, seconds=seconds - begin["training_seconds"], training_seconds=seconds)
 
     def _latest(self, count: int, kinds: tuple[str, ...]) -> list[Record]:
         found: list[Record] = []

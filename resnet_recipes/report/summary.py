@@ -2,17 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes import atomic
+from resnet_recipes.report.clocks import Record, mlperf_seconds, papers_seconds
 from resnet_recipes.report.facts import Metrics, Published, RunFacts
 
 #: File of a run folder with what was estimated before the start.
 ESTIMATE = "estimate.json"
-
-Record = dict[str, object]      # one line of metrics.jsonl
 
 
 @dataclass(frozen=True)
@@ -31,11 +29,13 @@ class Summary:
     raw: Metrics | None                                 # last evaluation with the weights as the optimizer left them
     training_seconds: float                             # without evaluation and checkpoints
     training_seconds_papers_rule: float | None          # the same, the first epoch timed as the second
+    mlperf_seconds: float | None                        # first touch of data to last evaluation; see report.clocks
     estimated_seconds: float | None                     # training seconds as estimated before the start
     wall_seconds: float                                 # everything, over all sessions
     startup_seconds: float
     evaluation_seconds: float
     checkpoint_seconds: float
+    seconds_by_epoch: tuple[float, ...]                 # training seconds of every whole epoch
     images_per_second: float                            # all training images by all training seconds
     images_per_second_by_pixels: dict[int, float]       # without the first logged interval at a size
     data_wait_share: float                              # of the training seconds, 0 to 1
@@ -97,27 +97,6 @@ def data_wait_share(records: Sequence[Record]) -> float:
     return sum(part.data_wait * part.seconds for part in parts) / total if total > 0 else 0.0
 
 
-def papers_rule_seconds(records: Sequence[Record], facts: RunFacts, seconds: float) -> float | None:
-    """Return the training seconds with the first epoch timed as the second: a cold cache and a warm-up count once less.
-
-    The rule of the published time-to-train figures. The ends of the two epochs are interpolated between logged steps.
-    None if the run has no second epoch.
-    """
-    first, second = facts.steps_per_epoch, 2 * facts.steps_per_epoch
-    if facts.total_steps < second or (done := records[-1]["step"]) < second:
-        return None
-    steps = [(r["step"], r["training_seconds"]) for r in records if r["kind"] == "step"]
-    marks = [(0, 0.0), *steps, (done, seconds)]
-
-    def seconds_at(step: int) -> float:
-        for (left, start), (right, end) in pairwise(marks):
-            if left <= step <= right and right > left:
-                return start + (end - start) * (step - left) / (right - left)
-        raise ValueError(f"step {step} lies outside the records")
-
-    return seconds - seconds_at(first) + (seconds_at(second) - seconds_at(first))
-
-
 def nearest_published(facts: RunFacts) -> Published | None:
     """Return the published result whose length is nearest to this run's."""
     return min(facts.published, key=lambda result: abs((result.epochs or float("inf")) - facts.epochs), default=None)
@@ -127,7 +106,7 @@ def summarize(
     records: Sequence[Record], facts: RunFacts, *, seconds: float, weights: Path, raw_weights: Path | None = None,
 ) -> Summary:
     """Sum up a finished run; `seconds` are its training seconds, and the last record's wall time is the run's."""
-    of_kind = {kind: [r for r in records if r["kind"] == kind] for kind in ("begin", "evaluation", "saved")}
+    of_kind = {kind: [r for r in records if r["kind"] == kind] for kind in ("begin", "epoch", "evaluation", "saved")}
     last = of_kind["evaluation"][-1] if of_kind["evaluation"] else {}
     done = records[-1]["step"]          # fewer than were planned if the run ended at its target
     return Summary(
@@ -142,12 +121,14 @@ def summarize(
         ema=metrics_of(last, "ema"),
         raw=metrics_of(last, "raw"),
         training_seconds=seconds,
-        training_seconds_papers_rule=papers_rule_seconds(records, facts, seconds),
+        training_seconds_papers_rule=papers_seconds(records, seconds),
+        mlperf_seconds=mlperf_seconds(records),
         estimated_seconds=_estimated(facts.folder),
         wall_seconds=records[-1]["wall_seconds"],
         startup_seconds=sum(r["startup_seconds"] for r in of_kind["begin"]),
         evaluation_seconds=sum(r["seconds"] for r in of_kind["evaluation"]),
         checkpoint_seconds=sum(r["seconds"] for r in of_kind["saved"]),
+        seconds_by_epoch=tuple(r["seconds"] for r in of_kind["epoch"]),
         images_per_second=done * facts.global_size / seconds if seconds > 0 else 0.0,
         images_per_second_by_pixels=throughput(records, facts.global_size),
         data_wait_share=data_wait_share(records),

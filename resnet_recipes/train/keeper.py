@@ -8,6 +8,7 @@ from torch import Tensor
 
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.errors import TrainingError
+from resnet_recipes.report.facts import Metrics
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.train.checkpoint import Checkpoints
 from resnet_recipes.train.distributed import agree, broadcast_statistics, mean_over_ranks
@@ -39,7 +40,6 @@ class Keeper:
         self.run = run
         self.recorder, self.checkpoints = files or (None, None)
         self.interruption, self.watchdog = interruption, watchdog
-        self.has_reached_target = False     # evaluation.stop_at_top1, the same on every rank
         self._losses = torch.zeros(run.plan.steps(run.plan.recipe.log.interval), device=run.rank.device)
         self._count = 0         # losses since the last log, which stay on the device until the next
         self._since = (run.clock.seconds(), 0.0)        # training seconds and seconds of data wait at the last log
@@ -47,6 +47,11 @@ class Keeper:
     def wants_to_stop(self) -> bool:
         """Tell whether this rank was asked to stop."""
         return self.interruption.requested
+
+    @property
+    def has_reached_target(self) -> bool:
+        """Whether evaluation.stop_at_top1 ends the run, in this session or before it."""
+        return self.run.has_reached_target
 
     def step(self, done: int, loss: Tensor) -> None:
         """Note a completed step; does not wait for the device."""
@@ -79,19 +84,22 @@ class Keeper:
         def alive(*_: Tensor) -> None:
             self.watchdog.beat(done, "evaluate")
 
+        def measured() -> Metrics:
+            return evaluate(run.model, run.eval_data, run.precision, flip, alive)
+
         with run.clock.paused():
             began, averaged, raw = time.perf_counter(), None, None
             if "eval_weights" in run.methods.table():
                 with run.methods.eval_weights(run.model):
-                    averaged = evaluate(run.model, run.eval_data, run.precision, flip, alive)
-            if averaged is None or done == run.plan.total_steps:
-                raw = evaluate(run.model, run.eval_data, run.precision, flip, alive)
-            target = run.plan.recipe.evaluation.stop_at_top1
-            self.has_reached_target = target is not None and (averaged or raw).top1 >= target
-            if self.has_reached_target and raw is None:
-                raw = evaluate(run.model, run.eval_data, run.precision, flip, alive)
+                    averaged = measured()
+            else:
+                raw = measured()
+            run.top1, known = (averaged or raw).top1, time.perf_counter()
+            if raw is None and (done == run.plan.total_steps or run.has_reached_target):
+                raw = measured()
             if self.recorder is not None:
-                self.recorder.evaluation(done, ema=averaged, raw=raw, seconds=time.perf_counter() - began)
+                now = time.perf_counter()
+                self.recorder.evaluation(done, ema=averaged, raw=raw, seconds=now - began, beside=now - known)
 
     def save(self, done: int) -> None:
         """Save a checkpoint, after checking that all ranks hold the same, finite weights."""

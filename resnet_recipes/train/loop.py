@@ -24,7 +24,8 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
     compute_gradient, vote, done = gradient_of(run), Vote(), first
     stream = Stream(run.train_data.batches(first), run.rank.device)
     model.train()
-    for step, raw in zip(range(first, plan.total_steps), stream, strict=False):
+    last = first if keeper.has_reached_target else plan.total_steps
+    for step, raw in zip(range(first, last), stream, strict=False):
         now = Now(step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step)))
         seed = int(now.rng.integers(2**63))         # drawn in any case: later draws must not depend on it
         if methods.draws_in_forward:

@@ -30,3 +30,10 @@ class Run:
     train_data: TrainLoader
     eval_data: EvalLoader
     notes: tuple[str, ...] = ()         # what the user is told about how it was made, a sentence each
+    top1: float = 0.0                   # percent, of the weights that count at the last evaluation
+
+    @property
+    def has_reached_target(self) -> bool:
+        """Tell whether evaluation.stop_at_top1 ends the run, the same on every rank."""
+        target = self.plan.recipe.evaluation.stop_at_top1
+        return target is not None and self.top1 >= target

@@ -11,8 +11,8 @@ from resnet_recipes.train.run import Run
 
 #: Every field of a state, with its type.
 _FIELDS: dict[str, type] = {
-    "step": int, "seconds": float, "model": dict, "optimizer": dict, "methods": dict, "precision": dict, "recipe": dict,
-    "classes": list, "train_examples": int, "train_digest": str, "backend": str,
+    "step": int, "seconds": float, "top1": float, "model": dict, "optimizer": dict, "methods": dict,
+    "precision": dict, "recipe": dict, "classes": list, "train_examples": int, "train_digest": str, "backend": str,
     "dtype": str, "device": str, "world_size": int, "threads": int, "versions": dict,
 }
 
@@ -31,6 +31,8 @@ def malformed(state: dict[str, Any], total_steps: int) -> Iterator[str]:
         yield f"step {state['step']} is not one of the run's {total_steps}"
     if not 0 <= state["seconds"] < math.inf or min(state["world_size"], state["threads"], state["train_examples"]) < 1:
         yield "seconds, world_size, threads or train_examples: out of range"
+    if not 0 <= state["top1"] <= 100:
+        yield "top1: not a percentage"
     if not all(type(text) is str for text in (*state["classes"], state["versions"].get("torch"))):
         yield "classes or versions: not text"
     if not is_plain(state["recipe"], _DEPTH):

@@ -32,6 +32,7 @@ def capture(run: Run, done: int) -> dict[str, Any]:
     return {
         "step": done,
         "seconds": run.clock.seconds(),
+        "top1": run.top1,
         "model": run.model.state_dict(),
         "optimizer": run.optimizer.state_dict(),
         "methods": run.methods.state_dict(),
@@ -67,6 +68,7 @@ def restore(run: Run, state: dict[str, Any]) -> int:
     run.methods.load_state_dict(state["methods"])
     run.precision.load_state_dict(state["precision"])
     run.clock.restart(state["seconds"])
+    run.top1 = state["top1"]
     return state["step"]
 
 

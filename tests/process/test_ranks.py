@@ -1,5 +1,6 @@
 """Several ranks measure what one does, never save diverged weights, and resume with the same order of addition."""
 
+import json
 import os
 import shutil
 import tempfile
@@ -195,3 +196,16 @@ def elsewhere(process: RankProcess) -> str:
 def test_ranks_with_other_images_do_not_train_together(nursery: Nursery, new_run: Callable[..., Path]):
     said = nursery.call(new_run(), 2, elsewhere)
     assert all("number of training images: is 128 on rank 0, and 127 on rank 1" in text for text in said), said
+
+
+def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(nursery: Nursery, new_run: Callable[..., Path]):
+    whole = new_run(evaluation={"interval": "3ba", "stop_at_top1": 1e-9})
+    nursery.call(whole, 3, trained)
+    crashed = killed_after(3, whole)
+    shutil.copy(whole / "metrics.jsonl", crashed)
+    nursery.call(crashed, 3, trained)
+    first, second = (json.loads((folder / "summary.json").read_text()) for folder in (whole, crashed))
+    assert second["steps"] == first["steps"] == 3
+    assert second["raw_top1_percent"] == first["raw_top1_percent"]
+    assert second["mlperf_seconds"] == first["mlperf_seconds"]
+    assert differing(crashed, whole) == []

@@ -74,7 +74,7 @@ class Driver:
             if (step + 1) % 10 == 0:
                 metrics = Metrics(50.0 + step, 90.0, 1.5, 500)
                 self.recorder.evaluation(step + 1, ema=metrics, raw=metrics._replace(top1=metrics.top1 - 1),
-                                         seconds=3.0)
+                                         seconds=3.0, beside=1.0)
                 self.recorder.saved(step + 1, Path("last.pt"), 0.25)
 
 

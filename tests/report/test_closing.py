@@ -49,14 +49,17 @@ def test_the_published_accuracy_is_compared_with_the_averaged_weights(summary):
 
 
 def test_nothing_is_said_about_what_is_not_known(summary):
-    bare = page(replace(summary, published=None, ema=None, training_seconds_papers_rule=None))
-    for word in ("published", "EMA", "papers' rule", "None"):
+    bare = page(replace(summary, published=None, ema=None, training_seconds_papers_rule=None,
+                        mlperf_seconds=None))
+    for word in ("published", "EMA", "papers' clock", "MLPerf", "None"):
         assert word not in bare
 
 
-def test_both_training_times_are_named(summary):
+def test_every_clock_is_named(summary):
     assert "training|    1:50   without evaluation and checkpoints" in page(summary)
-    assert "|    1:40   papers' rule: the first epoch timed as the second" in page(summary)
+    assert "|    1:40   papers' clock: the first epoch timed as the second" in page(summary)
+    timed = page(replace(summary, mlperf_seconds=120.0))
+    assert "|    2:00   MLPerf's clock: from first image to last evaluation" in timed
 
 
 def test_a_resumed_run_says_in_how_many_sessions_it_ran(summary):

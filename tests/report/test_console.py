@@ -112,7 +112,7 @@ def test_the_result_goes_to_the_output_stream_and_the_log_does_not(live, facts, 
     page = re.sub(r"\x1b\[[0-9;]*m", "", page)
     assert "top-1 89.00 %   top-5 90.00 %   weights.pt: EMA, 500 images" in page
     assert "1:50   without evaluation and checkpoints" in page
-    assert "1:40   papers' rule" in page
+    assert "1:40   papers' clock" in page
     assert "published   top-1 76.60 % after 5 epochs in 27 min\n              8 x A100; the paper\n" in page
     assert "25 images/s at 128 px" in page
     assert "1:50   without" not in log

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.report.facts import Published
-from resnet_recipes.report.summary import nearest_published, papers_rule_seconds
+from resnet_recipes.report.summary import nearest_published
 
 
 @pytest.fixture
@@ -26,14 +26,8 @@ def test_the_papers_rule_times_the_first_epoch_as_the_second(summary):
     assert summary.training_seconds_papers_rule == 10 * 1 + 10 * 1 + 20 * 4
 
 
-def test_the_papers_rule_finds_epoch_ends_between_logged_steps(facts):
-    logged = [{"kind": "step", "step": step, "training_seconds": 2.0 * min(step, 10) + max(0, step - 10)}
-              for step in (4, 10, 16, 28, 40)]
-    assert papers_rule_seconds(logged, facts, 50.0) == pytest.approx(40.0)
-
-
-def test_the_papers_rule_needs_two_epochs(facts):
-    assert papers_rule_seconds([], replace(facts, total_steps=19), 50.0) is None
+def test_the_seconds_of_every_epoch_are_recorded(summary):
+    assert summary.seconds_by_epoch == (20.0, 10.0, 40.0, 40.0)
 
 
 def test_throughput_leaves_out_the_first_steps_at_a_size(summary):

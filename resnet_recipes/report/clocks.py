@@ -1,0 +1,36 @@
+"""The papers' clock and MLPerf's, derived from the raw seconds that a run records."""
+
+from collections.abc import Iterator, Sequence
+
+Record = dict[str, object]      # one line of metrics.jsonl
+
+
+def papers_seconds(records: Sequence[Record], seconds: float) -> float | None:
+    """Return the training seconds with the first epoch timed as the second: a cold cache and a warm-up count once less.
+
+    The clock of the published time-to-train figures; `seconds` have neither evaluations nor checkpoints. None if the
+    run has no second epoch.
+    """
+    epochs = [float(record["seconds"]) for record in records if record["kind"] == "epoch"][:2]
+    return seconds - epochs[0] + epochs[1] if len(epochs) == 2 else None
+
+
+def mlperf_seconds(records: Sequence[Record]) -> float | None:
+    """Return the seconds from the first touch of data to the last evaluation, which is the one that reached a target.
+
+    Evaluations and checkpoints count, and so do steps that a resumed run repeated; start-ups do not. None without an
+    evaluation.
+    """
+    readings = [reading for record, reading in mlperf_readings(records) if record["kind"] == "evaluation"]
+    return readings[-1] if readings else None
+
+
+def mlperf_readings(records: Sequence[Record]) -> Iterator[tuple[Record, float]]:
+    """Yield each record with the seconds on MLPerf's clock at which it was written.
+
+    An evaluation is over when the accuracy that counts is known, before the raw weights are evaluated beside EMA's.
+    """
+    off = 0.0
+    for record in records:
+        off += record["startup_seconds"] if record["kind"] == "begin" else 0.0
+        yield record, record["wall_seconds"] - record.get("beside_seconds", 0.0) - off
