@@ -69,7 +69,7 @@ def torchcodec(data: bytes) -> np.ndarray:
 
 def ours(data: bytes) -> np.ndarray:
     """Decode the whole image with this package's adapter."""
-    from resnet_recipes.data.files.decode import Picture
+    from resnet_recipes.data.images.decode import Picture
 
     picture = Picture(data)
     return picture.crop(0, 0, picture.height, picture.width)
@@ -77,7 +77,7 @@ def ours(data: bytes) -> np.ndarray:
 
 def ours_cropped(data: bytes) -> np.ndarray:
     """Decode the upper 70 % of the image for 176 pixels, which is about what a training crop needs."""
-    from resnet_recipes.data.files.decode import Picture
+    from resnet_recipes.data.images.decode import Picture
 
     picture = Picture(data)
     return picture.resized_crop(0, 0, int(0.7 * picture.height), int(0.7 * picture.width), 176)

@@ -69,41 +69,6 @@ def plain(setting: Setting) -> Iterator:
                            num_workers=setting.workers, prefetch_factor=2))
 
 
-def ours_in_dataloader(setting: Setting) -> Iterator:
-    """Read with this package's storage in torch's DataLoader, where each worker makes whole batches."""
-    import numpy as np
-    import torch
-    from torch.utils.data import DataLoader, Dataset
-
-    from resnet_recipes import data
-    from resnet_recipes.data import order
-    from resnet_recipes.data.base import DataConfig, Share
-    from resnet_recipes.data.crop import TrainCrop
-    from resnet_recipes.data.files.images import Files
-    from resnet_recipes.data.files.storage import TrainFiles
-    from resnet_recipes.data.loading.storage import Rows, Storage, fill
-
-    class Batches(Dataset):
-        """Whole batches by job."""
-
-        def __init__(self, storage: Storage):
-            self.storage = storage
-
-        def __getitem__(self, job: order.Job) -> tuple[torch.Tensor, torch.Tensor]:
-            pixels = torch.empty((len(job.indices), job.pixels, job.pixels, 3), dtype=torch.uint8)
-            labels = torch.empty_like(torch.from_numpy(job.indices))
-            fill(self.storage,
-                 Rows(job.epoch, job.indices, job.copies, pixels.numpy(), labels.numpy(), np.zeros(len(labels), bool)))
-            return pixels, labels
-
-    config = DataConfig(backend="torchvision", root=str(setting.root), train_size=setting.pixels)
-    facts, share = data.measure(config), Share(0, 1, BATCH, BATCH, seed=0)
-    storage = TrainFiles(Files(setting.root / "train"), TrainCrop.of(config, share))
-    jobs = order.train_jobs(config, share, facts.train_examples, 0)
-    return iter(DataLoader(Batches(storage), batch_size=None, sampler=jobs, num_workers=setting.workers,
-                           prefetch_factor=2))
-
-
 def timm(setting: Setting) -> Iterator:
     """Read with timm's dataset, transforms and uint8 collation, before its prefetcher normalises on a GPU."""
     import torch
@@ -149,7 +114,6 @@ def bare_ffcv(setting: Setting) -> Iterator:
 LOADERS: dict[str, Callable[[Setting], Iterator]] = {
     "ours, torchvision backend": lambda setting: ours(setting, "torchvision"),
     "ours, normalised on the CPU": ours_normalized,
-    "ours in a DataLoader": ours_in_dataloader,
     "torchvision + PIL": plain,
     "timm": timm,
     "ours, ffcv backend": lambda setting: ours(setting, "ffcv"),
@@ -158,13 +122,12 @@ LOADERS: dict[str, Callable[[Setting], Iterator]] = {
 
 #: Which of ours is compared with which peer.
 PAIRS = (
-    ("ours, torchvision backend", "ours in a DataLoader"),
     ("ours, torchvision backend", "torchvision + PIL"),
     ("ours, normalised on the CPU", "torchvision + PIL"),
     ("ours, torchvision backend", "timm"),
     ("ours, ffcv backend", "bare FFCV"),
 )
-NEEDS = {"timm": "timm", "bare FFCV": "ffcv", "ours, ffcv backend": "ffcv"}
+NEEDS = {"timm": "timm", "bare FFCV": "ffcv"}
 
 
 def serve(name: str, setting: Setting) -> None:

@@ -1,9 +1,7 @@
 #!/bin/sh
-# Make .venv ready: the package, what its tests need, and FFCV; system headers are installed where that is allowed.
+# Make .venv ready: the package and what its tests need; system headers are installed where that is allowed.
 set -eu
 venv=.venv
-headers="g++ pkg-config python3-dev libopencv-dev libturbojpeg0-dev"
-
 decoder="g++ libjpeg-dev"
 
 say() { printf '%s\n' "$*" >&2; }
@@ -38,23 +36,6 @@ make_venv() {
     fi
 }
 
-have_headers() {
-    command -v g++ >/dev/null && command -v pkg-config >/dev/null && pkg-config --exists opencv4 libturbojpeg
-}
-
-install_ffcv() {
-    if ! have_headers && privileged; then
-        say "installing the system headers that FFCV is built with ..."
-        # shellcheck disable=SC2086
-        apt_install $headers || true
-    fi
-    if ! have_headers; then
-        say "FFCV is left out (all else works). To have it:  sudo apt-get install $headers && rm $venv/ready && make setup"
-    elif ! "$venv/bin/pip" install -q -e ".[ffcv]" >"$venv/ffcv.log" 2>&1; then
-        say "FFCV is left out (all else works): it could not be built, see $venv/ffcv.log"
-    fi
-}
-
 install_decoder_headers() {
     if ! echo '#include <cstdio>
 #include <jpeglib.h>' | c++ -x c++ -fsyntax-only - 2>/dev/null; then
@@ -71,5 +52,4 @@ fi
 install_decoder_headers
 say "installing resnet-recipes into $venv; the first time this downloads PyTorch and takes a few minutes ..."
 "$venv/bin/pip" install -q -e ".[dev]"
-install_ffcv
 touch "$venv/ready"

@@ -1,4 +1,4 @@
-"""`resnet-recipes doctor`: check data, FFCV, GPUs and this machine before a run."""
+"""`resnet-recipes doctor`: check data, decoder, GPUs and this machine before a run."""
 
 import json
 import os
@@ -23,10 +23,9 @@ USAGE = Usage("resnet-recipes doctor [TOPIC] [PATH]",
 Topics:
   data PATH           the images in a folder
   native              whether the native decoder works, or what its build lacks
-  ffcv                whether FFCV works here, or what it lacks
   gpu                 driver, memory and what torch sees
   run [PATH]          cores, memory and disk
-Without a topic: native, ffcv, gpu and run.""")
+Without a topic: native, gpu and run.""")
 MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 
@@ -34,8 +33,8 @@ def run(argv: Sequence[str]) -> int:
     """Check one topic (default: all but data), print the findings, and return 3 if one must be fixed."""
     arguments = split(argv, USAGE)
     topic, *places = arguments.words or ["machine"]
-    if topic not in ("data", "native", "ffcv", "gpu", "run", "machine"):
-        fix = "topics: data PATH, native, ffcv, gpu, run [PATH]; without one, all but data"
+    if topic not in ("data", "native", "gpu", "run", "machine"):
+        fix = "topics: data PATH, native, gpu, run [PATH]; without one, all but data"
         raise RecipeError([Problem(f"doctor {topic}", None, "unknown topic", fix)])
     if (topic == "data" and len(places) != 1) or len(places) > 1:
         raise RecipeError([Problem(f"doctor {topic}", " ".join(places) or None, "needs one folder", EXAMPLE)])
@@ -60,9 +59,6 @@ def _findings(topic: str, place: Path | None, arguments: Arguments) -> list[Find
     if topic in ("native", "machine"):
         from resnet_recipes.doctor.native import check_native
         found += check_native()
-    if topic in ("ffcv", "machine"):
-        from resnet_recipes.doctor.ffcv import check_ffcv
-        found += check_ffcv()
     if topic in ("gpu", "machine"):
         from resnet_recipes.doctor.gpu import check_gpu
         found += check_gpu()

@@ -26,7 +26,7 @@ from resnet_recipes.process.folder import refuse_links
 from resnet_recipes.process.lock import RunLock
 from resnet_recipes.report.recorder import METRICS, SUMMARY, read_metrics
 
-PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf", "simplejpeg", "ffcv")
+PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf", "simplejpeg")
 
 #: Bytes of a file of git's that are read: packed-refs of large repositories have megabytes.
 _MAX_GIT_FILE = 16 << 20

@@ -11,7 +11,7 @@ from resnet_recipes.data.loading import loader
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.data.workers import oversubscription
-from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.errors import NotReadyError
 
 __all__ = ["DataConfig", "DataFacts", "Share", "measure", "normalize", "open_eval", "open_train"]
 
@@ -22,8 +22,8 @@ _MODULES = {"torchvision": "torchvision_backend", "ffcv": "ffcv_backend", "gpu":
 def measure(config: DataConfig, with_cost: bool = False, tell: Callable[[str], None] = lambda line: None) -> DataFacts:
     """Find out what is at `config.root`, and which backend will read it. ImageNet takes seconds; `tell` shows progress.
 
-    Decodes nothing, except some images `with_cost` if `auto` cannot use ffcv. Raises NotReadyError with everything that
-    is wrong.
+    Decodes nothing, except some images `with_cost` if `auto` finds no .beton files. Raises NotReadyError with
+    everything that is wrong.
     """
     if config.backend != "synthetic" and (problem := root_problem(config.root)):
         raise NotReadyError([problem])
@@ -51,21 +51,9 @@ def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> EvalLoader:
 def _chosen(config: DataConfig) -> tuple[str, str]:
     """Return the backend for `auto`, and why it is not ffcv, if it is not."""
     root = Path(config.root)
-    betons, folders = _has(root, "train.beton", "val.beton"), _has(root, "train", "val")
-    if not betons:
-        return "torchvision", "no train.beton and val.beton"
-    try:
-        import_module("resnet_recipes.data.beton.decoder").require_decoder()
-    except NotReadyError as error:
-        why = f"ffcv {error.problems[0].rule}"
-        if not folders:
-            raise NotReadyError([Problem(
-                "data.root", config.root, f"has .beton files only, and {why}",
-                "resnet-recipes doctor native   says what to install;   "
-                "pip install 'resnet-recipes[ffcv]' will do as well",
-            )]) from None
-        return "torchvision", f"there are .beton files, but {why}"
-    return "ffcv", ""
+    if _has(root, "train.beton", "val.beton"):
+        return "ffcv", ""
+    return "torchvision", "no train.beton and val.beton"
 
 
 def _has(root: Path, *names: str) -> bool:

@@ -16,7 +16,7 @@ BACKENDS = ("auto", "torchvision", "ffcv", "gpu", "synthetic")
 class DataConfig:
     """The `data` section of a recipe."""
 
-    backend: str = "auto"               # auto: ffcv where root has .beton files and ffcv is installed, else torchvision
+    backend: str = "auto"               # auto: ffcv where root has .beton files, else torchvision
     root: str = ""                      # folder with train/ and val/ by class, or with train.beton and val.beton
     train_size: int = 176               # pixels, side of the training crop
     eval_resize: int = 232              # pixels, shorter side before the centre crop at evaluation
@@ -31,7 +31,7 @@ class DataConfig:
     prefetch: int = 2                   # batches that are ready ahead of the step
     on_bad_image: str = "error"         # error | skip: bad training images; a bad validation image always is an error
     repeats: int = 1                    # times that each image comes, in a row; an epoch is as long, with fewer images
-    order: str = "random"               # random | quasi_random (ffcv only: reads the file in larger pieces)
+    order: str = "random"               # random | quasi_random (ffcv: reads the file in larger pieces)
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong with these values by themselves; keys are relative to `data`."""

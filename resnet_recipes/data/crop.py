@@ -101,12 +101,6 @@ def attempts(draws: np.ndarray, scale: tuple[float, float], ratio: tuple[float, 
     return tried
 
 
-def centre_crops(sizes: np.ndarray, share: float) -> np.ndarray:
-    """Return int64 [N, 4] centred squares (top, left, side, side) of `share` of the shorter side, as in FFCV."""
-    side = np.maximum(1, (share * sizes.min(axis=1)).astype(np.int64))
-    return np.stack([(sizes[:, 0] - side) // 2, (sizes[:, 1] - side) // 2, side, side], axis=1)
-
-
 def _widest_crops(height: np.ndarray, width: np.ndarray, ratio: tuple[float, float]) -> np.ndarray:
     """Return float64 [N, 4]: the whole image, cut where it is too long or too tall; height and width are [N, 1].
 

@@ -13,8 +13,8 @@ from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugm
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.listing import Tell
-from resnet_recipes.data.files.native import eval_files
 from resnet_recipes.data.files.survey import survey
+from resnet_recipes.data.images.native import eval_images
 from resnet_recipes.data.loading.loader import Supply
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
@@ -84,7 +84,7 @@ def _decoded(files: Files, config: DataConfig, share: Share) -> RawBatch:
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_initialized() else torch.device("cpu")
     pixels = torch.empty(len(files), config.eval_size, config.eval_size, 3, dtype=torch.uint8, device=device)
     capacity = Capacity.for_evaluation(config, replace(share, eval_size=_BLOCK))
-    pipeline = Pipeline(eval_files(files, config.eval_resize, capacity.workers), capacity)
+    pipeline = Pipeline(eval_images(files, config.eval_resize, False, capacity.workers), capacity)
     jobs = order.eval_jobs(config, Share(0, 1, _BLOCK, _BLOCK, 0), len(files))
     try:
         for start, batch in zip(range(0, len(files), _BLOCK), pipeline.run(jobs), strict=True):

@@ -7,26 +7,23 @@ from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.listing import Tell
-from resnet_recipes.data.files.native import eval_files, train_files
 from resnet_recipes.data.files.survey import survey
+from resnet_recipes.data.images.native import eval_images, manner, train_images
 from resnet_recipes.data.loading.loader import TrainLoader
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
-from resnet_recipes.data.native.library import description, why_not
 
 
 def measure(config: DataConfig, tell: Tell) -> DataFacts:
     """Count the images and classes; raises NotReadyError with what must be put right."""
-    facts, why = survey(config, "torchvision", tell), why_not()
-    slowly = f"in Python, at about half the speed: the native decoder {why}; resnet-recipes doctor native"
-    how = slowly if why else f"natively ({description()})"
-    return replace(facts, notes=(*facts.notes, f"JPEGs are decoded {how}"))
+    facts = survey(config, "torchvision", tell)
+    return replace(facts, notes=(*facts.notes, manner()))
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Pipeline:
     """Open the training images."""
     files, capacity = Files(facts.root / "train", facts.train_digest), Capacity.for_training(config, share)
-    storage = train_files(files, TrainCrop.of(config, share), augment, config.reduced_decode, capacity.workers)
+    storage = train_images(files, TrainCrop.of(config, share), augment, config.reduced_decode, capacity.workers)
     return Pipeline(storage, capacity, skip_bad=config.on_bad_image == "skip")
 
 
@@ -34,7 +31,7 @@ def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
     """Open the evaluation images; an unreadable one is always an error, or accuracies could not be compared."""
     files, capacity = Files(facts.root / "val", facts.eval_digest), Capacity.for_evaluation(config, share)
     is_bicubic = config.eval_interpolation == "bicubic"
-    return Pipeline(eval_files(files, config.eval_resize, capacity.workers, bicubic=is_bicubic), capacity)
+    return Pipeline(eval_images(files, config.eval_resize, is_bicubic, capacity.workers), capacity)
 
 
 def seconds_per_image(config: DataConfig, facts: DataFacts) -> float:

@@ -7,13 +7,12 @@ import numpy as np
 
 from resnet_recipes.data import ffcv_backend
 from resnet_recipes.data.base import DataConfig, DataFacts, Share
-from resnet_recipes.data.beton.decoder import require_decoder
 from resnet_recipes.data.beton.file import open_beton
-from resnet_recipes.data.files.decode import BadImageError, Picture, read_file
 from resnet_recipes.data.files.folder import class_names
 from resnet_recipes.data.files.images import Files
-from resnet_recipes.data.files.native import eval_files
-from resnet_recipes.data.files.storage import EvalFiles
+from resnet_recipes.data.images.decode import BadImageError
+from resnet_recipes.data.images.native import eval_images
+from resnet_recipes.data.images.python import EvalImages
 from resnet_recipes.data.loading.loader import EvalLoader
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
@@ -41,13 +40,12 @@ def open_labelled(config: DataConfig, classes: Sequence[str], num_classes: int, 
     if not len(files):
         raise _unusable(split, "has no class folders with images")
     capacity = Capacity.for_evaluation(config, share)
-    storage = eval_files(files, config.eval_resize, capacity.workers, bicubic=config.eval_interpolation == "bicubic")
+    storage = eval_images(files, config.eval_resize, config.eval_interpolation == "bicubic", capacity.workers)
     storage.labels = _places(split, found, classes, num_classes)[files.labels]
     return EvalLoader(config, share, Pipeline(storage, capacity))
 
 
 def _open_beton(config: DataConfig, root: Path, classes: Sequence[str] | int, share: Share) -> EvalLoader:
-    require_decoder()
     beton = open_beton(root / "val.beton")
     count = classes if isinstance(classes, int) else len(classes)
     if beton.sidecar and not isinstance(classes, int) and beton.classes != tuple(classes):
@@ -84,22 +82,22 @@ class Unlabelled(EvalLoader):
         share, self.paths = Share(0, 1, batch, batch, 0), paths
         capacity = Capacity.for_evaluation(config, share)
         capacity = capacity._replace(workers=0 if len(paths) <= _FEW else capacity.workers)
-        storage = eval_files(Files.named(paths), config.eval_resize, capacity.workers, _Blackened,
-                             config.eval_interpolation == "bicubic")
+        self._files, is_bicubic = Files.named(paths), config.eval_interpolation == "bicubic"
+        storage = eval_images(self._files, config.eval_resize, is_bicubic, capacity.workers, _Blackened)
         storage.labels = np.arange(len(paths))
         super().__init__(config, share, Pipeline(storage, capacity))
 
     def fault(self, index: int) -> str:
         """Return why a black image could not be read, or "" if it really is black."""
         try:
-            picture = Picture(read_file(self.paths[index]))
+            picture = self._files.read(index)
             picture.crop(0, 0, picture.height, picture.width)
         except BadImageError as error:
             return str(error)
         return ""
 
 
-class _Blackened(EvalFiles):
+class _Blackened(EvalImages):
     def fill(self, rows: Rows) -> None:
         for row in range(len(rows.indices)):
             one = Rows(rows.epoch, *(part[row:row + 1] for part in rows[1:]))

@@ -1,4 +1,4 @@
-"""Check data, FFCV, GPU and machine before a run; each answer comes with what to type."""
+"""Check data, decoder, GPU and machine before a run; each answer comes with what to type."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

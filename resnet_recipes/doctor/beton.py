@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.cores import cores
-from resnet_recipes.data.beton.decoder import Manner, decoder, require_decoder
 from resnet_recipes.data.beton.file import Beton, open_beton, pair_problems
 from resnet_recipes.data.beton.quasi_random import stored_by_class
-from resnet_recipes.data.beton.storage import BetonStorage
-from resnet_recipes.data.crop import Cuts
-from resnet_recipes.data.loading.storage import Rows
+from resnet_recipes.data.beton.samples import Samples
+from resnet_recipes.data.images.native import eval_images
+from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.doctor import Finding, Progress, few, finding_of
 from resnet_recipes.errors import NotReadyError
 
@@ -41,19 +40,16 @@ def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Ite
 
 
 def verdict(beton: Beton) -> Callable[[int], str | None]:
-    """Return a function that says what is wrong with a sample, or None, by reading it as training does; thread-safe.
-
-    Without FFCV it checks checksum and header, and decodes nothing.
-    """
-    try:
-        storage = BetonStorage(beton, _whole, decoder(beton, Manner(cores())))
-    except NotReadyError:
-        return beton.complaint
+    """Return a function that says what is wrong with a sample, or None, by reading it as training does; thread-safe."""
+    storage = eval_images(Samples(beton), _THUMBNAIL, False, cores())
 
     def complaint(index: int) -> str | None:
         one, pixels = np.array([index]), np.empty((1, _THUMBNAIL, _THUMBNAIL, 3), np.uint8)
-        damage = storage.damage(Rows(0, one, np.zeros_like(one), pixels, np.empty_like(one), np.empty(1, bool)))
-        return damage and damage[1]
+        try:
+            storage.fill(Rows(0, one, np.zeros_like(one), pixels, np.empty_like(one), np.empty(1, bool)))
+        except UnreadableError as error:
+            return error.reason
+        return None
 
     return complaint
 
@@ -81,14 +77,5 @@ def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
     if damaged:
         places = [f"sample {index}: {said}" for index, said in sorted(damaged)]
         yield Finding("fix", f"{len(damaged):,} samples of {name} are damaged", _AGAIN, few(places))
-        return
-    try:
-        require_decoder()
+    else:
         yield Finding("ok", f"{name}: all {len(order):,} samples were read and decoded")
-    except NotReadyError as error:
-        what = f"{name}: all {len(order):,} samples were read, and none was decoded: ffcv {error.problems[0].rule}"
-        yield Finding("warn", what, "resnet-recipes doctor ffcv")
-
-
-def _whole(epoch: int, indices: np.ndarray, copies: np.ndarray, sizes: np.ndarray) -> Cuts:
-    return Cuts(np.concatenate([np.zeros_like(sizes), sizes], axis=1), np.zeros(len(sizes), bool))

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from resnet_recipes.data.files.decode import BadImageError, Picture, read_file
-from resnet_recipes.data.files.kinds import FORMATS, KINDS
+from resnet_recipes.data.images.decode import BadImageError, Picture, read_file
+from resnet_recipes.data.images.kinds import FORMATS, KINDS
 
 #: Every oddity by name: its level, and what such images are.
 ODDITIES = {

@@ -4,7 +4,6 @@ import itertools
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from multiprocessing import active_children
 from pathlib import Path
 from typing import NamedTuple
@@ -50,9 +49,7 @@ BACKENDS = [
     pytest.param(("torchvision", 3), id="torchvision-3-workers"),
     pytest.param(("gpu", 0), id="gpu"),
     pytest.param(("synthetic", 0), id="synthetic"),
-    pytest.param(("ffcv", 2), id="ffcv",
-                 marks=[pytest.mark.ffcv,
-                        pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")]),
+    pytest.param(("ffcv", 2), id="ffcv"),
 ]
 
 

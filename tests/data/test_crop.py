@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from resnet_recipes.data.crop import TrainCrop, centre_crops, random_crops, uniforms
+from resnet_recipes.data.crop import TrainCrop, random_crops, uniforms
 
 SIZES = np.array([[375, 500], [500, 375], [32, 32], [20, 2000], [2000, 20], [1, 1], [333, 500]])
 
@@ -48,11 +48,10 @@ def test_random_crops_lie_inside_the_image():
 @pytest.mark.parametrize("ratio", [(3.0, 4.0), (0.1, 0.3)])
 def test_no_crop_of_a_line_of_pixels_is_empty(ratio):
     sizes = np.array([[1, 1], [1, 500], [500, 1], [1, 2], [2, 1]])
-    for crops in (random_crops(uniforms(0, 0, np.arange(len(sizes)), 40), sizes, (0.08, 1.0), ratio),
-                  centre_crops(sizes, 224 / 232)):
-        assert (crops[:, :2] >= 0).all()
-        assert (crops[:, 2:] > 0).all()
-        assert (crops[:, :2] + crops[:, 2:] <= sizes).all()
+    crops = random_crops(uniforms(0, 0, np.arange(len(sizes)), 40), sizes, (0.08, 1.0), ratio)
+    assert (crops[:, :2] >= 0).all()
+    assert (crops[:, 2:] > 0).all()
+    assert (crops[:, :2] + crops[:, 2:] <= sizes).all()
 
 
 def test_draws_depend_on_seed_epoch_and_index_alone():
@@ -82,7 +81,3 @@ def test_draws_are_uniform_and_unrelated():
     assert np.abs(draws.mean(axis=0) - 0.5).max() < 0.005
     assert np.abs(np.corrcoef(draws.T) - np.eye(4)).max() < 0.016
     assert abs(np.corrcoef(draws[:-1, 0], draws[1:, 0])[0, 1]) < 0.016
-
-
-def test_the_centre_crop_of_the_published_example():
-    assert centre_crops(np.array([[375, 500]]), 224 / 232).tolist() == [[6, 69, 362, 362]]

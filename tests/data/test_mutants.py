@@ -16,7 +16,7 @@ from resnet_recipes.data.convert import run as converting
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.pool import encode_one
 from resnet_recipes.data.convert.source import BetonSource, FolderSource
-from resnet_recipes.data.files.decode import BadImageError, Picture
+from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.doctor.image import check_image
 from resnet_recipes.errors import NotReadyError

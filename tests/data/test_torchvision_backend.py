@@ -17,9 +17,8 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from resnet_recipes import data
-from resnet_recipes.data import torchvision_backend
 from resnet_recipes.data.base import DataConfig, Share
-from resnet_recipes.data.files import decode, native, storage
+from resnet_recipes.data.images import decode, native, python
 from resnet_recipes.data.loading import pipeline
 from resnet_recipes.errors import TrainingError
 
@@ -74,7 +73,7 @@ def test_evaluation_of_an_elongated_image_resizes_only_its_middle(folder, tmp_pa
     picture = Image.open(next((folder / "val" / "ant").iterdir())).resize(size, Image.BICUBIC)
     picture.save(tmp_path / "images" / "val" / "ant" / "!first.png")
     settings, resized_to = config(tmp_path / "images"), []
-    monkeypatch.setattr(storage, "resized", lambda pixels, *to: resized_to.append(to) or decode.resized(pixels, *to))
+    monkeypatch.setattr(python, "resized", lambda pixels, *to: resized_to.append(to) or decode.resized(pixels, *to))
     ours = next(data.open_eval(settings, data.measure(settings), ALONE).batches()).pixels[0].permute(1, 2, 0).numpy()
     transform = v2.Compose([v2.Resize(40, antialias=True), v2.CenterCrop(32)])
     # 40 * 500 / 23 is not a whole number
@@ -180,7 +179,7 @@ def test_workers_ignore_sigterm_and_ctrl_c(folder, monkeypatch):
 TRAINER = """
 import multiprocessing, os, sys
 from resnet_recipes import data
-from resnet_recipes.data.files import native
+from resnet_recipes.data.images import native
 native.why_not = lambda: "left out"               # the engine has threads, the Python decoder processes
 from resnet_recipes.data.base import DataConfig, Share
 end = "killed" if os.fork() else "finished"       # two trainers for the imports of one
@@ -220,7 +219,7 @@ def alive(pid: int) -> bool:
 
 
 def test_without_the_native_decoder_the_images_are_counted_and_it_is_told(folder: Path, monkeypatch):
-    monkeypatch.setattr(torchvision_backend, "why_not", lambda: "was not built")
-    monkeypatch.setattr(torchvision_backend, "description", lambda: pytest.fail("there is no decoder to ask"))
+    monkeypatch.setattr(native, "why_not", lambda: "was not built")
+    monkeypatch.setattr(native, "description", lambda: pytest.fail("there is no decoder to ask"))
     facts = data.measure(DataConfig(backend="torchvision", root=str(folder)))
     assert "in Python, at about half the speed: the native decoder was not built" in facts.notes[-1]

@@ -1,6 +1,5 @@
 """Workers and cores: a fair share by default, and a note if a recipe asks for more."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -36,8 +35,6 @@ def test_more_workers_than_cores_are_told_with_the_number_that_fits(folder):
     assert "cores" not in notes(folder, 8) + notes(folder, "auto") + notes(folder, 0)
 
 
-@pytest.mark.ffcv
-@pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
 def test_threads_are_told_as_well(betons):
     assert "data.workers=9 is more than the 8 cores here" in notes(betons, 9, "ffcv")
 

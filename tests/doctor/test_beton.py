@@ -1,29 +1,23 @@
 """Every damaged sample of a .beton file that would stop training is found, and so are files that do not match."""
 
-import sys
 import threading
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from resnet_recipes.commands import doctor
-from resnet_recipes.data.beton import decoder
 from resnet_recipes.data.beton.file import Beton, open_beton
-from resnet_recipes.data.beton.native import ffcv_native
 from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.run import convert
+from resnet_recipes.data.images import native
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.doctor import Finding, exit_code
 from resnet_recipes.doctor import beton as doctor_beton
 from resnet_recipes.doctor.data import Estimate, check_data, estimate
 
-with_ffcv = [pytest.mark.ffcv, pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")]
 built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
-readers = pytest.mark.parametrize("reader",
-                                  [pytest.param("engine", marks=built), pytest.param("ffcv", marks=with_ffcv), "none"],
-                                  indirect=True)
+readers = pytest.mark.parametrize("reader", [pytest.param("engine", marks=built), "python"], indirect=True)
 
 
 @pytest.fixture
@@ -34,15 +28,10 @@ def betons(root: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Let the native engine, FFCV or neither be there."""
-    ffcv_native.cache_clear()
-    if request.param != "engine":
-        monkeypatch.setattr(decoder, "why_not", lambda: "was not built")
-    if request.param == "none":
-        monkeypatch.setitem(sys.modules, "ffcv", None)
-    yield request.param
-    ffcv_native.cache_clear()
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the native engine be there, or not."""
+    if request.param == "python":
+        monkeypatch.setattr(native, "why_not", lambda: "was not built")
 
 
 def fixes(findings: list[Finding]) -> list[Finding]:
@@ -65,8 +54,6 @@ def test_sound_files_have_nothing_to_fix_and_every_sample_is_counted(betons, rea
     assert exit_code(findings) == 0
     assert steps == [(6, 6), (3, 3)]
     expected = "samples were read and decoded"
-    if reader == "none":
-        expected = "none was decoded: ffcv cannot be used: it is not installed"
     assert [finding.what.partition(":")[0]
             for finding in findings if expected in finding.what] == ["train.beton", "val.beton"]
 
@@ -81,9 +68,8 @@ def test_every_sample_with_a_wrong_byte_is_named(betons, reader):
     assert not fixes(check_data(betons, images=False))
 
 
-@pytest.mark.ffcv
-@pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
-def test_without_a_note_the_decoder_has_the_verdict(betons):
+@readers
+def test_without_a_note_the_decoder_has_the_verdict(betons, reader):
     path = betons / "train.beton"
     for index in (0, 3):
         # an end before the end

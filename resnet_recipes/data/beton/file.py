@@ -68,11 +68,6 @@ class Beton:
         """CRC-32 of every sample's bytes, uint32 [N]; None without a sidecar."""
         return self.sidecar.checksums if self.sidecar else None
 
-    @property
-    def cut_short(self) -> bool:
-        """Whether the mapped file has become shorter; touching what is gone would kill the process with SIGBUS."""
-        return self.content._mmap.size() < self.content.size
-
     @cached_property
     def digest(self) -> str:
         """What changes with any sample; without a sidecar, with the place, size or label of any."""

@@ -9,8 +9,7 @@ _NO_FRAME = (0xC4, 0xC8, 0xCC)
 def frame_size(data: np.ndarray) -> tuple[int, int, int]:
     """Return (height, width, channels) of a JPEG, uint8 [bytes], or (0, 0, 0) if it lacks start, frame header or end.
 
-    Walks some ten segments and reads nothing behind them but the last two bytes. Written in the part of Python that
-    numba compiles: the FFCV decoder calls it for every sample.
+    Walks some ten segments and reads nothing behind them but the last two bytes.
     """
     end = data.size
     if end < 16 or data[0] != 0xFF or data[1] != 0xD8 or data[end - 2] != 0xFF or data[end - 1] != 0xD9:
@@ -24,9 +23,9 @@ def frame_size(data: np.ndarray) -> tuple[int, int, int]:
             at += 1
             continue
         if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAME:
-            height, width = np.int64(data[at + 5]) * 256 + data[at + 6], np.int64(data[at + 7]) * 256 + data[at + 8]
-            return height, width, np.int64(data[at + 9])
+            height, width = (int.from_bytes(data[place:place + 2], "big") for place in (at + 5, at + 7))
+            return height, width, int(data[at + 9])
         if marker < 0xC0 or 0xD0 <= marker <= 0xDA:           # data before any frame header
             return 0, 0, 0
-        at += 2 + np.int64(data[at + 2]) * 256 + data[at + 3]
+        at += 2 + int.from_bytes(data[at + 2:at + 4], "big")
     return 0, 0, 0

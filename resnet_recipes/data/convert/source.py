@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from resnet_recipes.data.beton.file import JPEG, Beton, open_beton
-from resnet_recipes.data.files.decode import read_file
 from resnet_recipes.data.files.folder import SUFFIXES, class_names, image_names
+from resnet_recipes.data.images.decode import read_file
 from resnet_recipes.errors import NotReadyError, Problem
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from resnet_recipes.data.files.kinds import SUFFIXES
+from resnet_recipes.data.images.kinds import SUFFIXES
 
 #: What archivers and file servers leave behind; hidden names are left out as well.
 _DEBRIS = (".", "__MACOSX", "@eaDir", "lost+found")

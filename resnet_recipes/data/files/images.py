@@ -1,6 +1,7 @@
-"""The images of a split in memory that all its workers share."""
+"""The image files of a split as a source, listed in memory that all its workers share."""
 
 import os
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,12 +10,17 @@ from typing import Self
 import numpy as np
 
 from resnet_recipes.data.files.listing import Listing
+from resnet_recipes.data.images.decode import Picture, read_file
+from resnet_recipes.data.images.source import ChangedError
 from resnet_recipes.data.shared import SharedArrays
 from resnet_recipes.errors import NotReadyError, Problem
 
+#: Below this share of JPEGs the interpreter is the bottleneck.
+_MOST = 0.9
+
 
 class Files:
-    """The images of one split with their labels, sorted by class and name. Pickles, and stays shared."""
+    """The images of one split with their labels, sorted by class and name; a Source. Pickles, and stays shared."""
 
     def __init__(self, split: Path, digest: str = ""):
         """List the split. Raises NotReadyError if a `digest` is given, and names or sizes differ."""
@@ -34,7 +40,7 @@ class Files:
 
     def _hold(self, split: str, listing: Listing) -> None:
         """Put a listing into shared memory."""
-        self.split = split
+        self.split, self._folder = split, np.frombuffer(os.fsencode(split) + b"\0", np.uint8)
         count = len(listing.sizes)
         self._arrays = SharedArrays(text=("u1", listing.names.shape), ends=("i8", (count + 1,)),
                                     labels=("i8", (count,)), sizes=("i8", (count,)))
@@ -50,16 +56,37 @@ class Files:
         """Labels of all images, int64 [N]."""
         return self._arrays["labels"]
 
-    def size(self, index: int) -> int:
-        """Return the bytes of image `index` when it was listed; -1 if unknown."""
-        return int(self._arrays["sizes"][index])
-
-    def located(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return where images are, without a loop: all names, uint8; starts and lengths of theirs; file sizes or -1."""
-        starts = self._arrays["ends"][indices]
-        return self._arrays["text"], starts, self._arrays["ends"][indices + 1] - starts, self._arrays["sizes"][indices]
-
     def path(self, index: int) -> str:
         """Return where image `index` is."""
         start, end = self._arrays["ends"][index:index + 2]
         return os.path.join(self.split, os.fsdecode(self._arrays["text"][start:end].tobytes()))
+
+    @property
+    def suits_engine(self) -> bool:
+        """Whether most of the images are JPEGs by their names."""
+        some = np.linspace(0, len(self) - 1, min(len(self), 200)).astype(int).tolist()
+        return sum(self.path(index).lower().endswith((".jpg", ".jpeg")) for index in some) >= _MOST * len(some)
+
+    def read(self, index: int) -> Picture:
+        """Read image `index`; see Source."""
+        data, listed = read_file(self.path(index)), self._arrays["sizes"][index]
+        if listed not in (-1, len(data)):
+            raise ChangedError(f"has {len(data):,} bytes, and had {listed:,} when it was listed. If that is right, "
+                               "touch its folder and start again")
+        return Picture(data)
+
+    def advice(self) -> str:
+        """Return what to do about an image that cannot be read."""
+        root, split = os.path.split(self.split)
+        skip = "data.on_bad_image=skip  replaces bad training images;  " if split == "train" else ""
+        return f"{skip}resnet-recipes doctor data {shlex.quote(root)}  lists them"
+
+    def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
+        """Have ROW [n] point to the files."""
+        starts = self._arrays["ends"][indices]
+        wanted["folder"], wanted["path"] = self._folder.ctypes.data, self._arrays["text"].ctypes.data + starts
+        wanted["length"] = self._arrays["ends"][indices + 1] - starts
+        wanted["file_bytes"] = np.maximum(self._arrays["sizes"][indices], 0)
+
+    def note_intact(self, indices: np.ndarray) -> None:
+        """Do nothing: files have no checksums."""

@@ -6,10 +6,10 @@ import numpy as np
 
 
 class UnreadableError(Exception):
-    """An image that cannot be read. Carries its index, and a sentence that names it."""
+    """An image that cannot be read. Carries its index, a sentence that names it, and the reason alone."""
 
-    def __init__(self, index: int, sentence: str):
-        self.index = index
+    def __init__(self, index: int, sentence: str, reason: str = ""):
+        self.index, self.reason = index, reason
         super().__init__(sentence)
 
 

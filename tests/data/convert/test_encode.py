@@ -8,7 +8,7 @@ from PIL import Image
 
 from resnet_recipes.data.beton.file import JPEG, RAW
 from resnet_recipes.data.convert.encode import ConvertOptions, encode
-from resnet_recipes.data.files.decode import Picture
+from resnet_recipes.data.images.decode import Picture
 
 PIXELS = np.asarray(Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 9, 3), np.uint8)).resize((90, 60)))
 

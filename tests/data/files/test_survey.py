@@ -3,7 +3,6 @@
 import os
 import shlex
 import shutil
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,8 +11,6 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.commands import doctor
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.beton import decoder
-from resnet_recipes.data.beton.native import ffcv_native
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.errors import NotReadyError
 
@@ -53,20 +50,6 @@ def test_what_decoding_costs_is_measured_where_a_user_reads_it(folder):
     config = DataConfig(root=str(folder))
     assert "ms of CPU each" in data.measure(config, with_cost=True).notes[0]
     assert "ms of CPU each" not in data.measure(config).notes[0]
-
-
-def test_auto_with_betons_and_nothing_that_decodes_them_says_so(root, monkeypatch):
-    for name in ("train.beton", "val.beton"):
-        (root / name).touch()
-    monkeypatch.setitem(sys.modules, "ffcv", None)
-    monkeypatch.setattr(decoder, "why_not", lambda: "was not built")
-    ffcv_native.cache_clear()
-    facts = data.measure(DataConfig(root=str(root)))
-    assert facts.backend == "torchvision"
-    assert "ffcv cannot be used: it is not installed" in facts.notes[0]
-    shutil.rmtree(root / "train")
-    with pytest.raises(NotReadyError, match=r"pip install 'resnet-recipes\[ffcv\]'"):
-        data.measure(DataConfig(root=str(root)))
 
 
 def test_a_missing_root_and_missing_splits_are_named(tmp_path):

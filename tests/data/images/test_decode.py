@@ -13,8 +13,8 @@ import torch
 from PIL import Image
 from torchvision.transforms import v2
 
-from resnet_recipes.data.files.decode import MAX_BYTES, BadImageError, Picture, read_file, resized
-from resnet_recipes.data.files.kinds import FORMATS
+from resnet_recipes.data.images.decode import MAX_BYTES, BadImageError, Picture, read_file, resized
+from resnet_recipes.data.images.kinds import FORMATS
 
 HEIGHT, WIDTH = 150, 211
 

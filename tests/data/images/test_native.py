@@ -1,4 +1,4 @@
-"""Image files through the native engine: the pixels and the complaints of the Python decoder."""
+"""Images through the native engine: the pixels and the complaints of the Python decoder."""
 
 import shutil
 from dataclasses import replace
@@ -9,10 +9,11 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.files import native
 from resnet_recipes.data.files.images import Files
-from resnet_recipes.data.files.native import NativeEvalFiles, NativeTrainFiles, eval_files, train_files
-from resnet_recipes.data.files.storage import ChangedError, EvalFiles, FileStorage, TrainFiles
+from resnet_recipes.data.images import native
+from resnet_recipes.data.images.native import NativeEvalImages, NativeTrainImages, eval_images, train_images
+from resnet_recipes.data.images.python import EvalImages, Images, TrainImages
+from resnet_recipes.data.images.source import ChangedError
 from resnet_recipes.data.loading.storage import Rows, UnreadableError, fill
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.methods.randaugment import RandAugment
@@ -34,7 +35,7 @@ def files(folder: Path, tmp_path: Path) -> Files:
     return Files(tmp_path / "train")
 
 
-def filled(storage: FileStorage, files: Files, epoch: int = 2, side: int = 32) -> np.ndarray:
+def filled(storage: Images, files: Files, epoch: int = 2, side: int = 32) -> np.ndarray:
     """Return all images as uint8 [N, side, side, 3]."""
     rows = rows_for(np.arange(len(files)), epoch, side)
     storage.fill(rows)
@@ -49,8 +50,8 @@ def rows_for(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows:
 
 
 def test_training_crops_are_those_of_the_python_decoder(files):
-    ours, theirs = train_files(files, CROP, None, False, 2), TrainFiles(files, CROP, None, False)
-    assert isinstance(ours, NativeTrainFiles)
+    ours, theirs = train_images(files, CROP, None, False, 2), TrainImages(files, CROP, None, False)
+    assert isinstance(ours, NativeTrainImages)
     difference = np.abs(filled(ours, files).astype(int) - filled(theirs, files))
     assert difference.max() <= 1
     assert difference.mean() < 0.1
@@ -60,24 +61,23 @@ def test_training_crops_are_those_of_the_python_decoder(files):
 def test_interpolation_is_that_of_the_python_decoder(files, interpolation):
     crop = replace(CROP, interpolation=interpolation)
     ours, theirs = (filled(storage, files).astype(int) for storage in
-                    (train_files(files, crop, None, False, 2), TrainFiles(files, crop, None, False)))
+                    (train_images(files, crop, None, False, 2), TrainImages(files, crop, None, False)))
     assert np.abs(ours - theirs).max() <= 1
-    plain = filled(TrainFiles(files, CROP, None, False), files)
+    plain = filled(TrainImages(files, CROP, None, False), files)
     unlike = (theirs != plain).any(axis=(1, 2, 3))
     assert unlike.all() if interpolation == "bicubic" else 0 < unlike.sum() < len(files)
 
 
 @pytest.mark.parametrize("bicubic", [False, True])
 def test_evaluation_crops_are_those_of_the_python_decoder(files, bicubic):
-    ours, theirs = eval_files(files, 40, 2, bicubic=bicubic), EvalFiles(files, 40)
-    theirs.bicubic = bicubic
-    assert isinstance(ours, NativeEvalFiles)
+    ours, theirs = eval_images(files, 40, bicubic, 2), EvalImages(files, 40, bicubic)
+    assert isinstance(ours, NativeEvalImages)
     assert np.abs(filled(ours, files).astype(int) - filled(theirs, files)).max() <= 1
 
 
 def test_an_augmentation_with_steps_draws_the_same_as_in_python(files):
     augment = RandAugment(augmentation_set="safe").augment_sample()
-    ours, plain = train_files(files, CROP, augment, False, 2), train_files(files, CROP, None, False, 2)
+    ours, plain = train_images(files, CROP, augment, False, 2), train_images(files, CROP, None, False, 2)
     pixels = filled(plain, files)
     for index in range(len(files)):
         rng = CROP.generator(2, index, index % 2)
@@ -87,11 +87,11 @@ def test_an_augmentation_with_steps_draws_the_same_as_in_python(files):
 
 
 def test_an_augmentation_of_python_alone_stays_there(files):
-    assert isinstance(train_files(files, CROP, lambda image, rng: image, True, 2), TrainFiles)
+    assert isinstance(train_images(files, CROP, lambda image, rng: image, True, 2), TrainImages)
 
 
 def test_pixels_do_not_depend_on_the_number_of_threads(files):
-    images = [filled(train_files(files, CROP, None, True, threads), files) for threads in (0, 1, 5)]
+    images = [filled(train_images(files, CROP, None, True, threads), files) for threads in (0, 1, 5)]
     assert np.array_equal(images[0], images[1])
     assert np.array_equal(images[0], images[2])
 
@@ -100,13 +100,13 @@ def test_a_folder_of_pngs_is_left_to_processes(tmp_path):
     (tmp_path / "a").mkdir()
     for number in range(5):
         Image.new("RGB", (40, 40)).save(tmp_path / "a" / f"{number}.png")
-    assert isinstance(train_files(Files(tmp_path), CROP, None, True, 2), TrainFiles)
+    assert isinstance(train_images(Files(tmp_path), CROP, None, True, 2), TrainImages)
 
 
 def test_without_the_library_everything_is_as_before(files, monkeypatch):
     monkeypatch.setattr(native, "why_not", lambda: "was not built")
-    assert isinstance(train_files(files, CROP, None, True, 2), TrainFiles)
-    assert isinstance(eval_files(files, 40, 2), EvalFiles)
+    assert isinstance(train_images(files, CROP, None, True, 2), TrainImages)
+    assert isinstance(eval_images(files, 40, False, 2), EvalImages)
 
 
 def test_a_damaged_file_is_named_as_in_python(files):
@@ -115,17 +115,17 @@ def test_a_damaged_file_is_named_as_in_python(files):
     data[-2:] = b"\0\0"
     path.write_bytes(data)
     sentences = []
-    for storage in (train_files(files, CROP, None, True, 2), TrainFiles(files, CROP)):
+    for storage in (train_images(files, CROP, None, True, 2), TrainImages(files, CROP)):
         with pytest.raises(UnreadableError) as failure:
             storage.fill(rows_for(np.arange(8)))
         sentences.append(str(failure.value))
     assert sentences[0] == sentences[1]
     rows = rows_for(np.arange(4, 8))
-    assert fill(train_files(files, CROP, None, True, 2), rows, skip_bad=True) == [5]
+    assert fill(train_images(files, CROP, None, True, 2), rows, skip_bad=True) == [5]
 
 
 def test_a_file_of_another_size_than_it_was_listed_with_is_told(files):
     path = Path(files.path(3))
     path.write_bytes(path.read_bytes() + b"more")
     with pytest.raises(ChangedError, match="when it was listed"):
-        train_files(files, CROP, None, True, 2).fill(rows_for(np.arange(8)))
+        train_images(files, CROP, None, True, 2).fill(rows_for(np.arange(8)))

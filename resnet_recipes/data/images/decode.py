@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from resnet_recipes.data.files.kinds import FORMATS
+from resnet_recipes.data.images.kinds import FORMATS
 from resnet_recipes.data.regular import open_regular
 
 if "HEIF" in FORMATS:
@@ -44,7 +44,26 @@ def read_file(path: str | os.PathLike) -> bytes:
         raise BadImageError(f"cannot be read: {error.strerror}") from None
 
 
-class Picture:
+class Pixels:
+    """A decoded image."""
+
+    def __init__(self, pixels: np.ndarray):
+        """Take uint8 [height, width, 3]."""
+        self._pixels = pixels
+        self.height, self.width = pixels.shape[:2]
+
+    def crop(self, top: int, left: int, height: int, width: int) -> np.ndarray:
+        """Return that part of the image as uint8 [height, width, 3]."""
+        return self._pixels[top:top + height, left:left + width]
+
+    def resized_crop(
+        self, top: int, left: int, height: int, width: int, side: int, reduce: bool = True, bicubic: bool = False,
+    ) -> np.ndarray:
+        """Return that part of the image resized to uint8 [side, side, 3]."""
+        return resized(self.crop(top, left, height, width), side, side, bicubic)[0].permute(1, 2, 0).numpy()
+
+
+class Picture(Pixels):
     """An encoded image: its size at once, its pixels on demand.
 
     libjpeg-turbo decodes JPEGs that are whole and not CMYK, Pillow everything else and whatever libjpeg-turbo's binding
@@ -87,7 +106,7 @@ class Picture:
             shrink *= 2
         rows = self._decoded(bottom=top + height, shrink=shrink) if shrink > 1 else None
         if rows is None:
-            return resized(self.crop(top, left, height, width), side, side, bicubic)[0].permute(1, 2, 0).numpy()
+            return super().resized_crop(top, left, height, width, side, reduce, bicubic)
         bottom, right, first, begin = top + height, left + width, top // shrink, left // shrink
         box = (left / shrink - begin, top / shrink - first, right / shrink - begin, bottom / shrink - first)
         part = Image.fromarray(rows[first:-(-bottom // shrink), begin:-(-right // shrink)])

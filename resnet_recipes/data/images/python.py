@@ -1,8 +1,6 @@
-"""Class folders as a storage: image files become rows of a batch."""
+"""Rows of a batch out of encoded images, decoded in Python: by processes, one image after the other."""
 
 import math
-import os
-import shlex
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,36 +10,27 @@ from PIL import Image
 
 from resnet_recipes.data.base import SampleAugment
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.files.decode import BadImageError, Picture, read_file, resized
-from resnet_recipes.data.files.images import Files
+from resnet_recipes.data.images.decode import BadImageError, Pixels, resized
+from resnet_recipes.data.images.source import Source
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 
 
-class ChangedError(Exception):
-    """A file that was changed in place, which the time of its folder does not show."""
-
-
-class FileStorage:
-    """Image files: what both splits have in common."""
+class Images:
+    """What both splits have in common."""
 
     in_threads = False
 
-    def __init__(self, files: Files):
-        self._files = files
-        self.labels = files.labels
+    def __init__(self, source: Source):
+        self.source, self.labels = source, source.labels
 
     def path(self, index: int) -> str:
-        """Return the file of image `index`."""
-        return self._files.path(index)
+        """Return what to call image `index`."""
+        return self.source.path(index)
 
-    def _opened(self, rows: Rows, row: int) -> Picture:
-        """Read one file and its header."""
+    def _opened(self, rows: Rows, row: int) -> Pixels:
+        """Read one image, or the header of its file."""
         with self._reading(rows, row):
-            data = read_file(self.path(rows.indices[row]))
-            if (listed := self._files.size(rows.indices[row])) not in (-1, len(data)):
-                raise ChangedError(f"has {len(data):,} bytes, and had {listed:,} when it was listed. If that is right, "
-                                   "touch its folder and start again")
-            return Picture(data)
+            return self.source.read(int(rows.indices[row]))
 
     @contextmanager
     def _reading(self, rows: Rows, row: int) -> Iterator[None]:
@@ -51,18 +40,16 @@ class FileStorage:
         try:
             yield
         except BadImageError as error:
-            index, (root, split) = int(rows.indices[row]), os.path.split(self._files.split)
-            skip = "data.on_bad_image=skip  replaces bad training images;  " if split == "train" else ""
-            lists = f"resnet-recipes doctor data {shlex.quote(root)}  lists them"
-            sentence = f"{self.path(index)} {error}\n    {skip}{lists}"
-            raise UnreadableError(index, sentence) from None
+            index = int(rows.indices[row])
+            sentence = f"{self.path(index)} {error}\n    {self.source.advice()}"
+            raise UnreadableError(index, sentence, str(error)) from None
 
 
-class TrainFiles(FileStorage):
+class TrainImages(Images):
     """Random crops, resized, mirrored and augmented: a function of (seed, epoch, index, copy)."""
 
-    def __init__(self, files: Files, crop: TrainCrop, augment: SampleAugment | None = None, reduce: bool = True):
-        super().__init__(files)
+    def __init__(self, source: Source, crop: TrainCrop, augment: SampleAugment | None = None, reduce: bool = True):
+        super().__init__(source)
         self.crop, self.augment, self.reduce = crop, augment, reduce
 
     def fill(self, rows: Rows) -> None:
@@ -82,14 +69,12 @@ class TrainFiles(FileStorage):
             rows.pixels[row] = pixels
 
 
-class EvalFiles(FileStorage):
+class EvalImages(Images):
     """The centre of the whole image, resized to a shorter side of `resize`: torchvision's Resize and CenterCrop."""
 
-    bicubic = False
-
-    def __init__(self, files: Files, resize: int):
-        super().__init__(files)
-        self.resize = resize
+    def __init__(self, source: Source, resize: int, bicubic: bool = False):
+        super().__init__(source)
+        self.resize, self.bicubic = resize, bicubic
 
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
@@ -105,9 +90,8 @@ class EvalFiles(FileStorage):
 def _centre(height: int, width: int, resize: int, side: int) -> tuple[list[int], int, int]:
     """Return the box to resize to a shorter side of `resize`, and the corner of the centre crop: (box, top, left).
 
-    The box is the whole image, or four squares in the middle of one longer than five: a line of 20,000 pixels would
-    else become
-    4.6 million by 232. That moves the crop by less than a pixel.
+    The box is the whole image, or four squares in the middle of one longer than five: otherwise a line of 20,000 pixels
+    would become 4.6 million by 232. That moves the crop by less than a pixel.
     """
     box, sizes, shorter = [0, 0, height, width], (height, width), min(height, width)
     resized = _shorter_side(height, width, resize)
