@@ -11,6 +11,7 @@ from torch import nn
 from resnet_recipes import ops
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.pixel_ops import PIXEL_OPS
+from resnet_recipes.train.exchange import Exchange
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.precision import Precision
 
@@ -124,23 +125,20 @@ def _waits(device: torch.device) -> dict:
 
 
 def _nccl(device: torch.device) -> dict:
-    """Compare a step under DDP, as the only rank of an NCCL group, with a step without."""
-    from resnet_recipes.train import distributed
-
+    """Compare steps of the only rank of an NCCL group with steps without one."""
     recipe = recipe_of("medium", 64, 16, True, precision={"dtype": "fp32"})
-    alone, wrapped = run_of(recipe, device), run_of(recipe, device)
+    alone, grouped = run_of(recipe, device), run_of(recipe, device)
     with tempfile.TemporaryDirectory() as folder:
         store = torch.distributed.FileStore(str(Path(folder) / "store"), 1)
         torch.distributed.init_process_group("nccl", store=store, rank=0, world_size=1, device_id=device)
-        wrapped.replica = distributed.wrapped(wrapped.model, wrapped.rank, compress=False)
+        grouped.exchange = Exchange(grouped.model)
         losses = []
-        for run in (alone, wrapped):
+        for run in (alone, grouped):
             keeper = Counting(12)
             train(run, keeper)
             losses.append(float(keeper.losses[-1]))
-        wrapped.replica = wrapped.model
-        distributed.leave()
-    return _row("12 steps of Medium under DDP", abs(losses[0] - losses[1]) / abs(losses[0]), 1e-3, "of the loss")
+        torch.distributed.destroy_process_group()
+    return _row("12 steps of Medium over NCCL", abs(losses[0] - losses[1]) / abs(losses[0]), 1e-3, "of the loss")
 
 
 def _row(case: str, error: float, allowed: float, unit: str) -> dict:

@@ -14,7 +14,8 @@ from resnet_recipes.errors import ExitCode
 from resnet_recipes.report.text import printable
 
 #: Where ranks communicate: a RuntimeError raised here is how torch reports that another rank is gone.
-_COMMUNICATION = ("torch.distributed.", "torch.nn.parallel.", "torch.autograd.", "resnet_recipes.train.distributed")
+_COMMUNICATION = ("torch.distributed.", "torch.autograd.", "resnet_recipes.train.distributed",
+                  "resnet_recipes.train.exchange")
 
 _SHARED_MEMORY = "start the container with --shm-size=16g or --ipc=host, or lower data.workers and data.prefetch"
 

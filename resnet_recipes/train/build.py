@@ -12,7 +12,8 @@ from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.pretrained import freeze
 from resnet_recipes.plan import Plan
 from resnet_recipes.train.clock import Clock
-from resnet_recipes.train.distributed import Rank, join, leave, replicate
+from resnet_recipes.train.distributed import Rank, join, leave
+from resnet_recipes.train.exchange import Exchange
 from resnet_recipes.train.precision import Precision, resolve_dtype
 from resnet_recipes.train.run import Run
 from resnet_recipes.train.tuning import Tuning
@@ -37,37 +38,14 @@ def build(plan: Plan, rank: Rank) -> Run:
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, len(sizes) + 2)
         model.compile(dynamic=True if len(sizes) > 1 else None)
 
-    # 4. DDP, 5. the data, which pins its memory where a GPU is in use, 6. the optimizer
+    # 4. the data, which pins its memory where a GPU is in use, 5. the exchange between ranks, 6. the optimizer
     train_data, eval_data = open_data(plan, rank, methods)
-    replica = replicate(model, rank, recipe.precision.compress_gradients)
-    run = Run(
-        plan=plan, rank=rank, model=model, replica=replica, optimizer=recipe.optimizer.build(model),
+    return Run(
+        plan=plan, rank=rank, model=model, exchange=Exchange(model, recipe.precision.compress_gradients),
+        optimizer=recipe.optimizer.build(model),
         methods=methods, precision=precision, clock=Clock(rank.device), tuning=Tuning(plan), train_data=train_data,
         eval_data=eval_data, notes=operations.notes,
     )
-    settle(run)
-    return run
-
-
-def settle(run: Run) -> None:
-    """Make DDP lay out its gradient buckets, which it does after the first backward pass.
-
-    The layout decides the order in which ranks add. A resumed run needs the layout that the original run had at that
-    step, or sums of three ranks and more differ in the last bit (pytorch/pytorch#30509). The model is left unchanged.
-    """
-    if run.rank.world_size == 1:
-        return
-    kept = [buffer.clone() for buffer in run.model.buffers()]
-    side = run.plan.pixels_at(0)
-    images = torch.zeros(run.plan.bn_size, 3, side, side, device=run.rank.device).to(memory_format=torch.channels_last)
-    for _ in range(2):
-        with run.precision.autocast():
-            logits = run.replica(images)
-        logits.float().sum().backward()
-        run.optimizer.zero_grad(set_to_none=True)
-    with torch.no_grad():
-        for buffer, value in zip(run.model.buffers(), kept, strict=True):
-            buffer.copy_(value)
 
 
 def open_data(plan: Plan, rank: Rank, methods: Stack) -> tuple[data.TrainLoader, data.EvalLoader]:
@@ -81,8 +59,7 @@ def open_data(plan: Plan, rank: Rank, methods: Stack) -> tuple[data.TrainLoader,
 
 
 def close(run: Run) -> None:
-    """Stop the loaders, then leave the process group, before which the replica must be gone."""
+    """Stop the loaders, then leave the process group."""
     run.train_data.close()
     run.eval_data.close()
-    run.replica = run.model
     leave()

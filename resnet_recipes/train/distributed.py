@@ -1,9 +1,7 @@
-"""Everything that ranks do together; the only file with collectives."""
+"""Everything that ranks do together but for the exchange of gradients."""
 
-import gc
 import os
 import socket
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import cache
@@ -11,8 +9,6 @@ from functools import cache
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
-from torch.nn.parallel import DistributedDataParallel
 
 from resnet_recipes.train import STORE
 
@@ -92,39 +88,9 @@ def _loopback_store(port: int, is_server: bool) -> dist.TCPStore:
 
 
 def leave() -> None:
-    """Leave the process group, without which gloo processes sometimes abort at exit. DDP modules must be gone."""
+    """Leave the process group, without which gloo processes sometimes abort at exit."""
     if dist.is_initialized():
-        gc.collect()
         dist.destroy_process_group()
-
-
-def replicate(model: nn.Module, rank: Rank, compress: bool = False) -> nn.Module:
-    """Return the model to call in training: itself, or wrapped if there are several ranks."""
-    return wrapped(model, rank, compress) if rank.world_size > 1 else model
-
-
-def wrapped(model: nn.Module, rank: Rank, compress: bool) -> DistributedDataParallel:
-    """Wrap a model so that its backward pass averages gradients over ranks, sent as bf16 if `compress`.
-
-    No static_graph: it gives the same bits, saves only a search for unused parameters that is off anyway, and fails if
-    the first backward pass is not synchronised.
-    """
-    replica = DistributedDataParallel(
-        model,
-        device_ids=[rank.device] if rank.device.type == "cuda" else None,
-        gradient_as_bucket_view=True,
-        broadcast_buffers=False,        # training does not read running statistics; broadcast_statistics sends them
-    )
-    if compress:
-        replica.register_comm_hook(None, bf16_compress_hook)
-    return replica
-
-
-def synced(replica: nn.Module, yes: bool) -> AbstractContextManager[None]:
-    """Return the context in which a forward and backward pass average gradients over ranks, or leave them local."""
-    if yes or not isinstance(replica, DistributedDataParallel):
-        return nullcontext()
-    return replica.no_sync()
 
 
 @torch.no_grad()

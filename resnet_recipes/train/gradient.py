@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.methods.base import Batch
-from resnet_recipes.train.distributed import synced
 from resnet_recipes.train.run import Run
 
 #: Add a batch's gradient to `.grad`, averaged over ranks if asked to; return this rank's mean loss.
@@ -24,9 +23,9 @@ def eager(run: Run, batch: Batch, sync: bool = True) -> Tensor:
     parts = run.plan.microbatches
     total = torch.zeros((), device=run.rank.device)
     for i, part in enumerate(batch.split(parts)):
-        with synced(run.replica, sync and i == parts - 1):      # DDP needs forward and backward inside
-            with run.precision.autocast():
-                loss = run.methods.loss(run.replica(part.images), part.targets) / parts
+        with run.precision.autocast():
+            loss = run.methods.loss(run.model(part.images), part.targets) / parts
+        with run.exchange.averaging(sync and i == parts - 1):
             run.precision.backward(loss)
         total += loss.detach()
     return total

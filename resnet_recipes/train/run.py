@@ -10,6 +10,7 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.plan import Plan
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank
+from resnet_recipes.train.exchange import Exchange
 from resnet_recipes.train.precision import Precision
 from resnet_recipes.train.tuning import Tuning
 
@@ -20,8 +21,8 @@ class Run:
 
     plan: Plan
     rank: Rank
-    model: nn.Module                    # the bare network: its parameter names are the checkpoint's
-    replica: nn.Module                  # what a training step calls: the network itself, or the network under DDP
+    model: nn.Module
+    exchange: Exchange                  # of gradients, between ranks
     optimizer: torch.optim.Optimizer
     methods: Stack
     precision: Precision

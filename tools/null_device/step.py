@@ -92,7 +92,7 @@ def captured(run: Run) -> list[str]:
 
     def compute(sync: bool = True) -> torch.Tensor:
         with run.precision.autocast():
-            loss = run.methods.loss(run.replica(batch.images), batch.targets)
+            loss = run.methods.loss(run.model(batch.images), batch.targets)
         run.precision.backward(loss)
         return loss.detach()
 

@@ -1,11 +1,11 @@
-"""The cost of several ranks: steps per second of the training loop with DDP against the same loop without.
+"""The cost of several ranks: steps per second of training with the exchange of gradients against training without.
 
-    python benchmarks/ddp.py [--model resnet18] [--batch 16] [--pixels 64] [--steps 10] [--rounds 5] [--json FILE]
+    python benchmarks/exchange.py [--model resnet18] [--batch 16] [--pixels 64] [--steps 10] [--rounds 5] [--json FILE]
 
-Three cases: one process under DDP against one that is alone; two ranks (gloo, on the CPU) against two processes that
-know nothing of each other and share the machine in the same way; and these two ranks with gradients sent as bf16.
-Contenders run in turns, so that a noisy machine disturbs all alike. The ratio is with DDP over without. Where there is
-a GPU, the first case runs on it, over NCCL.
+Three cases: one process that exchanges with itself against one that does not; two ranks (gloo, on the CPU) against two
+processes that know nothing of each other and share the machine in the same way; and these two ranks with gradients sent
+as bf16. Contenders run in turns, so that a noisy machine disturbs all alike. The ratio is with the exchange over
+without. Where there is a GPU, the first case runs on it, over NCCL.
 """
 
 import argparse
@@ -30,14 +30,15 @@ from resnet_recipes.network.build import build_network
 from resnet_recipes.train import distributed
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank
+from resnet_recipes.train.exchange import Exchange
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.precision import Precision, resolve_dtype
 from resnet_recipes.train.run import Run
 from resnet_recipes.train.tuning import Tuning
 
 
-def made(args: argparse.Namespace, rank: Rank, ddp: bool, compress: bool) -> Run:
-    """Return a run of one batch in memory, under DDP or not."""
+def made(args: argparse.Namespace, rank: Rank, compress: bool) -> Run:
+    """Return a run of one batch in memory, which exchanges gradients where there is a group."""
     recipe, problems = typed({
         "name": "bench", "max_duration": f"{args.steps}ba", "model": {"name": args.model},
         "data": {"backend": "synthetic", "train_size": args.pixels}, "batch": {"global_size": args.batch},
@@ -53,20 +54,19 @@ def made(args: argparse.Namespace, rank: Rank, ddp: bool, compress: bool) -> Run
                      torch.randint(0, CLASSES, (args.batch,), generator=generator).to(rank.device))
     plan, methods, device = planning.of(recipe, facts, 1), Stack.of(recipe.methods), rank.device
     model = build_network(recipe, methods, CLASSES, device)
-    replica = distributed.wrapped(model, rank, compress) if ddp else model
-    return Run(plan, rank, model, replica, recipe.optimizer.build(model), methods,
+    return Run(plan, rank, model, Exchange(model, compress), recipe.optimizer.build(model), methods,
                Precision(device, resolve_dtype("auto", device), model), Clock(device), Tuning(plan), Memory(batch),
                None)
 
 
 def member(args: argparse.Namespace, rank: Rank, how: tuple[bool, bool, int], orders: Connection) -> None:
     """Be one process of a contender: train when told to, and answer with the seconds."""
-    ddp, compress, port = how
+    grouped, compress, port = how
     torch.set_num_threads(1 if rank.world_size > 1 else args.threads)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
-    if ddp:
+    if grouped:
         distributed.form_group(rank)
-    run = made(args, rank, ddp, compress)
+    run = made(args, rank, compress)
     while orders.recv():
         began = time.perf_counter()
         keeper = Silence()
@@ -77,7 +77,8 @@ def member(args: argparse.Namespace, rank: Rank, how: tuple[bool, bool, int], or
 class Contender:
     """Processes that train in step, or side by side."""
 
-    def __init__(self, args: argparse.Namespace, ranks: int, device: torch.device, ddp: bool, compress: bool = False):
+    def __init__(self, args: argparse.Namespace, ranks: int, device: torch.device, grouped: bool,
+                 compress: bool = False):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -85,7 +86,7 @@ class Contender:
         for number in range(ranks):
             here, there = context.Pipe()
             rank = Rank(number, number, ranks, device)
-            context.Process(target=member, args=(args, rank, (ddp, compress, port), there), daemon=True).start()
+            context.Process(target=member, args=(args, rank, (grouped, compress, port), there), daemon=True).start()
             self.pipes.append(here)
 
     def rate(self) -> float:
@@ -131,7 +132,7 @@ def main() -> None:
         measured(f"{size}, 2 ranks, cpu, bf16", Contender(args, 2, cpu, True, True), Contender(args, 2, cpu, False),
                  args.rounds),
     ]
-    table = Table("case", "DDP", "alone", "ratio", "range",
+    table = Table("case", "exchanging", "alone", "ratio", "range",
                   title="one rank of several against a process alone, steps per second")
     for row in rows:
         low, high = row["range"]
