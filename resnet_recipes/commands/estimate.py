@@ -62,14 +62,6 @@ def known(made: "Plan") -> Remembered | None:
     return recall(_key(made))
 
 
-def expected(wanted: "Composed") -> Estimate | None:
-    """Return the estimate of a recipe; None if it names no data, or this machine was not measured with it."""
-    if not wanted.recipe.data.root and wanted.recipe.data.backend != "synthetic":
-        return None
-    made = plan_of(wanted)
-    return of(made, before.speeds) if (before := known(made)) else None
-
-
 def keep(made: "Plan", folder: Path) -> None:
     """Write the estimate of a run into its folder, if this machine was measured; the summary reports its error."""
     if before := known(made):

@@ -37,7 +37,7 @@ def show(composed: "Composed", as_json: bool) -> None:
 
     config = composed.recipe.data
     facts = data.measure(config, with_cost=True) if config.root or config.backend == "synthetic" else plan.IMAGENET
-    made = started(plan.of(composed.recipe, facts, _ranks(composed)))
+    made = started(plan.of(composed.recipe, facts, ranks(composed)))
     print(json.dumps(made.as_dict(), indent=2) if as_json else "\n".join(lines(composed, made)))
 
 
@@ -65,6 +65,14 @@ def lines(composed: "Composed", made: "Plan", folder: str = "") -> Iterator[str]
     foot = [("run folder", folder)] if folder else []
     yield f"resnet-recipes {__version__}"
     yield from outline.lines([*head, *outline.rows(made), *foot])
+
+
+def ranks(composed: "Composed") -> int:
+    """Return the number of ranks; a plan may be made for more GPUs than this machine has."""
+    from resnet_recipes.launch.group import group_of
+
+    config = composed.recipe.launch
+    return int(config.gpus) * config.fewest_and_most_nodes[1] if config.gpus != "auto" else group_of(config).ranks
 
 
 def _device(made: "Plan") -> Iterator[tuple[str, str]]:
@@ -128,11 +136,3 @@ def _time(made: "Plan") -> Iterator[tuple[str, str]]:
         nearest = min(timed, key=lambda result: abs(result.epochs - made.epochs))
         yield "time", (f"published: {nearest.minutes:g} min for {nearest.epochs} epochs on {nearest.hardware}; "
                        "`resnet-recipes estimate` measures this machine")
-
-
-def _ranks(composed: "Composed") -> int:
-    """Return the number of ranks; a plan may be made for more GPUs than this machine has."""
-    from resnet_recipes.launch.group import group_of
-
-    config = composed.recipe.launch
-    return int(config.gpus) * config.fewest_and_most_nodes[1] if config.gpus != "auto" else group_of(config).ranks

@@ -1,23 +1,33 @@
-"""`resnet-recipes slurm NAME [key=value]`: print a script for sbatch."""
+"""`resnet-recipes slurm NAME [key=value ...]`: print a script for sbatch, of one run or of a sweep."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from resnet_recipes.commands.arguments import Usage, split
+from resnet_recipes.commands.arguments import Arguments, Usage, split
 from resnet_recipes.errors import Problem, RecipeError
+
+if TYPE_CHECKING:
+    from resnet_recipes.config import LaunchConfig
 
 USAGE = Usage("resnet-recipes slurm NAME [key=value ...]",
               "print a Slurm script that is requeued until the run is done",
               "resnet-recipes slurm hot data=/data/imagenet launch.nodes=2 > job.sh",
-              {"--time HH:MM:SS": "limit of one job (default 24:00:00)"})
+              {"--time HH:MM:SS": "limit of one job (default 24:00:00)",
+               "-m": "an array of jobs, one for each combination of several values: mild,medium seed=1,2,3",
+               "--parallel N": "with -m: at most N jobs at a time"})
 
 #: Settings that the script fills in.
 _TAKEN = ("run=", "run.name=", "launch.rdzv=")
+
+#: What stands for them where the recipe is checked.
+_STAND_INS = ("run.name=run-1", "launch.rdzv=node:20000")
 
 
 def run(argv: Sequence[str]) -> int:
     """Check recipe and settings, and print the script; nodes and GPUs are those of `launch.nodes` and `gpus`."""
     from resnet_recipes.composing.compose import compose
-    from resnet_recipes.launch.slurm import script, title
+    from resnet_recipes.launch.slurm import script
 
     arguments = split(argv, USAGE)
     words = [word.removeprefix("recipe=") if i == 0 else word for i, word in enumerate(arguments.words)]
@@ -25,23 +35,59 @@ def run(argv: Sequence[str]) -> int:
         raise RecipeError([Problem("slurm", None, "needs a recipe", USAGE.example)])
     recipe, *changes = words
     time = arguments.flags.get("--time", "24:00:00")
-    if problems := _problems(changes, time):
+    if problems := [*_problems(changes, time), *_array_problems(arguments)]:
         raise RecipeError(problems)
-    launch = compose(recipe, [*changes, f"run.name={title(recipe)}-1", "launch.rdzv=node:20000"]).recipe.launch
+    if "-m" in arguments:
+        print(_array([f"recipe={recipe}", *changes], time, arguments), end="")
+        return 0
+    launch = compose(recipe, [*changes, *_STAND_INS]).recipe.launch
+    _check_nodes(launch)
+    print(script(recipe, _kept(changes), launch, time), end="")
+    return 0
+
+
+def _array(words: list[str], time: str, arguments: Arguments) -> str:
+    """Return the script of a sweep; its runs have the names that `resnet-train -m` gives them."""
+    from resnet_recipes.commands.sweep import named
+    from resnet_recipes.composing.sweep import points
+    from resnet_recipes.launch.slurm import array
+
+    runs = named(points(words), Arguments(), _STAND_INS)
+    launch, *others = (point.recipe.launch for point, _ in runs.values())
+    if any(other != launch for other in others):
+        raise RecipeError([Problem("-m", None, "the jobs of an array have the same nodes and GPUs",
+                                   "one value each for gpus and launch settings")])
+    _check_nodes(launch)
+    most = arguments.flags.get("--parallel")
+    return array({name: _kept(words) for name, (_, words) in runs.items()}, launch, time, int(most) if most else None)
+
+
+def _check_nodes(launch: "LaunchConfig") -> None:
     fewest, nodes = launch.fewest_and_most_nodes
     if fewest < nodes:
         rule = "must be one number: a Slurm job has all its nodes or none"
         raise RecipeError([Problem("launch.nodes", launch.nodes, rule, f"launch.nodes={nodes}")])
-    kept = [word for word in changes if not word.startswith(("gpus=", "launch.gpus=", "launch.nodes="))]
-    print(script(recipe, kept, launch, time), end="")
-    return 0
+
+
+def _kept(words: Sequence[str]) -> list[str]:
+    """Return the words that the script does not write itself."""
+    return [word for word in words if not word.startswith(("gpus=", "launch.gpus=", "launch.nodes="))]
+
+
+def _array_problems(arguments: Arguments) -> Iterator[Problem]:
+    """Yield what is wrong with the number of jobs at a time."""
+    most = arguments.flags.get("--parallel", "1")
+    if "--parallel" in arguments and "-m" not in arguments:
+        yield Problem("--parallel", most, "is for a sweep", "add -m")
+    elif not re.fullmatch("[1-9][0-9]{0,3}", most):
+        yield Problem("--parallel", most, "must be a number of jobs, from 1 to 9999")
 
 
 def _problems(changes: Sequence[str], time: str) -> list[Problem]:
     """Return what is wrong with what the script itself decides."""
     from resnet_recipes.launch.slurm import SHORTEST, seconds
 
-    rule = "is set by the script: the run has the job's id, and its nodes meet on the first of them"
+    rule = "is set by the script: it names the run, and its nodes meet on the first of them"
     found = [Problem(word, None, rule, "leave it out") for word in changes if word.startswith(_TAKEN)]
     if not (length := seconds(time)):
         rule = "must be a time limit as Slurm writes it"

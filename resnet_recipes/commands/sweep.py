@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,8 @@ from resnet_recipes.report.text import clock_time
 
 if TYPE_CHECKING:
     from resnet_recipes.composing.compose import Composed
+    from resnet_recipes.data.base import DataFacts
+    from resnet_recipes.measure.estimate import Estimate
 
 
 def run(arguments: Arguments, say: Callable[[str], None]) -> int:
@@ -27,7 +29,7 @@ def run(arguments: Arguments, say: Callable[[str], None]) -> int:
     if problems := [*_problems(arguments), *_share_problems(text, found, arguments.words)]:
         raise RecipeError(problems)
     parallel = int(text)
-    runs = _runs(points([*arguments.words, *["gpus=1"] * (parallel > 1 and found > 0)]), arguments)
+    runs = named(points([*arguments.words, *["gpus=1"] * (parallel > 1 and found > 0)]), arguments)
     if "--dry-run" in arguments:
         print("\n".join(_outline(runs, parallel, found)))
         return 0
@@ -35,6 +37,27 @@ def run(arguments: Arguments, say: Callable[[str], None]) -> int:
     folder = ["--recipes", arguments.flags["--recipes"]] if "--recipes" in arguments else []
     words = {name: [*words, *folder] for name, (_, words) in runs.items()}
     return Sweep(root, words, say, slots(parallel, found, cores())).train()
+
+
+def named(
+    found: list[list[str]], arguments: Arguments, own: Sequence[str] = ()
+) -> dict[str, tuple["Composed", list[str]]]:
+    """Return each point's recipe and words by its run's name; `own` are words that every run gets besides.
+
+    Raises RecipeError with the problems of all points.
+    """
+    runs: dict[str, tuple[Composed, list[str]]] = {}
+    problems: dict[str, Problem] = {}
+    swept = {word for words in found for word in words if not all(word in others for others in found)}
+    for words in found:
+        try:
+            point = composed(Arguments(arguments.flags, [*words, *own]), needs_data="--dry-run" not in arguments)
+            runs[_name(point, [word for word in words if word in swept])] = point, words
+        except RecipeError as error:
+            problems |= {str(problem): problem for problem in error.problems}
+    if problems:
+        raise RecipeError(problems.values())
+    return runs
 
 
 def _problems(arguments: Arguments) -> Iterator[Problem]:
@@ -63,13 +86,12 @@ def _share_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Prob
 
 def _outline(runs: Mapping[str, tuple["Composed", list[str]]], parallel: int, gpus: int) -> Iterator[str]:
     """Yield the runs, with their time and cost where this machine was measured."""
-    from resnet_recipes.commands import estimate
-
     order = "one after the other" if parallel == 1 else f"{parallel} at a time"
     yield f"{len(runs)} run{'' if len(runs) == 1 else 's'}, {order}:"
-    minutes, cost, unknown = 0.0, 0.0, 0
+    minutes, cost, unknown, facts = 0.0, 0.0, 0, {}
     for name, (point, words) in runs.items():
-        if expected := estimate.expected(point):
+        expected = _expected(point, facts)
+        if expected:
             minutes += expected.total_minutes
             cost += expected.cost(point.recipe.launch.price or 0.0)
         unknown += not expected
@@ -84,20 +106,19 @@ def _outline(runs: Mapping[str, tuple["Composed", list[str]]], parallel: int, gp
         yield f"not measured: {which}these runs; `resnet-recipes estimate` with the words of one measures it"
 
 
-def _runs(found: list[list[str]], arguments: Arguments) -> dict[str, tuple["Composed", list[str]]]:
-    """Return each point's recipe and words by its run's name. Raises RecipeError with the problems of all points."""
-    runs: dict[str, tuple[Composed, list[str]]] = {}
-    problems: dict[str, Problem] = {}
-    swept = {word for words in found for word in words if not all(word in others for others in found)}
-    for words in found:
-        try:
-            point = composed(Arguments(arguments.flags, words), needs_data="--dry-run" not in arguments)
-            runs[_name(point, [word for word in words if word in swept])] = point, words
-        except RecipeError as error:
-            problems |= {str(problem): problem for problem in error.problems}
-    if problems:
-        raise RecipeError(problems.values())
-    return runs
+def _expected(point: "Composed", facts: dict[str, "DataFacts"]) -> "Estimate | None":
+    """Return how long a run takes, if this machine was measured; `facts` keeps what was counted of the same data."""
+    from resnet_recipes import data, plan
+    from resnet_recipes.commands import estimate
+    from resnet_recipes.commands.plan import ranks
+
+    config = point.recipe.data
+    if not config.root and config.backend != "synthetic":
+        return None
+    key = str(config)                           # counting a million images takes seconds
+    facts[key] = facts.get(key) or data.measure(config)
+    made = plan.of(point.recipe, facts[key], ranks(point))
+    return estimate.of(made, before.speeds) if (before := estimate.known(made)) else None
 
 
 def _name(point: "Composed", swept: list[str]) -> str:

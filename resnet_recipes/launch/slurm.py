@@ -1,8 +1,8 @@
-"""The script that runs a recipe under Slurm and requeues itself until the run is done."""
+"""The scripts that train a recipe, or a sweep, under Slurm and requeue themselves until every run is done."""
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,18 +17,17 @@ SHORTEST = NOTICE + 120
 _SCRIPT = """\
 #!/bin/bash
 #SBATCH --job-name={name}
-#SBATCH --nodes={nodes}
+{array}#SBATCH --nodes={nodes}
 #SBATCH --ntasks-per-node=1           # resnet-train starts one process per GPU
 {gpus}#SBATCH --exclusive                   # all cores of the node, to decode images
 #SBATCH --mem=0                       # and all its memory
 #SBATCH --time={time}
 #SBATCH --requeue                     # after a preemption the job may run again
 #SBATCH --open-mode=append            # and write to the same output file
-#SBATCH --output=%x-%j.out
+#SBATCH --output=%x-{output}.out
 #SBATCH --signal=B:USR1@{notice}          # seconds before the time limit: calls the trap below
 
-# A requeued job keeps its id, and so finds its run. All nodes must see the folder.
-run={name}-$SLURM_JOB_ID
+{choice}
 {meeting}
 srun --kill-on-bad-exit=0 --cpu-bind=none {command} &
 step=$!
@@ -40,7 +39,7 @@ wait "$step"
 while kill -0 "$step" 2> /dev/null; do wait "$step"; done      # a signal interrupts wait
 wait "$step"
 code=$?
-if [ "$code" -eq 75 ]; then scontrol requeue "$SLURM_JOB_ID"; fi
+if [ "$code" -eq 75 ]; then scontrol requeue "{job}"; fi
 exit "$code"
 """
 
@@ -49,17 +48,44 @@ meeting=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1):$((20000 + 
 """
 
 
+_ONE = """\
+# A requeued job keeps its id, and so finds its run. All nodes must see the folder.
+run={name}-$SLURM_JOB_ID"""
+
+_SEVERAL = """\
+# Each task of the array is a run; a requeued task keeps its number, and so finds its run. All nodes see the folder.
+case $SLURM_ARRAY_TASK_ID in
+{cases}
+*) echo "this array has tasks 0 to {last}" >&2; exit 2 ;;
+esac"""
+
+
 def script(recipe: str, words: Sequence[str], launch: "LaunchConfig", time: str = "24:00:00") -> str:
     """Return an sbatch script that trains with `resnet-train recipe=RECIPE WORDS` on the nodes and GPUs of `launch`.
 
     `gpus=auto` asks for nodes with 8. `time`, the limit of one job, must be one that `seconds` reads.
     """
+    name = title(recipe)
+    return _filled(shlex.join([f"recipe={recipe}", *words]) + ' "run.name=$run"', launch, name=name, time=time,
+                   array="", output="%j", choice=_ONE.format(name=name), job="$SLURM_JOB_ID")
+
+
+def array(runs: Mapping[str, Sequence[str]], launch: "LaunchConfig", time: str, at_a_time: int | None = None) -> str:
+    """Return the same for the runs of a sweep, given by their names and words: an array of jobs, a task each."""
+    cases = "\n".join(f"{number}) words=({shlex.join([*words, f'run.name={name}'])}) ;;"
+                      for number, (name, words) in enumerate(runs.items()))
+    tasks = f"0-{len(runs) - 1}" + (f"%{at_a_time}" if at_a_time else "")
+    return _filled('"${words[@]}"', launch, name="sweep", time=time, array=f"#SBATCH --array={tasks}\n", output="%A_%a",
+                   choice=_SEVERAL.format(cases=cases, last=len(runs) - 1),
+                   job="${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID")
+
+
+def _filled(words: str, launch: "LaunchConfig", **parts: str) -> str:
     nodes, gpus = launch.fewest_and_most_nodes[1], 8 if launch.gpus == "auto" else launch.gpus
-    own = ['"run.name=$run"', f"gpus={gpus}", f"launch.nodes={nodes}"] + ['"launch.rdzv=$meeting"'] * (nodes > 1)
-    command = " ".join([shlex.join(["resnet-train", "--resume", "auto", f"recipe={recipe}", *words]), *own])
+    own = [f"gpus={gpus}", f"launch.nodes={nodes}"] + ['"launch.rdzv=$meeting"'] * (nodes > 1)
     request = "" if launch.device == "cpu" else f"#SBATCH --gpus-per-node={gpus}\n"
-    return _SCRIPT.format(name=title(recipe), nodes=nodes, gpus=request, time=time, notice=NOTICE, command=command,
-                          meeting=_MEETING if nodes > 1 else "")
+    return _SCRIPT.format(nodes=nodes, gpus=request, notice=NOTICE, meeting=_MEETING if nodes > 1 else "",
+                          command=" ".join(["resnet-train --resume auto", words, *own]), **parts)
 
 
 def title(recipe: str) -> str:

@@ -1,8 +1,11 @@
 """`resnet-recipes slurm` checks what it is told, and prints a script."""
 
+import re
+
 import pytest
 
 from resnet_recipes import cli
+from tests.commands.test_train import SMALL
 
 
 def test_the_script_repeats_what_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -13,7 +16,25 @@ def test_the_script_repeats_what_was_typed(capsys: pytest.CaptureFixture[str]) -
     assert "#SBATCH --time=4:00:00\n" in out
 
 
+def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*SMALL, "seed=1,2", "ssr=1,2"]
+    assert cli.main(["slurm", "-m", "mild,hot", *words, "--parallel", "3"]) == 0
+    text = capsys.readouterr().out
+    assert cli.train(["-m", "recipe=mild,hot", *words, "--dry-run"]) == 0
+    names = re.findall("^  ([a-z]+-seed[^ ]+)$", capsys.readouterr().out, re.MULTILINE)
+    assert re.findall(r"run.name=([^)]+)\) ;;", text) == names
+    assert len(names) == 8
+    assert "#SBATCH --array=0-7%3\n" in text
+    assert "words=(recipe=hot data.backend=synthetic" in text
+    assert 'resnet-train --resume auto "${words[@]}" gpus=1 launch.nodes=1 &' in text
+
+
 @pytest.mark.parametrize(("words", "said"), [
+    (["-m", "mild,hott", "data=/data", "lr=1,-1"], "2 problems"),
+    (["-m", "mild", "data=/data", "gpus=1,2"], "the jobs of an array have the same nodes and GPUs"),
+    (["-m", "mild", "data=/data", "launch.nodes=1:2", "launch.max_restarts=1"], "has all its nodes or none"),
+    (["-m", "mild", "data=/data", "--parallel", "0"], "--parallel=0: must be a number of jobs"),
+    (["mild", "data=/data", "--parallel", "2"], "--parallel=2: is for a sweep"),
     (["hot", "data=/data", "run=mine"], "is set by the script"),
     (["hot", "data=/data", "lrr=1"], "lrr=1"),
     (["data=/data"], "needs a recipe"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.config import LaunchConfig, RunConfig
-from resnet_recipes.launch.slurm import script, seconds, title
+from resnet_recipes.launch.slurm import array, script, seconds, title
 
 SRUN = """#!/bin/bash
 # a task that ends with exit code {code}, or with 75 when it is told to stop
@@ -25,13 +25,14 @@ if [ "$1" = show ]; then echo node7; echo node8; else echo "scontrol $@"; fi
 """
 
 
-def run(folder: Path, text: str, code: int = 0, tenths: int = 1) -> subprocess.Popen[str]:
-    """Start a script with stand-ins in front of PATH."""
+def run(folder: Path, text: str, code: int = 0, tenths: int = 1, task: int = 0) -> subprocess.Popen[str]:
+    """Start a script with stand-ins in front of PATH; `task` is the number that it has in an array."""
     for name, content in {"srun": SRUN.format(code=code, tenths=tenths), "scontrol": SCONTROL, "job.sh": text}.items():
         (folder / name).write_text(content)
         (folder / name).chmod(0o755)
     environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "41234",
-                                "SLURM_JOB_NODELIST": "node[7-8]"}
+                                "SLURM_JOB_NODELIST": "node[7-8]", "SLURM_ARRAY_JOB_ID": "41230",
+                                "SLURM_ARRAY_TASK_ID": str(task)}
     return subprocess.Popen(["bash", str(folder / "job.sh")], stdout=subprocess.PIPE, text=True, env=environment)
 
 
@@ -75,13 +76,31 @@ def test_no_name_or_word_can_run_a_command_or_add_a_directive(recipe: str, tmp_p
         "--open-mode", "--output", "--signal"]
 
 
+@pytest.mark.parametrize("task", [0, len(STRANGE) - 1])
+def test_each_task_of_an_array_trains_its_own_run_by_the_words_as_typed(task: int, tmp_path: Path) -> None:
+    runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
+    out, _ = run(tmp_path, array(runs, TWO_NODES, "4:00:00"), task=task).communicate(timeout=10)
+    assert out == "\n".join([*SRUN_WORDS, *runs[f"run-{task}"], f"run.name=run-{task}", "gpus=8", "launch.nodes=2",
+                             "launch.rdzv=node7:21234", ""])
+    assert not list(tmp_path.rglob("OWNED"))
+
+
+def test_an_array_has_a_task_for_each_run_and_a_limit_of_those_at_a_time(tmp_path: Path) -> None:
+    runs = {"a": ["recipe=mild"], "b": ["recipe=hot"]}
+    assert "#SBATCH --array=0-1\n" in array(runs, ONE_NODE, "4:00:00")
+    text = array(runs, ONE_NODE, "4:00:00", at_a_time=1)
+    assert "#SBATCH --array=0-1%1\n" in text
+    (process := run(tmp_path, text, task=2)).communicate(timeout=10)
+    assert process.returncode == 2
+
+
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="needs shellcheck (Debian package shellcheck)")
 @pytest.mark.parametrize("launch", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
 def test_shellcheck_has_nothing_to_say(launch: LaunchConfig) -> None:
-    for recipe in ("hot", *STRANGE):
-        told = subprocess.run(["shellcheck", "--exclude=SC2016", "-"], text=True, capture_output=True,
-                              input=script(recipe, [f"data={recipe}"], launch))      # SC2016: single quotes, on purpose
-        assert told.stdout == ""
+    runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
+    for text in (array(runs, launch, "4:00:00"), *(script(name, [f"data={name}"], launch) for name in STRANGE)):
+        told = subprocess.run(["shellcheck", "--exclude=SC2016", "-"], text=True, capture_output=True, input=text)
+        assert told.stdout == ""                # SC2016: single quotes, on purpose
 
 
 def test_a_run_on_cpus_asks_for_no_gpus() -> None:
@@ -109,6 +128,12 @@ def test_a_job_that_is_told_to_stop_waits_for_the_save_and_is_queued_again(numbe
     assert "told by" in out
     assert "scontrol requeue 41234" in out
     assert process.returncode == 75
+
+
+def test_a_task_that_is_told_to_stop_is_queued_again_alone(tmp_path: Path) -> None:
+    text = array({"a": ["recipe=mild"], "b": ["recipe=hot"]}, ONE_NODE, "4:00:00")
+    out, _ = run(tmp_path, text, code=75, task=1).communicate(timeout=10)
+    assert "scontrol requeue 41230_1\n" in out
 
 
 def test_a_job_that_failed_is_not_queued_again(tmp_path: Path) -> None:
