@@ -5,46 +5,62 @@ from torch import Tensor, nn
 
 
 def cast_together(model: nn.Module) -> None:
-    """Let the convolutions of each stage of `model` have their weights cast in a few launches, and gradients cast back.
+    """Let a forward pass cast the weights of all convolutions and linear layers in one launch.
 
-    Autocast takes two launches for each. The numbers are the same; a stage's gradients are ready together, when its
-    backward pass ends. Parameters and state-dict keys stay as they are. Not for compiled models, which fuse casts.
+    Autocast takes one for each of them, and one for each gradient. Gradients are cast back in one launch a stage, whose
+    gradients are thus ready together, when its backward pass ends. The numbers are the same, and parameters and
+    state-dict keys stay as they are. Not for compiled models, which fuse casts.
     """
-    for stage in model.children():
-        convolutions = tuple(module for module in stage.modules() if isinstance(module, nn.Conv2d))
-        if len(convolutions) > 1:
-            stage.cast_convolutions = convolutions
-            stage.register_forward_pre_hook(_cover)
-            stage.register_forward_hook(_uncover, always_call=True)
+    model.cast_stages = [found for stage in model.children() if (found := _cast_in(stage))]
+    model.register_forward_pre_hook(_cover)
+    model.register_forward_hook(_uncover, always_call=True)
 
 
-def _cover(stage: nn.Module, _: tuple[Tensor]) -> None:
+def _cast_in(stage: nn.Module) -> list[tuple[nn.Module, str]]:
+    """Return module and name of each parameter that autocast casts."""
+    layers = [module for module in stage.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+    return [(layer, name) for layer in layers for name, _ in layer.named_parameters(recurse=False)]
+
+
+def _cover(model: nn.Module, _: tuple[Tensor]) -> None:
     """Lay a cast copy over each weight: what an instance has of a name comes before its Parameter of that name."""
-    device = stage.cast_convolutions[0].weight.device.type
-    trained = [module for module in stage.cast_convolutions if module.weight.requires_grad]   # not frozen
-    if trained and torch.is_autocast_enabled(device):
-        copies = _Cast.apply(torch.get_autocast_dtype(device), *(module.weight for module in trained))
-        for module, copy in zip(trained, copies, strict=True):
-            module.__dict__["weight"] = copy
+    places = [place for stage in model.cast_stages for place in stage]
+    weights = [getattr(*place) for place in places]
+    device = weights[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return
+    copies = iter(_cast(weights, torch.get_autocast_dtype(device)))
+    for stage in model.cast_stages:
+        trained = [getattr(*place) for place in stage]
+        for (module, name), copy in zip(stage, _Tied.apply(*trained, *(next(copies) for _ in stage)), strict=True):
+            module.__dict__[name] = copy
 
 
-def _uncover(stage: nn.Module, *_: object) -> None:
-    for module in stage.cast_convolutions:
-        module.__dict__.pop("weight", None)
+def _uncover(model: nn.Module, *_: object) -> None:
+    for stage in model.cast_stages:
+        for module, name in stage:
+            module.__dict__.pop(name, None)
 
 
-class _Cast(torch.autograd.Function):
+class _Tied(torch.autograd.Function):
+    """Return the second half of the tensors, copies of the first half, which gets their gradients."""
+
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, dtype: torch.dtype, *weights: Tensor) -> tuple[Tensor, ...]:
-        ctx.dtype = weights[0].dtype
-        return _cast(weights, dtype)
+    def forward(ctx: torch.autograd.function.FunctionCtx, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.dtype = tensors[0].dtype
+        return tensors[len(tensors) // 2:]
 
     @staticmethod
     def backward(ctx: torch.autograd.function.FunctionCtx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        return None, *_cast(gradients, ctx.dtype)
+        wanted = [i for i in range(len(gradients)) if ctx.needs_input_grad[i]]      # frozen weights get none
+        found: list[Tensor | None] = [None] * 2 * len(gradients)
+        for i, gradient in zip(wanted, _cast([gradients[i] for i in wanted], ctx.dtype), strict=True):
+            found[i] = gradient
+        return tuple(found)
 
 
-def _cast(tensors: tuple[Tensor, ...], dtype: torch.dtype) -> tuple[Tensor, ...]:
-    copies = tuple(torch.empty_like(tensor, dtype=dtype) for tensor in tensors)
+@torch.no_grad()
+def _cast(tensors: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    copies = [torch.empty_like(tensor, dtype=dtype) for tensor in tensors]
     torch._foreach_copy_(copies, tensors)
     return copies

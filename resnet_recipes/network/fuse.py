@@ -1,7 +1,7 @@
 """Fused operations in a network: its modules call them, and BatchNorm takes in the sum and the ReLU that follow it."""
 
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -29,9 +29,9 @@ def fuse(model: nn.Module, operations: Operations) -> None:
             module.relu = nn.Identity()
         elif type(module) in BLOCKS:
             _fuse_block(module, operations)
-    for stage in model.modules():
-        if type(stage) is nn.Sequential:
-            _pair_blocks(stage)
+    for network in model.modules():
+        if type(network) is ResNet:
+            _pair_blocks(network)
 
 
 def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
@@ -45,10 +45,10 @@ def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
         adopt(block, BLOCKS[type(block)])
 
 
-def _pair_blocks(stage: nn.Sequential) -> None:
-    """Let every fused block of a stage hand its output on twice, but for the last."""
+def _pair_blocks(network: ResNet) -> None:
+    """Let every fused block of the four stages hand its output on twice, but for the last."""
     blocks = tuple(BLOCKS.values())
-    for block, following in pairwise(stage):
+    for block, following in pairwise(chain(network.layer1, network.layer2, network.layer3, network.layer4)):
         if isinstance(block, blocks) and isinstance(following, blocks):
             block.twice = True
 

@@ -40,12 +40,16 @@ def test_last_norm_of_every_block_is_adopted_in_order(make, network):
     assert [rate for _, rate in found] == StochasticDepth().rates(sum(sizes))
 
 
-def test_an_example_is_kept_from_the_drop_rate_on(monkeypatch):
-    monkeypatch.setattr(torch, "rand", lambda *shape, device: torch.tensor([0.05, 0.0999, 0.1, 0.95]).view(*shape))
+def test_examples_are_dropped_whole_and_at_the_rate_of_the_block():
     norm = dropping(0.1).train()
-    x = torch.randn(4, 4, 3, 3)
-    plain = nn.BatchNorm2d(4).train()(x)
-    assert torch.equal(norm(x), plain * torch.tensor([0.0, 0, 1, 1]).view(4, 1, 1, 1))
+    x = torch.randn(20_000, 4, 1, 1)
+    torch.manual_seed(0)
+    found = norm(x)
+    torch.manual_seed(0)
+    keep = norm.draw(x)
+    assert set(keep.tolist()) == {0.0, 1.0}
+    assert float(keep.mean()) == pytest.approx(0.9, abs=0.01)       # five standard deviations
+    assert torch.equal(found, nn.BatchNorm2d(4).train()(x) * keep.view(-1, 1, 1, 1))
 
 
 def test_statistics_see_every_example():
