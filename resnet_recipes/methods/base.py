@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from resnet_recipes.duration import Horizon
 from resnet_recipes.errors import Problem
+from resnet_recipes.ops import Operations
 
 #: Every place in a run where a method can act, in the order in which a run reaches them.
 HOOKS = (
@@ -93,6 +94,7 @@ class Method:
     hurts: ClassVar[str]                                   # when to leave it out
     conflicts: ClassVar[frozenset[str]] = frozenset()      # names of methods it cannot be combined with
     draws_in_forward: ClassVar[bool] = False               # its modules use torch's generator: seed it every step
+    operations: ClassVar[Operations] = Operations()        # torch's own, or those that `Stack.use` chose for a GPU
     in_network: ClassVar[bool] = False                     # the weights need its modules at inference: files say so
 
     def problems(self) -> Iterator[Problem]:

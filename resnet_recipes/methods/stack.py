@@ -6,17 +6,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import EXCLUSIVE_HOOKS, HOOKS, Batch, Compute, Method, Now, SampleAugment
+from resnet_recipes.ops import Operations
 
 
 class Stack:
     """The enabled methods in the order of `methods.ORDER`, resolved once: an unused hook costs nothing."""
+
+    operations = Operations()       # torch's own
 
     def __init__(self, methods: Mapping[str, Method]):
         self.methods = {method.name: methods[method.name] for method in ORDER if method.name in methods}
@@ -26,7 +28,7 @@ class Stack:
         self._batch = self._provided("transform_batch")
         self._after = self._provided("after_step")
         #: The loss to minimise, of logits and targets [N, K]: a scalar.
-        self.loss: Callable[[Tensor, Tensor], Tensor] = self._only("loss", soft_cross_entropy)
+        self.loss: Callable[[Tensor, Tensor], Tensor] = self._only("loss", self._soft_cross_entropy)
         #: Leave in `.grad` what the optimizer is to use; return the loss.
         self.gradient: Callable[[Compute, list[Tensor], Now], Tensor] = self._only("gradient", _plain_gradient)
         #: Evaluate and export inside this context.
@@ -40,6 +42,11 @@ class Stack:
         """
         present = {name: method for name, method in vars(methods).items() if method is not None}
         return cls({name: method.resolved(sample_ops) for name, method in present.items()})
+
+    def use(self, operations: Operations) -> None:
+        """Let the methods call `operations`."""
+        for caller in (self, *self.methods.values()):
+            caller.operations = operations
 
     def augment_sample(self) -> SampleAugment | None:
         """Return what a loader worker does to one image, or None."""
@@ -101,16 +108,15 @@ class Stack:
                 if other in method.conflicts and (name < other or name not in self.methods[other].conflicts):
                     yield Problem(other, None, f"cannot be combined with {name}", f"remove one: ~methods.{name}")
 
+    def _soft_cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean over N of softmax cross-entropy; [N, K] both, computed in float32."""
+        return self.operations.cross_entropy(logits, targets, False, len(logits))
+
     def _only(self, hook: str, default: Callable) -> Callable:
         return next(iter(self._provided(hook)), default)
 
     def _provided(self, hook: str) -> tuple[Callable, ...]:
         return tuple(getattr(method, hook) for method in self.methods.values() if method.provides(hook))
-
-
-def soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean over N of softmax cross-entropy; [N, K] both, computed in float32."""
-    return F.cross_entropy(logits.float(), targets)
 
 
 def _plain_gradient(compute: Compute, params: list[Tensor], now: Now) -> Tensor:

@@ -6,15 +6,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from resnet_recipes.ops import batch_norm, blur
+from resnet_recipes.ops import batch_norm, blur, cross_entropy
 from resnet_recipes.ops.contact import fault
+
+_FUSED = (blur, batch_norm, cross_entropy)
 
 
 class Operations(NamedTuple):
-    """What the modules of a network call, and what there is to say about the choice, a sentence each."""
+    """What a network and its methods call, and what there is to say about the choice, a sentence each."""
 
     blur: Callable[..., Tensor] = blur.plain
-    batch_norm: Callable[..., Tensor] = batch_norm.plain
+    batch_norm: Callable[..., tuple[Tensor, Tensor]] = batch_norm.plain
+    cross_entropy: Callable[..., Tensor] = cross_entropy.plain
     notes: tuple[str, ...] = ()
 
 
@@ -25,7 +28,8 @@ def choose(device: torch.device, dtype: torch.dtype) -> Operations:
     Costs the seconds that the kernels take to compile, once a machine.
     """
     chosen, notes = {}, []
-    for name, operation in (("blur", blur), ("batch_norm", batch_norm)) if device.type == "cuda" else ():
+    for operation in _FUSED if device.type == "cuda" else ():
+        name = operation.__name__.rpartition(".")[2]
         if found := fault(operation, device, dtype):
             notes.append(f"the kernel of {name} cannot be used on this GPU, so torch's own operations are: {found}")
         else:

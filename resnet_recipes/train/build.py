@@ -32,6 +32,7 @@ def build(plan: Plan, rank: Rank) -> Run:
     wanted = recipe.precision.kernels == "auto" and recipe.precision.channels_last
     operations = ops.choose(rank.device, precision.dtype) if wanted else ops.Operations()
     fuse(model, operations)
+    methods.use(operations)
     if wanted and rank.device.type == "cuda" and not recipe.precision.compile:
         cast_together(model)
     if recipe.precision.compile:

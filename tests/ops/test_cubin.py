@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from resnet_recipes.ops.kernels import batch_norm, blur
+from resnet_recipes.ops.kernels import batch_norm, blur, cross_entropy
 from tests.ops.cubin import cubin
 
 #: H100 and H200; and, with -m exhaustive, A100 and B200.
@@ -13,15 +13,17 @@ ARCHITECTURES = (90, *(pytest.param(arch, marks=pytest.mark.exhaustive) for arch
 BLUR_TILE = {"R": blur.ROWS, "BW": blur.COLUMNS, "BC": blur.CHANNELS}
 BATCH_NORM_TILE = {"BM": batch_norm.ROWS, "BC": batch_norm.CHANNELS}
 BLUR_ELEMENTS = blur.ROWS * blur.COLUMNS * blur.CHANNELS
-FLOATS = dict.fromkeys(("shares", "saved", "keep", "sums", "weight", "bias", "running_mean", "running_var"), "*fp32")
-ARRAYS = dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated", "other"), "*bf16") | FLOATS
-ARGUMENTS = ARRAYS | {"arrivals": "*i32", "tracked": "*i64", "momentum": "fp32", "eps": "fp32"}
+FLOATS = dict.fromkeys(("shares", "saved", "keep", "sums", "weight", "bias", "running_mean", "running_var",
+                        "targets", "losses", "loss"), "*fp32")
+ARRAYS = dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated", "other", "logits"), "*bf16") | FLOATS
+ARGUMENTS = ARRAYS | {"arrivals": "*i32", "tracked": "*i64", "momentum": "fp32", "eps": "fp32",
+                      "divisor": "fp32"}
 
 
 def compiled(kernel, arch, options, folder, **constants):
     """Compile a kernel for bfloat16 activations."""
     types = {name: kind for name, kind in ARGUMENTS.items() if name in kernel.arg_names}
-    return cubin(kernel, arch, types, ("c",), options, folder, **constants)
+    return cubin(kernel, arch, types, ("c",) if "c" in kernel.arg_names else (), options, folder, **constants)
 
 
 #: Kernel, constants, results of a program, instructions a result at most (averages of 2x2 take 300 and more).
@@ -70,3 +72,15 @@ def test_batch_norm_costs_few_instructions_and_registers(case, arch, tmp_path):
     assert binary.count(r"LDG.*\.128") >= 2
     assert (binary.first_loop() if resident else binary.count(r"^\s*/")) / elements <= limit
     assert resident * threads * binary.registers <= 65536
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(("kernel", "binary", "limit"), [
+    (cross_entropy._loss, True, 85), (cross_entropy._loss, False, 72), (cross_entropy._gradient, True, 31),
+    (cross_entropy._gradient, False, 72),
+], ids=str)
+def test_cross_entropy_costs_few_instructions(kernel, binary, limit, arch, tmp_path):
+    binary_file = compiled(kernel, arch, cross_entropy.OPTIONS, tmp_path, BINARY=binary, BK=cross_entropy.CLASSES)
+    assert not binary_file.spills
+    assert binary_file.count(r"^\s*/") * 32 * cross_entropy.OPTIONS["num_warps"] / cross_entropy.CLASSES <= limit

@@ -59,7 +59,7 @@ def test_launches_waits_and_pageable_copies_are_told(start):
 
 
 #: Launches of a step, copies and fills included, and of a step with SAM.
-LIMITS = {"mild": (441, None), "medium": (448, 884), "hot": (697, 1150)}
+LIMITS = {"mild": (429, None), "medium": (436, 861), "hot": (685, 1126)}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from resnet_recipes.ops.kernels.arrivals import arrivals, last
 from resnet_recipes.ops.kernels.launch import launch
 
 #: Rows and channels of a tile; 128 threads then move 16 bytes at a time, twice.
@@ -31,7 +32,7 @@ def forward(
     blocks, rows = _shares(m, c, device, RESIDENT_STATISTICS)
     shares, saved, z = weight.new_empty(2, blocks, c), weight.new_empty(2, c), torch.empty_like(x)
     columns = -(-c // CHANNELS)
-    launch(_statistics, (blocks, columns, 1), key, x, shares, _arrivals(device), saved, *running, m, c, rows, blocks,
+    launch(_statistics, (blocks, columns, 1), key, x, shares, arrivals(device), saved, *running, m, c, rows, blocks,
            momentum, eps, ROWS, CHANNELS, **OPTIONS)
     scale, flags = saved if keep is None else keep, (add, keep is not None, relu)
     launch(_apply, (-(-m // ROWS), columns, 1), (*key, *flags), x, residual if add else x, scale, z, saved, weight,
@@ -55,7 +56,7 @@ def backward(
     scale = saved if keep is None else keep
     flags = other is not None, added, keep is not None, relu
     launch(_reduce, (blocks, columns, 1), (*key, *flags), g, g if other is None else other, x, z if added else x, scale,
-           gated, shares, _arrivals(device), saved, weight, bias, sums, m, c, h * w, rows, blocks,
+           gated, shares, arrivals(device), saved, weight, bias, sums, m, c, h * w, rows, blocks,
            *flags, ROWS, CHANNELS, **OPTIONS)
     flags = keep is not None, relu and not added
     launch(_spread, (-(-m // ROWS), columns, 1), (*key, *flags), gated, x, scale, dx, saved, weight, bias, sums,
@@ -76,12 +77,6 @@ def _multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
 
 
-@cache
-def _arrivals(device: torch.device) -> Tensor:
-    """Return a counter of arrived programs for each block of channels; the last program leaves it at zero."""
-    return torch.zeros(1024, dtype=torch.int32, device=device)
-
-
 @triton.jit
 def _tile(x, row, rows, channel, c):
     """Return rows of channels in float32; rows from `rows` on and channels from `c` on are zero."""
@@ -99,16 +94,6 @@ def _put(y, row, rows, channel, c, value):
 def _kept(keep, row, m, area):
     """Return the factor of the image that each row belongs to."""
     return tl.load(keep + row // area, mask=row < m, other=0.0)[:, None]
-
-
-@triton.jit
-def _last(arrivals, blocks):
-    """Tell whether this is the last program of its channels to arrive, which then sees what the others have stored."""
-    tl.debug_barrier()
-    count = tl.atomic_add(arrivals + tl.program_id(1), 1, sem="acq_rel", scope="gpu")
-    if count == blocks - 1:
-        tl.store(arrivals + tl.program_id(1), 0)
-    return count == blocks - 1
 
 
 @triton.jit(do_not_specialize=["m", "rows", "blocks"])
@@ -132,7 +117,7 @@ def _statistics(x, shares, arrivals, saved, running_mean, running_var, tracked, 
     sum_apart = tl.sum(total, 0)
     tl.store(shares + block * c + channel, shift + sum_apart / own, mask=known)
     tl.store(shares + (blocks + block) * c + channel, tl.sum(square, 0) - sum_apart * sum_apart / own, mask=known)
-    if _last(arrivals, blocks):
+    if last(arrivals, blocks):
         near = tl.load(shares + channel, mask=known, other=0.0, cache_modifier=".cg")
         total = tl.zeros([BM, BC], tl.float32)
         for start in range(0, blocks, BM):
@@ -216,7 +201,7 @@ def _reduce(g, other, x, z, keep, gated, shares, arrivals, saved, weight, bias, 
         sum_gx += upstream * (value - center[None, :])
     tl.store(shares + block * c + channel, tl.sum(sum_g, 0), mask=known)
     tl.store(shares + (blocks + block) * c + channel, tl.sum(sum_gx, 0), mask=known)
-    if _last(arrivals, blocks):
+    if last(arrivals, blocks):
         sum_g = tl.zeros([BM, BC], tl.float32)
         sum_gx = tl.zeros([BM, BC], tl.float32)
         for start in range(0, blocks, BM):
