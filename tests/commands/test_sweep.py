@@ -64,11 +64,12 @@ def test_all_points_are_checked_before_the_first_is_trained(runs, capsys):
 
 
 @pytest.mark.slow
-def test_a_sweep_trains_ordinary_runs_and_given_again_finds_them_finished(tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
-    words = ["-m", "recipe=mild", *SMALL, "max_duration=2ba", "seed=1,2"]
-    assert cli.train(words) == 0
+def test_a_sweep_trains_ordinary_runs_and_given_again_finds_them_finished(nursery, tmp_path):
+    words = ["resnet_recipes", "-m", "recipe=mild", *SMALL, "max_duration=2ba", "seed=1,2"]
+    code, _, said = nursery.run(tmp_path, *words).wait()
+    assert code == 0, said
     folders = sorted((tmp_path / "runs").iterdir())
     assert [json.loads((folder / "summary.json").read_text())["recipe"] for folder in folders] == ["mild", "mild"]
-    assert cli.train(words) == 0
-    assert "[2 of 2] " + folders[1].name + ": already finished" in capfd.readouterr().err
+    code, _, said = nursery.run(tmp_path, *words).wait()
+    assert code == 0
+    assert "[2 of 2] " + folders[1].name + ": already finished" in said

@@ -13,6 +13,7 @@ from resnet_recipes.launch import external
 from resnet_recipes.process.ending import read
 from resnet_recipes.process.watchdog import Beat
 from resnet_recipes.train import distributed
+from tests.process.nursery import Command, Nursery
 
 SMALL = ["recipe=mild", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32",
          "bs=8", "batch.bn_size=4", "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "max_duration=2ba",
@@ -125,28 +126,26 @@ def test_a_restarted_group_finds_the_run_that_it_began(tmp_path: Path, told: pyt
     assert external.begun(tmp_path) == tmp_path / "mine"
 
 
-def tasks(folder: Path, changes: list[list[str]]) -> list[tuple[int, str, str]]:
-    """Start tasks as srun would, each with its own changes; return exit codes, outputs and error outputs."""
+def tasks(nursery: Nursery, folder: Path, changes: list[list[str]]) -> list[Command]:
+    """Start tasks as srun would, each with its own changes."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    common = os.environ | SRUN | {
-        "SLURM_STEP_NUM_TASKS": str(len(changes)), "SLURM_STEP_NODELIST": "127.0.0.1", "MASTER_PORT": port,
-        "SLURM_STEP_TASKS_PER_NODE": str(len(changes)), "SLURM_NODEID": "0", "OMP_NUM_THREADS": "1",
-        "GLOO_SOCKET_IFNAME": "lo",
+    inherited = {key: value for key, value in os.environ.items() if not key.endswith("_SOCKET_IFNAME")}
+    common = inherited | SRUN | {
+        "SLURM_STEP_NUM_TASKS": str(len(changes)), "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "127.0.0.1",
+        "SLURM_STEP_TASKS_PER_NODE": str(len(changes)), "SLURM_NODEID": "0", "MASTER_PORT": port,
     }
-    pipe, command = subprocess.PIPE, [sys.executable, "-m", "resnet_recipes", *SMALL, "run=one"]
-    started = [subprocess.Popen([*command, *own], cwd=folder, text=True, stdout=pipe, stderr=pipe,
-                                env=common | {"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i)})
-               for i, own in enumerate(changes)]
-    told = [task.communicate(timeout=120) for task in started]
-    return [(task.returncode, *texts) for task, texts in zip(started, told, strict=True)]
+    return [nursery.run(folder, "resnet_recipes", *SMALL, "run=one", *own,
+                        environment=common | {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)})
+            for rank, own in enumerate(changes)]
 
 
 @pytest.mark.slow
-def test_two_tasks_of_srun_train_one_run_and_one_of_them_speaks(tmp_path: Path, told: pytest.MonkeyPatch) -> None:
-    (code, out, err), other = tasks(tmp_path, [[], []])
-    assert (code, *other) == (0, 0, "", "")
+def test_two_tasks_of_srun_train_one_run_and_one_of_them_speaks(nursery: Nursery, tmp_path: Path,
+                                                                told: pytest.MonkeyPatch) -> None:
+    (code, out, err), other = (task.wait() for task in tasks(nursery, tmp_path, [[], []]))
+    assert (code, *other) == (0, 0, "", ""), err
     assert "top-1" in out
     assert "8 = 2 devices x 1 micro-batch x 4" in err
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["one"]
@@ -155,8 +154,10 @@ def test_two_tasks_of_srun_train_one_run_and_one_of_them_speaks(tmp_path: Path, 
 
 
 @pytest.mark.slow
-def test_two_tasks_with_different_words_start_nothing(tmp_path: Path, told: pytest.MonkeyPatch) -> None:
-    (code, _, err), (also, out, quiet) = tasks(tmp_path, [["gpus=2"], ["gpus=2", "seed=9"]])
+def test_two_tasks_with_different_words_start_nothing(nursery: Nursery, tmp_path: Path,
+                                                      told: pytest.MonkeyPatch) -> None:
+    started = tasks(nursery, tmp_path, [["gpus=2"], ["gpus=2", "seed=9"]])
+    (code, _, err), (also, out, quiet) = (task.wait() for task in started)
     assert (code, also, out, quiet) == (3, 3, "", "")
     assert "seed: is not given on rank 0, and 9 on rank 1" in err
     assert not (tmp_path / "runs").exists()

@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.process import watchdog
+from tests.process.nursery import Nursery
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="needs /proc/net")]
 
-TRAIN = [sys.executable, "-m", "resnet_recipes", "recipe=mild", "run=open", "launch.device=cpu",
+TRAIN = ["resnet_recipes", "recipe=mild", "run=open", "launch.device=cpu",
          "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "bs=8",
          "batch.bn_size=4", "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "max_duration=5000ba", "ssr=1"]
 
@@ -54,9 +54,9 @@ def family(pids: list[int]) -> set[int]:
 
 
 @pytest.mark.parametrize("by", ["our launcher", "srun"])
-def test_the_ranks_of_one_machine_listen_on_the_loopback_interface_only(by: str, tmp_path: Path) -> None:
+def test_the_ranks_of_one_machine_listen_on_the_loopback_interface_only(by: str, nursery: Nursery,
+                                                                        tmp_path: Path) -> None:
     environment = {key: value for key, value in os.environ.items() if not key.endswith("_SOCKET_IFNAME")}
-    environment["OMP_NUM_THREADS"] = "1"
     if by == "srun":
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -64,20 +64,18 @@ def test_the_ranks_of_one_machine_listen_on_the_loopback_interface_only(by: str,
         tasks = [({"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i), "MASTER_PORT": port, **SRUN}, []) for i in range(2)]
     else:
         tasks = [({}, ["gpus=2"])]
-    started = [subprocess.Popen([*TRAIN, *words], cwd=tmp_path, env=environment | own, stdout=subprocess.DEVNULL,
-                                stderr=subprocess.PIPE)
-               for own, words in tasks]
+    started = [nursery.run(tmp_path, *TRAIN, *words, environment=environment | own) for own, words in tasks]
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 60
         while sum(beat.step > 2 for beat in watchdog.beats(tmp_path / "runs" / "open")) < 2:
             assert time.monotonic() < deadline
-            assert all(task.poll() is None for task in started), [task.stderr.read() for task in started]
-            time.sleep(0.1)
+            assert all(task.poll() is None for task in started), [task.said() for task in started]
+            time.sleep(0.05)
         addresses = list(listening(family([task.pid for task in started])))
         assert addresses
         assert set(addresses) == {f"{struct.unpack('=I', socket.inet_aton('127.0.0.1'))[0]:08X}"}
     finally:
         for task in started:
-            task.send_signal(signal.SIGTERM)
+            os.kill(task.pid, signal.SIGTERM)
         for task in started:
-            task.communicate(timeout=60)
+            task.wait()

@@ -1,18 +1,23 @@
-"""Ranks for tests: a process that has imported everything forks them, in milliseconds instead of seconds.
+"""Processes for tests: one that has imported everything forks them, in milliseconds instead of seconds.
 
 It reads JSON lines and answers each: {"folder", "ranks", "port", "largest_file", "stop_at", "function", "arguments"}
-with the ranks' pids, "wait" with their exit codes.
+with the ranks' pids, "wait" with their exit codes, {"command", "folder", "environment", "out", "err"} with a pid, and
+{"poll"} with the exit code of that process, or null while it runs.
 """
 
 import gc
 import json
 import os
 import resource
+import runpy
 import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -56,6 +61,10 @@ class Nursery:
         """Wait until the ranks that were started last have ended, and return their exit codes by rank."""
         return self._ask("wait")
 
+    def run(self, folder: Path, *command: str, environment: Mapping[str, str] = os.environ) -> "Command":
+        """Run `python -m COMMAND` in a folder; the Python processes that it starts are forks as well."""
+        return Command(self, folder, command, environment)
+
     def close(self) -> None:
         """End it."""
         self._process.communicate(timeout=30)
@@ -66,34 +75,114 @@ class Nursery:
             port = free.getsockname()[1]
         return self._ask({"folder": str(folder.absolute()), "ranks": ranks, "port": port, **rest})
 
-    def _ask(self, question: object) -> list[int]:
+    def _ask(self, question: object) -> Any:
         self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
+
+
+class Command:
+    """A command that was started, with what it says in two files."""
+
+    def __init__(self, nursery: Nursery, folder: Path, command: Sequence[str], environment: Mapping[str, str]):
+        self._nursery = nursery
+        self._said = [tempfile.NamedTemporaryFile() for _ in ("out", "err")]    # noqa: SIM115 (gone with this)
+        out, err = (file.name for file in self._said)
+        self.pid = nursery._ask({"command": command, "folder": str(folder), "environment": dict(environment),
+                                 "out": out, "err": err})
+
+    def poll(self) -> int | None:
+        """Return its exit code; None while it runs."""
+        return self._nursery._ask({"poll": self.pid})
+
+    def wait(self, timeout: float = 60.0) -> tuple[int, str, str]:
+        """Return its exit code, what it printed, and what it said on its error stream, once it has ended."""
+        deadline = time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.01)
+        return code, *self.said()
+
+    def said(self) -> list[str]:
+        """Return what it has printed so far, and what it said on its error stream."""
+        return [Path(file.name).read_text() for file in self._said]
+
+
+class Forked(subprocess.Popen):
+    """A process of Python that costs no import of torch: what it would run is run in a fork, before any `exec`."""
+
+    def __init__(self, command: Sequence[str], *, env: Mapping[str, str] | None = None,
+                 preexec_fn: Callable[[], object] | None = None, **options: Any):
+        if command[:2] == [sys.executable, "-m"]:
+            preexec_fn = partial(_become, command[2:], dict(os.environ if env is None else env), preexec_fn)
+        super().__init__(command, env=env, preexec_fn=preexec_fn, **options)
+
+
+def _become(words: Sequence[str], environment: dict[str, str], first: Callable[[], object] | None) -> NoReturn:
+    """Be `python -m WORDS`; files and folder are as they should be."""
+    code = 1
+    try:
+        if first:
+            first()
+        os.closerange(3, 1024)          # also of the pipe on which the parent waits for `exec`
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(":"))
+        sys.argv[:] = words
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def serve() -> None:
     """Fork ranks until the input ends."""
     import torchvision
 
-    from resnet_recipes.process.rank import work
+    import resnet_recipes.process.rank  # noqa: F401
 
     torchvision.models.resnet18 = narrow_resnet18
     die_with_parent()
     gc.freeze()         # a collection in a rank then looks only at what is its own
-    answers, pids = os.fdopen(os.dup(1), "w", buffering=1), []
+    subprocess.Popen = Forked
+    answers, pids, commands = os.fdopen(os.dup(1), "w", buffering=1), [], {}
     for line in sys.stdin:
-        question = json.loads(line)
-        if question == "wait":
-            print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids], file=answers)
-            continue
-        pids, doing = [], _called(*question["function"], question["arguments"]) if question["function"] else work
-        for rank in range(question["ranks"]):
-            pid = os.fork()
-            if pid == 0:
-                _rank(rank, question, doing)
-            pids.append(pid)
-        print(pids, file=answers)
+        match json.loads(line):
+            case "wait":
+                answer = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+            case {"poll": pid}:
+                answer = commands[pid].poll()
+            case {"command": _} as question:
+                process = _started(question)
+                answer, commands[process.pid] = process.pid, process
+            case question:
+                answer = pids = _ranks(question)
+        print(json.dumps(answer), file=answers)
+
+
+def _ranks(question: dict) -> list[int]:
+    """Fork the ranks of a run; return their process ids."""
+    from resnet_recipes.process.rank import work
+
+    pids, doing = [], _called(*question["function"], question["arguments"]) if question["function"] else work
+    for rank in range(question["ranks"]):
+        pid = os.fork()
+        if pid == 0:
+            _rank(rank, question, doing)
+        pids.append(pid)
+    return pids
+
+
+def _started(question: dict) -> Forked:
+    with open(question["out"], "w") as out, open(question["err"], "w") as err:
+        return Forked([sys.executable, "-m", *question["command"]], cwd=question["folder"], stdin=subprocess.DEVNULL,
+                      env=question["environment"], stdout=out, stderr=err, start_new_session=True)
 
 
 def narrow_resnet18(num_classes: int) -> object:
