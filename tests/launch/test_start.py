@@ -20,6 +20,7 @@ from resnet_recipes.launch.start import start
 from resnet_recipes.process import watchdog
 from resnet_recipes.process.ending import Ending, read
 from resnet_recipes.process.lock import RunLock
+from tests.process.nursery import Nursery
 
 
 @pytest.fixture(autouse=True)
@@ -171,22 +172,11 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
         Started(tmp_path)
 
 
-LAUNCHER = """
-import sys
-from pathlib import Path
-from resnet_recipes.launch import group
-from resnet_recipes.launch.start import start
-group.RANK_MODULE = "stand_in"
-sys.exit(start(Path(sys.argv[1]), group.Group(int(sys.argv[2])), lambda text: print(text, file=sys.stderr)).code)
-"""
-
-
 def launched(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
     """Start a launcher as a process of its own, and return it when its ranks train."""
     (folder / "behaviour").write_text("")
-    process = subprocess.Popen([sys.executable, "-c", LAUNCHER, str(folder), str(ranks)], text=True,
-                               stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-m", "launcher", str(folder), str(ranks)], text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     while sum(beat.step > 5 for beat in watchdog.beats(folder)) < ranks:
         time.sleep(0.01)
     return process
@@ -242,14 +232,14 @@ def test_ctrl_c_reaches_all_ranks(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_group_starts_again_after_a_failure_if_it_may(tmp_path: Path) -> None:
-    run = Started(tmp_path, "fail-once@1", ranks=2, restarts=1)
+    run = Started(tmp_path, "fail-once@1 finish@0", ranks=2, restarts=1)
     assert (run.ending.code, run.ending.attempt) == (0, 1)
     assert run.said == ["rank 1 failed (TrainingError); restarting from the last checkpoint (1 of 1)"]
 
 
 @pytest.mark.slow
 def test_a_group_that_fails_too_often_is_not_restarted_and_nothing_to_repair_is_not_retried(tmp_path: Path) -> None:
-    run = Started(tmp_path, "kill@1", ranks=2, restarts=1)
+    run = Started(tmp_path, "kill@1 finish@0", ranks=2, restarts=1)
     assert (run.ending.code, run.ending.error) == (1, "SIGKILL")
     assert run.said[0].endswith("restarting from the last checkpoint (1 of 1)")
     again = Started(tmp_path, "not-ready@0", restarts=3)
@@ -268,21 +258,18 @@ def test_a_killed_launcher_takes_all_ranks_with_it(tmp_path: Path) -> None:
     assert not running(tmp_path)
 
 
-TWO_NODES = LAUNCHER.replace("group.Group(int(sys.argv[2]))", "group.Group(1, 2, sys.argv[2])")
-
-
 @pytest.mark.slow
-def test_two_launchers_train_together_and_both_end_when_one_is_stopped(tmp_path: Path) -> None:
+def test_two_launchers_train_together_and_both_end_when_one_is_stopped(nursery: Nursery, tmp_path: Path) -> None:
     (tmp_path / "behaviour").write_text("")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         place = f"127.0.0.1:{free.getsockname()[1]}"
-    nodes = [subprocess.Popen([sys.executable, "-c", TWO_NODES, str(tmp_path), place], stderr=subprocess.PIPE,
-                              text=True) for _ in range(2)]
+    nodes = [nursery.run(tmp_path, "launcher", str(tmp_path), "1", "2", place) for _ in range(2)]
     while sum(beat.step > 5 for beat in watchdog.beats(tmp_path)) < 2:
+        assert all(node.poll() is None for node in nodes), [node.said() for node in nodes]
         time.sleep(0.01)
-    nodes[0].send_signal(signal.SIGTERM)
-    said = [node.communicate(timeout=60)[1] for node in nodes]
-    assert nodes[0].returncode == 75
-    assert nodes[1].returncode in (0, 75), said[1]      # the stand-in does not vote: what it saved is its own affair
+    os.kill(nodes[0].pid, signal.SIGTERM)
+    (code, *_), (other, *said) = (node.wait() for node in nodes)
+    assert code == 75
+    assert other in (0, 75), said       # the stand-in does not vote: what it saved is its own affair
     assert not running(tmp_path)

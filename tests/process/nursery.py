@@ -61,9 +61,9 @@ class Nursery:
         """Wait until the ranks that were started last have ended, and return their exit codes by rank."""
         return self._ask("wait")
 
-    def run(self, folder: Path, *command: str, environment: Mapping[str, str] = os.environ) -> "Command":
+    def run(self, folder: Path, *command: str, environment: Mapping[str, str] | None = None) -> "Command":
         """Run `python -m COMMAND` in a folder; the Python processes that it starts are forks as well."""
-        return Command(self, folder, command, environment)
+        return Command(self, folder, command, os.environ if environment is None else environment)
 
     def close(self) -> None:
         """End it."""
@@ -111,11 +111,11 @@ class Command:
 class Forked(subprocess.Popen):
     """A process of Python that costs no import of torch: what it would run is run in a fork, before any `exec`."""
 
-    def __init__(self, command: Sequence[str], *, env: Mapping[str, str] | None = None,
+    def __init__(self, args: Sequence[str], *, env: Mapping[str, str] | None = None,
                  preexec_fn: Callable[[], object] | None = None, **options: Any):
-        if command[:2] == [sys.executable, "-m"]:
-            preexec_fn = partial(_become, command[2:], dict(os.environ if env is None else env), preexec_fn)
-        super().__init__(command, env=env, preexec_fn=preexec_fn, **options)
+        if args[:2] == [sys.executable, "-m"]:
+            preexec_fn = partial(_become, args[2:], dict(os.environ if env is None else env), preexec_fn)
+        super().__init__(args, env=env, preexec_fn=preexec_fn, **options)
 
 
 def _become(words: Sequence[str], environment: dict[str, str], first: Callable[[], object] | None) -> NoReturn:
