@@ -127,7 +127,7 @@ def _become(words: Sequence[str], environment: dict[str, str], first: Callable[[
         os.closerange(3, 1024)          # also of the pipe on which the parent waits for `exec`
         os.environ.clear()
         os.environ.update(environment)
-        sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(":"))
+        sys.path[:0] = [os.getcwd(), *filter(None, environment.get("PYTHONPATH", "").split(":"))]
         sys.argv[:] = words
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)
         code = 0

@@ -151,22 +151,27 @@ def test_another_conversion_does_not_go_on_from_an_interrupted_one(folder, tmp_p
                     ConvertOptions("raw", seed=1, workers=1)).resumed_images == 0
 
 
+CONVERT = """
+import sys
+from pathlib import Path
+from resnet_recipes.data.convert import pool
+from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.run import convert
+
+pool._CHUNK = 1
+if __name__ == "__main__":
+    convert(Path(sys.argv[1]), Path(sys.argv[2]), ConvertOptions("raw", workers=1), lambda p: print(p.done, flush=True))
+"""
+
+
 @pytest.mark.slow
-def test_killed_at_any_moment_it_leaves_no_file_that_looks_whole(folder, tmp_path):
-    script = (
-        "import sys; from pathlib import Path; from resnet_recipes.data.convert import pool; pool._CHUNK = 1\n"
-        "from resnet_recipes.data.convert.run import convert; from resnet_recipes.data.convert.encode import "
-        "ConvertOptions\n"
-        "print('ready', flush=True)\n"
-        "convert(Path(sys.argv[1]), Path(sys.argv[2]), ConvertOptions('raw', workers=1), lambda p: print(p.done, "
-        "flush=True))"
-    )
+def test_killed_at_any_moment_it_leaves_no_file_that_looks_whole(nursery, folder, tmp_path):
+    (tmp_path / "convert_slowly.py").write_text(CONVERT)
     target = tmp_path / "train.beton"
-    process = subprocess.Popen([sys.executable, "-c", script, folder / "train", target], stdout=subprocess.PIPE,
-                               text=True)
-    while process.stdout.readline().strip() != "7":
-        assert process.poll() is None
-    process.send_signal(signal.SIGKILL)
+    process = nursery.run(tmp_path, "convert_slowly", str(folder / "train"), str(target))
+    while "7" not in process.said()[0].split():
+        assert process.poll() is None, process.said()
+    os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert not target.exists()
     convert(folder / "train", target, RAW, silent)
