@@ -141,6 +141,8 @@ def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Rec
         return process.interruption.exit_code
     path, raw = write_results(run, process.folder, recorder)
     recorder.finish(done, seconds=run.clock.seconds(), weights=path, raw_weights=raw)
+    if run.plan.recipe.log.mlperf:
+        recorder.write_mlperf(mlperf_values(run.plan), run.has_reached_target)
     return ExitCode.DONE
 
 
@@ -170,6 +172,18 @@ def run_facts(run: Run, folder: Path) -> RunFacts:
         eval_steps=made.steps(made.recipe.evaluation.interval),
         published=tuple(made.published),
     )
+
+
+def mlperf_values(made: plan.Plan) -> dict[str, object]:
+    """Return what MLPerf's log says of a recipe, under MLPerf's keys."""
+    recipe = made.recipe
+    return {
+        "seed": recipe.seed, "global_batch_size": recipe.batch.global_size, "model_bn_span": made.bn_size,
+        "gradient_accumulation_steps": made.microbatches, "train_samples": made.facts.train_examples,
+        "eval_samples": made.facts.eval_examples, "opt_name": recipe.optimizer.name,
+        "opt_base_learning_rate": recipe.optimizer.lr, "opt_weight_decay": recipe.optimizer.weight_decay,
+        "opt_learning_rate_warmup_epochs": made.warmup / made.steps_per_epoch,
+    }
 
 
 def devices(rank: Rank) -> str:

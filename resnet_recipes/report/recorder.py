@@ -5,11 +5,12 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes import atomic
+from resnet_recipes.report import mlperf
 from resnet_recipes.report.clocks import Record
 from resnet_recipes.report.facts import Metrics, Progress, RunFacts
 from resnet_recipes.report.pace import Pace
@@ -58,8 +59,14 @@ class Recorder:
         self._console.begin(self._facts, done)
         for tracker in self._trackers:
             tracker.begin(done)
-        self._add("begin", done, startup_seconds=time.monotonic() - self._started, training_seconds=seconds,
+        self._add("begin", done, startup_seconds=time.monotonic() - self._started, time=time.time(),
+                  training_seconds=seconds,
                   epochs=self._facts.epochs, devices=self._facts.devices)
+
+    def write_mlperf(self, values: Mapping[str, object], has_reached_target: bool) -> None:
+        """Write MLPerf's log of the run; `values` are what it wants to know of the recipe."""
+        text = mlperf.result(self._records, self._facts, values, has_reached_target)
+        self._best_effort(lambda: atomic.write_text(self._path.with_name(mlperf.RESULT), text))
 
     def step(
         self, done: int, *, loss: float, lr: float, pixels: int, seconds: float, images_per_second: float,

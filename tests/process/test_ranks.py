@@ -26,6 +26,7 @@ from resnet_recipes.train import distributed, exchange
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.precision import Precision
+from tests.compliance import complies
 from tests.process.nursery import Nursery
 
 pytestmark = pytest.mark.slow
@@ -202,3 +203,17 @@ def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(nursery: 
     assert second["raw_top1_percent"] == first["raw_top1_percent"]
     assert second["mlperf_seconds"] == first["mlperf_seconds"]
     assert differing(crashed, whole) == []
+
+
+def test_mlperfs_log_says_what_was_trained_and_whether_the_target_was_reached(nursery: Nursery,
+                                                                              new_run: Callable[..., Path]):
+    folder = new_run(log={"mlperf": True}, evaluation={"interval": "3ba", "stop_at_top1": 1e-9})
+    nursery.call(folder, 1, trained)
+    lines = (folder / "result_0.txt").read_text().splitlines()
+    events = {event["key"]: event for event in (json.loads(line.removeprefix(":::MLLOG ")) for line in lines)}
+    assert events["run_stop"]["metadata"] == {"status": "success"}
+    assert (events["global_batch_size"]["value"], events["gradient_accumulation_steps"]["value"]) == (12, 3)
+    seconds = json.loads((folder / "summary.json").read_text())["mlperf_seconds"]
+    times = [events[key]["time_ms"] for key in ("run_start", "run_stop")]
+    assert times[1] - times[0] == pytest.approx(1000 * seconds, abs=2)
+    assert complies(folder / "result_0.txt")

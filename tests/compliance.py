@@ -1,0 +1,17 @@
+"""What mlperf-logging's own compliance checker says of a log; tests that ask it are skipped where it is absent."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+
+def complies(path: Path) -> bool:
+    """Tell whether a log passes by the rules of the last round that had ResNet, every warning an error."""
+    checker = pytest.importorskip("mlperf_logging.compliance_checker.mlp_compliance", reason="needs mlperf-logging")
+    logging.disable()       # what it complains about would go to the root logger
+    try:
+        asked = checker.make_checker("training", "4.0.0", quiet=False, werror=True)
+        return checker.main(str(path), "training_4.0.0/common.yaml", asked)[0]
+    finally:
+        logging.disable(logging.NOTSET)
