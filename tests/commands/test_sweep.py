@@ -1,4 +1,8 @@
 import json
+import os
+import random
+import signal
+import time
 
 import pytest
 
@@ -64,12 +68,34 @@ def test_all_points_are_checked_before_the_first_is_trained(runs, capsys):
 
 
 @pytest.mark.slow
-def test_a_sweep_trains_ordinary_runs_and_given_again_finds_them_finished(nursery, tmp_path):
-    words = ["resnet_recipes", "-m", "recipe=mild", *SMALL, "max_duration=2ba", "seed=1,2"]
-    code, _, said = nursery.run(tmp_path, *words).wait()
-    assert code == 0, said
-    folders = sorted((tmp_path / "runs").iterdir())
-    assert [json.loads((folder / "summary.json").read_text())["recipe"] for folder in folders] == ["mild", "mild"]
-    code, _, said = nursery.run(tmp_path, *words).wait()
-    assert code == 0
-    assert "[2 of 2] " + folders[1].name + ": already finished" in said
+def test_six_runs_killed_at_three_random_moments_end_with_the_results_of_a_sweep_left_alone(nursery, tmp_path):
+    words = ["resnet_recipes", "-m", "--parallel=2", "recipe=mild,medium", *SMALL, "max_duration=8ba",
+             "checkpoint.interval=2ba", "evaluation.interval=1dur", "seed=1,2,3"]
+    rng, kills = random.Random(0), []
+    alone, killed = tmp_path / "alone", tmp_path / "killed"
+    alone.mkdir()
+    killed.mkdir()
+    assert nursery.run(alone, *words).wait(100)[0] == 0
+    for finished in sorted(rng.sample(range(6), 3)):
+        sweep = nursery.run(killed, *words)
+        while len(list(killed.glob("runs/*/summary.json"))) < finished:
+            assert sweep.poll() is None, sweep.said()
+            time.sleep(0.01)
+        time.sleep(rng.uniform(0, 0.8))
+        os.kill(sweep.pid, signal.SIGKILL)
+        kills.append(sweep.wait()[0])
+    code, _, said = nursery.run(killed, *words).wait(100)
+    assert (code, kills) == (0, [-signal.SIGKILL] * 3)
+    assert "already finished" in said
+    assert f"6 of 6 runs are finished in {killed / 'runs'}" in said
+    assert len(results(alone)) == 6
+    assert results(killed) == results(alone)
+
+
+def results(root):
+    """Return what each run of a sweep has reached: recipe, loss, and weights, bit for bit."""
+    found = {}
+    for path in root.glob("runs/*/summary.json"):
+        summary = json.loads(path.read_text())
+        found[path.parent.name] = summary["recipe"], summary["raw_loss"], (path.parent / "weights.pt").read_bytes()
+    return found
