@@ -115,7 +115,7 @@ def placed(words: list[str], images: Path, home: Path) -> list[str]:
 def attempt(name: str, words: list[str]) -> tuple[int, str]:
     """Run a command, or what of it can be run here; return its exit code and what it said, 0 for success."""
     target = words[words.index(">") + 1] if ">" in words else None
-    words = words[:words.index(">")] if target else words
+    words = [FEWER.get(word, word) for word in (words[:words.index(">")] if target else words)]
     code, said = trained(tuple(words)) if name == "resnet-train" else asked(words)
     if target and not code:
         Path(target).parent.mkdir(exist_ok=True)
@@ -132,7 +132,6 @@ def trained(words: tuple[str, ...]) -> tuple[int, str]:
         at = words.index("--resume")
         words = words[:at] + words[at + 2:]
     ask = "--cfg" if any(word.startswith(("recipe=finetune", "model.weights=")) for word in words) else "--dry-run"
-    words = tuple(FEWER.get(word, word) for word in words)
     return heard(cli.train, [*words] if ASKS & set(words) else [*words, ask])
 
 

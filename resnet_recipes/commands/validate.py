@@ -17,14 +17,16 @@ USAGE = Usage("resnet-recipes validate [FILE ...]",
 
 def run(argv: Sequence[str]) -> int:
     """Compose each file and print what is wrong with it; return 2 if anything is."""
-    from resnet_recipes.composing.compose import compose
-
     arguments = split(argv, USAGE)
     folder = arguments.recipes
-    names = arguments.words or [str(path) for path in Library(folder).user.values()]
+    library = Library(folder)
+    names = arguments.words or [str(path) for path in library.user.values()]
     wrong = 0
     for name in names:
         try:
+            library.chain(name)         # reports a broken file before seconds of imports
+            from resnet_recipes.composing.compose import compose
+
             compose(name, folder=folder, needs_data=False)
             print(f"{shown(Path(name))}: ok")
         except RecipeError as error:
