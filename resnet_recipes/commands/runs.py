@@ -26,8 +26,10 @@ USAGE = Usage("resnet-recipes runs [FOLDER] [recipe=NAME] [state=STATE] [name=TE
               "resnet-recipes runs --sort top1 recipe=mild",
               {"--sort KEY": ", ".join(KEYS), "--price PER_HOUR": "show what each run cost, by its wall time",
                "--json": "print JSON", "--csv": "print CSV"},
-              "The default folder is runs. States: finished, running, stopped, failed, killed. TIME is training alone, "
-              "the first epoch timed as the second; MLPERF includes evaluations and checkpoints.")
+              """\
+The default folder is runs. States: finished, running, stopped, failed, killed.
+TIME is training alone, with the first epoch timed as the second; MLPERF
+includes evaluations and checkpoints.""")
 
 
 def run(argv: Sequence[str]) -> int:
