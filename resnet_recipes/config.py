@@ -92,7 +92,7 @@ class PrecisionConfig:
 
     dtype: str = "auto"                 # auto: bf16 where the GPU has it, else fp16; fp32 on a CPU | bf16 | fp16 | fp32
     channels_last: bool = True          # NHWC memory: 1.2 to 1.5 times faster with tensor cores
-    kernels: str = "auto"               # auto: fused operations on a GPU with channels_last | off: torch's own
+    kernels: str = "auto"               # auto: fused operations and CUDA graphs on a GPU | off: torch's own
     compile: bool = False               # torch.compile the model
     compress_gradients: bool = False    # send gradients as bf16: half the traffic, slightly different results
 

@@ -32,7 +32,7 @@ def rows(plan: Plan) -> Iterator[Row]:
     yield "rate", _rates(plan)
     yield "optimizer", recipe.optimizer.text()
     forms = ", compiled" * recipe.precision.compile
-    forms += ", without fused kernels" * (recipe.precision.kernels == "off")
+    forms += ", without fused kernels and CUDA graphs" * (recipe.precision.kernels == "off")
     yield "model", f"{recipe.model.name}, {plan.num_classes:,} classes, {plan.parameters:,} parameters{forms}"
     if plan.start:
         yield "start", plan.start

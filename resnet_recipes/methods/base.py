@@ -106,7 +106,10 @@ class Method:
         raise NotImplementedError
 
     def modify_model(self, model: nn.Module) -> None:
-        """Change the model in place: after initialisation, before placement, compilation, DDP and the optimizer."""
+        """Change the model in place: after initialisation, before placement, compilation and the optimizer.
+
+        Training may be replayed as a CUDA graph: what changes from step to step has to be a buffer, filled in place.
+        """
         raise NotImplementedError
 
     def augment_pixels(self, pixels: Tensor, now: Now) -> Tensor:

@@ -127,6 +127,8 @@ def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Rec
     for note in (*run.notes, *checkpoints.notes, *run.train_data.notes):
         recorder.note(first, note)
     checkpoints.warn = lambda text: recorder.note(process.watchdog.step, text)
+    if run.graphs is not None:
+        run.graphs.tell = checkpoints.warn
     keeper = Keeper(run, (recorder, checkpoints), process.interruption, process.watchdog)
     try:
         done = train(run, keeper, first)

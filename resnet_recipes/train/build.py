@@ -14,6 +14,7 @@ from resnet_recipes.plan import Plan
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank, join, leave
 from resnet_recipes.train.exchange import Exchange
+from resnet_recipes.train.graphs import Graphs
 from resnet_recipes.train.precision import Precision, resolve_dtype
 from resnet_recipes.train.run import Run
 from resnet_recipes.train.tuning import Tuning
@@ -41,11 +42,12 @@ def build(plan: Plan, rank: Rank) -> Run:
 
     # 4. the data, which pins its memory where a GPU is in use, 5. the exchange between ranks, 6. the optimizer
     train_data, eval_data = open_data(plan, rank, methods)
+    exchange = Exchange(model, recipe.precision.compress_gradients)
+    is_replayed = recipe.precision.kernels == "auto" and rank.device.type == "cuda"
     return Run(
-        plan=plan, rank=rank, model=model, exchange=Exchange(model, recipe.precision.compress_gradients),
-        optimizer=recipe.optimizer.build(model),
-        methods=methods, precision=precision, clock=Clock(rank.device), tuning=Tuning(plan), train_data=train_data,
-        eval_data=eval_data, notes=operations.notes,
+        plan=plan, rank=rank, model=model, exchange=exchange, graphs=Graphs(model, exchange) if is_replayed else None,
+        optimizer=recipe.optimizer.build(model), methods=methods, precision=precision, clock=Clock(rank.device),
+        tuning=Tuning(plan), train_data=train_data, eval_data=eval_data, notes=operations.notes,
     )
 
 

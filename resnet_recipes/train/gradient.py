@@ -15,17 +15,21 @@ ComputeGradient = Callable[[Batch, bool], Tensor]
 
 def gradient_of(run: Run) -> ComputeGradient:
     """Return how this run computes gradients; the training loop does not know how."""
-    return partial(eager, run)
+    compute = partial(eager, run)
+    return compute if run.graphs is None else partial(run.graphs.gradient, compute)
 
 
-def eager(run: Run, batch: Batch, sync: bool = True) -> Tensor:
-    """Go forward and backward through each micro-batch, operation by operation."""
+def eager(run: Run, batch: Batch, sync: bool = True, halfway: Callable[[], object] = lambda: None) -> Tensor:
+    """Go forward and backward through each micro-batch, kernel by kernel; `halfway` is called in the last."""
     parts = run.plan.microbatches
     total = torch.zeros((), device=run.rank.device)
     for i, part in enumerate(batch.split(parts)):
         with run.precision.autocast():
             loss = run.methods.loss(run.model(part.images), part.targets) / parts
-        with run.exchange.averaging(sync and i == parts - 1):
+        is_last = i == parts - 1
+        if is_last:
+            halfway()
+        with run.exchange.averaging(sync and is_last):
             run.precision.backward(loss)
         total += loss.detach()
     return total

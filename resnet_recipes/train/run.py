@@ -11,6 +11,7 @@ from resnet_recipes.plan import Plan
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank
 from resnet_recipes.train.exchange import Exchange
+from resnet_recipes.train.graphs import Graphs
 from resnet_recipes.train.precision import Precision
 from resnet_recipes.train.tuning import Tuning
 
@@ -30,6 +31,7 @@ class Run:
     tuning: Tuning
     train_data: TrainLoader
     eval_data: EvalLoader
+    graphs: Graphs | None = None        # replays gradients on a GPU
     notes: tuple[str, ...] = ()         # what the user is told about how it was made, a sentence each
     top1: float = 0.0                   # percent, of the weights that count at the last evaluation
 

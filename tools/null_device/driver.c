@@ -42,14 +42,22 @@ int cuStreamIsCapturing(void* stream, int* out) {
   return runtime(stream, out);
 }
 
-static int launched(const char* name) {
-  void (*note)(const char*) = (void (*)(const char*))dlsym(RTLD_DEFAULT, "null_note");
+static int launched(const char* name, void* stream) {
+  void (*note)(const char*, void*) = (void (*)(const char*, void*))dlsym(RTLD_DEFAULT, "null_launched");
   char line[512];
-  snprintf(line, sizeof line, "launch triton %s", name ? name : "?");
-  note(line);
+  snprintf(line, sizeof line, "triton %s", name ? name : "?");
+  note(line, stream);
   return 0;
 }
 
-int cuLaunchKernel(void* kernel) { return launched(kernel); }
-int cuLaunchCooperativeKernel(void* kernel) { return launched(kernel); }
-int cuLaunchKernelEx(void* config, void* kernel) { return launched(kernel); }
+typedef struct { unsigned grid[3], block[3], shared; void* stream; } Configuration;
+
+int cuLaunchKernel(void* kernel, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz,
+                   unsigned shared, void* stream) {
+  return launched(kernel, stream);
+}
+int cuLaunchCooperativeKernel(void* kernel, unsigned x, unsigned y, unsigned z, unsigned bx, unsigned by, unsigned bz,
+                              unsigned shared, void* stream) {
+  return launched(kernel, stream);
+}
+int cuLaunchKernelEx(const Configuration* config, void* kernel) { return launched(kernel, config->stream); }

@@ -18,7 +18,7 @@ static std::recursive_mutex mutex;
 static std::map<char*, size_t> on_device, pinned;
 static std::unordered_map<const void*, std::string> kernel_names;
 static std::vector<std::string> entries;
-static bool logging = false, capturing = false;
+static bool logging = false, capturing = false, is_broken = false;
 static cudaStream_t captured;
 
 API void null_note(const char* text) {
@@ -34,6 +34,20 @@ API int null_size() { return (int)entries.size(); }
 API const char* null_entry(int i) { return entries[i].c_str(); }
 
 static cudaError_t noted(const std::string& text) { null_note(text.c_str()); return cudaSuccess; }
+
+// What a graph cannot hold: it ends the capture, as on a GPU.
+static cudaError_t forbidden(const std::string& text) {
+  is_broken |= capturing;
+  null_note(text.c_str());
+  return capturing ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+}
+
+// Where work goes: a graph does not hold what goes to another stream than its own.
+static std::string on(cudaStream_t stream) { return capturing && stream != captured ? "other stream " : ""; }
+
+API void null_launched(const char* name, void* stream) {
+  noted("launch " + on((cudaStream_t)stream) + name);
+}
 
 // Memory.
 
@@ -63,14 +77,16 @@ static std::string place(const void* p) {
   return within(on_device, p) ? "device" : within(pinned, p) ? "pinned" : "pageable";
 }
 
-static cudaError_t copied(const char* how, void* to, const void* from, size_t bytes) {
+static cudaError_t copied(const char* how, void* to, const void* from, size_t bytes, cudaStream_t stream) {
   if (bytes <= SMALL) memcpy(to, from, bytes);
-  return noted(how + place(from) + " -> " + place(to) + " " + std::to_string(bytes));
+  std::string places = place(from) + " -> " + place(to), text = how + on(stream) + places;
+  bool waits = places.find("pageable") != std::string::npos || !strncmp(how, "wait", 4);
+  return waits ? forbidden(text + " " + std::to_string(bytes)) : noted(text + " " + std::to_string(bytes));
 }
 
-static cudaError_t filled(void* p, int value, size_t bytes) {
+static cudaError_t filled(void* p, int value, size_t bytes, cudaStream_t stream) {
   if (bytes <= SMALL) memset(p, value, bytes);
-  return noted("fill " + std::to_string(bytes));
+  return noted("fill " + on(stream) + std::to_string(bytes));
 }
 
 API cudaError_t cudaMalloc(void** p, size_t n) {
@@ -92,19 +108,19 @@ API cudaError_t cudaHostUnregister(void* p) {
   pinned.erase((char*)p);
   return cudaSuccess;
 }
-API cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind, cudaStream_t) {
-  return copied("copy ", to, from, n);
+API cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind, cudaStream_t s) {
+  return copied("copy ", to, from, n, s);
 }
 API cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind) {
-  return copied("wait copy ", to, from, n);
+  return copied("wait copy ", to, from, n, captured);
 }
 API cudaError_t cudaMemcpy2DAsync(
     void* to, size_t, const void* from, size_t, size_t w, size_t h, cudaMemcpyKind, cudaStream_t) {
   return noted("copy " + place(from) + " -> " + place(to) + " " + std::to_string(w * h));
 }
 API cudaError_t cudaMemcpyPeerAsync(void*, int, const void*, int, size_t, cudaStream_t) { return noted("copy peer"); }
-API cudaError_t cudaMemset(void* p, int v, size_t n) { return filled(p, v, n); }
-API cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t) { return filled(p, v, n); }
+API cudaError_t cudaMemset(void* p, int v, size_t n) { return filled(p, v, n, captured); }
+API cudaError_t cudaMemsetAsync(void* p, int v, size_t n, cudaStream_t s) { return filled(p, v, n, s); }
 API cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
   memset(a, 0, sizeof *a);
   a->type = within(on_device, p) ? cudaMemoryTypeDevice : within(pinned, p) ? cudaMemoryTypeHost
@@ -130,7 +146,7 @@ template <class Handle> static cudaError_t handle(Handle* out) {
 API cudaError_t cudaStreamCreate(cudaStream_t* s) { return handle(s); }
 API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) { return handle(s); }
 API cudaError_t cudaStreamSynchronize(cudaStream_t s) {
-  return noted(capturing && s != captured ? "wait other stream" : "wait stream");
+  return on(s).empty() ? forbidden("wait stream") : noted("wait other stream");
 }
 API cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
 API cudaError_t cudaStreamGetPriority(cudaStream_t, int* p) { *p = 0; return cudaSuccess; }
@@ -143,19 +159,20 @@ API cudaError_t cudaEventCreate(cudaEvent_t* e) { return handle(e); }
 API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return handle(e); }
 API cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
 API cudaError_t cudaEventRecordWithFlags(cudaEvent_t, cudaStream_t, unsigned) { return cudaSuccess; }
-API cudaError_t cudaEventSynchronize(cudaEvent_t) { return noted("wait event"); }
+API cudaError_t cudaEventSynchronize(cudaEvent_t) { return forbidden("wait event"); }
 API cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { *ms = 1; return cudaSuccess; }
-API cudaError_t cudaDeviceSynchronize() { return noted("wait device"); }
+API cudaError_t cudaDeviceSynchronize() { return forbidden("wait device"); }
 
 API cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
   capturing = true;
+  is_broken = false;
   captured = s;
   return cudaSuccess;
 }
 API cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* g) {
   capturing = false;
-  *g = (cudaGraph_t)1;
-  return cudaSuccess;
+  *g = is_broken ? nullptr : (cudaGraph_t)1;
+  return is_broken ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
 }
 static cudaStreamCaptureStatus status() {
   return capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
@@ -251,7 +268,11 @@ API cudaError_t cudaGetDriverEntryPointByVersion(
   return cudaSuccess;
 }
 API const char* cudaGetErrorName(cudaError_t) { return "null"; }
-API const char* cudaGetErrorString(cudaError_t) { return "null"; }
+API const char* cudaGetErrorString(cudaError_t e) {
+  return e == cudaErrorStreamCaptureUnsupported   ? "operation not permitted when stream is capturing"
+      : e == cudaErrorStreamCaptureInvalidated ? "operation failed due to a previous error during capture"
+                                               : "null";
+}
 
 #define NOTHING(name, ...) API cudaError_t name(__VA_ARGS__) { return cudaSuccess; }
 NOTHING(cudaDeviceEnablePeerAccess, int, unsigned)
@@ -276,16 +297,21 @@ NOTHING(cudaThreadExchangeStreamCaptureMode, cudaStreamCaptureMode*)
 
 // Launches: torch registers its kernels by name when its libraries are loaded.
 
-static cudaError_t launched(const void* kernel) {
+static cudaError_t launched(const void* kernel, cudaStream_t s) {
   auto found = kernel_names.find(kernel);
-  return noted("launch " + (found == kernel_names.end() ? "?" : found->second));
+  null_launched(found == kernel_names.end() ? "?" : found->second.c_str(), s);
+  return cudaSuccess;
 }
-API cudaError_t cudaLaunchKernel(const void* f, dim3, dim3, void**, size_t, cudaStream_t) { return launched(f); }
-API cudaError_t cudaLaunchCooperativeKernel(const void* f, dim3, dim3, void**, size_t, cudaStream_t) {
-  return launched(f);
+API cudaError_t cudaLaunchKernel(const void* f, dim3, dim3, void**, size_t, cudaStream_t s) { return launched(f, s); }
+API cudaError_t cudaLaunchCooperativeKernel(const void* f, dim3, dim3, void**, size_t, cudaStream_t s) {
+  return launched(f, s);
 }
-API cudaError_t __cudaLaunchKernel(cudaKernel_t f, dim3, dim3, void**, size_t, cudaStream_t) { return launched(f); }
-API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t*, const void* f, void**) { return launched(f); }
+API cudaError_t __cudaLaunchKernel(cudaKernel_t f, dim3, dim3, void**, size_t, cudaStream_t s) {
+  return launched(f, s);
+}
+API cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* f, void**) {
+  return launched(f, c->stream);
+}
 API cudaError_t __cudaGetKernel(cudaKernel_t* k, const void* f) { *k = (cudaKernel_t)f; return cudaSuccess; }
 API char __cudaInitModule(void**) { return 0; }
 
@@ -314,11 +340,14 @@ API void __cudaRegisterFunction(
 
 // cuBLAS.
 
-#define GEMM(name) API int name() { noted("launch " #name); return 0; }
+static void* gemm_stream;
+#define GEMM(name) API int name() { null_launched(#name, gemm_stream); return 0; }
 #define DOES_NOTHING(name) API int name() { return 0; }
 GEMM(cublasGemmEx) GEMM(cublasSgemm_v2) GEMM(cublasSgemmEx) GEMM(cublasGemmStridedBatchedEx) GEMM(cublasDotEx)
-GEMM(cublasSgemmStridedBatched) GEMM(cublasSgemv_v2) GEMM(cublasLtMatmul) GEMM(cublasSdot_v2)
-DOES_NOTHING(cublasDestroy_v2) DOES_NOTHING(cublasSetStream_v2) DOES_NOTHING(cublasSetWorkspace_v2)
+GEMM(cublasSgemmStridedBatched) GEMM(cublasSgemv_v2) GEMM(cublasSdot_v2)
+API int cublasLtMatmul() { return noted("launch cublasLtMatmul"); }
+DOES_NOTHING(cublasDestroy_v2) DOES_NOTHING(cublasSetWorkspace_v2)
+API int cublasSetStream_v2(void*, void* stream) { gemm_stream = stream; return 0; }
 DOES_NOTHING(cublasSetMathMode) DOES_NOTHING(cublasSetPointerMode_v2) DOES_NOTHING(cublasLtMatmulDescSetAttribute)
 DOES_NOTHING(cublasLtMatrixLayoutSetAttribute) DOES_NOTHING(cublasLtMatmulPreferenceSetAttribute)
 API int cublasCreate_v2(void** h) { *h = (void*)1; return 0; }

@@ -3,7 +3,7 @@
     python tools/null_device/run.py tools/null_device/step.py RECIPE [KEY=VALUE ...]
 
 One JSON object for each recipe named (several: mild,medium,hot): launches of a step, of a SAM step where there is one,
-what waits, what copies, and what a CUDA graph of gradient and optimizer step could not capture.
+what waits, what copies; the same with gradients replayed as CUDA graphs; and what their capture could not hold.
 """
 
 import json
@@ -13,7 +13,6 @@ from collections import Counter
 from types import SimpleNamespace
 from unittest.mock import Mock
 
-import numpy as np
 import torch
 from null_device import recorded
 
@@ -21,7 +20,6 @@ from resnet_recipes import ops
 from resnet_recipes import plan as planning
 from resnet_recipes.composing.compose import compose
 from resnet_recipes.data.base import DataFacts, RawBatch
-from resnet_recipes.methods.base import Batch, Now
 from resnet_recipes.train import build as building
 from resnet_recipes.train.distributed import this_rank
 from resnet_recipes.train.keeper import Keeper
@@ -41,12 +39,25 @@ def main() -> None:
 def measure(name: str, changes: list[str]) -> dict[str, object]:
     """Return what the steps of a recipe ask for."""
     run = a_run(name, changes)
-    steps = sorted(recorded_steps(run), key=len)
-    plain, longest = steps[0], steps[-1]
+    graphs, run.graphs = run.graphs, None
+    steps = recorded_steps(run)
+    facts = told(steps) | {"kernels": dict(kinds(min(steps, key=len)).most_common(12))}
+    if graphs is not None:
+        run.graphs = graphs
+        steps = recorded_steps(run)
+        replayed = [step for step in steps if any(entry.endswith("launch graph") for entry in step)]
+        calm = [step for step in replayed if not any(entry.startswith("captured") for entry in step)]
+        facts |= {"replayed": told(calm) if calm else None, "not_captured": not_captured(steps)}
+    return facts
+
+
+def told(steps: list[list[str]]) -> dict[str, object]:
+    """Return what a plain step asks for, and the longest if that is one with SAM."""
+    plain, longest = min(steps, key=launches), max(steps, key=launches)
     facts = {"launches": launches(plain), "waits": waits(plain), "copies": copies(plain)}
-    if launches(longest) > 1.5 * launches(plain):
+    if sum(entry == "launch graph" for entry in longest) == 2 or launches(longest) > 1.5 * launches(plain):
         facts |= {"sam_launches": launches(longest), "sam_waits": waits(longest)}
-    return facts | {"not_captured": captured(run), "kernels": dict(kinds(plain).most_common(12))}
+    return facts
 
 
 def a_run(name: str, changes: list[str]) -> Run:
@@ -83,37 +94,11 @@ def recorded_steps(run: Run) -> list[list[str]]:
     return found[2:]
 
 
-def captured(run: Run) -> list[str]:
-    """Return what gradient and optimizer step do that a CUDA graph cannot hold, in steps with and without SAM."""
-    side = run.plan.pixels_at(0)
-    images = torch.empty(BATCH, side, side, 3, device="cuda").permute(0, 3, 1, 2)
-    batch = Batch(images, torch.zeros(BATCH, 1000, device="cuda"), torch.zeros(BATCH, dtype=torch.int64, device="cuda"))
-    params = [p for p in run.model.parameters() if p.requires_grad]
-
-    def compute(sync: bool = True) -> torch.Tensor:
-        with run.precision.autocast():
-            loss = run.methods.loss(run.model(batch.images), batch.targets)
-        run.precision.backward(loss)
-        return loss.detach()
-
-    def step(number: int) -> None:
-        run.precision.before_step()
-        run.methods.gradient(compute, params, Now(number, run.plan.horizon, np.random.default_rng(0)))
-        run.precision.step(run.optimizer, None)
-        run.optimizer.zero_grad(set_to_none=True)
-
-    stream, found = torch.cuda.Stream(), []
-    for number in range(1 if run.plan.recipe.methods.sam is None else 11):
-        with torch.cuda.stream(stream):
-            step(number)
-        graph = torch.cuda.CUDAGraph()
-        with recorded() as entries, torch.cuda.graph(graph, stream=stream):
-            step(number)
-        inside = [entry.removeprefix("captured ") for entry in entries if entry.startswith("captured ")]
-        found += [entry for entry in inside if entry.startswith("wait") or "pageable" in entry]
-    # torch's random numbers wait while they are set up
-    draws = run.plan.recipe.methods.stochastic_depth is not None
-    return sorted(set(found) - {"wait other stream", "wait stream" if draws else ""})
+def not_captured(steps: list[list[str]]) -> list[str]:
+    """Return what was asked for during a capture that a CUDA graph cannot hold."""
+    inside = (entry.removeprefix("captured ") for step in steps for entry in step if entry.startswith("captured "))
+    found = {entry for entry in inside if "wait" in entry or "pageable" in entry or "other stream" in entry}
+    return sorted(found - {"wait other stream"})        # torch's random numbers, while they are set up
 
 
 def launches(entries: list[str]) -> int:

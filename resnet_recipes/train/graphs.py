@@ -1,0 +1,98 @@
+"""The gradient as a CUDA graph, where launching its kernels one by one keeps the GPU waiting."""
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import torch
+from torch import Tensor, nn
+
+from resnet_recipes.methods.base import Batch
+from resnet_recipes.train.exchange import Exchange
+
+#: Gradients in a row for which the GPU waits, after which they are replayed.
+PATIENCE = 5
+
+#: Add a batch's gradient to `.grad`, averaged over ranks if asked to; call the function before the last backward pass.
+Eager = Callable[[Batch, bool, Callable[[], object]], Tensor]
+
+
+class Graphs:
+    """Watches whether the host is the limit, and replays gradients from then on: one launch, and the same bits.
+
+    One graph is kept, that of the present image size, with memory of its own. At a new size the first gradient is
+    computed kernel by kernel, which compiles kernels and finds convolution algorithms; the second is captured. What a
+    graph cannot hold is computed kernel by kernel, and told. Optimizer and input stay outside: they are few launches,
+    and depend on numbers that change with every step.
+    """
+
+    def __init__(self, model: nn.Module, exchange: Exchange):
+        self.tell: Callable[[str], None] = lambda text: None        # the user
+        self._params = [param for param in model.parameters() if param.requires_grad]
+        self._exchange = exchange
+        self._halfway = torch.cuda.Event()
+        self._waits = 0                             # gradients in a row for which the GPU waited
+        self._case: tuple[object, ...] | None = None            # what a graph depends on
+        self._graph: _Graph | None = None
+        self._is_possible = True
+
+    def gradient(self, eager: Eager, batch: Batch, sync: bool = True) -> Tensor:
+        """Leave a batch's gradient in `.grad` as `eager` would, averaged over ranks if asked to; return the loss."""
+        case = batch.images.shape, torch.backends.cudnn.benchmark
+        if is_new := case != self._case:
+            self._case, self._graph = case, None
+        if self._params[0].grad is not None:        # a sum of several batches
+            return eager(batch, sync, lambda: None)
+        if self._graph is None and self._waits >= PATIENCE and not is_new and self._is_possible:
+            self._graph = self._captured(eager, batch)
+        if self._graph is None:
+            loss = eager(batch, sync, self._halfway.record)
+            self._watch()
+            return loss
+        loss = self._graph.replay(batch)
+        with self._exchange.averaging(sync):
+            return loss
+
+    def _watch(self) -> None:
+        """Count gradients of which the GPU had done the first half when the host had issued the second."""
+        if self._waits < PATIENCE:
+            self._waits = self._waits + 1 if self._halfway.query() else 0
+            if self._waits == PATIENCE and self._is_possible:
+                self.tell("The GPU runs kernels faster than the host launches them: gradients are replayed as CUDA "
+                          "graphs from here on.")
+
+    def _captured(self, eager: Eager, batch: Batch) -> "_Graph | None":
+        pool = torch.cuda.graph_pool_handle()
+        try:
+            return _Graph(eager, self._params, batch, pool)
+        except Exception as error:      # whatever it is, the gradient can be had without
+            self._is_possible = False
+            why = str(error).strip().partition("\n")[0]
+            self.tell(f"A CUDA graph cannot hold the gradient, so its kernels are launched one by one: {why}")
+        for param in self._params:
+            param.grad = None
+        with suppress(RuntimeError):    # torch may have left the pool open, and would hold back memory of other streams
+            torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
+        return None
+
+
+class _Graph:
+    """One gradient as a CUDA graph: its batch, loss and gradients stay where they are."""
+
+    def __init__(self, eager: Eager, params: list[nn.Parameter], batch: Batch, pool: tuple[int, int]):
+        self._params, self._graph = params, torch.cuda.CUDAGraph()
+        self._batch = Batch(*(torch.empty_like(tensor) for tensor in batch))
+        # Other threads may pin memory meanwhile.
+        with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
+            self._loss = eager(self._batch, False, lambda: None)
+        self._gradients = [param.grad for param in params]
+        for param in params:
+            param.grad = None
+
+    def replay(self, batch: Batch) -> Tensor:
+        """Leave the gradient of a batch in `.grad`; return its loss."""
+        for place, tensor in zip(self._batch, batch, strict=True):
+            place.copy_(tensor)
+        self._graph.replay()
+        for param, gradient in zip(self._params, self._gradients, strict=True):
+            param.grad = gradient
+        return self._loss.clone()
