@@ -21,7 +21,7 @@ USAGE = Usage(
     {"--dry-run": "only predict size and time"},
     """\
 SRC is a folder with train/ and val/, or one folder of classes; then DST is a
-.beton file. A conversion that was stopped continues when it is run again.
+.beton file, unless val_share makes two of it. A conversion that was stopped continues when it is run again.
 
 Options, with their defaults:
   max_resolution=500         pixels; larger images are shrunk; null: as they are
@@ -30,6 +30,8 @@ Options, with their defaults:
   jpeg_quality=90            from 1 to 100
   shuffle=true  seed=0       store in random order
   on_bad_image=error         error or skip
+  val_share=0  val_seed=0    as data.val_share: set some images aside as val.beton
+  nested_classes=false       as data.nested_classes
   workers=0                  processes; 0: one per core""")
 
 

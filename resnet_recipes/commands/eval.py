@@ -28,8 +28,8 @@ USAGE = Usage(
         "--csv FILE": "write the accuracy of every class",
         "--png FILE": "plot it",
     }, """\
-PATH has val/ or val.beton, or class folders; without it a run's own images are
-used. FILE may be ours, or a .pt or .safetensors file with torchvision's or
+PATH has val/ or val.beton, or class folders, or is a table of labels; without
+it a run's own images are used. FILE may be ours, or a .pt or .safetensors file with torchvision's or
 timm's names. Settings are those of a recipe: data.eval_size, data.eval_resize,
 evaluation.flip, batch.eval_size, precision.dtype, launch.device, workers.
 One device is used.""")

@@ -17,7 +17,10 @@ class DataConfig:
     """The `data` section of a recipe."""
 
     backend: str = "auto"               # auto: ffcv where root has .beton files, else torchvision
-    root: str = ""                      # folder with train/ and val/ by class, or with train.beton and val.beton
+    root: str = ""                      # folder with train/ and val/ by class, or with train.beton and val.beton; a CSV
+    val_share: float = 0.0              # of each class, set aside for validation where there are no images for it
+    val_seed: int = 0                   # which ones; not `seed`, so that all runs are tested on the same images
+    nested_classes: bool = False        # true: every folder of images is a class; else the folders in train/ are
     train_size: int = 176               # pixels, side of the training crop
     eval_resize: int = 232              # pixels, shorter side before the centre crop at evaluation
     eval_size: int = 224                # pixels, side of the centre crop at evaluation
@@ -41,6 +44,8 @@ class DataConfig:
         if not self.root and self.backend != "synthetic":
             yield Problem("root", None, "is not set: say where the images are",
                           "data=/path/to/imagenet (a folder with train/ and val/)")
+        if not 0 <= self.val_share < 1:
+            yield Problem("val_share", self.val_share, "must be at least 0 and below 1", "data.val_share=0.1")
         for key in ("train_size", "eval_resize", "eval_size"):
             if not 8 <= getattr(self, key) <= 1024:
                 yield Problem(key, getattr(self, key), "must be between 8 and 1024 pixels")

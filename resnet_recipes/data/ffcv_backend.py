@@ -52,6 +52,9 @@ def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
 def _problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]:
     """Yield what keeps these two files from being trained on with these settings."""
     yield from pair_problems(train, val)
+    if config.val_share:
+        rule = "is for image files; there is a val.beton already"
+        yield Problem("data.val_share", config.val_share, rule, "resnet-recipes convert SRC DST val_share=0.1")
     if config.on_bad_image == "skip":
         rule = "is for image files; a damaged sample of a .beton file means that the file is damaged"
         yield Problem("data.on_bad_image", "skip", rule, "data.on_bad_image=error")

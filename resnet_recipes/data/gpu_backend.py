@@ -71,12 +71,12 @@ def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: Samp
     """Open the training images; they are never decoded one by one, so `augment` cannot run."""
     side = round(MARGIN * max(share.train_pixels, default=config.train_size))
     larger = replace(config, eval_resize=side, eval_size=side)
-    return Resident(Files(facts.root / "train", facts.train_digest), larger, share, TrainCrop.of(config, share))
+    return Resident(Files.of(config, "train", facts.train_digest), larger, share, TrainCrop.of(config, share))
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Resident:
     """Open the evaluation images."""
-    return Resident(Files(facts.root / "val", facts.eval_digest), config, share)
+    return Resident(Files.of(config, "val", facts.eval_digest), config, share)
 
 
 def _decoded(files: Files, config: DataConfig, share: Share) -> RawBatch:

@@ -1,4 +1,4 @@
-"""Check `data.root` itself: whether it can be read, and which folder was meant if it holds no splits."""
+"""Check `data.root` itself: whether it can be read, and which folder was meant if it holds no images."""
 
 import os
 import shlex
@@ -12,8 +12,12 @@ from resnet_recipes.errors import Problem
 LAYOUT = "the layout is ROOT/train/CLASS/image.jpg and ROOT/val/CLASS/image.jpg"
 SPLITS = ("train", "val")
 
-#: What other programs call a split.
-SYNONYMS = {"train": ("train", "training"), "val": ("val", "validation", "valid", "test", "eval", "dev")}
+#: What a split may be called: Hugging Face's keywords among them. The first that there is counts.
+SYNONYMS = {"train": ("train", "training"),
+            "val": ("val", "validation", "valid", "dev", "test", "testing", "eval", "evaluation")}
+
+#: Files with the paths and labels of images.
+TABLES = (".csv", ".tsv", ".jsonl")
 
 _SEARCHED = 200        # folders that are looked into for splits
 
@@ -26,9 +30,12 @@ def root_problem(given: str) -> Problem | None:
     except FileNotFoundError:
         return _missing(root)
     except OSError as error:
-        return _file_problem(root) if os.path.isfile(root) else unreadable(error)
+        if not os.path.isfile(root):
+            return unreadable(error)
+        return None if root.suffix in TABLES else _file_problem(root)
     betons = [split for split in SPLITS if f"{split}.beton" in names]
-    if any(split in names for split in SPLITS) or len(betons) == 2:
+    others = {Path(name).stem.lower() for name in names if not name.endswith(".beton")}
+    if others & {*chain(*SYNONYMS.values())} or len(betons) == 2:
         return None
     if betons:
         rule = f"has only {betons[0]}.beton; a run needs train.beton and val.beton"
@@ -47,12 +54,6 @@ def unreadable(error: OSError) -> Problem:
     return _problem(folder, f"is not a readable directory: {error.strerror}", fix)
 
 
-def misnamed_split(root: Path, split: str) -> str:
-    """Return the folder of `root` that plays the part of a missing split under another name, or ""."""
-    names = {name.lower(): name for name in os.listdir(root) if os.path.isdir(root / name)}
-    return next((names[name] for name in SYNONYMS[split] if name in names), "")
-
-
 def _missing(root: Path) -> Problem:
     """Name what there is instead of a folder that does not exist."""
     there = next(parent for parent in root.parents if os.path.isdir(parent))
@@ -69,7 +70,7 @@ def _missing(root: Path) -> Problem:
 
 def _file_problem(root: Path) -> Problem:
     if root.suffix != ".beton":
-        return _problem(root, "is a file, not a folder", LAYOUT)
+        return _problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", LAYOUT)
     fix = _typed(root.parent) if _has_splits(root.parent) else "resnet-recipes convert SRC DST  makes both"
     return _problem(root, "is a file; a run reads train.beton and val.beton from one folder", fix)
 

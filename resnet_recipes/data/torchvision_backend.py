@@ -22,14 +22,14 @@ def measure(config: DataConfig, tell: Tell) -> DataFacts:
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Pipeline:
     """Open the training images."""
-    files, capacity = Files(facts.root / "train", facts.train_digest), Capacity.for_training(config, share)
+    files, capacity = Files.of(config, "train", facts.train_digest), Capacity.for_training(config, share)
     storage = train_images(files, TrainCrop.of(config, share), augment, config.reduced_decode, capacity.workers)
     return Pipeline(storage, capacity, skip_bad=config.on_bad_image == "skip")
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
     """Open the evaluation images; an unreadable one is always an error, or accuracies could not be compared."""
-    files, capacity = Files(facts.root / "val", facts.eval_digest), Capacity.for_evaluation(config, share)
+    files, capacity = Files.of(config, "val", facts.eval_digest), Capacity.for_evaluation(config, share)
     is_bicubic = config.eval_interpolation == "bicubic"
     return Pipeline(eval_images(files, config.eval_resize, is_bicubic, capacity.workers), capacity)
 

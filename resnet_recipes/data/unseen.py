@@ -8,8 +8,9 @@ import numpy as np
 from resnet_recipes.data import ffcv_backend
 from resnet_recipes.data.base import DataConfig, DataFacts, Share
 from resnet_recipes.data.beton.file import open_beton
-from resnet_recipes.data.files.folder import class_names
 from resnet_recipes.data.files.images import Files
+from resnet_recipes.data.files.layout import listing_of, parts
+from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.images.native import eval_images
 from resnet_recipes.data.images.python import EvalImages
@@ -23,7 +24,7 @@ _FEW = 64       # images that are decoded sooner than worker processes start
 
 
 def open_labelled(config: DataConfig, classes: Sequence[str], num_classes: int, share: Share) -> EvalLoader:
-    """Open the labelled images at `config.root`: val.beton, or the class folders in val/ or in the root itself.
+    """Open the labelled images at `config.root`: those for validation, or all if it has no splits.
 
     Folders are told apart by name, so a part of the network's classes will do; without names (`classes` is empty)
     their number has to be right. Raises NotReadyError.
@@ -33,15 +34,15 @@ def open_labelled(config: DataConfig, classes: Sequence[str], num_classes: int, 
     try:
         if (root / "val.beton").is_file():
             return _open_beton(config, root, classes or num_classes, share)
-        split = root / "val" if (root / "val").is_dir() else root
-        files, found = Files(split), class_names(split)
+        listing = _listing(config, root)
     except OSError as error:
         raise _unusable(root, f"cannot be read: {error.strerror}") from None
-    if not len(files):
-        raise _unusable(split, "has no class folders with images")
+    if not len(listing):
+        raise _unusable(root, "has no images in class folders")
+    files = Files(listing, config.root)
     capacity = Capacity.for_evaluation(config, share)
     storage = eval_images(files, config.eval_resize, config.eval_interpolation == "bicubic", capacity.workers)
-    storage.labels = _places(split, found, classes, num_classes)[files.labels]
+    storage.labels = _places(root, listing.classes, classes, num_classes)[files.labels]
     return EvalLoader(config, share, Pipeline(storage, capacity))
 
 
@@ -56,15 +57,24 @@ def _open_beton(config: DataConfig, root: Path, classes: Sequence[str] | int, sh
     return EvalLoader(config, share, ffcv_backend.open_eval(config, facts, share))
 
 
-def _places(split: Path, found: Sequence[str], classes: Sequence[str], num_classes: int) -> np.ndarray:
+def _listing(config: DataConfig, root: Path) -> Listing:
+    there = parts(root)
+    if config.val_share or "val" in there:
+        return listing_of(config, "val")
+    if "" not in there:
+        raise _unusable(root, "has training images only", f"data={root / there['train'].name}   evaluates these")
+    return there[""].listing(config, lambda line: None)
+
+
+def _places(root: Path, found: Sequence[str], classes: Sequence[str], num_classes: int) -> np.ndarray:
     """Return the label that the network gives to each class folder, int64."""
     if not classes:
         if len(found) != num_classes:
-            raise _unusable(split, f"has {len(found)} class folders; the network has {num_classes} classes, unnamed")
+            raise _unusable(root, f"has {len(found)} classes; the network has {num_classes} classes, unnamed")
         return np.arange(num_classes)
     if strange := sorted(set(found) - set(classes)):
         some = ", ".join(strange[:5]) + (f" and {len(strange) - 5} more" if len(strange) > 5 else "")
-        raise _unusable(split, f"has class folders that the network does not know: {some}",
+        raise _unusable(root, f"has classes that the network does not know: {some}",
                         f"it knows {', '.join(classes[:5])}{' ...' if len(classes) > 5 else ''}")
     places = {name: label for label, name in enumerate(classes)}
     return np.array([places[name] for name in found], np.int64)

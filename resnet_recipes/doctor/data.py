@@ -1,7 +1,6 @@
 """Whether a data folder is what a run needs."""
 
 import contextlib
-import os
 import random
 import re
 import time
@@ -14,7 +13,7 @@ from typing import NamedTuple
 from resnet_recipes.cores import cores
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton.file import open_beton
-from resnet_recipes.data.files.folder import class_names, image_names
+from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.root import SPLITS, root_problem
 from resnet_recipes.doctor import Finding, Progress, few, finding_of
@@ -46,17 +45,25 @@ def check_data(root: Path, images: bool = True, progress: Progress = lambda done
         lacking = [split for split in SPLITS if root / f"{split}.beton" not in betons and root not in betons]
         fix = "resnet-recipes convert SRC DST"
         return found + [Finding("fix", f"{root} has no {split}.beton", fix) for split in lacking]
+    config = DataConfig(root=str(root.absolute()))
     try:
-        found += _check_folders(root)
+        if "val" not in parts(root):
+            fix = "train with data.val_share=0.1, which sets a tenth of each class aside, as is done here"
+            found.append(Finding("warn", f"{root} has no validation images", fix))
+            config.val_share = 0.1
+        found += _check_folders(config)
     except NotReadyError as error:
         return found + [finding_of(problem) for problem in error.problems]
-    return found + (list(_check_images(root, progress)) if images else [])
+    return found + (list(_check_images(config, progress)) if images else [])
 
 
 def estimate(root: Path) -> Estimate:
     """Estimate the time for decoding everything from 200 images of each kind; takes a few seconds."""
     root = Path(root)
-    files = [path for split in SPLITS if (root / split).is_dir() for path in _files(root / split)]
+    files: list[str] = []
+    with contextlib.suppress(NotReadyError, OSError):       # check_data says what is wrong
+        for part in parts(root).values():
+            files += part.listing(DataConfig(), lambda line: None).paths
     images, seconds = len(files), _seconds(check_image, files)
     for path in _betons(root):
         with contextlib.suppress(NotReadyError):        # check_data says what is wrong with the file
@@ -81,9 +88,9 @@ def _betons(root: Path) -> list[Path]:
     return [path for split in SPLITS if (path := root / f"{split}.beton").exists()]
 
 
-def _check_folders(root: Path) -> Iterator[Finding]:
-    """Count what is in the class folders, as a run does. Raises NotReadyError with what would keep it from starting."""
-    facts = survey(DataConfig(root=str(root)), "torchvision", lambda line: None)
+def _check_folders(config: DataConfig) -> Iterator[Finding]:
+    """Count the images, as a run does. Raises NotReadyError with what would keep it from starting."""
+    facts = survey(config, "torchvision", lambda line: None)
     for split, total in zip(SPLITS, (facts.train_examples, facts.eval_examples), strict=True):
         yield Finding("ok", f"{split}: {total:,} images in {len(facts.classes):,} classes")
         synsets = len(facts.classes) == 1000 and all(re.fullmatch(r"n\d{8}", name) for name in facts.classes)
@@ -93,10 +100,10 @@ def _check_folders(root: Path) -> Iterator[Finding]:
     yield from (Finding("warn", note) for note in facts.notes)
 
 
-def _check_images(root: Path, progress: Progress) -> Iterator[Finding]:
+def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
     """Decode every image of both splits, and look for the same file in both."""
     odd, bad, digests = defaultdict(list), {split: [] for split in SPLITS}, {split: {} for split in SPLITS}
-    files = [(split, path) for split in SPLITS for path in _files(root / split)]
+    files = [(split, path) for split in SPLITS for path in listing_of(config, split).paths]
     with ThreadPoolExecutor(cores()) as pool:
         for at in range(0, len(files), _BLOCK):
             block = files[at : at + _BLOCK]
@@ -119,8 +126,3 @@ def _check_images(root: Path, progress: Progress) -> Iterator[Finding]:
         what = f"validation images that are training images too, byte for byte: {len(shared):,}"
         yield Finding("warn", what, "remove them from train/", few(shared))
     yield Finding("ok", f"{len(files) - sum(map(len, bad.values())):,} of {len(files):,} images were decoded")
-
-
-def _files(split: Path) -> list[str]:
-    return [os.path.join(split, name, file)
-            for name in class_names(split) for file in sorted(image_names(split / name))]

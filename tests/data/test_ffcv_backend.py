@@ -192,6 +192,8 @@ def test_files_that_do_not_belong_together_are_refused(copied, betons):
 def test_skipping_bad_images_is_refused_with_the_reason(betons):
     with pytest.raises(NotReadyError, match=r"data\.on_bad_image=skip.*damaged"):
         measure(config(betons, on_bad_image="skip"))
+    with pytest.raises(NotReadyError, match=r"convert SRC DST val_share=0\.1"):
+        measure(config(betons, val_share=0.1))
 
 
 def test_the_facts_say_whether_the_file_fits_into_memory(betons, monkeypatch):

@@ -15,7 +15,8 @@ from resnet_recipes.data.beton.file import open_beton
 from resnet_recipes.data.convert import run as converting
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.pool import encode_one
-from resnet_recipes.data.convert.source import BetonSource, FolderSource
+from resnet_recipes.data.convert.source import BetonSource, FileSource
+from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.doctor.image import check_image
@@ -45,7 +46,7 @@ def test_a_damaged_image_is_read_or_refused_alike_by_training_doctor_and_convers
         (tmp_path / name).write_bytes(data)
         why = refusal(data)
         refused += bool(why)
-        source = FolderSource(tmp_path, ("a",), (name,), np.zeros(1, np.int64))
+        source = FileSource(Listing.made(str(tmp_path), [("a", name, len(data))]))
         assert check_image(tmp_path / name).bad == why
         assert [isinstance(encode_one(source, 0, ConvertOptions(mode)), str)
                 for mode in ("jpg", "raw")] == [bool(why)] * 2

@@ -53,22 +53,13 @@ def test_splits_further_down_are_found(images):
     assert f"a folder in it does\n    data={images}" in refusal(images.parent.parent)
 
 
-@pytest.mark.parametrize("name", ["validation", "test", "Val"])
-def test_another_name_for_val_is_answered_with_a_link(images, name):
-    (images / "val").rename(images / name)
-    said = refusal(images)
-    assert f"has no val/ folder, but {name}/\n    ln -s {name} {images}/val" in said
-    os.system(said.split("\n    ")[1])
-    assert sorted(os.listdir(images / "val")) == ["cat", "dog"]
-
-
 def test_a_file_is_answered_with_its_folder_or_a_command(images):
     (images / "val.beton").touch()
     assert f"from one folder\n    data={images}" in refusal(images / "val.beton")
     (images.parent / "mine.beton").touch()
     assert "resnet-recipes convert SRC DST  makes both" in refusal(images.parent / "mine.beton")
     (images / "x.tar").touch()
-    assert "is a file, not a folder" in refusal(images / "x.tar")
+    assert "is neither a folder nor a table" in refusal(images / "x.tar")
 
 
 def test_one_beton_of_two_is_named(tmp_path):

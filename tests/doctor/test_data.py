@@ -62,7 +62,10 @@ def test_hidden_folders_are_no_classes(root):
 
 def test_a_missing_split_is_named(root):
     shutil.rmtree(root / "val")
-    assert "no val/" in only(check_data(root), "fix").what
+    assert "has no validation images" in check_data(root)[0].what
+    shutil.rmtree(root / "train")
+    (root / "val" / "ant").mkdir(parents=True)
+    assert "has no training images" in only(check_data(root), "fix").what
 
 
 def test_an_image_in_both_splits_is_found_by_its_content(root):

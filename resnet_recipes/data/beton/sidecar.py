@@ -26,7 +26,7 @@ class Sidecar:
     structure: str                      # SHA-256 of everything in it that is not image content
     crc32: str                          # of every sample's bytes: base64 of little-endian uint32 [examples]
     source: str                         # folder or file that it was made from
-    source_sha256: str                  # of the paths and sizes of the source's files
+    source_sha256: str                  # of the paths and sizes of the source's files, its first half
     skipped: tuple[str, ...]            # source images left out because they could not be read
     options: dict                       # of the conversion, the seed of the order included
     version: int = 1

@@ -29,6 +29,9 @@ class ConvertOptions:
     shuffle: bool = True                # store in random order, so that neighbours in the file are not of one class
     seed: int = 0                       # of the order, and of the choice between JPEG and raw
     on_bad_image: str = "error"         # error | skip
+    val_share: float = 0.0              # as data.val_share: set aside as val.beton
+    val_seed: int = 0
+    nested_classes: bool = False
     workers: int = 0                    # processes; 0: one per core
 
     def problems(self) -> list[Problem]:
@@ -38,6 +41,8 @@ class ConvertOptions:
             found.append(Problem("write_mode", self.write_mode, f"must be one of {', '.join(WRITE_MODES)}"))
         if self.max_resolution is not None and not 16 <= self.max_resolution <= 8192:
             found.append(Problem("max_resolution", self.max_resolution, "must be between 16 and 8192 pixels"))
+        if not 0 <= self.val_share < 1:
+            found.append(Problem("val_share", self.val_share, "must be at least 0 and below 1"))
         if not 0 <= self.compress_probability <= 1:
             found.append(Problem("compress_probability", self.compress_probability, "must be between 0 and 1"))
         if not 1 <= self.jpeg_quality <= 100:

@@ -1,7 +1,6 @@
-"""Convert class folders, or another .beton file, to .beton files for FFCV: forecast, resumable, verified."""
+"""Convert images, or another .beton file, to .beton files for FFCV: forecast, resumable, verified."""
 
 import hashlib
-import os
 import random
 import shlex
 import shutil
@@ -13,11 +12,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton.file import open_beton
 from resnet_recipes.data.beton.writer import BetonWriter, partial_path, read_journal
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded
 from resnet_recipes.data.convert.pool import EncodedChunk, encode_in_order, encode_one, worker_count
-from resnet_recipes.data.convert.source import BetonSource, Source, open_source
+from resnet_recipes.data.convert.source import BetonSource, FileSource, Source
+from resnet_recipes.data.files.folder import SUFFIXES
+from resnet_recipes.data.files.layout import listing_of, parts
+from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.root import SPLITS
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
 
@@ -33,7 +36,6 @@ class Split:
 
     name: str                           # "train", "val", or the file's stem
     source: Source
-    origin: Path                        # what was opened as the source
     target: Path
 
 
@@ -59,31 +61,50 @@ class Progress(NamedTuple):
     seconds_left: float
 
 
-def plan_conversion(src: Path, dst: Path) -> list[Split]:
+def plan_conversion(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
     """Return the files to make: DST/train.beton and DST/val.beton if SRC has both splits, else DST itself.
 
-    Raises NotReadyError if SRC cannot be read, or if val has classes that train lacks.
+    Raises NotReadyError if SRC cannot be read, or RecipeError if DST cannot be made of it.
     """
     src, dst = Path(src), Path(dst)
-    for suffix in ("", ".beton"):
-        parts = [src / f"{name}{suffix}" for name in ("train", "val")]
-        if all(os.path.exists(part) for part in parts):
-            train = open_source(parts[0])
-            val = open_source(parts[1], None if suffix else train.classes)
-            sources = zip(("train", "val"), (train, val), parts, strict=True)
-            return [Split(name, source, part, dst / f"{name}.beton") for name, source, part in sources]
-    source = open_source(src)
+    sources = _sources(src, options)
+    if len(sources) == 2:
+        return [Split(name, source, dst / f"{name}.beton") for name, source in sources.items()]
+    source, = sources.values()
     if dst.suffix != ".beton":
-        rule = "has no train/ and val/, so the target must be one file that ends in .beton"
+        rule = "has no training and validation images apart, so the target must be one file that ends in .beton"
         fix = f"resnet-recipes convert {shlex.quote(str(src))} {shlex.quote(str(dst / (src.stem + '.beton')))}"
         raise RecipeError([Problem(str(src), None, rule, fix)])
-    return [Split(dst.stem, source, src, dst)]
+    return [Split(dst.stem, source, dst)]
+
+
+def _sources(src: Path, options: ConvertOptions) -> dict[str, Source]:
+    """Return the images under "train" and "val", or all under "". Raises NotReadyError with what is wrong with them."""
+    if src.suffix == ".beton":
+        return {"": BetonSource(open_beton(src))}
+    config = DataConfig(root=str(src), val_share=options.val_share, val_seed=options.val_seed,
+                        nested_classes=options.nested_classes)
+    if not src.exists():
+        raise NotReadyError([Problem(str(src), None, "does not exist")])
+    try:
+        there = parts(src)
+        if "val" in there or options.val_share:
+            survey(config, "torchvision", lambda line: None)
+            return {split: FileSource(listing_of(config, split)) for split in SPLITS}
+        if all((src / f"{split}.beton").is_file() for split in SPLITS):
+            return {split: BetonSource(open_beton(src / f"{split}.beton")) for split in SPLITS}
+        listing = (there.get("train") or there[""]).listing(config, lambda line: None)
+    except OSError as error:
+        raise NotReadyError([Problem(str(src), None, f"cannot be read: {error.strerror}")]) from None
+    if not len(listing):
+        raise NotReadyError([Problem(str(src), None, f"has no images ({', '.join(SUFFIXES)}) in class folders")])
+    return {"": FileSource(listing)}
 
 
 def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     """Encode up to 500 images of SRC and estimate size and time of the whole; takes a few seconds, writes nothing."""
     _check(options)
-    splits = plan_conversion(src, dst)
+    splits = plan_conversion(src, dst, options)
     images = sum(len(split.source.labels) for split in splits)
     chosen = random.Random(options.seed).sample(range(images), min(_SAMPLED, images))
     unreadable, size, started = [], 0, time.perf_counter()
@@ -112,7 +133,7 @@ def convert(src: Path, dst: Path, options: ConvertOptions, progress: Callable[[P
     Raises NotReadyError (disk full, unreadable images) or TrainingError (a worker died, a file reads back differently).
     """
     _check(options)
-    splits = plan_conversion(src, dst)
+    splits = plan_conversion(src, dst, options)
     if left_out := [problem for split in splits for problem in _left_out(split, options)]:
         raise NotReadyError(left_out)
     needed, made = expected or forecast(src, dst, options), _made(splits, options)
@@ -144,9 +165,9 @@ def _convert_split(split: Split, options: ConvertOptions, progress: Callable[[Pr
             progress(Progress(split.name, done, total, writer.bytes_written, left))
         left_out = order[writer.records["size"] == 0]
         if len(left_out) == total:
-            raise NotReadyError([Problem(str(split.origin), None, "has no readable image")])
+            raise NotReadyError([Problem(split.source.origin, None, "has no readable image")])
         skipped = tuple(split.source.name(index) for index in left_out)
-        writer.finish({"classes": split.source.classes, "source": str(split.origin), "skipped": skipped,
+        writer.finish({"classes": split.source.classes, "source": split.source.origin, "skipped": skipped,
                        "split": split.name if split.name in SPLITS else "",
                        "source_sha256": split.source.fingerprint, "options": asdict(options)})
     except OSError as error:

@@ -2,14 +2,14 @@
 
 import os
 import shlex
-from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Self
 
 import numpy as np
 
-from resnet_recipes.data.files.listing import Listing
+from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.files.layout import listing_of
+from resnet_recipes.data.files.listing import Listing, packed
 from resnet_recipes.data.images.decode import Picture, read_file
 from resnet_recipes.data.images.source import ChangedError
 from resnet_recipes.data.shared import SharedArrays
@@ -22,31 +22,30 @@ _MOST = 0.9
 class Files:
     """The images of one split with their labels, sorted by class and name; a Source. Pickles, and stays shared."""
 
-    def __init__(self, split: Path, digest: str = ""):
-        """List the split. Raises NotReadyError if a `digest` is given, and names or sizes differ."""
-        listing = Listing.of(split)
+    def __init__(self, listing: Listing, root: str = "", split: str = ""):
+        """Put a listing into shared memory; `root` and `split` are for advice."""
+        self._folder, self._root, self._split = listing.folder, root, split
+        self._start = np.frombuffer(os.fsencode(listing.folder) + b"\0", np.uint8)
+        count = len(listing)
+        self._arrays = SharedArrays(text=("u1", listing.text.shape), ends=("i8", (count + 1,)),
+                                    labels=("i8", (count,)), sizes=("i8", (count,)))
+        self._arrays["text"][:], self._arrays["ends"][1:] = listing.text, listing.ends
+        self._arrays["sizes"][:], self._arrays["labels"][:] = listing.sizes, listing.labels
+
+    @classmethod
+    def of(cls, config: DataConfig, split: str, digest: str = "") -> Self:
+        """List "train" or "val". Raises NotReadyError if a `digest` is given, and names or sizes differ."""
+        listing = listing_of(config, split)
         if digest and listing.digest != digest:
-            rule = "has other files than when the run began: names or sizes have changed"
-            raise NotReadyError([Problem("data.root", str(split), rule, "put the files back, or start a new run")])
-        self._hold(str(split), listing)
+            rule = f"has other files than when the run began: names or sizes have changed in {split}"
+            raise NotReadyError([Problem("data.root", config.root, rule, "put the files back, or start a new run")])
+        return cls(listing, config.root, split)
 
     @classmethod
     def named(cls, paths: Sequence[str]) -> Self:
         """Return files by their absolute paths, in this order, with label 0."""
-        files, names = cls.__new__(cls), [os.fsencode(path.removeprefix("/")) for path in paths]
-        text, ends = np.frombuffer(b"".join(names), np.uint8), np.cumsum([len(name) for name in names], dtype=np.int64)
-        files._hold("/", Listing(("",), text, ends, np.full(len(names), -1), np.array([len(names)]), Counter()))
-        return files
-
-    def _hold(self, split: str, listing: Listing) -> None:
-        """Put a listing into shared memory."""
-        self.split, self._folder = split, np.frombuffer(os.fsencode(split) + b"\0", np.uint8)
-        count = len(listing.sizes)
-        self._arrays = SharedArrays(text=("u1", listing.names.shape), ends=("i8", (count + 1,)),
-                                    labels=("i8", (count,)), sizes=("i8", (count,)))
-        self._arrays["text"][:], self._arrays["ends"][1:] = listing.names, listing.ends
-        self._arrays["sizes"][:] = listing.sizes
-        self._arrays["labels"][:] = np.repeat(np.arange(len(listing.classes)), listing.counts)
+        names = [os.fsencode(path.removeprefix("/")) for path in paths]
+        return cls(Listing("/", ("",), *packed(names), np.full(len(names), -1), np.array([len(names)])))
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -59,7 +58,7 @@ class Files:
     def path(self, index: int) -> str:
         """Return where image `index` is."""
         start, end = self._arrays["ends"][index:index + 2]
-        return os.path.join(self.split, os.fsdecode(self._arrays["text"][start:end].tobytes()))
+        return os.path.join(self._folder, os.fsdecode(self._arrays["text"][start:end].tobytes()))
 
     @property
     def suits_engine(self) -> bool:
@@ -77,14 +76,13 @@ class Files:
 
     def advice(self) -> str:
         """Return what to do about an image that cannot be read."""
-        root, split = os.path.split(self.split)
-        skip = "data.on_bad_image=skip  replaces bad training images;  " if split == "train" else ""
-        return f"{skip}resnet-recipes doctor data {shlex.quote(root)}  lists them"
+        skip = "data.on_bad_image=skip  replaces bad training images;  " if self._split == "train" else ""
+        return f"{skip}resnet-recipes doctor data {shlex.quote(self._root)}  lists them"
 
     def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
         """Have ROW [n] point to the files."""
         starts = self._arrays["ends"][indices]
-        wanted["folder"], wanted["path"] = self._folder.ctypes.data, self._arrays["text"].ctypes.data + starts
+        wanted["folder"], wanted["path"] = self._start.ctypes.data, self._arrays["text"].ctypes.data + starts
         wanted["length"] = self._arrays["ends"][indices + 1] - starts
         wanted["file_bytes"] = np.maximum(self._arrays["sizes"][indices], 0)
 

@@ -1,4 +1,4 @@
-"""The images of a split as its folders list them, kept from one start to the next."""
+"""The images of a split with their labels, as folders list them; a long listing is kept from one start to the next."""
 
 import hashlib
 import json
@@ -6,10 +6,11 @@ import os
 import time
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
@@ -24,37 +25,77 @@ _WORTH_KEEPING = 100_000
 _SETTLED = 2 * 10**9
 
 _THREADS = 16          # network file systems answer many questions at once
+_ARRAYS = ("text", "ends", "sizes", "counts")
 
 #: Shows a line of progress.
 Tell = Callable[[str], None]
 
 
-class Listing(NamedTuple):
+@dataclass(frozen=True)
+class Listing:
     """Every image of a split, sorted by class and name."""
 
+    folder: str            # that names start from
     classes: tuple[str, ...]
-    names: np.ndarray      # uint8, CLASS/NAME of one image after the other
+    text: np.ndarray       # uint8, the name of one image after the other
     ends: np.ndarray       # int64 [N], where each name ends
     sizes: np.ndarray      # int64 [N], bytes; -1: unknown
     counts: np.ndarray     # int64 [C], images by class
-    others: Counter        # files that are not images by name, by suffix
+    others: Counter = field(default_factory=Counter)        # files that are not images by name, by suffix
     kept: bool = False     # read from the cache
+
+    def __len__(self) -> int:
+        return len(self.sizes)
 
     @property
     def digest(self) -> str:
-        """Return what changes with any name or size."""
-        return hashlib.sha256(self.names.tobytes() + self.ends.tobytes() + self.sizes.tobytes()).hexdigest()[:32]
+        """What changes with any name or size."""
+        return hashlib.sha256(self.text.tobytes() + self.ends.tobytes() + self.sizes.tobytes()).hexdigest()[:32]
+
+    @property
+    def labels(self) -> np.ndarray:
+        """The label of each image, int64 [N]."""
+        return np.repeat(np.arange(len(self.classes)), self.counts)
+
+    @property
+    def names(self) -> list[str]:
+        """The name of each image: its path from `folder`."""
+        text, ends = self.text.tobytes(), self.ends.tolist()
+        return [os.fsdecode(text[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
+
+    @property
+    def paths(self) -> list[str]:
+        """Where each image is."""
+        return [os.path.join(self.folder, name) for name in self.names]
 
     @classmethod
     def of(cls, split: Path, tell: Tell = lambda line: None) -> Self:
-        """List a split, or return the listing kept of an earlier start if no folder has changed since."""
+        """List a folder of class folders, or return the listing kept of an earlier start if no folder has changed."""
         cache = cache_path(split)
         if (kept := _kept(cache, split)) is not None:
             return kept
         began, listing, folders = time.time_ns(), *_listed(split, tell)
-        if len(listing.sizes) >= _WORTH_KEEPING and max(changed for _, changed, _ in folders) < began - _SETTLED:
+        if len(listing) >= _WORTH_KEEPING and max(changed for _, changed, _ in folders) < began - _SETTLED:
             _keep(cache, listing, folders, tell)
         return listing
+
+    @classmethod
+    def made(cls, folder: str, images: Iterable[tuple[str, str, int]]) -> Self:
+        """Return the listing of images given as (class, name, size), in any order."""
+        rows = list(images)
+        classes = sorted({label for label, _, _ in rows})
+        places = {label: place for place, label in enumerate(classes)}
+        rows.sort(key=lambda row: (places[row[0]], row[1]))
+        counts = np.bincount([places[label] for label, _, _ in rows], minlength=len(classes))
+        return cls(folder, tuple(classes), *packed([os.fsencode(name) for _, name, _ in rows]),
+                   np.array([size for _, _, size in rows], np.int64), counts)
+
+    def chosen(self, mask: np.ndarray) -> Self:
+        """Return the images for which `mask` [N] is true, under the same classes."""
+        lengths = np.diff(self.ends, prepend=0)
+        counts = np.bincount(self.labels[mask], minlength=len(self.classes))
+        return replace(self, text=self.text[np.repeat(mask, lengths)], ends=np.cumsum(lengths[mask]),
+                       sizes=self.sizes[mask], counts=counts)
 
 
 def cache_path(split: Path) -> Path:
@@ -79,9 +120,13 @@ def _listed(split: Path, tell: Tell) -> tuple[Listing, list[tuple[str, int, int]
             if time.monotonic() > told + 2:
                 told = time.monotonic()
                 tell(f"listing {split}: {found:,} images in {done:,} of {len(classes):,} classes")
-    text = np.frombuffer(b"".join(names), np.uint8)
-    ends = np.cumsum([len(name) for name in names], dtype=np.int64)
-    return Listing(classes, text, ends, np.array(sizes, np.int64), np.array(counts, np.int64), others), folders
+    arrays = *packed(names), np.array(sizes, np.int64), np.array(counts, np.int64)
+    return Listing(str(split), classes, *arrays, others), folders
+
+
+def packed(names: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """Return names as one text, uint8, and where each ends, int64 [N]."""
+    return np.frombuffer(b"".join(names), np.uint8), np.cumsum([len(name) for name in names], dtype=np.int64)
 
 
 def _class(split: Path, name: str) -> tuple[list[tuple[str, int]], list[tuple[str, int, int]], Counter]:
@@ -110,15 +155,15 @@ def _kept(cache: Path, split: Path) -> Listing | None:
             stamps = [tuple(stamp) for stamp in about["folders"]]
             if [_stamp(split, folder) for folder, *_ in stamps] != stamps:
                 return None
-            arrays = (content[name] for name in ("names", "ends", "sizes", "counts"))
-            return Listing(tuple(about["classes"]), *arrays, Counter(about["others"]), kept=True)
+            arrays = (content[name] for name in _ARRAYS)
+            return Listing(str(split), tuple(about["classes"]), *arrays, Counter(about["others"]), kept=True)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
         return None
 
 
 def _keep(cache: Path, listing: Listing, folders: list[tuple[str, int, int]], tell: Tell) -> None:
     about = {"classes": listing.classes, "folders": folders, "others": listing.others}
-    arrays = {name: getattr(listing, name) for name in ("names", "ends", "sizes", "counts")}
+    arrays = {name: getattr(listing, name) for name in _ARRAYS}
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
         with atomic.replacing(cache) as file:

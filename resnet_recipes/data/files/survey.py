@@ -1,23 +1,26 @@
-"""Check a folder of images before anything is started."""
+"""Check the images of a data set before anything is started."""
 
-import os
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+import numpy as np
 
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files.folder import class_names, image_names
+from resnet_recipes.data.files.layout import Part, listing_of, parts
 from resnet_recipes.data.files.listing import Listing, Tell
-from resnet_recipes.data.root import LAYOUT, SPLITS, misnamed_split, unreadable
+from resnet_recipes.data.root import LAYOUT, SPLITS, unreadable
 from resnet_recipes.errors import NotReadyError, Problem
+
+_SHARE = "data.val_share=0.1   sets a tenth of each class aside"
 
 
 def survey(config: DataConfig, backend: str, tell: Tell) -> DataFacts:
-    """List the images below `config.root`. Raises NotReadyError with everything that is wrong there."""
-    root = Path(config.root)
+    """List the images at `config.root`. Raises NotReadyError with everything that is wrong there."""
     try:
-        return _surveyed(root, backend, tell)
+        return _surveyed(config, backend, tell)
     except OSError as error:                                            # a folder may not be read, or has just vanished
         raise NotReadyError([unreadable(error)]) from None
 
@@ -27,19 +30,17 @@ def sorting_command(root: Path) -> str:
     return f"resnet-recipes doctor data {shlex.quote(str(root))} --fix-val LOC_val_solution.csv"
 
 
-def _surveyed(root: Path, backend: str, tell: Tell) -> DataFacts:
-    _refuse(problem for split in SPLITS for problem in _split_problems(root, split))
-    train, val = listings = [Listing.of(root / split, tell) for split in SPLITS]
-    others = train.others + val.others
-    problems = list(_class_problems(root, train.classes, val.classes))
-    for split, listing in zip(SPLITS, listings, strict=True):
-        problems += _empty_problems(root / split, listing, others)
+def _surveyed(config: DataConfig, backend: str, tell: Tell) -> DataFacts:
+    root, there = Path(config.root), parts(Path(config.root))
+    _refuse(problem for split, part in there.items() for problem in _part_problems(root, split, part))
+    _refuse(_split_problems(config, there))
+    train, val = listings = [listing_of(config, split, tell) for split in SPLITS]
+    problems = list(_class_problems(config, train, val))
+    for part, listing in zip(there.values(), listings, strict=False):   # what val_share sets aside has no part
+        problems += _empty_problems(part.place, listing, train.others + val.others)
     _refuse(problems)
-    notes = [f"not read, because of their suffixes: {_kinds(others)}"] if others else []
-    notes += [f"{split}: the listing of an earlier start is used, since no folder has changed" for split, listing
-              in zip(SPLITS, listings, strict=True) if listing.kept]
-    return DataFacts(backend, root, len(train.sizes), len(val.sizes), train.classes, tuple(notes), train.digest,
-                     val.digest)
+    return DataFacts(backend, root, len(train), len(val), train.classes, tuple(_notes(config, there, train, val)),
+                     train.digest, val.digest)
 
 
 def _refuse(problems: Iterable[Problem]) -> None:
@@ -47,43 +48,76 @@ def _refuse(problems: Iterable[Problem]) -> None:
         raise NotReadyError(found)
 
 
-def _split_problems(root: Path, split: str) -> Iterator[Problem]:
-    """Yield why `split` cannot be read at all."""
-    folder = root / split
-    if not os.path.isdir(folder):
-        if other := misnamed_split(root, split):
-            command = f"ln -s {shlex.quote(other)} {shlex.quote(str(folder))}"
-            yield Problem("data.root", str(root), f"has no {split}/ folder, but {other}/", command)
-        else:
-            yield Problem("data.root", str(root), f"has no {split}/ folder", LAYOUT)
-    elif not class_names(folder):
-        if next(image_names(folder), None) is None:
-            yield Problem("data.root", str(folder), "is empty", LAYOUT)
-        elif split == "train":
-            yield Problem("data.root", str(folder), "holds images without class folders", LAYOUT)
-        else:
-            rule = "holds images without class folders; a list of files and classes, such as Kaggle's, can sort them"
-            yield Problem("data.root", str(folder), rule, sorting_command(root))
+def _part_problems(root: Path, split: str, part: Part) -> Iterator[Problem]:
+    """Yield why a part cannot be read at all."""
+    if part.is_table or class_names(part.place):
+        return
+    if next(image_names(part.place), None) is None:
+        yield Problem("data.root", str(part.place), "is empty", LAYOUT)
+    elif split != "val":
+        yield Problem("data.root", str(part.place), "holds images without class folders", LAYOUT)
+    else:
+        rule = "holds images without class folders; a list of files and classes, such as Kaggle's, can sort them"
+        yield Problem("data.root", str(part.place), rule, sorting_command(root))
 
 
-def _class_problems(root: Path, classes: Sequence[str], val_classes: Sequence[str]) -> Iterator[Problem]:
+def _split_problems(config: DataConfig, there: dict[str, Part]) -> Iterator[Problem]:
+    """Yield which images are missing, or given twice."""
+    if not there.keys() - {"val"}:
+        yield Problem("data.root", config.root, "has no training images", LAYOUT)
+    if "val" in there and config.val_share:
+        rule = f"is for data without validation images; {there['val'].name} has some"
+        yield Problem("data.val_share", config.val_share, rule, "data.val_share=0")
+    if "val" not in there and not config.val_share:
+        yield Problem("data.root", config.root, "has no validation images", f"{_SHARE};   else {LAYOUT}")
+
+
+def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterator[Problem]:
     """Yield how the classes of the splits differ: a label is a place in the sorted list, which one more shifts."""
-    for here, there, split in ((classes, val_classes, "val"), (val_classes, classes, "train")):
-        if missing := sorted(set(here) - set(there)):
-            yield Problem("data.root", str(root / split), f"lacks {_some(missing)} of the classes of the other split",
-                          "both splits need the same class folders: add these here, or remove them there")
-    if len(classes) < 2:
-        yield Problem("data.root", str(root / "train"), f"has {len(classes)} class; at least 2 are needed", LAYOUT)
-    if odd := [name for name in classes if not name.isprintable()]:
+    for here, there, split in ((train, val, "val"), (val, train, "train")):
+        if missing := sorted(set(here.classes) - set(there.classes)):
+            yield Problem("data.root", f"{config.root}/{split}", f"lacks {_some(missing)} of the classes of the other "
+                          "split", "both splits need the same classes: add these here, or remove them there")
+    if len(train.classes) < 2:
+        hint = "data.nested_classes=true   makes each inner folder a class;   " if _has_inner(train) else ""
+        yield Problem("data.root", config.root, f"has one class, {train.classes[0]}; at least 2 are needed",
+                      f"{hint}{LAYOUT}")
+    if odd := [name for name in train.classes if not name.isprintable()]:
         rule = f"has class names that are not printable UTF-8 text: {_some([ascii(name) for name in odd])}"
-        yield Problem("data.root", str(root / "train"), rule, "rename these folders in both splits")
+        yield Problem("data.root", f"{config.root}/train", rule, "rename these folders in both splits")
+    both = zip(train.classes, train.counts, val.counts, strict=False)
+    if config.val_share and (alone := [name for name, *counts in both if sum(counts) == 1]):
+        yield Problem("data.val_share", config.val_share, f"needs two images of each class; {_some(alone)} has one",
+                      "add images, or remove the class")
 
 
-def _empty_problems(folder: Path, listing: Listing, others: Counter) -> Iterator[Problem]:
+def _empty_problems(place: Path, listing: Listing, others: Counter) -> Iterator[Problem]:
     if empty := [name for name, count in zip(listing.classes, listing.counts, strict=True) if not count]:
         unread = f"  (not read: {_kinds(others)})" if others else ""
         fix = f"add images, or remove these folders from both splits{unread}"
-        yield Problem("data.root", str(folder), f"has no images in {_some(empty)}", fix)
+        yield Problem("data.root", str(place), f"has no images in {_some(empty)}", fix)
+
+
+def _notes(config: DataConfig, there: dict[str, Part], train: Listing, val: Listing) -> Iterator[str]:
+    """Yield what a user should know about these images."""
+    if others := train.others + (Counter() if config.val_share else val.others):
+        yield f"not read, because of their suffixes: {_kinds(others)}"
+    if config.val_share:
+        yield (f"{len(val):,} of {len(train) + len(val):,} images are set aside for validation, a share of "
+               f"{config.val_share:g} of each class, the same with every seed (data.val_seed={config.val_seed})")
+    elif (name := there["val"].name) != "val":
+        yield f"validation images are those of {name}"
+    if tables := sorted({str(part.place) for part in there.values() if part.is_table}):
+        yield f"labels are those of {' and '.join(tables)}"
+    elif not config.nested_classes and (_has_inner(train) or _has_inner(val)):
+        yield "some class folders hold folders: data.nested_classes=true makes each of these a class"
+    if kept := [split for split, listing in zip(SPLITS, (train, val), strict=True) if listing.kept]:
+        yield f"{' and '.join(kept)}: the listing of an earlier start is used, since no folder has changed"
+
+
+def _has_inner(listing: Listing) -> bool:
+    """Tell whether images lie deeper than in the class folders."""
+    return int(np.count_nonzero(listing.text == ord("/"))) > len(listing)
 
 
 def _kinds(others: Counter) -> str:

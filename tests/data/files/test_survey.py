@@ -12,6 +12,7 @@ from resnet_recipes import data
 from resnet_recipes.commands import doctor
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.images import Files
+from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.errors import NotReadyError
 
 
@@ -52,11 +53,11 @@ def test_what_decoding_costs_is_measured_where_a_user_reads_it(folder):
     assert "ms of CPU each" not in data.measure(config).notes[0]
 
 
-def test_a_missing_root_and_missing_splits_are_named(tmp_path):
+def test_a_missing_and_an_empty_root_are_named(tmp_path):
     assert "does not exist" in refusal(tmp_path / "nowhere")
-    message = refusal(tmp_path)
-    assert "no train/" in message
-    assert "no val/" in message
+    assert "is empty" in refusal(tmp_path)
+    (tmp_path / "val" / "ant").mkdir(parents=True)
+    assert "has no training images" in refusal(tmp_path)
 
 
 def test_the_line_that_a_flat_validation_folder_is_given_works_when_typed(folder, tmp_path, monkeypatch):
@@ -133,7 +134,7 @@ def test_a_loop_of_links_ends_and_linked_classes_and_files_count(root):
 
 def test_files_are_sorted_by_class_and_name_whatever_their_names(root):
     (root / "train" / "bee" / "a b\n\u00e9.jpg").touch()
-    files = Files(root / "train")
+    files = Files(Listing.of(root / "train"))
     expected = [str(path) for name in ("ant", "bee", "cat") for path in sorted((root / "train" / name).iterdir())]
     assert [files.path(index) for index in range(len(files))] == expected
     assert [Path(path).parent.name for path in expected] == [("ant", "bee", "cat")[label] for label in files.labels]

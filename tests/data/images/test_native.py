@@ -10,6 +10,7 @@ from PIL import Image
 
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files.images import Files
+from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images import native
 from resnet_recipes.data.images.native import NativeEvalImages, NativeTrainImages, eval_images, train_images
 from resnet_recipes.data.images.python import EvalImages, Images, TrainImages
@@ -32,7 +33,7 @@ def files(folder: Path, tmp_path: Path) -> Files:
     for name, options in KINDS.items():
         image.convert({"cmyk.jpg": "CMYK",
                        "grey.jpg": "L"}.get(name, "RGB")).save(tmp_path / "train" / "ant" / name, **options)
-    return Files(tmp_path / "train")
+    return Files(Listing.of(tmp_path / "train"))
 
 
 def filled(storage: Images, files: Files, epoch: int = 2, side: int = 32) -> np.ndarray:
@@ -100,7 +101,7 @@ def test_a_folder_of_pngs_is_left_to_processes(tmp_path):
     (tmp_path / "a").mkdir()
     for number in range(5):
         Image.new("RGB", (40, 40)).save(tmp_path / "a" / f"{number}.png")
-    assert isinstance(train_images(Files(tmp_path), CROP, None, True, 2), TrainImages)
+    assert isinstance(train_images(Files(Listing.of(tmp_path)), CROP, None, True, 2), TrainImages)
 
 
 def test_without_the_library_everything_is_as_before(files, monkeypatch):

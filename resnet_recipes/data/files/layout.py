@@ -1,0 +1,94 @@
+"""How a data set is laid out: where the images of each split are, and what tells their classes."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.files import table
+from resnet_recipes.data.files.listing import Listing, Tell
+from resnet_recipes.data.root import SYNONYMS, TABLES
+
+
+class Part(NamedTuple):
+    """The images of a split: a folder of class folders, or rows of a table."""
+
+    name: str              # as the folder or the table calls it
+    place: Path
+    is_whole: bool = True  # else the table has other splits as well
+
+    @property
+    def is_table(self) -> bool:
+        """Tell whether a file has the labels."""
+        return self.place.suffix in TABLES and self.place.is_file()
+
+    def listing(self, config: DataConfig, tell: Tell) -> Listing:
+        """List the images. Raises NotReadyError, or OSError."""
+        if self.is_table:
+            rows = [row for row in table.rows(self.place) if self.is_whole or row.split == self.name]
+            return table.listing(self.place, rows)
+        found = Listing.of(self.place, tell)
+        return _by_folder(found) if config.nested_classes else found
+
+
+def parts(root: Path) -> dict[str, Part]:
+    """Return what there is under "train" and "val", or all images under "". Raises NotReadyError, or OSError."""
+    if (place := _table_of(root)).is_file():
+        splits = {row.split for row in table.rows(place)}
+        return _known({name: Part(name, place, False) for name in splits}) if splits != {""} else {"": Part("", place)}
+    there = {}
+    for name in sorted(os.listdir(root)):
+        path = root / name
+        if path.is_dir() or path.suffix in TABLES:
+            name = name if path.is_dir() else path.stem
+            there.setdefault(name.lower(), Part(name, _table_of(path)))
+    return _known(there) or {"": Part("", root)}
+
+
+def listing_of(config: DataConfig, split: str, tell: Tell = lambda line: None) -> Listing:
+    """List the images of "train" or "val"; those that data.val_share sets aside are the validation images.
+
+    Raises NotReadyError, or OSError.
+    """
+    there = parts(Path(config.root))
+    if config.val_share and "val" not in there:
+        whole = (there.get("train") or there[""]).listing(config, tell)
+        return whole.chosen(set_aside(whole, config.val_share, config.val_seed) == (split == "val"))
+    return there[split].listing(config, tell)
+
+
+def set_aside(whole: Listing, share: float, seed: int) -> np.ndarray:
+    """Return which images are for validation, bool [N]: that share of each class, but one at least, and never all.
+
+    It depends on the seed and the names alone: an image that is added moves at most one other.
+    """
+    chosen, first = np.zeros(len(whole), bool), 0
+    keys = [hashlib.sha256(f"{seed}/{name}".encode(errors="surrogateescape")).digest() for name in whole.names]
+    for count in whole.counts.tolist():
+        wanted = min(max(1, int(share * count + 0.5)), count - 1)
+        order = sorted(range(first, first + count), key=keys.__getitem__)
+        chosen[order[:max(0, wanted)]] = True
+        first += count
+    return chosen
+
+
+def _table_of(place: Path) -> Path:
+    """Return the metadata file in a folder, if it has labels; else the place itself."""
+    found = (place / name for name in table.METADATA)
+    return next((path for path in found if path.is_file() and table.has_labels(path)), place)
+
+
+def _known(there: dict[str, Part]) -> dict[str, Part]:
+    """Return the parts that are called like a split, under our names of the splits."""
+    named = {split: next((there[name] for name in known if name in there), None) for split, known in SYNONYMS.items()}
+    return {split: part for split, part in named.items() if part}
+
+
+def _by_folder(found: Listing) -> Listing:
+    """Return the same images with the folder of each as its class: "animals/cat"."""
+    names = found.names
+    made = Listing.made(found.folder, zip(map(os.path.dirname, names), names, found.sizes.tolist(), strict=True))
+    return Listing(made.folder, made.classes, made.text, made.ends, made.sizes, made.counts, found.others, found.kept)

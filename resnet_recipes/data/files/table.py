@@ -1,0 +1,146 @@
+"""A table of images and their labels: a CSV file, or the metadata file of a Hugging Face data set."""
+
+import csv
+import io
+import json
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from resnet_recipes.data.files.listing import Listing
+from resnet_recipes.data.regular import open_regular
+from resnet_recipes.data.root import SYNONYMS
+from resnet_recipes.errors import NotReadyError, Problem
+
+#: Files with labels beside the images, as Hugging Face's `imagefolder` reads them.
+METADATA = ("metadata.csv", "metadata.jsonl")
+
+#: Names of columns, the first that there is counts: the path of an image from the table's folder, its class, its split.
+FILE, LABEL, SPLIT = ("file_name", "path", "file", "image"), ("label", "class"), ("split",)
+
+_SPLITS = frozenset(chain(*SYNONYMS.values()))
+_LARGEST = 1 << 30     # bytes
+_THREADS = 16          # network file systems answer many questions at once
+
+
+class Row(NamedTuple):
+    """One image."""
+
+    line: int
+    name: str
+    label: str
+    split: str             # in lower case; without such a column the first folder of the path, if it is a split's name
+
+
+def rows(table: Path) -> list[Row]:
+    """Read a table. Raises NotReadyError with what is wrong in it, or OSError."""
+    columns, cells = _read(table)
+    file, label, split = (_first(columns, known) for known in (FILE, LABEL, SPLIT))
+    if lacking := [f"{what} ({', '.join(known)})" for what, known, place in (("paths", FILE, file),
+                                                                           ("labels", LABEL, label)) if place is None]:
+        rule = f"has no column of {' or '.join(lacking)}, but {', '.join(columns[:8])}"
+        raise _refused(table, rule, "give the columns names in the first line:  path,label")
+    made = [Row(line, _cell(row, file), _cell(row, label), _cell(row, split).lower()) for line, row in cells]
+    if wrong := [row.line for row in made if not (row.name and row.label) or "\0" in row.name]:
+        raise _refused(table, f"has {len(wrong):,} rows without a path or a label, the first in line {wrong[0]}")
+    if not made:
+        raise _refused(table, "has no rows")
+    made = made if split is not None else [row._replace(split=_split_of(row.name)) for row in made]
+    splits = {row.split for row in made}
+    if splits != {""} and (odd := splits - _SPLITS):
+        rule = f"has rows whose split is neither training nor validation: {', '.join(sorted(odd)) or 'none'}"
+        raise _refused(table, rule, f"call it one of {', '.join(sorted(_SPLITS))}")
+    return made
+
+
+def has_labels(table: Path) -> bool:
+    """Tell whether a metadata file has a column of labels; others hold captions or boxes."""
+    return _first(_read(table)[0], LABEL) is not None
+
+
+def listing(table: Path, found: Sequence[Row]) -> Listing:
+    """Return the images of rows. Raises NotReadyError if files are missing, or named twice."""
+    folder = os.path.realpath(table.parent)
+    names = [_relative(row.name, folder) for row in found]
+    with ThreadPoolExecutor(_THREADS) as pool:
+        sizes = list(pool.map(lambda name: _size(os.path.join(folder, name)), names, chunksize=256))
+    if missing := [row for row, size in zip(found, sizes, strict=True) if size < 0]:
+        rule = f"names {len(missing):,} of {len(found):,} files that do not exist: {missing[0].name}, " \
+               f"line {missing[0].line}"
+        raise _refused(table, rule, f"paths are relative to {folder}")
+    if len(set(names)) < len(names):
+        seen: set[str] = set()
+        twice = next(row for row, name in zip(found, names, strict=True) if name in seen or seen.add(name))
+        raise _refused(table, f"names images twice: {twice.name}, line {twice.line}")
+    return Listing.made(folder, zip((row.label for row in found), names, sizes, strict=True))
+
+
+def _read(table: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Return the names of the columns, and the line and cells of each row."""
+    with open_regular(table) as file:
+        if os.fstat(file.fileno()).st_size > _LARGEST:
+            raise _refused(table, f"is larger than {_LARGEST >> 30} GiB")
+        content = file.read()
+    try:
+        text = io.StringIO(content.decode("utf-8-sig"), newline="")
+        return _of_objects(text) if table.suffix == ".jsonl" else _of_csv(text)
+    except (ValueError, csv.Error, RecursionError) as error:
+        raise _refused(table, f"cannot be read as a table: {error}") from None
+
+
+def _of_csv(text: io.StringIO) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Read comma-, semicolon- or tab-separated values; two columns without names are path and label."""
+    delimiter = max(",;\t", key=text.readline().count)
+    text.seek(0)
+    reader = csv.reader(text, delimiter=delimiter, strict=True)
+    found = [(reader.line_num, row) for row in reader if row]
+    columns = [name.strip().lower() for name in found[0][1]] if found else []
+    if len(columns) == 2 and not {*FILE, *LABEL} & {*columns}:
+        return [FILE[0], LABEL[0]], found
+    return columns, found[1:]
+
+
+def _of_objects(text: io.StringIO) -> tuple[list[str], list[tuple[int, list[str]]]]:
+    """Read one JSON object a line."""
+    found = [(number, json.loads(line)) for number, line in enumerate(text, start=1) if line.strip()]
+    if wrong := [number for number, row in found if not isinstance(row, dict)]:
+        raise ValueError(f"line {wrong[0]} is not a JSON object")
+    columns = list(dict.fromkeys(key for _, row in found for key in row))
+    return columns, [(number, [_text(row.get(key)) for key in columns]) for number, row in found]
+
+
+def _text(value: object) -> str:
+    return str(value) if isinstance(value, str | int | float) else ""
+
+
+def _first(columns: Sequence[str], known: Sequence[str]) -> int | None:
+    """Return the place of the first of the `known` columns; None if there is none."""
+    return next((columns.index(name) for name in known if name in columns), None)
+
+
+def _cell(row: Sequence[str], place: int | None) -> str:
+    return row[place].strip() if place is not None and place < len(row) else ""
+
+
+def _split_of(name: str) -> str:
+    first = name.partition("/")[0].lower()
+    return first if first in _SPLITS else ""
+
+
+def _relative(name: str, folder: str) -> str:
+    """Return a path from `folder`, which holds no link."""
+    return os.path.relpath(name, folder) if os.path.isabs(name) else os.path.normpath(name)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
+
+
+def _refused(table: Path, rule: str, fix: str = "") -> NotReadyError:
+    return NotReadyError([Problem("data.root", str(table), rule, fix)])

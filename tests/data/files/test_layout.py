@@ -1,0 +1,205 @@
+"""Any folder of images can be trained on: without val/, nested, under Hugging Face's names, or listed in a table."""
+
+import os
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from resnet_recipes import data
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.files.layout import listing_of, set_aside
+from resnet_recipes.data.files.listing import Listing
+from resnet_recipes.doctor.data import check_data
+from resnet_recipes.errors import NotReadyError
+
+
+@pytest.fixture
+def flowers(folder: Path, tmp_path: Path) -> Path:
+    """Return 37 images in three class folders, without splits."""
+    shutil.copytree(folder / "train", tmp_path / "flowers")
+    return tmp_path / "flowers"
+
+
+def config_of(root: Path, **changes: object) -> DataConfig:
+    return DataConfig("torchvision", str(root), workers=0, **changes)
+
+
+def refusal(root: Path, **changes: object) -> str:
+    """Return why `root` is refused."""
+    with pytest.raises(NotReadyError) as caught:
+        data.measure(config_of(root, **changes))
+    return str(caught.value)
+
+
+def both(config: DataConfig) -> tuple[set[str], set[str]]:
+    """Return the names of the training and of the validation images."""
+    train, val = (set(listing_of(config, split).names) for split in ("train", "val"))
+    return train, val
+
+
+def test_a_folder_without_val_is_refused_with_the_setting_that_helps(flowers):
+    assert "has no validation images\n    data.val_share=0.1" in refusal(flowers)
+    only_train = flowers.parent / "set"
+    only_train.mkdir()
+    flowers.rename(only_train / "train")
+    assert "has no validation images\n    data.val_share=0.1" in refusal(only_train)
+    assert data.measure(config_of(only_train, val_share=0.1)).eval_examples == 3
+
+
+def test_a_share_of_each_class_is_set_aside_and_told(flowers):
+    config = config_of(flowers, val_share=0.25)
+    train, val = both(config)
+    assert train | val == set(Listing.of(flowers).names)
+    assert not train & val
+    assert Counter(name.partition("/")[0] for name in val) == {"ant": 3, "bee": 3, "cat": 3}
+    facts = data.measure(config)
+    assert (facts.train_examples, facts.eval_examples, facts.classes) == (28, 9, ("ant", "bee", "cat"))
+    assert "9 of 37 images are set aside for validation, a share of 0.25 of each class" in facts.notes[0]
+    loader = data.open_eval(config, facts, Share(0, 1, 4, 4, 0))
+    assert Counter(torch_label for raw in loader.batches() for torch_label in raw.labels.tolist()) == {0: 3, 1: 3, 2: 3}
+
+
+def test_which_images_are_set_aside_is_a_function_of_the_seed_and_hardly_changes_with_the_folder(flowers):
+    first, again, other = (both(config_of(flowers, val_share=0.3, val_seed=seed))[1] for seed in (0, 0, 1))
+    assert first == again != other
+    shutil.copy(flowers / "ant" / "000.jpg", flowers / "ant" / "new.jpg")
+    assert len(both(config_of(flowers, val_share=0.3))[1] - first) <= 1
+
+
+def test_every_class_keeps_an_image_on_both_sides_or_is_named(flowers):
+    for name in ("ant", "bee"):
+        for path in sorted((flowers / name).iterdir())[2:]:
+            path.unlink()
+    for share in (0.01, 0.99):
+        config = config_of(flowers, val_share=share)
+        assert min(listing_of(config, "val").counts) >= 1 <= min(listing_of(config, "train").counts)
+    next((flowers / "bee").iterdir()).unlink()
+    assert "needs two images of each class; bee has one" in refusal(flowers, val_share=0.1)
+
+
+def test_a_share_of_a_set_with_val_is_refused(folder):
+    assert "is for data without validation images; val has some" in refusal(folder, val_share=0.1)
+
+
+def test_one_class_and_an_empty_class_are_explained(flowers):
+    for path in (flowers / "bee").iterdir():
+        path.unlink()
+    assert "has no images in bee" in refusal(flowers, val_share=0.1)
+    inner = flowers.parent / "set"
+    (inner / "train").mkdir(parents=True)
+    (flowers / "bee").rmdir()
+    flowers.rename(inner / "train" / "insects")
+    said = refusal(inner, val_share=0.1)
+    assert "has one class, insects; at least 2 are needed\n    data.nested_classes=true" in said
+    assert data.measure(config_of(inner, val_share=0.1, nested_classes=True)).classes == ("insects/ant", "insects/cat")
+
+
+def test_folders_within_class_folders_are_told_and_become_classes_on_request(folder, tmp_path):
+    for split in ("train", "val"):
+        shutil.copytree(folder / split / "ant", tmp_path / split / "insects" / "ant")
+        shutil.copytree(folder / split / "bee", tmp_path / split / "insects" / "bee")
+        shutil.copytree(folder / split / "cat", tmp_path / split / "mammals")
+    flat = data.measure(config_of(tmp_path))
+    assert flat.classes == ("insects", "mammals")
+    assert "data.nested_classes=true makes each of these a class" in "".join(flat.notes)
+    nested = data.measure(config_of(tmp_path, nested_classes=True))
+    assert nested.classes == ("insects/ant", "insects/bee", "mammals")
+    assert nested.train_examples == flat.train_examples
+    assert "nested_classes" not in "".join(nested.notes)
+
+
+@pytest.mark.parametrize(("train", "val"), [("train", "validation"), ("Training", "test"), ("train", "Val")])
+def test_the_names_of_splits_elsewhere_are_read_and_told(folder, tmp_path, train, val):
+    (tmp_path / train).symlink_to(folder / "train")
+    (tmp_path / val).symlink_to(folder / "val")
+    facts = data.measure(config_of(tmp_path))
+    assert (facts.train_examples, facts.eval_examples) == (37, 11)
+    assert facts.notes[0] == f"validation images are those of {val}"
+
+
+def test_of_validation_and_test_it_is_validation(folder, tmp_path):
+    for name, source in (("train", "train"), ("validation", "val"), ("test", "train")):
+        (tmp_path / name).symlink_to(folder / source)
+    assert data.measure(config_of(tmp_path)).eval_examples == 11
+
+
+@pytest.fixture
+def table(folder: Path, tmp_path: Path) -> Path:
+    """Return a table of all images of `folder`, which lie beside it without class folders; no `val` in its names."""
+    lines = ["path,label,split"]
+    (tmp_path / "pictures").mkdir()
+    for path in sorted(folder.glob("*/*/*.jpg")):
+        split, label = path.parts[-3:-1]
+        name = f"pictures/{split}{path.name}"
+        shutil.copy(path, tmp_path / name)
+        lines.append(f"{name},{label},{'test' if split == 'val' else split}")
+    (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path / "labels.csv"
+
+
+def test_a_table_gives_the_images_and_labels_of_the_folders(folder, table):
+    facts = data.measure(config_of(table))
+    assert (facts.train_examples, facts.eval_examples, facts.classes) == (37, 11, ("ant", "bee", "cat"))
+    assert facts.notes[:2] == ("validation images are those of test", f"labels are those of {table}")
+    share = Share(0, 1, 11, 11, 0)
+    mine, theirs = (next(data.open_eval(config_of(root), data.measure(config_of(root)), share).batches())
+                    for root in (table, folder))
+    assert np.array_equal(mine.pixels, theirs.pixels)
+    assert np.array_equal(mine.labels, theirs.labels)
+
+
+def test_a_table_without_splits_is_shared_out(table):
+    table.write_text("".join(line.rpartition(",")[0] + "\n" for line in table.read_text().splitlines()))
+    assert "has no validation images" in refusal(table)
+    assert data.measure(config_of(table, val_share=0.25)).eval_examples == 12
+
+
+def test_hugging_faces_metadata_gives_the_labels(folder, tmp_path):
+    for split, name in (("train", "train"), ("val", "test")):
+        (tmp_path / name).mkdir()
+        lines = ["file_name,label"]
+        for path in sorted((folder / split).glob("*/*.jpg")):
+            shutil.copy(path, tmp_path / name / path.name)
+            lines.append(f"{path.name},{path.parent.name}")
+        (tmp_path / name / "metadata.csv").write_text("\n".join(lines))
+    facts = data.measure(config_of(tmp_path))
+    assert (facts.train_examples, facts.eval_examples, facts.classes) == (37, 11, ("ant", "bee", "cat"))
+    rows = [f'{{"file_name": "{name}/{line.split(",")[0]}", "label": "{line.split(",")[1]}"}}\n'
+            for name in ("train", "test") for line in (tmp_path / name / "metadata.csv").read_text().splitlines()[1:]]
+    (tmp_path / "metadata.jsonl").write_text("".join(rows))
+    whole = data.measure(config_of(tmp_path))
+    assert (whole.train_examples, whole.eval_examples, whole.classes) == (37, 11, ("ant", "bee", "cat"))
+
+
+def test_metadata_without_labels_leaves_them_to_the_folders(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "set")
+    (tmp_path / "set" / "train" / "metadata.csv").write_text("file_name,text\nant/000.jpg,an ant\n")
+    assert data.measure(config_of(tmp_path / "set")).train_examples == 37
+
+
+def test_what_is_set_aside_is_part_of_what_a_run_is_held_to(flowers):
+    config = config_of(flowers, val_share=0.2)
+    facts = data.measure(config)
+    data.open_train(config, facts, Share(0, 1, 4, 4, 0)).close()
+    with pytest.raises(NotReadyError, match="other files than when the run began"):
+        data.open_train(replace(config, val_seed=1), facts, Share(0, 1, 4, 4, 0))
+
+
+def test_the_doctor_looks_at_every_image_of_every_layout(flowers, table):
+    next((flowers / "cat").iterdir()).write_bytes(b"no image")
+    for root, count in ((flowers, 37), (table, 48)):
+        found = check_data(root)
+        assert f"of {count} images were decoded" in found[-1].what
+    levels = {finding.what: finding.level for finding in check_data(flowers)}
+    assert levels[f"{flowers} has no validation images"] == "warn"
+
+
+def test_a_set_of_a_million_images_is_shared_out_in_seconds_not_minutes():
+    names = [os.fsencode(f"c/{number}") for number in range(1000)]
+    whole = Listing("", ("c",), np.frombuffer(b"".join(names), np.uint8), np.cumsum([len(name) for name in names]),
+                    np.zeros(1000, np.int64), np.array([1000]))
+    assert set_aside(whole, 0.1, 0).sum() == 100
