@@ -55,7 +55,7 @@ def jpegs(rng: np.random.Generator) -> list[np.ndarray]:
     """Return JPEGs of every kind that the decoder knows."""
     made = []
     for options in ({}, {"progressive": True}, {"subsampling": "4:4:4"}, {"subsampling": "4:2:2"},
-                    {"restart_marker_rows": 1},
+                    {"restart_marker_rows": 1}, {"restart_marker_blocks": 3},
                     {"optimize": True}, {"keep_rgb": True}, {"progressive": True, "subsampling": "4:4:4"}):
         for mode in ("RGB", "L") if "keep_rgb" not in options else ("RGB",):
             buffer = io.BytesIO()

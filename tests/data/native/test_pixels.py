@@ -16,6 +16,8 @@ from tests.data.native.batch import HEIGHT, WIDTH, Batch, by_pillow, encoded, ph
 JPEGS = {
     "4:4:4": {"subsampling": "4:4:4"}, "4:2:2": {"subsampling": "4:2:2"}, "4:2:0": {"subsampling": "4:2:0"},
     "progressive": {"progressive": True}, "optimized": {"optimize": True}, "restarts": {"restart_marker_rows": 1},
+    "restarts within rows": {"restart_marker_blocks": 4},
+    "restarts across rows": {"restart_marker_blocks": 5, "subsampling": "4:2:0"},
     "stored as RGB": {"keep_rgb": True}, "with EXIF": {"exif": b"Exif\0\0MM\0*\0\0\0\x08" + bytes(200)},
 }
 FILTERS = {BILINEAR: Image.BILINEAR, BICUBIC: Image.BICUBIC}

@@ -25,8 +25,9 @@ class Decoder {
     jpeg_decompress_struct info{};
     jmp_buf escape;
     Status status = DAMAGED;
+    HuffmanScan &scan;
 
-    Decoder() {
+    explicit Decoder(HuffmanScan &scan) : scan(scan) {
         info.err = jpeg_std_error(&errors_);
         errors_.error_exit = [](j_common_ptr info) { leave(info, DAMAGED); };
         errors_.emit_message = [](j_common_ptr info, int level) {
@@ -136,16 +137,20 @@ int skip_to(jpeg_decompress_struct &info, const Resizer &resizer) {
     JDIMENSION left = std::max(0, resizer.columns.begin() - MARGIN), right = resizer.columns.end() + MARGIN;
     JDIMENSION width = std::min(right, info.output_width) - left;
     jpeg_crop_scanline(&info, &left, &width);
-    if (resizer.rows.begin() > MARGIN) {
-        jpeg_skip_scanlines(&info, resizer.rows.begin() - MARGIN);
+    int top = std::max(0, resizer.rows.begin() - MARGIN);
+    scan_of(info).take_over(info, top);
+    if (top) {
+        jpeg_skip_scanlines(&info, top);
     }
     return left;
 }
 
 }  // namespace
 
+HuffmanScan &scan_of(const jpeg_decompress_struct &info) { return static_cast<Decoder *>(info.client_data)->scan; }
+
 Status decode_jpeg(Bytes bytes, Row &row, Workspace &work, const Instructions &instructions) {
-    Decoder decoder;
+    Decoder decoder(work.scan);
     FaultGuard guard(&decoder.escape);
     switch (setjmp(decoder.escape)) {
         case 0: break;

@@ -5,5 +5,8 @@
 
 constexpr int64_t MOST_PIXELS = 64'000'000;     // of one image, as the Python decoder has it
 
+// The scan of a decompression that this library has begun.
+HuffmanScan &scan_of(const jpeg_decompress_struct &info);
+
 // Write the row's pixels, or return why that cannot be done; nothing of another image is ever written.
 Status decode_jpeg(Bytes bytes, Row &row, Workspace &work, const Instructions &instructions);

@@ -1,0 +1,304 @@
+#include "huffman.h"
+
+#include <algorithm>
+#include <climits>
+#include <cstdio>       // jpeglib.h needs it
+#include <cstring>
+
+#include <jpeglib.h>
+#if __has_include(<jpegint.h>)
+#define HAVE_INTERNALS
+#include <jpegint.h>
+#endif
+
+#include "jpeg.h"
+
+namespace {
+
+constexpr size_t SLACK = 4096;          // bytes behind the scan: more than one unit can read
+constexpr uint8_t STUFFED = 0xFF;
+
+// Where coefficients go; those behind the last one of a damaged block, and the zeros of an end, onto the last.
+struct Zigzag {
+    uint8_t place[HuffmanTable::END + 65];
+    constexpr Zigzag() : place() {
+        int x = 0, y = 0;
+        for (int k = 0; k < 64; k++) {
+            place[k] = static_cast<uint8_t>(8 * y + x);
+            bool up = (x + y) % 2 == 0;
+            if (up ? x == 7 : y == 7) {
+                (up ? y : x)++;
+            } else if (up ? y == 0 : x == 0) {
+                (up ? x : y)++;
+            } else {
+                x += up ? 1 : -1;
+                y += up ? -1 : 1;
+            }
+        }
+        for (int k = 64; k <= HuffmanTable::END + 64; k++) {
+            place[k] = 63;
+        }
+    }
+};
+constexpr Zigzag ZIGZAG;
+
+}  // namespace
+
+inline void HuffmanScan::Bits::refill() {
+    uint64_t more;
+    std::memcpy(&more, at, sizeof more);
+    next_bits |= __builtin_bswap64(more) >> available;
+    at += (63 - available) >> 3;
+    available |= 56;
+}
+
+inline void HuffmanScan::Bits::step(int count) {
+    next_bits <<= count;
+    available -= count;
+}
+
+// Look up the next code; needs 32 bits for it and its coefficient.
+inline HuffmanTable::Entry HuffmanScan::Bits::next(const HuffmanTable &table) const {
+    HuffmanTable::Entry entry = table.entries[next_bits >> (64 - HuffmanTable::LOOK)];
+    return __builtin_expect(entry.bits, 1) ? entry : table.longer(static_cast<int>(next_bits >> 48));
+}
+
+// Return the coefficient of the next code, without a branch: its sign cannot be predicted.
+inline int HuffmanScan::Bits::value(const HuffmanTable::Entry &entry) const {
+    uint64_t after = next_bits << entry.code;
+    int is_negative = static_cast<int>(after >> 63) - 1;                        // all ones, or none
+    return static_cast<int>(after >> 1 >> (63 - entry.size)) + (is_negative & (1 - (1 << entry.size)));
+}
+
+inline uint32_t HuffmanScan::Bits::read_dc(const HuffmanTable &table, uint32_t &predicted) {
+    refill();
+    HuffmanTable::Entry entry = next(table);
+    predicted += value(entry);
+    step(entry.bits);
+    is_sound &= entry.run != HuffmanTable::BAD;
+    return predicted;
+}
+
+void HuffmanTable::set(const uint8_t *counts, const uint8_t *symbols, bool dc) {
+    if (std::memcmp(counts_, counts, sizeof counts_) || std::memcmp(symbols_, symbols, sizeof symbols_)) {
+        std::memcpy(counts_, counts, sizeof counts_);
+        std::memcpy(symbols_, symbols, sizeof symbols_);
+        is_dc_ = dc;
+        fill();
+        fill_strides();
+    }
+}
+
+HuffmanTable::Entry HuffmanTable::entry_of(int symbol, int length) const {
+    int size = symbol & 15, run = is_dc_ ? 0 : symbol >> 4;
+    bool is_end = !is_dc_ && !size && run < 15;
+    return {static_cast<uint8_t>(length), static_cast<uint8_t>(is_end ? END : run), static_cast<uint8_t>(size),
+            static_cast<uint8_t>(length + size)};
+}
+
+HuffmanTable::Entry HuffmanTable::longer(int code) const {
+    int length = LOOK + 1;
+    while (length <= 16 && code >= limit_[length]) {
+        length++;
+    }
+    if (length > 16) {
+        return {0, BAD, 0, 0};
+    }
+    return entry_of(symbols_[(offset_[length] + (code >> (16 - length))) & 255], length);
+}
+
+void HuffmanTable::fill() {
+    std::memset(entries, 0, sizeof entries);
+    int code = 0, symbol = 0;
+    for (int length = 1; length <= 16; length++) {
+        offset_[length] = symbol - code;
+        for (int i = 0; i < counts_[length] && symbol < 256; i++, code++, symbol++) {
+            Entry entry = entry_of(symbols_[symbol], length);
+            int free = LOOK - length;
+            for (int rest = 0; free >= 0 && rest < 1 << free; rest++) {
+                entries[(code << free | rest) & ((1 << LOOK) - 1)] = entry;
+            }
+        }
+        limit_[length] = code << (16 - length);
+        code <<= 1;
+    }
+}
+
+void HuffmanTable::fill_strides() {
+    for (int index = 0; index < 1 << LOOK; index++) {
+        int bits = 0, advance = 0;
+        bool is_end = false;
+        while (!is_end && bits < LOOK) {
+            const Entry &entry = entries[index << bits & ((1 << LOOK) - 1)];
+            if (entry.bits == 0 || bits + entry.code > LOOK) {
+                break;
+            }
+            bits += entry.bits;
+            is_end = entry.run == END;
+            advance += is_end ? 0 : entry.run + 1;
+        }
+        strides[index] = {static_cast<uint8_t>(bits), static_cast<uint8_t>(std::min(advance + is_end, 255)),
+                          static_cast<uint8_t>(is_end ? END : 0)};
+    }
+}
+
+#ifdef HAVE_INTERNALS
+void HuffmanScan::take_over(jpeg_decompress_struct &info, int first_line) {
+    if (info.progressive_mode || info.arith_code || jpeg_has_multiple_scans(&info) || info.data_precision != 8) {
+        return;
+    }
+    for (int c = 0; c < info.comps_in_scan; c++) {
+        const jpeg_component_info &component = *info.cur_comp_info[c];
+        for (bool dc : {true, false}) {
+            int number = dc ? component.dc_tbl_no : component.ac_tbl_no;
+            const JHUFF_TBL *table = (dc ? info.dc_huff_tbl_ptrs : info.ac_huff_tbl_ptrs)[number];
+            tables_[dc][number].set(table->bits, table->huffval, dc);
+        }
+    }
+    block_count_ = info.blocks_in_MCU;
+    for (int b = 0; b < block_count_; b++) {
+        const jpeg_component_info &component = *info.cur_comp_info[info.MCU_membership[b]];
+        blocks_[b] = {info.MCU_membership[b], &tables_[1][component.dc_tbl_no], &tables_[0][component.ac_tbl_no]};
+    }
+    row_ = column_ = 0;
+    columns_ = info.MCUs_per_row;
+    int lines = info.comps_in_scan > 1 ? info.max_v_samp_factor * info.min_DCT_scaled_size : info.min_DCT_scaled_size;
+    first_row_ = std::max(0, first_line / lines - 2);
+    first_column_ = info.master->first_iMCU_col;
+    last_column_ = info.master->last_iMCU_col;
+    interval_ = info.restart_interval;
+    left_ = 0;
+    segment_ = 0;
+    unstuff(info.src->next_input_byte, info.src->next_input_byte + info.src->bytes_in_buffer);
+    info.entropy->decode_mcu = [](j_decompress_ptr info, JBLOCKROW *blocks) -> boolean {
+        if (!scan_of(*info).decode(blocks)) {
+            info->err->error_exit(reinterpret_cast<j_common_ptr>(info));
+        }
+        return TRUE;
+    };
+}
+#else
+void HuffmanScan::take_over(jpeg_decompress_struct &, int) {}
+#endif
+
+// Copy a scan up to the marker at its end.
+void HuffmanScan::unstuff(const uint8_t *data, const uint8_t *end) {
+    if (data_.size() < end - data + SLACK) {
+        data_.resize(end - data + SLACK);
+    }
+    uint8_t *out = data_.data();
+    starts_.assign(1, 0);
+    while (data < end) {
+        const void *found = std::memchr(data, STUFFED, end - data);
+        const uint8_t *marker = found ? static_cast<const uint8_t *>(found) : end;
+        out = std::copy(data, marker, out);
+        if (end - marker < 2) {
+            break;
+        }
+        int next = marker[1];
+        if (next == 0) {
+            *out++ = STUFFED;
+        } else if (next == static_cast<int>(0xD0 + (starts_.size() - 1) % 8)) {         // a restart
+            starts_.push_back(out - data_.data());
+        } else if (next != STUFFED) {
+            break;
+        }
+        data = marker + (next == STUFFED ? 1 : 2);
+    }
+    std::memset(out, 0, SLACK);
+    starts_.push_back(out - data_.data());
+}
+
+bool HuffmanScan::wants(int row, int column) const {
+    return row >= first_row_ && column >= first_column_ && column <= last_column_;
+}
+
+bool HuffmanScan::begin_segment() {
+    if (segment_ + 1 >= starts_.size()) {
+        return false;
+    }
+    left_ = interval_ ? interval_ : INT_MAX;
+    is_segment_wanted_ = !interval_;
+    for (int unit = 0, row = row_, column = column_; unit < interval_ && !is_segment_wanted_; unit++) {
+        is_segment_wanted_ = wants(row, column);
+        if (++column == columns_) {
+            column = 0;
+            row++;
+        }
+    }
+    bits_ = {data_.data() + starts_[segment_], 0, 0, true};
+    segment_end_ = data_.data() + starts_[++segment_];
+    std::fill(predicted_, predicted_ + 4, 0);
+    return true;
+}
+
+bool HuffmanScan::decode(int16_t (**blocks)[64]) {
+    if (!left_ && !begin_segment()) {
+        return false;
+    }
+    bool is_wanted = blocks && wants(row_, column_);
+    left_ -= interval_ ? 1 : 0;
+    if (++column_ == columns_) {
+        column_ = 0;
+        row_++;
+    }
+    if (!is_segment_wanted_) {
+        return true;
+    }
+    return is_wanted ? decode_unit(blocks) : skip_unit();
+}
+
+void HuffmanScan::trim(size_t kept) {
+    if (data_.capacity() > kept) {
+        std::vector<uint8_t>().swap(data_);
+    }
+}
+
+bool HuffmanScan::decode_unit(int16_t (**blocks)[64]) {
+    Bits bits = bits_;
+    for (int b = 0; b < block_count_; b++) {
+        const Block &block = blocks_[b];
+        int16_t *coefficients = **blocks++;
+        coefficients[0] = static_cast<int16_t>(bits.read_dc(*block.dc, predicted_[block.component]));
+        int k = 1;
+        while (k < 64) {
+            if (bits.available < 32) {
+                bits.refill();
+            }
+            HuffmanTable::Entry entry = bits.next(*block.ac);
+            k += entry.run;
+            coefficients[ZIGZAG.place[k]] = static_cast<int16_t>(bits.value(entry));
+            bits.step(entry.bits);
+            k++;
+        }
+        bits.is_sound &= k == 64 || k > HuffmanTable::END;
+    }
+    bits_ = bits;
+    return bits.is_sound && bits.at - bits.available / 8 <= segment_end_;
+}
+
+bool HuffmanScan::skip_unit() {
+    Bits bits = bits_;
+    for (int b = 0; b < block_count_; b++) {
+        const Block &block = blocks_[b];
+        bits.read_dc(*block.dc, predicted_[block.component]);
+        int k = 1;
+        while (k < 64) {
+            if (bits.available < 32) {
+                bits.refill();
+            }
+            HuffmanTable::Stride stride = block.ac->strides[bits.next_bits >> (64 - HuffmanTable::LOOK)];
+            if (__builtin_expect(stride.bits && k + stride.advance <= 64, 1)) {
+                bits.step(stride.bits);
+                k += stride.advance + stride.end;
+            } else {
+                HuffmanTable::Entry entry = bits.next(*block.ac);
+                bits.step(entry.bits);
+                k += entry.run + 1;
+            }
+        }
+        bits.is_sound &= k == 64 || k > HuffmanTable::END;
+    }
+    bits_ = bits;
+    return bits.is_sound && bits.at - bits.available / 8 <= segment_end_;
+}

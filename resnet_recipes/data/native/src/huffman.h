@@ -1,0 +1,95 @@
+// Huffman decoding of a baseline JPEG in one scan, in the place of libjpeg-turbo's: faster, and what lies outside of the
+// crop is stepped over; restart intervals outside of it are not even looked at.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+struct jpeg_decompress_struct;
+
+// One table of a file: what the next bits mean.
+class HuffmanTable {
+  public:
+    static constexpr int LOOK = 10;             // bits that are looked up at once
+
+    // A code of `code` bits, 0 if it is longer than LOOK: `run` zeros and a coefficient in `size` more bits.
+    struct Entry {
+        uint8_t code, run, size, bits;
+    };
+    static constexpr int END = 128, BAD = 64;   // `run` of the end of a block, and of bits that are no code
+
+    // The coefficients whose codes are in sight, for stepping over them, and perhaps the end; 0 bits if there are none.
+    struct Stride {
+        uint8_t bits, advance, end;
+    };
+
+    Entry entries[1 << LOOK];
+    Stride strides[1 << LOOK];
+
+    // Use the codes of a file, where they differ from those of the last one.
+    void set(const uint8_t *counts, const uint8_t *symbols, bool dc);
+
+    // Find a code that is longer than LOOK among 16 bits.
+    Entry longer(int code) const;
+
+  private:
+    Entry entry_of(int symbol, int length) const;
+    void fill();
+    void fill_strides();
+
+    uint8_t counts_[17] = {}, symbols_[256] = {};       // of the file: codes by length, and what they mean
+    bool is_dc_ = false;
+    int32_t limit_[17], offset_[17];                    // by length: first longer code, as 16 bits; place in `symbols_`
+};
+
+class HuffmanScan {
+  public:
+    // Take over from libjpeg-turbo once it has started, if this image is of the right kind. `first_line` is the first
+    // one that anybody will look at; columns are those of jpeg_crop_scanline.
+    void take_over(jpeg_decompress_struct &info, int first_line);
+
+    // Give back what an unusually large image took.
+    void trim(size_t kept);
+
+    // Decode the next unit into zeroed blocks, or step over it; false if the data are damaged.
+    bool decode(int16_t (**blocks)[64]);
+
+  private:
+    // A place in the data: `next_bits` are the next ones, from the highest on.
+    struct Bits {
+        const uint8_t *at;
+        uint64_t next_bits;
+        int available;
+        bool is_sound;
+
+        void refill();
+        void step(int count);
+        HuffmanTable::Entry next(const HuffmanTable &table) const;
+        int value(const HuffmanTable::Entry &entry) const;
+        uint32_t read_dc(const HuffmanTable &table, uint32_t &predicted);
+    };
+    struct Block {
+        int component;
+        const HuffmanTable *dc, *ac;
+    };
+
+    void unstuff(const uint8_t *data, const uint8_t *end);
+    bool begin_segment();
+    bool wants(int row, int column) const;
+    bool decode_unit(int16_t (**blocks)[64]);
+    bool skip_unit();
+
+    HuffmanTable tables_[2][4];
+    std::vector<uint8_t> data_;                 // the scan without stuffed zeros and markers
+    std::vector<size_t> starts_;                // of its segments in `data_`, and the end
+    Block blocks_[10];
+    int block_count_;
+    uint32_t predicted_[4];
+    int row_, column_, columns_;                // of the next unit; units in a row
+    int first_row_, first_column_, last_column_;
+    int interval_, left_;                       // units in a segment, 0: all; units of this one that are left
+    size_t segment_;
+    bool is_segment_wanted_;
+    const uint8_t *segment_end_;
+    Bits bits_;
+};
