@@ -64,6 +64,8 @@ def _published(summary: Summary) -> Iterator[tuple[str, str]]:
 
 def _times(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "training", f"{clock_time(summary.training_seconds):>8}   without evaluation and checkpoints"
+    if summary.compile_seconds >= 1:
+        yield "", f"{clock_time(summary.compile_seconds):>8}   of it spent compiling kernels and capturing CUDA graphs"
     if summary.training_seconds_papers_rule is not None:
         by_rule = clock_time(summary.training_seconds_papers_rule)
         yield "", f"{by_rule:>8}   papers' clock: the first epoch timed as the second"

@@ -109,6 +109,10 @@ class Recorder:
         """Log a checkpoint, which took `seconds` of the training process."""
         self._add("saved", done, path=str(path), seconds=seconds)
 
+    def compiled(self, done: int, seconds: float) -> None:
+        """Log that `seconds` of training went into compiling kernels and capturing CUDA graphs."""
+        self._add("compiled", done, seconds=seconds)
+
     def note(self, done: int, text: str) -> None:
         """Log and show a sentence."""
         self._add("note", done, text=text)

@@ -32,6 +32,7 @@ class Summary:
     mlperf_seconds: float | None                        # first touch of data to last evaluation; see report.clocks
     estimated_seconds: float | None                     # training seconds as estimated before the start
     wall_seconds: float                                 # everything, over all sessions
+    compile_seconds: float                              # of the training seconds, those that only compiled
     startup_seconds: float
     evaluation_seconds: float
     checkpoint_seconds: float
@@ -106,7 +107,8 @@ def summarize(
     records: Sequence[Record], facts: RunFacts, *, seconds: float, weights: Path, raw_weights: Path | None = None,
 ) -> Summary:
     """Sum up a finished run; `seconds` are its training seconds, and the last record's wall time is the run's."""
-    of_kind = {kind: [r for r in records if r["kind"] == kind] for kind in ("begin", "epoch", "evaluation", "saved")}
+    of_kind = {kind: [r for r in records if r["kind"] == kind]
+               for kind in ("begin", "epoch", "evaluation", "saved", "compiled")}
     last = of_kind["evaluation"][-1] if of_kind["evaluation"] else {}
     done = records[-1]["step"]          # fewer than were planned if the run ended at its target
     return Summary(
@@ -125,6 +127,7 @@ def summarize(
         mlperf_seconds=mlperf_seconds(records),
         estimated_seconds=_estimated(facts.folder),
         wall_seconds=records[-1]["wall_seconds"],
+        compile_seconds=sum(r["seconds"] for r in of_kind["compiled"]),
         startup_seconds=sum(r["startup_seconds"] for r in of_kind["begin"]),
         evaluation_seconds=sum(r["seconds"] for r in of_kind["evaluation"]),
         checkpoint_seconds=sum(r["seconds"] for r in of_kind["saved"]),

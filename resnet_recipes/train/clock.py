@@ -42,3 +42,32 @@ class Clock:
     def _wait(self) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+class Compiling:
+    """Training seconds that went into compiling kernels, searching for algorithms and capturing CUDA graphs.
+
+    All of that happens in the first two gradients of an image size, and while it does the host is busy: it is what they
+    take the host longer than the fastest gradient. Does not wait for the device.
+    """
+
+    def __init__(self) -> None:
+        self._size: torch.Size | None = None
+        self._count = 0                 # gradients of this size
+        self._first: list[float] = []   # seconds of the first two gradients of each size
+        self._fastest = float("inf")
+
+    def seconds(self) -> float:
+        """Return the seconds so far, which never fall."""
+        return sum(seconds - self._fastest for seconds in self._first)
+
+    @contextmanager
+    def gradient(self, size: torch.Size) -> Iterator[None]:
+        """Time the gradient of images of `size` inside the context."""
+        began = time.perf_counter()
+        yield
+        took = time.perf_counter() - began
+        self._count = self._count + 1 if size == self._size else 1
+        self._size, self._fastest = size, min(took, self._fastest)
+        if self._count <= 2:
+            self._first.append(took)

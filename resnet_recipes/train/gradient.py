@@ -16,7 +16,16 @@ ComputeGradient = Callable[[Batch, bool], Tensor]
 def gradient_of(run: Run) -> ComputeGradient:
     """Return how this run computes gradients; the training loop does not know how."""
     compute = partial(eager, run)
-    return compute if run.graphs is None else partial(run.graphs.gradient, compute)
+    if run.graphs is not None:
+        compute = partial(run.graphs.gradient, compute)
+    compiles = run.rank.device.type == "cuda" or run.plan.recipe.precision.compile
+    return partial(timed, run, compute) if compiles else compute
+
+
+def timed(run: Run, compute: ComputeGradient, batch: Batch, sync: bool = True) -> Tensor:
+    """Compute a gradient, and note how long it takes the host."""
+    with run.compiling.gradient(batch.images.shape):
+        return compute(batch, sync)
 
 
 def eager(run: Run, batch: Batch, sync: bool = True, halfway: Callable[[], object] = lambda: None) -> Tensor:

@@ -17,6 +17,9 @@ from resnet_recipes.train.precision import BROKEN
 from resnet_recipes.train.run import Run
 from resnet_recipes.train.state import capture, digest, is_finite
 
+#: Seconds of compilation that are worth a record.
+COMPILED = 0.1
+
 
 class StopRequest(Protocol):
     """A request to stop this process; see process.signals."""
@@ -43,6 +46,7 @@ class Keeper:
         self._losses = torch.zeros(run.plan.steps(run.plan.recipe.log.interval), device=run.rank.device)
         self._count = 0         # losses since the last log, which stay on the device until the next
         self._since = (run.clock.seconds(), 0.0)        # training seconds and seconds of data wait at the last log
+        self._compiled = 0.0    # seconds that were recorded
 
     def wants_to_stop(self) -> bool:
         """Tell whether this rank was asked to stop."""
@@ -75,6 +79,9 @@ class Keeper:
                 seconds=seconds, images_per_second=len(losses) * plan.recipe.batch.global_size / span,
                 data_wait=min(1.0, (waited - self._since[1]) / span),
             )
+            if (compiled := self.run.compiling.seconds() - self._compiled) >= COMPILED:
+                self.recorder.compiled(done, compiled)
+                self._compiled += compiled
         self._count, self._since = 0, (seconds, waited)
 
     def evaluate(self, done: int) -> None:

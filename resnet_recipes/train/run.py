@@ -1,6 +1,6 @@
 """A run: everything that a rank needs to train."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
@@ -8,7 +8,7 @@ from torch import nn
 from resnet_recipes.data.base import EvalLoader, TrainLoader
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.plan import Plan
-from resnet_recipes.train.clock import Clock
+from resnet_recipes.train.clock import Clock, Compiling
 from resnet_recipes.train.distributed import Rank
 from resnet_recipes.train.exchange import Exchange
 from resnet_recipes.train.graphs import Graphs
@@ -32,6 +32,7 @@ class Run:
     train_data: TrainLoader
     eval_data: EvalLoader
     graphs: Graphs | None = None        # replays gradients on a GPU
+    compiling: Compiling = field(default_factory=Compiling)
     notes: tuple[str, ...] = ()         # what the user is told about how it was made, a sentence each
     top1: float = 0.0                   # percent, of the weights that count at the last evaluation
 

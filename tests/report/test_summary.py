@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.report.closing import rows
 from resnet_recipes.report.facts import Published
 from resnet_recipes.report.summary import nearest_published
 
@@ -20,6 +21,17 @@ def test_training_seconds_hold_neither_evaluation_nor_checkpoints(summary):
     assert summary.training_seconds == 10 * 2 + 10 * 1 + 20 * 4
     assert summary.evaluation_seconds == 4 * 3.0
     assert summary.checkpoint_seconds == 4 * 0.25
+    assert summary.compile_seconds == 0.0
+
+
+def test_seconds_of_compilation_are_shown_beside_those_of_training(recorder, driver):
+    recorder.begin()
+    driver.run(0, 40)
+    recorder.compiled(20, 1.5)
+    recorder.compiled(30, 2.5)
+    summary = recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
+    assert summary.compile_seconds == 4.0
+    assert ("", "    0:04   of it spent compiling kernels and capturing CUDA graphs") in list(rows(summary))
 
 
 def test_the_papers_rule_times_the_first_epoch_as_the_second(summary):
