@@ -11,8 +11,9 @@ from resnet_recipes.measure.datasheet import Gpu
 BYTES = 2                   # of an activation, in bf16 or fp16
 FUSED_SHARE = 0.85          # of a GPU's memory traffic that the fused kernels reach: a prediction
 AVERAGED = 950              # instructions of torch's average for an output and its gradient: 3.95 G an image, fitted
-# Seconds in which the host issues a step, for each convolution: assumed, 0.7 of what two loaded EPYC cores took.
-ISSUE = {False: 190e-6, True: 240e-6}
+# Seconds in which the host issues a step: for each convolution, and as a CUDA graph with input and optimizer. Assumed:
+# 0.7 and 1.5 times the CPU time that it takes without a GPU.
+ISSUE, REPLAY = 190e-6, 3e-3
 OPTIMIZER = 45              # bytes that a step moves for each weight: itself, gradient, momentum, the cast copy
 RESERVED = 1.5e9            # bytes of context, cuDNN's workspace and what the allocator cannot use
 
@@ -91,7 +92,7 @@ class Work:
     side: int               # of the images, in pixels
     batch: int              # images that go forward and backward together
     blur: bool = False      # BlurPool, as in the recipes
-    fused: bool = False     # BatchNorm with ReLU and sum in one operation, and a blur of our own
+    fused: bool = False     # BatchNorm with ReLU and sum in one operation, a blur of our own, CUDA graphs
 
     @property
     def flops(self) -> float:
@@ -127,7 +128,7 @@ def speed(gpu: Gpu, work: Work) -> Speed:
     if not work.fused:
         blurring = max(blurring, AVERAGED * _averaged(work) / (1e12 * gpu.issues))
     moving += (kinds.total() - kinds["convolution"] - kinds["blur"]) / share + blurring
-    host = ISSUE[work.fused] * len(_layers(work)) / work.batch
+    host = (REPLAY if work.fused else ISSUE * len(_layers(work))) / work.batch
     if host > arithmetic + moving:
         return Speed(work.side, 1 / host, "kernel launches")
     limit = "arithmetic" if arithmetic > moving else "memory traffic"
@@ -167,8 +168,10 @@ def memory(work: Work, images: int, weights: int, copies: int) -> float:
     kept = sum(layer.written * (2 if layer.relu else 1) for layer in layers) + sum(read for read, _ in _blurs(work))
     passing = 3 * max(layer.written for layer in layers)        # gradients on their way
     pooled = layers[0].written * (8 if work.blur else 2)
-    per_image = BYTES * (kept + passing) + pooled
-    return RESERVED + work.batch * per_image + images * 3 * work.side ** 2 * 5 + weights * (4 * copies + BYTES)
+    evaluation = passing if work.fused else 0       # which cannot use the memory of a CUDA graph
+    per_image = BYTES * (kept + passing + evaluation) + pooled
+    pixels = images * 3 * work.side ** 2 * (9 if work.fused else 5)     # uint8 and float32; a graph keeps its own
+    return RESERVED + work.batch * per_image + pixels + weights * (4 * copies + BYTES)
 
 
 @cache

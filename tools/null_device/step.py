@@ -3,13 +3,17 @@
     python tools/null_device/run.py tools/null_device/step.py RECIPE [KEY=VALUE ...]
 
 One JSON object for each recipe named (several: mild,medium,hot): launches of a step, of a SAM step where there is one,
-what waits, what copies; the same with gradients replayed as CUDA graphs; and what their capture could not hold.
+what waits, what copies, milliseconds of CPU time; the same with gradients replayed as CUDA graphs; and what their
+capture could not hold.
 """
 
 import json
 import sys
+import time
 import warnings
 from collections import Counter
+from itertools import pairwise
+from statistics import median
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -41,13 +45,13 @@ def measure(name: str, changes: list[str]) -> dict[str, object]:
     run = a_run(name, changes)
     graphs, run.graphs = run.graphs, None
     steps = recorded_steps(run)
-    facts = told(steps) | {"kernels": dict(kinds(min(steps, key=len)).most_common(12))}
+    facts = told(steps) | {"cpu_ms": cpu_ms(run), "kernels": dict(kinds(min(steps, key=len)).most_common(12))}
     if graphs is not None:
         run.graphs = graphs
         steps = recorded_steps(run)
         replayed = [step for step in steps if any(entry.endswith("launch graph") for entry in step)]
         calm = [step for step in replayed if not any(entry.startswith("captured") for entry in step)]
-        facts |= {"replayed": told(calm) if calm else None, "not_captured": not_captured(steps)}
+        facts |= {"replayed": told(calm) | {"cpu_ms": cpu_ms(run)}, "not_captured": not_captured(steps)}
     return facts
 
 
@@ -92,6 +96,15 @@ def recorded_steps(run: Run) -> list[list[str]]:
         block = context, context.__enter__()
     train(run, keeper, FIRST)
     return found[2:]
+
+
+def cpu_ms(run: Run) -> float:
+    """Return the CPU time of a plain step, on all threads."""
+    keeper, laps = Mock(spec=Keeper, has_reached_target=False), [time.process_time()]
+    keeper.wants_to_stop.side_effect = lambda: len(laps) > STEPS
+    keeper.step.side_effect = lambda done, loss: laps.append(time.process_time())
+    train(run, keeper, FIRST)
+    return round(1e3 * median(b - a for a, b in pairwise(laps)), 1)
 
 
 def not_captured(steps: list[list[str]]) -> list[str]:
