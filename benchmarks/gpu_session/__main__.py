@@ -56,6 +56,7 @@ def one(args: argparse.Namespace) -> int:
     import torch
 
     device = torch.device("cuda", 0) if args.device == "cuda" else torch.device(args.device)
+    torch.set_num_threads(1 if args.quick else torch.get_num_threads())     # threads would only wait for each other
     for row in importlib.import_module(args.section).rows(device, args.quick):
         print(json.dumps(row), flush=True)
     return 0

@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import torch
 from session import Counting, recipe_of, run_of
@@ -11,6 +12,7 @@ from torch import nn
 from resnet_recipes import ops
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.pixel_ops import PIXEL_OPS
+from resnet_recipes.train import graphs
 from resnet_recipes.train.exchange import Exchange
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.precision import Precision
@@ -22,22 +24,35 @@ ALLOWED = 1e-4
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
-    """Yield a row for each comparison; a difference that rounding does not explain is a fault."""
+    """Yield a row for each comparison; a difference that rounding does not explain is a fault, an error another."""
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    if device.type == "cuda":
-        for dtype in (torch.bfloat16, torch.float16, torch.float32):
-            notes = ops.choose(device, dtype).notes
-            name = str(dtype).removeprefix("torch.")
-            yield {"case": f"fused operations, {name}", "value": not notes, "unit": "right", "fault": "; ".join(notes)}
-    for name in PIXEL_OPS:
-        yield _pixels(name, device)
-    for changes in _methods():
-        yield _method(changes, device, quick)
-    yield _overflow(device)
-    yield _checkpoint(device, quick)
-    if device.type == "cuda":
-        yield _waits(device)
-        yield _nccl(device)
+    for check, *arguments in _checks(device, quick):
+        try:
+            yield check(*arguments)
+        except Exception as error:      # the others are worth knowing
+            case = " ".join([check.__name__.strip("_"), *(each for each in arguments if isinstance(each, str))])
+            yield {"case": case, "fault": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
+
+
+def _checks(device: torch.device, quick: bool) -> Iterator[tuple]:
+    """Yield functions with their arguments, each of which returns a row."""
+    on_gpu = device.type == "cuda"
+    yield from ((_operations, dtype, device) for dtype in (torch.bfloat16, torch.float16, torch.float32) if on_gpu)
+    yield from ((_pixels, name, device) for name in PIXEL_OPS)
+    yield from ((_method, changes, device, quick) for changes in _methods())
+    yield _overflow, device
+    yield _checkpoint, device, quick
+    if on_gpu:
+        yield from ((_replayed, *case, device) for case in (("mild", "bf16"), ("hot", "bf16"), ("hot", "fp16")))
+        yield _waits, device
+        yield _nccl, device
+
+
+def _operations(dtype: torch.dtype, device: torch.device) -> dict:
+    """Let every fused operation be compared with torch's own, as before a run."""
+    notes = ops.choose(device, dtype).notes
+    case = f"fused operations, {str(dtype).removeprefix('torch.')}"
+    return {"case": case, "value": not notes, "unit": "right", "fault": "; ".join(notes)}
 
 
 def _methods() -> Iterator[dict[str, dict | None]]:
@@ -56,8 +71,7 @@ def _method(methods: dict, device: torch.device, quick: bool) -> dict:
     side, batch = (32, 4) if quick else (64, 16)
     recipe = recipe_of("mild", side, batch, True, methods=methods, precision={"dtype": "fp32"})
     found = [_losses(recipe, place) for place in (CPU, device)]
-    error = max(abs(a - b) / abs(a) for a, b in zip(*found, strict=True))
-    return _row(case, error, ALLOWED, "of the loss")
+    return _row(case, _apart(*found), ALLOWED, "of the loss")
 
 
 def _losses(recipe: object, device: torch.device) -> list[float]:
@@ -106,8 +120,27 @@ def _checkpoint(device: torch.device, quick: bool) -> dict:
     for run in (first, second):
         keeper = Counting(1)
         train(run, keeper, done)
-        losses.append(float(keeper.losses[0]))
-    return _row("a step after a checkpoint", abs(losses[0] - losses[1]) / abs(losses[0]), ALLOWED, "of the loss")
+        losses.append([float(keeper.losses[0])])
+    return _row("a step after a checkpoint", _apart(*losses), ALLOWED, "of the loss")
+
+
+def _replayed(name: str, dtype: str, device: torch.device) -> dict:
+    """Compare twelve steps that replay their gradients with twelve that do not; all draws are the same."""
+    recipe, told, runs, losses = recipe_of(name, 64, 16, True, precision={"dtype": dtype}), [], [], []
+    torch.backends.cudnn.deterministic = True
+    for patience in (0, graphs.PATIENCE):
+        with patch.object(graphs, "PATIENCE", patience):
+            run, keeper = run_of(recipe, device), Counting(12)
+            run.graphs.tell = told.append
+            run.graphs = None if patience else run.graphs
+            train(run, keeper)
+        runs.append(run)
+        losses.append([float(loss) for loss in keeper.losses])
+    torch.backends.cudnn.deterministic = False
+    same = sum(torch.equal(a, b) for a, b in zip(*(run.model.parameters() for run in runs), strict=True))
+    row = _row(f"12 steps of {name} as CUDA graphs, {dtype}", _apart(*losses), ALLOWED, "of the loss")
+    row["note"] = f"{same} of {len(list(run.model.parameters()))} parameters have the same bits"
+    return row | {"fault": told[0]} if told else row
 
 
 def _waits(device: torch.device) -> dict:
@@ -136,9 +169,15 @@ def _nccl(device: torch.device) -> dict:
         for run in (alone, grouped):
             keeper = Counting(12)
             train(run, keeper)
-            losses.append(float(keeper.losses[-1]))
+            losses.append([float(keeper.losses[-1])])
         torch.distributed.destroy_process_group()
-    return _row("12 steps of Medium over NCCL", abs(losses[0] - losses[1]) / abs(losses[0]), 1e-3, "of the loss")
+    return _row("12 steps of Medium over NCCL", _apart(*losses), 1e-3, "of the loss")
+
+
+def _apart(expected: list[float], found: list[float]) -> float:
+    """Return the largest difference as a share of what is expected; not a number if any is none."""
+    expected, found = torch.tensor(expected), torch.tensor(found)
+    return float(((found - expected) / expected).abs().max())
 
 
 def _row(case: str, error: float, allowed: float, unit: str) -> dict:

@@ -103,9 +103,10 @@ def run_of(recipe: Recipe, device: torch.device) -> Run:
     return run
 
 
-def ours(recipe: Recipe, device: torch.device) -> Steps:
-    """Return our own training loop."""
+def ours(recipe: Recipe, device: torch.device, is_replayed: bool = True) -> Steps:
+    """Return our own training loop, which may replay gradients as CUDA graphs or not."""
     run, done = run_of(recipe, device), [0]
+    run.graphs = run.graphs if is_replayed else None
 
     def go(steps: int) -> None:
         done[0] = train(run, Counting(steps), done[0])

@@ -16,7 +16,7 @@ from resnet_recipes.measure.roofline import Work
 #: Image sides and images of a step, the most telling first: a section that is stopped has had those.
 CASES = ((176, 256), (88, 256), (224, 256), (128, 256), (88, 1024))
 COMPILED = (176, 256)
-ROUNDS, STEPS, WARM_UP = 3, 10, 4
+ROUNDS, STEPS, WARM_UP = 3, 10, 8        # after which gradients are replayed where they are to be
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
@@ -50,6 +50,8 @@ def _contenders(side: int, batch: int, device: torch.device, quick: bool, compil
         "timm, blurred": partial(timm_loop, blurred, memory, device, dtype),
         "Composer, transcribed": partial(composer, memory, device, model),
     }
+    if device.type == "cuda" and side <= 128:
+        made["ours, Mild, not replayed"] = partial(ours, recipe, device, is_replayed=False)
     if compiled:
         tree = recipe_of("mild", side, batch, quick, precision={"compile": True})
         made |= {"ours, Mild, compiled": partial(ours, tree, device)} if device.type == "cuda" else {}
