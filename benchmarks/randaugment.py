@@ -23,8 +23,8 @@ from rich.table import Table
 from resnet_recipes.duration import Horizon
 from resnet_recipes.methods.base import Now
 from resnet_recipes.methods.image_ops import IMAGE_OPS
-from resnet_recipes.methods.pixel_ops import PIXEL_OPS
 from resnet_recipes.methods.randaugment import RandAugment
+from resnet_recipes.ops.pixel_ops import PIXEL_OPS
 
 
 def main() -> None:

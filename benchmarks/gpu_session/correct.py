@@ -11,7 +11,7 @@ from torch import nn
 
 from resnet_recipes import ops
 from resnet_recipes.methods import ORDER
-from resnet_recipes.methods.pixel_ops import PIXEL_OPS
+from resnet_recipes.ops.pixel_ops import PIXEL_OPS
 from resnet_recipes.train import graphs
 from resnet_recipes.train.exchange import Exchange
 from resnet_recipes.train.loop import train

@@ -69,11 +69,6 @@ class Now(NamedTuple):
         return Fraction(self.epoch * self.horizon.steps_per_epoch, self.horizon.total_steps)
 
 
-def send(drawn: np.ndarray, device: torch.device) -> Tensor:
-    """Return small numbers drawn on the host as a tensor on `device`, without waiting for the device."""
-    return torch.from_numpy(drawn).to(device, non_blocking=True)
-
-
 class Compute(Protocol):
     """Add the gradient of this step's batch to `.grad`; return this rank's mean loss, a detached float32 scalar."""
 
@@ -95,6 +90,7 @@ class Method:
     conflicts: ClassVar[frozenset[str]] = frozenset()      # names of methods it cannot be combined with
     draws_in_forward: ClassVar[bool] = False               # its modules use torch's generator: seed it every step
     operations: ClassVar[Operations] = Operations()        # torch's own, or those that `Stack.use` chose for a GPU
+    takes_drafts: ClassVar[bool] = False                   # its transform_batch takes images that are yet to be made
     in_network: ClassVar[bool] = False                     # the weights need its modules at inference: files say so
 
     def problems(self) -> Iterator[Problem]:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.errors import Problem
-from resnet_recipes.methods.base import Batch, Method, Now, send
+from resnet_recipes.methods.base import Batch, Method, Now
 from resnet_recipes.methods.mixup import blend_targets
+from resnet_recipes.ops.host import send
 
 
 @dataclass

@@ -22,6 +22,7 @@ class LabelSmoothing(Method):
         "together with MixUp in runs under about 60 epochs (75.91 % against 76.33 % alone at 30 epochs; MosaicML, "
         "Mosaic ResNet deep dive, Table 5), which is why Mild has no MixUp."
     )
+    takes_drafts: ClassVar[bool] = True
     smoothing: float = 0.1              # share of the target's mass, 0 to 1
 
     def problems(self) -> Iterator[Problem]:

@@ -7,7 +7,9 @@ from typing import ClassVar
 from torch import Tensor
 
 from resnet_recipes.errors import Problem
-from resnet_recipes.methods.base import Batch, Method, Now, one_hot, send
+from resnet_recipes.methods.base import Batch, Method, Now, one_hot
+from resnet_recipes.ops.host import send
+from resnet_recipes.ops.images import mix
 
 
 @dataclass
@@ -32,6 +34,7 @@ class MixUp(Method):
         "6). Training accuracy is against the dominant label."
     )
     conflicts: ClassVar[frozenset[str]] = frozenset({"cutmix", "mixup_or_cutmix"})
+    takes_drafts: ClassVar[bool] = True
     alpha: float = 0.2                  # concentration of the Beta distribution, above 0
 
     def problems(self) -> Iterator[Problem]:
@@ -41,9 +44,9 @@ class MixUp(Method):
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         share = now.rng.beta(self.alpha, self.alpha)
         share = min(share, 1 - share)
-        order = send(now.rng.permutation(len(batch.labels)), batch.labels.device)
-        images = batch.images.lerp(batch.images[order], share)
-        return batch._replace(images=images, targets=blend_targets(batch, order, share))
+        order = now.rng.permutation(len(batch.labels))
+        targets = blend_targets(batch, send(order, batch.labels.device), share)
+        return batch._replace(images=mix(batch.images, order, share), targets=targets)
 
 
 def blend_targets(batch: Batch, order: Tensor, share: float) -> Tensor:

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
 
-import torch
+import numpy as np
 import torch.nn.functional as F
-from torch import Tensor
 
 from resnet_recipes.duration import Duration, Horizon, decimal
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now
+from resnet_recipes.ops.images import made, select
 
 
 @dataclass
@@ -36,6 +36,7 @@ class ProgressiveResizing(Method):
         "when the loader is the bottleneck nothing is gained while images are small; runs under 10 epochs have few "
         "sizes. Small images of small objects (CIFAR-10) prefer `mode: crop`."
     )
+    takes_drafts: ClassVar[bool] = True
     mode: str = "resize"                # resize: shrink the whole image | crop: cut a window out of it
     initial_scale: float = 0.5          # side at the start, as a share of the full side
     delay: str = "0.5dur"               # time at initial_scale
@@ -88,22 +89,15 @@ class ProgressiveResizing(Method):
         height = full_height * width // full
         if width == full:
             return batch
-        if self.mode == "resize":
-            return batch._replace(images=_shrink(batch.images, height, width, self.interpolation))
-        top, left = now.rng.integers(full_height - height, endpoint=True), now.rng.integers(full - width, endpoint=True)
-        window = batch.images[..., top:top + height, left:left + width]
-        return batch._replace(images=window.contiguous(memory_format=torch.channels_last))
-
-
-def _shrink(images: Tensor, height: int, width: int, interpolation: str) -> Tensor:
-    """Resample [N, 3, H, W], keeping channels_last memory."""
-    if interpolation == "bilinear":
-        return F.interpolate(images, size=(height, width), mode="bilinear")
-    # By whole numbers: F.interpolate's float32 scale takes the pixel before for some sizes.
-    full_height, full_width = images.shape[-2:]
-    rows = torch.arange(height, device=images.device) * full_height // height
-    columns = torch.arange(width, device=images.device) * full_width // width
-    return images.permute(0, 2, 3, 1).index_select(1, rows).index_select(2, columns).permute(0, 3, 1, 2)
+        if self.mode == "resize" and self.interpolation == "bilinear":
+            return batch._replace(images=F.interpolate(made(batch.images), size=(height, width), mode="bilinear"))
+        rows, columns = np.arange(height), np.arange(width)
+        if self.mode == "crop":
+            rows += now.rng.integers(full_height - height, endpoint=True)
+            columns += now.rng.integers(full - width, endpoint=True)
+        else:       # by whole numbers: F.interpolate's float32 scale takes the pixel before for some sizes
+            rows, columns = rows * full_height // height, columns * full // width
+        return batch._replace(images=select(batch.images, rows, columns))
 
 
 def _share(text: str) -> Fraction:

@@ -5,14 +5,13 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-import torch
 from PIL import Image
 from torch import Tensor
 
 from resnet_recipes.errors import Problem
-from resnet_recipes.methods.base import Method, Now, SampleAugment, send
+from resnet_recipes.methods.base import Method, Now, SampleAugment
 from resnet_recipes.methods.image_ops import IMAGE_OPS, step
-from resnet_recipes.methods.pixel_ops import PIXEL_OPS
+from resnet_recipes.ops.augment import KINDS
 
 _ENHANCERS = frozenset({"color", "contrast", "brightness", "sharpness"})
 _SAFE = tuple(name for name in IMAGE_OPS if name not in _ENHANCERS)
@@ -79,14 +78,12 @@ class RandAugment(Method):
         names = SETS[self.augmentation_set]
         for _ in range(self.depth):
             chosen = now.rng.integers(len(names), size=len(images))
-            counts = np.bincount(chosen, minlength=len(names)).tolist()
-            drawn = zip(names, counts, strict=True)
-            values = [self.values(name, images.shape[2], now.rng, count) for name, count in drawn]
-            order = np.argsort(chosen, kind="stable")                         # images of one operation lie side by side
-            grouped = images.index_select(0, send(order, images.device))
-            parameters = send(np.concatenate(values).astype(np.float32), images.device)
-            changed = _apply(names, counts, grouped, parameters)
-            images = torch.cat(changed, out=grouped).index_select(0, send(np.argsort(order), images.device))
+            values = np.empty(len(images))
+            for number, name in enumerate(names):
+                drew = chosen == number
+                values[drew] = self.values(name, images.shape[2], now.rng, int(drew.sum()))
+            kinds = np.array([KINDS[name] for name in names])[chosen]
+            images = self.operations.augment(images, kinds, values)
         return images.permute(0, 3, 1, 2)
 
     def values(self, name: str, side: int, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -114,17 +111,6 @@ class RandAugment(Method):
         share, more = rng.random(len(level)), rng.random(len(level)) < 0.5
         factor = 1 + share * np.where(more, self.severity - 1, -0.09 * self.severity)
         return np.where(factor > 1, 0.75 * factor, factor) if name == "brightness" else factor
-
-
-def _apply(names: tuple[str, ...], counts: list[int], images: Tensor, values: Tensor) -> list[Tensor]:
-    """Run each operation on the images that drew it, which lie one after the other; return the new images in pieces."""
-    # A CPU is faster while intermediate results stay in its cache; a GPU while there is much to do at once.
-    most = 8 if images.device.type == "cpu" else len(images)
-    changed = []
-    for name, part, value in zip(names, images.split(counts), values.split(counts), strict=True):
-        pieces = zip(part.split(most), value.split(most), strict=True)
-        changed += [PIXEL_OPS[name](*piece) for piece in pieces if len(part)]
-    return changed
 
 
 class _OneImage:

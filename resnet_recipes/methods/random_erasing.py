@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from resnet_recipes.errors import Problem
-from resnet_recipes.methods.base import Batch, Method, Now, send
+from resnet_recipes.methods.base import Batch, Method, Now
+from resnet_recipes.ops.host import send
 
 _ATTEMPTS = 10    # at a box that fits; an image without one stays whole, as in torchvision
 

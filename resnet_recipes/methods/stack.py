@@ -13,6 +13,7 @@ from resnet_recipes.errors import Problem
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import EXCLUSIVE_HOOKS, HOOKS, Batch, Compute, Method, Now, SampleAugment
 from resnet_recipes.ops import Operations
+from resnet_recipes.ops.images import Draft, made
 
 
 class Stack:
@@ -65,10 +66,12 @@ class Stack:
         return pixels
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        """Return the step's batch changed."""
+        """Return the step's batch changed, with its images made."""
         for transform in self._batch:
+            if not transform.__self__.takes_drafts:
+                batch = batch._replace(images=made(batch.images))
             batch = transform(batch, now)
-        return batch
+        return batch._replace(images=batch.images.made()) if isinstance(batch.images, Draft) else batch
 
     def after_step(self, model: nn.Module, now: Now) -> None:
         """Act after an optimizer step; `now.step` is still the index of that step."""

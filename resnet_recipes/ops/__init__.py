@@ -6,15 +6,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from resnet_recipes.ops import batch_norm, blur, cross_entropy
+from resnet_recipes.ops import augment, batch_norm, blur, cross_entropy, images
 from resnet_recipes.ops.contact import fault
 
-_FUSED = (blur, batch_norm, cross_entropy)
+_FUSED = (augment, images, blur, batch_norm, cross_entropy)
 
 
 class Operations(NamedTuple):
     """What a network and its methods call, and what there is to say about the choice, a sentence each."""
 
+    augment: Callable[..., Tensor] = augment.plain
+    images: Callable[..., Tensor] = images.plain
     blur: Callable[..., Tensor] = blur.plain
     batch_norm: Callable[..., tuple[Tensor, Tensor]] = batch_norm.plain
     cross_entropy: Callable[..., Tensor] = cross_entropy.plain

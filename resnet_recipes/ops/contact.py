@@ -13,7 +13,7 @@ def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype) -> st
     On `operation.samples` its outputs and gradients may differ from those of `operation.plain` in float32 by what
     rounding to `dtype` explains, as a share of their norm.
     """
-    allowed = max(torch.finfo(dtype).eps, 1e-5)
+    allowed = max(torch.finfo(dtype).eps, getattr(operation, "TOLERANCE", 1e-5))
     generator = torch.Generator(device).manual_seed(0)
     try:
         for tensors, others in operation.samples(generator, dtype):
@@ -38,7 +38,8 @@ def _results(
     upstream = [torch.arange(y.numel(), device=y.device).add(i).cos().to(dtype).to(y.dtype).view(y.shape)
                 for i, y in enumerate(outputs)]
     changed = [other for other in others if isinstance(other, Tensor)]
-    return [*(y.detach() for y in outputs), *torch.autograd.grad(outputs, inputs, upstream), *changed]
+    gradients = torch.autograd.grad(outputs, inputs, upstream) if inputs else ()
+    return [*(y.detach() for y in outputs), *gradients, *changed]
 
 
 def _distance(found: Tensor, expected: Tensor) -> float:

@@ -5,9 +5,10 @@ from functools import partial
 import numpy as np
 import torch
 
-from resnet_recipes.data.normalize import normalize
+from resnet_recipes.data.normalize import shift_and_scale
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.methods.base import Batch, Now, one_hot
+from resnet_recipes.ops.images import Draft
 from resnet_recipes.train.distributed import Vote
 from resnet_recipes.train.gradient import gradient_of
 from resnet_recipes.train.keeper import Keeper
@@ -38,7 +39,8 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
         with torch.no_grad():
             pixels = methods.augment_pixels(raw.pixels, now)
             targets = one_hot(raw.labels, plan.num_classes)
-            batch = methods.transform_batch(Batch(normalize(pixels), targets, raw.labels), now)
+            draft = Draft(pixels, shift_and_scale(pixels.device), precision.dtype, methods.operations.images)
+            batch = methods.transform_batch(Batch(draft, targets, raw.labels), now)
 
         precision.before_step()
         loss = methods.gradient(partial(compute_gradient, batch), params, now)

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from resnet_recipes.ops.kernels import batch_norm, blur, cross_entropy
+from resnet_recipes.ops.kernels import augment, batch_norm, blur, cross_entropy, images
 from tests.ops.cubin import cubin
 
 #: H100 and H200; and, with -m exhaustive, A100 and B200.
@@ -14,10 +14,12 @@ BLUR_TILE = {"R": blur.ROWS, "BW": blur.COLUMNS, "BC": blur.CHANNELS}
 BATCH_NORM_TILE = {"BM": batch_norm.ROWS, "BC": batch_norm.CHANNELS}
 BLUR_ELEMENTS = blur.ROWS * blur.COLUMNS * blur.CHANNELS
 FLOATS = dict.fromkeys(("shares", "saved", "keep", "sums", "weight", "bias", "running_mean", "running_var",
-                        "targets", "losses", "loss"), "*fp32")
-ARRAYS = dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated", "other", "logits"), "*bf16") | FLOATS
+                        "targets", "losses", "loss", "norm"), "*fp32")
+ARRAYS = dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated", "other", "logits",
+                        "images"), "*bf16") | FLOATS
 ARGUMENTS = ARRAYS | {"arrivals": "*i32", "tracked": "*i64", "momentum": "fp32", "eps": "fp32",
-                      "divisor": "fp32"}
+                      "divisor": "fp32", "share": "fp32", "pixels": "*u8", "lines": "*i32",
+                      "drawn": "*fp32", "tables": "*u8", "changed": "*u8"}
 
 
 def compiled(kernel, arch, options, folder, **constants):
@@ -84,3 +86,23 @@ def test_cross_entropy_costs_few_instructions(kernel, binary, limit, arch, tmp_p
     binary_file = compiled(kernel, arch, cross_entropy.OPTIONS, tmp_path, BINARY=binary, BK=cross_entropy.CLASSES)
     assert not binary_file.spills
     assert binary_file.count(r"^\s*/") * 32 * cross_entropy.OPTIONS["num_warps"] / cross_entropy.CLASSES <= limit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(("mix", "limit"), [(False, 42), (True, 60)])
+def test_images_cost_few_instructions(mix, limit, arch, tmp_path):
+    binary = compiled(images._make, arch, images.OPTIONS, tmp_path, SOME=True, MIX=mix, BV=images.VALUES)
+    assert not binary.spills
+    assert binary.count(r"^\s*/") * 32 * images.OPTIONS["num_warps"] / images.VALUES <= limit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(("kernel", "at_once", "limit"), [
+    (augment._tabulate, augment.COUNTED, 80), (augment._change, augment.CHANGED, 400)], ids=str)
+def test_augmentations_do_not_spill_and_are_short(kernel, at_once, limit, arch, tmp_path):
+    """All operations of a kernel together; an image takes one of them."""
+    binary = compiled(kernel, arch, augment.OPTIONS, tmp_path, BV=at_once)
+    assert not binary.spills
+    assert binary.count(r"^\s*/") * 32 * augment.OPTIONS["num_warps"] / at_once <= limit

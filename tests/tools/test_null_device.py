@@ -91,8 +91,8 @@ def test_a_capture_that_fails_is_told_and_training_continues_with_its_memory(sta
 
 
 #: Launches of a step, copies and fills included, and of a step with SAM: kernel by kernel, and with graphs.
-LIMITS = {"mild": ((429, None), (25, None)), "medium": ((436, 861), (30, 50)), "hot": ((685, 1126), (270, 290)),
-          "mild precision.dtype=fp16": ((450, None), (40, None))}
+LIMITS = {"mild": ((421, None), (15, None)), "medium": ((426, 850), (20, 40)), "hot": ((445, 885), (25, 45)),
+          "mild precision.dtype=fp16": ((440, None), (31, None))}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from resnet_recipes.methods.base import send
+from resnet_recipes.ops.host import send
 
 PixelOp = Callable[[Tensor, Tensor], Tensor]
 

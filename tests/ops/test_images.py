@@ -1,0 +1,58 @@
+"""The images of a step against loops written by hand, made at once or bit by bit."""
+
+import numpy as np
+import pytest
+import torch
+
+from resnet_recipes.ops import images
+from resnet_recipes.ops.images import Draft, made, mix, select
+
+NORM = torch.tensor([[-2.0, -1.5, -1.0], [0.01, 0.02, 0.03]])
+ROWS, COLUMNS, PARTNERS = np.array([0, 2, 3]), np.array([1, 1, 5, 6]), np.array([1, 0])
+
+
+@pytest.fixture
+def pixels():
+    """Return uint8 [2, 3, 5, 7]."""
+    return torch.randint(256, (2, 5, 7, 3), generator=torch.Generator().manual_seed(0), dtype=torch.uint8) \
+        .permute(0, 3, 1, 2)
+
+
+def draft(pixels, operation=images.fused):
+    """Return images of which nothing is chosen yet."""
+    return Draft(pixels, NORM, torch.float32, operation)
+
+
+def test_every_value_is_the_normalised_pixel_mixed_with_its_partners(pixels):
+    found = mix(select(draft(pixels), ROWS, COLUMNS), PARTNERS, 0.25).made()
+    for n, c, y, x in np.ndindex(2, 3, 3, 4):
+        own, partner = (float(pixels[i, c, ROWS[y], COLUMNS[x]]) * float(NORM[1, c]) + float(NORM[0, c])
+                        for i in (n, PARTNERS[n]))
+        assert float(found[n, c, y, x]) == pytest.approx(0.75 * own + 0.25 * partner, abs=1e-5)
+
+
+@pytest.mark.parametrize("operation", [images.plain, images.fused])
+def test_a_draft_gives_what_tensors_give(operation, pixels):
+    whole = draft(pixels, operation).made()
+    steps = lambda x: select(mix(select(x, ROWS, COLUMNS), PARTNERS, 0.3), np.array([2, 0]), np.arange(3))  # noqa: E731
+    found, expected = steps(draft(pixels, operation)), steps(whole)
+    assert found.shape == expected.shape
+    assert torch.equal(made(found), expected)
+    assert made(found).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_a_second_mix_is_of_images_that_are_mixed(pixels):
+    twice = lambda x: mix(mix(x, PARTNERS, 0.3), PARTNERS, 0.1)     # noqa: E731
+    assert torch.equal(made(twice(draft(pixels))), twice(draft(pixels).made()))
+
+
+def test_images_have_the_type_that_was_asked_for_and_are_rounded_once(pixels):
+    half = Draft(pixels, NORM, torch.bfloat16).made()
+    assert torch.equal(half, draft(pixels).made().bfloat16())
+
+
+def test_registration_is_sound(pixels):
+    lines = torch.tensor([*ROWS, *COLUMNS, *PARTNERS], dtype=torch.int32)
+    for arguments in ((None, 5, 7), (lines, 3, 4), (lines[:7], 3, 4)):
+        call = pixels, NORM, *arguments, 0.2, torch.float16
+        torch.library.opcheck(torch.ops.resnet_recipes.images.default, call)
