@@ -28,6 +28,7 @@ Options, with their defaults:
   write_mode=proportion      raw: pixels; jpg: JPEG; proportion: some of each
   compress_probability=0.5   share of JPEG, for write_mode=proportion
   jpeg_quality=90            from 1 to 100
+  levels=1                   2: also at half the size, for small crops
   shuffle=true  seed=0       store in random order
   on_bad_image=error         error or skip
   val_share=0  val_seed=0    as data.val_share: set some images aside as val.beton
@@ -77,6 +78,9 @@ def _forecast(expected: "Forecast", target: Path) -> list[str]:
     size, free = f"{expected.bytes / 1e9:.2f} GB", f"{expected.free_bytes / 1e9:.1f} GB"
     lines = [f"{expected.images:,} images to {target}: about {size} of {free} free, "
              f"about {clock_time(60 * expected.minutes)} (measured on {expected.sampled})"]
+    if expected.speeds:
+        speeds = ", ".join(f"{speed:,.0f} at {side} px" for side, speed in expected.speeds.items())
+        lines.append(f"random crops by the native decoder, images a second and core here: {speeds}")
     if expected.resumed_images:
         lines.append(f"{expected.resumed_images:,} images are there already; resuming")
     return lines + [f"unreadable: {printable(name)}" for name in expected.unreadable[:10]]

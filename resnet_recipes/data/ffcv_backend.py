@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
-from resnet_recipes.data.beton.file import Beton, open_beton, pair_problems
+from resnet_recipes.data.beton.file import Beton, pair_problems
 from resnet_recipes.data.beton.quasi_random import quasi_random, quasi_random_problem
-from resnet_recipes.data.beton.samples import Samples, open_unchanged
+from resnet_recipes.data.beton.samples import Samples, fits_memory, open_samples
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.native import eval_images, manner, train_images
 from resnet_recipes.data.loading.pipeline import Pipeline
@@ -21,32 +21,31 @@ def measure(config: DataConfig, tell: object) -> DataFacts:
     Raises NotReadyError with everything that is in the way.
     """
     root = Path(config.root)
-    train, val = open_beton(root / "train.beton"), open_beton(root / "val.beton")
-    problems = list(_problems(config, train, val))
+    train, val = open_samples(root / "train.beton"), open_samples(root / "val.beton")
+    problems = list(_problems(config, train.beton, val.beton))
     if problems:
         raise NotReadyError(problems)
-    return DataFacts("ffcv", root, len(train), len(val), train.classes, tuple(_notes(config, train, val)), train.digest,
-                     val.digest)
+    return DataFacts("ffcv", root, len(train), len(val), train.beton.classes, tuple(_notes(config, train, val.beton)),
+                     train.digest, val.digest)
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Pipeline:
     """Open train.beton: random crops."""
-    beton = open_unchanged(facts.root / "train.beton", facts.train_digest)
+    samples = open_samples(facts.root / "train.beton", facts.train_digest)
     capacity = Capacity.for_training(config, share)
-    samples = Samples(beton, streamed=not _fits(beton))
     storage = train_images(samples, TrainCrop.of(config, share), augment, config.reduced_decode, capacity.workers)
     pipeline = Pipeline(storage, capacity)
     if config.order == "quasi_random":
-        pipeline.permute = quasi_random(beton)
+        pipeline.permute = quasi_random(samples.beton)
     return pipeline
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
     """Open val.beton; resized and cut like image files."""
-    beton = open_unchanged(facts.root / "val.beton", facts.eval_digest)
+    samples = open_samples(facts.root / "val.beton", facts.eval_digest)
     capacity = Capacity.for_evaluation(config, share)
     is_bicubic = config.eval_interpolation == "bicubic"
-    return Pipeline(eval_images(Samples(beton), config.eval_resize, is_bicubic, capacity.workers), capacity)
+    return Pipeline(eval_images(samples, config.eval_resize, is_bicubic, capacity.workers), capacity)
 
 
 def _problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]:
@@ -62,10 +61,11 @@ def _problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]
         yield problem
 
 
-def _notes(config: DataConfig, train: Beton, val: Beton) -> Iterator[str]:
+def _notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
     """Yield what a user should know about these files on this machine."""
+    train = samples.beton
     size, free = train.content.size / 1e9, available_memory() / 1e9
-    if _fits(train):
+    if fits_memory(train):
         yield (f"train.beton ({size:.2f} GB) fits into memory ({free:.0f} GB free): os_cache=true, "
                "read from the disk once")
     else:
@@ -73,12 +73,9 @@ def _notes(config: DataConfig, train: Beton, val: Beton) -> Iterator[str]:
         yield (f"train.beton ({size:.2f} GB) does not fit into memory ({free:.0f} GB free): os_cache=false, "
                f"read every epoch{hint}")
     yield manner()
+    if samples.small:
+        yield f"crops twice as large as their output, or larger, are read from {samples.small.path.name}"
     for beton in (train, val):
         if beton.sidecar is None:
             yield (f"{beton.path.name} has no sidecar (not made by resnet-recipes convert): no class names, "
                    "and damage may go unseen")
-
-
-def _fits(beton: Beton) -> bool:
-    """Say whether the page cache can hold the whole file, with a tenth of the memory left for everything else."""
-    return beton.content.size < 0.9 * available_memory()

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.cores import cores
-from resnet_recipes.data.beton.file import Beton, open_beton, pair_problems
+from resnet_recipes.data.beton.file import Beton, pair_problems
 from resnet_recipes.data.beton.quasi_random import stored_by_class
-from resnet_recipes.data.beton.samples import Samples
+from resnet_recipes.data.beton.samples import Samples, open_samples
 from resnet_recipes.data.images.native import eval_images
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.doctor import Finding, Progress, few, finding_of
@@ -23,16 +23,18 @@ _THUMBNAIL = 8         # pixels, side of what a sample is resized to here
 def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Iterator[Finding]:
     """Check one .beton file, or train.beton and val.beton as a pair; with `images`, if sound, decode every sample.
     """
-    betons, problems = [], []
+    found, problems = [], []
     for path in paths:
         try:
-            betons.append(open_beton(path))
+            found.append(open_samples(path))
         except NotReadyError as error:
             problems += error.problems
-    for beton in betons:
-        yield from _described(beton)
+    betons = [samples.beton for samples in found]
     if len(betons) == 2:
         problems += pair_problems(*betons)
+    betons += [samples.small for samples in found if samples.small]
+    for beton in betons:
+        yield from _described(beton)
     yield from map(finding_of, problems)
     if images and not problems:
         for beton in betons:

@@ -97,6 +97,11 @@ class Beton:
         return None
 
 
+def half_path(path: Path) -> Path:
+    """Return where the small level of a .beton file is, if it has one: the same images at half their size."""
+    return path.with_name(f"{path.stem}.half.beton")
+
+
 def open_beton(path: Path) -> Beton:
     """Read and check the description of a .beton file. Raises NotReadyError with what is wrong.
 

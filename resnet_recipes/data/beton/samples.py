@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import simplejpeg
 
-from resnet_recipes.data.beton.file import JPEG, Beton, open_beton
+from resnet_recipes.data.beton.file import JPEG, Beton, half_path, open_beton
 from resnet_recipes.data.images.decode import BadImageError, Pixels
+from resnet_recipes.data.memory import available_memory
 from resnet_recipes.errors import NotReadyError, Problem
 
 
@@ -21,13 +22,19 @@ class Samples:
 
     suits_engine = True
 
-    def __init__(self, beton: Beton, streamed: bool = False):
-        self.beton, self.labels = beton, beton.labels
-        self._streamed = streamed
+    def __init__(self, beton: Beton, small: Beton | None = None):
+        """Take a file, and perhaps its small level."""
+        self.beton, self.small, self.labels = beton, small, beton.labels
+        self._streamed = not fits_memory(beton)
         self._unchecked = np.full(len(beton), beton.checksums is not None)
 
     def __reduce__(self) -> tuple:
-        return _opened_again, (self.beton.path, self.beton.digest)      # a mapping would travel as its bytes
+        return open_samples, (self.beton.path, self.digest)             # a mapping would travel as its bytes
+
+    @property
+    def digest(self) -> str:
+        """What changes with any sample, of both levels."""
+        return f"{self.beton.digest}-{self.small.digest}" if self.small else self.beton.digest
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -41,6 +48,8 @@ class Samples:
         data = self.beton.sample(index)
         if complaint := self.beton.complaint(index, data):
             raise BadImageError(f"is damaged: {complaint}")
+        if self.small and (complaint := self.small.complaint(index)):
+            raise BadImageError(f"is damaged in {self.small.path.name}: {complaint}")
         if self.beton.modes[index] != JPEG:
             return Pixels(data.reshape(*self.beton.sizes[index], 3).copy())      # writable, as torch wants it
         try:
@@ -54,15 +63,12 @@ class Samples:
 
     def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
         """Have ROW [n] point into the mapped file."""
-        beton = self.beton
-        starts, wanted["length"] = beton.starts[indices], beton.lengths[indices]
         if self._streamed:
-            self._announce(starts, wanted["length"])
-        wanted["data"] = np.asarray(beton.content).ctypes.data + starts
-        wanted["raw"], wanted["size"] = beton.modes[indices] != JPEG, beton.sizes[indices]
+            self._announce(self.beton.starts[indices], self.beton.lengths[indices])
+        _locate(self.beton, indices, wanted)
         wanted["checked"] = self._unchecked[indices]
-        if beton.checksums is not None:
-            wanted["crc"] = beton.checksums[indices]
+        if self.small:                                                   # small enough to be checked every time
+            _locate(self.small, indices, wanted["small"])
 
     def note_intact(self, indices: np.ndarray) -> None:
         """Compare these samples with their checksums no more."""
@@ -76,14 +82,33 @@ class Samples:
                 self.beton.content._mmap.madvise(mmap.MADV_WILLNEED, first, start + length - first)
 
 
-def open_unchanged(path: Path, digest: str) -> Beton:
-    """Open a file; raises NotReadyError if it is another one than when the run began."""
-    beton = open_beton(path)
-    if digest and beton.digest != digest:
+def open_samples(path: Path, digest: str = "") -> Samples:
+    """Open a file and its small level; raises NotReadyError if one is not what it was when the run began."""
+    beton, half = open_beton(path), half_path(path)
+    samples = Samples(beton, _small(beton, open_beton(half)) if half.exists() else None)
+    if digest and samples.digest != digest:
         rule = "is not the file with which the run began"
         raise NotReadyError([Problem("data.root", str(path), rule, "put the file back, or start a new run")])
-    return beton
+    return samples
 
 
-def _opened_again(path: Path, digest: str) -> Samples:
-    return Samples(open_unchanged(path, digest))
+def fits_memory(beton: Beton) -> bool:
+    """Say whether the page cache can hold the whole file, with a tenth of the memory left for everything else."""
+    return beton.content.size < 0.9 * available_memory()
+
+
+def _small(beton: Beton, small: Beton) -> Beton:
+    """Return the small level if it is one of this file."""
+    same = np.array_equal(small.labels, beton.labels) and np.array_equal(small.sizes, (beton.sizes + 1) // 2)
+    if not same or small.checksums is None:
+        rule = f"does not hold the images of {beton.path.name} at half their size"
+        raise NotReadyError([Problem(str(small.path), None, rule, f"convert again, or:  rm {small.path}")])
+    return small
+
+
+def _locate(beton: Beton, indices: np.ndarray, wanted: np.ndarray) -> None:
+    wanted["data"] = np.asarray(beton.content).ctypes.data + beton.starts[indices]
+    wanted["length"], wanted["size"] = beton.lengths[indices], beton.sizes[indices]
+    wanted["raw"] = beton.modes[indices] != JPEG
+    if beton.checksums is not None:
+        wanted["crc"] = beton.checksums[indices]

@@ -15,6 +15,7 @@ from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.errors import Problem
 
 WRITE_MODES = ("raw", "proportion", "jpg")
+_RESTART = 4           # units of 16 pixels between two restart markers
 _LONGEST = 65_500      # pixels: what JPEG encoders accept, and 16 bits in a .beton file hold
 
 
@@ -26,6 +27,7 @@ class ConvertOptions:
     max_resolution: int | None = 500    # pixels, longer side; larger images are shrunk by the area mean; None: no limit
     compress_probability: float = 0.5   # proportion only
     jpeg_quality: int = 90
+    levels: int = 1                     # 2: train.half.beton besides, for crops that become smaller than half of theirs
     shuffle: bool = True                # store in random order, so that neighbours in the file are not of one class
     seed: int = 0                       # of the order, and of the choice between JPEG and raw
     on_bad_image: str = "error"         # error | skip
@@ -45,6 +47,8 @@ class ConvertOptions:
             found.append(Problem("val_share", self.val_share, "must be at least 0 and below 1"))
         if not 0 <= self.compress_probability <= 1:
             found.append(Problem("compress_probability", self.compress_probability, "must be between 0 and 1"))
+        if self.levels not in (1, 2):
+            found.append(Problem("levels", self.levels, "must be 1 or 2"))
         if not 1 <= self.jpeg_quality <= 100:
             found.append(Problem("jpeg_quality", self.jpeg_quality, "must be between 1 and 100"))
         if self.on_bad_image not in ("error", "skip"):
@@ -66,15 +70,17 @@ class Encoded(NamedTuple):
 def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> Encoded:
     """Encode one image, given as the bytes of a file or uint8 [H, W, 3]. Raises BadImageError if it cannot be read.
 
-    In `jpg` mode a sound RGB JPEG that fits is kept byte for byte. The EXIF orientation is ignored, as in training.
+    In `jpg` mode a sound RGB JPEG that fits is kept byte for byte, unless there are two levels: JPEGs then have restart
+    markers every 64 pixels, and the native decoder steps over the intervals outside of a crop. The EXIF orientation is
+    ignored, as in training.
     """
     pixels = image
     if isinstance(image, bytes):
         picture = Picture(image)
-        if options.write_mode == "jpg" and (kept := _kept(image, options.max_resolution)):
+        if options.write_mode == "jpg" and options.levels == 1 and (kept := _kept(image, options.max_resolution)):
             return kept
         pixels = picture.crop(0, 0, picture.height, picture.width)
-    picture = _shrunk(Image.fromarray(pixels), options.max_resolution)
+    picture = shrunk(Image.fromarray(pixels), options.max_resolution)
     if max(picture.size) > _LONGEST:
         raise BadImageError(f"has a side of {max(picture.size):,} pixels; a .beton file takes {_LONGEST:,}")
     compress = options.write_mode == "jpg"
@@ -83,16 +89,21 @@ def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> En
     if not compress:
         return Encoded(RAW, picture.height, picture.width, picture.tobytes())
     buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=options.jpeg_quality)
+    picture.save(buffer, "JPEG", quality=options.jpeg_quality,
+                 restart_marker_blocks=_RESTART if options.levels == 2 else 0)
     return Encoded(JPEG, picture.height, picture.width, buffer.getvalue())
 
 
-def _shrunk(picture: Image.Image, longest: int | None) -> Image.Image:
+def shrunk(picture: Image.Image, longest: int | None) -> Image.Image:
     """Shrink a larger image so that its longer side is `longest`, sides rounded down (800x600 becomes 500x375)."""
     if longest is None or max(picture.size) <= longest:
         return picture
     ratio = longest / max(picture.size)
-    height, width = max(1, int(ratio * picture.height)), max(1, int(ratio * picture.width))
+    return area_mean(picture, max(1, int(ratio * picture.height)), max(1, int(ratio * picture.width)))
+
+
+def area_mean(picture: Image.Image, height: int, width: int) -> Image.Image:
+    """Shrink an image by the mean over the area that each new pixel covers."""
     mean = _area_mean(_area_mean(np.asarray(picture, np.float32), height).swapaxes(0, 1), width).swapaxes(0, 1)
     return Image.fromarray(np.rint(mean).astype(np.uint8))
 

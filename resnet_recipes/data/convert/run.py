@@ -13,11 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.beton.file import half_path, open_beton
 from resnet_recipes.data.beton.writer import BetonWriter, partial_path, read_journal
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded
 from resnet_recipes.data.convert.pool import EncodedChunk, encode_in_order, encode_one, worker_count
-from resnet_recipes.data.convert.source import BetonSource, FileSource, Source
+from resnet_recipes.data.convert.source import BetonSource, FileSource, Halved, Source
+from resnet_recipes.data.convert.speed import images_per_second
 from resnet_recipes.data.files.folder import SUFFIXES
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.survey import survey
@@ -49,6 +50,7 @@ class Forecast(NamedTuple):
     resumed_images: int                 # done by an interrupted attempt
     sampled: int                        # images that were measured
     unreadable: tuple[str, ...]         # images of the sample that cannot be read, with reasons
+    speeds: dict[int, float]            # random crops a second and core, natively, by pixels of their side
 
 
 class Progress(NamedTuple):
@@ -68,14 +70,17 @@ def plan_conversion(src: Path, dst: Path, options: ConvertOptions) -> list[Split
     """
     src, dst = Path(src), Path(dst)
     sources = _sources(src, options)
-    if len(sources) == 2:
-        return [Split(name, source, dst / f"{name}.beton") for name, source in sources.items()]
-    source, = sources.values()
-    if dst.suffix != ".beton":
+    if len(sources) == 1 and dst.suffix != ".beton":
         rule = "has no training and validation images apart, so the target must be one file that ends in .beton"
         fix = f"resnet-recipes convert {shlex.quote(str(src))} {shlex.quote(str(dst / (src.stem + '.beton')))}"
         raise RecipeError([Problem(str(src), None, rule, fix)])
-    return [Split(dst.stem, source, dst)]
+    splits = [Split(name or dst.stem, source, dst / f"{name}.beton" if name else dst)
+              for name, source in sources.items()]
+    if options.levels == 2:
+        first = splits[0]
+        small = Halved(first.source, options.max_resolution)
+        splits.insert(1, Split(f"{first.name}.half", small, half_path(first.target)))
+    return splits
 
 
 def _sources(src: Path, options: ConvertOptions) -> dict[str, Source]:
@@ -107,12 +112,13 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     splits = plan_conversion(src, dst, options)
     images = sum(len(split.source.labels) for split in splits)
     chosen = random.Random(options.seed).sample(range(images), min(_SAMPLED, images))
-    unreadable, size, started = [], 0, time.perf_counter()
+    unreadable, encoded, size, started = [], {}, 0, time.perf_counter()
     for place in chosen:
         split, index = _located(splits, place)
         found = encode_one(split.source, index, options)
         if isinstance(found, Encoded):
             size += len(found.data)
+            encoded.setdefault(split.name, []).append(found)
         else:
             unreadable.append(f"{split.source.name(index)}: {found}")
     seconds = (time.perf_counter() - started) / len(chosen)
@@ -122,7 +128,11 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     minutes = (images - resumed) * seconds / worker_count(options) / 60
     content = int(size / len(chosen) * images * 1.02)                   # 2 %: lost at the ends of pages
     bytes_ = content + images * 48 + len(splits) * PAGE_SIZE
-    return Forecast(images, bytes_, minutes, _free_bytes(Path(dst)), resumed, len(chosen), tuple(unreadable))
+    levels = [encoded.get(split.name, []) for split in splits[:options.levels]]
+    speeds = {side: speed for side, level in zip((176, 88), (levels[0], levels[-1]), strict=True)
+              if (speed := images_per_second(level, side))}
+    return Forecast(sum(len(split.source.labels) for split in splits if not isinstance(split.source, Halved)), bytes_,
+                    minutes, _free_bytes(Path(dst)), resumed, len(chosen), tuple(unreadable), speeds)
 
 
 def convert(src: Path, dst: Path, options: ConvertOptions, progress: Callable[[Progress], None],

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from PIL import Image
 
 from resnet_recipes.data.beton.file import JPEG, Beton
+from resnet_recipes.data.convert.encode import area_mean, shrunk
 from resnet_recipes.data.files.listing import Listing
-from resnet_recipes.data.images.decode import read_file
+from resnet_recipes.data.images.decode import Picture, read_file
 
 
 class Source(Protocol):
@@ -76,3 +78,38 @@ class BetonSource:
         if complaint := self.beton.complaint(index, data):
             raise ValueError(complaint)
         return data.tobytes() if self.beton.modes[index] == JPEG else data.reshape(*self.beton.sizes[index], 3)
+
+
+@dataclass(frozen=True)
+class Halved:
+    """Another source at half its size, sides rounded up: the small level of a .beton file."""
+
+    source: Source
+    longest: int | None                 # pixels of the full level's longer side
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.source.classes
+
+    @property
+    def labels(self) -> np.ndarray:
+        return self.source.labels
+
+    @property
+    def origin(self) -> str:
+        return self.source.origin
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{self.source.fingerprint} halved"
+
+    def name(self, index: int) -> str:
+        return self.source.name(index)
+
+    def read(self, index: int) -> np.ndarray:
+        image = self.source.read(index)
+        if isinstance(image, bytes):
+            whole = Picture(image)
+            image = whole.crop(0, 0, whole.height, whole.width)
+        picture = shrunk(Image.fromarray(image), self.longest)
+        return np.asarray(area_mean(picture, -(-picture.height // 2), -(-picture.width // 2)))

@@ -4,6 +4,14 @@ from enum import IntEnum
 
 import numpy as np
 
+SMALL = np.dtype([              # the same image at half its size, rounded up
+    ("data", "u8"),             # 0: there is none
+    ("length", "u8"),
+    ("size", "i4", 2),
+    ("crc", "u4"),
+    ("raw", "?"),
+], align=True)
+
 ROW = np.dtype([
     ("data", "u8"),             # address of the encoded image, or of its pixels; 0: it is in a file
     ("folder", "u8"),           # address of a null-terminated path
@@ -27,6 +35,7 @@ ROW = np.dtype([
     ("crc", "u4"),              # CRC-32 of the bytes
     ("status", "i4"),           # written
     ("error", "i4"),            # written: errno of UNREADABLE
+    ("small", SMALL),           # read instead where the crop is at least twice as large as the output
 ], align=True)
 
 #: One operation of an augmentation: its place in OPERATIONS, and its numbers.

@@ -8,6 +8,7 @@
 #include <pthread.h>
 
 #include "augment.h"
+#include "geometry.h"
 #include "jpeg.h"
 #include "raw.h"
 
@@ -32,6 +33,31 @@ class SignalsBlocked {
 
 // Whoever watches a batch reads the status while a thread writes it.
 void set_status(Row &row, Status status) { __atomic_store_n(&row.status, status, __ATOMIC_RELEASE); }
+
+// Aim at the small level if it has enough pixels for the crop.
+bool suits_small(Row &row) {
+    if (!row.small.data || row.whole || row.geometry == CENTRE) {
+        return false;
+    }
+    Cut cut = cut_of(row, row.height, row.width);
+    if (!cut.fits(row) || std::min(cut.box.width, cut.box.height) < 2 * row.side) {
+        return false;
+    }
+    double down = static_cast<double>(row.small.height) / row.height;
+    double across = static_cast<double>(row.small.width) / row.width;
+    Box &box = row.box = {cut.box.left * across, cut.box.top * down, cut.box.width * across, cut.box.height * down};
+    box.width = std::min(box.width, row.small.width - box.left);
+    box.height = std::min(box.height, row.small.height - box.top);
+    row.geometry = BOX;
+    row.data = row.small.data;
+    row.length = row.small.length;
+    row.height = row.small.height;
+    row.width = row.small.width;
+    row.raw = row.small.raw;
+    row.crc = row.small.crc;
+    row.checked = true;
+    return true;
+}
 
 Status fill(Row &row, Workspace &work, const Instructions &instructions) {
     try {
@@ -115,7 +141,8 @@ void Pool::work() {
     int64_t ticket = 0;
     while (Row *row = take(lock, ticket)) {
         lock.unlock();
-        Status status = fill(*row, work, instructions_);
+        Row small = *row;                       // what was asked for stays as it is
+        Status status = fill(suits_small(small) ? small : *row, work, instructions_);
         work.trim();
         set_status(*row, status);
         lock.lock();

@@ -29,6 +29,15 @@ struct Box {
     double left, top, width, height;
 };
 
+// The same image at half its size, rounded up: read instead of it where the crop stays as large as the output.
+struct SmallLevel {
+    const uint8_t *data;        // null: there is none
+    uint64_t length;
+    int32_t height, width;
+    uint32_t crc;
+    uint8_t raw;
+};
+
 struct Row {
     const uint8_t *data;        // the encoded image, or its pixels; null: it is in a file
     const char *folder;         // null-terminated
@@ -52,4 +61,5 @@ struct Row {
     uint32_t crc;               // CRC-32 of the bytes, as zlib counts it
     int32_t status;             // written: Status
     int32_t error;              // written: errno of UNREADABLE
+    SmallLevel small;
 };

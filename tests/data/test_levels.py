@@ -1,0 +1,141 @@
+"""A .beton file of two levels: small crops are read from the small one, and nothing else changes."""
+
+import itertools
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from resnet_recipes.data import measure, open_train
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.beton.file import JPEG, half_path, open_beton
+from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.run import convert, forecast
+from resnet_recipes.data.native.library import why_not
+from resnet_recipes.doctor.data import check_data
+from resnet_recipes.errors import NotReadyError, TrainingError
+
+built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
+SHARE = Share(0, 1, global_size=12, eval_size=4, seed=5)
+OPTIONS = ConvertOptions("jpg", levels=2, jpeg_quality=95, workers=1)
+
+
+@pytest.fixture(scope="module")
+def levels(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The images of `folder` as files of two levels."""
+    root = tmp_path_factory.mktemp("levels")
+    made = convert(folder, root, OPTIONS, lambda progress: None)
+    assert [path.name for path in made] == ["train.beton", "train.half.beton", "val.beton"]
+    return root
+
+
+def pixels(root: Path, side: int, **changes) -> np.ndarray:
+    """Return three training batches, uint8 [36, 3, side, side]."""
+    config = DataConfig(**{"backend": "ffcv", "root": str(root), "train_size": side, "workers": 2} | changes)
+    loader = open_train(config, measure(config), SHARE)
+    try:
+        return np.concatenate([batch.pixels.numpy().copy() for batch in itertools.islice(loader.batches(), 3)])
+    finally:
+        loader.close()
+
+
+@pytest.fixture
+def copied(levels: Path, tmp_path: Path) -> Path:
+    """Good files, to be damaged."""
+    return Path(shutil.copytree(levels, tmp_path / "levels"))
+
+
+def test_the_small_level_has_the_same_images_at_half_their_size_rounded_up(levels):
+    full, half = open_beton(levels / "train.beton"), open_beton(half_path(levels / "train.beton"))
+    assert np.array_equal(half.labels, full.labels)
+    assert np.array_equal(half.sizes, (full.sizes + 1) // 2)
+
+
+def test_the_jpegs_have_restart_markers_every_64_pixels(levels):
+    beton = open_beton(levels / "train.beton")
+    assert (beton.modes == JPEG).all()
+    assert b"\xff\xdd\x00\x04\x00\x04" in beton.sample(0).tobytes()
+
+
+@built
+def test_small_crops_come_from_the_small_level_and_large_ones_from_the_full_one(levels, copied):
+    half_path(copied / "train.beton").unlink()
+    assert np.array_equal(pixels(levels, 45), pixels(copied, 45))
+    small, alone = pixels(levels, 12).astype(float), pixels(copied, 12, reduced_decode=False)
+    changed = (small != alone).any(axis=(1, 2, 3))
+    assert 5 < changed.sum() < 36
+    error = np.square(small - alone).mean(axis=(1, 2, 3))[changed]
+    assert 10 * np.log10(255**2 / np.median(error)) > 35
+
+
+@built
+def test_without_reduced_decode_every_crop_comes_from_the_full_level(levels, copied):
+    half_path(copied / "train.beton").unlink()
+    assert np.array_equal(pixels(levels, 12, reduced_decode=False), pixels(copied, 12, reduced_decode=False))
+
+
+@built
+def test_damage_in_the_small_level_is_named(copied):
+    half = open_beton(half_path(copied / "train.beton"))
+    with half.path.open("r+b") as file:
+        for start, length in zip(half.starts.tolist(), half.lengths.tolist(), strict=True):
+            file.seek(start + length * 2 // 3)
+            file.write(b"\1\2\3")
+    with pytest.raises(TrainingError, match=r"is damaged in train\.half\.beton: checksum mismatch"):
+        pixels(copied, 8)
+    assert "37 samples of train.half.beton are damaged" in "".join(finding.what for finding in check_data(copied))
+
+
+def test_a_small_level_of_another_file_is_refused(copied, betons):
+    for name in ("val.beton", "val.beton.json"):
+        shutil.copy(betons / name, copied / name.replace("val", "train.half"))
+    with pytest.raises(NotReadyError, match=r"train\.half\.beton: does not hold the images of train\.beton at half"):
+        measure(DataConfig(backend="ffcv", root=str(copied)))
+
+
+def test_the_small_level_is_part_of_what_a_run_began_with(levels, copied):
+    half_path(copied / "train.beton").unlink()
+    before, after = (measure(DataConfig(backend="ffcv", root=str(root))) for root in (levels, copied))
+    assert before.train_digest != after.train_digest
+    with pytest.raises(NotReadyError, match="is not the file with which the run began"):
+        open_train(DataConfig(backend="ffcv", root=str(copied)), replace(before, root=copied), SHARE)
+
+
+def test_the_forecast_counts_images_once_and_both_files(folder, tmp_path, levels):
+    said = forecast(folder, tmp_path, OPTIONS)
+    assert said.images == 37 + 11
+    made = sum(path.stat().st_size for path in levels.glob("*.beton"))
+    assert 0.5 < made / said.bytes < 2
+    assert list(said.speeds) == ([] if why_not() else [176, 88])
+
+
+@pytest.mark.ffcv
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
+def test_ffcv_itself_reads_and_decodes_both_levels(levels):
+    """In a process of its own: importing FFCV changes torch's thread count."""
+    script = """
+import sys
+import numpy as np
+from ffcv.libffcv import imdecode
+from ffcv.reader import Reader
+for name in ("train.beton", "train.half.beton"):
+    reader, content = Reader(f"{sys.argv[1]}/{name}"), np.fromfile(f"{sys.argv[1]}/{name}", np.uint8)
+    ends = {int(row["ptr"]): int(row["ptr"] + row["size"]) for row in reader.alloc_table}
+    for image in reader.metadata["f0"].view(np.dtype([("mode", "u1"), ("width", "<u2"), ("height", "<u2"),
+                                                      ("ptr", "<u8")], align=False)):
+        height, width, start = int(image["height"]), int(image["width"]), int(image["ptr"])
+        pixels = np.empty((height, width, 3), np.uint8)
+        assert imdecode(content[start:ends[start]], pixels, height, width, height, width, 0, 0, 1, 1, False, False) == 0
+        print(pixels.mean())
+"""
+    done = subprocess.run([sys.executable, "-c", script, str(levels)], check=False, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    full, half = np.array(done.stdout.split(), float).reshape(2, 37)
+    assert full.std() > 5
+    assert np.abs(full - half).max() < 4         # the same images
