@@ -17,14 +17,7 @@ CLASSES = tuple(f"pattern{number}" for number in range(10))
 
 def ended_run(make_run: Callable[..., Run], folder: Path, **changes: object) -> Path:
     """Return the folder of a run with random weights; its images are in `images` beside it."""
-    images = folder.parent / "images"
-    rng = np.random.default_rng(0)
-    for split, count in (("train", 1), ("val", 3)):
-        for name in CLASSES:
-            (images / split / name).mkdir(parents=True)
-            for number in range(count):
-                pixels = rng.integers(0, 256, (40, 48, 3), dtype=np.uint8)
-                Image.fromarray(pixels).save(images / split / name / f"{number}.jpg", quality=95)
+    images = drawn(folder.parent / "images")
     run = make_run(**changes)
     recipe = run.plan.recipe
     folder.mkdir()
@@ -32,3 +25,15 @@ def ended_run(make_run: Callable[..., Run], folder: Path, **changes: object) -> 
     recipe.data.root, recipe.data.backend, recipe.data.workers = str(images), "torchvision", 0
     (folder / "config.yaml").write_text(freeze(recipe))
     return folder
+
+
+def drawn(root: Path) -> Path:
+    """Draw one training and three validation images of each class below `root`, and return it."""
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 1), ("val", 3)):
+        for name in CLASSES:
+            (root / split / name).mkdir(parents=True)
+            for number in range(count):
+                pixels = rng.integers(0, 256, (40, 48, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(root / split / name / f"{number}.jpg", quality=95)
+    return root

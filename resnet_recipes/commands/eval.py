@@ -4,20 +4,21 @@ import csv
 import io
 import json
 import sys
-import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resnet_recipes import atomic
 from resnet_recipes.commands.arguments import Usage, split
-from resnet_recipes.commands.trained import Trained, trained
+from resnet_recipes.commands.trained import named
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.report.text import printable, rate
 
 if TYPE_CHECKING:
-    from resnet_recipes.train.confusion import Confusion
+    from resnet_recipes.config import Recipe
+    from resnet_recipes.network.about import About
+    from resnet_recipes.network.network import Network
+    from resnet_recipes.train.trained import Evaluated
 
 USAGE = Usage(
     "resnet-recipes eval RUN|FILE [data=PATH] [key=value ...]",
@@ -31,8 +32,8 @@ USAGE = Usage(
 PATH has val/ or val.beton, or class folders, or is a table of labels; without
 it a run's own images are used. FILE may be ours, or a .pt or .safetensors file with torchvision's or
 timm's names. Settings are those of a recipe: data.eval_size, data.eval_resize,
-evaluation.flip, batch.eval_size, precision.dtype, launch.device, workers.
-One device is used.""")
+evaluation.flip, batch.eval_size, precision.dtype, launch.device, workers, gpus.
+All GPUs are used, as in training; gpus=1 takes one.""")
 
 #: Classes and confusions that are printed.
 _SHOWN = 10
@@ -42,14 +43,18 @@ def run(argv: Sequence[str]) -> int:
     """Evaluate, and print the result."""
     arguments = split(argv, USAGE)
     sizes = _sizes(arguments.flags.get("--sizes", ""))
-    network = trained(arguments.words, USAGE.example)
+    place, network, recipe = named(arguments.words, USAGE.example, also=("launch.gpus",))
     if network.note:
         print(f"note: {network.note}", file=sys.stderr)
+    tried = sizes or [recipe.data.eval_size]
+    code, found = _evaluated(place, network, recipe, tried)
+    if code:
+        return code
+    rows = [_row(place, recipe, size, one) for size, one in zip(tried, found, strict=True)]
     if sizes:
-        rows = [_measured(_at(network, size))[0] for size in sizes]
         print(json.dumps(rows, indent=2) if "--json" in arguments else "\n".join(_table(rows)))
         return 0
-    result, confusion = _measured(network)
+    result, confusion = rows[0], found[0].confusion
     classes = [{"class": network.about.class_name(row.label), "images": row.images, "correct": row.correct,
                 "top1_percent": row.top1_percent} for row in confusion.classes()]
     wrong = [{"class": network.about.class_name(row.label), "taken_for": network.about.class_name(row.taken_for),
@@ -60,7 +65,7 @@ def run(argv: Sequence[str]) -> int:
     if "--json" in arguments:
         print(json.dumps(result | {"classes": classes, "confusions": wrong}, indent=2))
     else:
-        print("\n".join(_page(network, result, classes, wrong)))
+        print("\n".join(_page(network.about, result, classes, wrong)))
     return 0
 
 
@@ -72,37 +77,33 @@ def _sizes(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def _at(network: Trained, size: int) -> Trained:
-    """Return the network with another test size; the shorter side keeps its ratio to the crop."""
-    data = network.recipe.data
-    resize = max(size, round(size * data.eval_resize / data.eval_size))
-    return replace(network, recipe=replace(network.recipe, data=replace(data, eval_size=size, eval_resize=resize)))
+def _evaluated(place: Path, network: "Network", recipe: "Recipe",
+               sizes: Sequence[int]) -> "tuple[int, list[Evaluated]]":
+    """Evaluate at each size, in this process or in one a device; return the exit code, and the results if it is 0."""
+    from resnet_recipes.launch import evaluation
+    from resnet_recipes.launch.group import group_of
+    from resnet_recipes.train.trained import Trained
+
+    group = group_of(recipe.launch)
+    if group.ranks == 1:
+        trained = Trained.on_device(place, network, recipe)
+        return 0, [trained.at_size(size).evaluated() for size in sizes]
+    ending, found = evaluation.evaluate(place, recipe, sizes, group, lambda line: print(line, file=sys.stderr))
+    return ending.code, found
 
 
-def _measured(network: Trained) -> "tuple[dict[str, Any], Confusion]":
-    """Evaluate as training does; return the result with what was seen of each class."""
-    from resnet_recipes.train.confusion import Confusion
-    from resnet_recipes.train.evaluate import evaluate
-
-    confusion, data = Confusion(), network.recipe.data
-    images = network.open_images()
-    try:
-        began = time.perf_counter()
-        found = evaluate(network.model, images, network.precision, network.recipe.evaluation.flip, confusion.see)
-        seconds = time.perf_counter() - began
-    finally:
-        images.close()
-    top1, top5, loss, examples = found
+def _row(place: Path, recipe: "Recipe", size: int, found: "Evaluated") -> dict[str, Any]:
+    top1, top5, loss, examples = found.metrics
     return {
-        "network": str(network.place), "data": data.root, "eval_size": data.eval_size, "eval_resize": data.eval_resize,
-        "flip": network.recipe.evaluation.flip, "top1_percent": top1, "top5_percent": top5, "loss": loss,
-        "eval_examples": examples, "images_per_second": examples / seconds, "device": str(network.device),
-    }, confusion
+        "network": str(place), "data": recipe.data.root, "eval_size": size, "eval_resize": recipe.data.resize_for(size),
+        "flip": recipe.evaluation.flip, "top1_percent": top1, "top5_percent": top5, "loss": loss,
+        "eval_examples": examples, "images_per_second": examples / found.seconds, "device": found.device,
+    }
 
 
-def _page(network: Trained, result: dict[str, Any], classes: list[dict[str, Any]],
+def _page(about: "About", result: dict[str, Any], classes: list[dict[str, Any]],
           wrong: list[dict[str, Any]]) -> list[str]:
-    about, flip = network.about, ", each with its mirror image" if result["flip"] else ""
+    flip = ", each with its mirror image" if result["flip"] else ""
     surgery = "".join(f" + {name}" for name in about.surgery)
     return [
         f"network   {about.architecture}{surgery}, {about.num_classes:,} classes" +

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.commands.arguments import Usage, split
-from resnet_recipes.commands.trained import Trained, trained
+from resnet_recipes.commands.trained import trained
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
 from resnet_recipes.paths import typed_path
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from resnet_recipes.commands.trained import Trained
+    from resnet_recipes.network.network import Network
 
 USAGE = Usage(
     "resnet-recipes export RUN|FILE --to FORMAT --out FOLDER [data=PATH]",
@@ -42,22 +45,20 @@ def run(argv: Sequence[str]) -> int:
                    if flag not in arguments]:
         raise RecipeError(lacking)
     from resnet_recipes.network.export import problems
-    from resnet_recipes.network.load import Loaded
 
     folder = typed_path("--out", out)
     if folder.exists():
         raise RecipeError([Problem("--out", out, "exists; an export makes a new folder", "--out another")])
     network = trained([*arguments.words, "launch.device=cpu"], USAGE.example)
-    loaded = Loaded(network.model, network.about, network.note)
-    if found := list(problems(loaded, to, folds)):
+    if found := list(problems(network.network, to, folds)):
         raise RecipeError(found)
-    if network.note:
-        print(f"note: {network.note}", file=sys.stderr)
+    if network.network.note:
+        print(f"note: {network.network.note}", file=sys.stderr)
     images, which = _images(network)
     draft = folder.absolute().with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
     try:
         draft.mkdir(parents=True)
-        for line in _exported(loaded, to, draft, (images, which), folds):
+        for line in _exported(network.network, to, draft, (images, which), folds):
             print(line)
         draft.rename(folder)
     except OSError as error:
@@ -68,7 +69,7 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def _images(network: Trained) -> "tuple[Tensor, str]":
+def _images(network: "Trained") -> "tuple[Tensor, str]":
     """Return normalised images [64, 3, S, S] to compare on, and which they are."""
     import torch
 
@@ -91,17 +92,18 @@ def _images(network: Trained) -> "tuple[Tensor, str]":
     return images, f"{len(images)} validation images"
 
 
-def _exported(loaded: "tuple", to: str, folder: Path, compared: "tuple[Tensor, str]", folds: bool) -> list[str]:
+def _exported(network: "Network", to: str, folder: Path, compared: "tuple[Tensor, str]", folds: bool) -> list[str]:
     """Write the network and its card into a folder; return what is told. Raises TrainingError if it differs."""
     import torch
 
     from resnet_recipes.network.export import TARGETS, export, largest_difference
     from resnet_recipes.network.folding import fold_batchnorm
     from resnet_recipes.network.model_card import model_card
+    from resnet_recipes.network.network import Network
 
     (images, which), told = compared, []
-    model = loaded.model.to(memory_format=torch.contiguous_format)
-    written = loaded._replace(model=fold_batchnorm(model) if folds else model)
+    model = network.model.to(memory_format=torch.contiguous_format)
+    written = Network(fold_batchnorm(model) if folds else model, network.about)
     if folds:
         told.append(f"folded    {largest_difference(model, written.model, images)[0]:.2g} by folding BatchNorm")
     difference, scale = largest_difference(model, export(written, to, folder), images)
@@ -110,6 +112,6 @@ def _exported(loaded: "tuple", to: str, folder: Path, compared: "tuple[Tensor, s
         raise TrainingError(f"{to} computes other logits: they differ by up to {difference:.2g} of {scale:.2g} on "
                             f"{which}; nothing was written")
     result = f"largest difference of logits {difference:.2g}, of {scale:.3g}, on {which}"
-    card = model_card(loaded.about, to, TARGETS[to].use, f"Read by its own runtime after the export: {result}.")
+    card = model_card(network.about, to, TARGETS[to].use, f"Read by its own runtime after the export: {result}.")
     (folder / "README.md").write_text(card, encoding="utf-8")
     return [f"network   {TARGETS[to].file} for {to}, {size:,.1f} MB", *told, f"compared  {result}"]

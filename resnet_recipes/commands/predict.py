@@ -5,13 +5,16 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.commands.arguments import Usage, split
-from resnet_recipes.commands.trained import Trained, is_setting, trained
+from resnet_recipes.commands.trained import is_setting, trained
 from resnet_recipes.errors import ExitCode, NotReadyError, Problem, RecipeError
 from resnet_recipes.paths import typed_path
 from resnet_recipes.report.text import printable
+
+if TYPE_CHECKING:
+    from resnet_recipes.train.trained import Trained
 
 USAGE = Usage(
     "resnet-recipes predict RUN|FILE IMAGE ... | FOLDER ... [key=value ...]",
@@ -29,8 +32,8 @@ def run(argv: Sequence[str]) -> int:
     settings = [word for word in words if is_setting(word) and not os.path.exists(word)]
     paths = list(_images([word for word in words if word not in settings]))
     network = trained([*place, *settings], USAGE.example)
-    if network.note:
-        print(f"note: {network.note}", file=sys.stderr)
+    if network.network.note:
+        print(f"note: {network.network.note}", file=sys.stderr)
     rows = _predicted(network, paths)
     bad = _print_json(rows) if "--json" in arguments else _print_rows(rows, as_csv="--csv" in arguments)
     if bad:
@@ -60,13 +63,13 @@ def _images(words: Sequence[str]) -> Iterator[str]:
         yield from (str(path / name) for name in found)
 
 
-def _predicted(network: Trained, paths: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _predicted(network: "Trained", paths: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield what each image shows: a file with classes, the best first, or with an error."""
     from resnet_recipes.data.stream import Stream
     from resnet_recipes.data.unseen import Unlabelled
     from resnet_recipes.train.evaluate import logits_of
 
-    recipe, name = network.recipe, network.about.class_name
+    recipe, name = network.recipe, network.network.about.class_name
     images = Unlabelled(paths, recipe.data, recipe.batch.eval_size)
     try:
         for raw in Stream(images.batches(), network.device):

@@ -36,6 +36,10 @@ class DataConfig:
     repeats: int = 1                    # times that each image comes, in a row; an epoch is as long, with fewer images
     order: str = "random"               # random | quasi_random (ffcv: reads the file in larger pieces)
 
+    def resize_for(self, size: int) -> int:
+        """Return the shorter side for another test size; it keeps its ratio to the crop."""
+        return max(size, round(size * self.eval_resize / self.eval_size))
+
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong with these values by themselves; keys are relative to `data`."""
         if self.backend not in BACKENDS:

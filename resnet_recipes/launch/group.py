@@ -26,7 +26,8 @@ LOOPBACK = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo" if s
 #: A socket's path has at most 107 bytes, of which multiprocessing adds 32: "/pymp-12345678/listener-12345678".
 LONGEST_TMPDIR = 75
 
-RANK_MODULE = "resnet_recipes.process.rank"
+#: What a rank runs.
+TRAINS, EVALUATES = "resnet_recipes.process.rank", "resnet_recipes.process.evaluation"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Group:
     rdzv: str = ""                      # host:port where nodes meet
     max_restarts: int = 0
     fewest_nodes: int = 0               # that can train; 0: all
+    trains: bool = True                 # else it evaluates
 
     @property
     def ranks(self) -> int:
@@ -99,7 +101,7 @@ def command(folder: Path, group: Group) -> list[str]:
 
     Even a single rank is a separate process: a crash in a library or the out-of-memory killer ends in a message.
     """
-    rank = ["-m", RANK_MODULE, str(folder)]
+    rank = ["-m", TRAINS if group.trains else EVALUATES, str(folder)]
     if not group.by_torchrun:
         return [sys.executable, *rank]
     torchrun = [sys.executable, "-m", "torch.distributed.run",

@@ -52,7 +52,7 @@ def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
         result = launch.ending()
     ending.write(folder / "exit.json", result)
     if result.failed or (result.code and not result.step):
-        say(result.explained(folder, group.ranks))
+        say(result.explained(folder, group.ranks, group.trains))
     return result
 
 

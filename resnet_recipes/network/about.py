@@ -35,6 +35,7 @@ class About:
     train_size: int = 224                               # pixels, side of the training crop
     eval_resize: int = 256                              # pixels, shorter side before the centre crop
     eval_size: int = 224                                # pixels, side of the centre crop
+    eval_interpolation: str = "bilinear"                # bilinear | bicubic
     mean: tuple[float, ...] = MEAN                      # of red, green and blue, 0..255
     std: tuple[float, ...] = STD
     flip: bool = False                                  # the accuracy is that of each image and its mirror image
@@ -67,8 +68,8 @@ def of(recipe: Recipe, classes: tuple[str, ...], num_classes: int, epochs: float
     return About(
         recipe.model.name, num_classes, tuple(classes) if len(classes) == num_classes else (),
         {name: asdict(on[name]) for name in _SURGERY if name in on}, data.train_size, data.eval_resize, data.eval_size,
-        flip=recipe.evaluation.flip, recipe=recipe.name, epochs=float(epochs), top1_percent=top1, top5_percent=top5,
-        loss=loss, eval_examples=examples,
+        data.eval_interpolation, flip=recipe.evaluation.flip, recipe=recipe.name, epochs=float(epochs),
+        top1_percent=top1, top5_percent=top5, loss=loss, eval_examples=examples,
     )
 
 
@@ -82,6 +83,7 @@ def from_json(text: str) -> About:
         raise ValueError("its description of the network is not a JSON object")
     if found.pop("format", None) != FORMAT:
         raise ValueError("its description of the network is of another version of this program: update it")
+    found = {"eval_interpolation": "bilinear"} | found            # files of early versions lack it
     if found.keys() != {item.name for item in fields(About)}:
         raise ValueError("its description of the network has missing or unknown fields")
     if wrong := [name for name, value in found.items() if not _is_right(name, value)]:
@@ -103,6 +105,8 @@ def _is_right(name: str, value: Any) -> bool:
             return type(value) is int and 1 <= value <= 1 << 20
         case "train_size" | "eval_resize" | "eval_size":
             return type(value) is int and 8 <= value <= 4096
+        case "eval_interpolation":
+            return value in ("bilinear", "bicubic")
         case "eval_examples":
             return type(value) is int and value >= 0
         case "classes":

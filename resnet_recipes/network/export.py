@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from resnet_recipes.errors import NotReadyError, Problem
 from resnet_recipes.network.about import About
-from resnet_recipes.network.load import Loaded, load
+from resnet_recipes.network.load import load
+from resnet_recipes.network.network import Network
 from resnet_recipes.network.weights import KEY, write_weights
 
 #: From float32 images [N, 3, H, W], normalised, to logits [N, K].
@@ -25,13 +26,13 @@ class Target(NamedTuple):
     """A format: how a network is written into a folder, and read from there by the program that it is for."""
 
     file: str
-    write: Callable[[Loaded, Path], None]
+    write: Callable[[Network, Path], None]
     read: Callable[[Path, About], Run]
     takes_any: bool       # any network can be written; else only weights for the reader's own network
     use: str              # lines of Python that read it
 
 
-def _write_weights(network: Loaded, path: Path) -> None:
+def _write_weights(network: Network, path: Path) -> None:
     write_weights(network.model, path, network.about)
 
 
@@ -41,12 +42,13 @@ def _read_torchvision(path: Path, about: About) -> Run:
     return model
 
 
-def _write_timm(network: Loaded, path: Path) -> None:
+def _write_timm(network: Network, path: Path) -> None:
     about = network.about
     _write_weights(network, path)
     facts = {
         "num_classes": about.num_classes, "input_size": [3, about.eval_size, about.eval_size], "pool_size": None,
-        "crop_pct": about.eval_size / about.eval_resize, "interpolation": "bilinear", "crop_mode": "center",
+        "crop_pct": about.eval_size / about.eval_resize, "crop_mode": "center",
+        "interpolation": about.eval_interpolation,
         "mean": [value / 255 for value in about.mean], "std": [value / 255 for value in about.std],
         "first_conv": "conv1", "classifier": "fc", "label_names": list(about.classes) or None,
     }
@@ -63,7 +65,7 @@ def _read_safetensors(path: Path, _: About) -> Run:
     return load(path).model
 
 
-def _write_onnx(network: Loaded, path: Path) -> None:
+def _write_onnx(network: Network, path: Path) -> None:
     import onnx
     with _any_size():
         torch.onnx.export(network.model, (_example(network),), path, dynamo=True, dynamic_shapes=_shapes(),
@@ -79,7 +81,7 @@ def _read_onnx(path: Path, _: About) -> Run:
     return lambda images: torch.from_numpy(session.run(["logits"], {"images": images.numpy()})[0])
 
 
-def _write_torchscript(network: Loaded, path: Path) -> None:
+def _write_torchscript(network: Network, path: Path) -> None:
     traced = torch.jit.trace(network.model, _example(network))
     torch.jit.save(traced, path, _extra_files={f"{KEY}.json": network.about.to_json()})
 
@@ -88,7 +90,7 @@ def _read_torchscript(path: Path, _: About) -> Run:
     return torch.jit.load(path, map_location="cpu")
 
 
-def _write_exported_program(network: Loaded, path: Path) -> None:
+def _write_exported_program(network: Network, path: Path) -> None:
     with _any_size():
         program = torch.export.export(network.model, (_example(network),), dynamic_shapes=_shapes())
     torch.export.save(program, path, extra_files={f"{KEY}.json": network.about.to_json()})
@@ -98,7 +100,7 @@ def _read_exported_program(path: Path, _: About) -> Run:
     return torch.export.load(path).module()
 
 
-def _example(network: Loaded) -> Tensor:
+def _example(network: Network) -> Tensor:
     """Return images of sides that differ, so that none is taken for a constant or for the other."""
     return torch.zeros(2, 3, 64, 96).to(next(network.model.parameters()))
 
@@ -128,7 +130,7 @@ import timm
 model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()        # this folder"""),
     "safetensors": Target("model.safetensors", _write_weights, _read_safetensors, True, """\
 from resnet_recipes.network.load import load
-model, about, _ = load("model.safetensors")"""),
+network = load("model.safetensors")"""),
     "onnx": Target("model.onnx", _write_onnx, _read_onnx, True, f"""\
 import onnxruntime
 session = onnxruntime.InferenceSession("model.onnx")
@@ -146,7 +148,7 @@ _NEEDS = {"timm": (("timm",), "pip install timm"),
           "onnx": (("onnx", "onnxruntime", "onnxscript"), "pip install 'resnet-recipes[export]'")}
 
 
-def problems(network: Loaded, to: str, folds: bool) -> Iterator[Problem]:
+def problems(network: Network, to: str, folds: bool) -> Iterator[Problem]:
     """Yield why a network cannot be written as `to`; `folds`: with BatchNorm folded."""
     if to not in TARGETS:
         yield Problem("--to", to, f"must be one of {', '.join(TARGETS)}")
@@ -168,7 +170,7 @@ def _is_installed(package: str) -> bool:
     return find_spec(package) is not None
 
 
-def export(network: Loaded, to: str, folder: Path) -> Run:
+def export(network: Network, to: str, folder: Path) -> Run:
     """Write a network into an empty folder, and return it as the program reads it that it is for."""
     target, loggers = TARGETS[to], [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]

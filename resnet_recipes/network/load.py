@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torchvision
@@ -16,6 +16,7 @@ from resnet_recipes.methods.stochastic_depth import fold
 from resnet_recipes.network import about
 from resnet_recipes.network.about import About
 from resnet_recipes.network.archive import ArchiveError, is_plain
+from resnet_recipes.network.network import Network
 from resnet_recipes.network.weights import read_weights
 
 WEIGHTS = "weights.safetensors"
@@ -27,19 +28,11 @@ _ARCHITECTURES = {
 }
 
 
-class Loaded(NamedTuple):
-    """A network and what is known about it."""
-
-    model: nn.Module      # float32 on the CPU, channels_last, in evaluation mode
-    about: About
-    note: str = ""        # what a user should know: what the file does not say
-
-
-def load(path: Path | str) -> Loaded:
+def load(path: Path | str) -> Network:
     """Return the network of a run folder, a checkpoint of a run, or a weights file, ours or of torchvision's names.
 
-    All that it needs is in the file: a file without a description is read as torchvision's ResNet. Nothing in it is
-    executed. Raises NotReadyError if it cannot be used.
+    It is on the CPU, float32, channels_last and in evaluation mode. All that it needs is in the file; one without a
+    description is read as torchvision's ResNet. Nothing in it is executed. Raises NotReadyError if it cannot be used.
     """
     path = Path(path)
     if path.is_dir():
@@ -51,7 +44,7 @@ def load(path: Path | str) -> Loaded:
         state = _tensors(found)
         note = "" if described else _UNDESCRIBED
         described = described or _recognised(state)
-        return Loaded(_assembled(described, described.methods(), state), described, note)
+        return Network(_assembled(described, described.methods(), state), described, note)
     except (ArchiveError, OSError) as error:
         rule = f"cannot be used: {getattr(error, 'strerror', None) or error}"
         raise NotReadyError([Problem(str(path), None, rule)]) from None
@@ -70,7 +63,7 @@ def _in_run(folder: Path) -> Path:
     raise NotReadyError([Problem(str(folder), None, f"has no {WEIGHTS}", fix)])
 
 
-def _of_checkpoint(found: Mapping[str, Any]) -> Loaded:
+def _of_checkpoint(found: Mapping[str, Any]) -> Network:
     """Return the network as it was when a checkpoint was saved, with EMA's weights if the recipe has them."""
     methods, classes = found.get("methods"), found.get("classes")
     recipe, problems = typed(found["recipe"]) if is_plain(found["recipe"], depth=5) else (None, True)
@@ -80,7 +73,7 @@ def _of_checkpoint(found: Mapping[str, Any]) -> Loaded:
     averaged = {name.removeprefix("ema."): tensor for name, tensor in methods.items() if name.startswith("ema.")}
     state = _tensors(averaged or found.get("model"))
     described = about.of(recipe, tuple(classes), _outputs(state))
-    return Loaded(_assembled(described, Stack.of(recipe.methods), state), described)
+    return Network(_assembled(described, Stack.of(recipe.methods), state), described)
 
 
 def _tensors(found: object) -> dict[str, Tensor]:

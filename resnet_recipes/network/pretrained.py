@@ -45,14 +45,15 @@ def find(config: ModelConfig, num_classes: int) -> Start:
     """
     path = _located(config)
     try:
-        model, about, _ = load_network(path)
+        network = load_network(path)
     except NotReadyError as error:
         raise _refused(config, str(error.problems[0])) from None
+    about = network.about
     if about.architecture != config.name:
         rule = f"{path} has the weights of a {about.architecture}, not of a {config.name}"
         raise _refused(config, rule, f"model.name={about.architecture}")
     is_whole = about.num_classes == num_classes
-    kept = {name: tensor for name, tensor in model.state_dict().items()
+    kept = {name: tensor for name, tensor in network.model.state_dict().items()
             if is_whole or not name.startswith(f"{CLASSIFIER}.")}
     return Start(path, kept, about, is_whole)
 

@@ -74,11 +74,11 @@ class Ending:
         """Return what failed, and with which error."""
         return f"rank {self.rank} failed ({self.error})" if self.rank >= 0 else f"the run failed ({self.error})"
 
-    def explained(self, folder: Path, ranks: int) -> str:
+    def explained(self, folder: Path, ranks: int, trains: bool = True) -> str:
         """Return what the user has to know: who failed, when and why, what to do, where to look, how to resume."""
-        resume = f"resume: resnet-train --resume {folder}"
+        resume = f"resume: resnet-train --resume {folder}" if trains else ""
         if not self.failed:
-            return f"{self.message}; {resume}"
+            return f"{self.message}; {resume}" if trains else "stopped"
         if self.code in (ExitCode.RECIPE, ExitCode.NOT_READY):
             return "\n".join(map(printable, f"error: {self.message}".splitlines()))
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.seconds)))
@@ -87,7 +87,7 @@ class Ending:
         lines = [f"{self.who} {after} after start{where}{others if self.rank >= 0 else ''}"]
         lines += [f"  {printable(line)}" for line in self.message.splitlines()]
         lines += [f"  what to do:  {self.hint}"] * bool(self.hint)
-        return "\n".join([*lines, f"  log: {log_path(folder, self.rank)}     {resume}"])
+        return "\n".join([*lines, f"  log: {log_path(folder, self.rank)}     {resume}".rstrip()])
 
 
 def log_path(folder: Path, rank: int) -> Path:

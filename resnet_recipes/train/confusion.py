@@ -1,6 +1,6 @@
 """Which classes a network takes for which: what evaluation saw, by class."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -31,8 +31,14 @@ class Mistake(NamedTuple):
 class Confusion:
     """Counts (true class, best class) of every image; a few bytes an image, whatever the number of classes."""
 
-    def __init__(self) -> None:
-        self._pairs: list[Tensor] = []
+    def __init__(self, parts: Iterable[Tensor] = ()):
+        """Start with the `pairs` of others."""
+        self._pairs = list(parts)
+
+    @property
+    def pairs(self) -> Tensor:
+        """The class and the best class of every image, int64 [2, N], on the CPU."""
+        return torch.cat(self._pairs, 1).cpu() if self._pairs else torch.empty(2, 0, dtype=torch.int64)
 
     def see(self, best: Tensor, labels: Tensor) -> None:
         """Take in a batch: classes [N, 5], best first, and labels [N]. Does not wait for the device."""
@@ -40,7 +46,7 @@ class Confusion:
 
     def classes(self) -> list[ClassResult]:
         """Return every class that has images, the worst first."""
-        labels, best = torch.cat(self._pairs, 1).cpu()
+        labels, best = self.pairs
         images, correct = labels.bincount(), labels[labels == best].bincount(minlength=int(labels.max()) + 1)
         found = [ClassResult(label, *counts) for label, counts in
                  enumerate(zip(images.tolist(), correct.tolist(), strict=True)) if counts[0]]
@@ -51,7 +57,7 @@ class Confusion:
         return sorted(self._wrong(), key=lambda wrong: (-wrong.images, wrong.label, wrong.taken_for))[:most]
 
     def _wrong(self) -> Iterator[Mistake]:
-        pairs, counts = torch.cat(self._pairs, 1).cpu().unique(dim=1, return_counts=True)
+        pairs, counts = self.pairs.unique(dim=1, return_counts=True)
         for (label, best), count in zip(pairs.T.tolist(), counts.tolist(), strict=True):
             if label != best:
                 yield Mistake(label, best, count)

@@ -6,15 +6,18 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+import torchvision
 
 from resnet_recipes import data
 from resnet_recipes.cli import main
 from resnet_recipes.composing.frozen import read
 from resnet_recipes.data.base import Share
 from resnet_recipes.data.normalize import normalize
+from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load
+from resnet_recipes.network.weights import write_weights
 from resnet_recipes.train.run import Run
-from tests.trained_runs import CLASSES, ended_run
+from tests.trained_runs import CLASSES, drawn, ended_run
 
 
 @pytest.fixture
@@ -33,13 +36,13 @@ def counted(run: Path, size: int = 32, resize: int = 36) -> tuple[float, float, 
     """Return top-1, loss and correct images by class, counted by hand over the images of the training loop."""
     config = read(run / "config.yaml").data
     config.eval_size, config.eval_resize = size, resize
-    model, about, _ = load(run)
+    network = load(run)
     loader, right, loss = data.open_eval(config, data.measure(config), Share(0, 1, 8, 8, 0)), {}, 0.0
     for raw in loader.batches():
         with torch.no_grad():
-            logits = model(normalize(raw.pixels))
+            logits = network(normalize(raw.pixels))
         for row, label in zip(logits, raw.labels.tolist(), strict=True):
-            name = about.classes[label]
+            name = network.classes[label]
             right[name] = right.get(name, 0) + int(row.argmax() == label)
             loss += float(F.cross_entropy(row, torch.tensor(label))) / 30
     return 100 * sum(right.values()) / 30, loss, right
@@ -83,6 +86,19 @@ def test_sizes_are_a_table_and_the_shorter_side_grows_with_them(run: Path, capsy
     assert float(rows[1].split()[6]) == pytest.approx(counted(run, 64, 72)[1], abs=1e-3)
 
 
+@pytest.mark.slow
+def test_two_ranks_count_what_one_counts(tmp_path: Path, capfd: pytest.CaptureFixture):
+    about, file = About("resnet18", len(CLASSES), CLASSES, eval_resize=36, eval_size=32), tmp_path / "w.safetensors"
+    write_weights(torchvision.models.resnet18(num_classes=len(CLASSES)), file, about)
+    words = file, f"data={drawn(tmp_path / 'images')}", "launch.device=cpu", "workers=0"
+    one, two = evaluated(capfd, *words), evaluated(capfd, *words, "gpus=2")
+    assert two.pop("device") == "2 x cpu"
+    assert two["loss"] == pytest.approx(one["loss"], abs=1e-5)
+    varying = ("device", "loss", "images_per_second")
+    assert [{key: value for key, value in found.items() if key not in varying} for found in (one, two)] == [
+        {key: value for key, value in one.items() if key not in varying}] * 2
+
+
 def test_classes_are_written_as_csv(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     assert main(["eval", str(run), "--csv", str(tmp_path / "classes.csv")]) == 0
     rows = list(csv.DictReader((tmp_path / "classes.csv").open()))
@@ -91,7 +107,8 @@ def test_classes_are_written_as_csv(run: Path, tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(("words", "code", "said"), [
-    ([], 2, "RUN|FILE: is missing"), (["--sizes", "a", "RUN"], 2, "must be sizes"), (["RUN", "lr=1"], 2, "training"),
+    ([], 2, "RUN|FILE: is missing"), (["--sizes", "a", "RUN"], 2, "must be sizes"),
+    (["RUN", "lr=1"], 2, "cannot be changed here"),
     (["RUN", "data.eval_size=4"], 2, "data.eval_size"), (["RUN/nothing"], 3, "no such file"),
     (["RUN", "data=/nowhere"], 3, "data.root"), (["RUN", "--csv", "/nowhere/x.csv"], 3, "cannot be written"),
 ])

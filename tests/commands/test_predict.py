@@ -67,7 +67,7 @@ def test_a_table_names_the_five_best_classes_of_each_image(run: Path, capsys: py
 
 @pytest.mark.parametrize(("words", "code", "said"), [
     ([], 2, "IMAGE: is missing"), (["RUN"], 2, "IMAGE: is missing"), (["RUN", "/nowhere.jpg"], 3, "no such file"),
-    (["RUN", "RUN"], 3, "has no images"), (["RUN", "IMAGES", "epochs=3"], 2, "training"),
+    (["RUN", "RUN"], 3, "has no images"), (["RUN", "IMAGES", "gpus=3"], 2, "cannot be changed here"),
 ])
 def test_mistakes_are_explained(run: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture):
     images = str(run.parent / "images")

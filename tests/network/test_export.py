@@ -10,8 +10,8 @@ from torch import nn
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.about import About
 from resnet_recipes.network.export import TARGETS, export, largest_difference, problems
-from resnet_recipes.network.load import Loaded
 from resnet_recipes.network.model_card import model_card
+from resnet_recipes.network.network import Network
 from tests.process.nursery import narrow_resnet18
 
 IMAGES = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -19,7 +19,7 @@ SURGERY = {"blurpool": vars(BlurPool())}
 
 
 @pytest.fixture
-def network(monkeypatch: pytest.MonkeyPatch) -> Loaded:
+def network(monkeypatch: pytest.MonkeyPatch) -> Network:
     """A narrow ResNet-18 with BlurPool."""
     monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
     torch.manual_seed(0)
@@ -27,12 +27,12 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Loaded:
     BlurPool().modify_model(model)
     classes = ("cat", "dog", "a|b", "<i>")
     about = About("resnet18", 4, classes, SURGERY, eval_size=32, eval_resize=36, top1_percent=71.25)
-    return Loaded(model.eval(), about)
+    return Network(model.eval(), about)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["safetensors", "onnx", "torchscript", "exported_program"])
-def test_an_export_computes_the_same_at_any_batch_and_size(to: str, network: Loaded, tmp_path: Path):
+def test_an_export_computes_the_same_at_any_batch_and_size(to: str, network: Network, tmp_path: Path):
     if to == "onnx":
         for package in ("onnx", "onnxruntime", "onnxscript"):
             pytest.importorskip(package)
@@ -47,7 +47,7 @@ def test_an_export_computes_the_same_at_any_batch_and_size(to: str, network: Loa
 def test_torchvision_and_timm_load_a_plain_network_strictly(tmp_path: Path):
     pytest.importorskip("timm")
     torch.manual_seed(0)
-    plain = Loaded(torchvision.models.resnet18(num_classes=3).eval(), About("resnet18", 3, ("a", "b", "c")))
+    plain = Network(torchvision.models.resnet18(num_classes=3).eval(), About("resnet18", 3, ("a", "b", "c")))
     for to in ("torchvision", "timm"):
         (tmp_path / to).mkdir()
         assert largest_difference(plain.model, export(plain, to, tmp_path / to), IMAGES)[0] < 1e-5
@@ -56,7 +56,7 @@ def test_torchvision_and_timm_load_a_plain_network_strictly(tmp_path: Path):
     assert config["pretrained_cfg"]["crop_pct"] == 224 / 256
 
 
-def test_a_network_with_blurpool_is_refused_where_its_graph_does_not_exist(network: Loaded):
+def test_a_network_with_blurpool_is_refused_where_its_graph_does_not_exist(network: Network):
     for to in ("torchvision", "timm"):
         problem = next(problems(network, to, folds=False))
         assert "no blurpool" in problem.rule
@@ -76,18 +76,18 @@ def test_timms_blurred_resnet_is_another_network():
         assert difference > 1e-3 * scale
 
 
-def test_formats_without_a_graph_take_no_folded_network(network: Loaded):
+def test_formats_without_a_graph_take_no_folded_network(network: Network):
     assert "--fold-batchnorm" in [problem.key for problem in problems(network, "safetensors", folds=True)]
     assert [problem.key for problem in problems(network, "keras", folds=True)] == ["--to"]
 
 
-def test_the_difference_of_another_network_is_seen(network: Loaded):
+def test_the_difference_of_another_network_is_seen(network: Network):
     other: nn.Module = narrow_resnet18(4).eval()
     assert largest_difference(network.model, other, IMAGES)[0] > 0.01
 
 
 @pytest.mark.parametrize("to", TARGETS)
-def test_a_card_has_the_header_of_a_hub_and_code_that_is_python(to: str, network: Loaded):
+def test_a_card_has_the_header_of_a_hub_and_code_that_is_python(to: str, network: Network):
     page = model_card(network.about, to, TARGETS[to].use, "Compared.")
     _, header, rest = page.split("---\n", 2)
     found = yaml.safe_load(header)

@@ -1,3 +1,4 @@
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -6,8 +7,12 @@ import pytest
 import safetensors.torch
 import torch
 import torchvision
+from PIL import Image
 from torch import nn
 
+import resnet_recipes
+from resnet_recipes.cli import main
+from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.errors import NotReadyError
 from resnet_recipes.network import about
 from resnet_recipes.network.load import load
@@ -16,6 +21,7 @@ from resnet_recipes.train.checkpoint import Checkpoints
 from resnet_recipes.train.run import Run
 from resnet_recipes.train.state import capture
 from tests.process.nursery import narrow_resnet18
+from tests.trained_runs import CLASSES, ended_run
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
@@ -79,6 +85,25 @@ def test_a_checkpoint_gives_the_averaged_network_with_its_surgery_and_classes(
     loaded = load(tmp_path / "step-00000008.pt")
     torch.testing.assert_close(outputs(loaded.model), wanted, rtol=1e-4, atol=1e-4)
     assert loaded.about.classes == run.plan.facts.classes
+
+
+def test_a_network_brings_its_transform_and_the_names_of_its_classes(
+    make_run: Callable[..., Run], tmp_path: Path, capsys: pytest.CaptureFixture,
+):
+    run = ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
+    network, image = resnet_recipes.load(str(run)), tmp_path / "images" / "val" / "pattern3" / "1.jpg"
+    assert isinstance(network, nn.Module)
+    assert (network.training, network.classes) == (False, CLASSES)
+    with torch.no_grad():
+        logits = network(network.transform(image)[None])
+    for same in (str(image), image.read_bytes(), Image.open(image)):
+        torch.testing.assert_close(network.transform(same), network.transform(image), rtol=0, atol=0)
+    assert main(["predict", str(run), str(image), "--json"]) == 0
+    shares = {row["class"]: row["probability"] for row in json.loads(capsys.readouterr().out)[0]["classes"]}
+    for place in logits.topk(5).indices[0].tolist():
+        assert shares[network.classes[place]] == pytest.approx(float(logits.softmax(1)[0, place]), abs=2e-3)
+    with pytest.raises(BadImageError, match="is not an image"):
+        network.transform(b"no image")
 
 
 def test_a_run_without_weights_names_its_newest_checkpoint(tmp_path: Path):

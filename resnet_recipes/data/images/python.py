@@ -81,10 +81,15 @@ class EvalImages(Images):
         side = rows.pixels.shape[1]
         for row in range(len(rows.indices)):
             picture = self._opened(rows, row)
-            box, top, left = _centre(picture.height, picture.width, self.resize, side)
             with self._reading(rows, row):
-                image = resized(picture.crop(*box), *_shorter_side(*box[2:], self.resize), self.bicubic)
-            rows.pixels[row] = image[0].permute(1, 2, 0).numpy()[top:top + side, left:left + side]
+                rows.pixels[row] = centred(picture, self.resize, side, self.bicubic)
+
+
+def centred(picture: Pixels, resize: int, side: int, bicubic: bool = False) -> np.ndarray:
+    """Return the centre of an image whose shorter side becomes `resize`: uint8 [side, side, 3]."""
+    box, top, left = _centre(picture.height, picture.width, resize, side)
+    image = resized(picture.crop(*box), *_shorter_side(*box[2:], resize), bicubic)
+    return image[0].permute(1, 2, 0).numpy()[top:top + side, left:left + side]
 
 
 def _centre(height: int, width: int, resize: int, side: int) -> tuple[list[int], int, int]:

@@ -1,0 +1,43 @@
+"""The entry point of a rank that evaluates: its part of the images, and what it saw of them as a file."""
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from resnet_recipes.composing.frozen import read
+from resnet_recipes.errors import ExitCode
+from resnet_recipes.network.load import load
+from resnet_recipes.process.rank_process import RankProcess, run_rank
+from resnet_recipes.train import distributed
+from resnet_recipes.train.trained import Trained
+
+#: The recipe to evaluate with, and {"place": the network, "sizes": pixels}; both lie in the folder of the ranks.
+RECIPE, JOB = "evaluation.yaml", "job.json"
+
+
+def result_path(folder: Path, number: int, rank: int) -> Path:
+    """Return where a rank leaves the result of one size."""
+    return folder / f"result{number}-rank{rank}.pt"
+
+
+def work(process: RankProcess) -> int:
+    """Evaluate this rank's part at each size."""
+    job = json.loads((process.folder / JOB).read_text())
+    place = Path(job["place"])
+    trained = Trained.on_device(place, load(place), read(process.folder / RECIPE))
+    distributed.join(trained.rank)
+    for number, size in enumerate(job["sizes"]):
+        found = trained.at_size(size).evaluated(partial(process.watchdog.beat, 0, "start"))
+        content = {"metrics": list(found.metrics), "seconds": found.seconds, "device": found.device,
+                   "pairs": found.confusion.pairs}
+        torch.save(content, result_path(process.folder, number, process.rank))
+    distributed.meet()
+    distributed.leave()
+    return ExitCode.DONE
+
+
+if __name__ == "__main__":
+    run_rank(Path(sys.argv[1]), work)
