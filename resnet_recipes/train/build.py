@@ -14,6 +14,7 @@ from resnet_recipes.plan import Plan
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank, join, leave
 from resnet_recipes.train.exchange import Exchange
+from resnet_recipes.train.gradient import rehearse
 from resnet_recipes.train.graphs import Graphs
 from resnet_recipes.train.precision import Precision, resolve_dtype
 from resnet_recipes.train.run import Run
@@ -44,11 +45,14 @@ def build(plan: Plan, rank: Rank) -> Run:
     train_data, eval_data = open_data(plan, rank, methods)
     exchange = Exchange(model, recipe.precision.compress_gradients)
     is_replayed = recipe.precision.kernels == "auto" and rank.device.type == "cuda"
-    return Run(
+    run = Run(
         plan=plan, rank=rank, model=model, exchange=exchange, graphs=Graphs(model, exchange) if is_replayed else None,
         optimizer=recipe.optimizer.build(model), methods=methods, precision=precision, clock=Clock(rank.device),
         tuning=Tuning(plan), train_data=train_data, eval_data=eval_data, notes=operations.notes,
     )
+    if rank.device.type == "cuda":
+        rehearse(run)
+    return run
 
 
 def open_data(plan: Plan, rank: Rank, methods: Stack) -> tuple[data.TrainLoader, data.EvalLoader]:

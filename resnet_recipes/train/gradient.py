@@ -1,11 +1,13 @@
 """The gradient of one step's batch: the one place to make it faster."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import torch
 from torch import Tensor
 
+from resnet_recipes.errors import TrainingError
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.train.run import Run
 
@@ -19,13 +21,29 @@ def gradient_of(run: Run) -> ComputeGradient:
     if run.graphs is not None:
         compute = partial(run.graphs.gradient, compute)
     compiles = run.rank.device.type == "cuda" or run.plan.recipe.precision.compile
-    return partial(timed, run, compute) if compiles else compute
+    return partial(watched, run, compute) if compiles else compute
 
 
-def timed(run: Run, compute: ComputeGradient, batch: Batch, sync: bool = True) -> Tensor:
+def watched(run: Run, compute: ComputeGradient, batch: Batch, sync: bool = True) -> Tensor:
     """Compute a gradient, and note how long it takes the host."""
-    with run.compiling.gradient(batch.images.shape):
+    with _fitting(run, batch), run.compiling.gradient(batch.images.shape):
         return compute(batch, sync)
+
+
+def rehearse(run: Run) -> None:
+    """Compute a gradient at the largest image size, and forget it: memory that does not suffice is known at once."""
+    side, examples = max(run.plan.sizes), run.plan.rank_size
+    buffers = list(run.model.buffers())
+    kept = [buffer.clone() for buffer in buffers]
+    images = torch.zeros(examples, 3, side, side, device=run.rank.device).to(memory_format=torch.channels_last)
+    targets = torch.zeros(examples, run.plan.num_classes, device=run.rank.device)
+    labels = torch.zeros(examples, dtype=torch.int64, device=run.rank.device)
+    batch = Batch(images, targets, labels)
+    with _fitting(run, batch):
+        eager(run, batch, sync=False)
+    run.optimizer.zero_grad(set_to_none=True)
+    with torch.no_grad():
+        torch._foreach_copy_(buffers, kept)
 
 
 def eager(run: Run, batch: Batch, sync: bool = True, halfway: Callable[[], object] = lambda: None) -> Tensor:
@@ -42,3 +60,16 @@ def eager(run: Run, batch: Batch, sync: bool = True, halfway: Callable[[], objec
             run.precision.backward(loss)
         total += loss.detach()
     return total
+
+
+@contextmanager
+def _fitting(run: Run, batch: Batch) -> Iterator[None]:
+    """Raise TrainingError, with what to type, if the gradient of a batch inside needs more memory than there is."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        size, side = run.plan.bn_size, batch.images.shape[-1]
+        smaller = [each for each in range(1, size // 2 + 1) if run.plan.rank_size % each == 0]
+        fix = f"batch.bn_size={smaller[-1]} needs less and barely changes the result" if smaller else "use smaller ones"
+        why = f"this GPU cannot train on {size} images of {side} px at once, which BatchNorm has to see together"
+        raise TrainingError(f"out of memory: {why}; {fix}") from error
