@@ -1,12 +1,9 @@
 """The commands as functions, for notebooks and other programs; see `resnet_recipes.__all__`."""
 
 import json
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +22,7 @@ from resnet_recipes.plan import Plan
 from resnet_recipes.process.lock import RunLock
 from resnet_recipes.process.rank import work
 from resnet_recipes.process.rank_process import RankProcess
-from resnet_recipes.process.signals import Interruption, to_handle
+from resnet_recipes.process.signals import Interruption, handling
 
 #: Told every record of metrics.jsonl as it is written; a true answer saves the run and ends it.
 Callback = Callable[[dict[str, Any]], object]
@@ -70,7 +67,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> Trained:
     recipe = replace(recipe, launch=replace(recipe.launch, gpus=1))
     composed = Composed(recipe, Entry(recipe.name, Path.cwd() / "python", "python"), {}, ())
     folder = run_folder.create(composed, started(plan(recipe)), ["python"])
-    with RunLock(folder), _handled(interruption):
+    with RunLock(folder), handling(interruption.receive):
         work(RankProcess(folder, 0, sys.stderr, began, interruption, _Pulse(), told))
     summary = folder / "summary.json"
     return Trained(folder, json.loads(summary.read_text()) if summary.exists() else {})
@@ -84,18 +81,3 @@ class _Pulse:
     def beat(self, step: int, phase: str) -> None:
         """Note the completed steps."""
         self.step = step
-
-
-@contextmanager
-def _handled(interruption: Interruption) -> Iterator[None]:
-    """Let signals end the run instead of the process, where this is the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in to_handle()}
-    interruption.install()
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

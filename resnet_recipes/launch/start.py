@@ -6,10 +6,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -23,7 +22,7 @@ from resnet_recipes.process.folder import HeldFolder
 from resnet_recipes.process.lock import RunLock
 from resnet_recipes.process.observer import Observer
 from resnet_recipes.process.rank_process import die_with_parent
-from resnet_recipes.process.signals import to_handle
+from resnet_recipes.process.signals import handling
 from resnet_recipes.process.watchdog import Beat
 from resnet_recipes.report.terminal import SHOW_CURSOR, interjection
 
@@ -46,7 +45,7 @@ def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
     # On several nodes the folder may be shared by their launchers; there rank 0 holds the lock.
     with RunLock(folder) if group.nodes == 1 else nullcontext():
         launch = Launch(folder, group, say)
-        with launch.receiving_signals():
+        with handling(launch.receive):
             launch.supervise()
         held.confirm()
         result = launch.ending()
@@ -86,19 +85,6 @@ class Launch:
                     break
         if sys.stderr.isatty():
             sys.stderr.write(SHOW_CURSOR)                   # a killed rank could not
-
-    @contextmanager
-    def receiving_signals(self) -> Iterator[None]:
-        """Pass on the signals that this process gets inside the context; those ignored before (nohup) stay ignored."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.signal(number, lambda number, _: self._receive(number)) for number in to_handle()}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def ending(self) -> Ending:
         """Return how it went, after all processes are gone."""
@@ -155,7 +141,8 @@ class Launch:
     def _alive(self) -> list[subprocess.Popen[bytes]]:
         return [process for process in self._processes if process.poll() is None]
 
-    def _receive(self, number: int) -> None:
+    def receive(self, number: int) -> None:
+        """Pass a signal on to the ranks; a second Ctrl-C kills them."""
         now = time.monotonic()
         if self._received and (number != signal.SIGINT or now - self._heard < ECHO):
             return

@@ -6,13 +6,13 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.errors import ExitCode
 from resnet_recipes.process.rank_process import die_with_parent
+from resnet_recipes.process.signals import handling
 
 #: Exit codes after which the sweep stops too: the user or the scheduler wants the machine.
 STOPPED = (ExitCode.PREEMPTED, ExitCode.CANCELLED)
@@ -48,7 +48,7 @@ class Sweep:
         continues it, since each run resumes where it was.
         """
         waiting = deque(self.runs)
-        with self._receiving_signals():
+        with handling(self._received.append):
             while self._active or (waiting and not self._stop):
                 while waiting and self._free and not self._stop:
                     self._start(waiting.popleft())
@@ -104,17 +104,6 @@ class Sweep:
 
     def _head(self, name: str) -> str:
         return f"[{list(self.runs).index(name) + 1} of {len(self.runs)}] {name}"
-
-    @contextmanager
-    def _receiving_signals(self) -> Iterator[None]:
-        """Note the signals that this process gets inside the context."""
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-        before = {number: signal.signal(number, lambda number, _: self._received.append(number)) for number in numbers}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def slots(parallel: int, gpus: int, cores: int) -> list[Slot]:

@@ -2,8 +2,10 @@
 
 import os
 import signal
+import threading
 import time
-from types import FrameType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from resnet_recipes.errors import ExitCode
 
@@ -15,6 +17,20 @@ STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 _SAME_REQUEST = 2.0
 
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
+
+
+@contextmanager
+def handling(handler: Callable[[int], object]) -> Iterator[None]:
+    """Call `handler` for signals that ask to stop, inside the context; only in the main thread, where Python can."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda number, _: handler(number)) for number in to_handle()}
+    try:
+        yield
+    finally:
+        for number, former in before.items():
+            signal.signal(number, former)
 
 
 def to_handle() -> tuple[signal.Signals, ...]:
@@ -41,7 +57,7 @@ class Interruption:
     def install(self) -> None:
         """Handle the signals that ask this process to stop; its children have to ignore them."""
         for number in to_handle():
-            signal.signal(number, self._handle)
+            signal.signal(number, lambda number, _: self.receive(number))
 
     @property
     def requested(self) -> bool:
@@ -65,7 +81,8 @@ class Interruption:
         if not self._code:
             self._code, self._reason = code, reason
 
-    def _handle(self, number: int, _: FrameType | None) -> None:
+    def receive(self, number: int) -> None:
+        """Act on a signal: the first is a request, and a second Ctrl-C ends the process."""
         now = time.monotonic()
         if number == signal.SIGINT and self._first and now - self._first > _SAME_REQUEST:
             os._exit(128 + number)
