@@ -4,6 +4,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 from resnet_recipes.composing.suggestions import did_you_mean
@@ -23,7 +24,9 @@ class Usage:
     about: str                          # one sentence
     example: str                        # a whole command that works
     flags: Mapping[str, str] = field(default_factory=dict)      # "--recipes DIR": "your own recipes"
-    more: str = ""                      # paragraphs after the flags
+    more: str = ""                      # paragraphs after the flags; those without indented lines are wrapped
+    words: tuple[int, float] = (0, inf)     # the fewest and the most words beside flags
+    takes: str = ""                     # what they are: "two recipes or run folders"
 
     @property
     def values(self) -> dict[str, str]:
@@ -34,8 +37,9 @@ class Usage:
         """Return the help page."""
         rows = dict(self.flags) | {"--help": "print this page"}
         about = textwrap.fill(f"{self.about[:1].upper()}{self.about[1:]}.", WIDTH)
-        parts = [self.line, about, "\n".join(row(*item) for item in rows.items()), self.more.strip("\n"),
-                 f"Example:\n  {self.example}"]
+        more = (text if "\n  " in text else textwrap.fill(" ".join(text.split()), WIDTH, break_on_hyphens=False)
+                for text in self.more.strip("\n").split("\n\n"))
+        parts = [self.line, about, "\n".join(row(*item) for item in rows.items()), *more, f"Example:\n  {self.example}"]
         return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -87,6 +91,9 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
                  for word in argv if not _is_utf8(word)]
     if problems := problems + _spaced(found.words):
         raise RecipeError(problems)
+    if not usage.words[0] <= len(found.words) <= usage.words[1]:
+        verb, given = usage.line.split()[1], " ".join(found.words) or None
+        raise RecipeError([Problem(verb, given, f"needs {usage.takes}", usage.example)])
     return found
 
 

@@ -2,24 +2,22 @@
 
 import json
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 
 from resnet_recipes.commands.arguments import Usage, split
-from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.measure.comparison import Group, differences, grouped, machine, read_all, settings
 from resnet_recipes.measure.runs import RunRecord
 from resnet_recipes.report.text import clock_time, printable
 
 USAGE = Usage("resnet-recipes compare RUN RUN ...", "show what differs between runs, and whether seeds explain it",
-              "resnet-recipes compare runs/a runs/b", {"--json": "print JSON"})
+              "resnet-recipes compare runs/a runs/b", {"--json": "print JSON"}, words=(2, inf),
+              takes="at least two run folders")
 
 
 def run(argv: Sequence[str]) -> int:
     """Print the differing settings, machines and results of two or more run folders."""
     arguments = split(argv, USAGE)
-    if len(arguments.words) < 2:
-        word = " ".join(arguments.words) or None
-        raise RecipeError([Problem("compare", word, "needs at least two run folders", USAGE.example)])
     runs = read_all([Path(word) for word in arguments.words])
     tables = {"settings": differences([settings(run.folder) for run in runs]),
               "machine": differences([machine(run.folder) for run in runs])}
@@ -31,11 +29,9 @@ def run(argv: Sequence[str]) -> int:
         return 0
     for letter, one in zip(_letters(len(runs)), runs, strict=True):
         print(f"{letter}  {printable(one.folder)}")
-    for name, rows in tables.items():
+    for name, rows in (*tables.items(), ("results", _results(runs))):
         print()
-        _table(name.upper(), rows, len(runs))
-    print()
-    _table("RESULTS", _results(runs), len(runs))
+        print(table(name.upper(), _letters(len(runs)), rows) if rows else f"{name.upper()}: the same")
     _seeds(groups)
     return 0
 
@@ -44,19 +40,13 @@ def _letters(count: int) -> list[str]:
     return [chr(ord("A") + i) if i < 26 else str(i + 1) for i in range(count)]
 
 
-def _table(title: str, rows: list[tuple[str, list[str]]], count: int) -> None:
-    """Print one row a key and one column a run."""
-    if not rows:
-        print(f"{title}: the same")
-        return
-    width = max(len(title), *(len(printable(key)) for key, _ in rows))
-    columns = [max(len(printable(values[i])) for _, values in rows) for i in range(count)]
-    columns = [max(8, min(28, column)) for column in columns]
-    heads = "  ".join(f"{letter:<{column}}" for letter, column in zip(_letters(count), columns, strict=True))
-    print(f"{title:<{width}}  {heads}".rstrip())
-    for key, values in rows:
-        cells = "  ".join(f"{printable(value):<{column}}" for value, column in zip(values, columns, strict=True))
-        print(f"{printable(key):<{width}}  {cells}".rstrip())
+def table(title: str, heads: Sequence[str], rows: Sequence[tuple[str, list[str]]]) -> str:
+    """Return one row a key and one column a side, under a title and the sides' names."""
+    cells = [list(map(printable, (key, *values))) for key, values in [(title, heads), *rows]]
+    widths = [min(28, max(8, *map(len, column))) for column in zip(*cells, strict=True)]
+    widths[0] = max(len(row[0]) for row in cells)
+    return "\n".join("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+                     for row in cells)
 
 
 def _results(runs: list[RunRecord]) -> list[tuple[str, list[str]]]:

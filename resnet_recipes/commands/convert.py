@@ -31,7 +31,7 @@ Options, with their defaults:
   levels=1                   2: also at half the size, for small crops
   shuffle=true  seed=0       store in random order
   on_bad_image=error         error or skip
-  val_share=0  val_seed=0    as data.val_share: set some images aside as val.beton
+  val_share=0  val_seed=0    as data.val_share: some images become val.beton
   nested_classes=false       as data.nested_classes
   workers=0                  processes; 0: one per core""")
 

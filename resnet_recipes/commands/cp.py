@@ -12,7 +12,8 @@ from resnet_recipes.errors import Problem, RecipeError
 
 USAGE = Usage("resnet-recipes cp NAME FILE", "start your own recipe from another one",
               "resnet-recipes cp hot recipes/mine.yaml",
-              {"--full": "a complete copy; without it, a child of NAME in which you write only what differs"} | RECIPES)
+              {"--full": "a complete copy; without it, a child of NAME in which you write only what differs"} | RECIPES,
+              words=(2, 2), takes="a recipe and a file")
 
 CHILD = """\
 # Everything that is not written here comes from {parent}: resnet-recipes show {parent}
@@ -26,8 +27,6 @@ about: {parent} with changes
 def run(argv: Sequence[str]) -> int:
     """Write a recipe file that inherits from another, or with --full a complete copy."""
     arguments = split(argv, USAGE)
-    if len(arguments.words) != 2:
-        raise RecipeError([Problem("cp", None, "needs a recipe and a file", USAGE.example)])
     source, path = arguments.words[0].removeprefix("recipe="), Path(arguments.words[1])
     entry, document = Library(arguments.recipes).chain(source)[-1]
     if problem := _unusable(path):

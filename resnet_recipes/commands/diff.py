@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from resnet_recipes.commands.arguments import RECIPES, Usage, split
-from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.commands.compare import table
 from resnet_recipes.measure.comparison import differences, flat
-from resnet_recipes.report.text import printable
 
 USAGE = Usage("resnet-recipes diff A B", "compare the settings of two recipes or runs",
-              "resnet-recipes diff mild runs/NAME", RECIPES)
+              "resnet-recipes diff mild runs/NAME", RECIPES, words=(2, 2), takes="two recipes or run folders")
 
 SILENT = ("name", "about", "published")       # what a recipe says about itself changes no run
 
@@ -17,16 +16,8 @@ SILENT = ("name", "about", "published")       # what a recipe says about itself 
 def run(argv: Sequence[str]) -> int:
     """Print each setting that differs, with both values."""
     arguments = split(argv, USAGE)
-    if len(arguments.words) != 2:
-        raise RecipeError([Problem("diff", None, "needs two recipes or run folders", USAGE.example)])
     differing = differences([_settings(word, arguments.recipes) for word in arguments.words])
-    if not differing:
-        print("no setting differs")
-        return 0
-    rows = [("SETTING", *map(printable, arguments.words)), *((key, *values) for key, values in differing)]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    for key, first, second in rows:
-        print(f"{key:<{widths[0]}}  {first:<{widths[1]}}  {second}")
+    print(table("SETTING", arguments.words, differing) if differing else "no setting differs")
     return 0
 
 
@@ -37,5 +28,4 @@ def _settings(word: str, folder: Path | None) -> dict[str, str]:
 
     saved, name = Path(word) / "config.yaml", word.removeprefix("recipe=")
     recipe = frozen.read(saved) if saved.is_file() else compose(name, folder=folder, needs_data=False).recipe
-    tree = flat({key: value for key, value in frozen.tree_of(recipe).items() if key not in SILENT})
-    return {key: printable(value) for key, value in tree.items()}
+    return flat({key: value for key, value in frozen.tree_of(recipe).items() if key not in SILENT})

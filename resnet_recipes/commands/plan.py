@@ -4,12 +4,12 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
 from resnet_recipes.commands.arguments import RECIPES, Usage, split
 from resnet_recipes.commands.composed import composed
-from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import clock_time
 
 if TYPE_CHECKING:
@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     from resnet_recipes.plan import Plan
 
 USAGE = Usage("resnet-recipes plan NAME [key=value ...]", "print everything a run would do, without starting it",
-              "resnet-recipes plan mild data=/data/imagenet gpus=8", RECIPES | {"--json": "the same for programs"})
+              "resnet-recipes plan mild data=/data/imagenet gpus=8", RECIPES | {"--json": "the same for programs"},
+              words=(1, inf), takes="a recipe")
 
 
 def run(argv: Sequence[str]) -> int:
     """Do what `resnet-train --dry-run` does."""
     arguments = split(argv, USAGE)
-    if not arguments.words:
-        raise RecipeError([Problem("plan", None, "needs a recipe", USAGE.example)])
     if "=" not in arguments.words[0]:
         arguments.words[0] = f"recipe={arguments.words[0]}"
     show(composed(arguments, needs_data=False), as_json="--json" in arguments)

@@ -102,7 +102,8 @@ def _placed(draft: Path, composed: Composed, plan: Plan) -> Path:
             shutil.rmtree(folder)
         if _renamed(draft, folder):
             return folder
-    fix = f"choose another name, or resume it: resnet-train --resume {folder}"
+    is_run = (folder / "config.yaml").is_file()
+    fix = "choose another name" + f", or resume it: resnet-train --resume {folder}" * is_run
     raise RecipeError([Problem("run.name", recipe.run.name, f"is taken: {folder} exists", fix)])
 
 

@@ -6,17 +6,14 @@ from pathlib import Path
 
 from resnet_recipes.commands.arguments import RECIPES, Usage, split
 from resnet_recipes.composing.library import Library
-from resnet_recipes.errors import Problem, RecipeError
 
 USAGE = Usage("resnet-recipes show NAME", "print a recipe's file, with the source of every value",
-              "resnet-recipes show mild", RECIPES)
+              "resnet-recipes show mild", RECIPES, words=(1, 1), takes="the name of one recipe")
 
 
 def run(argv: Sequence[str]) -> int:
     """Print one recipe's files."""
     arguments = split(argv, USAGE)
-    if len(arguments.words) != 1:
-        raise RecipeError([Problem("show", None, "needs the name of one recipe", USAGE.example)])
     describe(arguments.words[0].removeprefix("recipe="), arguments.recipes)
     return 0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.commands.arguments import Usage, split
-from resnet_recipes.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.errors import NotReadyError, Problem
 from resnet_recipes.measure.runs import RunRecord, read_run
 from resnet_recipes.report.recorder import METRICS, read_metrics
 from resnet_recipes.report.terminal import is_live
@@ -20,7 +20,7 @@ USAGE = Usage(
     "resnet-recipes watch RUN", "follow a run from another terminal, with its loss as a plot",
     "resnet-recipes watch runs/NAME",
     {"--once": "print where the run is, and end"},
-    "Ends when the run does. Through a pipe it prints one line for each evaluation.")
+    "Ends when the run does. Through a pipe it prints one line for each evaluation.", (1, 1), "one run folder")
 
 #: Seconds between two looks at the run's files.
 EVERY = 1.0
@@ -29,8 +29,6 @@ EVERY = 1.0
 def run(argv: Sequence[str]) -> int:
     """Show the run until it ends, or until Ctrl-C."""
     arguments = split(argv, USAGE)
-    if len(arguments.words) != 1:
-        raise RecipeError([Problem("watch", " ".join(arguments.words) or None, "needs one run folder", USAGE.example)])
     folder = Path(arguments.words[0])
     if read_run(folder) is None:
         raise NotReadyError([Problem(str(folder), None, "is not a run folder", "list runs: resnet-recipes runs")])

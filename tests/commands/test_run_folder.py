@@ -77,7 +77,7 @@ def test_what_is_no_run_keeps_its_name(kind, made, tmp_path):
     other.mkdir()
     {"file": mine.touch, "folder": lambda: (mine / "thesis").mkdir(parents=True),
      "link": lambda: mine.symlink_to(other)}[kind]()
-    with pytest.raises(RecipeError, match="is taken"):
+    with pytest.raises(RecipeError, match=r"is taken: .* exists\n    choose another name$"):
         made("run=mine")
     assert list(other.iterdir()) == []
 
