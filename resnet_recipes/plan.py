@@ -13,11 +13,12 @@ from resnet_recipes.config import Recipe, enabled
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.duration import Duration, Horizon
 from resnet_recipes.errors import RecipeError
+from resnet_recipes.measure.published import IMAGENET_IMAGES
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.report.facts import Published
 
 #: ImageNet-1k, which the published results are for, and which a plan assumes until data.root is set.
-IMAGENET = DataFacts("torchvision", Path("ImageNet-1k"), 1_281_167, 50_000,
+IMAGENET = DataFacts("torchvision", Path("ImageNet-1k"), IMAGENET_IMAGES, 50_000,
                      tuple(f"class {index}" for index in range(1000)),
                      ("data.root is not set: this plan assumes ImageNet-1k.",))
 

@@ -16,10 +16,12 @@ def run_folder(
     epochs: float = 4.0,
     state: str = "finished",
     config: dict[str, Any] | None = None,
+    images: int = 1_281_167,
 ) -> Path:
     """Make the folder of one run: finished, stopped, failed or killed."""
     folder = root / name
     (folder / "checkpoints").mkdir(parents=True)
+    (folder / "data.json").write_text(json.dumps({"train_examples": images}))
     (folder / "overrides.txt").write_text(f"seed={seed}\n")
     (folder / "command.txt").write_text(f"resnet-train recipe={recipe} seed={seed} run={name}\n")
     (folder / "provenance.json").write_text(json.dumps({"recipe": recipe}))

@@ -111,8 +111,8 @@ def _show(runs: list[RunRecord], price: float | None) -> None:
         cost = "" if price is None else f" {run.cost(price):>8.2f}" if run.wall_minutes is not None else f" {'-':>8}"
         name = f"{printable(run.name):<{width}}  {printable(run.recipe):<10}"
         print(f"{name} {run.state:<9} {epochs:>9} {top1:>7} {papers:>8} {mlperf:>8}{cost}".rstrip())
-        if run.changes:
-            print(f"    {printable('  '.join(run.changes))}")
+        if changes := run.changes_besides_name:
+            print(f"    {printable('  '.join(changes))}")
         if run.reason:
             print(f"    {printable(run.reason.splitlines()[0])}")
         if run.resumable:

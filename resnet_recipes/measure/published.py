@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+#: Training images of ImageNet-1k, for which all of them are.
+IMAGENET_IMAGES = 1_281_167
+
 #: Where the sources contradict each other, and what was decided.
 CONTRADICTIONS = (
     "Medium at 60.4 min is printed as 79.4 % in the body of the Mosaic ResNet deep dive and as 78.4 % in its summary; "

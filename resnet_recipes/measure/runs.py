@@ -41,6 +41,11 @@ class RunRecord:
         """Name of the run."""
         return self.folder.name
 
+    @property
+    def changes_besides_name(self) -> tuple[str, ...]:
+        """Settings that were typed, without the name of the run."""
+        return tuple(change for change in self.changes if not change.startswith("run.name="))
+
     def cost(self, price: float) -> float | None:
         """Return what the wall time costs at `price` an hour."""
         return None if self.wall_minutes is None else self.wall_minutes / 60 * price

@@ -52,6 +52,25 @@ def widest(browser: "webdriver.Chrome") -> int:
     return browser.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
 
 
+def points(browser: "webdriver.Chrome") -> int:
+    """Return how many points the plot of accuracy against time has."""
+    return len(browser.find_elements(By.CSS_SELECTOR, "#time .mark-symbol.role-mark path"))
+
+
+def hovered(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
+    """Tell whether hovering over a point of a figure shows a text."""
+    return browser.execute_script("""
+        for (const point of document.querySelectorAll(`#${arguments[0]} .mark-symbol.role-mark path`)) {
+            const box = point.getBoundingClientRect();
+            const place = {clientX: box.x + box.width / 2, clientY: box.y + box.height / 2, bubbles: true};
+            point.dispatchEvent(new PointerEvent('pointerover', place));
+            point.dispatchEvent(new PointerEvent('pointermove', place));
+            const tip = document.getElementById('vg-tooltip-element');
+            if (tip && tip.textContent.includes(arguments[1])) return true;
+        }
+        return false;""", figure, text)
+
+
 @pytest.mark.parametrize(("count", "plots"), [(0, 1), (1, 9), (500, 10)])
 def test_pages_of_any_size_are_drawn(count: int, plots: int, browser: "webdriver.Chrome", tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
@@ -71,13 +90,13 @@ def test_hostile_names_stay_text(browser: "webdriver.Chrome", tmp_path: Path) ->
 
 def test_the_machine_can_be_switched_and_tables_sort(browser: "webdriver.Chrome", tmp_path: Path) -> None:
     opened(browser, ["--published"], tmp_path / "r.html")
-    select = Select(browser.find_element(By.CSS_SELECTOR, "#time select"))
-    assert select.first_selected_option.text == "8x A100"
-    drawn = "return document.querySelectorAll('#time .mark-symbol.role-mark path').length"
-    before = browser.execute_script(drawn)
-    select.select_by_visible_text("8x H100")
-    WebDriverWait(browser, 10).until(lambda _: browser.execute_script(drawn) < before / 4)
-    assert before > 20
+    clock, machine = map(Select, browser.find_elements(By.CSS_SELECTOR, "#time select"))
+    assert machine.first_selected_option.text == "8x A100"
+    assert points(browser) > 20
+    clock.select_by_visible_text("MLPerf's clock")
+    WebDriverWait(browser, 10).until(lambda _: points(browser) == 4)
+    machine.select_by_visible_text("8x H100")
+    WebDriverWait(browser, 10).until(lambda _: points(browser) == 2)
     head = browser.find_element(By.XPATH, "//th[text()='top1']")
     column = [cell.text for cell in browser.find_elements(By.CSS_SELECTOR, "th")].index("top1") + 1
     head.click()
@@ -87,19 +106,21 @@ def test_the_machine_can_be_switched_and_tables_sort(browser: "webdriver.Chrome"
     assert float(browser.find_element(By.CSS_SELECTOR, f"td:nth-child({column})").text) == max(values)
 
 
+def test_each_clock_has_its_own_minutes(browser: "webdriver.Chrome", tmp_path: Path) -> None:
+    run_folder(tmp_path / "runs", "mine", images=5000)
+    opened(browser, [str(tmp_path / "runs"), "--price", "36"], tmp_path / "r.html")
+    for name in ("time", "cost"):
+        clock = Select(browser.find_element(By.CSS_SELECTOR, f"#{name} select"))
+        for label, minutes in (("MLPerf's clock", 4.5), ("the wall clock", 5.0)):
+            clock.select_by_visible_text(label)
+            value = f"{minutes:.4g}" if name == "time" else f"{minutes / 60 * 36:.2f}"
+            WebDriverWait(browser, 10).until(lambda _, name=name, value=value: hovered(browser, name, value))
+
+
 def test_hovering_shows_a_point_with_its_command(browser: "webdriver.Chrome", tmp_path: Path) -> None:
     run_folder(tmp_path / "runs", "mine")
     opened(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
-    found = browser.execute_script("""
-        for (const point of document.querySelectorAll('#time .mark-symbol.role-mark path')) {
-            const box = point.getBoundingClientRect();
-            const place = {clientX: box.x + box.width / 2, clientY: box.y + box.height / 2, bubbles: true};
-            point.dispatchEvent(new PointerEvent('pointerover', place));
-            point.dispatchEvent(new PointerEvent('pointermove', place));
-            const tip = document.getElementById('vg-tooltip-element');
-            if (tip && tip.textContent.includes('resnet-train recipe=mild seed=1')) return true;
-        }
-        return false;""")
+    found = hovered(browser, "time", "resnet-train recipe=mild seed=1")
     assert found
 
 

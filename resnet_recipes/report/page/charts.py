@@ -6,10 +6,13 @@ from typing import Any
 Spec = dict[str, Any]
 Row = dict[str, Any]
 
-ALL = "all machines"
+ALL, NONE = "all machines", "hidden"
 
 #: What most results were published on, and what a plot shows first.
 USUAL = "8x A100"
+
+#: What minutes include: training alone, evaluations too, or everything.
+CLOCKS = {"papers": "the papers' clock", "mlperf": "MLPerf's clock", "wall": "the wall clock"}
 
 #: Okabe and Ito's palette, whose colours also differ in lightness; shapes tell recipes apart in black and white.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195", "#8C564B", "#5A7D2A")
@@ -27,7 +30,12 @@ SHAPES = (
     "M0,-1L0,1M-1,0L1,0",
 )
 SHADES = ("#08306b", "#2879b9", "#73b3d8", "#c8ddf0", "#999999", "#dddddd")
+DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 3], [4, 4], [2, 4], [8, 2, 2, 2, 2, 2], [10, 6], [3, 1])
 _GREY = "#8a8a8a"
+
+#: A legend of lines as they are drawn.
+_LINES: Spec = {"symbolType": "stroke", "symbolSize": 900, "symbolStrokeWidth": 2, "labelLimit": 300,
+                "columns": {"expr": "width < 420 ? 1 : 2"}}
 
 _CONFIG: Spec = {
     "font": "Helvetica, Arial, sans-serif",
@@ -49,82 +57,104 @@ _CONFIG: Spec = {
 }
 
 
-def accuracy(runs: Sequence[Row], published: Sequence[Row], x: str, title: str) -> Spec:
-    """Return top-1 against `x` (a key of both kinds of rows): the runs with their front over the published results.
+def accuracy(
+    runs: Sequence[Row], published: Sequence[Row], prices: tuple[float, float] | None = None, hides: bool = False
+) -> Spec:
+    """Return top-1 against minutes by one of three clocks: the runs with their front over the published results.
 
-    Rows have recipe, top1_percent, `x` (None where unknown), and what hovering shows (epochs, hardware, source ...).
+    Runs have recipe, top1_percent, minutes by each of CLOCKS (None where unknown), and what hovering shows (epochs,
+    hardware, command). Published results have minutes by one clock; `hides` shows them only on request. With two prices
+    an hour, of the runs' machine and of the published one, against cost.
     """
-    runs = [row for row in runs if row.get(x) and row["top1_percent"] is not None]
-    published = [row for row in published if row.get(x)]
-    recipes = sorted({row["recipe"] for row in (*runs, *published)})
+    runs = [row for row in runs if row["top1_percent"] is not None and any(row[clock] for clock in CLOCKS)]
+    published = [row for row in published if row["minutes"]]
+    own = sorted({row["recipe"] for row in runs})
+    recipes = [*own, *sorted({row["recipe"] for row in published} - set(own))]
+    x, title = ("cost", "cost") if prices else ("minutes", "minutes")
     encoding = {
         "x": _quantity(x, title, type="log", nice=False, padding=24) | {"axis": {"format": "~g", "tickCount": 8}},
         "y": _quantity("top1_percent", "top-1 accuracy (%)", zero=False, nice=True),
         "shape": _names("recipe", recipes, SHAPES),
         "color": _names("recipe", recipes, COLOURS),
     }
-    layers = _published_layers(published, encoding, x, is_background=bool(runs)) if published else []
+    for channel in ("shape", "color") if published else ():
+        encoding[channel]["legend"] = {"values": {"expr": f"machine == '{NONE}' ? {own} : {recipes}"}}
+    price, published_price = prices or (0.0, 0.0)
+    layers = _published_layers(published, encoding, published_price, is_background=bool(runs)) if published else []
     if runs:
-        layers += _run_layers(runs, encoding, x)
-    return _spec({"params": [_machine_switch(published)] if published else [], "layer": layers})
+        layers += _run_layers(runs, encoding, price)
+    switches = [_clock_switch()] + ([_machine_switch(published, hides)] if published else [])
+    return _spec({"params": switches, "layer": layers})
 
 
-def _published_layers(rows: Sequence[Row], encoding: Spec, x: str, is_background: bool) -> list[Spec]:
+def _published_layers(rows: Sequence[Row], encoding: Spec, price: float, is_background: bool) -> list[Spec]:
     """Return points for published results, grey behind the user's own, and one label a recipe."""
-    source = {"values": list(rows)}
-    chosen = {"filter": f"machine == '{ALL}' || datum.machine == machine"}
-    shown = ("recipe", "label", "top1_percent", "epochs", x, "clock", "hardware", "source", "note")
+    chosen = [{"filter": f"machine == '{ALL}' || datum.machine == machine"}, *_by_clock(price)]
+    shown = ("recipe", "label", "top1_percent", "epochs", "minutes", *(["cost"] if price else []), "hardware", "source",
+             "note")
     colour = {"color": {"value": _GREY}} if is_background else {}
     text = {"type": "text", "align": "right", "dx": -2, "dy": -9, "fontSize": 10, "color": _GREY}
     return [
         {
-            "data": source,
-            "transform": [chosen],
+            "data": {"values": list(rows)},
+            "transform": chosen,
             "mark": {"type": "point", "size": 55, "filled": False},
             "encoding": encoding | colour | {"tooltip": _tooltip(shown)},
         },
         {
-            "data": source,
-            "transform": [chosen, *_most_accurate()],
+            "data": {"values": list(rows)},
+            "transform": [*chosen, *_most_accurate()],
             "mark": text,
             "encoding": {"x": encoding["x"], "y": encoding["y"], "text": {"field": "recipe"}},
         },
     ]
 
 
-def _run_layers(rows: Sequence[Row], encoding: Spec, x: str) -> list[Spec]:
+def _run_layers(rows: Sequence[Row], encoding: Spec, price: float) -> list[Spec]:
     """Return the user's runs as filled points, and the front of those that no other beats."""
-    shown = ("name", "recipe", "top1_percent", "epochs", x, "hardware", "command")
+    shown = ("name", "recipe", "top1_percent", "epochs", "minutes", *(["cost"] if price else []), "hardware", "command")
+    fronts = [point | {"clock": clock} for clock in CLOCKS for point in pareto(rows, clock)]
     return [
         {
-            "data": {"values": list(pareto(rows, x))},
+            "data": {"values": fronts},
+            "transform": _by_clock(price),
             "mark": {"type": "line", "interpolate": "step-after", "color": "#444", "strokeDash": [5, 3]},
             "encoding": {"x": encoding["x"], "y": encoding["y"]},
         },
         {
             "data": {"values": list(rows)},
+            "transform": [{"fold": list(CLOCKS), "as": ["clock", "minutes"]}, *_by_clock(price)],
             "mark": {"type": "point", "size": 80, "filled": True, "opacity": 0.9},
             "encoding": encoding | {"tooltip": _tooltip(shown)},
         },
     ]
 
 
-def _machine_switch(published: Sequence[Row]) -> Spec:
-    machines = [ALL, *sorted({row["machine"] for row in published})]
-    first = USUAL if USUAL in machines else ALL
-    return {
-        "name": "machine",
-        "value": first,
-        "bind": {"input": "select", "options": machines, "name": "published on "},
-    }
+def _by_clock(price: float) -> list[Spec]:
+    """Return the transforms that leave the rows of the chosen clock, with their cost at a price an hour."""
+    money = [{"calculate": f"datum.minutes / 60 * {price!r}", "as": "cost"}] if price else []
+    return [{"filter": "datum.clock == clock && datum.minutes > 0"}, *money]
+
+
+def _clock_switch() -> Spec:
+    bind = {"input": "select", "options": list(CLOCKS), "labels": list(CLOCKS.values()), "name": "minutes by "}
+    return {"name": "clock", "value": next(iter(CLOCKS)), "bind": bind}
+
+
+def _machine_switch(published: Sequence[Row], hides: bool) -> Spec:
+    machines = [NONE, ALL, *sorted({row["machine"] for row in published})]
+    first = NONE if hides else USUAL if USUAL in machines else ALL
+    return {"name": "machine", "value": first,
+            "bind": {"input": "select", "options": machines, "name": "published results on "}}
 
 
 def tradeoff(groups: Sequence[Row]) -> Spec:
     """Return top-1 against minutes by recipe; rows have recipe, minutes, mean_top1_percent, low, high, seeds."""
     recipes = sorted({row["recipe"] for row in groups})
-    position = {"x": _quantity("minutes", "training minutes"), "color": _names("recipe", recipes, COLOURS)}
+    position = {"x": _quantity("minutes", "training minutes"),
+                "color": _names("recipe", recipes, COLOURS) | {"legend": _LINES}}
     height = {"y": _quantity("mean_top1_percent", "top-1 accuracy (%)")}
-    dash = {"strokeDash": {"field": "recipe", "type": "nominal", "title": None, "scale": {"domain": recipes}}}
+    dash = {"strokeDash": _dashes("recipe", recipes)}
     shown = _tooltip(("recipe", "epochs", "mean_top1_percent", "low", "high", "minutes", "seeds"))
     bar = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
     layers = [
@@ -142,8 +172,8 @@ def curve(points: Sequence[Row], y: str, title: str) -> Spec:
     encoding = {
         "x": {"field": "epoch", "type": "quantitative", "title": "epoch"},
         "y": _quantity(y, title),
-        "color": _names("name", names, COLOURS),
-        "strokeDash": {"field": "name", "type": "nominal", "title": None, "scale": {"domain": names}},
+        "color": _names("name", names, COLOURS) | {"legend": _LINES},
+        "strokeDash": _dashes("name", names),
         "opacity": {"condition": {"param": "shown", "value": 1}, "value": 0.1},
         "tooltip": _tooltip(("name", "epoch", y)),
     }
@@ -156,9 +186,10 @@ def phases(rows: Sequence[Row]) -> Spec:
     """Return the minutes of each run by what they went into; rows have name, phase, rank, minutes."""
     order = list(dict.fromkeys(row["phase"] for row in rows))
     encoding = {
-        "y": {"field": "name", "type": "nominal", "title": None, "sort": None, "axis": {"labelLimit": 160}},
+        "y": {"field": "name", "type": "nominal", "title": None, "sort": None,
+              "axis": {"labelLimit": {"expr": "width < 300 ? 120 : 260"}}},
         "x": {"field": "minutes", "type": "quantitative", "title": "minutes", "stack": "zero"},
-        "color": _names("phase", order, SHADES),
+        "color": _names("phase", order, SHADES) | {"legend": {"columns": 1}},
         "order": {"field": "rank", "type": "quantitative"},
         "tooltip": _tooltip(("name", "phase", "minutes")),
     }
@@ -167,13 +198,13 @@ def phases(rows: Sequence[Row]) -> Spec:
     return _spec({"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}, height=max(60, 26 * bars))
 
 
-def pareto(rows: Iterable[Row], x: str) -> Iterable[Row]:
-    """Yield the rows that no other row beats in both `x` (less is better) and accuracy, by `x`."""
+def pareto(rows: Iterable[Row], clock: str) -> Iterable[Row]:
+    """Yield minutes and accuracy of the rows that no other row beats in both on a clock, the fastest one first."""
     best = float("-inf")
-    for row in sorted(rows, key=lambda row: (row[x], -row["top1_percent"])):
+    for row in sorted((row for row in rows if row[clock]), key=lambda row: (row[clock], -row["top1_percent"])):
         if row["top1_percent"] > best:
             best = row["top1_percent"]
-            yield {x: row[x], "top1_percent": best}
+            yield {"minutes": row[clock], "top1_percent": best}
 
 
 def _most_accurate() -> list[Spec]:
@@ -196,6 +227,12 @@ def _names(field: str, domain: Sequence[str], values: Sequence[str]) -> Spec:
     """Return a channel that tells names apart by colour or shape."""
     scale = {"domain": list(domain), "range": [values[i % len(values)] for i in range(len(domain))]}
     return {"field": field, "type": "nominal", "title": None, "scale": scale}
+
+
+def _dashes(field: str, domain: Sequence[str]) -> Spec:
+    """Return a channel that tells lines apart in black and white, too."""
+    scale = {"domain": list(domain), "range": [DASHES[i % len(DASHES)] for i in range(len(domain))]}
+    return {"field": field, "type": "nominal", "title": None, "scale": scale, "legend": _LINES}
 
 
 def _tooltip(fields: Iterable[str]) -> list[Spec]:

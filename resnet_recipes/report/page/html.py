@@ -10,6 +10,9 @@ from resnet_recipes.report.page.charts import Spec
 
 _HERE = Path(__file__).parent
 
+#: Letters from which on a cell of a table is broken into lines.
+LONG = 24
+
 
 @dataclass
 class Figure:
@@ -86,6 +89,7 @@ def _table(table: Table) -> str:
 
 def _cell(value: str | float | None, kind: str) -> str:
     if isinstance(value, str):
+        kind = ' class="long"' if len(value) > LONG else kind
         return f"<td{kind}>{html.escape(value)}</td>"
     if value is None:
         return f'<td{kind} data-value=""></td>'

@@ -1,7 +1,8 @@
-// Draw every plot from the specification beside it, where the plotting library is on the page.
+// Draw every plot from the specification beside it, where the plotting library is on the page. Only errors are logged:
+// it warns of a choice of clock and machine that leaves no points.
 for (const plot of document.querySelectorAll(".plot")) {
   const spec = JSON.parse(document.getElementById(plot.dataset.spec).textContent);
-  vegaEmbed(plot, spec, {mode: "vega-lite", actions: {export: true, source: false, compiled: false, editor: false}});
+  vegaEmbed(plot, spec, {mode: "vega-lite", logLevel: 1, actions: {export: true, source: false, compiled: false, editor: false}});
 }
 
 // Sort a table by the column whose heading is clicked: numbers by value, from the other end at the second click.
