@@ -1,5 +1,6 @@
 """The page that a finished run prints."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,7 @@ def rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "weights", printable(summary.weights)
     if summary.raw_weights:
         yield "", printable(summary.raw_weights)
+    yield "curves", printable(f"resnet-recipes report {shlex.quote(str(Path(summary.folder).parent))}")
 
 
 def _accuracy(summary: Summary) -> Iterator[tuple[str, str]]:

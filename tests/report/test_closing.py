@@ -35,6 +35,10 @@ def test_each_weights_file_is_named_with_its_accuracy(summary):
     assert "weights|weights.pt\n|runs/one/weights-raw.pt" in both
 
 
+def test_the_last_line_makes_the_report(summary):
+    assert list(rows(replace(summary, folder="my runs/one")))[-1] == ("curves", "resnet-recipes report 'my runs'")
+
+
 def test_an_average_far_behind_its_weights_is_a_warning_with_what_to_use(summary):
     behind = replace(summary, raw_weights="weights-raw.pt", raw=summary.raw._replace(top1=91.5))
     assert "WARNING: EMA is 2.50 points behind: use weights-raw.pt." in page(behind)
