@@ -107,13 +107,21 @@ def _probe_size(made: Plan, rank: Rank, side: int) -> int:
 
 
 def _step_seconds(made: Plan, rank: Rank, side: int, size: int, seconds: float) -> list[float]:
+    """Return seconds of steps; one of SAM's every `interval` steps is in each of them with its share."""
     run = build(_drawn(made, side, size), rank)
-    stopwatch = Stopwatch(rank.device, seconds)
+    sam, stopwatch = enabled(made.recipe.methods).get("sam"), Stopwatch(rank.device, seconds)
+    interval = sam.interval if sam else 1
     try:
-        train(run, stopwatch)
+        train(run, stopwatch, first=-WARM_UP % interval)        # the first lap that counts is one of SAM's
     finally:
         close(run)
-    return stopwatch.laps[WARM_UP:]
+    return _mixed(stopwatch.laps[WARM_UP:], interval)
+
+
+def _mixed(laps: Sequence[float], interval: int) -> list[float]:
+    """Return the seconds of plain steps, each with its share of the first step of every `interval`."""
+    first, plain = laps[::interval], [lap for i, lap in enumerate(laps) if i % interval]
+    return [(median(first) + (interval - 1) * lap) / interval for lap in plain] or list(first)
 
 
 def _drawn(made: Plan, side: int, size: int, eval_examples: int = 1) -> Plan:

@@ -44,3 +44,19 @@ def test_training_on_the_real_images_is_timed(made: plan.Plan, monkeypatch: pyte
 def test_the_probe_trains_at_the_size_it_is_asked_for(made: plan.Plan) -> None:
     for side in set(made.sizes):
         assert set(probe._drawn(made, side, 16).sizes) == {side}
+
+
+def test_a_step_of_sam_counts_with_its_share() -> None:
+    """One in five steps takes two gradients: by hand, (2 + 4 x 1) / 5."""
+    laps = [2.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.0]
+    assert probe._mixed(laps, 5) == pytest.approx([1.2] * 5)
+    assert probe._mixed([3.0, 4.0], 1) == [3.0, 4.0]
+    assert probe._mixed([2.0], 5) == [2.0]
+
+
+def test_the_first_step_that_is_timed_is_one_of_sams(made: plan.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+    monkeypatch.setattr(probe, "train", lambda run, keeper, first: (begun.append(first), keeper.laps.extend([1.0] * 4)))
+    made.recipe.methods.sam.interval = 5
+    probe._step_seconds(made, probe.Rank(0, 0, 1, torch.device("cpu")), 32, 16, 1.0)
+    assert (begun[0] + probe.WARM_UP) % 5 == 0

@@ -1,0 +1,78 @@
+"""How wrong estimates are: measure this machine, train what was estimated, and compare.
+
+    python benchmarks/estimate.py CIFAR10 [--recipes mild,medium] [--sizes 32,48,64] [--images 150]
+
+CIFAR10 has train/ and val/ with a folder of images per class; a part of them is used. ResNet-18 with every method of
+the recipe, progressive resizing too, so that most image sizes of a run are interpolated. Every case measures anew.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+WORDS = ["model.name=resnet18", "bs=64", "batch.bn_size=64", "lr=0.1", "schedule.warmup=0.5ep",
+         "data.crop_scale=[0.5,1]", "methods.ema.half_life=20ba", "methods.ema.update_interval=4ba", "workers=1"]
+
+
+def part(source: Path, images: int, root: Path) -> Path:
+    """Make a data set of the first images of each class: all of them to train on, a fifth to evaluate on."""
+    for split, count in (("train", images), ("val", images // 5)):
+        for folder in sorted((source / split).iterdir()):
+            (root / split / folder.name).mkdir(parents=True)
+            for image in sorted(folder.iterdir())[:count]:
+                (root / split / folder.name / image.name).symlink_to(image)
+    return root
+
+
+def error(recipe: str, size: int, epochs: int, data: Path, folder: Path) -> dict[str, object]:
+    """Estimate a run, train it, and return both times."""
+    words = [f"recipe={recipe}", f"data={data}", f"epochs={epochs}", *WORDS,
+             *(f"data.{key}={size}" for key in ("train_size", "eval_resize", "eval_size"))]
+    program = "import sys; from resnet_recipes.cli import {}; sys.exit({}())"
+    environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
+    estimated = subprocess.run([sys.executable, "-c", program.format("main", "main"), "estimate", *words, "--json"],
+                               cwd=folder, env=environment, check=True, capture_output=True, text=True)
+    subprocess.run([sys.executable, "-c", program.format("train", "train"), *words, f"run={recipe}{size}"],
+                   cwd=folder, env=environment, check=True, capture_output=True)
+    said, done = json.loads(estimated.stdout), json.loads((folder / f"runs/{recipe}{size}/summary.json").read_text())
+    seconds, low, high = (60 * minutes for minutes in (said["training_minutes"], *said["bounds_minutes"]))
+    return {"case": f"{recipe} {size} px", "estimated": seconds, "low": low, "high": high,
+            "trained": done["training_seconds"], "error_percent": 100 * (seconds / done["training_seconds"] - 1),
+            "evaluation_estimated": 60 * said["evaluation_minutes"], "evaluation": done["evaluation_seconds"]}
+
+
+def main() -> None:
+    """Measure every case, print a table, and write the rows if asked."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--recipes", default="mild,medium")
+    parser.add_argument("--sizes", default="32,48,64")
+    parser.add_argument("--images", type=int, default=150, help="of each class")
+    parser.add_argument("--epochs", type=int, default=5)
+    parser.add_argument("--json")
+    arguments = parser.parse_args()
+    rows = []
+    table = Table("case", "estimated", "bounds", "trained", "error", "evaluation", title="seconds of training")
+    with tempfile.TemporaryDirectory() as folder:
+        data = part(arguments.data.absolute(), arguments.images, Path(folder) / "images")
+        for recipe in arguments.recipes.split(","):
+            for size in map(int, arguments.sizes.split(",")):
+                row = error(recipe, size, arguments.epochs, data, Path(folder))
+                rows.append(row)
+                table.add_row(row["case"], f"{row['estimated']:.1f}", f"{row['low']:.1f} to {row['high']:.1f}",
+                              f"{row['trained']:.1f}", f"{row['error_percent']:+.1f} %",
+                              f"{row['evaluation_estimated']:.1f} for {row['evaluation']:.1f}")
+    Console().print(table)
+    if arguments.json:
+        Path(arguments.json).write_text(json.dumps(rows, indent=2))
+
+
+if __name__ == "__main__":
+    main()
