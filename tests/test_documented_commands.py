@@ -1,5 +1,6 @@
 """Every command in README.md and docs/ works as written: those that take long are planned, the others are run."""
 
+import glob
 import importlib
 import re
 import shlex
@@ -43,22 +44,30 @@ LONG = {"estimate", "bottleneck", "eval", "predict", "export"}
 FEWER = {"epochs=curve": "epochs=22.5,30", "seed=1,2,3": "seed=1", "seed=1,2": "seed=1"}
 
 
-def fenced(page: str, *languages: str) -> Iterator[str]:
-    """Yield the code blocks of a page in one of these languages, "" where none is named."""
+SHELL = ("", "sh", "bash", "console")
+
+
+def fenced(page: str, *languages: str) -> Iterator[tuple[str, str]]:
+    """Yield the code blocks of a page in one of these languages, "" where none is named: language and block."""
     for language, block in re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", PAGES[page], re.DOTALL | re.MULTILINE):
         if language in languages:
-            yield block
+            yield language, block
 
 
 def lines(page: str) -> Iterator[list[str]]:
     """Yield the words of every shell line, one list a command; comments and what is piped on are left out."""
-    for block in fenced(page, "", "sh", "bash", "console"):
-        for line in block.replace("\\\n", " ").splitlines():
-            for part in re.split(r" && | \| ", line.removeprefix("$ ")):
-                try:
-                    yield shlex.split(part, comments=True)
-                except ValueError:      # a table or a tree, with a lone quote
-                    continue
+    for _, block in fenced(page, *SHELL):
+        yield from commands(block)
+
+
+def commands(block: str) -> Iterator[list[str]]:
+    """Yield the words of the shell lines of a block."""
+    for line in block.replace("\\\n", " ").splitlines():
+        for part in re.split(r" && | \| ", line.removeprefix("$ ")):
+            try:
+                yield shlex.split(part, comments=True)
+            except ValueError:      # a table or a tree, with a lone quote
+                continue
 
 
 def own(words: list[str]) -> tuple[str, list[str]] | None:
@@ -93,10 +102,14 @@ def test_every_command_of_the_page_works(page: str, images: Path, home: Path) ->
     for name in {"a", *re.findall(r"\bruns/([\w-]+)", PAGES[page])}:
         run_folder(home / "runs", name)
     failed = []
-    for name, words in filter(None, map(own, lines(page))):
-        code, said = attempt(name, placed(words, images, home))
-        if code:
-            failed.append(f"{name} {shlex.join(words)}\n{said}")
+    for language, block in fenced(page, *SHELL, "yaml"):
+        if language == "yaml":
+            edited(block, home)
+            continue
+        for name, words in filter(None, map(own, commands(block))):
+            code, said = attempt(name, placed(words, images, home))
+            if code:
+                failed.append(f"{name} {shlex.join(words)}\n{said}")
     assert not failed, "\n\n".join(["", *failed])
 
 
@@ -109,7 +122,7 @@ def placed(words: list[str], images: Path, home: Path) -> list[str]:
         if not Path(place).exists():
             Path(place).parent.mkdir(parents=True, exist_ok=True)
             Path(place).symlink_to(images)
-    return moved
+    return [path for word in moved for path in (sorted(glob.glob(word)) if "*" in word else []) or [word]]
 
 
 def attempt(name: str, words: list[str]) -> tuple[int, str]:
@@ -183,15 +196,20 @@ def test_targets_scripts_and_extras_exist(page: str) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(fenced(page, "yaml"))])
 def test_recipes_of_the_page_are_valid(page: str, home: Path) -> None:
-    for block in fenced(page, "yaml"):
-        path = home / "recipes" / f"{yaml.safe_load(block)['name']}.yaml"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(block)
-        assert cli.main(["validate", str(path)]) == 0
+    for _, block in fenced(page, "yaml"):
+        assert cli.main(["validate", str(edited(block, home))]) == 0
+
+
+def edited(block: str, home: Path) -> Path:
+    """Save a recipe of the page under its name, and return the file."""
+    path = home / "recipes" / f"{yaml.safe_load(block)['name']}.yaml"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(block)
+    return path
 
 
 def test_the_method_of_the_page_does_what_it_says(tmp_path: Path) -> None:
-    (tmp_path / "gaussian_noise.py").write_text(next(fenced("docs/howto/method.md", "python")))
+    (tmp_path / "gaussian_noise.py").write_text(next(fenced("docs/howto/method.md", "python"))[1])
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(tmp_path)
         method = importlib.import_module("gaussian_noise").GaussianNoise(strength=0.5)
@@ -205,5 +223,5 @@ def test_the_method_of_the_page_does_what_it_says(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(fenced(page, "python"))])
 def test_python_of_the_page_is_python(page: str) -> None:
-    for block in fenced(page, "python"):
+    for _, block in fenced(page, "python"):
         compile(block, page, "exec")

@@ -19,7 +19,7 @@ def run(argv: Sequence[str]) -> int:
     """Print the differing settings, machines and results of two or more run folders."""
     arguments = split(argv, USAGE)
     runs = read_all([Path(word) for word in arguments.words])
-    tables = {"settings": differences([settings(run.folder) for run in runs]),
+    tables = {"settings": [row for row in differences([settings(run.folder) for run in runs]) if row[0] != "run.name"],
               "machine": differences([machine(run.folder) for run in runs])}
     groups = grouped(runs)
     if "--json" in arguments:

@@ -60,7 +60,7 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Return a nested mapping with dotted keys; a method without settings is "on"."""
     leaves: dict[str, str] = {}
     for key, value in tree.items():
-        if isinstance(value, dict) and value:
+        if isinstance(value, dict) and (value or not prefix):       # a section may be empty: methods: {}
             leaves |= flat(value, f"{prefix}{key}.")
         else:
             leaves[f"{prefix}{key}"] = "on" if value == {} else str(value)

@@ -49,9 +49,13 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Sect
     yield Section("Accuracy against time", text, figures)
     groups = grouped(finished)
     if any(len(group.runs) > 1 for group in groups) or len(groups) > 1:
-        yield Section("Trade-off by recipe", ["Means over seeds; bars are one standard deviation of a single run."],
-                      [Figure("tradeoff", "Each point is one recipe at one length.",
-                              charts.tradeoff(list(map(_group_row, groups))))])
+        rows = list(map(_group_row, groups))
+        yield Section(
+            "Trade-off by recipe", ["Means over seeds; bars are one standard deviation of a single run."],
+            [Figure("tradeoff", "Each point is one recipe at one length, by the minutes that it trained.",
+                    charts.tradeoff(rows, "minutes", "training minutes")),
+             Figure("tradeoff-epochs", "The same by epochs, which do not depend on the machine.",
+                    charts.tradeoff(rows, "epochs", "epochs"))])
     if runs:
         yield _course(runs)
         yield Section("All runs", tables=[_run_table(runs, price)])

@@ -54,6 +54,7 @@ def test_a_page_of_runs_has_every_plot_and_names_are_escaped(tmp_path: Path) -> 
         "time",
         "cost",
         "tradeoff",
+        "tradeoff-epochs",
         "phases",
         *(f"course-{key}" for key in ("top1_percent", "loss", "lr", "pixels", "images_per_second", "data_wait_share")),
     }

@@ -71,7 +71,7 @@ def hovered(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
         return false;""", figure, text)
 
 
-@pytest.mark.parametrize(("count", "plots"), [(0, 1), (1, 9), (500, 10)])
+@pytest.mark.parametrize(("count", "plots"), [(0, 1), (1, 9), (500, 11)])
 def test_pages_of_any_size_are_drawn(count: int, plots: int, browser: "webdriver.Chrome", tmp_path: Path) -> None:
     (tmp_path / "runs").mkdir()
     for i in range(count):

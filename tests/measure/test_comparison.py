@@ -26,6 +26,10 @@ def test_only_what_differs_is_listed_and_a_missing_setting_is_a_dash(tmp_path: P
     assert dict(differences([left, right])) == {"run.name": ["a", "b"], "methods.mixup.alpha": ["-", "0.2"]}
 
 
+def test_a_section_without_settings_is_no_setting(tmp_path: Path) -> None:
+    assert "methods" not in settings(run_folder(tmp_path, "a", config={"methods": {}}))
+
+
 def test_the_time_of_a_run_is_not_a_difference_between_machines(tmp_path: Path) -> None:
     assert differences([machine(run_folder(tmp_path, name)) for name in "ab"]) == []
 

@@ -148,10 +148,10 @@ def _machine_switch(published: Sequence[Row], hides: bool) -> Spec:
             "bind": {"input": "select", "options": machines, "name": "published results on "}}
 
 
-def tradeoff(groups: Sequence[Row]) -> Spec:
-    """Return top-1 against minutes by recipe; rows have recipe, minutes, mean_top1_percent, low, high, seeds."""
+def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
+    """Return top-1 against `x` by recipe; rows have recipe, `x`, mean_top1_percent, low, high, seeds."""
     recipes = sorted({row["recipe"] for row in groups})
-    position = {"x": _quantity("minutes", "training minutes"),
+    position = {"x": _quantity(x, title),
                 "color": _names("recipe", recipes, COLOURS) | {"legend": _LINES}}
     height = {"y": _quantity("mean_top1_percent", "top-1 accuracy (%)")}
     dash = {"strokeDash": _dashes("recipe", recipes)}
