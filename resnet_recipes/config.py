@@ -140,7 +140,7 @@ class LogConfig:
     """The `log` section."""
 
     interval: str = "20ba"              # from one logged step to the next; the only steps that wait for the device
-    to: list[str] = field(default_factory=list)     # tensorboard | wandb | mlflow | csv, besides metrics.jsonl
+    to: list[str] = field(default_factory=list)     # tensorboard | wandb | mlflow | csv, in addition to metrics.jsonl
     mlperf: bool = False                # write result_0.txt at the end: the run in MLPerf's log format
 
     def problems(self) -> Iterator[Problem]:

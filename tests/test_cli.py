@@ -137,7 +137,7 @@ def test_an_unknown_verb_is_answered(capsys):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_command_has_a_help_page_of_its_own(capsys, verb):
+def test_every_command_has_its_own_help_page(capsys, verb):
     for flag in ("--help", "-h"):
         assert cli.main([verb, "anything", flag]) == 0
         out, err = capsys.readouterr()

@@ -33,7 +33,7 @@ def test_one_device_is_said_in_the_singular():
     assert "2048 = 1 device x 8 micro-batches x 256" in text("mild", ranks=1)
 
 
-def test_sizes_are_told_as_ranges_of_epochs():
+def test_sizes_are_reported_as_ranges_of_epochs():
     assert outline.size_ranges((88, 88, 92, 96, 96)) == "88 px (epochs 1-2), 92 (3), 96 (4-5)"
     assert outline.size_ranges((64,)) == "64 px (epoch 1)"
 

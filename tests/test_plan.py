@@ -166,7 +166,7 @@ def test_parameters_are_those_of_torchvision():
         assert sum(weight.numel() for weight in model.parameters()) == backbone + (features + 1) * 10
 
 
-def test_what_cannot_work_together_is_told_all_at_once():
+def test_what_cannot_work_together_is_reported_all_at_once():
     recipe = small(model={"num_classes": 7}, batch={"bn_size": 30}, schedule={"warmup": "20ep"})
     said = refused(recipe, ranks=2)
     assert said.keys() == {"model.num_classes", "batch.bn_size", "schedule.warmup"}

@@ -80,7 +80,7 @@ def _forecast(expected: "Forecast", target: Path) -> list[str]:
              f"about {clock_time(60 * expected.minutes)} (measured on {expected.sampled})"]
     if expected.speeds:
         speeds = ", ".join(f"{speed:,.0f} at {side} px" for side, speed in expected.speeds.items())
-        lines.append(f"random crops by the native decoder, images a second and core here: {speeds}")
+        lines.append(f"random crops by the native decoder, images per second and core on this machine: {speeds}")
     if expected.resumed_images:
         lines.append(f"{expected.resumed_images:,} images are there already; resuming")
     return lines + [f"unreadable: {printable(name)}" for name in expected.unreadable[:10]]

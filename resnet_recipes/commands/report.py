@@ -18,11 +18,11 @@ USAGE = Usage("resnet-recipes report [RUN|FOLDER ...]",
               "draw the curves of runs over the published results, as one HTML page that needs no network",
               "resnet-recipes report runs --price 32.77 --out report.html",
               {"--out FILE": "the page (default report.html)", "--price PER_HOUR": "plot accuracy against money too",
-               "--published": "the published results alone", "--png FOLDER": "write every plot as a picture besides"})
+               "--published": "the published results alone", "--png FOLDER": "also write every plot as a picture"})
 
 
 def run(argv: Sequence[str]) -> int:
-    """Write the page, and with --png each plot as a picture besides."""
+    """Write the page, and with --png each plot as a picture."""
     arguments = split(argv, USAGE)
     price = price_of(arguments.flags.get("--price"))
     out = Path(arguments.flags.get("--out", "report.html"))

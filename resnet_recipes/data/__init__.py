@@ -32,7 +32,7 @@ def measure(config: DataConfig, with_cost: bool = False, tell: Callable[[str], N
     if why:
         cost = ""
         if with_cost:
-            cost = f", {1000 * _module(backend).seconds_per_image(config, facts):.1f} ms of CPU each here"
+            cost = f", {1000 * _module(backend).seconds_per_image(config, facts):.1f} ms of CPU each on this machine"
         note = f"images are decoded from their files (torchvision backend){cost}: {why}"
         facts = replace(facts, notes=(note, *facts.notes))
     return facts if backend == "synthetic" else replace(facts, notes=(*facts.notes, *oversubscription(config)))

@@ -31,5 +31,5 @@ def oversubscription(config: DataConfig) -> Iterator[str]:
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", max(1, torch.cuda.device_count())))
     if config.workers != "auto" and config.workers * ranks > cores():
         wanted = f"data.workers={config.workers}" + (f" for each of {ranks} ranks" if ranks > 1 else "")
-        yield (f"{wanted} is more than the {cores()} cores here, which slows loading; "
+        yield (f"{wanted} is more than the {cores()} cores of this machine, which slows loading; "
                f"use data.workers={fair_share(ranks)}")

@@ -127,7 +127,7 @@ def _speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Find
     """Hold a copy and a matrix product against the card's datasheet."""
     gpu = datasheet.known(name)
     if gpu is None:
-        yield Finding("ok", f"GPU {device.index}: no datasheet of {name} is known here, so its speed is not judged")
+        yield Finding("ok", f"GPU {device.index}: no datasheet for {name}, so its speed is not judged")
         return
     try:
         measured = (("copies", rates.traffic(device) / 1e12, gpu.traffic / 1e12, "TB/s"),

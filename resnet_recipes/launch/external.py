@@ -98,7 +98,7 @@ def _garbage(environment: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def _on_one_machine(by: str) -> bool:
-    """Tell whether all ranks are here."""
+    """Tell whether all ranks run on this machine."""
     if by == "srun":
         return os.environ.get("SLURM_STEP_NUM_NODES") == "1"
     return os.environ.get("LOCAL_WORLD_SIZE") == str(ranks())

@@ -34,4 +34,4 @@ def installed(taken: Collection[str]) -> Iterator[type[Method]]:
 
 def _refused(entry: EntryPoint, rule: str) -> NotReadyError:
     package = entry.dist.name if entry.dist else "it"
-    return NotReadyError([Problem(f"method {entry.name}", entry.value, rule, f"pip uninstall {package}, or mend it")])
+    return NotReadyError([Problem(f"method {entry.name}", entry.value, rule, f"pip uninstall {package}, or fix it")])

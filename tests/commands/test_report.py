@@ -76,7 +76,7 @@ def test_plots_are_written_as_pictures(tmp_path: Path) -> None:
     assert {path.stem for path in (tmp_path / "png").iterdir()} == set(specs(tmp_path / "r.html"))
 
 
-def test_mistakes_are_told(tmp_path: Path) -> None:
+def test_mistakes_are_reported(tmp_path: Path) -> None:
     with pytest.raises(NotReadyError, match="cannot be listed"):
         report.run([str(tmp_path / "nowhere")])
     with pytest.raises(NotReadyError, match="cannot be written"):

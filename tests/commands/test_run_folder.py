@@ -71,7 +71,7 @@ def test_a_run_that_is_starting_keeps_its_name(made):
 
 
 @pytest.mark.parametrize("kind", ["file", "folder", "link"])
-def test_what_is_no_run_keeps_its_name(kind, made, tmp_path):
+def test_a_name_taken_by_something_else_is_refused(kind, made, tmp_path):
     Path("runs").mkdir()
     mine, other = Path("runs/mine"), tmp_path / "other"
     other.mkdir()
@@ -120,7 +120,7 @@ def test_the_commit_of_a_recipe_is_read_without_running_what_its_repository_name
 
 
 @pytest.mark.parametrize("head", ["ref: ../../etc/passwd", "ref: refs/../../../etc/passwd", "", "junk", None])
-def test_a_repository_that_is_none_has_no_commit(head, tmp_path):
+def test_an_invalid_repository_has_no_commit(head, tmp_path):
     (tmp_path / "mine.yaml").write_text("defaults: [mild]\n")
     (tmp_path / ".git").mkdir()
     if head is None:

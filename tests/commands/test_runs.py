@@ -56,6 +56,6 @@ def test_names_cannot_act_on_the_terminal(tmp_path: Path, capsys: pytest.Capture
 
 @pytest.mark.parametrize("words", [["--sort", "x"], ["--price", "free"], ["--price", "-1"], ["--price", "nan"],
                                    ["epochs=3"], ["/nowhere"]])
-def test_mistakes_are_told(words: list[str], root: Path) -> None:
+def test_mistakes_are_reported(words: list[str], root: Path) -> None:
     with pytest.raises(RecipeError):
         runs.run([*([] if words == ["/nowhere"] else [str(root)]), *words])

@@ -78,7 +78,7 @@ def test_cp_writes_a_child_that_composes(capsys, folder):
     assert said(capsys, "diff", "hot", "mine") == "no setting differs\n"
 
 
-def test_cp_full_writes_a_copy_that_stands_alone(capsys, folder):
+def test_cp_full_writes_a_self_contained_copy(capsys, folder):
     said(capsys, "cp", "mild", "recipes/mine.yaml", "--full")
     text = (folder / "recipes" / "mine.yaml").read_text()
     assert "\nname: mine\n" in text

@@ -12,7 +12,7 @@ from resnet_recipes.errors import RecipeError
 from tests.run_folders import run_folder
 
 
-def test_where_a_run_is_is_told_with_the_time_that_is_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_shown_with_the_time_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = run_folder(tmp_path, "mine", state="killed", epochs=9.0)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -98,7 +98,7 @@ def test_paths_become_absolute(folder, tmp_path, monkeypatch):
     assert compose("mild", [DATA]).recipe.run.root == str(tmp_path / "runs")
 
 
-def test_short_spellings_are_told_in_full(folder):
+def test_short_spellings_are_reported_in_full(folder):
     assert [str(override) for override in compose("mild", [DATA, "epochs=18", "~methods.ema"]).overrides] == [
         "data.root=/data/imagenet", "max_duration=18ep", "scale_schedule_ratio=1.0", "~methods.ema"]
 
@@ -136,7 +136,7 @@ def test_a_recipe_called_as_its_parent_inherits_from_the_packaged_one(folder):
     assert (recipe.seed, recipe.optimizer.weight_decay) == (5, 3e-4)
 
 
-def test_inheritance_goes_on_over_several_files(folder):
+def test_a_recipe_inherits_through_several_files(folder):
     folder("recipes/one.yaml", "defaults: [mild]\nseed: 1\noptimizer: {lr: 1.0}\n")
     folder("recipes/two.yaml", "defaults: [one, _self_]\nseed: 2\n")
     composed = compose("two", [DATA, "seed=3"])
@@ -168,7 +168,7 @@ def test_references_work_in_a_users_own_recipes_only(folder):
     assert "only read from recipes in your own ./recipes folder" in problems("stranger.yaml", DATA)
 
 
-def test_a_reference_in_a_circle_is_told(folder):
+def test_a_reference_in_a_circle_is_reported(folder):
     folder("recipes/mine.yaml",
            "defaults: [mild]\nbatch: {bn_size: '${batch.eval_size}', eval_size: '${batch.bn_size}'}\n")
     assert "recipes/mine.yaml: cannot be composed" in problems("mine", DATA)

@@ -91,7 +91,7 @@ def test_a_file_that_is_no_plain_recipe_is_refused_with_its_line(text, line, sai
     assert said in message
 
 
-def test_everything_that_is_wrong_is_told_at_once():
+def test_everything_that_is_wrong_is_reported_at_once():
     message = refusal("a: yes\nb: 010\nc: !!str x\nhydra: {}\n")
     assert [f":{line}" in message for line in (1, 2, 3, 4)] == [True] * 4
 
@@ -109,7 +109,7 @@ def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path):
         strict_yaml.load(path)
 
 
-def test_a_missing_file_is_told(tmp_path):
+def test_a_missing_file_is_reported(tmp_path):
     with pytest.raises(RecipeError, match="cannot be read: No such file"):
         strict_yaml.load(tmp_path / "none.yaml")
 

@@ -54,7 +54,7 @@ def test_an_empty_mapping_switches_a_method_on():
     ({"published": [{"epochs": 3}]}, "published", "(top1 is missing)"),
     ({"published": {"top1": 1.0}}, "published", "a list"),
 ])
-def test_a_value_of_the_wrong_type_is_told_with_its_key(tree, key, rule):
+def test_a_value_of_the_wrong_type_is_reported_with_its_key(tree, key, rule):
     problems = said(tree)
     assert len(problems) == 1
     assert problems[0].startswith(key)
@@ -66,7 +66,7 @@ def test_unknown_names_are_all_told_and_their_insides_are_not():
     assert [problem.split(":")[0] for problem in problems] == ["optimiser", "optimizer.lrr", "methods.emma"]
 
 
-def test_types_and_rules_are_told_together():
+def test_types_and_rules_are_reported_together():
     assert len(said({"seed": "x", "batch": {"bn_size": 0}, "nonsense": 1})) == 3
 
 

@@ -61,7 +61,7 @@ def test_draws_depend_on_seed_epoch_and_index_alone():
     assert not np.isin(uniforms(7, 3, np.arange(100), 41), together).any()
 
 
-def test_every_copy_of_an_image_has_draws_of_its_own_and_the_first_has_those_of_old():
+def test_every_copy_of_an_image_has_its_own_draws_and_the_first_keeps_the_former_ones():
     copies = np.arange(4)
     draws = uniforms(7, 2, np.full(4, 63), 41, copies)
     assert len(np.unique(draws)) == draws.size

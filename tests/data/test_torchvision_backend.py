@@ -218,7 +218,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_without_the_native_decoder_the_images_are_counted_and_it_is_told(folder: Path, monkeypatch):
+def test_without_the_native_decoder_the_images_are_counted_and_it_is_reported(folder: Path, monkeypatch):
     monkeypatch.setattr(native, "why_not", lambda: "was not built")
     monkeypatch.setattr(native, "description", lambda: pytest.fail("there is no decoder to ask"))
     facts = data.measure(DataConfig(backend="torchvision", root=str(folder)))

@@ -29,14 +29,14 @@ def test_the_cores_are_shared_by_the_ranks_and_what_a_recipe_says_is_kept(monkey
     assert workers.workers(DataConfig(), 1) == 2
 
 
-def test_more_workers_than_cores_are_told_with_the_number_that_fits(folder):
-    assert "data.workers=64 is more than the 8 cores here" in notes(folder, 64)
+def test_more_workers_than_cores_are_reported_with_the_number_that_fits(folder):
+    assert "data.workers=64 is more than the 8 cores of this machine" in notes(folder, 64)
     assert "which slows loading; use data.workers=8" in notes(folder, 64)
     assert "cores" not in notes(folder, 8) + notes(folder, "auto") + notes(folder, 0)
 
 
 def test_threads_are_told_as_well(betons):
-    assert "data.workers=9 is more than the 8 cores here" in notes(betons, 9, "ffcv")
+    assert "data.workers=9 is more than the 8 cores of this machine" in notes(betons, 9, "ffcv")
 
 
 @pytest.mark.parametrize("launched", [True, False])
@@ -45,6 +45,6 @@ def test_all_ranks_of_this_machine_count_and_before_a_launch_its_gpus(folder, mo
         monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     else:
         monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
-    assert "data.workers=3 for each of 4 ranks is more than the 8 cores here" in notes(folder, 3)
+    assert "data.workers=3 for each of 4 ranks is more than the 8 cores of this machine" in notes(folder, 3)
     assert "use data.workers=2" in notes(folder, 3)
     assert "cores" not in notes(folder, 2)

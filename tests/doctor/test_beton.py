@@ -80,14 +80,14 @@ def test_without_a_note_the_decoder_has_the_verdict(betons, reader):
     assert [place.partition(":")[0] for place in finding.paths] == ["sample 0", "sample 3"]
 
 
-def test_a_file_that_cannot_be_opened_is_told_as_such(betons):
+def test_a_file_that_cannot_be_opened_is_reported_as_such(betons):
     path = betons / "train.beton"
     path.write_bytes(path.read_bytes()[:-1])
     (finding,) = fixes(check_data(betons))
     assert "damaged or cut short" in finding.what
 
 
-def test_files_of_different_classes_are_told_before_any_sample_is_read(betons):
+def test_files_of_different_classes_are_reported_before_any_sample_is_read(betons):
     note = sidecar_path(betons / "val.beton")
     note.write_text(note.read_text().replace('"ant"', '"zebra"'))
     (finding,) = fixes(check_data(betons, progress=lambda done, total: pytest.fail("samples were read")))
@@ -122,7 +122,7 @@ def test_the_estimate_counts_the_samples(betons):
     assert estimate(betons / "train.beton").images == 6
 
 
-def test_the_minutes_are_told_beforehand_for_a_single_file_too(betons, capsys, monkeypatch):
+def test_the_minutes_are_reported_beforehand_for_a_single_file_too(betons, capsys, monkeypatch):
     monkeypatch.setattr("resnet_recipes.doctor.data.estimate", lambda place: Estimate(6, 3.0, 2))
     assert doctor.run(["data", str(betons / "train.beton")]) == 0
     assert "6 images to decode: about 3 min on 2 cores" in capsys.readouterr().err

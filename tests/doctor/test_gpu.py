@@ -61,7 +61,7 @@ def test_devices_are_described_with_their_precision_and_versions(no_device, monk
     monkeypatch.setattr(gpu, "_exchange", lambda found: Finding("ok", f"exchange {len(found)}"))
     versions, new, on_new, right, speed, old, small, on_old, *_, exchange = gpu._devices()
     assert right.what == "operations cuda:0 torch.bfloat16"
-    assert speed.what == "GPU 0: no datasheet of New is known here, so its speed is not judged"
+    assert speed.what == "GPU 0: no datasheet for New, so its speed is not judged"
     assert exchange.what == "exchange 2"
     assert "driver 535.104.05, CUDA 13.0, cuDNN " in versions.what
     assert "bfloat16" in new.what
@@ -94,7 +94,7 @@ def test_a_right_convolution_is_right_in_every_precision(dtype):
     assert gpu._convolution(torch.device("cpu", 0), dtype).level == "ok"
 
 
-def test_a_wrong_convolution_and_a_failing_one_are_told(monkeypatch):
+def test_a_wrong_convolution_and_a_failing_one_are_reported(monkeypatch):
     right, calls = torch.nn.functional.conv2d, []
 
     def wrong(*args):

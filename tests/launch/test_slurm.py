@@ -142,7 +142,7 @@ def test_a_job_that_failed_is_not_queued_again(tmp_path: Path) -> None:
     assert "requeue" not in out
 
 
-def test_every_directive_stands_before_the_first_command() -> None:
+def test_every_directive_precedes_the_first_command() -> None:
     lines = script("hot", [], ONE_NODE).splitlines()
     first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
     assert all(line.startswith("#SBATCH") for line in lines[1:first] if line.startswith("#S"))

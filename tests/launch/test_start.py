@@ -69,7 +69,7 @@ def send(number: signal.Signals) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
 
 
-def test_a_run_that_ends_has_exit_code_0(tmp_path: Path) -> None:
+def test_a_finished_run_has_exit_code_0(tmp_path: Path) -> None:
     run = Started(tmp_path, "finish@0")
     assert (run.ending.code, run.ending.step, run.said) == (0, 20, [])
     assert read(tmp_path / "exit.json") == run.ending

@@ -83,9 +83,11 @@ def test_a_run_that_was_stopped_from_outside_ends_the_sweep(stand_in, tmp_path, 
     assert len(stand_in.commands) == 2
 
 
-def test_a_signal_reaches_every_run_and_handlers_are_put_back(tmp_path, monkeypatch):
-    before, real, children = signal.getsignal(signal.SIGTERM), sweep.subprocess.Popen, []
-    script = "import sys, signal, time; signal.signal(15, lambda *_: sys.exit(75)); print(flush=True); time.sleep(60)"
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_reaches_every_run_and_handlers_are_put_back(number, tmp_path, monkeypatch):
+    before, real, children = signal.getsignal(number), sweep.subprocess.Popen, []
+    script = (f"import sys, signal, time; signal.signal({int(number)}, lambda *_: sys.exit(75)); print(flush=True)\n"
+              "time.sleep(60)")
 
     def child(command, **_):
         children.append(real([sys.executable, "-c", script], stdout=sweep.subprocess.PIPE))
@@ -93,8 +95,8 @@ def test_a_signal_reaches_every_run_and_handlers_are_put_back(tmp_path, monkeypa
         return children[-1]
 
     def polled(_):
-        if signal.getsignal(signal.SIGTERM) is not before:
-            os.kill(os.getpid(), signal.SIGTERM)
+        if signal.getsignal(number) is not before:
+            os.kill(os.getpid(), number)
         monkeypatch.setattr(sweep.time, "sleep", pause)
 
     pause = sweep.time.sleep
@@ -102,7 +104,7 @@ def test_a_signal_reaches_every_run_and_handlers_are_put_back(tmp_path, monkeypa
     monkeypatch.setattr(sweep.time, "sleep", polled)
     assert train(tmp_path, parallel=2)[0] == 75
     assert [child.returncode for child in children] == [75, 75]
-    assert signal.getsignal(signal.SIGTERM) is before
+    assert signal.getsignal(number) is before
 
 
 def test_each_run_gets_a_gpu_or_its_share_of_the_cores(monkeypatch):

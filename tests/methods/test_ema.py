@@ -134,7 +134,7 @@ def test_updates_happen_in_place(network, now_at):
     assert {name: tensor.data_ptr() for name, tensor in ema.state_dict().items()} == addresses
 
 
-def test_a_loaded_average_goes_on_as_if_it_had_never_stopped(network, now_at):
+def test_a_loaded_average_continues_as_if_it_had_never_stopped(network, now_at):
     ema, resumed = EMA("2ba", "1ba"), EMA("2ba", "1ba")
     model = trained(network, ema, now_at).to(memory_format=torch.channels_last)
     resumed.load_state_dict({name: tensor.clone() for name, tensor in ema.state_dict().items()})

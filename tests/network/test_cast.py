@@ -53,7 +53,7 @@ def test_outputs_and_gradients_have_the_same_bits(networks, dtype):
         assert parameter.grad.stride() == parameter.stride()
 
 
-def test_no_convolution_needs_a_cast_of_its_own(networks):
+def test_no_convolution_needs_its_own_cast(networks):
     found = []
     for model in networks:
         with Casts() as casts:

@@ -10,7 +10,7 @@ def test_a_cpu_gets_torch_s_own_operations():
     assert ops.choose(torch.device("cpu"), torch.float32) == ops.Operations()
 
 
-def test_an_operation_with_a_fault_is_replaced_and_told(monkeypatch):
+def test_an_operation_with_a_fault_is_replaced_and_reported(monkeypatch):
     monkeypatch.setattr(ops, "fault", lambda operation, *_: "no compiler" if operation is blur else "")
     operations = ops.choose(torch.device("cuda"), torch.bfloat16)
     assert (operations.blur, operations.batch_norm) == (blur.plain, batch_norm.fused)

@@ -23,7 +23,7 @@ def verdicts(facts: list[dict]) -> list[str]:
         return list(pool.map(rank, range(len(facts))))
 
 
-def test_ranks_that_have_the_same_facts_go_on() -> None:
+def test_ranks_with_the_same_facts_proceed() -> None:
     assert verdicts([{"lr": 1.0, "torch": "2.14"}] * 3) == ["", "", ""]
 
 

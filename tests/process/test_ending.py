@@ -16,7 +16,7 @@ def test_an_ending_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"code": 1, "unknown": 2}'])
-def test_a_damaged_ending_is_none(content: str, tmp_path: Path) -> None:
+def test_a_damaged_ending_is_ignored(content: str, tmp_path: Path) -> None:
     (tmp_path / "ending.json").write_text(content)
     assert read(tmp_path / "ending.json") is None
 
@@ -89,6 +89,6 @@ def test_a_failure_is_explained_in_the_order_in_which_it_is_read() -> None:
     ]
 
 
-def test_a_users_mistake_is_told_without_ranks_and_logs() -> None:
+def test_a_users_mistake_is_reported_without_ranks_and_logs() -> None:
     told = Ending(2, 0, error="RecipeError", message="optimizer.lr=2: was 1")
     assert told.explained(Path("runs/a"), 8) == "error: optimizer.lr=2: was 1"

@@ -154,7 +154,7 @@ def test_three_ranks_resume_bit_for_bit(nursery: Nursery, new_run: Callable):
     assert differing(resumed, whole) == []
 
 
-def test_float16_goes_on_bit_for_bit_and_only_because_its_scale_is_kept(nursery: Nursery, new_run: Callable[..., Path]):
+def test_float16_resumes_bit_for_bit_only_because_its_scale_is_kept(nursery: Nursery, new_run: Callable[..., Path]):
     whole = new_run(precision={"dtype": "fp16"}, batch={"global_size": 8, "bn_size": 4},
                     data={"train_size": 16, "eval_resize": 16, "eval_size": 16})
     nursery.call(whole, 2, trained)

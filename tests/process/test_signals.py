@@ -82,7 +82,7 @@ def test_a_run_stops_before_its_time_is_over(max_wall: str, stops_after: float,
     assert max_wall in limited.reason
 
 
-def test_a_run_without_a_limit_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_a_limit_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     unlimited = Interruption()
     unlimited.limit("", started=0.0)
     monkeypatch.setattr(time, "monotonic", lambda: 1e9)

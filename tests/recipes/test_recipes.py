@@ -98,7 +98,7 @@ def test_every_value_is_the_published_one(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_setting_stands_on_the_page_and_in_the_source_table(name):
+def test_every_setting_is_on_the_page_and_in_the_source_table(name):
     """A recipe spells out every value of a method, except those that say how, not what."""
     silent = {"methods.progressive_resizing.at", "methods.progressive_resizing.decided_at",
               "methods.randaugment.placement", "methods.ema.delay",

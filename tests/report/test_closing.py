@@ -52,7 +52,7 @@ def test_the_published_accuracy_is_compared_with_the_averaged_weights(summary):
     assert "+0.00 points" in page(replace(summary, published=published, ema=None))
 
 
-def test_nothing_is_said_about_what_is_not_known(summary):
+def test_nothing_is_said_about_the_unknown(summary):
     bare = page(replace(summary, published=None, ema=None, training_seconds_papers_rule=None,
                         mlperf_seconds=None))
     for word in ("published", "EMA", "papers' clock", "MLPerf", "None"):

@@ -37,7 +37,7 @@ def test_a_resumed_run_has_every_step_once(recorder, driver, facts, console):
     assert steps(facts.folder, "begin") == [0, 10]
 
 
-def test_wall_time_goes_on_where_the_last_session_ended(facts, console, monkeypatch):
+def test_wall_time_continues_where_the_last_session_ended(facts, console, monkeypatch):
     ticks = count(1000, 10)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(ticks), time=float))
     for _ in range(2):

@@ -76,7 +76,7 @@ def start(tmp_path_factory):
     return started
 
 
-def test_launches_waits_and_pageable_copies_are_told(start):
+def test_launches_waits_and_pageable_copies_are_reported(start):
     plain, error, captured = start("-c", CAPTURE)
     assert plain == "['launch', 'pin', 'copy', 'wait', 'copy', 'launch']"
     assert "during capture" in error

@@ -31,7 +31,7 @@ def test_the_clock_stands_still_while_paused(wait: Callable[[float], None]):
     assert clock.seconds() == 5.0
 
 
-def test_a_resumed_clock_goes_on_where_it_stood(wait: Callable[[float], None]):
+def test_a_resumed_clock_continues_where_it_stopped(wait: Callable[[float], None]):
     clock = Clock(torch.device("cpu"))
     wait(7.0)
     clock.restart(100.0)

@@ -148,7 +148,7 @@ def test_a_search_for_algorithms_begins_a_new_graph(replayed: Callable[..., tupl
     assert [graph.replays for graph in device.graphs] == [8 - PATIENCE, 12 - 9]
 
 
-def test_what_a_graph_cannot_hold_is_computed_and_told(
+def test_what_a_graph_cannot_hold_is_computed_and_reported(
     replayed: Callable[..., tuple[Run, list[str]]], make_run: Callable[..., Run], device: Device,
 ):
     ours, theirs = replayed(max_duration="9ba")[0], make_run(max_duration="9ba")

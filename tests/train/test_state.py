@@ -58,7 +58,7 @@ def test_all_changed_settings_are_refused_together(make_run: Callable[..., Run],
     assert [problem.key for problem in caught.value.problems] == ["optimizer.lr", "seed"]
 
 
-def test_one_number_that_is_none_is_found(make_run: Callable[..., Run]):
+def test_a_single_nan_is_found(make_run: Callable[..., Run]):
     model = make_run().model
     assert is_finite(model)
     with torch.no_grad():

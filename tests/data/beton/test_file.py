@@ -192,7 +192,7 @@ def test_the_note_of_another_file_is_refused(file, betons):
         open_beton(file)
 
 
-def test_a_file_cut_short_after_it_was_opened_is_told(file):
+def test_a_file_cut_short_after_it_was_opened_is_reported(file):
     beton = open_beton(file)
     os.truncate(file, METADATA_START)
     assert beton.complaint(0) == "the file was cut short after it was opened"

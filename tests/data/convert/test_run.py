@@ -103,7 +103,7 @@ def test_the_note_says_how_the_file_was_made(folder, tmp_path):
     assert len(note["source_sha256"]) == 32
 
 
-def test_an_interrupted_conversion_goes_on_and_gives_the_same_file(folder, tmp_path, small_chunks):
+def test_an_interrupted_conversion_resumes_and_gives_the_same_file(folder, tmp_path, small_chunks):
     convert(folder / "train", tmp_path / "whole.beton", RAW, silent)
 
     def interrupt(progress):
@@ -141,7 +141,7 @@ def test_a_split_that_is_finished_is_not_made_again_while_the_other_is_not(folde
     assert (tmp_path / "train.beton").stat().st_mtime_ns > old
 
 
-def test_another_conversion_does_not_go_on_from_an_interrupted_one(folder, tmp_path, small_chunks):
+def test_another_conversion_does_not_resume_an_interrupted_one(folder, tmp_path, small_chunks):
     def interrupt(progress):
         raise KeyboardInterrupt
 

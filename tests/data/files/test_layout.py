@@ -50,7 +50,7 @@ def test_a_folder_without_val_is_refused_with_the_setting_that_helps(flowers):
     assert data.measure(config_of(only_train, val_share=0.1)).eval_examples == 3
 
 
-def test_a_share_of_each_class_is_set_aside_and_told(flowers):
+def test_a_share_of_each_class_is_set_aside_and_reported(flowers):
     config = config_of(flowers, val_share=0.25)
     train, val = both(config)
     assert train | val == set(Listing.of(flowers).names)
@@ -113,7 +113,7 @@ def test_folders_within_class_folders_are_told_and_become_classes_on_request(fol
 
 
 @pytest.mark.parametrize(("train", "val"), [("train", "validation"), ("Training", "test"), ("train", "Val")])
-def test_the_names_of_splits_elsewhere_are_read_and_told(folder, tmp_path, train, val):
+def test_the_names_of_splits_elsewhere_are_read_and_reported(folder, tmp_path, train, val):
     (tmp_path / train).symlink_to(folder / "train")
     (tmp_path / val).symlink_to(folder / "val")
     facts = data.measure(config_of(tmp_path))

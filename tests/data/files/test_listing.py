@@ -83,7 +83,7 @@ def test_a_damaged_cache_is_not_believed(root, content):
     assert named(Listing.of(root / "train")) == EXPECTED
 
 
-def test_a_cache_folder_that_cannot_be_written_is_told(root, monkeypatch):
+def test_a_cache_folder_that_cannot_be_written_is_reported(root, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
     said = []
     assert named(Listing.of(root / "train", said.append)) == EXPECTED

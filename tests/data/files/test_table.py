@@ -52,7 +52,7 @@ def test_splits_are_a_column_or_the_first_folder(folder):
     ("path,label\na\0.jpg,cat\n", "line"),
     ("path,label,split\na.jpg,x,train\nb.jpg,y,holdout\n", "neither training nor validation: holdout"),
 ])
-def test_what_is_wrong_in_a_table_is_told(folder, text, said):
+def test_what_is_wrong_in_a_table_is_reported(folder, text, said):
     with pytest.raises(NotReadyError) as caught:
         read(folder, text)
     assert said in str(caught.value)
@@ -64,7 +64,7 @@ def test_lines_that_are_no_objects_are_refused(folder, text):
         read(folder, text, "metadata.jsonl")
 
 
-def test_files_that_are_missing_or_named_twice_are_told_with_their_line(folder):
+def test_files_that_are_missing_or_named_twice_are_reported_with_their_line(folder):
     for text, said in (("path,label\na.jpg,x\nnone.jpg,y\n", "names 1 of 2 files that do not exist: none.jpg, line 3"),
                        ("path,label\na.jpg,x\n./a.jpg,y\n", "names images twice: ./a.jpg, line 3")):
         (folder / "labels.csv").write_text(text)

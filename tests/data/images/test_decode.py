@@ -199,7 +199,7 @@ def test_cut_off_jpegs_are_refused_wherever_they_were_cut(photo):
 
 @pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"not an image at all", b"\x89PNG\r\n\x1a\n" + bytes(50),
                                   b"\xff\xd8\xff\xd9"])
-def test_what_is_no_image_is_refused(data):
+def test_data_that_are_not_an_image_are_refused(data):
     with pytest.raises(BadImageError):
         whole(data)
 

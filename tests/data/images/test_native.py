@@ -125,7 +125,7 @@ def test_a_damaged_file_is_named_as_in_python(files):
     assert fill(train_images(files, CROP, None, True, 2), rows, skip_bad=True) == [5]
 
 
-def test_a_file_of_another_size_than_it_was_listed_with_is_told(files):
+def test_a_file_of_another_size_than_it_was_listed_with_is_reported(files):
     path = Path(files.path(3))
     path.write_bytes(path.read_bytes() + b"more")
     with pytest.raises(ChangedError, match="when it was listed"):

@@ -147,7 +147,7 @@ def test_signals_are_left_to_pythons_threads(engine, jpeg):
         assert all(mask >> (one - 1) & 1 for mask in blocked)
 
 
-def test_a_limit_of_threads_is_told(built):
+def test_a_limit_of_threads_is_reported(built):
     child = os.fork()
     if not child:
         os.setuid(65534)                                 # root has no limit

@@ -102,7 +102,7 @@ def test_tables_of_an_earlier_image_do_not_serve_a_later_one(engine):
 
 
 @pytest.mark.parametrize("kind", ["missing", "folder", "pipe", "unreadable"])
-def test_what_is_no_regular_file_is_refused_at_once(engine, tmp_path, kind):
+def test_anything_but_a_regular_file_is_refused_at_once(engine, tmp_path, kind):
     path = tmp_path / "image.jpg"
     if kind == "folder":
         path.mkdir()

@@ -124,7 +124,7 @@ class Broken:
         raise SystemExit("no route to host")
 
 
-def test_a_tracker_that_fails_is_told_once_and_stops_nothing() -> None:
+def test_a_tracker_that_fails_is_reported_once_and_stops_nothing() -> None:
     tracker = Background("wandb", Broken, {})
     tracker.begin(0)
     for step in range(100):
