@@ -70,7 +70,8 @@ class Graphs:
             self.tell(f"A CUDA graph cannot hold the gradient, so its kernels are launched one by one: {why}")
         for param in self._params:
             param.grad = None
-        with suppress(RuntimeError):    # torch may have left the pool open, and would hold back memory of other streams
+        # Torch may have left the pool open, and would then hold back memory that other streams have used.
+        with suppress(RuntimeError, AttributeError):
             torch._C._cuda_endAllocateToPool(torch.cuda.current_device(), pool)
         return None
 

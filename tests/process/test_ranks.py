@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
 from torch import nn
 
-from resnet_recipes import data
+from resnet_recipes import data, ops
 from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.config import Recipe
 from resnet_recipes.data.base import DataConfig, Share
@@ -26,6 +27,7 @@ from resnet_recipes.train import distributed, exchange
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.precision import Precision
+from resnet_recipes.train.run import Run
 from tests.compliance import complies
 from tests.process.nursery import Nursery
 
@@ -104,6 +106,15 @@ def trained(process: RankProcess, off: tuple[str, ...] = ()) -> int:
     return work(process)
 
 
+def fused(process: RankProcess) -> int:
+    """Do the work of a rank with the operations that a GPU would use, as they are on a CPU; return how often."""
+    chosen = ops.Operations(**{name: getattr(ops, name).fused for name in ops.Operations._fields if name != "notes"})
+    normalize = Mock(side_effect=chosen.batch_norm)
+    ops.choose = lambda *_: chosen._replace(batch_norm=normalize)
+    assert work(process) == 0
+    return normalize.call_count
+
+
 def flipped(process: RankProcess) -> str:
     """Do the work of a rank; before the first checkpoint, one bit of one weight flips on rank 1. Return the error."""
     save = Keeper.save
@@ -152,6 +163,31 @@ def test_three_ranks_resume_bit_for_bit(nursery: Nursery, new_run: Callable):
     resumed = killed_after(3, whole)
     nursery.call(resumed, 3, trained)
     assert differing(resumed, whole) == []
+
+
+def test_two_ranks_with_fused_operations_learn_the_same_resume_bit_for_bit_and_leave_the_same_files(
+    nursery: Nursery, new_run: Callable[..., Path], make_run: Callable[..., Run],
+):
+    """Every save compares the ranks' weights and would fail."""
+    changes = {"data": {"train_size": 64, "eval_resize": 64, "eval_size": 64}, "optimizer": {"lr": 0.01},
+               "batch": {"global_size": 16, "bn_size": 8},
+               "methods": {"blurpool": {}, "bce_loss": {}, "label_smoothing": {}, "mixup": {}}}
+    plain, whole = new_run(**changes), new_run(**changes)
+    nursery.call(plain, 2, trained)
+    assert all(calls >= 6 * 16 for calls in nursery.call(whole, 2, fused))
+    resumed = killed_after(3, whole)
+    nursery.call(resumed, 2, fused)
+    assert differing(resumed, whole) == []
+    expected, found = (archive.read(run / "weights.pt") for run in (plain, whole))
+    assert {name: value.shape for name, value in found.items()} == {name: v.shape for name, v in expected.items()}
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-4)
+    images, logits = torch.randn(4, 3, 64, 64), []
+    for run in (plain, whole):
+        model = make_run(**changes).model.eval()
+        model.load_state_dict(archive.read(run / "weights.pt"))
+        logits.append(model(images))
+    torch.testing.assert_close(*logits, rtol=1e-2, atol=1e-3)
 
 
 def test_float16_resumes_bit_for_bit_only_because_its_scale_is_kept(nursery: Nursery, new_run: Callable[..., Path]):
