@@ -38,6 +38,7 @@ class BatchConfig:
     global_size: int = 2048             # examples of one optimizer step, over all devices
     bn_size: int = 256                  # examples that share BatchNorm statistics: the micro-batch of one device
     eval_size: int = 256                # examples of one evaluation batch on one device
+    bn_average: bool = False            # average BatchNorm's running statistics over devices at the end of every epoch
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `batch`."""

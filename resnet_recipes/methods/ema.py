@@ -21,8 +21,9 @@ class EMA(Method):
     / half_life) of the way to the weights: 0.129 with 100ba and 20ba. All floating parameters and buffers are averaged,
     BatchNorm's statistics included; integers are copied (Composer averages and truncates them). For evaluation and
     export the values are exchanged in place, and training continues with the very bits it had. At an evaluation the
-    average is up to one interval old. Until the first update after `delay` it is a copy, renewed at each update, as
-    torchvision's is during the warm-up; a half_life in dur is torchvision's decay, which it divides by the epochs.
+    average is up to one interval old. torchvision's average differs in three ways, each a setting: until the first
+    update after its warm-up it is a copy, renewed at each update (`delay`); it is updated after the first step of every
+    epoch and counts on from there (`each_epoch`); its decay is divided by the epochs (a half_life in dur).
     """
 
     name: ClassVar[str] = "ema"
@@ -40,6 +41,7 @@ class EMA(Method):
     half_life: str = "100ba"            # time after which an old weight counts half
     update_interval: str = "20ba"       # from one update to the next
     delay: str = "0ba"                  # time before the averaging; until then the average is a copy
+    each_epoch: bool = False            # update after an epoch's first step too, and count update_interval from there
 
     def __post_init__(self) -> None:
         self._average: dict[str, Tensor] = {}
@@ -58,17 +60,20 @@ class EMA(Method):
         if not self._average:
             self._average = {name: tensor.clone() for name, tensor in model.state_dict().items()}
             return
-        interval = now.horizon.steps(Duration.parse(self.update_interval))
-        if (now.step + 1) % interval == 0:
-            half_life = now.horizon.steps(Duration.parse(self.half_life))
-            pairs = list(zip(*self._pairs(model), strict=True))
-            floats = [pair for pair in pairs if pair[0].is_floating_point()]
-            integers = [pair for pair in pairs if not pair[0].is_floating_point()]
-            is_copy = now.step + 1 - interval < now.horizon.steps(Duration.parse(self.delay))
-            share = 1.0 if is_copy else 1 - 2 ** -(interval / half_life)
-            torch._foreach_lerp_(*map(list, zip(*floats, strict=True)), share)
-            if integers:
-                torch._foreach_copy_(*map(list, zip(*integers, strict=True)))
+        interval, half_life, delay = (now.horizon.steps(Duration.parse(text))
+                                      for text in (self.update_interval, self.half_life, self.delay))
+        place, steps = (now.step % now.horizon.steps_per_epoch, now.horizon.steps_per_epoch) if self.each_epoch \
+            else (now.step + 1, now.horizon.total_steps)
+        if place % interval:
+            return
+        before = now.step - (interval if place else 1 + (steps - 1) % interval)     # the step of the last update
+        pairs = list(zip(*self._pairs(model), strict=True))
+        floats = [pair for pair in pairs if pair[0].is_floating_point()]
+        integers = [pair for pair in pairs if not pair[0].is_floating_point()]
+        share = 1.0 if max(before, 0) < delay else 1 - 2 ** -(interval / half_life)
+        torch._foreach_lerp_(*map(list, zip(*floats, strict=True)), share)
+        if integers:
+            torch._foreach_copy_(*map(list, zip(*integers, strict=True)))
 
     @contextmanager
     def eval_weights(self, model: nn.Module) -> Iterator[None]:

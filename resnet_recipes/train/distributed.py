@@ -101,6 +101,16 @@ def broadcast_statistics(model: nn.Module) -> None:
             dist.broadcast(buffer, src=0)
 
 
+@torch.no_grad()
+def average_statistics(model: nn.Module) -> None:
+    """Give every rank the mean of all ranks' floating buffers, in float32: the running statistics of BatchNorm."""
+    if dist.is_initialized():
+        buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+        means = mean_over_ranks(torch.cat([buffer.float().flatten() for buffer in buffers]))
+        for buffer, mean in zip(buffers, means.split([buffer.numel() for buffer in buffers]), strict=True):
+            buffer.copy_(mean.view_as(buffer))
+
+
 def mean_over_ranks(tensor: Tensor) -> Tensor:
     """Return the mean over ranks of a float tensor, changed in place."""
     if dist.is_initialized():

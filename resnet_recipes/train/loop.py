@@ -9,7 +9,7 @@ from resnet_recipes.data.normalize import shift_and_scale
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.ops.images import Draft
-from resnet_recipes.train.distributed import Vote
+from resnet_recipes.train.distributed import Vote, average_statistics
 from resnet_recipes.train.gradient import gradient_of
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.run import Run
@@ -49,6 +49,8 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
         methods.after_step(model, now)
 
         done = step + 1
+        if plan.recipe.batch.bn_average and done % plan.steps_per_epoch == 0:
+            average_statistics(model)
         stop = vote.cast(keeper.wants_to_stop()) and done < plan.total_steps
         keeper.step(done, loss)
         if plan.logs_at(done) or plan.evaluates_at(done) or stop:

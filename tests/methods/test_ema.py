@@ -5,6 +5,7 @@ import contextlib
 import pytest
 import torch
 from torch import nn
+from torch.optim.swa_utils import AveragedModel
 
 from resnet_recipes.duration import Duration, Horizon
 from resnet_recipes.methods.ema import EMA
@@ -180,6 +181,28 @@ def test_until_the_first_update_after_the_delay_the_average_is_a_copy(now_at):
         ema.after_step(model, now_at(step))
         averages.append(ema.state_dict()["weight"].item())
     assert averages == [0, 1, 1, 3, 3, 4, 4, 5.5]       # copies after 2 and 4 steps, then halves
+
+
+@pytest.mark.parametrize(("steps_per_epoch", "interval"), [(7, 3), (6, 3), (5, 1), (4, 8)])
+def test_it_is_torchvisions_average_with_its_reset_in_every_epoch_of_the_warm_up(steps_per_epoch, interval, now_at):
+    """The loop of torchvision's references/classification/train.py, around torch's own AveragedModel."""
+    torch.manual_seed(0)
+    model, decay = nn.BatchNorm1d(3), 2 ** (-interval / 10)
+    theirs = AveragedModel(model, avg_fn=lambda old, new, _: decay * old + (1 - decay) * new, use_buffers=True)
+    ours = EMA(half_life="10ba", update_interval=f"{interval}ba", delay="2ep", each_epoch=True)
+    for epoch in range(4):
+        for step in range(steps_per_epoch):
+            model(torch.randn(8, 3))
+            with torch.no_grad():
+                model.weight += torch.randn(3)
+            if step % interval == 0:
+                theirs.update_parameters(model)
+                if epoch < 2:
+                    theirs.n_averaged.fill_(0)
+            now = now_at(epoch * steps_per_epoch + step, total=4 * steps_per_epoch, per_epoch=steps_per_epoch)
+            ours.after_step(model, now)
+            for name in ("weight", "running_mean", "running_var"):
+                torch.testing.assert_close(ours.state_dict()[name], theirs.module.state_dict()[name])
 
 
 def test_a_half_life_in_shares_of_the_run_is_torchvisions_decay_over_epochs():

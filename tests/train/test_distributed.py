@@ -13,6 +13,8 @@ from torch import nn
 from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.config import Recipe
 from resnet_recipes.network import archive
+from resnet_recipes.process.rank_process import RankProcess
+from resnet_recipes.train.distributed import average_statistics, join, leave, this_rank
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.run import Run
 from resnet_recipes.train.state import digest
@@ -91,6 +93,23 @@ def test_fifty_sam_steps_leave_two_ranks_bitwise_equal(finished: Callable):
              checkpoint={"interval": "10ba"},
              evaluation={"interval": "1dur"}, batch={"global_size": 4, "bn_size": 2},
              methods={"sam": {"rho": 0.5, "interval": 1}})
+
+
+def averaged(process: RankProcess) -> list[object]:
+    """Average statistics that differ from rank to rank."""
+    rank = this_rank("cpu")
+    join(rank)
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(1))
+    for number, buffer in enumerate(model.buffers()):
+        buffer.fill_(10 * number + rank.rank)
+    average_statistics(model)
+    leave()
+    return [buffer.tolist() for buffer in model.buffers()]
+
+
+def test_averaged_statistics_are_the_mean_over_ranks_and_counts_stay(nursery: Nursery, tmp_path: Path):
+    found = nursery.call(tmp_path, 3, averaged)
+    assert found == [[[1, 1], [11, 11], 20 + rank, [31], [41], 50 + rank] for rank in range(3)]
 
 
 def test_one_bit_of_one_weight_changes_the_digest():

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+from resnet_recipes.train import loop
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.run import Run
 from resnet_recipes.train.state import capture, restore
@@ -90,6 +91,17 @@ def test_a_run_that_is_asked_to_stop_logs_and_saves(make_run: Callable[..., Run]
     notes = Notes(run, stop_at=3)
     assert train(run, notes) == 3
     assert (notes.logged, notes.evaluated, notes.saved) == ([2, 3], [], [3])
+
+
+@pytest.mark.parametrize(("wanted", "steps"), [(True, [8]), (False, [])])
+def test_statistics_are_averaged_at_the_end_of_every_epoch_if_the_recipe_says_so(
+    wanted: bool, steps: list[int], make_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch,
+):
+    run = make_run(max_duration="9ba", batch={"bn_average": wanted})
+    notes, averaged = Notes(run), []
+    monkeypatch.setattr(loop, "average_statistics", lambda _: averaged.append(len(notes.losses) + 1))
+    train(run, notes)
+    assert averaged == steps
 
 
 def test_a_run_that_reaches_its_target_saves_and_ends(make_run: Callable[..., Run]):
