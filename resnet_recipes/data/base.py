@@ -26,6 +26,7 @@ class DataConfig:
     eval_size: int = 224                # pixels, side of the centre crop at evaluation
     crop_scale: tuple[float, float] = (0.08, 1.0)          # share of the image's area that a training crop covers
     crop_ratio: tuple[float, float] = (0.75, 4 / 3)        # width / height of a training crop
+    crop_rule: str = "torchvision"      # how crops are drawn: torchvision | tensorflow, its distorted bounding box
     interpolation: str = "bilinear"     # of training crops: bilinear | bicubic | random, one of both for each image
     eval_interpolation: str = "bilinear"           # of evaluation images: bilinear | bicubic
     flip: bool = True                   # mirror half of the training images
@@ -71,6 +72,8 @@ class DataConfig:
                            ("eval_interpolation", ("bilinear", "bicubic"))):
             if getattr(self, key) not in known:
                 yield Problem(key, getattr(self, key), f"must be {', '.join(known[:-1])} or {known[-1]}")
+        if self.crop_rule not in ("torchvision", "tensorflow"):
+            yield Problem("crop_rule", self.crop_rule, "must be torchvision or tensorflow")
         if not 1 <= self.repeats <= 64:
             yield Problem("repeats", self.repeats, "must be between 1 and 64")
         if self.order not in ("random", "quasi_random"):

@@ -6,6 +6,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.distorted_crop import TRIES, distorted_crops
 
 _TRIES = 10
 #: Keeps the generator of one image's augmentation apart from all others that are seeded with the run's seed.
@@ -31,22 +32,36 @@ class TrainCrop:
     ratio: tuple[float, float]
     flip: bool
     interpolation: str = "bilinear"
+    rule: str = "torchvision"
 
     @classmethod
     def of(cls, config: DataConfig, share: Share) -> Self:
         """Return what a recipe says of training crops."""
-        return cls(share.seed, config.crop_scale, config.crop_ratio, config.flip, config.interpolation)
+        return cls(share.seed, config.crop_scale, config.crop_ratio, config.flip, config.interpolation,
+                   config.crop_rule)
 
     def cuts(self, epoch: int, indices: np.ndarray, copies: np.ndarray, sizes: np.ndarray) -> Cuts:
         """Return what is cut out of images of `sizes` [N, 2] (height, width)."""
-        draws = uniforms(self.seed, epoch, indices, 4 * _TRIES + 1, copies)
-        boxes, mirrored = random_crops(draws[:, :-1], sizes, self.scale, self.ratio), self.flip & (draws[:, -1] < 0.5)
-        return Cuts(boxes, mirrored, self.bicubic(epoch, indices, copies))
+        draws, mirrored = self._draws(epoch, indices, copies)
+        crops = distorted_crops if self.rule == "tensorflow" else random_crops
+        return Cuts(crops(draws, sizes, self.scale, self.ratio), mirrored, self.bicubic(epoch, indices, copies))
 
     def attempts(self, epoch: int, indices: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the random numbers of `cuts`, for sizes not yet known: float64 [N, 10, 4] and mirrored, bool [N]."""
-        draws = uniforms(self.seed, epoch, indices, 4 * _TRIES + 1, copies)
-        return attempts(draws[:, :-1], self.scale, self.ratio), self.flip & (draws[:, -1] < 0.5)
+        """Return the numbers of `cuts`, for sizes not yet known, and mirrored, bool [N].
+
+        They are float64 [N, 42], ten `attempts` and the ratio; by TensorFlow's rule [N, 404], draws, scale and ratio.
+        """
+        draws, mirrored = self._draws(epoch, indices, copies)
+        limits = self.ratio if self.rule == "torchvision" else (*self.scale, *self.ratio)
+        if self.rule == "torchvision":
+            draws = attempts(draws, self.scale, self.ratio).reshape(len(draws), -1)
+        return np.concatenate([draws, np.tile(limits, (len(draws), 1))], axis=1), mirrored
+
+    def _draws(self, epoch: int, indices: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return each image's draws for its crop, and whether it is mirrored."""
+        tries = TRIES if self.rule == "tensorflow" else _TRIES
+        draws = uniforms(self.seed, epoch, indices, 4 * tries + 1, copies)
+        return draws[:, :-1], self.flip & (draws[:, -1] < 0.5)
 
     def bicubic(self, epoch: int, indices: np.ndarray, copies: np.ndarray) -> np.ndarray:
         """Return which images are resized by bicubic interpolation, bool [N]; the others are by bilinear."""

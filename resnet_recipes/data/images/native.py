@@ -10,7 +10,7 @@ from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.native.augmentation import put_steps
 from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import description, why_not
-from resnet_recipes.data.native.rows import CENTRE, CROP, ROW
+from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, ROW
 
 
 def train_images(source: Source, crop: TrainCrop, augment: SampleAugment | None, reduce: bool, threads: int) -> Images:
@@ -62,10 +62,10 @@ class NativeTrainImages(NativeImages):
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
         crop, augment, wanted = self._python.crop, self._python.augment, np.zeros(len(rows.indices), ROW)
-        tries, wanted["mirror"] = crop.attempts(rows.epoch, rows.indices, rows.copies)
-        draws = np.concatenate([tries.reshape(len(wanted), -1), np.tile(crop.ratio, (len(wanted), 1))], axis=1)
+        draws, wanted["mirror"] = crop.attempts(rows.epoch, rows.indices, rows.copies)
         wanted["draws"] = draws.ctypes.data + np.arange(len(wanted)) * draws.strides[0]
-        wanted["geometry"], wanted["whole"] = CROP, not self._python.reduce
+        wanted["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
+        wanted["whole"] = not self._python.reduce
         wanted["filter"] = crop.bicubic(rows.epoch, rows.indices, rows.copies)
         kept = [draws]
         if augment:

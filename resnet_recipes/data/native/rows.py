@@ -16,7 +16,7 @@ ROW = np.dtype([
     ("data", "u8"),             # address of the encoded image, or of its pixels; 0: it is in a file
     ("folder", "u8"),           # address of a null-terminated path
     ("path", "u8"),             # address of the rest of the path, `length` bytes
-    ("draws", "u8"),            # CROP: address of float64 [42]
+    ("draws", "u8"),            # CROP: address of float64 [42]; DISTORTED: [404]
     ("operations", "u8"),       # address of OPERATION [operation_count]
     ("pixels", "u8"),           # address of the output, uint8 [side, side, 3]
     ("length", "u8"),           # bytes at `data` or `path`
@@ -43,7 +43,7 @@ OPERATION = np.dtype([("kind", "i8"), ("values", "f8", 6)])
 OPERATIONS = ("posterize", "solarize", "autocontrast", "equalize", "color", "contrast", "brightness", "sharpness",
               "affine_linear", "affine_nearest")
 
-BOX, CROP, CENTRE = range(3)
+BOX, CROP, CENTRE, DISTORTED = range(4)
 BILINEAR, BICUBIC = range(2)
 
 

@@ -50,8 +50,10 @@ def rows_for(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows:
     return Rows(epoch, indices, indices % 2, pixels, np.empty(count, np.int64), np.zeros(count, bool))
 
 
-def test_training_crops_are_those_of_the_python_decoder(files):
-    ours, theirs = train_images(files, CROP, None, False, 2), TrainImages(files, CROP, None, False)
+@pytest.mark.parametrize("rule", ["torchvision", "tensorflow"])
+def test_training_crops_are_those_of_the_python_decoder(rule, files):
+    crop = replace(CROP, rule=rule)
+    ours, theirs = train_images(files, crop, None, False, 2), TrainImages(files, crop, None, False)
     assert isinstance(ours, NativeTrainImages)
     difference = np.abs(filled(ours, files).astype(int) - filled(theirs, files))
     assert difference.max() <= 1

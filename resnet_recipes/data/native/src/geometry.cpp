@@ -5,7 +5,7 @@
 
 namespace {
 
-constexpr int TRIES = 10;
+constexpr int TRIES = 10, DISTORTED_TRIES = 100;
 
 // The whole image, cut at the sides that make it too long or too tall.
 Box widest_crop(double height, double width, double least, double most) {
@@ -26,6 +26,30 @@ Box random_crop(const double *draws, double height, double width) {
     return widest_crop(height, width, ratio[0], ratio[1]);
 }
 
+// TensorFlow's sample_distorted_bounding_box of a whole image, of which a crop must cover a tenth; else all of it.
+Box distorted_crop(const double *draws, double height, double width) {
+    const double *scale = draws + 4 * DISTORTED_TRIES, *ratio = scale + 2;
+    double least = scale[0] * height * width, most = scale[1] * height * width;
+    for (int attempt = 0; attempt < DISTORTED_TRIES; attempt++, draws += 4) {
+        double aspect = ratio[0] + (ratio[1] - ratio[0]) * draws[0];
+        double lowest = std::rint(std::sqrt(least / aspect)), highest = std::rint(std::sqrt(most / aspect));
+        if (std::rint(highest * aspect) > width) {
+            highest = std::floor((width + 0.5 - 1e-7) / aspect);
+            highest -= std::rint(highest * aspect) > width;
+        }
+        highest = std::min(highest, height);
+        lowest = std::min(lowest, highest);
+        double h = lowest + std::floor(draws[1] * (highest - lowest + 1));
+        h += h * std::rint(h * aspect) < least;         // rounding may leave the range by a pixel
+        h -= h * std::rint(h * aspect) > most;
+        double w = std::rint(h * aspect), area = h * w;
+        if (area >= std::max(least, 0.1 * height * width) && area <= most && area > 0 && w <= width && h <= height) {
+            return {std::floor(draws[3] * (width - w)), std::floor(draws[2] * (height - h)), w, h};
+        }
+    }
+    return {0, 0, width, height};
+}
+
 // The whole image with a shorter side of `resize`. As in torchvision, the longer one is rounded down, offsets half to
 // even.
 Cut centre(const Row &row, int height, int width) {
@@ -43,7 +67,12 @@ Cut cut_of(const Row &row, int height, int width) {
     if (row.geometry == CENTRE) {
         return centre(row, height, width);
     }
-    Box box = row.geometry == CROP ? random_crop(row.draws, height, width) : row.box;
+    Box box = row.box;
+    if (row.geometry == CROP) {
+        box = random_crop(row.draws, height, width);
+    } else if (row.geometry == DISTORTED) {
+        box = distorted_crop(row.draws, height, width);
+    }
     return {box, row.side, row.side, 0, 0};
 }
 

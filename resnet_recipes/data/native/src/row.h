@@ -20,6 +20,7 @@ enum Geometry : int32_t {
     BOX = 0,            // `box`, as given
     CROP = 1,           // a random crop of the image, by `draws`
     CENTRE = 2,         // the whole image with a shorter side of `resize`, and the centre of that
+    DISTORTED = 3,      // a random crop by TensorFlow's rule, by `draws`
 };
 
 enum Filter : int32_t { BILINEAR = 0, BICUBIC = 1 };
@@ -42,12 +43,13 @@ struct Row {
     const uint8_t *data;        // the encoded image, or its pixels; null: it is in a file
     const char *folder;         // null-terminated
     const char *path;           // relative to folder, `length` bytes
-    const double *draws;        // CROP: [10, 4]: share of the area, width / height, top, left
+    const double *draws;        // CROP: [10, 4]: share of the area, width / height, top, left; then two ratios
+                                // DISTORTED: [100, 4] in 0..1: width / height, height, top, left; then shares, ratios
     const struct Operation *operations;         // of an augmentation, one after the other; see augment.h
     uint8_t *pixels;            // written: [side, side, 3], RGB
     uint64_t length;            // bytes at `data` or `path`
     uint64_t file_bytes;        // of the file when it was listed; 0: any
-    Box box;                    // BOX: read; CROP and CENTRE: written
+    Box box;                    // BOX: read; else written
     int32_t height, width;      // of the image: expected, or 0 and written; of raw pixels always given
     int32_t geometry;
     int32_t side;               // of the output, pixels
