@@ -14,6 +14,7 @@ from resnet_recipes.commands import (
     eval,
     export,
     ls,
+    measure,
     methods,
     plan,
     predict,
@@ -31,7 +32,8 @@ from resnet_recipes.errors import Problem, RecipeError
 #: In the order of the help page. Each module has `USAGE` and `run`, and imports what is heavy only when it runs.
 VERBS = {
     "ls": ls, "show": show, "cp": cp, "diff": diff, "validate": validate, "methods": methods, "plan": plan,
-    "estimate": estimate, "bottleneck": bottleneck, "runs": runs, "watch": watch, "compare": compare, "report": report,
+    "estimate": estimate, "measure": measure, "bottleneck": bottleneck,
+    "runs": runs, "watch": watch, "compare": compare, "report": report,
     "eval": eval, "predict": predict, "export": export,
     "convert": convert, "doctor": doctor, "slurm": slurm,
 }

@@ -1,6 +1,7 @@
 """The entry point of a rank: from the frozen recipe of a run folder to its summary."""
 
 import hashlib
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -11,12 +12,13 @@ import torch
 import torchvision
 from torch.distributed import PrefixStore
 
-from resnet_recipes import __version__, data, plan
+from resnet_recipes import __version__, atomic, data, plan
 from resnet_recipes.composing.frozen import read
 from resnet_recipes.cores import cores
 from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.errors import ExitCode, TrainingError
+from resnet_recipes.measure.sample import SAMPLE, SECONDS
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import WEIGHTS
 from resnet_recipes.network.weights import write_weights
@@ -33,6 +35,7 @@ from resnet_recipes.train.distributed import Rank
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.run import Run
+from resnet_recipes.train.sample import time_epochs
 from resnet_recipes.train.state import digest, flat, restore, resume_warnings
 
 SOFTWARE = {"resnet-recipes": __version__, "torch": torch.__version__, "torchvision": torchvision.__version__}
@@ -58,7 +61,9 @@ def work(process: RankProcess) -> int:
     run = build(plan.of(recipe, facts, rank.world_size), rank)
     checkpoints = Checkpoints(process.folder / "checkpoints", recipe.checkpoint.keep, warn=print)
     first = resume(run, checkpoints)
-    if rank.is_main:
+    if sample := atomic.read_json(process.folder / SAMPLE):
+        code = timed(run, process, sample["epochs"])
+    elif rank.is_main:
         checkpoints.open_for_writing()
         facts, console = run_facts(run, process.folder), open_console(err=process.console)
         sent_to = trackers.opened(recipe.log.to, process.folder, flat(asdict(recipe) | {"about": "", "published": ""}))
@@ -112,6 +117,20 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
             raise TrainingError(f"the ranks started from different weights: model.weights={model.weights} is not the "
                                 "same file on all nodes")
     return first
+
+
+def timed(run: Run, process: RankProcess, epochs: Sequence[int]) -> int:
+    """Train some epochs to time them, and write the seconds of each, by its number, into the folder."""
+    seconds: dict[int, float] = {}
+
+    def tell(epoch: int, taken: float) -> None:
+        seconds[epoch] = taken
+        if run.rank.is_main:
+            process.console.write(f"epoch {epoch + 1}: {taken:.1f} s at {run.plan.sizes[epoch]} px\n")
+            atomic.write_text(process.folder / SECONDS, json.dumps(seconds))
+
+    time_epochs(run, epochs, tell, process.interruption, process.watchdog)
+    return ExitCode.DONE if len(seconds) == len(epochs) else process.interruption.exit_code
 
 
 def follow(run: Run, process: RankProcess, first: int) -> int:

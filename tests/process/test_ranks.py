@@ -254,3 +254,14 @@ def test_mlperfs_log_says_what_was_trained_and_whether_the_target_was_reached(nu
     times = [events[key]["time_ms"] for key in ("run_start", "run_stop")]
     assert times[1] - times[0] == pytest.approx(1000 * seconds, abs=2)
     assert complies(folder / "result_0.txt")
+
+
+def test_ranks_that_only_time_epochs_train_those_and_keep_nothing(nursery: Nursery, new_run: Callable[..., Path]):
+    folder = new_run(max_duration="5ep", batch={"global_size": 64, "bn_size": 32})
+    (folder / "sample.json").write_text('{"epochs": [0, 1, 4]}')
+    nursery.call(folder, 2, trained)
+    seconds = json.loads((folder / "seconds.json").read_text())
+    assert list(seconds) == ["0", "1", "4"]
+    assert min(seconds.values()) > 0
+    assert not (folder / "metrics.jsonl").exists()
+    assert not any(folder.glob("weights*"))

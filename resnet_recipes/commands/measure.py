@@ -1,0 +1,94 @@
+"""`resnet-recipes measure recipe=NAME data=PATH epochs=N`: the time of a whole run from its first epochs."""
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from resnet_recipes import atomic
+from resnet_recipes.commands.arguments import RECIPES, Usage, split
+from resnet_recipes.commands.composed import composed
+from resnet_recipes.errors import ExitCode, Problem, RecipeError
+from resnet_recipes.measure.sample import SAMPLE, SECONDS, sampled, whole
+from resnet_recipes.report.text import clock_time, rate
+
+if TYPE_CHECKING:
+    from resnet_recipes.plan import Plan
+
+USAGE = Usage("resnet-recipes measure recipe=NAME data=PATH [epochs=N] [key=value ...]",
+              "train some epochs of a run, and tell how long the whole run takes by the papers' rule",
+              "resnet-recipes measure recipe=timm_a1 data=/data/imagenet epochs=10",
+              RECIPES | {"--json": "print JSON"},
+              "epochs=N (default 10) are trained as the first ones of the whole run, whose schedule is not shortened; "
+              "if its images grow, they are epochs at several sizes. Nothing is evaluated or kept. ssr=R changes the "
+              "length of the whole run.")
+
+
+def run(argv: Sequence[str]) -> int:
+    """Train the epochs on all devices of the recipe, and print what follows for the whole run."""
+    from resnet_recipes.commands import run_folder
+    from resnet_recipes.commands.estimate import plan_of
+    from resnet_recipes.launch.group import group_of
+    from resnet_recipes.launch.start import start
+
+    arguments = split(argv, USAGE)
+    count = _count(arguments.words)
+    arguments.words = [word for word in arguments.words if not word.startswith("epochs=")]
+    wanted = composed(arguments)
+    made = plan_of(wanted)
+    if made.epochs < 2:
+        raise RecipeError([Problem("max_duration", wanted.recipe.max_duration, "must be two epochs or more: the first "
+                                   "counts as long as the second")])
+    folder, epochs = Path(tempfile.mkdtemp(prefix="resnet-recipes-measure-")), sampled(made.sizes, count)
+    try:
+        recipe = replace(wanted.recipe, run=replace(wanted.recipe.run, root=str(folder), name="sample"))
+        place = run_folder.create(replace(wanted, recipe=recipe), made, ["resnet-recipes", "measure", *argv])
+        atomic.write_text(place / SAMPLE, json.dumps({"epochs": epochs}))
+        if (ending := start(place, group_of(recipe.launch), _say)).code:
+            return ending.code
+        seconds = {int(epoch): taken for epoch, taken in atomic.read_json(place / SECONDS).items()}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if "--json" in arguments:
+        print(json.dumps(_values(made, seconds), indent=2))
+    else:
+        print("\n".join(_lines(made, seconds)))
+    return ExitCode.DONE
+
+
+def _count(words: Sequence[str]) -> int:
+    """Return how many epochs to train."""
+    given = [word.removeprefix("epochs=") for word in words if word.startswith("epochs=")] or ["10"]
+    if len(given) > 1 or not given[0].isdecimal() or int(given[0]) < 2:
+        rule = "must be a number of epochs to measure, 2 or more: the first counts as long as the second"
+        raise RecipeError([Problem("epochs", " ".join(given), rule, "epochs=10")])
+    return int(given[0])
+
+
+def _values(made: "Plan", seconds: Mapping[int, float]) -> dict[str, object]:
+    share = made.total_steps / (made.steps_per_epoch * len(made.sizes))     # a run may end within an epoch
+    return {"recipe": made.recipe.name, "epochs": float(made.epochs), "devices": made.world_size,
+            "papers_minutes": share * whole(made.sizes, seconds) / 60, "extrapolated": len(seconds) < made.epochs,
+            "measured": [{"epoch": epoch + 1, "pixels": made.sizes[epoch], "seconds": taken}
+                         for epoch, taken in sorted(seconds.items())]}
+
+
+def _lines(made: "Plan", seconds: Mapping[int, float]) -> Iterator[str]:
+    values, images = _values(made, seconds), made.steps_per_epoch * made.recipe.batch.global_size
+    yield f"{'EPOCH':>6}  {'IMAGES':<8} {'SECONDS':>9} {'IMAGES/S':>9}"
+    for epoch, taken in sorted(seconds.items()):
+        first = "  counts as long as the second" if epoch == 0 else ""
+        yield f"{epoch + 1:>6}  {f'{made.sizes[epoch]} px':<8} {taken:>9.1f} {rate(images / taken):>9}{first}"
+    yield ""
+    how = f"extrapolated from {len(seconds)} epochs" if values["extrapolated"] else "all of it measured"
+    devices = "1 device" if made.world_size == 1 else f"{made.world_size} devices"
+    yield f"{made.recipe.name}: {clock_time(60 * values['papers_minutes'])} on the papers' clock, {how}"
+    yield f"{float(made.epochs):.4g} epochs on {devices}, without evaluation and checkpoints"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
