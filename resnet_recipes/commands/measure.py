@@ -23,9 +23,9 @@ USAGE = Usage("resnet-recipes measure recipe=NAME data=PATH [epochs=N] [key=valu
               "train some epochs of a run, and tell how long the whole run takes by the papers' rule",
               "resnet-recipes measure recipe=timm_a1 data=/data/imagenet epochs=10",
               RECIPES | {"--json": "print JSON"},
-              "epochs=N (default 10) are trained as the first ones of the whole run, whose schedule is not shortened; "
-              "if its images grow, they are epochs at several sizes. Nothing is evaluated or kept. ssr=R changes the "
-              "length of the whole run.")
+              "epochs=N (default 10) are trained as the first ones of the whole run, whose\n"
+              "schedule is not shortened; if its images grow, they are epochs at several\n"
+              "sizes. Nothing is evaluated or kept. ssr=R changes the length of the whole run.")
 
 
 def run(argv: Sequence[str]) -> int:

@@ -1,6 +1,9 @@
 """`resnet-recipes show NAME` and `resnet-train --describe NAME`: one recipe, with the source of every value."""
 
 import hashlib
+import shutil
+import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,11 +22,32 @@ def run(argv: Sequence[str]) -> int:
 
 
 def describe(name: str, folder: Path | None) -> None:
-    """Print where a recipe comes from and its file as it was written, after those that it inherits from."""
+    """Print where a recipe comes from and its file as it was written, after those that it inherits from.
+
+    On a terminal, lines longer than it is wide are folded.
+    """
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for entry, document in Library(folder).chain(name):
         hides = f", hides the packaged {entry.name}" if entry.shadows else ""
         print(f"# {entry.name}: {entry.path} ({entry.origin}{hides})")
         print(f"# sha256 {hashlib.sha256(document.raw).hexdigest()}")
         print()
-        print(document.raw.decode("utf-8-sig").rstrip())
+        text = document.raw.decode("utf-8-sig").rstrip()
+        print("\n".join(folded(line, width) for line in text.splitlines()) if width else text)
         print()
+
+
+def folded(line: str, width: int) -> str:
+    """Return a line of YAML in lines of `width` columns that say the same: comments go on below themselves."""
+    code, mark, comment = line.partition("  # ")
+    if line.startswith("#"):
+        first = below = f"#{' ' * (len(line[1:]) - len(line[1:].lstrip()))}"
+        comment = line[len(first):]
+    elif mark:
+        first, below = code + mark, f"{'':<{len(code)}}{mark}"
+    else:
+        first, below, comment = "", f"{'':<{len(line) - len(line.lstrip()) + 3}}", line
+    if len(line) <= width or len(first) > width - 24:
+        return line
+    return textwrap.fill(comment, width, initial_indent=first, subsequent_indent=below, break_long_words=False,
+                         break_on_hyphens=False)

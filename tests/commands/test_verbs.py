@@ -3,9 +3,12 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from PIL import Image
 
 from resnet_recipes import cli
+from resnet_recipes.commands.show import folded
+from resnet_recipes.composing.library import packaged_folder
 
 
 @pytest.fixture(autouse=True)
@@ -63,6 +66,15 @@ def test_show_prints_the_file_with_its_sources(capsys):
     out = said(capsys, "show", "mild")
     assert (Path(__file__).parents[2] / "recipes" / "mild.yaml").read_text().strip() in out
     assert "# sha256 " in out
+
+
+@pytest.mark.parametrize("name", ["hot", "timm_a2", "pytorch_v2", "ffcv_rn50"])
+def test_a_recipe_is_folded_to_a_terminal_and_says_the_same(name):
+    text = (packaged_folder() / f"{name}.yaml").read_text()
+    shown = "\n".join(folded(line, 80) for line in text.splitlines())
+    assert max(map(len, shown.splitlines())) <= 80
+    assert yaml.safe_load(shown) == yaml.safe_load(text)
+    assert sorted(set(text.split()) - set(shown.split())) == []
 
 
 def test_describe_is_show(capsys):

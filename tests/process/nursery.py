@@ -213,7 +213,7 @@ def _called(module: str, name: str, arguments: dict) -> Callable[[RankProcess], 
 def _rank(rank: int, question: dict, work: object) -> NoReturn:
     os.environ |= {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(question["ranks"]), "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(question["port"]), STARTED: "0", LOCKED: "1",
+        "MASTER_PORT": str(question["port"]), STARTED: str(time.monotonic()), LOCKED: "1",
     }
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)

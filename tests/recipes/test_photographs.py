@@ -1,0 +1,115 @@
+"""What the baselines make of photographs, against the peers' own transforms; needs some JPEGs.
+
+RESNET_RECIPES_TEST_DATA names their folder. Pixels may differ by two grey levels at most, and by 0.1 on average:
+decoders and resizers round at other places. Photographs that are decoded at a reduced size are another matter.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from torchvision.transforms import InterpolationMode, v2
+from torchvision.transforms.v2 import functional
+
+from resnet_recipes import data
+from resnet_recipes.composing.compose import compose
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.crop import TrainCrop
+from resnet_recipes.data.order import shuffled
+from resnet_recipes.methods.increasing_randaugment import OPERATIONS, IncreasingRandAugment
+
+COUNT = 8
+ALONE = Share(0, 1, COUNT, COUNT, seed=3)
+BASELINES = ["ffcv_rn50", "nvidia_dle", "nvidia_hparams", "nvidia_mlperf_pt", "pytorch_v1", "pytorch_v2", "timm_a1",
+             "timm_a3"]
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the same few photographs as both splits."""
+    root = os.environ.get("RESNET_RECIPES_TEST_DATA")
+    if not root:
+        pytest.skip("RESNET_RECIPES_TEST_DATA names no folder of photographs")
+    folder = tmp_path_factory.mktemp("photographs")
+    for split in ("train", "val"):
+        (folder / split / "all").mkdir(parents=True)
+        for path in sorted(Path(root).rglob("*.[jJ]*"))[:COUNT]:
+            (folder / split / "all" / path.name).symlink_to(path)
+    return folder
+
+
+@pytest.fixture(params=BASELINES)
+def settings(request: pytest.FixtureRequest, photographs: Path) -> DataConfig:
+    """The data section of a baseline, decoding whole images."""
+    words = [f"data={photographs}", "data.reduced_decode=false", "data.repeats=1", "workers=1"]
+    recipe = compose(request.param, words).recipe
+    return recipe.data
+
+
+def opened(photographs: Path, split: str) -> list[Image.Image]:
+    return [Image.open(path).convert("RGB") for path in sorted((photographs / split / "all").iterdir())]
+
+
+def first_batch(open_split: Callable, settings: DataConfig, *rest: object) -> np.ndarray:
+    """Return one batch, int64 [N, S, S, 3]."""
+    loader = open_split(settings, data.measure(settings), ALONE, *rest)
+    try:
+        return next(iter(loader.batches())).pixels.permute(0, 2, 3, 1).numpy().astype(int)
+    finally:
+        loader.close()
+
+
+def assert_alike(ours: np.ndarray, theirs: Iterator[object]) -> None:
+    differences = np.abs(ours - np.stack([np.asarray(image) for image in theirs]))
+    assert differences.max() <= 2
+    assert differences.mean() <= 0.1
+
+
+def test_evaluation_images_are_those_of_torchvisions_transforms(settings, photographs):
+    filtering = InterpolationMode(settings.eval_interpolation)
+    peer = v2.Compose([v2.Resize(settings.eval_resize, filtering), v2.CenterCrop(settings.eval_size)])
+    assert_alike(first_batch(data.open_eval, settings), map(peer, opened(photographs, "val")))
+
+
+def test_evaluation_images_of_a2_are_those_of_timms_transform(photographs):
+    create = pytest.importorskip("timm.data", reason="needs timm").create_transform
+    peer = create(224, interpolation="bicubic", crop_pct=0.95, normalize=False)
+    theirs = (peer(image).permute(1, 2, 0).numpy() for image in opened(photographs, "val"))
+    ours = first_batch(data.open_eval, compose("timm_a2", [f"data={photographs}", "workers=1"]).recipe.data)
+    assert_alike(ours, theirs)
+
+
+def test_training_crops_are_resized_as_torchvision_does(settings, photographs):
+    crop, images = TrainCrop.of(settings, ALONE), opened(photographs, "train")
+    order = shuffled(ALONE.seed, 0, COUNT)
+    sizes = np.array([(images[index].height, images[index].width) for index in order])
+    boxes, mirrored, bicubic = crop.cuts(0, order, np.zeros(COUNT, np.int64), sizes)
+
+    def theirs() -> Iterator[Image.Image]:
+        for index, box, is_mirrored, is_bicubic in zip(order, boxes.tolist(), mirrored, bicubic, strict=True):
+            filtering = InterpolationMode.BICUBIC if is_bicubic else InterpolationMode.BILINEAR
+            cut = functional.resized_crop(images[index], *box, [settings.train_size] * 2, filtering)
+            yield functional.hflip(cut) if is_mirrored else cut
+
+    assert_alike(first_batch(data.open_train, replace(settings, flip=True), None), theirs())
+
+
+def test_every_operation_of_timms_randaugment_leaves_timms_pixels(photographs):
+    peer = pytest.importorskip("timm.data.auto_augment", reason="needs timm")
+    for image in opened(photographs, "train")[:3]:
+        small = image.resize((224, 224))
+        settings = {"img_mean": (124, 116, 104), "interpolation": Image.Resampling.BICUBIC}
+        theirs = peer.rand_augment_transform("rand-m7-mstd0.5-inc1", settings)
+        names = {op.name for op in theirs.ops}
+        assert len(names) == len(OPERATIONS)
+        for op in theirs.ops:
+            op.prob, op.magnitude_std = 1.0, 0.0
+        found = {op(small).tobytes() for op in theirs.ops for _ in range(8)}
+        ours = {act(small, 0.7, sign, Image.Resampling.BICUBIC).tobytes()
+                for act in OPERATIONS.values() for sign in (1, -1)}
+        assert found == ours
+    assert IncreasingRandAugment().magnitude == 7.0

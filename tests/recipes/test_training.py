@@ -1,0 +1,71 @@
+"""Every baseline trains small images on two ranks, learns, and resumes bit for bit from the middle of an epoch."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from resnet_recipes.composing.compose import compose
+from resnet_recipes.composing.frozen import freeze
+from resnet_recipes.network import archive
+from tests.process.nursery import Nursery
+
+pytestmark = pytest.mark.slow
+
+#: Peak rates for batches of 16.
+RATES = {"nvidia_dle": 0.05, "nvidia_hparams": 0.05, "nvidia_hparams_mlperf": 0.05, "nvidia_mlperf_pt": 5.0,
+         "pytorch_v1": 0.05, "pytorch_v2": 0.05, "ffcv_rn50": 0.05, "timm_a1": 0.01, "timm_a2": 0.01, "timm_a3": 0.01}
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixty-four training images of two classes, bright and dark, and eight for validation."""
+    root, rng = tmp_path_factory.mktemp("images"), np.random.default_rng(0)
+    for split, count in (("train", 32), ("val", 4)):
+        for name, low in (("bright", 150), ("dark", 0)):
+            (root / split / name).mkdir(parents=True)
+            for number in range(count):
+                coarse = rng.integers(low, low + 100, (4, 4, 3), dtype=np.uint8)
+                Image.fromarray(coarse).resize((40, 36)).save(root / split / name / f"{number}.jpg")
+    return root
+
+
+def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
+    """Return the folder of a run of a recipe in small."""
+    words = [f"data={images}", "model.name=resnet18", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32",
+             "data.crop_scale=[0.5,1.0]", "bs=16", f"batch.bn_size={16 // ranks}", f"lr={RATES[name]}",
+             "max_duration=4ep", "ssr=1", "schedule.warmup=0.5ep", "launch.device=cpu", "workers=0",
+             "checkpoint.interval=6ba", "evaluation.interval=1dur", "evaluation.offset=0ep", "log.interval=2ba"]
+    words += ["~methods.progressive_resizing", "~methods.blurpool"] if name == "ffcv_rn50" else []
+    folder.mkdir()
+    (folder / "config.yaml").write_text(freeze(compose(name, words).recipe))
+    return folder
+
+
+def trained(folder: Path, nursery: Nursery, ranks: int) -> dict[str, torch.Tensor]:
+    """Run the ranks to the end, and return the last state's tensors."""
+    nursery.start(folder, ranks)
+    assert nursery.wait() == [0] * ranks, (folder / "logs" / "rank0.log").read_text()[-2000:]
+    state = archive.read(folder / "checkpoints" / "step-00000016.pt")
+    optimizer = {f"{key} {index}": value for index, values in state["optimizer"]["state"].items()
+                 for key, value in values.items()}
+    return {**state["model"], **state["methods"], **optimizer}
+
+
+@pytest.mark.parametrize(("name", "ranks"), [*((name, 2) for name in RATES), ("timm_a1", 1), ("nvidia_mlperf_pt", 1)])
+def test_a_baseline_learns_and_resumes_bit_for_bit(name: str, ranks: int, images: Path, nursery: Nursery,
+                                                   tmp_path: Path):
+    whole, resumed = (begun(tmp_path / folder, name, images, ranks) for folder in ("whole", "resumed"))
+    expected = trained(whole, nursery, ranks)
+    (resumed / "checkpoints").mkdir()
+    for path in whole.glob("checkpoints/step-00000006.*"):
+        shutil.copy(path, resumed / path.relative_to(whole))
+    found = trained(resumed, nursery, ranks)
+    assert [key for key, value in expected.items() if not torch.equal(value, found[key])] == []
+    losses = [record["loss"] for record in map(json.loads, (whole / "metrics.jsonl").read_text().splitlines())
+              if record["kind"] == "step"]
+    assert np.mean(losses[-3:]) < np.mean(losses[:2])
