@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 #: Peak rates for batches of 16.
 RATES = {"nvidia_dle": 0.05, "nvidia_hparams": 0.05, "nvidia_hparams_mlperf": 0.05, "nvidia_mlperf_pt": 5.0,
-         "pytorch_v1": 0.05, "pytorch_v2": 0.05, "ffcv_rn50": 0.05, "timm_a1": 0.01, "timm_a2": 0.01, "timm_a3": 0.01}
+         "pytorch_v1": 0.05, "pytorch_v2": 0.2, "ffcv_rn50": 0.05, "timm_a1": 0.01, "timm_a2": 0.01, "timm_a3": 0.01}
 
 
 @pytest.fixture(scope="module")
@@ -74,4 +74,4 @@ def test_a_baseline_learns_and_resumes_bit_for_bit(name: str, ranks: int, images
     assert [key for key, value in expected.items() if not torch.equal(value, found[key])] == []
     losses = [record["loss"] for record in map(json.loads, (whole / "metrics.jsonl").read_text().splitlines())
               if record["kind"] == "step"]
-    assert np.mean(losses[-3:]) < np.mean(losses[:2])
+    assert np.mean(losses[-3:]) < np.mean(losses[:3])
