@@ -56,5 +56,5 @@ def _unusable(path: Path) -> Problem | None:
         return Problem("cp", str(path), "must end in .yaml and be named with lower-case letters, digits and '_'",
                        "recipes/mine.yaml")
     if path.exists():
-        return Problem("cp", str(path), "already exists and is left as it is", "choose another name")
+        return Problem("cp", str(path), "already exists", "choose another name")
     return None

@@ -48,7 +48,7 @@ def check_data(root: Path, images: bool = True, progress: Progress = lambda done
     config = DataConfig(root=str(root.absolute()))
     try:
         if "val" not in parts(root):
-            fix = "train with data.val_share=0.1, which sets a tenth of each class aside, as is done here"
+            fix = "train with data.val_share=0.1, which sets a tenth of each class aside, as this check does"
             found.append(Finding("warn", f"{root} has no validation images", fix))
             config.val_share = 0.1
         found += _check_folders(config)

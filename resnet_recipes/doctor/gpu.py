@@ -36,7 +36,7 @@ def _packages() -> Iterator[Finding]:
         what = f"torchvision does not fit torch {torch.__version__} ({str(error).splitlines()[0]})"
         yield Finding("fix", what, "pip install --upgrade torch torchvision    (both from the same index)")
         return
-    yield Finding("ok", f"torch {torch.__version__} and torchvision {torchvision.__version__} fit each other")
+    yield Finding("ok", f"torch {torch.__version__} and torchvision {torchvision.__version__} are compatible")
 
 
 def _devices() -> Iterator[Finding]:
@@ -118,7 +118,7 @@ def _operations(device: torch.device, dtype: torch.dtype) -> Finding:
     """Compare the fused operations with torch's own."""
     notes = ops.choose(device, dtype).notes
     if notes:
-        fix = "runs take torch's own operations in their place: right, but slower"
+        fix = "runs take torch's own operations in their place: correct, but slower"
         return Finding("warn", f"GPU {device.index}: {'; '.join(notes)}", fix)
     return Finding("ok", f"GPU {device.index}: the fused operations give the results of torch's own")
 

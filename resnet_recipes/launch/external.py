@@ -109,7 +109,7 @@ def _told_by_srun(slurm: Mapping[str, str]) -> dict[str, str]:
     try:
         found = _variables(slurm)
     except KeyError as error:
-        rule = "is not set, as srun would; SLURM_STEP_NUM_TASKS is"
+        rule = "is not set, although srun sets it with SLURM_STEP_NUM_TASKS"
         raise NotReadyError([Problem(error.args[0], None, rule, "unset SLURM_STEP_NUM_TASKS")]) from None
     except (ValueError, IndexError):
         names = ("SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID", "SLURM_JOB_ID")

@@ -92,7 +92,7 @@ def from_json(text: str) -> About:
     if about.classes and len(about.classes) != about.num_classes:
         raise ValueError(f"it names {len(about.classes)} classes of {about.num_classes}")
     if (about.mean, about.std) != (MEAN, STD):
-        raise ValueError("it wants images normalised in another way than this program does")
+        raise ValueError("it needs images normalised differently than this program does")
     return about
 
 

@@ -102,7 +102,7 @@ def test_the_small_level_is_part_of_what_a_run_began_with(levels, copied):
     half_path(copied / "train.beton").unlink()
     before, after = (measure(DataConfig(backend="ffcv", root=str(root))) for root in (levels, copied))
     assert before.train_digest != after.train_digest
-    with pytest.raises(NotReadyError, match="is not the file with which the run began"):
+    with pytest.raises(NotReadyError, match="is not the file that the run began with"):
         open_train(DataConfig(backend="ffcv", root=str(copied)), replace(before, root=copied), SHARE)
 
 

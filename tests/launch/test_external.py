@@ -68,7 +68,7 @@ def test_what_no_launcher_can_have_set_is_refused_by_name(variables: dict, said:
 @pytest.mark.parametrize(("name", "value", "said"), [
     ("SLURM_PROCID", "x", "RANK=x: must be a whole number"),
     ("SLURM_PROCID", "9", "RANK=9: must be less than WORLD_SIZE=8"),
-    ("SLURM_STEP_NODELIST", None, "SLURM_STEP_NODELIST: is not set, as srun would"),
+    ("SLURM_STEP_NODELIST", None, "SLURM_STEP_NODELIST: is not set, although srun sets it"),
     ("SLURM_JOB_ID", "x", "SLURM_JOB_ID=x: is not what srun sets"),
     ("SLURM_NODEID", "7", "SLURM_NODEID=7 SLURM_JOB_ID=41234: is not what srun sets"),
 ])

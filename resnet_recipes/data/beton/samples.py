@@ -87,7 +87,7 @@ def open_samples(path: Path, digest: str = "") -> Samples:
     beton, half = open_beton(path), half_path(path)
     samples = Samples(beton, _small(beton, open_beton(half)) if half.exists() else None)
     if digest and samples.digest != digest:
-        rule = "is not the file with which the run began"
+        rule = "is not the file that the run began with"
         raise NotReadyError([Problem("data.root", str(path), rule, "put the file back, or start a new run")])
     return samples
 

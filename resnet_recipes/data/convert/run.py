@@ -71,7 +71,7 @@ def plan_conversion(src: Path, dst: Path, options: ConvertOptions) -> list[Split
     src, dst = Path(src), Path(dst)
     sources = _sources(src, options)
     if len(sources) == 1 and dst.suffix != ".beton":
-        rule = "has no training and validation images apart, so the target must be one file that ends in .beton"
+        rule = "does not keep training and validation images apart, so the target must be one file that ends in .beton"
         fix = f"resnet-recipes convert {shlex.quote(str(src))} {shlex.quote(str(dst / (src.stem + '.beton')))}"
         raise RecipeError([Problem(str(src), None, rule, fix)])
     splits = [Split(name or dst.stem, source, dst / f"{name}.beton" if name else dst)

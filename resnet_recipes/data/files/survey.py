@@ -77,7 +77,7 @@ def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterato
     for here, there, split in ((train, val, "val"), (val, train, "train")):
         if missing := sorted(set(here.classes) - set(there.classes)):
             yield Problem("data.root", f"{config.root}/{split}", f"lacks {_some(missing)} of the classes of the other "
-                          "split", "both splits need the same classes: add these here, or remove them there")
+                          "split", "both splits need the same classes: add these, or remove them from the other split")
     if len(train.classes) < 2:
         hint = "data.nested_classes=true   makes each inner folder a class;   " if _has_inner(train) else ""
         yield Problem("data.root", config.root, f"has one class, {train.classes[0]}; at least 2 are needed",
