@@ -129,24 +129,31 @@ def _is_locked(path: Path) -> bool:
 
 
 def _last_records(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the first record, and from the end of the file the last one of each kind, and of any."""
+    """Return the first record, and from the end of the file the last step, the last evaluation, and the last of any."""
     found: dict[str, dict[str, Any]] = {}
     try:
         with path.open("rb") as file:
             head = file.readline(_TAIL)
             size = file.seek(0, os.SEEK_END)
             file.seek(max(len(head), size - _TAIL))
-            lines = [head, *file.read().splitlines()]
+            lines = file.read().splitlines()
     except OSError:
         return found
-    for line in lines:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict) and isinstance(record.get("kind"), str):
-            found[record["kind"]] = found["any"] = record
+    while lines and not {"step", "evaluation"} <= found.keys():
+        _note(lines.pop(), found)
+    _note(head, found)
     return found
+
+
+def _note(line: bytes, found: dict[str, dict[str, Any]]) -> None:
+    """Keep the record of a line, unless a later one of its kind is known."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return
+    if isinstance(record, dict) and isinstance(record.get("kind"), str):
+        found.setdefault(record["kind"], record)
+        found.setdefault("any", record)
 
 
 def _lines(path: Path) -> tuple[str, ...] | None:
