@@ -14,9 +14,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rich.console import Console
-from rich.table import Table
-
 WORDS = ["model.name=resnet18", "bs=64", "batch.bn_size=64", "lr=0.1", "schedule.warmup=0.5ep",
          "data.crop_scale=[0.5,1]", "methods.ema.half_life=20ba", "methods.ema.update_interval=4ba", "workers=1"]
 
@@ -49,7 +46,7 @@ def error(recipe: str, size: int, epochs: int, data: Path, folder: Path) -> dict
 
 
 def main() -> None:
-    """Measure every case, print a table, and write the rows if asked."""
+    """Measure every case, print a line for each, and write the rows if asked."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--recipes", default="mild,medium")
@@ -59,17 +56,15 @@ def main() -> None:
     parser.add_argument("--json")
     arguments = parser.parse_args()
     rows = []
-    table = Table("case", "estimated", "bounds", "trained", "error", "evaluation", title="seconds of training")
     with tempfile.TemporaryDirectory() as folder:
         data = part(arguments.data.absolute(), arguments.images, Path(folder) / "images")
         for recipe in arguments.recipes.split(","):
             for size in map(int, arguments.sizes.split(",")):
                 row = error(recipe, size, arguments.epochs, data, Path(folder))
                 rows.append(row)
-                table.add_row(row["case"], f"{row['estimated']:.1f}", f"{row['low']:.1f} to {row['high']:.1f}",
-                              f"{row['trained']:.1f}", f"{row['error_percent']:+.1f} %",
-                              f"{row['evaluation_estimated']:.1f} for {row['evaluation']:.1f}")
-    Console().print(table)
+                print(f"{row['case']:<14} estimated {row['estimated']:6.1f} s ({row['low']:.1f} to {row['high']:.1f}), "
+                      f"trained {row['trained']:6.1f} s: {row['error_percent']:+.1f} %; evaluation "
+                      f"{row['evaluation_estimated']:.1f} s for {row['evaluation']:.1f} s", flush=True)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(rows, indent=2))
 

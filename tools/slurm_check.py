@@ -1,7 +1,10 @@
-"""Set up Slurm here, and show that a job that is requeued and runs out of time ends with the bits of a run left alone.
+"""Set up Slurm here, and show that jobs and arrays that are requeued or run out of time lose nothing.
 
     apt-get install slurm-wlm munge
-    python tools/slurm_check.py [--steps 200]
+    python tools/slurm_check.py [--steps 200] [--only array]
+
+Every run ends with the bits of one left alone: a job that is requeued by hand and runs out of time, one task per rank,
+and the tasks of an array, of which one is requeued.
 
 Needs root on Debian or Ubuntu, and no other Slurm. Takes about ten minutes on two cores. Everything is in a
 temporary folder, which stays if something fails.
@@ -24,6 +27,8 @@ from resnet_recipes.process.ending import read
 RECIPE = ["data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "bs=16",
           "batch.bn_size=8", "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "ssr=1", "launch.device=cpu",
           "checkpoint.interval=25ba", "evaluation.interval=1dur"]
+
+ENDED = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED")
 
 CONFIGURATION = """\
 ClusterName=one
@@ -119,7 +124,7 @@ def requeued(cluster: Cluster, words: list[str]) -> Path:
     number = cluster.submit(script)
     run = cluster.folder / "runs" / f"mild-{number}"
     restarts, state, by_hand = 0, "PENDING", False
-    while state not in ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"):
+    while state not in ENDED:
         job = cluster.job(number)
         state = job["JobState"]
         if not by_hand and state == "RUNNING" and steps(run) > 40:
@@ -143,25 +148,70 @@ def one_task_per_rank(cluster: Cluster, words: list[str]) -> Path:
     return cluster.folder / "runs" / "tasks"
 
 
+def swept(cluster: Cluster, words: list[str]) -> list[Path]:
+    """Train two seeds as an array, requeue by hand the task whose id stands for the whole array; return the runs."""
+    told = subprocess.run(["resnet-recipes", "slurm", "-m", *words, "seed=1,2", "gpus=1", "--time", "10"],
+                          capture_output=True, text=True, check=True).stdout
+    script = cluster.folder / "sweep.sh"
+    script.write_text(told)
+    runs = [cluster.folder / "runs" / name for name in re.findall(r"run\.name=([^ )]+)\)", told)]
+    number = cluster.submit(script)
+    tasks = [f"{number}_{task}" for task in range(len(runs))]
+    by_hand = ""
+    while not all(cluster.job(task)["JobState"] in ENDED for task in tasks):
+        for task, run in zip(tasks, runs, strict=True):
+            job = cluster.job(task)
+            if not by_hand and job["JobId"] == number and job["JobState"] == "RUNNING" and steps(run) > 20:
+                by_hand = task
+                subprocess.run(["scontrol", "requeue", task], check=True)
+                print(f"task {task}: requeued by hand after step {steps(run)}")
+        time.sleep(1)
+    jobs = {task: cluster.job(task) for task in tasks}
+    for task, job in jobs.items():
+        print(f"task {task}: {job['JobState']} after {job['Restarts']} restarts")
+    if {job["JobState"] for job in jobs.values()} != {"COMPLETED"} or jobs[by_hand]["Restarts"] != "1":
+        raise SystemExit(f"an array did not end as it should: see {cluster.folder}")
+    return runs
+
+
+def compared_jobs(cluster: Cluster, words: list[str]) -> list[tuple[Path, Path]]:
+    """Return a run left alone beside each of those that Slurm started."""
+    train = ["resnet-train", f"recipe={words[0]}", *words[1:], "gpus=2", "run=alone"]
+    subprocess.run(train, cwd=cluster.folder, check=True, stdout=subprocess.DEVNULL)
+    alone = cluster.folder / "runs" / "alone"
+    print(f"left alone: {steps(alone)} steps")
+    return [(alone, run) for run in (one_task_per_rank(cluster, words), requeued(cluster, words))]
+
+
+def compared_tasks(cluster: Cluster, words: list[str]) -> list[tuple[Path, Path]]:
+    """Return each run of a sweep left alone beside that of a task of the array."""
+    root = cluster.folder / "alone"
+    train = ["resnet-train", "-m", f"recipe={words[0]}", *words[1:], "seed=1,2", "gpus=1", f"run.root={root}"]
+    subprocess.run(train, cwd=cluster.folder, check=True, stdout=subprocess.DEVNULL)
+    return [(root / run.name, run) for run in swept(cluster, words)]
+
+
 def main() -> int:
-    """Do all of it; the exit code is 0 if all runs have the same weights."""
+    """Do all of it, or one part; the exit code is 0 if all runs have the same weights."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--only", choices=("jobs", "array"))
     arguments = parser.parse_args()
     if missing := [name for name in ("munged", "slurmctld", "slurmd") if not shutil.which(name)]:
         raise SystemExit(f"{', '.join(missing)} not found: apt-get install slurm-wlm munge")
     folder = Path(tempfile.mkdtemp(prefix="slurm-"))
-    words = ["mild", *RECIPE, f"max_duration={arguments.steps}ba"]
+    words, pairs = ["mild", *RECIPE, f"max_duration={arguments.steps}ba"], []
     with Cluster(folder) as cluster:
-        train = ["resnet-train", f"recipe={words[0]}", *words[1:], "gpus=2", "run=alone"]
-        subprocess.run(train, cwd=folder, check=True, stdout=subprocess.DEVNULL)
-        print(f"left alone: {steps(folder / 'runs' / 'alone')} steps")
-        runs = [folder / "runs" / "alone", one_task_per_rank(cluster, words), requeued(cluster, words)]
-    weights = [(run / "weights.pt").read_bytes() for run in runs]
-    for run, content in zip(runs, weights, strict=True):
-        bits = "the same bits" if content == weights[0] else "OTHER BITS"
-        print(f"{run.name:<12} exit code {read(run / 'exit.json').code}, {bits}")
-    if len(set(weights)) > 1:
+        if arguments.only != "array":
+            pairs += compared_jobs(cluster, words)
+        if arguments.only != "jobs":
+            pairs += compared_tasks(cluster, words)
+    is_same = True
+    for alone, run in pairs:
+        same = (alone / "weights.pt").read_bytes() == (run / "weights.pt").read_bytes()
+        is_same &= same
+        print(f"{run.name:<24} exit code {read(run / 'exit.json').code}, {'the same bits' if same else 'OTHER BITS'}")
+    if not is_same:
         return 1
     shutil.rmtree(folder)
     return 0
