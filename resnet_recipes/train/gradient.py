@@ -35,10 +35,10 @@ def rehearse(run: Run) -> None:
     side, examples = max(run.plan.sizes), run.plan.rank_size
     buffers = list(run.model.buffers())
     kept = [buffer.clone() for buffer in buffers]
-    images = torch.zeros(examples, 3, side, side, device=run.rank.device).to(memory_format=torch.channels_last)
-    targets = torch.zeros(examples, run.plan.num_classes, device=run.rank.device)
-    labels = torch.zeros(examples, dtype=torch.int64, device=run.rank.device)
-    batch = Batch(images, targets, labels)
+    device = run.rank.device
+    images = torch.zeros(examples, side, side, 3, dtype=run.precision.dtype, device=device).permute(0, 3, 1, 2)
+    labels = torch.zeros(examples, dtype=torch.int64, device=device)
+    batch = Batch(images, torch.zeros(examples, run.plan.num_classes, device=device), labels)
     with _fitting(run, batch):
         eager(run, batch, sync=False)
     run.optimizer.zero_grad(set_to_none=True)
