@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from resnet_recipes import atomic
 from resnet_recipes.commands.arguments import Usage, split
+from resnet_recipes.commands.report import plotting
 from resnet_recipes.commands.trained import named
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.report.text import printable, rate
@@ -138,15 +139,10 @@ def _csv(classes: list[dict[str, Any]]) -> bytes:
 
 def _png(classes: list[dict[str, Any]]) -> bytes:
     """Draw a bar for each of the forty worst classes."""
-    try:
-        import vl_convert
-    except ImportError:
-        rule = "needs the plotting library, which is not installed"
-        raise NotReadyError([Problem("--png", None, rule, "pip install 'resnet-recipes[report]'")]) from None
     axes = {"y": {"field": "class", "type": "nominal", "sort": None, "title": None},
             "x": {"field": "top1_percent", "type": "quantitative", "title": "top-1 (%)", "scale": {"domain": [0, 100]}}}
     chart = {"data": {"values": classes[:40]}, "mark": "bar", "encoding": axes, "width": 500}
-    return vl_convert.vegalite_to_png(json.dumps(chart), scale=2)
+    return plotting("--png").vegalite_to_png(json.dumps(chart), scale=2)
 
 
 def _written(flag: str, path: Path, content: bytes) -> None:

@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 
 from resnet_recipes import atomic
 from resnet_recipes.commands.arguments import Usage, split
@@ -28,7 +29,7 @@ def run(argv: Sequence[str]) -> int:
     out = Path(arguments.flags.get("--out", "report.html"))
     if arguments.words and "--published" in arguments:
         raise RecipeError([Problem("--published", None, "takes no runs: it draws the published results alone")])
-    _library()
+    plotting("report")
     runs = [] if "--published" in arguments else list(_runs(arguments.words or ["runs"]))
     sections = list(sections_of(runs, price))
     counted = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
@@ -45,13 +46,14 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def _library() -> None:
-    """Raise NotReadyError where the plotting library is missing."""
+def plotting(key: str) -> ModuleType:
+    """Return the plotting library, which `key` needs. Raises NotReadyError where it is missing."""
     try:
-        import vl_convert  # noqa: F401
+        import vl_convert
     except ImportError:
         rule = "needs the plotting library, which is not installed"
-        raise NotReadyError([Problem("report", None, rule, "pip install 'resnet-recipes[report]'")]) from None
+        raise NotReadyError([Problem(key, None, rule, "pip install 'resnet-recipes[report]'")]) from None
+    return vl_convert
 
 
 def _runs(words: Sequence[str]) -> Iterator[RunRecord]:
@@ -63,12 +65,11 @@ def _runs(words: Sequence[str]) -> Iterator[RunRecord]:
 
 def _write_pictures(folder: Path, sections: Sequence[Section]) -> None:
     """Write every plot as a PNG; with a palette it takes a tenth of the bytes and looks the same."""
-    import vl_convert
     from PIL import Image
 
     folder.mkdir(parents=True, exist_ok=True)
     for figure in (figure for section in sections for figure in section.figures):
-        drawn = vl_convert.vegalite_to_png(json.dumps(figure.spec | {"width": 760}), scale=2)
+        drawn = plotting("--png").vegalite_to_png(json.dumps(figure.spec | {"width": 760}), scale=2)
         picture = Image.open(io.BytesIO(drawn)).convert("RGB").quantize(256)
         with atomic.replacing(folder / f"{figure.name}.png") as file:
             picture.save(file, "PNG", optimize=True)
