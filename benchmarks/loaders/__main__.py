@@ -1,0 +1,139 @@
+"""Measure loaders side by side: images per CPU-second, workers included; and the clock, memory and start-up of ours.
+
+    python benchmarks/loaders DATA [--sizes 176,88] [--json FILE]
+
+DATA is a folder of class folders of JPEGs, or one with train/. Every loader runs in a process of its own with its own
+workers; they take turns, and each round counts the CPU time of that process and all its descendants for the same number
+of images, from idle to idle.
+"""
+
+import argparse
+import itertools
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench import Bench, serve
+from cases import BATCH, LOADERS, PAIRS, Setting, missing
+from rich.console import Console
+from rich.table import Table
+
+THREADS = (1, 2, 4)
+
+
+def measured(setting: Setting, names: list[str], rounds: int, batches: int) -> dict[str, list[float]]:
+    """Return images per CPU-second by loader and round; the loaders take turns."""
+    benches = {name: Bench(name, setting) for name in names}
+    rates = {name: [] for name in names}
+    for _, (name, bench) in itertools.product(range(rounds), benches.items()):
+        rates[name].append(bench.rate(batches))
+    for bench in benches.values():
+        bench.close()
+    return rates
+
+
+def rows(pixels: int, rates: dict[str, list[float]]) -> Iterator[dict]:
+    """Yield one comparison of ours with a peer after the other."""
+    for our, peer in PAIRS:
+        if our in rates and peer in rates:
+            yield row(f"{our} / {peer}, {pixels} px", rates[our], rates[peer], "images per CPU-second")
+
+
+def row(case: str, ours: list[float], peer: list[float], unit: str) -> dict:
+    """Return the medians of two series, and of their ratios by round."""
+    ratios = [a / b for a, b in zip(ours, peer, strict=True)]
+    return {"case": case, "ours": round(statistics.median(ours), 2), "peer": round(statistics.median(peer), 2),
+            "ratio": round(statistics.median(ratios), 3), "low": round(min(ratios), 3), "high": round(max(ratios), 3),
+            "unit": unit}
+
+
+def clock(setting: Setting, rounds: int, batches: int) -> Iterator[dict]:
+    """Yield what a user waits for: threads beside one thread, and the first batch beside torchvision's."""
+    benches = {threads: Bench("files", setting._replace(workers=threads)) for threads in THREADS}
+    rates = {threads: [] for threads in THREADS}
+    for _, (threads, bench) in itertools.product(range(rounds), benches.items()):
+        rates[threads].append(bench.wall_rate(batches))
+    for threads in THREADS[1:]:
+        yield row(f"files, {threads} threads / 1 thread, {setting.pixels} px", rates[threads], rates[1],
+                  "images per second")
+    plain = Bench("torchvision + PIL", setting)
+    yield row("files / torchvision + PIL, first batch", [benches[2].start_up], [plain.start_up], "seconds")
+    for bench in (plain, *benches.values()):
+        bench.close()
+
+
+def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
+    """Give `source` the layout of a data set: train and val are the same images; and the .beton files that are needed.
+
+    "equal" holds some pixels among JPEGs of the same resolution, to be as large as both files of "levels".
+    """
+    from resnet_recipes.data.beton.file import open_beton
+    from resnet_recipes.data.convert.encode import ConvertOptions
+    from resnet_recipes.data.convert.run import convert
+
+    def made(place: str, **options) -> int:
+        files = convert(root, root / place, ConvertOptions(**options), lambda progress: None)
+        return sum(file.stat().st_size for file in files if file.name.startswith("train"))
+
+    images = source / "train" if (source / "train").is_dir() else source
+    for split in ("train", "val"):
+        (root / split).symlink_to(images.resolve())
+    if any(".beton" in name or name == "bare FFCV" for name in names):
+        yield f"train.beton: {made('.') / 1e6:.1f} MB"
+    if any("levels" in name or "size" in name for name in names):
+        both, jpegs = made("levels", write_mode="jpg", levels=2), made("jpegs", compress_probability=1.0)
+        raw = 3 * int(open_beton(root / "jpegs" / "train.beton").sizes.prod(axis=1).sum())
+        equal = made("equal", compress_probability=1 - max(0.0, (both - jpegs) / (raw - jpegs)))
+        yield f"levels=2: {both / 1e6:.1f} MB; FFCV's file of that size: {equal / 1e6:.1f} MB"
+
+
+def main() -> None:
+    """Parse the command line and measure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--sizes", default="176,88", help="sides of the training crop, pixels")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batches", type=int, default=8, help=f"of {BATCH} images, in each round")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", help="loaders to measure, names separated by |; all, if not given")
+    parser.add_argument("--no-clock", action="store_true", help="only CPU time")
+    parser.add_argument("--json", type=Path, help="also write the rows here")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    sizes = [int(size) for size in args.sizes.split(",")]
+    if args.serve:
+        serve(args.serve, Setting(args.data, sizes[0], args.workers))
+        return
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    lacking = missing()
+    for name, package in lacking.items():
+        console.print(f"left out: {name} ({package} is not installed)")
+    names = [name for name in LOADERS if name not in lacking and (not args.only or name in args.only.split("|"))]
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        for note in prepare(args.data, Path(folder), names):
+            console.print(note)
+        for size in sizes:
+            results += rows(size, measured(Setting(Path(folder), size, args.workers), names, args.rounds, args.batches))
+        if not args.no_clock:
+            results += clock(Setting(Path(folder), sizes[0], args.workers), args.rounds, args.batches)
+    console.print(table(results))
+    if args.json:
+        args.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def table(results: list[dict]) -> Table:
+    """Return the rows for people."""
+    made = Table("case", "ours", "peer", "ratio", "range", "unit", title="medians; ratios by round")
+    for one in results:
+        digits = 0 if one["ours"] > 20 else 2
+        made.add_row(one["case"], f"{one['ours']:.{digits}f}", f"{one['peer']:.{digits}f}", f"{one['ratio']:.2f}",
+                     f"{one['low']:.2f} to {one['high']:.2f}", one["unit"])
+    return made
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,173 @@
+"""The loaders: ours and their peers, each an endless iterator of batches."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+BATCH = 50
+
+
+class Setting(NamedTuple):
+    """What a loader is asked for."""
+
+    root: Path            # has what `prepare` puts there
+    pixels: int
+    workers: int
+
+
+def ours(setting: Setting, backend: str, place: str = "", augment: object = None) -> Iterator:
+    """Read with one of this package's backends."""
+    from resnet_recipes import data
+    from resnet_recipes.data.base import DataConfig, Share
+
+    config = DataConfig(backend=backend, root=str(setting.root / place), train_size=setting.pixels,
+                        workers=setting.workers)
+    return data.open_train(config, data.measure(config), Share(0, 1, BATCH, BATCH, seed=0), augment).batches()
+
+
+def ours_normalized(setting: Setting) -> Iterator:
+    """Read with the torchvision backend and normalise on the CPU too, which a run on a GPU does there."""
+    import torch
+
+    from resnet_recipes.data.normalize import normalize
+
+    torch.set_num_threads(1)
+    return (normalize(batch.pixels) for batch in ours(setting, "torchvision"))
+
+
+class InPillow:
+    """Hot's RandAugment by Pillow alone: the engine cannot see what it draws."""
+
+    def __init__(self):
+        from resnet_recipes.methods.randaugment import RandAugment
+
+        self.augment = RandAugment().augment_sample()
+
+    def __call__(self, image: object, rng: object) -> object:
+        return self.augment(image, rng)
+
+
+def plain(setting: Setting) -> Iterator:
+    """Read with torchvision's ImageFolder, PIL transforms and a DataLoader, as the usual example script does."""
+    from torch.utils.data import DataLoader, RandomSampler
+    from torchvision import datasets, transforms
+
+    transform = transforms.Compose([
+        transforms.RandomResizedCrop(setting.pixels), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
+        transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+    ])
+    folder = datasets.ImageFolder(str(setting.root / "train"), transform)
+    return iter(DataLoader(folder, BATCH, sampler=RandomSampler(folder, replacement=True, num_samples=10**6),
+                           num_workers=setting.workers, prefetch_factor=2))
+
+
+def timm(setting: Setting) -> Iterator:
+    """Read with timm's dataset, transforms and uint8 collation, before its prefetcher normalises on a GPU."""
+    import torch
+    from timm.data import create_dataset, create_loader
+
+    class Endless(torch.utils.data.Dataset):
+        """The same images again and again, so that an epoch never ends."""
+
+        def __init__(self, images):
+            self.images, self.transform = images, None
+
+        def __len__(self) -> int:
+            return 10**6
+
+        def __getitem__(self, index: int):
+            self.images.transform = self.transform
+            return self.images[index % len(self.images)]
+
+    images = create_dataset("", root=str(setting.root / "train"), is_training=True)
+    loader = create_loader(Endless(images), (3, setting.pixels, setting.pixels), BATCH, is_training=True,
+                           num_workers=setting.workers,
+                           interpolation="bilinear", color_jitter=0.0, device=torch.device("cpu"), pin_memory=False)
+    return iter(loader.loader)
+
+
+def bare_ffcv(setting: Setting, place: str = "") -> Iterator:
+    """Read with FFCV's own Loader and the pipeline of its ImageNet example, uint8 out."""
+    from ffcv.fields.decoders import IntDecoder, RandomResizedCropRGBImageDecoder
+    from ffcv.loader import Loader, OrderOption
+    from ffcv.transforms import RandomHorizontalFlip, Squeeze, ToTensor, ToTorchImage
+
+    pipelines = {
+        "image": [RandomResizedCropRGBImageDecoder((setting.pixels, setting.pixels)), RandomHorizontalFlip(),
+                  ToTensor(), ToTorchImage()],
+        "label": [IntDecoder(), ToTensor(), Squeeze()],
+    }
+    loader = Loader(str(setting.root / place / "train.beton"), batch_size=BATCH, num_workers=setting.workers,
+                    order=OrderOption.RANDOM,
+                    os_cache=True, drop_last=True, pipelines=pipelines)
+    return itertools.chain.from_iterable(itertools.repeat(loader))
+
+
+def dali(setting: Setting) -> Iterator:
+    """Read with DALI's CPU pipeline: fused decoding of random crops, uint8 out."""
+    from nvidia.dali import fn, pipeline_def, types
+
+    @pipeline_def(batch_size=BATCH, num_threads=setting.workers, device_id=None, prefetch_queue_depth=2)
+    def pipeline():
+        files, labels = fn.readers.file(file_root=str(setting.root / "train"), random_shuffle=True)
+        crops = fn.decoders.image_random_crop(files, device="cpu", random_area=[0.08, 1.0],
+                                              random_aspect_ratio=[0.75, 4 / 3])
+        resized = fn.resize(crops, size=[setting.pixels] * 2, interp_type=types.INTERP_LINEAR, antialias=True)
+        return fn.flip(resized, horizontal=fn.random.coin_flip()), labels
+
+    built = pipeline()
+    built.build()
+    while True:
+        yield built.run()
+
+
+def torchcodec(setting: Setting) -> Iterator:
+    """Read with torchcodec's decoder and torchvision's transforms on tensors, in a DataLoader, uint8 out."""
+    from torch.utils.data import DataLoader, RandomSampler
+    from torchcodec.decoders import decode_image
+    from torchvision import datasets
+    from torchvision.transforms import v2
+
+    transform = v2.Compose([v2.RandomResizedCrop(setting.pixels, antialias=True), v2.RandomHorizontalFlip()])
+    folder = datasets.ImageFolder(str(setting.root / "train"), transform, loader=decode_image)
+    return iter(DataLoader(folder, BATCH, sampler=RandomSampler(folder, replacement=True, num_samples=10**6),
+                           num_workers=setting.workers, prefetch_factor=2))
+
+
+LOADERS: dict[str, Callable[[Setting], Iterator]] = {
+    "files": lambda setting: ours(setting, "torchvision"),
+    "files, normalised on the CPU": ours_normalized,
+    "torchvision + PIL": plain,
+    "timm": timm,
+    "torchcodec": torchcodec,
+    "DALI": dali,
+    "files, RandAugment": lambda setting: ours(setting, "torchvision", augment=InPillow().augment),
+    "files, RandAugment in Pillow": lambda setting: ours(setting, "torchvision", augment=InPillow()),
+    ".beton": lambda setting: ours(setting, "ffcv"),
+    "bare FFCV": bare_ffcv,
+    ".beton, levels=2": lambda setting: ours(setting, "ffcv", "levels"),
+    "bare FFCV, a file of that size": lambda setting: bare_ffcv(setting, "equal"),
+}
+
+#: Which of ours is compared with which peer.
+PAIRS = (
+    ("files", "torchvision + PIL"), ("files, normalised on the CPU", "torchvision + PIL"), ("files", "timm"),
+    ("files", "torchcodec"), ("files", "DALI"), ("files, RandAugment", "files, RandAugment in Pillow"),
+    (".beton", "bare FFCV"), (".beton, levels=2", "bare FFCV, a file of that size"),
+)
+_NEEDS = {"timm": "timm", "torchcodec": "torchcodec", "DALI": "nvidia.dali", "bare FFCV": "ffcv",
+          "bare FFCV, a file of that size": "ffcv"}
+
+
+def missing() -> dict[str, str]:
+    """Return the peers that cannot run here, and the package that each lacks."""
+    return {name: package for name, package in _NEEDS.items() if not _has(package)}
+
+
+def _has(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
