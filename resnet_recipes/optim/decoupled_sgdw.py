@@ -44,7 +44,8 @@ class TorchDecoupledSGDW(torch.optim.SGD):
         """Decay, then update."""
         overflow = getattr(self, "found_inf", None)         # set by GradScaler around this call: a tensor, 0 or more
         for group in self.param_groups:
-            decay = group["lr"] / group["initial_lr"] * group["decoupled_decay"]
-            if decay and (weights := trainable(group)):
+            weights = trainable(group) if group["decoupled_decay"] else ()
+            if weights:
+                decay = group["lr"] / group["initial_lr"] * group["decoupled_decay"]
                 torch._foreach_mul_(weights, 1 - decay if overflow is None else 1 - decay * (overflow == 0))
         return super().step(closure)
