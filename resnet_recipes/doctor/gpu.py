@@ -115,12 +115,13 @@ def _convolution(device: torch.device, dtype: torch.dtype) -> Finding:
 
 
 def _operations(device: torch.device, dtype: torch.dtype) -> Finding:
-    """Compare the fused operations with torch's own."""
-    notes = ops.choose(device, dtype).notes
-    if notes:
+    """Compare the fused operations with torch's own, on the GPU and on the CPU."""
+    if notes := ops.choose(device, dtype).notes:
         fix = "runs take torch's own operations in their place: correct, but slower"
         return Finding("warn", f"GPU {device.index}: {'; '.join(notes)}", fix)
-    return Finding("ok", f"GPU {device.index}: the fused operations give the results of torch's own")
+    if notes := ops.choose(device, dtype, torch.device("cpu")).notes:
+        return Finding("fix", f"GPU {device.index} and the CPU disagree: {'; '.join(notes)}", _HARDWARE)
+    return Finding("ok", f"GPU {device.index}: the fused operations give the results of torch's own, and of the CPU")
 
 
 def _speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Finding]:

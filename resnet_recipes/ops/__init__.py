@@ -23,16 +23,17 @@ class Operations(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def choose(device: torch.device, dtype: torch.dtype) -> Operations:
+def choose(device: torch.device, dtype: torch.dtype, reference: torch.device | None = None) -> Operations:
     """Return the fused operations on a GPU, torch's own elsewhere.
 
-    Each is first compared with torch's own on this device; one that fails or differs is left out, and `notes` says so.
+    Each is first compared with torch's own on `reference`, by default on this device; one that fails or differs is left
+    out, and `notes` says so.
     Costs the seconds that the kernels take to compile, once a machine.
     """
     chosen, notes = {}, []
     for operation in _FUSED if device.type == "cuda" else ():
         name = operation.__name__.rpartition(".")[2]
-        if found := fault(operation, device, dtype):
+        if found := fault(operation, device, dtype, reference or device):
             notes.append(f"the kernel of {name} cannot be used on this GPU, so torch's own operations are: {found}")
         else:
             chosen[name] = operation.fused

@@ -7,21 +7,23 @@ import torch
 from torch import Tensor
 
 
-def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype) -> str:
+def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype, reference: torch.device) -> str:
     """Return why `operation.fused` cannot be used on `device`, or nothing if it can.
 
-    On `operation.samples` its outputs and gradients may differ from those of `operation.plain` in float32 by what
-    rounding to `dtype` explains, as a share of their norm.
+    On `operation.samples` its outputs and gradients may differ from those of `operation.plain` in float32 on the device
+    `reference` by what rounding to `dtype` explains, as a share of their norm.
     """
     allowed = max(torch.finfo(dtype).eps, getattr(operation, "TOLERANCE", 1e-5))
     generator = torch.Generator(device).manual_seed(0)
     try:
         for tensors, others in operation.samples(generator, dtype):
-            expected = _results(operation.plain, [tensor.float() for tensor in tensors], others, dtype)
+            there = [other.to(reference) if isinstance(other, Tensor) else other for other in others]
+            expected = _results(operation.plain, [t.to(reference, torch.float32) for t in tensors], there, dtype)
             found = _results(operation.fused, tensors, others, dtype)
-            error = max(_distance(a, b) for a, b in zip(found, expected, strict=True))
+            error = max(_distance(a, b.to(device)) for a, b in zip(found, expected, strict=True))
             if not error <= allowed:
-                return f"its results differ from torch's by {error:.1e} of their norm; {dtype} explains {allowed:.1e}"
+                return (f"its results differ from torch's on the {reference.type.upper().replace('CUDA', 'GPU')} by "
+                        f"{error:.1e} of their norm; {dtype} explains {allowed:.1e}")
     except Exception as error:      # a missing compiler, a device too old: whatever it is, torch's own remains
         return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
     return ""
@@ -35,7 +37,7 @@ def _results(
     others = [other.clone() if isinstance(other, Tensor) else other for other in others]
     outputs = function(*inputs, *others)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
-    upstream = [torch.arange(y.numel(), device=y.device).add(i).cos().to(dtype).to(y.dtype).view(y.shape)
+    upstream = [torch.arange(y.numel()).add(i).cos().to(dtype).to(y.device, y.dtype).view(y.shape)
                 for i, y in enumerate(outputs)]
     changed = [other for other in others if isinstance(other, Tensor)]
     gradients = torch.autograd.grad(outputs, inputs, upstream) if inputs else ()

@@ -126,6 +126,14 @@ def test_operations_that_differ_are_a_warning_and_say_what_runs_do(monkeypatch):
     assert "torch's own operations in their place" in finding.fix
 
 
+def test_operations_that_only_the_cpu_contradicts_mean_a_broken_gpu(monkeypatch):
+    monkeypatch.setattr(gpu.ops, "choose", lambda device, dtype, *reference: gpu.ops.Operations(
+        notes=("the kernel of blur is wrong",) if reference else ()))
+    finding = gpu._operations(torch.device("cpu", 0), torch.float32)
+    assert finding.level == "fix"
+    assert finding.what == "GPU 0 and the CPU disagree: the kernel of blur is wrong"
+
+
 @pytest.mark.parametrize(("traffic", "products", "levels"), [
     (1.8e12, 265e12, ["ok", "ok"]), (1.0e12, 265e12, ["warn", "ok"]), (1.8e12, 100e12, ["ok", "warn"]),
 ])

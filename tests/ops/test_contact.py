@@ -18,23 +18,24 @@ def stand_in(fused):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_an_operation_with_the_right_numbers_has_no_fault(dtype):
-    assert fault(blur, CPU, dtype) == ""
+    assert fault(blur, CPU, dtype, CPU) == ""
 
 
 def test_a_wrong_number_in_the_output_is_found():
-    assert "differ from torch's" in fault(stand_in(lambda x, stride: blur.plain(x, stride) * 1.05), CPU, torch.bfloat16)
+    wrong = stand_in(lambda x, stride: blur.plain(x, stride) * 1.05)
+    assert "differ from torch's on the CPU" in fault(wrong, CPU, torch.bfloat16, CPU)
 
 
 def test_a_wrong_gradient_is_found():
     wrong = stand_in(lambda x, stride: blur.plain(x, stride) + 0.05 * (x - x.detach()).sum())
-    assert "differ from torch's" in fault(wrong, CPU, torch.bfloat16)
+    assert "differ from torch's on the CPU" in fault(wrong, CPU, torch.bfloat16, CPU)
 
 
 def test_numbers_that_are_not_finite_are_found():
-    assert fault(stand_in(lambda x, stride: blur.plain(x, stride) * float("nan")), CPU, torch.float32)
+    assert fault(stand_in(lambda x, stride: blur.plain(x, stride) * float("nan")), CPU, torch.float32, CPU)
 
 
 def test_a_kernel_that_fails_is_a_fault_in_one_line():
     def fails(x, stride):
         raise RuntimeError("no C compiler\nsecond line")
-    assert fault(stand_in(fails), CPU, torch.float32) == "RuntimeError: no C compiler"
+    assert fault(stand_in(fails), CPU, torch.float32, CPU) == "RuntimeError: no C compiler"

@@ -6,6 +6,8 @@ import torch
 from resnet_recipes.ops import augment, batch_norm, blur, cross_entropy, images
 from resnet_recipes.ops.contact import fault
 
+CPU = torch.device("cpu")
+
 
 @pytest.mark.parametrize("operation", [augment, images, blur, batch_norm, cross_entropy])
 def test_first_contact_finds_no_fault_in_the_kernels(operation):
@@ -15,4 +17,4 @@ def test_first_contact_finds_no_fault_in_the_kernels(operation):
         library.impl(name, operation._forward_cuda, "CPU", allow_override=True)
         if hasattr(operation, "_backward_cuda"):
             library.impl(f"{name}_backward", operation._backward_cuda, "CPU", allow_override=True)
-        assert fault(operation, torch.device("cpu"), torch.float16) == ""
+        assert fault(operation, CPU, torch.float16, CPU) == ""
