@@ -8,7 +8,7 @@ from torch import Tensor
 
 from resnet_recipes.doctor.rates import seconds
 from resnet_recipes.measure.roofline import FUSED_SHARE
-from resnet_recipes.ops import batch_norm, blur
+from resnet_recipes.ops import batch_norm, blur, max_pool
 
 #: Channels and sides of ResNet-50's activations at 224 pixels, in its first and third stage.
 SHAPES = ((256, 56), (1024, 14))
@@ -34,8 +34,11 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
             moved = (4 if stride == 1 else 2.5) * size
             forms = {"averages": blur.by_averages, "convolution": blur.by_convolution}
             forms |= {"fused": blur.fused} if device.type == "cuda" else {}
-            calls = {name: _blur(form, x, stride) for name, form in forms.items()}
+            calls = {name: _call(form, x, stride) for name, form in forms.items()}
             yield from _timed(f"blur, stride {stride}, {place}", calls, moved, device, predicted)
+        forms = {"torch": max_pool.plain} | ({"fused": max_pool.fused} if device.type == "cuda" else {})
+        calls = {name: _call(form, x) for name, form in forms.items()}
+        yield from _timed(f"maximum, {place}", calls, 5 * size, device, predicted)
 
 
 def _timed(case: str, forms: dict[str, Callable], moved: float, device: torch.device,
@@ -66,8 +69,9 @@ def _compiled(function: Callable[..., Tensor], x: Tensor, add: bool) -> Callable
     return _norm(compiled(function, x.device, dynamic=False), x, add)
 
 
-def _blur(function: Callable[..., Tensor], x: Tensor, stride: int) -> Callable[[], object]:
+def _call(function: Callable[..., Tensor], x: Tensor, *arguments: object) -> Callable[[], object]:
+    """Return a call of an operation of one tensor forward and backward."""
     leaf = x.clone().requires_grad_()
     with torch.no_grad():
-        upstream = function(leaf, stride)
-    return lambda: torch.autograd.grad(function(leaf, stride), [leaf], upstream)
+        upstream = function(leaf, *arguments)
+    return lambda: torch.autograd.grad(function(leaf, *arguments), [leaf], upstream)

@@ -92,7 +92,7 @@ class Work:
     side: int               # of the images, in pixels
     batch: int              # images that go forward and backward together
     blur: bool = False      # BlurPool, as in the recipes
-    fused: bool = False     # BatchNorm with ReLU and sum in one operation, a blur of our own, CUDA graphs
+    fused: bool = False     # BatchNorm with ReLU and sum in one operation, blur and maximum of our own, CUDA graphs
 
     @property
     def flops(self) -> float:
@@ -150,7 +150,7 @@ def traffic(work: Work) -> Counter[str]:
         "sum": 0 if fused else 3 * sums,
         "gradients of sums": (2 if fused else 3) * (sums - layers[-1].written + stem // 4),
         "blur": sum(4 * read if stride == 1 else 2 * (read + read // 4) for read, stride in _blurs(work)),
-        "pool": 2 * (stem + pooled) + 2 * pooled * 8 // BYTES,        # with indices
+        "pool": 2 * (stem + pooled) + 2 * pooled * _index(work) // BYTES,
     })
     found = Counter({kind: float(BYTES * number) for kind, number in elements.items()})
     weights = sum(layer.weights + 2 * layer.outputs for layer in layers)
@@ -167,7 +167,7 @@ def memory(work: Work, images: int, weights: int, copies: int) -> float:
     layers = _layers(work)
     kept = sum(layer.written * (2 if layer.relu else 1) for layer in layers) + sum(read for read, _ in _blurs(work))
     passing = 3 * max(layer.written for layer in layers)        # gradients on their way
-    pooled = layers[0].written * (8 if work.blur else 2)
+    pooled = layers[0].written * _index(work) // (1 if work.blur else 4)
     evaluation = passing if work.fused else 0       # which cannot use the memory of a CUDA graph
     per_image = BYTES * (kept + passing + evaluation) + pooled
     pixels = images * 3 * work.side ** 2 * (9 if work.fused else 5)     # uint8 and float32; a graph keeps its own
@@ -189,6 +189,11 @@ def _passes(work: Work) -> tuple[tuple[float, float], ...]:
         moved = BYTES * (read + layer.written + layer.weights / work.batch)
         found += [(layer.flops, moved)] * (2 if layer.inputs == 3 else 3)       # nobody asks for pixels' gradients
     return tuple(found)
+
+
+def _index(work: Work) -> int:
+    """Return the bytes that remember where a maximum was: torch's, or ours, which has stride 1."""
+    return 1 if work.fused and work.blur else 8
 
 
 def _blurs(work: Work) -> Iterator[tuple[int, int]]:

@@ -29,7 +29,11 @@ SampleAugment = Callable[[Image.Image, np.random.Generator], Image.Image]
 
 
 class Batch(NamedTuple):
-    """One optimizer step's examples on one rank, ready for the model."""
+    """One optimizer step's examples on one rank, ready for the model.
+
+    In training, methods that take drafts get images that are yet to be made (`ops.images.Draft`), the others float32;
+    the model gets them in the type that it computes in.
+    """
 
     images: Tensor        # float32 [N, 3, H, W], normalised, channels_last memory
     targets: Tensor       # float32 [N, K], rows sum to one

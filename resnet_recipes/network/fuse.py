@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
+from resnet_recipes.methods.blurpool import BlurMaxPool2d
 from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d
 from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.ops import Operations, batch_norm
@@ -22,11 +23,15 @@ def fuse(model: nn.Module, operations: Operations) -> None:
     for module in list(model.modules()):
         if isinstance(module, Blurring):
             module.blur = operations.blur
+        if isinstance(module, BlurMaxPool2d):
+            module.max_pool = operations.max_pool
         if operations.batch_norm is batch_norm.plain:
             continue
         if type(module) is ResNet and _fits(module.bn1):
             _adopt(module.bn1, operations, relu=True)
             module.relu = nn.Identity()
+            if module.avgpool.output_size == (1, 1):
+                adopt(module.avgpool, MeanPool2d)
         elif type(module) in BLOCKS:
             _fuse_block(module, operations)
     for network in model.modules():
@@ -88,6 +93,13 @@ def _normalize(
         y = y if residual is None else y + residual
         y = again = F.relu(y, inplace=True) if norm.relu else y
     return (y, again) if twice else y
+
+
+class MeanPool2d(nn.AdaptiveAvgPool2d):
+    """The mean over all pixels, whose gradient is two launches; torch's module takes four."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean((2, 3), keepdim=True)
 
 
 class FusedBasicBlock(BasicBlock):

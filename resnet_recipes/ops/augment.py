@@ -40,8 +40,8 @@ def fused(pixels: Tensor, kinds: np.ndarray, values: np.ndarray) -> Tensor:
 def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[object]]]:
     """Yield images with a grain and a gradient, each changed by one of the operations; `dtype` plays no part."""
     count, device = len(KINDS), generator.device
-    ramp = torch.arange(9, device=device).view(9, 1, 1) * 21
-    grain = torch.randint(60, (count, 9, 12, 3), generator=generator, device=device)
+    ramp = torch.arange(5, device=device).view(5, 1, 1) * 40
+    grain = torch.randint(60, (count, 5, 12, 3), generator=generator, device=device)
     values = {"posterize": 3, "rotate": -17, "solarize": 100, "shear_x": 0.21, "shear_y": -0.13, "translate_x": -3,
               "translate_y": 5}
     drawn = np.array([values.get(name, 1.7) for name in KINDS])

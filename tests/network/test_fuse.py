@@ -9,9 +9,9 @@ from torchvision.models.resnet import Bottleneck
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stochastic_depth import StochasticDepth, fold
 from resnet_recipes.network.fuse import FusedBatchNorm2d, FusedDropSamplesBatchNorm2d, fuse
-from resnet_recipes.ops import Operations, batch_norm, blur
+from resnet_recipes.ops import Operations, batch_norm, blur, max_pool
 
-FUSED = Operations(blur=blur.fused, batch_norm=batch_norm.fused)
+FUSED = Operations(blur=blur.fused, max_pool=max_pool.fused, batch_norm=batch_norm.fused)
 
 
 def twins(network=resnet18, *methods):

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from resnet_recipes.ops.kernels import augment, batch_norm, blur, cross_entropy, images
+from resnet_recipes.ops.kernels import augment, batch_norm, blur, cross_entropy, images, max_pool
 from tests.ops.cubin import cubin
 
 #: H100 and H200; and, with -m exhaustive, A100 and B200.
@@ -19,7 +19,8 @@ ARRAYS = dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated", "other", 
                         "images"), "*bf16") | FLOATS
 ARGUMENTS = ARRAYS | {"arrivals": "*i32", "tracked": "*i64", "momentum": "fp32", "eps": "fp32",
                       "divisor": "fp32", "share": "fp32", "pixels": "*u8", "lines": "*i32",
-                      "drawn": "*fp32", "tables": "*u8", "changed": "*u8"}
+                      "drawn": "*fp32", "tables": "*u8", "changed": "*u8",
+                      "winner": "*u8"}
 
 
 def compiled(kernel, arch, options, folder, **constants):
@@ -106,3 +107,13 @@ def test_augmentations_do_not_spill_and_are_short(kernel, at_once, limit, arch, 
     binary = compiled(kernel, arch, augment.OPTIONS, tmp_path, BV=at_once)
     assert not binary.spills
     assert binary.count(r"^\s*/") * 32 * augment.OPTIONS["num_warps"] / at_once <= limit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize(("kernel", "limit"), [(max_pool._pool, 40), (max_pool._unpool, 70)], ids=str)
+def test_max_pool_costs_few_instructions(kernel, limit, arch, tmp_path):
+    binary = compiled(kernel, arch, max_pool.OPTIONS, tmp_path, **BLUR_TILE)
+    assert not binary.spills
+    assert binary.count(r"STG.*\.128") > 0
+    assert binary.count(r"^\s*/") * 32 * max_pool.OPTIONS["num_warps"] / BLUR_ELEMENTS <= limit

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from resnet_recipes.ops import augment, batch_norm, blur, cross_entropy, images
+from resnet_recipes.ops import augment, batch_norm, blur, cross_entropy, images, max_pool
 from resnet_recipes.ops.contact import fault
 
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("operation", [augment, images, blur, batch_norm, cross_entropy])
+@pytest.mark.parametrize("operation", [augment, images, blur, max_pool, batch_norm, cross_entropy])
 def test_first_contact_finds_no_fault_in_the_kernels(operation):
     """In float16, as the interpreter does not round to bfloat16."""
     name = operation.__name__.split(".")[-1]
