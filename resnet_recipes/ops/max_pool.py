@@ -22,7 +22,7 @@ def fused(x: Tensor, size: int = 3, padding: int = 1, dilation: int = 1, ceil_mo
 
 def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[object]]]:
     """Yield small arguments that reach both kernels: parts of tiles, and equal values side by side."""
-    x = torch.randn(2, 64, 5, 9, generator=generator, device=generator.device)
+    x = torch.randn(1, 64, 5, 9, generator=generator, device=generator.device)
     yield [nhwc(x.relu().to(dtype))], []
 
 

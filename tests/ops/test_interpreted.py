@@ -13,6 +13,7 @@ pytest.importorskip("triton")
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)     # 20 s of CPU time
 def test_kernels_give_the_numbers_of_float64():
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER)]
     done = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)

@@ -7,7 +7,7 @@ from resnet_recipes.ops import max_pool
 from resnet_recipes.ops.kernels import max_pool as kernels
 
 
-@pytest.mark.parametrize("shape", [(2, 8, 5, 9), (1, 70, 2, 3), (1, 16, 1, 1)])
+@pytest.mark.parametrize("shape", [(1, 8, 5, 9), (1, 70, 2, 3), (1, 16, 1, 1)])
 def test_maxima_and_gradients_are_those_of_torch(shape):
     torch.manual_seed(0)
     x = torch.randn(shape).mul(2).round().to(memory_format=torch.channels_last)       # many are equal
