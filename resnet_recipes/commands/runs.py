@@ -100,8 +100,9 @@ def _write_csv(rows: list[dict[str, object]]) -> None:
 
 def _show(runs: list[RunRecord], price: float | None) -> None:
     """Print a table; what differs from the recipe is below the name, as it may be long."""
-    width = max(len(printable(run.name)) for run in runs)
-    head = f"{'NAME':<{width}}  {'RECIPE':<10} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'TIME':>8} {'MLPERF':>8}"
+    width = max(4, *(len(printable(run.name)) for run in runs))
+    recipe = max(6, *(len(printable(run.recipe)) for run in runs))
+    head = f"{'NAME':<{width}}  {'RECIPE':<{recipe}} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'TIME':>8} {'MLPERF':>8}"
     print(head + (f" {'COST':>8}" if price is not None else ""))
     for run in runs:
         total = "?" if run.epochs is None else f"{run.epochs:.4g}"
@@ -109,7 +110,7 @@ def _show(runs: list[RunRecord], price: float | None) -> None:
         top1 = "-" if run.top1_percent is None else f"{run.top1_percent:.2f} %"
         papers, mlperf = (_clock(minutes) for minutes in (run.minutes_papers or run.minutes, run.minutes_mlperf))
         cost = "" if price is None else f" {run.cost(price):>8.2f}" if run.wall_minutes is not None else f" {'-':>8}"
-        name = f"{printable(run.name):<{width}}  {printable(run.recipe):<10}"
+        name = f"{printable(run.name):<{width}}  {printable(run.recipe):<{recipe}}"
         print(f"{name} {run.state:<9} {epochs:>9} {top1:>7} {papers:>8} {mlperf:>8}{cost}".rstrip())
         if changes := run.changes_besides_name:
             print(f"    {printable('  '.join(changes))}")
