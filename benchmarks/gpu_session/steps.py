@@ -85,7 +85,7 @@ def _measured(case: str, side: int, batch: int, found: dict[str, Steps], device:
     for name, values in rates.items():
         work = Work("resnet50", side, batch, "Mild" in name or "Composer" in name,
                     name.startswith("ours") and "off" not in name)
-        known = gpu and ("compiled" not in name) and roofline.speed(gpu, work).images_per_second
+        known = gpu and not name.endswith(("compiled", "not replayed")) and roofline.speed(gpu, work).images_per_second
         yield {"case": f"{case}: {name}", "value": median(values), "unit": "images/s", "predicted": known or None,
                "note": f"{min(values):,.0f} to {max(values):,.0f}; host {1e3 * median(host[name]):.1f} ms"}
     for name, peers in (("ours, no methods", ("bare", "torchvision", "timm")),
