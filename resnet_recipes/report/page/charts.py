@@ -83,7 +83,7 @@ def accuracy(
     layers = _published_layers(published, encoding, published_price, is_background=bool(runs)) if published else []
     if runs:
         layers += _run_layers(runs, encoding, price)
-    switches = [_clock_switch()] + ([_machine_switch(published, hides)] if published else [])
+    switches = [_clock_switch()] + ([_machine_switch(published, bool(runs), hides)] if published else [])
     return _spec({"params": switches, "layer": layers})
 
 
@@ -141,8 +141,8 @@ def _clock_switch() -> Spec:
     return {"name": "clock", "value": next(iter(CLOCKS)), "bind": bind}
 
 
-def _machine_switch(published: Sequence[Row], hides: bool) -> Spec:
-    machines = [NONE, ALL, *sorted({row["machine"] for row in published})]
+def _machine_switch(published: Sequence[Row], is_background: bool, hides: bool) -> Spec:
+    machines = [*[NONE] * is_background, ALL, *sorted({row["machine"] for row in published})]
     first = NONE if hides else USUAL if USUAL in machines else ALL
     return {"name": "machine", "value": first,
             "bind": {"input": "select", "options": machines, "name": "published results on "}}
