@@ -3,10 +3,11 @@
 import csv
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from resnet_recipes.commands.arguments import Usage, split
+from resnet_recipes.commands.arguments import WIDTH, Usage, split
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.measure.runs import RunRecord, runs_in
 from resnet_recipes.report.text import clock_time, printable
@@ -99,21 +100,25 @@ def _write_csv(rows: list[dict[str, object]]) -> None:
 
 
 def _show(runs: list[RunRecord], price: float | None) -> None:
-    """Print a table; what differs from the recipe is below the name, as it may be long."""
-    width = max(4, *(len(printable(run.name)) for run in runs))
+    """Print a table; what differs from the recipe is below the name, as it may be long, and so is a long name."""
     recipe = max(6, *(len(printable(run.recipe)) for run in runs))
-    head = f"{'NAME':<{width}}  {'RECIPE':<{recipe}} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'TIME':>8} {'MLPERF':>8}"
-    print(head + (f" {'COST':>8}" if price is not None else ""))
+    head = f"{'RECIPE':<{recipe}} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'TIME':>8} {'MLPERF':>8}"
+    head += f" {'COST':>8}" if price is not None else ""
+    longest = max(4, *(len(printable(run.name)) for run in runs))
+    width = longest if longest + 2 + len(head) <= WIDTH else 0
+    print(f"{'NAME':<{width}}  {head}" if width else f"NAME\n  {head}")
     for run in runs:
         total = "?" if run.epochs is None else f"{run.epochs:.4g}"
         epochs = total if run.state == "finished" else f"{run.epochs_done:.3g}/{total}"
         top1 = "-" if run.top1_percent is None else f"{run.top1_percent:.2f} %"
         papers, mlperf = (_clock(minutes) for minutes in (run.minutes_papers or run.minutes, run.minutes_mlperf))
         cost = "" if price is None else f" {run.cost(price):>8.2f}" if run.wall_minutes is not None else f" {'-':>8}"
-        name = f"{printable(run.name):<{width}}  {printable(run.recipe):<{recipe}}"
-        print(f"{name} {run.state:<9} {epochs:>9} {top1:>7} {papers:>8} {mlperf:>8}{cost}".rstrip())
+        name = f"{printable(run.name):<{width}}  " if width else f"{printable(run.name)}\n  "
+        row = f"{printable(run.recipe):<{recipe}} {run.state:<9} {epochs:>9} {top1:>7} {papers:>8} {mlperf:>8}{cost}"
+        print(f"{name}{row}".rstrip())
         if changes := run.changes_besides_name:
-            print(f"    {printable('  '.join(changes))}")
+            print(textwrap.fill(printable("  ".join(changes)), WIDTH, initial_indent="    ", subsequent_indent="    ",
+                                break_long_words=False, break_on_hyphens=False))
         if run.reason:
             print(f"    {printable(run.reason.splitlines()[0])}")
         if run.resumable:

@@ -30,6 +30,15 @@ def test_the_table_fits_80_columns_and_says_how_to_resume(root: Path, capsys: py
     assert f"resume: resnet-train --resume {root / 'wrong'}" in table
 
 
+def test_long_names_have_lines_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_folder(tmp_path, "medium32-epochs22.5-seed1-0a1b2c3d", recipe="medium32")
+    runs.run([str(tmp_path), "--price", "36"])
+    lines = capsys.readouterr().out.splitlines()
+    assert all(len(line) <= 80 for line in lines)
+    assert lines[2:4] == ["medium32-epochs22.5-seed1-0a1b2c3d",
+                          "  medium32 finished          4 70.00 %     3:50     4:30     3.00"]
+
+
 @pytest.mark.parametrize(("words", "names"),
                          [([], ["better", "first", "wrong"]), (["--sort", "top1"], ["better", "first", "wrong"]),
                           (["recipe=hot"], ["better"]), (["state=failed"], ["wrong"]), (["name=irs"], ["first"]),
