@@ -44,15 +44,13 @@ def run(argv: Sequence[str]) -> int:
         raise RecipeError([Problem("max_duration", wanted.recipe.max_duration, "must be two epochs or more: the first "
                                    "counts as long as the second")])
     folder, epochs = Path(tempfile.mkdtemp(prefix="resnet-recipes-measure-")), sampled(made.sizes, count)
-    try:
-        recipe = replace(wanted.recipe, run=replace(wanted.recipe.run, root=str(folder), name="sample"))
-        place = run_folder.create(replace(wanted, recipe=recipe), made, ["resnet-recipes", "measure", *argv])
-        atomic.write_text(place / SAMPLE, json.dumps({"epochs": epochs}))
-        if (ending := start(place, group_of(recipe.launch), _say)).code:
-            return ending.code
-        seconds = {int(epoch): taken for epoch, taken in atomic.read_json(place / SECONDS).items()}
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    recipe = replace(wanted.recipe, run=replace(wanted.recipe.run, root=str(folder), name="sample"))
+    place = run_folder.create(replace(wanted, recipe=recipe), made, ["resnet-recipes", "measure", *argv])
+    atomic.write_text(place / SAMPLE, json.dumps({"epochs": epochs}))
+    if (ending := start(place, group_of(recipe.launch), _say)).code:
+        return ending.code      # the logs stay, which the message names
+    seconds = {int(epoch): taken for epoch, taken in atomic.read_json(place / SECONDS).items()}
+    shutil.rmtree(folder, ignore_errors=True)
     if "--json" in arguments:
         print(json.dumps(_values(made, seconds), indent=2))
     else:
