@@ -157,12 +157,12 @@ PAIRS = (
     ("files", "torchcodec"), ("files", "DALI"), ("files, RandAugment", "files, RandAugment in Pillow"),
     (".beton", "bare FFCV"), (".beton, levels=2", "bare FFCV, a file of that size"),
 )
-_NEEDS = {"timm": "timm", "torchcodec": "torchcodec", "DALI": "nvidia.dali", "bare FFCV": "ffcv",
+_NEEDS = {"timm": "timm", "torchcodec": "torchcodec", "DALI": "nvidia.nvimgcodec", "bare FFCV": "ffcv",
           "bare FFCV, a file of that size": "ffcv"}
 
 
 def missing() -> dict[str, str]:
-    """Return the peers that cannot run here, and the package that each lacks."""
+    """Return the peers that cannot run here, and a package that each lacks."""
     return {name: package for name, package in _NEEDS.items() if not _has(package)}
 
 
