@@ -1,5 +1,6 @@
 """What tests share: small recipes, plans and runs on synthetic data."""
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from typing import Any
@@ -36,6 +37,14 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         both = isinstance(value, dict) and isinstance(result.get(key), dict)
         result[key] = merged(result[key], value) if both else value
     return result
+
+
+@pytest.fixture(autouse=True, scope="session")
+def heeded_signals() -> None:
+    """Heed signals that nohup or a background shell ignores: a run ignores what was ignored when it began."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture
