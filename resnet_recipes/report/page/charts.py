@@ -37,6 +37,9 @@ _GREY = "#8a8a8a"
 _LINES: Spec = {"symbolType": "stroke", "symbolSize": 900, "symbolStrokeWidth": 2, "labelLimit": 300,
                 "columns": {"expr": "width < 420 ? 1 : 2"}}
 
+#: An axis of epochs or minutes has no ticks at fractions.
+_WHOLE: Spec = {"axis": {"tickMinStep": 1}}
+
 _CONFIG: Spec = {
     "font": "Helvetica, Arial, sans-serif",
     "axis": {
@@ -151,7 +154,7 @@ def _machine_switch(published: Sequence[Row], is_background: bool, hides: bool) 
 def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
     """Return top-1 against `x` by recipe; rows have recipe, `x`, mean_top1_percent, low, high, seeds."""
     recipes = sorted({row["recipe"] for row in groups})
-    position = {"x": _quantity(x, title),
+    position = {"x": _quantity(x, title, zero=False, padding=20) | _WHOLE,
                 "color": _names("recipe", recipes, COLOURS) | {"legend": _LINES}}
     height = {"y": _quantity("mean_top1_percent", "top-1 accuracy (%)")}
     dash = {"strokeDash": _dashes("recipe", recipes)}
@@ -170,7 +173,7 @@ def curve(points: Sequence[Row], y: str, title: str) -> Spec:
     names = sorted({row["name"] for row in points})
     values = [{"name": row["name"], "epoch": row["epoch"], y: row[y]} for row in points if row.get(y) is not None]
     encoding = {
-        "x": {"field": "epoch", "type": "quantitative", "title": "epoch"},
+        "x": _quantity("epoch", "epoch") | _WHOLE,
         "y": _quantity(y, title),
         "color": _names("name", names, COLOURS) | {"legend": _LINES},
         "strokeDash": _dashes("name", names),
