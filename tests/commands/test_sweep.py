@@ -76,12 +76,12 @@ def test_six_runs_killed_at_three_random_moments_end_with_the_results_of_a_sweep
     alone.mkdir()
     killed.mkdir()
     assert nursery.run(alone, *words).wait(100)[0] == 0
-    for finished in sorted(rng.sample(range(6), 3)):
+    for finished in sorted(rng.sample(range(4), 3)):     # late enough that some are finished, and some are left
         sweep = nursery.run(killed, *words)
         while len(list(killed.glob("runs/*/summary.json"))) < finished:
             assert sweep.poll() is None, sweep.said()
             time.sleep(0.01)
-        time.sleep(rng.uniform(0, 0.8))
+        time.sleep(rng.uniform(0, 0.4))
         os.kill(sweep.pid, signal.SIGKILL)
         kills.append(sweep.wait()[0])
     code, _, said = nursery.run(killed, *words).wait(100)
