@@ -1,8 +1,10 @@
 """What tests share: small recipes, plans and runs on synthetic data."""
 
+import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,6 +47,17 @@ def heeded_signals() -> None:
     for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session")
+def photographs() -> list[Path]:
+    """Return at most 50 JPEGs from the folder that RESNET_RECIPES_TEST_DATA names."""
+    root = os.environ.get("RESNET_RECIPES_TEST_DATA")
+    if not root:
+        pytest.skip("RESNET_RECIPES_TEST_DATA names no folder of photographs")
+    found = sorted(path for path in Path(root).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    assert found, f"no photographs in {root}"
+    return found[::max(1, len(found) // 50)][:50]
 
 
 @pytest.fixture

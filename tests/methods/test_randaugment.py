@@ -1,9 +1,7 @@
 """RandAugment against its table of ranges, and the device's pixels against Pillow's."""
 
-import os
 import pickle
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -151,12 +149,11 @@ def test_the_mean_grey_is_that_of_rounded_greys_as_pillow_takes_it():
     assert pillow_differs("contrast", images, 10.0) <= 1
 
 
-@pytest.mark.skipif("TEST_IMAGES" not in os.environ, reason="TEST_IMAGES, a folder of photographs, is not set")
 @pytest.mark.parametrize("name", IMAGE_OPS)
-def test_pixels_of_photographs_are_pillows_to_one_grey_level(name):
+def test_pixels_of_photographs_are_pillows_to_one_grey_level(name, photographs):
     values = np.concatenate([RandAugment().values(name, 64, draws, 1)
                              for draws in (Fixed(0.0), Fixed(1 - 1e-9), Fixed(0.6, -1))])
-    for path in sorted(Path(os.environ["TEST_IMAGES"]).rglob("*.JPEG")):
+    for path in photographs:
         image = Image.open(path).convert("RGB").resize((64, 64))
         for value in values.astype(np.float32):
             assert pillow_differs(name, [image], float(value)) <= 1, (path, value)

@@ -4,7 +4,6 @@ RESNET_RECIPES_TEST_DATA names their folder. Pixels may differ by two grey level
 decoders and resizers round at other places. Photographs that are decoded at a reduced size are another matter.
 """
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -30,29 +29,26 @@ BASELINES = ["ffcv_rn50", "nvidia_dle", "nvidia_hparams", "nvidia_mlperf_pt", "p
 
 
 @pytest.fixture(scope="module")
-def photographs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, photographs: list[Path]) -> Path:
     """A folder with the same few photographs as both splits."""
-    root = os.environ.get("RESNET_RECIPES_TEST_DATA")
-    if not root:
-        pytest.skip("RESNET_RECIPES_TEST_DATA names no folder of photographs")
     folder = tmp_path_factory.mktemp("photographs")
     for split in ("train", "val"):
-        for number, path in enumerate(sorted(Path(root).rglob("*.[jJ]*"))[:COUNT]):
+        for number, path in enumerate(photographs[:COUNT]):
             (folder / split / f"{2 * number // COUNT}").mkdir(parents=True, exist_ok=True)
             shutil.copy(path, folder / split / f"{2 * number // COUNT}")
     return folder
 
 
 @pytest.fixture(params=BASELINES)
-def settings(request: pytest.FixtureRequest, photographs: Path) -> DataConfig:
+def settings(request: pytest.FixtureRequest, folder: Path) -> DataConfig:
     """The data section of a baseline, decoding whole images."""
-    words = [f"data={photographs}", "data.reduced_decode=false", "data.repeats=1", "workers=1"]
+    words = [f"data={folder}", "data.reduced_decode=false", "data.repeats=1", "workers=1"]
     recipe = compose(request.param, words).recipe
     return recipe.data
 
 
-def opened(photographs: Path, split: str) -> list[Image.Image]:
-    return [Image.open(path).convert("RGB") for path in sorted((photographs / split).glob("*/*"))]
+def opened(folder: Path, split: str) -> list[Image.Image]:
+    return [Image.open(path).convert("RGB") for path in sorted((folder / split).glob("*/*"))]
 
 
 def first_batch(open_split: Callable, settings: DataConfig, *rest: object) -> np.ndarray:
@@ -70,22 +66,22 @@ def assert_alike(ours: np.ndarray, theirs: Iterator[object]) -> None:
     assert differences.mean() <= 0.1
 
 
-def test_evaluation_images_are_those_of_torchvisions_transforms(settings, photographs):
+def test_evaluation_images_are_those_of_torchvisions_transforms(settings, folder):
     filtering = InterpolationMode(settings.eval_interpolation)
     peer = v2.Compose([v2.Resize(settings.eval_resize, filtering), v2.CenterCrop(settings.eval_size)])
-    assert_alike(first_batch(data.open_eval, settings), map(peer, opened(photographs, "val")))
+    assert_alike(first_batch(data.open_eval, settings), map(peer, opened(folder, "val")))
 
 
-def test_evaluation_images_of_a2_are_those_of_timms_transform(photographs):
+def test_evaluation_images_of_a2_are_those_of_timms_transform(folder):
     create = pytest.importorskip("timm.data", reason="needs timm").create_transform
     peer = create(224, interpolation="bicubic", crop_pct=0.95, normalize=False)
-    theirs = (peer(image).permute(1, 2, 0).numpy() for image in opened(photographs, "val"))
-    ours = first_batch(data.open_eval, compose("timm_a2", [f"data={photographs}", "workers=1"]).recipe.data)
+    theirs = (peer(image).permute(1, 2, 0).numpy() for image in opened(folder, "val"))
+    ours = first_batch(data.open_eval, compose("timm_a2", [f"data={folder}", "workers=1"]).recipe.data)
     assert_alike(ours, theirs)
 
 
-def test_training_crops_are_resized_as_torchvision_does(settings, photographs):
-    crop, images = TrainCrop.of(settings, ALONE), opened(photographs, "train")
+def test_training_crops_are_resized_as_torchvision_does(settings, folder):
+    crop, images = TrainCrop.of(settings, ALONE), opened(folder, "train")
     order = shuffled(ALONE.seed, 0, COUNT)
     sizes = np.array([(images[index].height, images[index].width) for index in order])
     boxes, mirrored, bicubic = crop.cuts(0, order, np.zeros(COUNT, np.int64), sizes)
@@ -99,9 +95,9 @@ def test_training_crops_are_resized_as_torchvision_does(settings, photographs):
     assert_alike(first_batch(data.open_train, replace(settings, flip=True), None), theirs())
 
 
-def test_every_operation_of_timms_randaugment_leaves_timms_pixels(photographs):
+def test_every_operation_of_timms_randaugment_leaves_timms_pixels(folder):
     peer = pytest.importorskip("timm.data.auto_augment", reason="needs timm")
-    for image in opened(photographs, "train")[:3]:
+    for image in opened(folder, "train")[:3]:
         small = image.resize((224, 224))
         settings = {"img_mean": (124, 116, 104), "interpolation": Image.Resampling.BICUBIC}
         theirs = peer.rand_augment_transform("rand-m7-mstd0.5-inc1", settings)
