@@ -20,43 +20,23 @@ from multiprocessing.connection import Connection
 import torch
 from rich.console import Console
 from rich.table import Table
-from trainer import CLASSES, Memory, Silence
+from trainer import CLASSES, Silence, in_memory
 
-from resnet_recipes import plan as planning
-from resnet_recipes.composing.typed import typed
-from resnet_recipes.data.base import DataFacts, RawBatch
-from resnet_recipes.methods.stack import Stack
-from resnet_recipes.network.build import build_network
+from resnet_recipes.data.base import RawBatch
 from resnet_recipes.train import distributed
-from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank
-from resnet_recipes.train.exchange import Exchange
 from resnet_recipes.train.loop import train
-from resnet_recipes.train.precision import Precision, resolve_dtype
 from resnet_recipes.train.run import Run
-from resnet_recipes.train.tuning import Tuning
 
 
 def made(args: argparse.Namespace, rank: Rank, compress: bool) -> Run:
     """Return a run of one batch in memory, which exchanges gradients where there is a group."""
-    recipe, problems = typed({
-        "name": "bench", "max_duration": f"{args.steps}ba", "model": {"name": args.model},
-        "data": {"backend": "synthetic", "train_size": args.pixels}, "batch": {"global_size": args.batch},
-        "optimizer": {"lr": 0.1}, "schedule": {"warmup": "2ba"}, "log": {"interval": f"{args.steps}ba"},
-        "evaluation": {"interval": "1dur"}, "methods": {"bce_loss": {}},
-    })
-    assert not problems, problems
-    facts = DataFacts("synthetic", "memory", args.batch * args.steps, args.batch, tuple(map(str, range(CLASSES))))
     generator = torch.Generator().manual_seed(rank.rank)
     pixels = torch.randint(0, 256, (args.batch, args.pixels, args.pixels, 3), dtype=torch.uint8,
                            generator=generator).permute(0, 3, 1, 2)
     batch = RawBatch(pixels.to(rank.device),
                      torch.randint(0, CLASSES, (args.batch,), generator=generator).to(rank.device))
-    plan, methods, device = planning.of(recipe, facts, 1), Stack.of(recipe.methods), rank.device
-    model = build_network(recipe, methods, CLASSES, device)
-    return Run(plan, rank, model, Exchange(model, compress), recipe.optimizer.build(model), methods,
-               Precision(device, resolve_dtype("auto", device), model), Clock(device), Tuning(plan), Memory(batch),
-               None)
+    return in_memory(args, batch, rank, compress)
 
 
 def member(args: argparse.Namespace, rank: Rank, how: tuple[bool, bool, int], orders: Connection) -> None:

@@ -27,7 +27,8 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
 from resnet_recipes.network.model import build_model
 from resnet_recipes.train.clock import Clock
-from resnet_recipes.train.distributed import this_rank
+from resnet_recipes.train.distributed import Rank, this_rank
+from resnet_recipes.train.exchange import Exchange
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.precision import Precision, resolve_dtype
 from resnet_recipes.train.run import Run
@@ -74,8 +75,8 @@ class Silence:
     save = evaluate
 
 
-def ours(args: argparse.Namespace, batch: RawBatch, device: torch.device) -> Callable[[int], float]:
-    """Return a function that trains for a number of steps with the package's loop."""
+def in_memory(args: argparse.Namespace, batch: RawBatch, rank: Rank, compress: bool = False) -> Run:
+    """Return a run of the package's that has one batch, and exchanges gradients where there is a group."""
     recipe, problems = typed({
         "name": "bench", "max_duration": f"{args.steps}ba", "model": {"name": args.model},
         "data": {"backend": "synthetic", "train_size": args.pixels}, "batch": {"global_size": args.batch},
@@ -84,12 +85,16 @@ def ours(args: argparse.Namespace, batch: RawBatch, device: torch.device) -> Cal
     })
     assert not problems, problems
     facts = DataFacts("synthetic", "memory", args.batch * args.steps, args.batch, tuple(map(str, range(CLASSES))))
-    plan, rank = planning.of(recipe, facts, 1), this_rank("auto")
-    methods = Stack.of(recipe.methods)
+    plan, methods, device = planning.of(recipe, facts, 1), Stack.of(recipe.methods), rank.device
     model = build_network(recipe, methods, CLASSES, device)
-    precision = Precision(device, resolve_dtype("auto", device), model)
-    run = Run(plan, rank, model, model, recipe.optimizer.build(model), methods, precision, Clock(device), Tuning(plan),
-              Memory(batch), None)
+    return Run(plan, rank, model, Exchange(model, compress), recipe.optimizer.build(model), methods,
+               Precision(device, resolve_dtype("auto", device), model), Clock(device), Tuning(plan), Memory(batch),
+               None)
+
+
+def ours(args: argparse.Namespace, batch: RawBatch, device: torch.device) -> Callable[[int], float]:
+    """Return a function that trains for a number of steps with the package's loop."""
+    run = in_memory(args, batch, this_rank("auto"))
 
     def go(steps: int) -> float:
         keeper = Silence()

@@ -54,7 +54,7 @@ class Keeper:
 
     @property
     def has_reached_target(self) -> bool:
-        """Whether evaluation.stop_at_top1 ends the run, in this session or before it."""
+        """Tell whether evaluation.stop_at_top1 ends the run, now or before it was resumed."""
         return self.run.has_reached_target
 
     def step(self, done: int, loss: Tensor) -> None:
