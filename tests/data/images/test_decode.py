@@ -15,34 +15,20 @@ from torchvision.transforms import v2
 
 from resnet_recipes.data.images.decode import MAX_BYTES, BadImageError, Picture, read_file, resized
 from resnet_recipes.data.images.kinds import FORMATS
-
-HEIGHT, WIDTH = 150, 211
+from tests.data.native.batch import HEIGHT, WIDTH, by_pillow, encoded
+from tests.data.native.batch import photo as drawn
 
 
 @pytest.fixture
 def photo() -> Image.Image:
     """Smooth colours with some noise, of odd size."""
-    rng = np.random.default_rng(0)
-    smooth = Image.fromarray(rng.integers(0, 256, (9, 11, 3), dtype=np.uint8)).resize((WIDTH, HEIGHT), Image.BICUBIC)
-    return Image.fromarray(np.clip(np.asarray(smooth) + rng.normal(0, 6, (HEIGHT, WIDTH, 3)), 0, 255).astype(np.uint8))
-
-
-def encoded(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
-    """Return an image as a file."""
-    buffer = io.BytesIO()
-    image.save(buffer, kind, **options)
-    return buffer.getvalue()
+    return drawn()
 
 
 def whole(data: bytes) -> np.ndarray:
     """Return all pixels at full resolution."""
     picture = Picture(data)
     return picture.crop(0, 0, picture.height, picture.width)
-
-
-def by_pillow(data: bytes) -> np.ndarray:
-    """Return all pixels as torchvision's ImageFolder reads them."""
-    return np.asarray(Image.open(io.BytesIO(data)).convert("RGB"))
 
 
 def as_rgb(grey: np.ndarray) -> np.ndarray:
