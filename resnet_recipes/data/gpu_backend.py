@@ -1,4 +1,4 @@
-"""Loaders for small sets: the whole set is decoded once and lives on the device, where crops and flips are batched."""
+"""Loaders for small datasets: decode everything once, keep it on the device, and crop and flip whole batches there."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -21,21 +21,21 @@ from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.order import Job
 from resnet_recipes.errors import NotReadyError, Problem
 
-#: Side of the stored training images over the side of the crops: what a random crop has to choose from.
+#: Side of the stored training images relative to the side of the crops, to leave random crops room to move.
 MARGIN = 1.25
 
-#: Bytes that a set may take.
+#: Most bytes that a dataset may take.
 ROOM = 16 * 2**30
 
-_BLOCK = 256           # images that are decoded together
+_BLOCK = 256           # images decoded together
 
 
 class Resident(Supply):
-    """A split on the device: pixels uint8 [N, S, S, 3] of centre crops of `config.eval_size`, and labels.
+    """A split held on the device: uint8 pixels [N, S, S, 3], centre crops of side `config.eval_size`, and labels.
 
-    Evaluation pixels are exactly those of the torchvision backend. Training, with a `crop`, differs from the other
-    backends: images are first cut to a centred square of MARGIN times the crop's side, and crops are then resized
-    bilinearly without antialiasing. Good for small images and smoke runs; not for published recipes.
+    Evaluation pixels equal those of the torchvision backend. Training, with a `crop`, differs from the other backends:
+    images are first cropped to a centred square of MARGIN times the crop's side, and crops are then resized bilinearly
+    without antialiasing. Good for small images and smoke runs; not for published recipes.
     """
 
     def __init__(self, files: Files, config: DataConfig, share: Share, crop: TrainCrop | None = None):
@@ -44,7 +44,7 @@ class Resident(Supply):
         self._pixels, self._labels = decoded.pixels, decoded.labels
 
     def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
-        """Yield the batch of every job."""
+        """Yield one batch for each job."""
         for job in jobs:
             chosen = torch.from_numpy(job.indices).to(self._labels.device, non_blocking=True)
             pixels = self._pixels[chosen]
@@ -55,20 +55,20 @@ class Resident(Supply):
 
 
 def measure(config: DataConfig, tell: Tell) -> DataFacts:
-    """Count the images and classes, and see that they fit."""
+    """Count the images and classes, and check that they fit in memory."""
     facts = survey(config, "gpu", tell)
     train_side = round(MARGIN * config.train_size)
     size = 3 * (facts.train_examples * train_side**2 + facts.eval_examples * config.eval_size**2)
     if size > ROOM:
         raise NotReadyError([Problem("data.backend", "gpu",
-                                     f"would keep {size / 2**30:.0f} GiB on the device; it is for sets of up to "
+                                     f"would keep {size / 2**30:.0f} GiB on the device; the limit is "
                                      f"{ROOM / 2**30:.0f} GiB", "data.backend=auto")])
     note = f"all images are decoded once and stay on the device: {size / 2**30:.1f} GiB"
     return replace(facts, notes=(*facts.notes, note))
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Resident:
-    """Open the training images; they are never decoded one by one, so `augment` cannot run."""
+    """Open the training images; they are not decoded one by one, so `augment` cannot run."""
     side = round(MARGIN * max(share.train_pixels, default=config.train_size))
     larger = replace(config, eval_resize=side, eval_size=side)
     return Resident(Files.of(config, "train", facts.train_digest), larger, share, TrainCrop.of(config, share))
@@ -95,7 +95,7 @@ def _decoded(files: Files, config: DataConfig, share: Share) -> RawBatch:
 
 
 def _crops(images: Tensor, boxes: np.ndarray, mirrored: np.ndarray, side: int) -> Tensor:
-    """Cut a box (top, left, height, width) out of each image [N, S, S, 3] and resize it: uint8 [N, 3, side, side]."""
+    """Crop a box (top, left, height, width) from each image [N, S, S, 3] and resize it: uint8 [N, 3, side, side]."""
     top, left, height, width = torch.from_numpy(boxes.T.astype(np.float32)).to(images.device, non_blocking=True)
     sign = torch.from_numpy(np.where(mirrored, -1, 1).astype(np.float32)).to(images.device, non_blocking=True)
     zero, whole = torch.zeros_like(top), images.shape[1]

@@ -1,4 +1,4 @@
-"""Fused operations: each file has one, as torch's own code and as what runs on a GPU in its place."""
+"""Fused operations: each module defines one, in plain torch and as a GPU kernel that replaces it."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,7 +13,7 @@ _FUSED = (augment, images, blur, max_pool, batch_norm, cross_entropy)
 
 
 class Operations(NamedTuple):
-    """What a network and its methods call, and what there is to say about the choice, a sentence each."""
+    """The operations that a network and its methods call, and notes about the choice, one sentence each."""
 
     augment: Callable[..., Tensor] = augment.plain
     images: Callable[..., Tensor] = images.plain
@@ -25,17 +25,17 @@ class Operations(NamedTuple):
 
 
 def choose(device: torch.device, dtype: torch.dtype, reference: torch.device | None = None) -> Operations:
-    """Return the fused operations on a GPU, torch's own elsewhere.
+    """Return the fused operations on a GPU, and the plain torch ones elsewhere.
 
-    Each is first compared with torch's own on `reference`, by default on this device; one that fails or differs is left
-    out, and `notes` says so.
-    Costs the seconds that the kernels take to compile, once a machine.
+    Each kernel is first compared with plain torch on `reference`, by default the same device. If it fails or gives
+    different results, plain torch is used instead and `notes` says so.
+    Costs a few seconds the first time on a machine, to compile the kernels.
     """
     chosen, notes = {}, []
     for operation in _FUSED if device.type == "cuda" else ():
         name = operation.__name__.rpartition(".")[2]
         if found := fault(operation, device, dtype, reference or device):
-            notes.append(f"the kernel of {name} cannot be used on this GPU, so torch's own operations are: {found}")
+            notes.append(f"the {name} kernel cannot be used on this GPU; using plain torch instead: {found}")
         else:
             chosen[name] = operation.fused
     return Operations(**chosen, notes=tuple(notes))

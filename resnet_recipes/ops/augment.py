@@ -1,4 +1,4 @@
-"""One operation of RandAugment for each image of a batch, as `pixel_ops` defines them."""
+"""Apply one RandAugment operation, as defined in `pixel_ops`, to each image of a batch."""
 
 from collections.abc import Iterator
 
@@ -10,20 +10,20 @@ from resnet_recipes.ops.host import send
 from resnet_recipes.ops.library import register
 from resnet_recipes.ops.pixel_ops import PIXEL_OPS
 
-#: Numbers of the operations, by name.
+#: Index of each operation, by name.
 KINDS = {name: number for number, name in enumerate(PIXEL_OPS)}
 
-#: What results may differ by, as a share of their norm: rotated pixels differ by a grey level now and then.
+#: Largest allowed difference between results, relative to their norm: a rotated pixel may be off by one grey level.
 TOLERANCE = 1e-3
 
 
 def plain(pixels: Tensor, kinds: np.ndarray, values: np.ndarray) -> Tensor:
-    """Return uint8 [N, H, W, 3] pixels, each image changed by operation `kinds[n]` with its value, by torch's own."""
-    order = np.argsort(kinds, kind="stable")                                  # images of one operation lie side by side
+    """Return uint8 [N, H, W, 3] pixels with operation `kinds[n]` applied to image n at `values[n]`, in plain torch."""
+    order = np.argsort(kinds, kind="stable")                                  # group images by operation
     counts = np.bincount(kinds, minlength=len(KINDS)).tolist()
     grouped = pixels.index_select(0, send(order, pixels.device))
     parameters = send(values[order].astype(np.float32), pixels.device)
-    # A CPU is faster while intermediate results stay in its cache; a GPU while there is much to do at once.
+    # Small pieces keep a CPU's intermediate results in cache; a GPU wants as much work at once as possible.
     most = 8 if pixels.device.type == "cpu" else len(pixels)
     changed = []
     for operation, part, value in zip(PIXEL_OPS.values(), grouped.split(counts), parameters.split(counts), strict=True):
@@ -32,13 +32,13 @@ def plain(pixels: Tensor, kinds: np.ndarray, values: np.ndarray) -> Tensor:
 
 
 def fused(pixels: Tensor, kinds: np.ndarray, values: np.ndarray) -> Tensor:
-    """Do the same in two launches: tables of the operations that map grey levels, then every pixel once."""
+    """Do the same in two launches: one builds lookup tables for grey-level operations, one visits every pixel once."""
     drawn = np.stack([kinds, values]).astype(np.float32)
     return torch.ops.resnet_recipes.augment.default(pixels, send(drawn, pixels.device))
 
 
 def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[object]]]:
-    """Yield images with a grain and a gradient, each changed by one of the operations; `dtype` plays no part."""
+    """Yield images with noise on a gradient, one for each operation; `dtype` is ignored."""
     count, device = len(KINDS), generator.device
     ramp = torch.arange(5, device=device).view(5, 1, 1) * 40
     grain = torch.randint(60, (count, 5, 12, 3), generator=generator, device=device)

@@ -1,4 +1,4 @@
-"""BatchNorm in training, with the sum and the ReLU that follow it in a residual network."""
+"""Training-mode BatchNorm, fused with the residual sum and the ReLU that follow it."""
 
 from collections.abc import Iterator
 
@@ -15,10 +15,10 @@ def plain(
     x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, running_mean: Tensor,
     running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Normalise [N, C, H, W] by its own statistics, add `residual`, apply ReLU, with torch's own operations.
+    """Normalise [N, C, H, W] by its own statistics, add `residual` and apply ReLU, in plain torch.
 
-    Before the sum an image is multiplied by its factor in `keep`, float32 [N]. The output comes twice, for two that use
-    it. `running_mean`, `running_var` and the number of batches `tracked` are brought up to date.
+    Each image is multiplied by its factor in `keep`, float32 [N], before `residual` is added. The output is returned
+    twice, one for each of its two consumers. Updates `running_mean`, `running_var` and the batch count `tracked`.
     """
     tracked.add_(1)
     y = F.batch_norm(x, running_mean, running_var, weight, bias, True, momentum, eps)
@@ -32,16 +32,16 @@ def fused(
     x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, running_mean: Tensor,
     running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Do the same for channels_last in two launches each way: float32 sums in a fixed order, rounded once.
+    """Do the same for channels_last in two launches per pass: float32 sums in a fixed order, rounded once.
 
-    Two uses of the output cost no launch that adds up their gradients, as long as each takes its own of the two.
+    If each of the two consumers takes its own copy of the output, no extra launch is needed to add their gradients.
     """
     return _BatchNorm.apply(
         x, weight, bias, residual, keep, running_mean, running_var, tracked, momentum, eps, relu)
 
 
 def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[object]]]:
-    """Yield small arguments that reach every kernel: with and without residual, factors and ReLU, parts of tiles."""
+    """Yield small arguments that reach every kernel: with and without residual, `keep` and ReLU, and partial tiles."""
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, device=generator.device)
 
@@ -60,7 +60,7 @@ class _BatchNorm(torch.autograd.Function):
         ctx: FunctionCtx, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, *rest,
     ) -> tuple[Tensor, Tensor]:
         z, saved = torch.ops.resnet_recipes.batch_norm.default(x, weight, bias, residual, keep, *rest)
-        # A ReLU's gradient needs signs: after a sum those of the output, which the next convolution keeps anyway.
+        # The ReLU's gradient needs signs. After a sum they are the output's, which the next convolution saves anyway.
         ctx.save_for_backward(x, None if residual is None else z, keep, weight, bias, saved)
         ctx.set_materialize_grads(False)        # an unused output has no gradient to add
         ctx.relu = rest[-1]
@@ -118,7 +118,7 @@ def _backward_cuda(
     saved: Tensor, relu: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     from resnet_recipes.ops.kernels import batch_norm as kernels
-    if z is None and other is not None:     # nothing keeps their sum, which both passes read
+    if z is None and other is not None:     # both kernels read the sum, and without a residual neither stores it
         g, other = g + other, None
     other = None if other is None else nhwc(other)
     dx, dresidual, sums = kernels.backward(nhwc(g), other, nhwc(x), z, keep, weight, bias, saved, relu)

@@ -1,4 +1,4 @@
-"""The 3x3 binomial blur, [1, 2, 1] x [1, 2, 1] / 16, zero-padded by 1, channel by channel."""
+"""Depthwise 3x3 binomial blur: [1, 2, 1] x [1, 2, 1] / 16, zero-padded by 1."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,22 +12,22 @@ Stride = int | tuple[int, int]
 
 
 def plain(x: Tensor, stride: Stride = 1) -> Tensor:
-    """Blur [N, C, H, W] with torch's own operations."""
+    """Blur [N, C, H, W] in plain torch."""
     return by_convolution(x, stride) if x.device.type == "cpu" else by_averages(x, stride)
 
 
 def by_averages(x: Tensor, stride: Stride) -> Tensor:
-    """Blur with two averages of 2x2, which make that kernel; channels_last GPUs spend 300 instructions on an output."""
+    """Blur with two 2x2 averages, which make the same filter; channels_last GPUs spend 300 instructions an output."""
     return F.avg_pool2d(F.avg_pool2d(x, 2, stride=1, padding=1), 2, stride=stride)
 
 
 def by_convolution(x: Tensor, stride: Stride) -> Tensor:
-    """Blur with a depthwise convolution, which CPUs run three times faster than the averages."""
+    """Blur with a depthwise convolution, three times as fast as the averages on a CPU."""
     return F.conv2d(x, _kernel(x), stride=stride, padding=1, groups=x.shape[1])
 
 
 def fused(x: Tensor, stride: Stride = 1) -> Tensor:
-    """Blur channels_last [N, C, H, W] in one pass each way: sums in float32, rounded once, always in the same order."""
+    """Blur channels_last [N, C, H, W] in one launch per pass: float32 sums in a fixed order, rounded once."""
     if stride in (1, (1, 1)):
         return _Blur.apply(x, 1)
     if stride in (2, (2, 2)):
@@ -36,14 +36,14 @@ def fused(x: Tensor, stride: Stride = 1) -> Tensor:
 
 
 def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[int]]]:
-    """Yield small arguments that reach every kernel: both strides, odd and even sides, parts of a tile."""
+    """Yield small arguments that reach every kernel: both strides, odd and even sides, partial tiles."""
     for stride, height, width in ((1, 5, 9), (2, 5, 9), (2, 6, 18)):
         x = torch.randn(1, 64, height, width, generator=generator, device=generator.device)
         yield [nhwc(x.to(dtype))], [stride]
 
 
 class Blurring:
-    """A module that blurs, by the operation that it holds."""
+    """A module that blurs its input with the operation it holds."""
 
     blur: Callable[[Tensor, Stride], Tensor] = staticmethod(plain)
 
@@ -64,7 +64,7 @@ def _forward(x: Tensor, stride: int) -> Tensor:
 
 
 def _backward(g: Tensor, stride: int, height: int, width: int) -> Tensor:
-    """Return the input's gradient: the transposed convolution, cut or extended to the input's size."""
+    """Return the input's gradient: the transposed convolution, cropped or padded to the input's size."""
     beyond = [side - 1 - (out - 1) * stride for side, out in zip((height, width), g.shape[2:], strict=True)]
     return F.conv_transpose2d(nhwc(g), _kernel(g), None, stride, 1, beyond, g.shape[1])
 

@@ -1,4 +1,4 @@
-"""Whether a fused operation compiles on a device and gives the numbers of torch's own."""
+"""Check that a fused operation compiles on a device and agrees with plain torch."""
 
 from collections.abc import Callable, Iterable
 from types import ModuleType
@@ -8,10 +8,10 @@ from torch import Tensor
 
 
 def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype, reference: torch.device) -> str:
-    """Return why `operation.fused` cannot be used on `device`, or nothing if it can.
+    """Return why `operation.fused` cannot be used on `device`, or an empty string if it can.
 
-    On `operation.samples` its outputs and gradients may differ from those of `operation.plain` in float32 on the device
-    `reference` by what rounding to `dtype` explains, as a share of their norm.
+    Compares its outputs and gradients on `operation.samples` with those of `operation.plain` in float32 on the device
+    `reference`. They may differ, relative to their norm, by as much as rounding to `dtype` explains.
     """
     allowed = max(torch.finfo(dtype).eps, getattr(operation, "TOLERANCE", 1e-5))
     generator = torch.Generator(device).manual_seed(0)
@@ -24,7 +24,7 @@ def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype, refer
             if not error <= allowed:
                 return (f"its results differ from torch's on the {reference.type.upper().replace('CUDA', 'GPU')} by "
                         f"{error:.1e} of their norm; {dtype} explains {allowed:.1e}")
-    except Exception as error:      # a missing compiler, a device too old: whatever it is, torch's own remains
+    except Exception as error:      # whatever it is (no compiler, a device too old), plain torch still works
         return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
     return ""
 
@@ -32,7 +32,7 @@ def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype, refer
 def _results(
     function: Callable[..., Tensor | tuple[Tensor, ...]], tensors: Iterable[Tensor], others: list, dtype: torch.dtype,
 ) -> list[Tensor]:
-    """Return the output of `function`, the gradients of its tensors, and the buffers that it was given."""
+    """Return the output of `function`, the gradients of its tensors, and the buffers passed to it."""
     inputs = [tensor.detach().requires_grad_() for tensor in tensors]
     others = [other.clone() if isinstance(other, Tensor) else other for other in others]
     outputs = function(*inputs, *others)
@@ -45,5 +45,5 @@ def _results(
 
 
 def _distance(found: Tensor, expected: Tensor) -> float:
-    """Return how far `found` is from `expected`, as a share of its norm."""
+    """Return the distance between `found` and `expected`, relative to the norm of `expected`."""
     return float((found.float() - expected.float()).norm() / expected.float().norm().clamp(min=1e-20))

@@ -1,4 +1,4 @@
-"""Cross-entropy with targets that are distributions, by one softmax or by a sigmoid a class."""
+"""Cross-entropy with soft targets: one softmax a row, or one sigmoid a class."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ from resnet_recipes.ops.library import register
 
 
 def plain(logits: Tensor, targets: Tensor, binary: bool, divisor: float) -> Tensor:
-    """Return the sum over [N, K] logits and targets, divided by `divisor`; float32 whatever the logits are.
+    """Return the cross-entropy summed over [N, K] logits and targets, divided by `divisor`; always float32.
 
-    `binary` takes a sigmoid and a cross-entropy for each class, else there is one softmax a row.
+    With `binary`, each class has its own sigmoid and binary cross-entropy; otherwise each row has one softmax.
     """
     if binary:
         return F.binary_cross_entropy_with_logits(logits.float(), targets, reduction="sum") / divisor
@@ -20,12 +20,12 @@ def plain(logits: Tensor, targets: Tensor, binary: bool, divisor: float) -> Tens
 
 
 def fused(logits: Tensor, targets: Tensor, binary: bool, divisor: float) -> Tensor:
-    """Do the same in one launch each way, adding up in a fixed order; targets get no gradient."""
+    """Do the same in one launch per pass, with sums in a fixed order; targets get no gradient."""
     return _CrossEntropy.apply(logits, targets, binary, divisor)
 
 
 def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[object]]]:
-    """Yield small arguments that reach both kernels: both kinds, one block of classes and several."""
+    """Yield small arguments that reach both kernels: softmax and sigmoid, one block of classes and several."""
     for binary, classes in ((True, 10), (True, 2500), (False, 10), (False, 2500)):
         logits, targets = torch.randn(2, 5, classes, generator=generator, device=generator.device)
         yield [(4 * logits - 2).to(dtype)], [targets.softmax(1), binary, 5.0]

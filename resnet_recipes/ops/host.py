@@ -1,4 +1,4 @@
-"""Small numbers of the host on their way to a device."""
+"""Send small arrays from the host to a device."""
 
 import numpy as np
 import torch
@@ -6,5 +6,5 @@ from torch import Tensor
 
 
 def send(drawn: np.ndarray, device: torch.device) -> Tensor:
-    """Return small numbers drawn on the host as a tensor on `device`, without waiting for the device."""
+    """Return a small array drawn on the host as a tensor on `device`, without waiting for the device."""
     return torch.from_numpy(drawn).to(device, non_blocking=True)

@@ -1,4 +1,4 @@
-"""From uint8 pixels to the images of a step: rows and columns chosen, normalised, mixed in pairs, in one pass."""
+"""Turn uint8 pixels into the images of a step in one pass: choose rows and columns, normalise, mix pairs."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,10 +14,11 @@ from resnet_recipes.ops.library import nhwc, register
 def plain(
     pixels: Tensor, norm: Tensor, lines: Tensor | None, height: int, width: int, share: float, dtype: torch.dtype,
 ) -> Tensor:
-    """Make channels_last [N, 3, height, width] of uint8 [N, 3, H, W] with torch's own operations, in float32 inside.
+    """Turn uint8 [N, 3, H, W] into channels_last [N, 3, height, width] in plain torch, computing in float32.
 
-    `lines`, int32, has the indices of `height` rows and `width` columns and, if images are mixed, [N] of the partner of
-    each, of which it takes `share`; None takes all pixels. `norm` is [2, 3]: `norm[0] + pixel * norm[1]` is the image.
+    `lines`, int32, lists the indices of `height` rows and `width` columns, followed, if images are mixed, by the index
+    of each image's partner, [N]; `share` is the partner's weight. None uses every pixel. `norm` is [2, 3]: an image is
+    `norm[0] + pixel * norm[1]`.
     """
     images, partners = nhwc(pixels).permute(0, 2, 3, 1), ()
     if lines is not None:
@@ -32,12 +33,12 @@ def plain(
 def fused(
     pixels: Tensor, norm: Tensor, lines: Tensor | None, height: int, width: int, share: float, dtype: torch.dtype,
 ) -> Tensor:
-    """Do the same in one launch that reads only pixels that are used, and rounds once."""
+    """Do the same in one launch that reads only the pixels it needs and rounds once."""
     return torch.ops.resnet_recipes.images.default(pixels, norm, lines, height, width, share, dtype)
 
 
 def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[object]]]:
-    """Yield small arguments that reach every kernel: all pixels, some lines, pairs; rows of one part and of several."""
+    """Yield small arguments that reach every kernel: all pixels, some lines, pairs; narrow and wide rows."""
     device, norm = generator.device, torch.tensor([[-2.0, -1.9, -1.8], [0.017, 0.018, 0.019]], device=generator.device)
     pixels = torch.randint(256, (3, 5, 400, 3), generator=generator, device=device, dtype=torch.uint8)
     rows, columns = torch.arange(0, 5, 2, device=device), torch.arange(1, 400, 3, device=device)
@@ -48,16 +49,16 @@ def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[li
 
 @dataclass(frozen=True)
 class Draft:
-    """Images that are yet to be made, in one pass: methods choose pixels and partners, and nothing is moved before."""
+    """Images still to be made: methods choose pixels and partners, then one pass makes the images."""
 
     pixels: Tensor                      # uint8 [N, 3, H, W]
-    norm: Tensor                        # float32 [2, 3]: shift and scale of the channels
+    norm: Tensor                        # float32 [2, 3]: shift and scale of each channel
     dtype: torch.dtype                  # of the images
     operation: Callable[..., Tensor] = plain
     rows: np.ndarray | None = None      # indices; None: all
     columns: np.ndarray | None = None
-    partners: np.ndarray | None = None  # [N], the image that each is mixed with; None: not mixed
-    share: float = 0.0                  # of the partner
+    partners: np.ndarray | None = None  # [N], index of the image that each is mixed with; None: not mixed
+    share: float = 0.0                  # weight of the partner
 
     @property
     def shape(self) -> torch.Size:
@@ -78,7 +79,7 @@ class Draft:
 
 
 def select(images: Tensor | Draft, rows: np.ndarray, columns: np.ndarray) -> Tensor | Draft:
-    """Return [N, 3, H, W] images with these rows and columns only, channels_last as before."""
+    """Return [N, 3, H, W] images reduced to these rows and columns, still channels_last."""
     if isinstance(images, Draft):
         rows, columns = (chosen if lines is None else lines[chosen]
                          for lines, chosen in ((images.rows, rows), (images.columns, columns)))
@@ -89,7 +90,7 @@ def select(images: Tensor | Draft, rows: np.ndarray, columns: np.ndarray) -> Ten
 
 
 def mix(images: Tensor | Draft, partners: np.ndarray, share: float) -> Tensor | Draft:
-    """Return images of which `share` is that of their partner, the image at this index [N]."""
+    """Return each image mixed with its partner, the image at index `partners[n]`, which has weight `share`."""
     if isinstance(images, Draft) and images.partners is None:
         return replace(images, partners=partners, share=share)
     images = made(images)
@@ -97,7 +98,7 @@ def mix(images: Tensor | Draft, partners: np.ndarray, share: float) -> Tensor | 
 
 
 def made(images: Tensor | Draft) -> Tensor:
-    """Return the images themselves, float32."""
+    """Return the finished images, float32."""
     return replace(images, dtype=torch.float32).made() if isinstance(images, Draft) else images
 
 

@@ -1,4 +1,4 @@
-"""How an operation becomes known to torch, under `torch.ops.resnet_recipes`."""
+"""Register operations with torch, under `torch.ops.resnet_recipes`."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ _library = torch.library.Library("resnet_recipes", "FRAGMENT")
 
 
 def register(schema: str, cpu: Callable, cuda: Callable, fake: Callable) -> None:
-    """Register an operation: its numbers on each device, and `fake` for the shapes and strides of what it returns."""
+    """Register an operation: one implementation a device, and `fake` for the shapes and strides of its outputs."""
     name = schema.partition("(")[0]
     _library.define(schema)
     _library.impl(name, cpu, "CPU")
@@ -18,5 +18,5 @@ def register(schema: str, cpu: Callable, cuda: Callable, fake: Callable) -> None
 
 
 def nhwc(x: Tensor) -> Tensor:
-    """Return [N, C, H, W] in channels_last memory, which it mostly has already."""
+    """Return [N, C, H, W] in channels_last memory; free if it already is, which is the usual case."""
     return x.contiguous(memory_format=torch.channels_last)

@@ -1,4 +1,4 @@
-"""The maximum of 3x3 pixels around each pixel, channel by channel."""
+"""3x3 max pooling with stride 1."""
 
 from collections.abc import Iterator
 
@@ -10,18 +10,18 @@ from resnet_recipes.ops.library import nhwc, register
 
 
 def plain(x: Tensor, size: int = 3, padding: int = 1, dilation: int = 1, ceil_mode: bool = False) -> Tensor:
-    """Pool [N, C, H, W] with stride 1 with torch's own operation, which remembers 8 bytes for each maximum."""
+    """Max-pool [N, C, H, W] with stride 1 in plain torch, which saves 8 bytes for each output."""
     return F.max_pool2d(x, size, 1, padding, dilation, ceil_mode)
 
 
 def fused(x: Tensor, size: int = 3, padding: int = 1, dilation: int = 1, ceil_mode: bool = False) -> Tensor:
-    """Pool channels_last, remembering a byte for each maximum; other windows than 3x3 are pooled by torch."""
+    """Max-pool channels_last, saving one byte for each output; windows other than 3x3 fall back to torch."""
     is_ours = (size, padding, dilation) == (3, 1, 1)
     return _MaxPool.apply(x) if is_ours else plain(x, size, padding, dilation, ceil_mode)
 
 
 def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[object]]]:
-    """Yield small arguments that reach both kernels: parts of tiles, and equal values side by side."""
+    """Yield small arguments that reach both kernels: partial tiles, and ties between neighbours."""
     x = torch.randn(1, 64, 5, 9, generator=generator, device=generator.device)
     yield [nhwc(x.relu().to(dtype))], []
 

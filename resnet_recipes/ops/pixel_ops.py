@@ -1,7 +1,7 @@
-"""RandAugment's operations on many images at once, on their device, as Pillow does them.
+"""RandAugment's operations on batches of images, on their own device, with Pillow's results.
 
 Every operation takes uint8 pixels [M, H, W, 3] and one value for each image, float32 [M], and returns new uint8 pixels.
-Comparisons and selections are avoided: plain arithmetic is an order of magnitude faster on a CPU, and as fast on a GPU.
+Comparisons and selections are avoided: plain arithmetic is ten times as fast on a CPU and no slower on a GPU.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ _LUMA = np.array([19595, 38470, 7471], dtype=np.float32)     # Pillow's weights 
 
 
 def posterize(pixels: Tensor, bits: Tensor) -> Tensor:
-    """Keep the highest `bits` of every value."""
+    """Keep the `bits` most significant bits of every value."""
     return pixels & (255 << (8 - bits.to(torch.int32)) & 255).to(torch.uint8).view(-1, 1, 1, 1)
 
 
 def solarize(pixels: Tensor, threshold: Tensor) -> Tensor:
-    """Invert values from `threshold` on."""
+    """Invert values of at least `threshold`."""
     below = pixels.to(torch.int16).sub_(threshold.to(torch.int16).view(-1, 1, 1, 1)).bitwise_right_shift_(8)
     return below.bitwise_not_().to(torch.uint8).bitwise_xor_(pixels)      # `below` was -1 below the threshold, else 0
 
@@ -35,13 +35,13 @@ def autocontrast(pixels: Tensor, _: Tensor) -> Tensor:
     low, high = rows.amin(1).unflatten(1, (-1, 3)).amin(1).float(), rows.amax(1).unflatten(1, (-1, 3)).amax(1).float()
     flat = low == high
     scale = torch.where(flat, 1, 255 / (high - low).clamp(min=1))
-    # 1e-3 is below the distance of any two exact results and above float32's error: truncation agrees with float64's.
+    # 1e-3 is less than the gap between two exact results and more than float32's error, so truncation is exact.
     offset = torch.where(flat, 0, -low * scale) + 1e-3
     return _uint8(rows.float().mul_(_by_column(scale, pixels)).add_(_by_column(offset, pixels))).view_as(pixels)
 
 
 def equalize(pixels: Tensor, _: Tensor) -> Tensor:
-    """Map each channel so that its values are spread evenly, by Pillow's integer arithmetic."""
+    """Equalise the histogram of each channel with Pillow's integer arithmetic."""
     images, side = len(pixels), pixels.shape[1] * pixels.shape[2]
     bins = torch.arange(images * 3, device=pixels.device, dtype=torch.int32).view(images, 3) * 256
     cells = pixels.flatten(2).int().add_(_by_column(bins, pixels)).flatten()
@@ -55,13 +55,13 @@ def equalize(pixels: Tensor, _: Tensor) -> Tensor:
 
 
 def color(pixels: Tensor, factor: Tensor) -> Tensor:
-    """Move away from grey by `factor`."""
+    """Scale the difference from the greyscale image by `factor`."""
     values = pixels.float()
     return _blend(_grey(values), values, factor.view(-1, 1, 1, 1))
 
 
 def contrast(pixels: Tensor, factor: Tensor) -> Tensor:
-    """Move away from the mean grey by `factor`."""
+    """Scale the difference from the image's mean grey by `factor`."""
     values = pixels.float()
     mean = _grey(values).mean((1, 2, 3), keepdim=True, dtype=torch.float64).add_(0.5).floor_().float()
     return _blend(mean, values, factor.view(-1, 1, 1, 1))
@@ -73,8 +73,8 @@ def brightness(pixels: Tensor, factor: Tensor) -> Tensor:
 
 
 def sharpness(pixels: Tensor, factor: Tensor) -> Tensor:
-    """Move away from the smoothed image by `factor`; the outermost pixels stay."""
-    lines = pixels.flatten(2).to(torch.int16)                                 # one pixel to the right is 3 further
+    """Scale the difference from the smoothed image by `factor`; border pixels are unchanged."""
+    lines = pixels.flatten(2).to(torch.int16)                                 # the next pixel is 3 values further on
     inner = lines[:, 1:-1]
     total = (lines[:, :-2] + inner).add_(lines[:, 2:])
     total = (total[..., :-6] + total[..., 3:-3]).add_(total[..., 6:]).add_(inner[..., 3:-3], alpha=4)
@@ -85,7 +85,7 @@ def sharpness(pixels: Tensor, factor: Tensor) -> Tensor:
 
 
 def shear_x(pixels: Tensor, slope: Tensor) -> Tensor:
-    """Displace row y by `slope * (y + 1/2)` pixels, sampling linearly; black outside."""
+    """Shift row y by `slope * (y + 1/2)` pixels with linear interpolation; black outside."""
     rows = torch.arange(pixels.shape[1], device=pixels.device) + 0.5
     whole, part = _split(slope.view(-1, 1) * rows)
     late = (part >= 0.5).to(torch.uint8).unsqueeze(2)                         # Pillow repeats a border for half a pixel
@@ -95,7 +95,7 @@ def shear_x(pixels: Tensor, slope: Tensor) -> Tensor:
 
 
 def shear_y(pixels: Tensor, slope: Tensor) -> Tensor:
-    """Displace column x by `slope * (x + 1/2)` pixels, sampling linearly; black outside."""
+    """Shift column x by `slope * (x + 1/2)` pixels with linear interpolation; black outside."""
     images, height, width, _ = pixels.shape
     columns = torch.arange(width, device=pixels.device) + 0.5
     whole, part = _split(slope.view(-1, 1) * columns)
@@ -113,12 +113,12 @@ def shear_y(pixels: Tensor, slope: Tensor) -> Tensor:
 
 
 def translate_x(pixels: Tensor, distance: Tensor) -> Tensor:
-    """Displace the image by whole pixels; a positive distance moves its content to the left, black comes in."""
+    """Shift the image by whole pixels, to the left if `distance` is positive, and fill with black."""
     return _windows([pixels.flatten(2)], distance.view(-1, 1).expand(-1, pixels.shape[1])).view_as(pixels)
 
 
 def translate_y(pixels: Tensor, distance: Tensor) -> Tensor:
-    """Displace the image by whole pixels; a positive distance moves its content up, black comes in."""
+    """Shift the image by whole pixels, up if `distance` is positive, and fill with black."""
     images, height, width, _ = pixels.shape
     padded = F.pad(pixels.flatten(2), (0, 0, 1, 1))
     row = (torch.arange(1, height + 1, device=pixels.device) + distance.view(-1, 1)).clamp(0, height + 1).int()
@@ -127,12 +127,12 @@ def translate_y(pixels: Tensor, distance: Tensor) -> Tensor:
 
 
 def rotate(pixels: Tensor, degrees: Tensor) -> Tensor:
-    """Turn counter-clockwise about the centre, sampling bilinearly; black outside."""
+    """Rotate counter-clockwise about the centre with bilinear interpolation; black outside."""
     height, width = pixels.shape[1:3]
     y = torch.arange(height, device=pixels.device) - (height - 1) / 2
     x = torch.arange(width, device=pixels.device) - (width - 1) / 2
     plane = torch.complex(x.expand(height, -1), y.view(-1, 1).expand(-1, width)) * (2 / width)
-    turn = torch.polar(torch.ones_like(degrees), torch.deg2rad(degrees))      # rotating is multiplying by exp(i angle)
+    turn = torch.polar(torch.ones_like(degrees), torch.deg2rad(degrees))      # rotation: multiply by exp(i angle)
     grid = torch.view_as_real(turn.view(-1, 1, 1) * plane)
     if height != width:
         grid[..., 1] *= width / height
@@ -148,34 +148,34 @@ PIXEL_OPS: dict[str, PixelOp] = {op.__name__: op for op in (
 
 
 def _grey(values: Tensor) -> Tensor:
-    """Return grey levels [M, H, W, 1], rounded half up; sums are integers below 2^24, exact in float32."""
+    """Return grey levels [M, H, W, 1], rounded half up; the sums are integers below 2^24, so exact in float32."""
     return (values @ send(_LUMA, values.device).view(3, 1)).add_(32768).div_(65536).floor_()
 
 
 def _blend(degenerate: Tensor, values: Tensor, factor: Tensor) -> Tensor:
-    """Return `degenerate + factor * (values - degenerate)`, clipped and truncated as by Pillow; overwrites `values`."""
+    """Return `degenerate + factor * (values - degenerate)`, clipped and truncated like Pillow; overwrites `values`."""
     return _uint8(values.sub_(degenerate).mul_(factor).add_(degenerate).clamp_(0, 255))
 
 
 def _uint8(values: Tensor) -> Tensor:
-    """Truncate floats between 0 and 255; by way of int16, for which a CPU has instructions."""
+    """Truncate floats from 0 to 255 to uint8, by way of int16, for which CPUs have vector instructions."""
     return values.to(torch.int16).to(torch.uint8)
 
 
 def _counts(cells: Tensor, size: int) -> Tensor:
-    """Count how often each number below `size` occurs. bincount is the fastest on a CPU, but would wait for a GPU."""
+    """Count how often each number below `size` occurs; bincount is fastest on a CPU but makes a GPU synchronise."""
     if cells.device.type == "cpu":
         return torch.bincount(cells, minlength=size)
     return cells.new_zeros(size).index_add_(0, cells, cells.new_ones(1).expand(len(cells)))
 
 
 def _by_column(by_channel: Tensor, pixels: Tensor) -> Tensor:
-    """Spread [M, 3] over rows of interleaved pixels: [M, 1, W * 3]."""
+    """Repeat [M, 3] along rows of interleaved pixels: [M, 1, W * 3]."""
     return by_channel.view(-1, 1, 3).repeat(1, 1, pixels.shape[2])
 
 
 def _split(distance: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the whole pixels of a distance, and the rest, which is at least 0 and below 1."""
+    """Split a distance into whole pixels and a remainder in [0, 1)."""
     whole = distance.floor()
     return whole, distance - whole
 
@@ -183,20 +183,20 @@ def _split(distance: Tensor) -> tuple[Tensor, Tensor]:
 def _between(here: Tensor, there: Tensor, part: Tensor) -> Tensor:
     """Interpolate linearly, uint8, `part` of the way from `here` to `there`.
 
-    In steps of 1/128 the products fit into int16; the result is floating point's to one grey level.
+    In steps of 1/128 the products fit into int16; the result is within one grey level of floating point's.
     """
     part, here = (part * 128).round_().to(torch.int16), here.to(torch.int16)
     return (there - here).mul_(part).bitwise_right_shift_(7).add_(here).to(torch.uint8)
 
 
 def _windows(pieces: list[Tensor], start: Tensor) -> Tensor:
-    """Join `pieces` [M, H, ...] to rows and cut W pixels out of each from pixel `start` [M, H] on; black outside."""
+    """Join `pieces` [M, H, ...] into rows and cut W pixels out of each, starting at pixel `start` [M, H]."""
     images, height = start.shape
     length = sum(piece.shape[2] for piece in pieces)
     width = length if len(pieces) == 1 else length - 3
     black = pieces[0].new_zeros(()).expand(images, height, width + 3)
     rows = torch.cat([black, *pieces, black], dim=2)
-    windows = rows.flatten().unfold(0, width, 3)                              # every window of W pixels, as a view
+    windows = rows.flatten().unfold(0, width, 3)                              # a view of every window of W pixels
     first = torch.arange(images * height, device=rows.device).view(images, height) * (rows.shape[2] // 3)
     start = (start + width // 3 + 1).clamp(0, (rows.shape[2] - width) // 3).long()
     return windows.index_select(0, (first + start).flatten())

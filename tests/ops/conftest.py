@@ -1,4 +1,4 @@
-"""Whether kernels are interpreted is decided when they are imported, so the interpreter has a process of its own."""
+"""Triton decides at import whether to interpret kernels, so the interpreted tests run in their own process."""
 
 import os
 

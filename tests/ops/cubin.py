@@ -1,4 +1,4 @@
-"""What a Triton kernel becomes for a GPU that need not be here: registers, spills, instructions."""
+"""Compile Triton kernels for a GPU that need not be present, and read registers, spills and instructions."""
 
 import re
 import subprocess
@@ -14,7 +14,7 @@ TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 @dataclass
 class Cubin:
-    """A compiled kernel: its instructions with labels between them, its registers, and whether some went to memory."""
+    """A compiled kernel: its instructions and labels, its register count, and whether registers spilled to memory."""
 
     lines: list[str]
     registers: int
@@ -25,7 +25,7 @@ class Cubin:
         return sum(bool(re.search(pattern, line)) for line in self.lines)
 
     def first_loop(self) -> int:
-        """Return the number of instructions in the first loop, which is the one over the rows."""
+        """Return the number of instructions in the first loop, the one over the rows."""
         for start, line in enumerate(self.lines):
             if label := re.match(r"(\.L_x_\d+):", line):
                 back = [i for i in range(start, len(self.lines)) if f"`({label[1]})" in self.lines[i]]
@@ -38,7 +38,7 @@ def cubin(
     kernel: triton.JITFunction, arch: int, types: dict[str, str], aligned: tuple[str, ...], options: dict[str, object],
     folder: Path, **constants: int,
 ) -> Cubin:
-    """Compile `kernel` for arguments of the `types` named ("*bf16"), else i32; `aligned` are divisible by 16."""
+    """Compile `kernel`: arguments have the given `types` ("*bf16") or i32; those in `aligned` are divisible by 16."""
     names = kernel.arg_names
     signature = dict.fromkeys(names, "i32") | types | dict.fromkeys(constants, "constexpr")
     aligned = (*aligned, *(name for name, kind in types.items() if kind.startswith("*")))

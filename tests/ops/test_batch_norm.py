@@ -1,4 +1,4 @@
-"""BatchNorm with its sum and ReLU as a registered operation, which on a CPU has torch's numbers."""
+"""BatchNorm with residual sum and ReLU as a registered operation, which matches torch on a CPU."""
 
 import pytest
 import torch
@@ -8,11 +8,11 @@ from torch import nn
 from resnet_recipes.ops import batch_norm
 
 CASES = ((False, False, False), (False, False, True), (True, False, True), (True, True, True))
-PARAMETERS = ("add", "drop", "relu")        # a residual, factors of images, ReLU
+PARAMETERS = ("add", "drop", "relu")        # a residual, a factor for each image, ReLU
 
 
 def arguments(add, drop, relu, dtype=torch.float64):
-    """Return the arguments of a call on a small map."""
+    """Return the arguments of a call on a small feature map."""
     generator = torch.Generator().manual_seed(3)
     x, residual = torch.randn(2, 2, 4, 3, 5, generator=generator, dtype=dtype)
     weight, bias, mean = torch.randn(3, 4, generator=generator, dtype=dtype)
@@ -22,17 +22,17 @@ def arguments(add, drop, relu, dtype=torch.float64):
 
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
-def test_numbers_and_statistics_are_those_of_torch(add, drop, relu):
+def test_outputs_and_statistics_match_torch(add, drop, relu):
     found, expected = arguments(add, drop, relu), arguments(add, drop, relu)
     for output, reference in zip(batch_norm.fused(*found), batch_norm.plain(*expected), strict=True):
         assert torch.allclose(output, reference, rtol=1e-12)
-    for statistic, reference in zip(found[5:8], expected[5:8], strict=True):      # threads add in another order
+    for statistic, reference in zip(found[5:8], expected[5:8], strict=True):      # threads sum in another order
         assert torch.allclose(statistic, reference, rtol=1e-12)
     assert int(found[7]) == 4
 
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
-def test_gradients_are_right(add, drop, relu):
+def test_gradients_are_correct(add, drop, relu):
     x, weight, bias, residual, keep, *rest = arguments(add, drop, relu)
     inputs = [tensor.requires_grad_() for tensor in (x, weight, bias, residual) if tensor is not None]
 
@@ -43,7 +43,7 @@ def test_gradients_are_right(add, drop, relu):
 
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
-def test_registration_is_sound(add, drop, relu):
+def test_registration_passes_opcheck(add, drop, relu):
     call = arguments(add, drop, relu, torch.float32)
     torch.library.opcheck(torch.ops.resnet_recipes.batch_norm.default, call)
     z, saved = torch.ops.resnet_recipes.batch_norm.default(*call)
@@ -52,7 +52,7 @@ def test_registration_is_sound(add, drop, relu):
 
 
 @pytest.mark.slow
-def test_one_graph_serves_all_sizes_and_keeps_the_statistics():
+def test_one_compiled_graph_serves_all_sizes_and_updates_the_statistics():
     torch._dynamo.reset()
     norms = nn.BatchNorm2d(5).double(), nn.BatchNorm2d(5).double()
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")

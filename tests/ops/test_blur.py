@@ -1,4 +1,4 @@
-"""The blur by torch's own operations and as a registered operation, against its definition."""
+"""The blur, in plain torch and as a registered operation, against its definition."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ SIDES = ((5, 3), (4, 6), (1, 1), (2, 1))
 
 
 def reference(x: Tensor, stride: int = 1) -> Tensor:
-    """Blur by the definition: a weighted sum of nine shifted maps."""
+    """Blur by definition: a weighted sum of nine shifted maps."""
     height, width, padded = *x.shape[2:], F.pad(x, (1, 1, 1, 1))
     blurred = sum((1, 2, 1)[i] * (1, 2, 1)[j] / 16 * padded[..., i:i + height, j:j + width]
                   for i in range(3) for j in range(3))
@@ -22,7 +22,7 @@ def reference(x: Tensor, stride: int = 1) -> Tensor:
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("sides", SIDES)
 @pytest.mark.parametrize("way", [blur.by_averages, blur.by_convolution, blur.fused])
-def test_every_way_to_blur_is_the_binomial_filter(way, sides, stride):
+def test_every_implementation_is_the_binomial_filter(way, sides, stride):
     x = torch.randn(2, 5, *sides, dtype=torch.float64).contiguous(memory_format=torch.channels_last)
     assert torch.allclose(way(x, stride), reference(x, stride), rtol=0, atol=1e-15)
     assert way(x, stride).is_contiguous(memory_format=torch.channels_last)
@@ -30,18 +30,18 @@ def test_every_way_to_blur_is_the_binomial_filter(way, sides, stride):
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("sides", SIDES)
-def test_gradient_of_the_fused_blur_is_that_of_the_filter(sides, stride):
+def test_the_fused_blur_has_the_right_gradient(sides, stride):
     x = torch.randn(1, 2, *sides, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: blur.fused(x, (stride, stride)), (x,))
 
 
-def test_a_stride_without_a_kernel_is_blurred_by_torch():
+def test_a_stride_without_a_kernel_falls_back_to_torch():
     x = torch.randn(1, 2, 9, 9, dtype=torch.float64)
     assert torch.allclose(blur.fused(x, (2, 1)), reference(x)[:, :, ::2], rtol=0, atol=1e-15)
 
 
 @pytest.mark.parametrize("stride", [1, 2])
-def test_registration_is_sound(stride):
+def test_registration_passes_opcheck(stride):
     x = torch.randn(2, 3, 8, 7)
     torch.library.opcheck(torch.ops.resnet_recipes.blur.default, (x, stride))
     g = blur.fused(x, stride)
@@ -49,7 +49,7 @@ def test_registration_is_sound(stride):
 
 
 @pytest.mark.slow
-def test_one_graph_serves_all_sizes():
+def test_one_compiled_graph_serves_all_sizes():
     torch._dynamo.reset()
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
     twice = lambda x: blur.fused(blur.fused(x).relu(), 2).sum()     # noqa: E731

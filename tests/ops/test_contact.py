@@ -1,4 +1,4 @@
-"""What is found out about an operation before it is used."""
+"""The check of a fused operation before it is used."""
 
 from types import SimpleNamespace
 
@@ -12,16 +12,16 @@ CPU = torch.device("cpu")
 
 
 def stand_in(fused):
-    """Return the blur with something else for its fused form."""
+    """Return the blur with another fused implementation."""
     return SimpleNamespace(plain=blur.plain, fused=fused, samples=blur.samples)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_an_operation_with_the_right_numbers_has_no_fault(dtype):
+def test_a_correct_operation_has_no_fault(dtype):
     assert fault(blur, CPU, dtype, CPU) == ""
 
 
-def test_a_wrong_number_in_the_output_is_found():
+def test_a_wrong_output_is_found():
     wrong = stand_in(lambda x, stride: blur.plain(x, stride) * 1.05)
     assert "differ from torch's on the CPU" in fault(wrong, CPU, torch.bfloat16, CPU)
 
@@ -31,11 +31,11 @@ def test_a_wrong_gradient_is_found():
     assert "differ from torch's on the CPU" in fault(wrong, CPU, torch.bfloat16, CPU)
 
 
-def test_numbers_that_are_not_finite_are_found():
+def test_nan_is_found():
     assert fault(stand_in(lambda x, stride: blur.plain(x, stride) * float("nan")), CPU, torch.float32, CPU)
 
 
-def test_a_kernel_that_fails_is_a_fault_in_one_line():
+def test_a_kernel_that_raises_is_reported_in_one_line():
     def fails(x, stride):
         raise RuntimeError("no C compiler\nsecond line")
     assert fault(stand_in(fails), CPU, torch.float32, CPU) == "RuntimeError: no C compiler"

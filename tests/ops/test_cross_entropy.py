@@ -1,4 +1,4 @@
-"""Cross-entropy as a registered operation, which on a CPU has torch's numbers."""
+"""Cross-entropy as a registered operation, which matches torch on a CPU."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ def arguments(dtype=torch.float64):
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_gradient_is_that_of_torch(binary):
+def test_the_gradient_matches_torch(binary):
     logits, targets = arguments()
     found, expected = logits.clone().requires_grad_(), logits.clone().requires_grad_()
     loss = cross_entropy.fused(found, targets, binary, 4.0)
@@ -25,7 +25,7 @@ def test_gradient_is_that_of_torch(binary):
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_registration_is_sound(binary):
+def test_registration_passes_opcheck(binary):
     logits, targets = arguments(torch.float32)
     torch.library.opcheck(torch.ops.resnet_recipes.cross_entropy.default, (logits, targets, binary, 4.0))
     backward = torch.tensor(1.0), logits, targets, binary, 4.0

@@ -1,4 +1,4 @@
-"""The kernels compiled for GPUs that need not be here: no spills, 16 bytes at a time, few instructions."""
+"""Kernels compiled for GPUs that need not be present: no spills, 16-byte loads and stores, few instructions."""
 
 import pytest
 
@@ -7,7 +7,7 @@ pytest.importorskip("triton")
 from resnet_recipes.ops.kernels import augment, batch_norm, blur, cross_entropy, images, max_pool
 from tests.ops.cubin import cubin
 
-#: H100 and H200; and, with -m exhaustive, A100 and B200.
+#: H100 and H200; with -m exhaustive also A100 and B200.
 ARCHITECTURES = (90, *(pytest.param(arch, marks=pytest.mark.exhaustive) for arch in (80, 100)))
 
 BLUR_TILE = {"R": blur.ROWS, "BW": blur.COLUMNS, "BC": blur.CHANNELS}
@@ -29,7 +29,7 @@ def compiled(kernel, arch, options, folder, **constants):
     return cubin(kernel, arch, types, ("c",) if "c" in kernel.arg_names else (), options, folder, **constants)
 
 
-#: Kernel, constants, results of a program, instructions a result at most (averages of 2x2 take 300 and more).
+#: Kernel, constants, outputs of one program, most instructions an output (2x2 averages take 300 and more).
 BLURS = {
     "stride 1": (blur._gather, {"S": 1}, BLUR_ELEMENTS, 26),
     "stride 2": (blur._gather, {"S": 2}, BLUR_ELEMENTS, 36),
@@ -49,7 +49,7 @@ def test_blur_costs_few_instructions(case, arch, tmp_path):
     assert binary.count(r"^\s*/") * 32 * blur.OPTIONS["num_warps"] / results <= limit
 
 
-#: Kernel, constants, instructions an element at most; programs that share rows and must fit on a multiprocessor.
+#: Kernel, constants, most instructions an element, and how many programs must fit on a multiprocessor at once.
 BATCH_NORMS = {
     "statistics": (batch_norm._statistics, {}, 8, batch_norm.RESIDENT_STATISTICS),
     "apply": (batch_norm._apply, {"ADD": False, "KEEP": False, "RELU": True}, 12, 0),
@@ -102,8 +102,8 @@ def test_images_cost_few_instructions(mix, limit, arch, tmp_path):
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize(("kernel", "at_once", "limit"), [
     (augment._tabulate, augment.COUNTED, 80), (augment._change, augment.CHANGED, 400)], ids=str)
-def test_augmentations_do_not_spill_and_are_short(kernel, at_once, limit, arch, tmp_path):
-    """All operations of a kernel together; an image takes one of them."""
+def test_augmentations_cost_few_instructions(kernel, at_once, limit, arch, tmp_path):
+    """The limit covers all operations of a kernel together, though an image runs only one of them."""
     binary = compiled(kernel, arch, augment.OPTIONS, tmp_path, BV=at_once)
     assert not binary.spills
     assert binary.count(r"^\s*/") * 32 * augment.OPTIONS["num_warps"] / at_once <= limit

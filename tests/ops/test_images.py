@@ -1,4 +1,4 @@
-"""The images of a step against loops written by hand, made at once or bit by bit."""
+"""The images of a step, made in one pass or step by step, against plain loops."""
 
 import numpy as np
 import pytest
@@ -19,11 +19,11 @@ def pixels():
 
 
 def draft(pixels, operation=images.fused):
-    """Return images of which nothing is chosen yet."""
+    """Return a draft of the images with nothing chosen yet."""
     return Draft(pixels, NORM, torch.float32, operation)
 
 
-def test_every_value_is_the_normalised_pixel_mixed_with_its_partners(pixels):
+def test_every_value_is_a_normalised_pixel_mixed_with_its_partner(pixels):
     found = mix(select(draft(pixels), ROWS, COLUMNS), PARTNERS, 0.25).made()
     for n, c, y, x in np.ndindex(2, 3, 3, 4):
         own, partner = (float(pixels[i, c, ROWS[y], COLUMNS[x]]) * float(NORM[1, c]) + float(NORM[0, c])
@@ -32,7 +32,7 @@ def test_every_value_is_the_normalised_pixel_mixed_with_its_partners(pixels):
 
 
 @pytest.mark.parametrize("operation", [images.plain, images.fused])
-def test_a_draft_gives_what_tensors_give(operation, pixels):
+def test_a_draft_gives_the_same_images_as_tensors(operation, pixels):
     whole = draft(pixels, operation).made()
     steps = lambda x: select(mix(select(x, ROWS, COLUMNS), PARTNERS, 0.3), np.array([2, 0]), np.arange(3))  # noqa: E731
     found, expected = steps(draft(pixels, operation)), steps(whole)
@@ -41,17 +41,17 @@ def test_a_draft_gives_what_tensors_give(operation, pixels):
     assert made(found).is_contiguous(memory_format=torch.channels_last)
 
 
-def test_a_second_mix_is_of_images_that_are_mixed(pixels):
+def test_a_second_mix_uses_the_mixed_images(pixels):
     twice = lambda x: mix(mix(x, PARTNERS, 0.3), PARTNERS, 0.1)     # noqa: E731
     assert torch.equal(made(twice(draft(pixels))), twice(draft(pixels).made()))
 
 
-def test_images_have_the_type_that_was_asked_for_and_are_rounded_once(pixels):
+def test_images_have_the_requested_dtype_and_are_rounded_once(pixels):
     half = Draft(pixels, NORM, torch.bfloat16).made()
     assert torch.equal(half, draft(pixels).made().bfloat16())
 
 
-def test_registration_is_sound(pixels):
+def test_registration_passes_opcheck(pixels):
     lines = torch.tensor([*ROWS, *COLUMNS, *PARTNERS], dtype=torch.int32)
     for arguments in ((None, 5, 7), (lines, 3, 4), (lines[:7], 3, 4)):
         call = pixels, NORM, *arguments, 0.2, torch.float16

@@ -1,4 +1,4 @@
-"""Which operations a network gets."""
+"""The choice between fused operations and plain torch."""
 
 import torch
 
@@ -6,7 +6,7 @@ from resnet_recipes import ops
 from resnet_recipes.ops import batch_norm, blur
 
 
-def test_a_cpu_gets_torch_s_own_operations():
+def test_a_cpu_gets_plain_torch():
     assert ops.choose(torch.device("cpu"), torch.float32) == ops.Operations()
 
 

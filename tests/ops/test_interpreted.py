@@ -1,4 +1,4 @@
-"""The kernels in Triton's interpreter, which needs no GPU: their numbers against float64."""
+"""The kernels in Triton's interpreter, which needs no GPU, against float64."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ pytest.importorskip("triton")
 
 @pytest.mark.slow
 @pytest.mark.timeout(400)     # 20 s of CPU time
-def test_kernels_give_the_numbers_of_float64():
+def test_kernels_match_float64():
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(FOLDER)]
     done = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-4000:]

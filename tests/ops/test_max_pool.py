@@ -1,4 +1,4 @@
-"""The maximum as a registered operation, which on a CPU has torch's numbers."""
+"""Max pooling as a registered operation, which matches torch on a CPU."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ SIDES = ((5, 3), (4, 6), (1, 1))
 
 
 @pytest.mark.parametrize("sides", SIDES)
-def test_maxima_and_gradients_are_those_of_torch(sides):
+def test_maxima_and_gradients_match_torch(sides):
     found, expected = (torch.randn(2, 5, *sides, generator=torch.Generator().manual_seed(0)).round().requires_grad_()
                        for _ in range(2))
     weights = torch.randn(2, 5, *sides)
@@ -21,12 +21,12 @@ def test_maxima_and_gradients_are_those_of_torch(sides):
     assert y.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_other_windows_are_pooled_by_torch():
+def test_other_windows_fall_back_to_torch():
     x = torch.randn(1, 2, 9, 9)
     assert torch.equal(max_pool.fused(x, 5, 2), max_pool.plain(x, 5, 2))
 
 
-def test_registration_is_sound():
+def test_registration_passes_opcheck():
     x = torch.randn(2, 3, 4, 5)
     torch.library.opcheck(torch.ops.resnet_recipes.max_pool.default, (x,))
     torch.library.opcheck(torch.ops.resnet_recipes.max_pool_backward.default, max_pool._forward(x))

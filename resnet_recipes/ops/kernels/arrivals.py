@@ -1,4 +1,4 @@
-"""Sums over many programs in one launch: the last program to arrive adds up what the others have stored, in order."""
+"""Sums over many programs in one launch: the last program to finish adds up the others' partial sums, in order."""
 
 from functools import cache
 
@@ -10,13 +10,13 @@ from torch import Tensor
 
 @cache
 def arrivals(device: torch.device) -> Tensor:
-    """Return a counter of arrived programs for each column of a grid; the last program leaves it at zero."""
+    """Return counters of finished programs, one for each column of a grid; the last program resets its counter."""
     return torch.zeros(1024, dtype=torch.int32, device=device)
 
 
 @triton.jit
 def last(arrivals, rows):
-    """Tell whether this is the last of the `rows` programs of its column, which sees what the others have stored."""
+    """Return whether this is the last of its column's `rows` programs; if so, it sees what the others stored."""
     tl.debug_barrier()
     count = tl.atomic_add(arrivals + tl.program_id(1), 1, sem="acq_rel", scope="gpu")
     if count == rows - 1:

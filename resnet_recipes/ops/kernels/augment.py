@@ -1,7 +1,7 @@
-"""Triton kernels of RandAugment's operations, an operation for each image: uint8 NHWC, the arithmetic of `pixel_ops`.
+"""Triton kernels for RandAugment, one operation an image: uint8 NHWC, the same arithmetic as `pixel_ops`.
 
-An operation that maps grey levels becomes a table of 256 for each channel; some count the image's levels before. Then
-one program changes a part of a row, by table, displacement, rotation or neighbours.
+The first kernel turns operations that map grey levels into a 256-entry table for each channel; some need the image's
+histogram first. In the second, each program changes part of a row, by table, shift, rotation or neighbours.
 """
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from resnet_recipes.ops.kernels.launch import launch
 from resnet_recipes.ops.pixel_ops import PIXEL_OPS
 
-COUNTED, CHANGED = 2048, 512        # pixels that are counted at once, and values that a program changes
+COUNTED, CHANGED = 2048, 512        # pixels counted at once; values changed by one program
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}       # products are rounded as torch rounds them
 
 (AUTOCONTRAST, EQUALIZE, POSTERIZE, ROTATE, SOLARIZE, SHEAR_X, SHEAR_Y, TRANSLATE_X, TRANSLATE_Y, COLOR, CONTRAST,
@@ -20,7 +20,7 @@ OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}       # products are round
 
 
 def forward(pixels: Tensor, drawn: Tensor) -> Tensor:
-    """Return contiguous uint8 [N, H, W, 3] pixels changed; `drawn` [2, N] has number and value of the operations."""
+    """Return augmented pixels, contiguous uint8 [N, H, W, 3]; `drawn` [2, N] holds each operation's index and value."""
     (n, h, w, _), device = pixels.shape, pixels.device
     tables, changed = pixels.new_empty(n, 3, 256), torch.empty_like(pixels)
     launch(_tabulate, (n, 3, 1), (device,), pixels, drawn, tables, n, h * w, COUNTED, **OPTIONS)
@@ -36,7 +36,7 @@ def _grey(red, green, blue):
 
 @triton.jit
 def _level(x):
-    """Cut off floats below 0 and above 255, and truncate the rest."""
+    """Clip floats to 0..255 and truncate them."""
     return tl.minimum(tl.maximum(x, 0.0), 255.0).to(tl.int32)
 
 
@@ -52,7 +52,7 @@ def _integers(pixels, at, inside):
 
 @triton.jit(do_not_specialize=["n", "area"], do_not_specialize_on_alignment=["pixels"])
 def _tabulate(pixels, drawn, tables, n, area, BV: tl.constexpr):  # noqa: N803
-    """Write what becomes of the 256 levels of a channel, if the image's operation maps levels."""
+    """Write the lookup table of a channel, 256 entries, if the image's operation maps grey levels."""
     image, channel = tl.program_id(0), tl.program_id(1)
     kind, value = tl.load(drawn + image).to(tl.int32), tl.load(drawn + n + image)
     pixels += image.to(tl.int64) * area * 3
@@ -94,7 +94,7 @@ def _tabulate(pixels, drawn, tables, n, area, BV: tl.constexpr):  # noqa: N803
 
 @triton.jit
 def _displaced(pixels, first, apart, position, size, shift, inside):
-    """Sample linearly, in steps of 1/128, between pixels of a line, which begins at `first`; black outside."""
+    """Interpolate linearly, in steps of 1/128, along the line that begins at `first`; black outside."""
     whole = tl.floor(shift)
     part, here = shift - whole, position + whole.to(tl.int32)
     late = part >= 0.5                      # Pillow repeats a border for half a pixel
@@ -107,7 +107,7 @@ def _displaced(pixels, first, apart, position, size, shift, inside):
 
 @triton.jit
 def _rotated(pixels, x, y, channel, h, w, degrees, inside):
-    """Sample bilinearly around where a pixel comes from; black outside."""
+    """Interpolate bilinearly at the position a pixel comes from; black outside."""
     angle = degrees * 0.017453292519943295
     cos, sin = tl.cos(angle), tl.sin(angle)
     right, down = (x.to(tl.float32) - (w - 1) / 2) * (2 / w), (y.to(tl.float32) - (h - 1) / 2) * (2 / w)
@@ -129,7 +129,7 @@ def _rotated(pixels, x, y, channel, h, w, degrees, inside):
 
 @triton.jit
 def _sharpened(pixels, at, x, y, h, w, factor, inside):
-    """Move away from the smoothed image; the outermost pixels stay."""
+    """Scale the difference from the smoothed image; border pixels are unchanged."""
     own = _integers(pixels, at, inside)
     inner = (x > 0) & (x < tl.where((y > 0) & (y < h - 1), w - 1, 0))
     total = own * 4
@@ -142,7 +142,7 @@ def _sharpened(pixels, at, x, y, h, w, factor, inside):
 
 @triton.jit(do_not_specialize=["n", "h", "w"], do_not_specialize_on_alignment=["pixels"])
 def _change(pixels, drawn, tables, changed, n, h, w, BV: tl.constexpr):  # noqa: N803
-    """Change a part of a row of an image by the image's operation."""
+    """Apply the image's operation to part of a row."""
     image, y = tl.program_id(0) // h, tl.program_id(0) % h
     value = tl.program_id(1) * BV + tl.arange(0, BV)
     x, channel = value // 3, value % 3

@@ -1,7 +1,7 @@
-"""Triton kernels of BatchNorm with ReLU and a residual: NHWC as rows of channels, two launches each way.
+"""Triton kernels for BatchNorm with ReLU and a residual: NHWC as rows of channels, two launches per pass.
 
-Each way begins with sums over all rows: every program adds up its share, and the last one to arrive combines the shares
-in their order, so that the result does not depend on which it was.
+Each pass starts with sums over all rows: every program sums its share, and the last one to finish combines the shares
+in a fixed order, so the result does not depend on which program was last.
 """
 
 from functools import cache
@@ -18,7 +18,7 @@ from resnet_recipes.ops.kernels.launch import launch
 ROWS, CHANNELS = 32, 64
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 
-#: Programs that a multiprocessor runs at once, by their registers: as many share the rows, and none waits for its turn.
+#: Programs that fit on a multiprocessor at once, given their registers; the rows are split among exactly that many.
 RESIDENT_STATISTICS, RESIDENT_REDUCE = 7, 5
 
 
@@ -26,7 +26,7 @@ def forward(
     x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None,
     running: tuple[Tensor, Tensor, Tensor], momentum: float, eps: float, relu: bool,
 ) -> tuple[Tensor, Tensor]:
-    """Return the output for channels_last [N, C, H, W], and [2, C]: mean and 1 / standard deviation."""
+    """Return the output for channels_last [N, C, H, W], and [2, C]: the mean and 1 / standard deviation."""
     (n, c, h, w), device = x.shape, x.device
     m, key, add = n * h * w, (x.dtype, c, device), residual is not None
     blocks, rows = _shares(m, c, device, RESIDENT_STATISTICS)
@@ -44,9 +44,9 @@ def backward(
     g: Tensor, other: Tensor | None, x: Tensor, z: Tensor | None, keep: Tensor | None, weight: Tensor, bias: Tensor,
     saved: Tensor, relu: bool,
 ) -> tuple[Tensor, Tensor | None, Tensor]:
-    """Return the gradients of input, residual, and [2, C]: weight and bias; `z` is the output of a sum, else None.
+    """Return the gradients of the input, the residual, and [2, C], the weight and bias.
 
-    Where the output was used twice, `other` is a second gradient of it.
+    `z` is the output if a residual was added, else None. `other` is the output's second gradient if it was used twice.
     """
     (n, c, h, w), device = x.shape, x.device
     m, key, added = n * h * w, (x.dtype, c, device), z is not None
@@ -66,7 +66,7 @@ def backward(
 
 @cache
 def _shares(m: int, c: int, device: torch.device, resident: int) -> tuple[int, int]:
-    """Return how many programs share `m` rows, and how many rows each takes: whole tiles."""
+    """Return how many programs share `m` rows and how many rows each takes, a whole number of tiles."""
     most = max(1, resident * _multiprocessors(device) // -(-c // CHANNELS))
     rows = -(-m // (most * ROWS)) * ROWS
     return -(-m // rows), rows
@@ -79,7 +79,7 @@ def _multiprocessors(device: torch.device) -> int:
 
 @triton.jit
 def _tile(x, row, rows, channel, c):
-    """Return rows of channels in float32; rows from `rows` on and channels from `c` on are zero."""
+    """Load a tile in float32, with zeros beyond row `rows` and channel `c`."""
     inside = (row < rows)[:, None] & (channel < c)[None, :]
     return tl.load(x + row[:, None] * c + channel[None, :], mask=inside, other=0.0).to(tl.float32)
 
@@ -92,14 +92,14 @@ def _put(y, row, rows, channel, c, value):
 
 @triton.jit
 def _kept(keep, row, m, area):
-    """Return the factor of the image that each row belongs to."""
+    """Return, for each row, the factor of the image it belongs to."""
     return tl.load(keep + row // area, mask=row < m, other=0.0)[:, None]
 
 
 @triton.jit(do_not_specialize=["m", "rows", "blocks"])
 def _statistics(x, shares, arrivals, saved, running_mean, running_var, tracked, m, c, rows, blocks, momentum, eps,
                 BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
-    """Sums of each share about a value near its mean, combined as in Chan, Golub and LeVeque (1983)."""
+    """Sum each share about a value near its mean and combine the shares as in Chan, Golub and LeVeque (1983)."""
     block = tl.program_id(0)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     known = channel < c
@@ -145,7 +145,7 @@ def _statistics(x, shares, arrivals, saved, running_mean, running_var, tracked, 
 
 @triton.jit
 def _normalized(x, saved, weight, bias, channel, c):
-    """Return weight * (x - mean) * rstd + bias; backward finds the sign with the same operations in the same order."""
+    """Return weight * (x - mean) * rstd + bias; backward repeats it exactly, so it finds the same signs."""
     known = channel < c
     scale = tl.load(weight + channel, mask=known, other=0.0) * tl.load(saved + c + channel, mask=known, other=0.0)
     apart = x - tl.load(saved + channel, mask=known, other=0.0)[None, :]
@@ -155,7 +155,7 @@ def _normalized(x, saved, weight, bias, channel, c):
 @triton.jit(do_not_specialize=["m", "area"])
 def _apply(x, residual, keep, z, saved, weight, bias, m, c, area, ADD: tl.constexpr, KEEP: tl.constexpr,  # noqa: N803
            RELU: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
-    """Normalise, drop images that are not to be kept, add the residual, cut off below zero."""
+    """Normalise, multiply by `keep`, add the residual and apply ReLU."""
     first = tl.program_id(0).to(tl.int64) * BM * c
     left = m - tl.program_id(0) * BM
     row = tl.arange(0, BM)
@@ -174,7 +174,7 @@ def _apply(x, residual, keep, z, saved, weight, bias, m, c, area, ADD: tl.conste
 def _reduce(g, other, x, z, keep, gated, shares, arrivals, saved, weight, bias, sums, m, c, area, rows, blocks,
             TWICE: tl.constexpr, ADD: tl.constexpr, KEEP: tl.constexpr, RELU: tl.constexpr,  # noqa: N803
             BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
-    """Sum the gradients of weight and bias; with a residual, store the gradient that passes the ReLU."""
+    """Sum the gradients of weight and bias; with a residual, store the gradient after the ReLU's mask."""
     block = tl.program_id(0)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     known = channel < c
@@ -214,7 +214,7 @@ def _reduce(g, other, x, z, keep, gated, shares, arrivals, saved, weight, bias, 
 @triton.jit(do_not_specialize=["m", "area"])
 def _spread(g, x, keep, dx, saved, weight, bias, sums, m, c, area, KEEP: tl.constexpr, RELU: tl.constexpr,  # noqa: N803
             BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
-    """Return weight * rstd * (g - mean of g - normalised x * mean of g times normalised x)."""
+    """Store weight * rstd * (g - mean(g) - x_hat * mean(g * x_hat)), where x_hat is the normalised input."""
     first = tl.program_id(0).to(tl.int64) * BM * c
     left = m - tl.program_id(0) * BM
     row = tl.arange(0, BM)

@@ -1,4 +1,4 @@
-"""Triton kernels of the 3x3 binomial blur: NHWC, any size, sums in float32."""
+"""Triton kernels for the 3x3 binomial blur: NHWC, any size, float32 sums."""
 
 import torch
 import triton
@@ -7,13 +7,13 @@ from torch import Tensor
 
 from resnet_recipes.ops.kernels.launch import launch
 
-#: Rows, columns and channels of the outputs of one program. 64 threads then move 16 bytes at a time.
+#: Rows, columns and channels of one program's output tile, at which 64 threads move 16 bytes at a time.
 TILE = ROWS, COLUMNS, CHANNELS = 4, 8, 64
 OPTIONS = {"num_warps": 2, "enable_fp_fusion": True}
 
 
 def forward(x: Tensor, stride: int) -> Tensor:
-    """Blur channels_last [N, C, H, W] with stride 1 or 2. With stride 1 this is its own backward."""
+    """Blur channels_last [N, C, H, W] with stride 1 or 2; with stride 1 it is its own backward pass."""
     n, c, h, w = x.shape
     y = _empty(x, n, c, -(-h // stride), -(-w // stride))
     launch(_gather, _grid(y), (x.dtype, c, x.device, stride), x, y, h, w, *y.shape[2:], c, stride, *TILE, **OPTIONS)
@@ -21,7 +21,7 @@ def forward(x: Tensor, stride: int) -> Tensor:
 
 
 def backward(g: Tensor, height: int, width: int) -> Tensor:
-    """Return the gradient [N, C, height, width] of the input of a blur of stride 2, from that of its output."""
+    """Return the input's gradient [N, C, height, width] for a stride-2 blur, given the output's gradient."""
     n, c, h, w = g.shape
     dx = _empty(g, n, c, height, width)
     launch(_scatter, _grid(g), (g.dtype, c, g.device), g, dx, height, width, h, w, c, *TILE, **OPTIONS)
@@ -39,7 +39,7 @@ def _grid(over: Tensor) -> tuple[int, int, int]:
 
 @triton.jit
 def _row(x, row, column, channel, h, w, c):
-    """Return one pixel of an input row for each column, in float32; pixels outside the image are zero."""
+    """Load one pixel of an input row for each column, in float32; pixels outside the image are zero."""
     end = tl.where((row >= 0) & (row < h), w, 0)        # a row outside the image has no columns
     inside = (column >= 0) & (column < end) & (channel < c)
     return tl.load(x + (row * w + column) * c + channel, mask=inside, other=0.0).to(tl.float32)
@@ -47,14 +47,14 @@ def _row(x, row, column, channel, h, w, c):
 
 @triton.jit
 def _sideways(x, row, column, channel, h, w, c):
-    """Blur one input row along itself, [1, 2, 1], around each column."""
+    """Blur one input row horizontally with [1, 2, 1] around each column."""
     middle = _row(x, row, column, channel, h, w, c) * 2.0
     return _row(x, row, column - 1, channel, h, w, c) + middle + _row(x, row, column + 1, channel, h, w, c)
 
 
 @triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
 def _gather(x, y, h, w, ho, wo, c, S: tl.constexpr, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):  # noqa: N803
-    """Blur a tile of R output rows, BW columns and BC channels; one row blurred sideways serves up to three outputs."""
+    """Blur a tile of R output rows, BW columns and BC channels; each blurred row is reused by up to three outputs."""
     bands = (ho + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
     column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
@@ -74,7 +74,7 @@ def _gather(x, y, h, w, ho, wo, c, S: tl.constexpr, R: tl.constexpr, BW: tl.cons
 
 @triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
 def _scatter(g, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):  # noqa: N803
-    """Give R x BW output gradients back to 2R x 2BW inputs; an odd row or column has a share of the two beside it."""
+    """Propagate R x BW output gradients to 2R x 2BW inputs; odd rows and columns receive from both neighbours."""
     bands = (ho + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
     column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
@@ -96,6 +96,6 @@ def _scatter(g, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.c
 
 @triton.jit
 def _store(y, row, column, channel, h, w, c, value):
-    """Write one pixel for each column, in the type of `y`; nothing outside the image."""
+    """Store one pixel for each column, in the dtype of `y`; skip pixels outside the image."""
     inside = (column < tl.where(row < h, w, 0)) & (channel < c)
     tl.store(y + (row * w + column) * c + channel, value.to(y.dtype.element_ty), mask=inside)

@@ -1,4 +1,4 @@
-"""Triton kernel that makes images of uint8 pixels: NHWC, float32 inside, rounded once."""
+"""Triton kernel that turns uint8 pixels into images: NHWC, float32 inside, rounded once."""
 
 import torch
 import triton
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from resnet_recipes.ops.kernels.launch import launch
 
-VALUES = 512        # of a row of pixels, that one program makes
+VALUES = 512        # values of a row made by one program
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 
 
@@ -33,7 +33,7 @@ def _normalized(pixels, norm, at, channel, inside):
 @triton.jit(do_not_specialize=["h", "w", "height", "width"], do_not_specialize_on_alignment=["pixels", "lines"])
 def _make(pixels, norm, lines, images, h, w, height, width, share, SOME: tl.constexpr, MIX: tl.constexpr,  # noqa: N803
           BV: tl.constexpr):  # noqa: N803
-    """Make a part of a row of an image: look up its row and columns, normalise, and mix in the partner's."""
+    """Make part of a row of an image: look up its row and columns, normalise, and mix in the partner's pixels."""
     image, row = tl.program_id(0) // height, tl.program_id(0) % height
     value = tl.program_id(1) * BV + tl.arange(0, BV)
     column, channel = value // 3, value % 3

@@ -1,4 +1,4 @@
-"""Triton kernels of the 3x3 maximum with stride 1: NHWC, any size, a byte for each maximum, sums in float32."""
+"""Triton kernels for 3x3 max pooling with stride 1: NHWC, any size, one saved byte an output, float32 sums."""
 
 import torch
 import triton
@@ -7,13 +7,13 @@ from torch import Tensor
 
 from resnet_recipes.ops.kernels.launch import launch
 
-#: Rows, columns and channels of the results of one program. 64 threads then move 16 bytes at a time.
+#: Rows, columns and channels of one program's output tile, at which 64 threads move 16 bytes at a time.
 TILE = ROWS, COLUMNS, CHANNELS = 4, 8, 64
 OPTIONS = {"num_warps": 2, "enable_fp_fusion": True}
 
 
 def forward(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the maxima of channels_last [N, C, H, W], and which of the nine each is: uint8, row by row, 4 itself."""
+    """Return the maxima of channels_last [N, C, H, W] and their places in the window: uint8, 0 to 8, row by row."""
     (_, c, h, w), y = x.shape, torch.empty_like(x)
     winner = torch.empty_like(x, dtype=torch.uint8)
     launch(_pool, _grid(x), (x.dtype, c, x.device), x, y, winner, h, w, c, *TILE, **OPTIONS)
@@ -21,7 +21,7 @@ def forward(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def backward(g: Tensor, winner: Tensor) -> Tensor:
-    """Return the gradient of the input: each pixel gets those of the maxima that it is."""
+    """Return the input's gradient: each pixel sums the gradients of the outputs whose maximum it was."""
     (_, c, h, w), dx = g.shape, torch.empty_like(g)
     launch(_unpool, _grid(g), (g.dtype, c, g.device), g, winner, dx, h, w, c, *TILE, **OPTIONS)
     return dx
@@ -34,7 +34,7 @@ def _grid(over: Tensor) -> tuple[int, int, int]:
 
 @triton.jit
 def _row(x, row, column, channel, h, w, c, other):
-    """Return one pixel of a row for each column; pixels outside the image are `other`."""
+    """Load one pixel of a row for each column; pixels outside the image are `other`."""
     end = tl.where((row >= 0) & (row < h), w, 0)        # a row outside the image has no columns
     inside = (column >= 0) & (column < end) & (channel < c)
     return tl.load(x + (row * w + column) * c + channel, mask=inside, other=other)
@@ -42,7 +42,7 @@ def _row(x, row, column, channel, h, w, c, other):
 
 @triton.jit
 def _sideways(x, row, column, channel, h, w, c):
-    """Return the largest of three pixels of a row around each column, the first of equals, and its place."""
+    """Return the largest of the three pixels around each column of a row and its place; the first wins a tie."""
     best = _row(x, row, column - 1, channel, h, w, c, float("-inf")).to(tl.float32)
     place = tl.zeros_like(best).to(tl.int32)
     for step in tl.static_range(1, 3):
@@ -59,7 +59,7 @@ def _better(best, place, value, other_place):
 
 @triton.jit(do_not_specialize=["h", "w"])
 def _pool(x, y, winner, h, w, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):  # noqa: N803
-    """Pool a tile of R rows, BW columns and BC channels; what is best in a row serves three results."""
+    """Pool a tile of R rows, BW columns and BC channels; each row's maxima are reused by three output rows."""
     bands = (h + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
     column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
@@ -82,7 +82,7 @@ def _pool(x, y, winner, h, w, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.const
 
 @triton.jit
 def _shares(g, winner, row, column, channel, h, w, c):
-    """Return what the maxima of a row give to pixels above it, beside it and below it."""
+    """Return the gradients that a row of outputs sends to the rows above, level with and below it."""
     up = tl.zeros([column.shape[0], channel.shape[1]], tl.float32)
     beside, down = up, up
     for step in tl.static_range(3):
@@ -96,7 +96,7 @@ def _shares(g, winner, row, column, channel, h, w, c):
 
 @triton.jit(do_not_specialize=["h", "w"])
 def _unpool(g, winner, dx, h, w, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):  # noqa: N803
-    """Give the gradients of maxima back to a tile of R rows, BW columns and BC channels."""
+    """Compute the input gradients of a tile of R rows, BW columns and BC channels."""
     bands = (h + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
     column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]

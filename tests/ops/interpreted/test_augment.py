@@ -1,4 +1,4 @@
-"""RandAugment's kernels against the same operations by torch."""
+"""RandAugment's kernels against the same operations in plain torch."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize(("name", "sides"), [*((name, (4, 9)) for name in VALUES), ("rotate", (6, 6))])
-def test_pixels_are_those_of_torch(name, sides):
+def test_pixels_match_torch(name, sides):
     count = len(VALUES[name])
     ramp = torch.arange(sides[0]).view(-1, 1, 1) * 6
     grain = torch.randint(90, (count, *sides, 3), generator=torch.Generator().manual_seed(0))

@@ -1,4 +1,4 @@
-"""BatchNorm's kernels against float64."""
+"""The BatchNorm kernels against float64."""
 
 import pytest
 import torch
@@ -6,8 +6,8 @@ import torch
 from resnet_recipes.ops import batch_norm
 from resnet_recipes.ops.kernels import batch_norm as kernels
 
-#: Shape, residual, factors of images, ReLU, programs: many shares of rows and one, parts of tiles and of vectors, one
-#: pixel an image.
+#: Shape, residual, factor for each image, ReLU, programs. They cover many shares of rows and one, partial tiles and
+#: vectors, and images of one pixel.
 CASES = (
     ((2, 8, 5, 9), False, False, True, 8), ((2, 70, 3, 7), True, False, True, 8),
     ((3, 16, 6, 7), False, False, False, 2), ((4, 8, 1, 1), True, True, True, 8), ((3, 8, 4, 9), True, True, True, 8),
@@ -15,12 +15,12 @@ CASES = (
 
 
 def off(found, expected):
-    """Return the distance to the expected numbers, as a share of their norm."""
+    """Return the distance from the expected values, relative to their norm."""
     return float((found.double() - expected.detach()).norm() / expected.detach().norm())
 
 
 @pytest.mark.parametrize(("shape", "add", "drop", "relu", "programs"), CASES)
-def test_outputs_statistics_and_gradients_are_those_of_float64(shape, add, drop, relu, programs, monkeypatch):
+def test_outputs_statistics_and_gradients_match_float64(shape, add, drop, relu, programs, monkeypatch):
     monkeypatch.setattr(kernels, "RESIDENT_STATISTICS", programs)
     monkeypatch.setattr(kernels, "RESIDENT_REDUCE", programs)
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""The blur's kernels against a float64 convolution."""
+"""The blur kernels against a float64 convolution."""
 
 import pytest
 import torch
@@ -6,13 +6,13 @@ import torch
 from resnet_recipes.ops import blur
 from resnet_recipes.ops.kernels import blur as kernels
 
-#: Batch, channels, height, width: several tiles, parts of tiles and of vectors, maps of a pixel or two.
+#: Batch, channels, height, width: several tiles, partial tiles and vectors, maps of one or two pixels.
 SHAPES = ((2, 8, 5, 9), (1, 70, 2, 3), (1, 16, 1, 1), (1, 8, 2, 1))
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("shape", SHAPES)
-def test_output_and_gradient_are_those_of_float64(shape, stride):
+def test_output_and_gradient_match_float64(shape, stride):
     x = torch.randn(shape).to(memory_format=torch.channels_last)
     reference = x.double().requires_grad_()
     expected = blur.by_convolution(reference, stride)

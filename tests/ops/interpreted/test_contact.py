@@ -1,4 +1,4 @@
-"""First contact with a device, where the device is the interpreter."""
+"""The check of the kernels before use, run in Triton's interpreter."""
 
 import pytest
 import torch
@@ -10,8 +10,8 @@ CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("operation", [augment, images, blur, max_pool, batch_norm, cross_entropy])
-def test_first_contact_finds_no_fault_in_the_kernels(operation):
-    """In float16, as the interpreter does not round to bfloat16."""
+def test_no_fault_is_found_in_the_kernels(operation):
+    """Run in float16, because the interpreter does not round to bfloat16."""
     name = operation.__name__.split(".")[-1]
     with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
         library.impl(name, operation._forward_cuda, "CPU", allow_override=True)

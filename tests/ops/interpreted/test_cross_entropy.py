@@ -1,4 +1,4 @@
-"""Cross-entropy's kernels against float64."""
+"""The cross-entropy kernels against float64."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from resnet_recipes.ops.kernels import cross_entropy as kernels
 
 @pytest.mark.parametrize("binary", [True, False])
 @pytest.mark.parametrize(("rows", "classes"), [(3, 7), (2, 1024), (5, 1500), (1, 1)])
-def test_loss_and_gradient_are_those_of_float64(rows, classes, binary):
+def test_loss_and_gradient_match_float64(rows, classes, binary):
     torch.manual_seed(0)
     logits, targets = 3 * torch.randn(rows, classes) - 7, torch.rand(rows, classes)
     exact = logits.double().requires_grad_()

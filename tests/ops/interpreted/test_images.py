@@ -1,4 +1,4 @@
-"""The kernel that makes images against torch's own operations in float64."""
+"""The images kernel against plain torch in float64."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from resnet_recipes.ops.kernels import images as kernels
 
 @pytest.mark.parametrize(("width", "lines", "partners"), [
     (9, False, False), (9, True, False), (9, True, True), (400, True, True), (1, True, True)])
-def test_images_are_those_of_float64(width, lines, partners):
+def test_images_match_float64(width, lines, partners):
     torch.manual_seed(0)
     pixels = torch.randint(256, (3, 4, width, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
     norm = torch.stack([-torch.rand(3), torch.rand(3) / 100])

@@ -1,4 +1,4 @@
-"""The maximum's kernels against torch's own."""
+"""The max-pooling kernels against plain torch."""
 
 import pytest
 import torch
@@ -8,9 +8,9 @@ from resnet_recipes.ops.kernels import max_pool as kernels
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 5, 9), (1, 70, 2, 3), (1, 16, 1, 1)])
-def test_maxima_and_gradients_are_those_of_torch(shape):
+def test_maxima_and_gradients_match_torch(shape):
     torch.manual_seed(0)
-    x = torch.randn(shape).mul(2).round().to(memory_format=torch.channels_last)       # many are equal
+    x = torch.randn(shape).mul(2).round().to(memory_format=torch.channels_last)       # many ties
     reference = x.double().requires_grad_()
     expected = max_pool.plain(reference)
     y, winner = kernels.forward(x)
