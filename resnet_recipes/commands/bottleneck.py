@@ -18,30 +18,34 @@ USAGE = Usage("resnet-recipes bottleneck recipe=NAME data=PATH [key=value ...]",
 
 def run(argv: Sequence[str]) -> int:
     """Measure on one device and print one screen."""
-    from resnet_recipes.commands.estimate import plan_of
-    from resnet_recipes.train import probe
-    from resnet_recipes.train.distributed import this_rank
+    from resnet_recipes.commands.estimate import measured, plan_of
 
     made = plan_of(composed(split(argv, USAGE)))
-    device = this_rank(made.recipe.launch.device).device
-    found = probe.speeds(made, device, seconds=30.0)
-    print("\n".join(_lines(made, found, probe.together(made, device, found.batch))))
-    return 0
+    code, found = measured(made)
+    if found is not None:
+        print("\n".join(_lines(made, found.speeds)))
+    return code
 
 
-def _lines(made: "Plan", found: "Speeds", both: float) -> Iterator[str]:
+def _lines(made: "Plan", found: "Speeds") -> Iterator[str]:
     step = {side: 1 / found.seconds_at(side)[1] for side in sorted(found.step)}
     first = made.sizes[0]
-    need = made.world_size / found.seconds_at(first)[1]
-    devices = "1 device" if made.world_size == 1 else f"{made.world_size} devices"
+    need = 1 / found.seconds_at(first)[1]
+    devices = "1 device" if found.devices == 1 else f"{found.devices} devices"
     yield f"step alone    {', '.join(f'{rate(speed)} images/s at {side} px' for side, speed in step.items())}"
     yield f"loader alone  {f'{rate(found.loader)} images/s' if found.loader else 'nothing to load: images are drawn'}"
-    yield f"both          {rate(both)} images/s at {first} px, on one device"
+    if found.together:
+        yield f"both          {rate(found.together)} images/s at {first} px"
+    if found.devices > 1:
+        yield (f"exchange      {1000 * found.exchange:.0f} ms alone; a step at {first} px takes "
+               f"{1000 * found.step_seconds(first):.0f} ms")
     yield ""
     if not found.loader or found.loader >= 1.1 * need:
-        yield f"The step is the bottleneck: {devices} can take {rate(need)} images/s at {first} px."
+        waits = found.waits_for_exchange(first)
+        limit = "exchange of gradients" if waits else "step"
+        yield f"The {limit} is the bottleneck: {devices} can take {rate(need)} images/s at {first} px."
         yield "To change that:"
-        yield from (f"  {advice}" for advice in _faster_step(made))
+        yield from (f"  {advice}" for advice in (_faster_exchange(made) if waits else _faster_step(made)))
     else:
         wait = 1 - found.loader / need
         yield (
@@ -59,6 +63,12 @@ def _faster_step(made: "Plan") -> Iterator[str]:
     if not recipe.precision.compile:
         yield "precision.compile=true            compile the network; pays in runs of hours"
     yield "a smaller data.train_size, a shorter run (epochs=), or more devices"
+
+
+def _faster_exchange(made: "Plan") -> Iterator[str]:
+    if not made.recipe.precision.compress_gradients:
+        yield "precision.compress_gradients=true    send gradients in bf16: half the bytes"
+    yield "a larger bs=, with a larger lr, exchanges less often; or fewer devices"
 
 
 def _faster_loader(made: "Plan") -> Iterator[str]:

@@ -1,9 +1,11 @@
 """`resnet-recipes estimate recipe=NAME data=PATH`: minutes and money of a run, before it starts."""
 
 import json
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,7 +13,8 @@ from resnet_recipes import atomic
 from resnet_recipes.commands.arguments import RECIPES, Usage, split
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.runs import price_of
-from resnet_recipes.measure.estimate import Estimate, Speeds, estimate
+from resnet_recipes.errors import ExitCode
+from resnet_recipes.measure.estimate import EXCHANGE, Estimate, Speeds, estimate
 from resnet_recipes.measure.memory import Remembered, key_of, recall, remember
 from resnet_recipes.report.summary import ESTIMATE
 from resnet_recipes.report.text import clock_time, rate
@@ -25,7 +28,7 @@ USAGE = Usage("resnet-recipes estimate recipe=NAME data=PATH [key=value ...]",
               "resnet-recipes estimate recipe=mild data=/data/imagenet --price 32.8",
               RECIPES
               | {"--price PER_HOUR": "price of the machine", "--again": "measure again", "--json": "print JSON"},
-              "Run it with nothing else running. One device is measured; several are computed.")
+              "Run it with nothing else running. All devices of this machine are measured at once.")
 
 
 def run(argv: Sequence[str]) -> int:
@@ -34,7 +37,11 @@ def run(argv: Sequence[str]) -> int:
     made = plan_of(composed(arguments))
     given = price_of(arguments.flags.get("--price"))
     price = given if given is not None else made.recipe.launch.price
-    found = measured(made, again="--again" in arguments)
+    found = None if "--again" in arguments else known(made)
+    if found is None:
+        code, found = measured(made)
+        if found is None:
+            return code
     result = of(made, found.speeds)
     if "--json" in arguments:
         values = {"training_minutes": result.minutes, "bounds_minutes": result.bounds, "measured": found.when,
@@ -45,16 +52,18 @@ def run(argv: Sequence[str]) -> int:
     return 0
 
 
-def measured(made: "Plan", again: bool = False) -> Remembered:
-    """Return the speeds of this machine, measured now or before."""
-    if not again and (before := known(made)):
-        return before
-    from resnet_recipes.train import probe
-    from resnet_recipes.train.distributed import this_rank
+def measured(made: "Plan") -> tuple[int, Remembered | None]:
+    """Measure the speeds of this machine; return an exit code, and the speeds if it is 0."""
+    from resnet_recipes.launch import measurement
+    from resnet_recipes.launch.group import group_of
 
-    found = probe.speeds(made, this_rank(made.recipe.launch.device).device)
+    say = partial(print, file=sys.stderr, flush=True)
+    say("measuring this machine, for about a minute ...")
+    ending, found = measurement.speeds(made, group_of(made.recipe.launch), say)
+    if found is None:
+        return ending.code, None
     remember(_key(made), found)
-    return Remembered(found, time.time())
+    return ExitCode.DONE, Remembered(found, time.time())
 
 
 def known(made: "Plan") -> Remembered | None:
@@ -82,7 +91,8 @@ def _key(made: "Plan") -> str:
     return key_of({"device": gpu or f"cpu, {torch.get_num_threads()} threads", "torch": torch.__version__,
                    "model": recipe.model, "precision": recipe.precision, "methods": recipe.methods,
                    "optimizer": recipe.optimizer.name, "micro-batch": made.bn_size, "data": recipe.data,
-                   "sizes": (min(made.sizes), max(made.sizes)), "backend": made.facts.backend})
+                   "sizes": (made.sizes[0], min(made.sizes), max(made.sizes)), "backend": made.facts.backend,
+                   "devices": made.world_size // recipe.launch.fewest_and_most_nodes[1]})
 
 
 def of(made: "Plan", speeds: Speeds) -> Estimate:
@@ -107,6 +117,7 @@ def plan_of(wanted: "Composed") -> "Plan":
 
 
 def _lines(made: "Plan", result: Estimate, found: Remembered, price: float | None) -> Iterator[str]:
+    speeds = found.speeds
     yield f"{'IMAGES':<8} {'EPOCHS':>6} {'IMAGES/S':>9} {'TIME':>8}  WAITS FOR"
     for phase in result.phases:
         yield (
@@ -123,8 +134,12 @@ def _lines(made: "Plan", result: Estimate, found: Remembered, price: float | Non
     yield ""
     yield (
         f"Measured on this machine {time.strftime('%Y-%m-%d %H:%M', time.localtime(found.when))}, with "
-        f"{found.speeds.batch} images a step "
-        f"at {', '.join(f'{side} px' for side in sorted(found.speeds.step))}."
+        f"{speeds.batch} images per device and step "
+        f"at {', '.join(f'{side} px' for side in sorted(speeds.step))}."
     )
-    if made.world_size > 1:
-        yield f"One device was measured; that {made.world_size} exchange gradients is guessed to cost up to 15 %."
+    if speeds.devices > 1:
+        side = min(speeds.step)
+        yield (f"The exchange between {speeds.devices} ranks takes {1000 * speeds.exchange:.0f} ms by itself; a step "
+               f"at {side} px takes {1000 * speeds.step_seconds(side):.0f} ms.")
+    if made.world_size > speeds.devices:
+        yield f"The exchange between nodes was not measured; it is assumed to cost up to {EXCHANGE:.0%}."

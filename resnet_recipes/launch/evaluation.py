@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.errors import ExitCode
-from resnet_recipes.launch.group import Group
+from resnet_recipes.launch.group import EVALUATE, Group
 from resnet_recipes.launch.start import start
 from resnet_recipes.process.ending import Ending
 
@@ -27,7 +27,7 @@ def evaluate(place: Path, recipe: "Recipe", sizes: Sequence[int], group: Group,
     folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
     (folder / RECIPE).write_text(freeze(recipe))
     (folder / JOB).write_text(json.dumps({"place": str(place.absolute()), "sizes": list(sizes)}))
-    ending, found = start(folder, replace(group, trains=False), say), []
+    ending, found = start(folder, replace(group, program=EVALUATE), say), []
     if not ending.code:
         found = [_joined([result_path(folder, number, rank) for rank in range(group.ranks)])
                  for number in range(len(sizes))]

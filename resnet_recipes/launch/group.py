@@ -27,7 +27,7 @@ LOOPBACK = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo" if s
 LONGEST_TMPDIR = 75
 
 #: What a rank runs.
-TRAINS, EVALUATES = "resnet_recipes.process.rank", "resnet_recipes.process.evaluation"
+TRAIN, EVALUATE, MEASURE = (f"resnet_recipes.process.{name}" for name in ("rank", "evaluation", "measurement"))
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Group:
     rdzv: str = ""                      # host:port where nodes meet
     max_restarts: int = 0
     fewest_nodes: int = 0               # that can train; 0: all
-    trains: bool = True                 # else it evaluates
+    program: str = TRAIN                # what each of them runs
 
     @property
     def ranks(self) -> int:
@@ -101,7 +101,7 @@ def command(folder: Path, group: Group) -> list[str]:
 
     Even a single rank is a separate process: a crash in a library or the out-of-memory killer ends in a message.
     """
-    rank = ["-m", TRAINS if group.trains else EVALUATES, str(folder)]
+    rank = ["-m", group.program, str(folder)]
     if not group.by_torchrun:
         return [sys.executable, *rank]
     torchrun = [sys.executable, "-m", "torch.distributed.run",

@@ -6,19 +6,25 @@ from itertools import groupby
 from statistics import median, quantiles
 from typing import Any, Self
 
-#: Share by which several ranks' steps may be slower than one rank's, where their exchange of gradients was not
-#: measured.
+#: Share by which the exchange of gradients may slow down ranks on which it was not measured: those of other nodes.
 EXCHANGE = 0.15
+
+#: Share of a step that the exchange of gradients, timed alone, must take for the step to be waiting for it.
+WAITS = 0.75
 
 
 @dataclass(frozen=True)
 class Speeds:
-    """What was measured on one device of a machine."""
+    """What was measured on all devices of a machine at once."""
 
-    step: Mapping[int, tuple[float, ...]]  # image size -> seconds an image of training took, a value a step
-    loader: float | None  # images per second of this machine's loader; None: nothing to load
-    evaluation: float  # images per second on one device
-    batch: int  # images of the steps that were timed
+    step: Mapping[int, tuple[float, ...]]  # image size -> seconds per training image, one value per step
+    loader: float | None  # images per second of the loader alone; None: nothing to load
+    evaluation: float  # images per second
+    batch: int  # images per device of the steps that were timed
+    devices: int = 1
+    settling: float = 0.0  # seconds that the first steps at an image size take longer than later ones
+    together: float | None = None  # images per second of training on real images at the first size
+    exchange: float = 0.0  # seconds that exchanging the gradients of one step takes by itself
 
     def seconds_at(self, side: int) -> tuple[float, float, float]:
         """Return low, middle and high seconds of one training image, interpolated by area between measured sizes."""
@@ -31,6 +37,14 @@ class Speeds:
         share = (side**2 - below**2) / (above**2 - below**2)
         return tuple((1 - share) * a + share * b for a, b in zip(known[below], known[above], strict=True))
 
+    def step_seconds(self, side: int) -> float:
+        """Return the seconds of a step as it was timed."""
+        return self.seconds_at(side)[1] * self.batch * self.devices
+
+    def waits_for_exchange(self, side: int) -> bool:
+        """Tell whether most of a step is the exchange of gradients, which then cannot be hidden behind it."""
+        return self.exchange > WAITS * self.step_seconds(side)
+
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
         return asdict(self)
@@ -39,7 +53,7 @@ class Speeds:
     def of_json(cls, value: dict[str, Any]) -> Self:
         """Return what `as_json` gave."""
         step = {int(side): tuple(map(float, laps)) for side, laps in value["step"].items()}
-        return cls(step, value["loader"], float(value["evaluation"]), int(value["batch"]))
+        return cls(**value | {"step": step})
 
 
 @dataclass(frozen=True)
@@ -52,7 +66,7 @@ class Phase:
     minutes: float
     high: float
     images_per_second: float  # of all devices
-    limit: str  # what it waits for: the step, or the loader
+    limit: str  # what it waits for: the step, the loader, or the exchange between ranks
 
 
 @dataclass(frozen=True)
@@ -86,18 +100,25 @@ def estimate(
     sizes: Sequence[int], steps_per_epoch: int, global_size: int, devices: int, evaluated: int, speeds: Speeds
 ) -> Estimate:
     """Return the estimate of a run with images of `sizes` by epoch; `evaluated` counts the images of evaluations."""
-    phases = []
+    phases, machines = [], devices / speeds.devices
+    load = 1 / speeds.loader if speeds.loader else 0.0
+    beside = _beside(sizes[0], load, speeds)
     for side, group in groupby(sizes):
         epochs = len(list(group))
         images = epochs * steps_per_epoch * global_size
-        step = tuple(seconds / devices for seconds in speeds.seconds_at(side))
-        if devices > 1:
+        step = speeds.seconds_at(side)
+        if machines > 1:
             step = (step[0], step[1] * (1 + EXCHANGE / 3), step[2] * (1 + EXCHANGE))
-        load = 1 / speeds.loader if speeds.loader else 0.0
-        low, middle, high = (images * max(seconds, load) / 60 for seconds in step)
-        limit = "loader" if load > step[1] else "step"
+        low, middle, high = ((images * (max(seconds, load) + beside) / machines + speeds.settling) / 60
+                             for seconds in step)
+        limit = "loader" if load > step[1] else "exchange" if speeds.waits_for_exchange(side) else "step"
         phases.append(Phase(side, epochs, low, middle, high, images / (60 * middle), limit))
-    return Estimate(tuple(phases), evaluated / (speeds.evaluation * devices) / 60)
+    return Estimate(tuple(phases), evaluated / (speeds.evaluation * machines) / 60)
+
+
+def _beside(side: int, load: float, speeds: Speeds) -> float:
+    """Return the seconds per image that loading and training cost each other: they may share processor cores."""
+    return max(0.0, 1 / speeds.together - max(speeds.seconds_at(side)[1], load)) if speeds.together else 0.0
 
 
 def _spread(laps: Sequence[float]) -> tuple[float, float, float]:

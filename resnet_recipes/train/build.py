@@ -67,6 +67,11 @@ def open_data(plan: Plan, rank: Rank, methods: Stack) -> tuple[data.TrainLoader,
 
 def close(run: Run) -> None:
     """Stop the loaders, then leave the process group."""
+    close_data(run)
+    leave()
+
+
+def close_data(run: Run) -> None:
+    """Stop the loaders."""
     run.train_data.close()
     run.eval_data.close()
-    leave()

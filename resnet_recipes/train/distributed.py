@@ -47,7 +47,7 @@ def join(rank: Rank) -> None:
     """Meet the other ranks. One process needs no group and makes none."""
     if rank.device.type == "cuda":
         torch.cuda.set_device(rank.device)
-    if rank.world_size > 1:
+    if rank.world_size > 1 and not dist.is_initialized():
         form_group(rank)
 
 

@@ -1,7 +1,7 @@
 """How fast this machine runs a recipe: a few real steps at some image sizes, the loader alone, an evaluation."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -13,8 +13,8 @@ from resnet_recipes.config import Recipe, enabled
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.measure.estimate import Speeds
 from resnet_recipes.plan import Plan
-from resnet_recipes.train.build import build, close, open_data
-from resnet_recipes.train.distributed import Rank
+from resnet_recipes.train.build import build, close_data, open_data
+from resnet_recipes.train.distributed import Rank, join, mean_over_ranks, meet, total_over_ranks
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.loop import train
 
@@ -60,32 +60,50 @@ class Stopwatch:
         """Nothing is saved."""
 
 
-def speeds(made: Plan, device: torch.device, seconds: float = 45.0) -> Speeds:
-    """Measure for about `seconds` on one device, in this process; the whole machine should be free.
+def speeds(made: Plan, rank: Rank, seconds: float = 45.0, beat: Callable[[], None] = lambda: None) -> Speeds:
+    """Measure for about `seconds` on all ranks at once; the machine should be otherwise idle. Every rank calls this.
 
-    A step costs what it costs in training: it is `train` that makes it, on drawn images of a micro-batch.
+    A step costs what it costs in training, exchange included: it is `train` that makes it, on drawn images of a
+    micro-batch. `beat` is called now and then. Return what all ranks do together; rank 0's is the one to keep.
     """
-    rank = Rank(0, 0, 1, device)
-    sides, share = _sides(made), seconds / 5
+    join(rank)
+    sides, share = _sides(made), seconds / 6
     size = _probe_size(made, rank, min(sides))
-    steps = {side: _step_seconds(made, rank, side, size, share) for side in sides}
-    evaluation = _evaluation_rate(made, rank)
-    is_drawn = made.facts.backend == "synthetic"
-    loader = None if is_drawn else _loader_rate(made, rank, share)
-    per_image = {side: tuple(lap / size for lap in laps) for side, laps in steps.items()}
-    return Speeds(per_image, loader, evaluation, size)
+    laps = {}
+    for side in sides:
+        laps[side] = _laps(made, rank, side, size, share)
+        beat()
+    steps = {side: _mixed(found[WARM_UP:], _interval(made)) for side, found in laps.items()}
+    settling = median(sum(found[:WARM_UP]) - WARM_UP * median(steps[side]) for side, found in laps.items())
+    images = size * rank.world_size
+    speeds = Speeds(
+        {side: tuple(lap / images for lap in found) for side, found in steps.items()}, None,
+        _evaluation_rate(made, rank), size, rank.world_size, max(0.0, settling), None, _exchange_seconds(made, rank),
+    )
+    beat()
+    if made.facts.backend == "synthetic":
+        return speeds
+    loader = _loader_rate(made, rank, share)
+    beat()
+    return replace(speeds, loader=loader, together=_together(made, rank, size, share))
 
 
-def together(made: Plan, device: torch.device, size: int, seconds: float = 10.0) -> float:
-    """Return images per second of training on the real images, `size` a step, at the first image size of the run."""
-    recipe = replace(made.recipe, batch=replace(made.recipe.batch, global_size=size, bn_size=size))
-    run = build(plan.of(recipe, made.facts, 1), Rank(0, 0, 1, device))
-    stopwatch = Stopwatch(device, seconds)
+def _together(made: Plan, rank: Rank, size: int, seconds: float) -> float:
+    """Return images per second of training on the real images, `size` a device, at the first image size of the run."""
+    images = size * rank.world_size
+    recipe = replace(made.recipe, batch=replace(made.recipe.batch, global_size=images, bn_size=size))
+    laps = _timed(plan.of(recipe, made.facts, rank.world_size), rank, seconds)
+    return images / median(laps[WARM_UP:])
+
+
+def _timed(made: Plan, rank: Rank, seconds: float, first: int = 0) -> list[float]:
+    """Return the seconds of steps of a run from step `first` on, warm-up included."""
+    run, stopwatch = build(made, rank), Stopwatch(rank.device, seconds)
     try:
-        train(run, stopwatch)
+        train(run, stopwatch, first)
     finally:
-        close(run)
-    return size / median(stopwatch.laps[WARM_UP:])
+        close_data(run)
+    return stopwatch.laps
 
 
 def _sides(made: Plan) -> Sequence[int]:
@@ -100,22 +118,22 @@ def _probe_size(made: Plan, rank: Rank, side: int) -> int:
     size = made.bn_size
     while size > 8:
         began = time.perf_counter()
-        _step_seconds(made, rank, side, min(size, 8), 0.0)
-        images_per_second = 8 * (WARM_UP + 1) / (time.perf_counter() - began)
+        _laps(made, rank, side, min(size, 8), 0.0)
+        mean = mean_over_ranks(torch.tensor(time.perf_counter() - began, device=rank.device))  # all take the same size
+        images_per_second = 8 * (WARM_UP + 1) / mean.item()
         return max(8, min(size, 1 << int(LONGEST_STEP * images_per_second).bit_length()))
     return size
 
 
-def _step_seconds(made: Plan, rank: Rank, side: int, size: int, seconds: float) -> list[float]:
-    """Return seconds of steps; one of SAM's every `interval` steps is in each of them with its share."""
-    run = build(_drawn(made, side, size), rank)
-    sam, stopwatch = enabled(made.recipe.methods).get("sam"), Stopwatch(rank.device, seconds)
-    interval = sam.interval if sam else 1
-    try:
-        train(run, stopwatch, first=-WARM_UP % interval)        # the first lap that counts is one of SAM's
-    finally:
-        close(run)
-    return _mixed(stopwatch.laps[WARM_UP:], interval)
+def _laps(made: Plan, rank: Rank, side: int, size: int, seconds: float) -> list[float]:
+    """Return seconds of steps, warm-up included; the first one after it is one of SAM's."""
+    return _timed(_drawn(made, rank, side, size), rank, seconds, first=-WARM_UP % _interval(made))
+
+
+def _interval(made: Plan) -> int:
+    """Return of how many steps one is SAM's."""
+    sam = enabled(made.recipe.methods).get("sam")
+    return sam.interval if sam else 1
 
 
 def _mixed(laps: Sequence[float], interval: int) -> list[float]:
@@ -124,8 +142,8 @@ def _mixed(laps: Sequence[float], interval: int) -> list[float]:
     return [(median(first) + (interval - 1) * lap) / interval for lap in plain] or list(first)
 
 
-def _drawn(made: Plan, side: int, size: int, eval_examples: int = 1) -> Plan:
-    """Return the plan of the same step on drawn images of one size."""
+def _drawn(made: Plan, rank: Rank, side: int, size: int, eval_examples: int = 1) -> Plan:
+    """Return the plan of the same step on drawn images of one size, `size` of them a device."""
     recipe = made.recipe
     methods = replace(recipe.methods, progressive_resizing=None) if enabled(recipe.methods) else recipe.methods
     full = _crop_for(recipe, side)
@@ -135,14 +153,15 @@ def _drawn(made: Plan, side: int, size: int, eval_examples: int = 1) -> Plan:
         scale_schedule_ratio=1.0,
         methods=methods,
         data=replace(recipe.data, backend="synthetic", train_size=full),
-        batch=replace(recipe.batch, global_size=size, bn_size=size),
+        batch=replace(recipe.batch, global_size=size * rank.world_size, bn_size=size),
         schedule=replace(recipe.schedule, name="constant", warmup="0ba", milestones=[], values=[]),
         log=replace(recipe.log, interval="10000ba"),
         evaluation=replace(recipe.evaluation, interval="10000ba"),
         checkpoint=replace(recipe.checkpoint, interval="10000ba"),
     )
-    facts = DataFacts("synthetic", made.facts.root, 10_000 * size, eval_examples, made.facts.classes)
-    return plan.of(probe, facts, 1)
+    train_examples = 10_000 * probe.batch.global_size
+    facts = DataFacts("synthetic", made.facts.root, train_examples, eval_examples, made.facts.classes)
+    return plan.of(probe, facts, rank.world_size)
 
 
 def _crop_for(recipe: Recipe, side: int) -> int:
@@ -153,19 +172,40 @@ def _crop_for(recipe: Recipe, side: int) -> int:
 
 def _evaluation_rate(made: Plan, rank: Rank) -> float:
     """Return images per second of evaluation on drawn images."""
-    size = made.recipe.batch.eval_size
-    run = build(_drawn(made, max(made.sizes), 8, 2 * size), rank)
+    examples = 2 * made.recipe.batch.eval_size * rank.world_size
+    run = build(_drawn(made, rank, max(made.sizes), 8, examples), rank)
     try:
         evaluate(run.model, run.eval_data, run.precision)
         began = time.perf_counter()
         evaluate(run.model, run.eval_data, run.precision)
-        return 2 * size / (time.perf_counter() - began)
+        return examples / (time.perf_counter() - began)
     finally:
-        close(run)
+        close_data(run)
+
+
+def _exchange_seconds(made: Plan, rank: Rank) -> float:
+    """Return the seconds that the ranks' exchange of one step's gradients takes by itself."""
+    if rank.world_size == 1:
+        return 0.0
+    run, laps = build(_drawn(made, rank, min(made.sizes), 8), rank), []
+    try:
+        for param in run.model.parameters():
+            param.grad = torch.zeros_like(param)
+        for _ in range(WARM_UP + 5):
+            meet()
+            began = time.perf_counter()
+            with run.exchange.averaging(True):
+                pass
+            if rank.device.type == "cuda":
+                torch.cuda.synchronize(rank.device)
+            laps.append(time.perf_counter() - began)
+    finally:
+        close_data(run)
+    return median(laps[WARM_UP:])
 
 
 def _loader_rate(made: Plan, rank: Rank, seconds: float) -> float:
-    """Return images per second of the loader alone, at the size of its first crops."""
+    """Return images per second of all ranks' loaders alone, at the size of the first crops."""
     train_data, eval_data = open_data(made, rank, made.methods())
     eval_data.close()
     images, laps = 0, []
@@ -178,6 +218,7 @@ def _loader_rate(made: Plan, rank: Rank, seconds: float) -> float:
             now = time.perf_counter()
             laps.append(now - last)
             last = now
-        return images * len(laps) / (last - began) if len(laps) < 4 else images / median(laps)
+        rate = images * len(laps) / (last - began) if len(laps) < 4 else images / median(laps)
     finally:
         train_data.close()
+    return total_over_ranks(torch.tensor(rate, device=rank.device)).item()

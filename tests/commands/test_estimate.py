@@ -8,8 +8,11 @@ import pytest
 from resnet_recipes.commands import bottleneck, estimate, plan
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.composed import composed
+from resnet_recipes.errors import ExitCode
+from resnet_recipes.launch import measurement
 from resnet_recipes.measure.estimate import Speeds
-from resnet_recipes.train import probe
+from resnet_recipes.process.ending import Ending
+from tests.process.nursery import Nursery
 
 WORDS = ["recipe=mild", "data.backend=synthetic", "model.name=resnet18", "bs=16", "epochs=3", "schedule.warmup=1ba",
          "launch.device=cpu"]
@@ -19,10 +22,9 @@ WORDS = ["recipe=mild", "data.backend=synthetic", "model.name=resnet18", "bs=16"
 def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
     """Count the measurements, which give the same speeds each time."""
     calls: list[object] = []
-    speeds = Speeds({88: (0.01,) * 4, 176: (0.04,) * 4}, 50.0, 20.0, 16)
+    speeds = Speeds({88: (0.01,) * 4, 176: (0.04,) * 4}, 50.0, 20.0, 16, together=45.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(probe, "speeds", lambda *_, **__: calls.append(0) or speeds)
-    monkeypatch.setattr(probe, "together", lambda *_, **__: 45.0)
+    monkeypatch.setattr(measurement, "speeds", lambda *_: calls.append(0) or (Ending(ExitCode.DONE), speeds))
     return calls
 
 
@@ -54,6 +56,19 @@ def test_the_bottleneck_is_named_with_what_to_change(capsys: pytest.CaptureFixtu
     assert "methods.progressive_resizing.at=loader" in out
 
 
+def test_an_exchange_that_takes_most_of_a_step_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A step of 2 x 16 images at 88 px takes 320 ms."""
+    speeds = Speeds({88: (0.01,) * 4}, None, 20.0, 16, devices=2, exchange=0.3)
+    monkeypatch.setattr(measurement, "speeds", lambda *_: (Ending(ExitCode.DONE), speeds))
+    bottleneck.run([*WORDS, "gpus=2"])
+    out = capsys.readouterr().out
+    assert "300 ms alone; a step at 88 px takes 320 ms" in out
+    assert "The exchange of gradients is the bottleneck: 2 devices" in out
+    assert "precision.compress_gradients=true" in out
+
+
 def test_a_measured_machine_tells_time_and_cost_in_the_plan_and_the_run_learns_how_wrong_that_was(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -69,3 +84,13 @@ def test_a_measured_machine_tells_time_and_cost_in_the_plan_and_the_run_learns_h
     estimate.keep(made, tmp_path)
     kept = json.loads((tmp_path / "estimate.json").read_text())
     assert kept["training_seconds"] == pytest.approx(60 * estimate.of(made, estimate.known(made).speeds).minutes)
+
+
+@pytest.mark.slow
+def test_two_ranks_are_measured_with_their_exchange(nursery: Nursery, tmp_path: Path) -> None:
+    words = [*WORDS, "gpus=2", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "batch.eval_size=16"]
+    (tmp_path / "verbs.py").write_text("from resnet_recipes.cli import main\nraise SystemExit(main())\n")
+    code, out, err = nursery.run(tmp_path, "verbs", "estimate", *words).wait()
+    assert code == 0, err
+    assert "measuring this machine" in err
+    assert "The exchange between 2 ranks takes" in out

@@ -1,5 +1,7 @@
 """Estimates against arithmetic done by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from resnet_recipes.measure import memory
@@ -31,10 +33,29 @@ def test_a_slow_loader_is_what_a_phase_waits_for() -> None:
     assert first.minutes == pytest.approx(1000 / 400 / 60)
 
 
-def test_devices_share_the_work_and_their_exchange_widens_the_bounds() -> None:
-    one, eight = (estimate((88,), 10, 100, devices, 1000, SPEEDS) for devices in (1, 8))
-    assert eight.bounds == pytest.approx((one.minutes / 8, one.minutes / 8 * (1 + EXCHANGE)))
-    assert eight.evaluation_minutes == pytest.approx(one.evaluation_minutes / 8)
+def test_nodes_share_the_work_and_their_exchange_widens_the_bounds() -> None:
+    node = replace(SPEEDS, devices=4)
+    one, two = (estimate((88,), 10, 100, devices, 1000, node) for devices in (4, 8))
+    assert one.minutes == pytest.approx(1000 * 0.001 / 60)
+    assert two.bounds == pytest.approx((one.minutes / 2, one.minutes / 2 * (1 + EXCHANGE)))
+    assert two.evaluation_minutes == pytest.approx(one.evaluation_minutes / 2)
+
+
+def test_each_size_settles_once() -> None:
+    made = estimate((88, 88, 176), 10, 100, 1, 0, replace(SPEEDS, settling=6.0))
+    assert [phase.minutes for phase in made.phases] == pytest.approx([2000 * 0.001 / 60 + 0.1, 1000 * 0.004 / 60 + 0.1])
+
+
+def test_what_loading_and_training_cost_each_other_is_paid_for_each_image() -> None:
+    """By hand: 1 ms a step alone, 1.25 ms beside the loader at 88 px."""
+    made = estimate((88, 176), 10, 100, 1, 0, replace(SPEEDS, loader=5000.0, together=800.0))
+    assert [phase.minutes for phase in made.phases] == pytest.approx([1000 * 0.00125 / 60, 1000 * 0.00425 / 60])
+
+
+def test_a_step_that_is_mostly_exchange_waits_for_it() -> None:
+    """A step of 2 x 64 images at 88 px takes 128 ms, one at 176 px 512 ms."""
+    slow = replace(SPEEDS, devices=2, exchange=0.1)
+    assert [phase.limit for phase in estimate((88, 176), 10, 100, 2, 0, slow).phases] == ["exchange", "step"]
 
 
 def test_bounds_are_the_quartiles_of_the_measured_steps() -> None:

@@ -1,15 +1,21 @@
 """Speeds are measured by really training."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 import torchvision
 
 from resnet_recipes import data, plan
+from resnet_recipes.composing.frozen import freeze, read
 from resnet_recipes.config import Recipe
-from resnet_recipes.train import probe
-from tests.process.nursery import narrow_resnet18
+from resnet_recipes.process.rank_process import RankProcess
+from resnet_recipes.train import distributed, probe
+from resnet_recipes.train.distributed import Rank
+from tests.process.nursery import Nursery, narrow_resnet18
+
+ALONE = Rank(0, 0, 1, torch.device("cpu"))
 
 
 @pytest.fixture
@@ -29,21 +35,51 @@ def made(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> plan
 
 def test_the_ends_and_the_middle_of_the_sizes_are_measured(made: plan.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "STEPS", 3)
-    found = probe.speeds(made, torch.device("cpu"), seconds=5.0)
+    found = probe.speeds(made, ALONE, seconds=5.0)
     assert {min(made.sizes), max(made.sizes)} <= set(found.step) <= set(made.sizes)
     assert all(len(laps) >= 1 and min(laps) > 0 for laps in found.step.values())
     assert found.evaluation > 0
-    assert found.loader is None
+    assert (found.loader, found.together, found.exchange, found.devices) == (None, None, 0.0, 1)
 
 
 def test_training_on_the_real_images_is_timed(made: plan.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "STEPS", 2)
-    assert probe.together(made, torch.device("cpu"), 16, seconds=1.0) > 0
+    assert probe._together(made, ALONE, 16, seconds=1.0) > 0
+
+
+def test_what_the_first_steps_take_longer_is_known(made: plan.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By hand: the first two steps of each size take 7 seconds, later ones 1."""
+    made.recipe.methods.sam = None
+    laps = [5.0, 2.0, 1.0, 1.0, 1.0]
+    monkeypatch.setattr(probe, "train", lambda run, keeper, first: keeper.laps.extend(laps))
+    assert probe.speeds(made, ALONE).settling == pytest.approx(5.0)
+
+
+def speeds_of_two(process: RankProcess) -> dict[str, object]:
+    """Measure on every rank at once."""
+    probe.STEPS = 3
+    torchvision.models.resnet18 = narrow_resnet18
+    recipe = read(process.folder / "config.yaml")
+    made = plan.of(recipe, data.measure(recipe.data), 2)
+    found = probe.speeds(made, distributed.this_rank("cpu"), seconds=2.0)
+    distributed.leave()
+    return found.as_json()
+
+
+@pytest.mark.slow
+def test_ranks_measure_together(nursery: Nursery, made: plan.Plan, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(freeze(made.recipe))
+    first, second = nursery.call(tmp_path, 2, speeds_of_two)
+    assert first["devices"] == 2
+    assert first["exchange"] > 0
+    assert first["step"].keys() == second["step"].keys()
+    assert first["batch"] == second["batch"]
+    assert first["evaluation"] > 0
 
 
 def test_the_probe_trains_at_the_size_it_is_asked_for(made: plan.Plan) -> None:
     for side in set(made.sizes):
-        assert set(probe._drawn(made, side, 16).sizes) == {side}
+        assert set(probe._drawn(made, ALONE, side, 16).sizes) == {side}
 
 
 def test_a_step_of_sam_counts_with_its_share() -> None:
@@ -58,5 +94,5 @@ def test_the_first_step_that_is_timed_is_one_of_sams(made: plan.Plan, monkeypatc
     begun = []
     monkeypatch.setattr(probe, "train", lambda run, keeper, first: (begun.append(first), keeper.laps.extend([1.0] * 4)))
     made.recipe.methods.sam.interval = 5
-    probe._step_seconds(made, probe.Rank(0, 0, 1, torch.device("cpu")), 32, 16, 1.0)
+    probe._laps(made, ALONE, 32, 16, 1.0)
     assert (begun[0] + probe.WARM_UP) % 5 == 0

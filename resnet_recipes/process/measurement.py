@@ -1,0 +1,33 @@
+"""The entry point of a rank that measures: how fast all of them run a recipe, as a file."""
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+from resnet_recipes import atomic, plan
+from resnet_recipes.composing.frozen import read
+from resnet_recipes.data import frozen
+from resnet_recipes.errors import ExitCode
+from resnet_recipes.process.rank_process import RankProcess, run_rank
+from resnet_recipes.train import distributed, probe
+
+#: The recipe to measure, and what rank 0 found.
+RECIPE, SPEEDS = "config.yaml", "speeds.json"
+
+
+def work(process: RankProcess) -> int:
+    """Measure together with the other ranks."""
+    recipe = read(process.folder / RECIPE)
+    rank = distributed.this_rank(recipe.launch.device)
+    made = plan.of(recipe, frozen.load(process.folder / frozen.NAME, recipe.data.root), rank.world_size)
+    found = probe.speeds(made, rank, beat=partial(process.watchdog.beat, 0, "start"))
+    if rank.is_main:
+        atomic.write_text(process.folder / SPEEDS, json.dumps(found.as_json()))
+    distributed.meet()
+    distributed.leave()
+    return ExitCode.DONE
+
+
+if __name__ == "__main__":
+    run_rank(Path(sys.argv[1]), work)
