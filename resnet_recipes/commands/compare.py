@@ -1,9 +1,10 @@
 """`resnet-recipes compare RUN RUN ...`: what differs between runs, and whether seeds explain it."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from math import inf
 from pathlib import Path
+from shutil import get_terminal_size
 
 from resnet_recipes.commands.arguments import Usage, split
 from resnet_recipes.measure.comparison import Group, differences, grouped, machine, read_all, settings
@@ -19,7 +20,8 @@ def run(argv: Sequence[str]) -> int:
     """Print the differing settings, machines and results of two or more run folders."""
     arguments = split(argv, USAGE)
     runs = read_all([Path(word) for word in arguments.words])
-    tables = {"settings": [row for row in differences([settings(run.folder) for run in runs]) if row[0] != "run.name"],
+    differing = differences([settings(run.folder) for run in runs])
+    tables = {"settings": [row for row in differing if row[0] not in ("run.name", "about")],
               "machine": differences([machine(run.folder) for run in runs])}
     groups = grouped(runs)
     if "--json" in arguments:
@@ -41,12 +43,21 @@ def _letters(count: int) -> list[str]:
 
 
 def table(title: str, heads: Sequence[str], rows: Sequence[tuple[str, list[str]]]) -> str:
-    """Return one row a key and one column a side, under a title and the sides' names."""
+    """Return one row per key and one column per side, or a few lines per key if that is too wide."""
     cells = [list(map(printable, (key, *values))) for key, values in [(title, heads), *rows]]
-    widths = [min(28, max(8, *map(len, column))) for column in zip(*cells, strict=True)]
-    widths[0] = max(len(row[0]) for row in cells)
+    widths = [max(8, *map(len, column)) for column in zip(*cells, strict=True)]
+    if sum(widths) + 2 * len(heads) > get_terminal_size().columns:
+        return "\n".join([title, *(line for key, *values in cells[1:] for line in _stacked(key, heads, values))])
     return "\n".join("  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
                      for row in cells)
+
+
+def _stacked(key: str, heads: Sequence[str], values: Sequence[str]) -> Iterator[str]:
+    """Yield a key, and below it each value with the sides that have it."""
+    yield f"  {key}"
+    for value in dict.fromkeys(values):
+        sides = ", ".join(head for head, own in zip(heads, values, strict=True) if own == value)
+        yield f"    {sides}: {value}"
 
 
 def _results(runs: list[RunRecord]) -> list[tuple[str, list[str]]]:

@@ -39,6 +39,18 @@ def test_seeds_give_the_noise_that_a_difference_is_held_against(
     assert json.loads(capsys.readouterr().out)["groups"][0]["noise"] == pytest.approx(0.1)
 
 
+def test_a_table_that_is_too_wide_for_the_terminal_is_stacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    folders = [str(run_folder(tmp_path, f"{i}", config={"name": f"a-recipe-with-a-long-name-{i // 2}"}))
+               for i in range(4)]
+    compare.run(folders)
+    out = capsys.readouterr().out
+    assert "  name\n    A, B: a-recipe-with-a-long-name-0\n    C, D: a-recipe-with-a-long-name-1\n" in out
+    assert "RESULTS         A " in out
+
+
 def test_one_run_cannot_be_compared() -> None:
     with pytest.raises(RecipeError, match="at least two"):
         compare.run(["runs/a"])
