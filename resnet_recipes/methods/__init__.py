@@ -1,4 +1,4 @@
-"""Every speed-up method: one tuple that is registry, schema and order of composition."""
+"""Every speed-up method: one tuple serves as registry, schema and order of composition."""
 
 from dataclasses import field, make_dataclass
 from typing import Optional
@@ -27,7 +27,7 @@ __all__ = [
     "RandomErasing", "StochasticDepth", "TrivialAugment",
 ]
 
-#: Our methods, in the order in which their hooks run. Read it top to bottom: this is what a recipe means.
+#: Our methods, in the order in which their hooks run.
 _OURS: tuple[type[Method], ...] = (
     BlurPool,
     StochasticDepth,
@@ -35,10 +35,10 @@ _OURS: tuple[type[Method], ...] = (
     RandAugment,
     IncreasingRandAugment,
     TrivialAugment,
-    ColOut,                 # before the resizing: 176 -> 167 -> 100 pixels; after it, 104 -> 98
+    ColOut,                 # before resizing: 176 -> 167 -> 100 pixels; after it, the sizes would be 104 -> 98
     ProgressiveResizing,
-    RandomErasing,          # after all that moves pixels, so that boxes have their size in the image trained on
-    LabelSmoothing,         # before the mixes: the partner's label is not smoothed, as when the recipes were tuned
+    RandomErasing,          # after everything that moves pixels, so that boxes keep their size in the final image
+    LabelSmoothing,         # before mixing: the partner's label is not smoothed, as when the recipes were tuned
     MixUp,
     CutMix,
     MixUpOrCutMix,
@@ -46,7 +46,7 @@ _OURS: tuple[type[Method], ...] = (
     EMA,
 )
 
-#: Every method: those of other installed packages act on what ours have made of a batch, and SAM and EMA on all.
+#: Every method. Those of other installed packages run after ours, but before SAM and EMA.
 ORDER = (*_OURS[:-2], *installed({method.name for method in _OURS}), *_OURS[-2:])
 
 #: The `methods` section of a recipe: a method is on if its key is present.

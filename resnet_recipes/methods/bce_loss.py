@@ -15,11 +15,11 @@ from resnet_recipes.methods.base import Method
 class BCELoss(Method):
     """Classify with one sigmoid a class instead of a softmax (Beyer et al., 2020, arXiv:2006.07159).
 
-    The loss is summed over classes and divided by the number of examples, not by N * K. The classifier's bias starts at
-    -ln K, so that every class starts with probability 1 / (K + 1). The two belong together. timm's form, which needs
-    LAMB, has neither: `reduction: mean`, `bias_init: false`, and a `threshold` that makes mixed targets 0 or 1.
+    The loss is summed over classes and divided by N, not by N * K. The classifier's bias starts at -ln K, so that every
+    class starts with probability 1 / (K + 1). The two belong together. timm's version, which needs LAMB, has neither:
+    `reduction: mean`, `bias_init: false`, and a `threshold` that turns mixed targets into 0 or 1.
 
-    Evaluation reports softmax cross-entropy all the same, so the two losses of a run are not comparable.
+    Evaluation still reports softmax cross-entropy, so a run's training and evaluation losses are not comparable.
     """
 
     name: ClassVar[str] = "bce_loss"
@@ -29,12 +29,12 @@ class BCELoss(Method):
         "8)."
     )
     hurts: ClassVar[str] = (
-        "without the bias, 0.4 points at 36 epochs and 0.3 at 90; averaged over N * K instead of N, learning rates of "
-        "the usual size do nothing."
+        "without the bias, costs 0.4 points at 36 epochs and 0.3 at 90; with a mean over N * K instead of N, the usual "
+        "learning rates are far too small."
     )
 
     reduction: str = "sum"              # over classes: sum | mean
-    threshold: float | None = None      # targets above it become 1, all others 0; null: as they are
+    threshold: float | None = None      # targets above it become 1, all others 0; null: unchanged
     bias_init: bool = True              # start the classifier's bias at -ln K
 
     def problems(self) -> Iterator[Problem]:
@@ -50,7 +50,7 @@ class BCELoss(Method):
         nn.init.constant_(model.fc.bias, -math.log(model.fc.out_features))
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean loss over N; computed in float32 whatever the logits are."""
+        """Return the mean loss over N, computed in float32 whatever the dtype of the logits."""
         if self.threshold is not None:
             targets = (targets > self.threshold).float()
         divisor = logits.shape[0] if self.reduction == "sum" else logits.numel()

@@ -1,4 +1,4 @@
-"""Low-pass filters before everything that drops pixels."""
+"""Low-pass filters before every layer that downsamples."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class BlurConv2d(nn.Conv2d, Blurring):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.kernel_size == (1, 1) and self.padding == (0, 0):
-            # It mixes channels only, so it can follow the stride instead of making it: the same numbers, less blur.
+            # A 1x1 convolution mixes channels only, so the blur can take the stride: same result, less work.
             return F.conv2d(self.blur(x, self.stride), self.weight, self.bias, groups=self.groups)
         return super().forward(self.blur(x))
 
@@ -33,7 +33,7 @@ class ConvBlur2d(nn.Conv2d, Blurring):
 
 
 class BlurMaxPool2d(nn.MaxPool2d, Blurring):
-    """A maximum at full resolution, blurred before the stride."""
+    """A max-pool at full resolution, blurred before the stride."""
 
     max_pool: Callable[..., Tensor] = staticmethod(max_pool.plain)
 
@@ -44,30 +44,30 @@ class BlurMaxPool2d(nn.MaxPool2d, Blurring):
 
 @dataclass
 class BlurPool(Method):
-    """Blur before every stride, so that dropped pixels do not alias (Zhang, 2019, arXiv:1904.11486).
+    """Blur before downsampling, to avoid aliasing (Zhang, 2019, arXiv:1904.11486).
 
-    It changes all max-pools and the strided convolutions of at least `min_channels` input channels: one pool and six
-    convolutions of ResNet-50, not its stem. Parameters and state-dict keys stay torchvision's, but the blur is part of
-    the network: the weights need it at evaluation, too. `blur_first` blurs the input and leaves the stride to the
-    convolution; without it the convolution runs at full resolution, as in the paper, at four times its work.
+    Changes all max-pools and all strided convolutions with at least `min_channels` input channels: one pool and six
+    convolutions of ResNet-50, but not its stem. Parameters and state-dict keys stay torchvision's, but the blur is part
+    of the network: the weights need it for evaluation too. `blur_first` blurs the input of a strided convolution;
+    without it the convolution runs at full resolution, as in the paper, which is four times the work.
     """
 
     name: ClassVar[str] = "blurpool"
     cost: ClassVar[str] = (
-        "memory traffic; on an RTX 3090, timm's resnetblur50 is 15 % slower than its resnet50, 25 % with "
-        "channels_last, blurring by depthwise convolution (timm, results/benchmark-*.csv), which is not used here on "
-        "a GPU."
+        "memory traffic. On an RTX 3090, timm's resnetblur50 is 15 % slower than its resnet50, or 25 % in "
+        "channels_last (timm, results/benchmark-*.csv); it blurs by depthwise convolution, which is not used here on "
+        "GPUs."
     )
     gain: ClassVar[str] = (
-        "+0.5 to 1 points on ImageNet (Zhang, 2019); `blur_first: false` adds 0.1 for another 10 % of time (Composer, "
-        "method card)."
+        "+0.5 to 1 points on ImageNet (Zhang, 2019); `blur_first: false` adds 0.1 and takes another 10 % of time "
+        "(Composer, method card)."
     )
-    hurts: ClassVar[str] = "images where single pixels carry meaning."
+    hurts: ClassVar[str] = "images in which single pixels matter."
     in_network: ClassVar[bool] = True
     replace_convs: bool = True          # blur strided convolutions
     replace_maxpools: bool = True       # blur max-pools
     blur_first: bool = True             # blur the input of a convolution, not its output
-    min_channels: int = 16              # input channels below which a convolution stays as it is
+    min_channels: int = 16              # convolutions with fewer input channels are left alone
 
     def problems(self) -> Iterator[Problem]:
         if self.min_channels < 1:

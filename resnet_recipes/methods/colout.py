@@ -1,4 +1,4 @@
-"""Rows and columns of pixels that are left out at random."""
+"""Drop random rows and columns of pixels."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ from resnet_recipes.ops.images import select
 class ColOut(Method):
     """Remove a random share of the rows and columns of a batch's images (MosaicML, Composer 0.7.1, card "ColOut").
 
-    floor((1 - p) * size) rows and columns are kept, in order, drawn without replacement, once per step and rank: the
-    same for all images and channels. The images become smaller (176 -> 167 at 0.05) and are not scaled back.
-    It acts before progressive_resizing, as in the published runs. Composer 0.7 runs the two in the recipe's order, 0.9
-    and later in reverse, and the recipes of both are written so that ColOut comes first.
+    Keeps floor((1 - p) * size) rows and columns, in order, drawn without replacement once per step and rank and shared
+    by all images and channels. The images get smaller (176 -> 167 at 0.05) and are not scaled back. Runs before
+    progressive_resizing, as in the published runs: Composer 0.7 applies the two in the recipe's order, 0.9 and later
+    in reverse, and the recipes of both versions are written so that ColOut comes first.
     """
 
     name: ClassVar[str] = "colout"
-    cost: ClassVar[str] = "one gather of the batch; a step has 10 % fewer pixels at 0.05."
-    gain: ClassVar[str] = "speed, and with batch-wise choice about 11 % of throughput at 0.15 (Composer, method card)."
+    cost: ClassVar[str] = "one gather of the batch."
+    gain: ClassVar[str] = "10 % fewer pixels at 0.05; about 11 % of throughput at 0.15 (Composer, method card)."
     hurts: ClassVar[str] = (
-        "about 0.2 points on ImageNet and 1 point on CIFAR-10 at 0.15 (Composer, method card); adds little beside "
-        "progressive_resizing, which saves the same pixels."
+        "by about 0.2 points on ImageNet and 1 point on CIFAR-10 at 0.15 (Composer, method card); adds little on top "
+        "of progressive_resizing, which saves the same pixels."
     )
     takes_drafts: ClassVar[bool] = True
-    p_row: float = 0.15                 # share of the rows to remove, 0 to below 1
-    p_col: float = 0.15                 # share of the columns to remove, 0 to below 1
+    p_row: float = 0.15                 # fraction of the rows to remove, at least 0 and below 1
+    p_col: float = 0.15                 # fraction of the columns to remove, at least 0 and below 1
 
     def problems(self) -> Iterator[Problem]:
         for key in ("p_row", "p_col"):
@@ -39,7 +39,7 @@ class ColOut(Method):
                 yield Problem(key, getattr(self, key), "must be at least 0 and below 1")
 
     def size_after(self, full: int) -> int:
-        """Return the width in pixels of what was `full` pixels wide."""
+        """Return the new width, in pixels, of an image that was `full` pixels wide."""
         return _kept(full, self.p_col)
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
@@ -50,7 +50,7 @@ class ColOut(Method):
 
 
 def _kept(size: int, share: float) -> int:
-    """Return how many of `size` lines are left when `share` of them is removed; at least one."""
+    """Return how many of `size` lines remain after removing `share` of them; at least one."""
     return max(1, int((1 - decimal(share)) * size))
 
 

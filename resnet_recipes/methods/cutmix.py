@@ -1,4 +1,4 @@
-"""Boxes pasted from one example into another."""
+"""Paste boxes from one example into another."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from resnet_recipes.ops.host import send
 
 @dataclass
 class CutMix(Method):
-    """Paste a box of one example into another, and mix their targets by area (Yun et al., 2019, arXiv:1905.04899).
+    """Paste a box of one example into another and mix their targets by area (Yun et al., 2019, arXiv:1905.04899).
 
-    One box and one permutation per step and rank. The box covers a share drawn from Beta(alpha, alpha) of the image,
-    has its shape, is centred anywhere and cut off at the border; the targets are mixed by the area that is left of it.
-    The partner's label enters unsmoothed, as in mixup.
+    Draws one box and one permutation per step and rank. The box has the image's aspect ratio, covers a fraction of its
+    area drawn from Beta(alpha, alpha), is centred anywhere and clipped at the border; the targets are mixed by the
+    clipped area. The partner's label is not smoothed, as in mixup.
     """
 
     name: ClassVar[str] = "cutmix"
@@ -30,7 +30,7 @@ class CutMix(Method):
         "TorchVision's latest primitives\", 2021)."
     )
     hurts: ClassVar[str] = (
-        "0.5 to 0.7 points when it replaces mixup in Hot's prototype (MosaicML, Mosaic ResNet deep dive, Table 4)."
+        "by 0.5 to 0.7 points when it replaces mixup in Hot's prototype (MosaicML, Mosaic ResNet deep dive, Table 4)."
     )
     conflicts: ClassVar[frozenset[str]] = frozenset({"mixup", "mixup_or_cutmix"})
     alpha: float = 1.0                  # concentration of the Beta distribution, above 0
@@ -47,7 +47,7 @@ class CutMix(Method):
 
 
 def box(images: Tensor, alpha: float, rng: np.random.Generator) -> tuple[slice, slice, float]:
-    """Draw rows and columns of a box in [N, 3, H, W] images; return them and the share of the image that they cover."""
+    """Draw the rows and columns of a box in [N, 3, H, W] images; return them and the box's share of the image."""
     height, width = images.shape[-2:]
     side = np.sqrt(rng.beta(alpha, alpha))
     rows, cols = _span(height, side, rng), _span(width, side, rng)
@@ -62,6 +62,6 @@ def pasted(images: Tensor, pieces: Tensor, rows: slice, cols: slice) -> Tensor:
 
 
 def _span(size: int, side: float, rng: np.random.Generator) -> slice:
-    """Return `side * size` lines, less one if that is odd, around a random centre, cut off at the borders."""
+    """Return `side * size` lines, rounded down to even, around a random centre and clipped at the borders."""
     centre, half = int(rng.integers(size)), int(size * side) // 2
     return slice(max(0, centre - half), min(size, centre + half))

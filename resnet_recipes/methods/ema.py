@@ -17,13 +17,14 @@ from resnet_recipes.methods.base import Method, Now
 class EMA(Method):
     """Evaluate a moving average of the weights (Polyak and Juditsky, 1992, doi:10.1137/0330046).
 
-    The average starts as a copy after the first step. After every `update_interval` it moves by 1 - 2^(-update_interval
-    / half_life) of the way to the weights: 0.129 with 100ba and 20ba. All floating parameters and buffers are averaged,
-    BatchNorm's statistics included; integers are copied (Composer averages and truncates them). For evaluation and
-    export the values are exchanged in place, and training continues with the very bits it had. At an evaluation the
-    average is up to one interval old. torchvision's average differs in three ways, each a setting: until the first
-    update after its warm-up it is a copy, renewed at each update (`delay`); it is updated after the first step of every
-    epoch and counts on from there (`each_epoch`); its decay is divided by the epochs (a half_life in dur).
+    The average starts as a copy after the first step. Every `update_interval` it moves a fraction of the way towards
+    the weights, 1 - 2^(-update_interval / half_life): 0.129 with 20ba and 100ba. All floating-point parameters and
+    buffers are averaged, including BatchNorm's statistics; integers are copied (Composer averages and truncates them).
+    For evaluation and export the values are swapped in place, and the training weights come back bit for bit. When
+    evaluated, the average is up to one interval old. torchvision's average differs in three ways, each a setting: until
+    the first update after its warm-up it is a copy, renewed at each update (`delay`); it is updated after the first
+    step of every epoch and the interval restarts there (`each_epoch`); its decay is divided by the number of epochs (a
+    half_life in dur).
     """
 
     name: ClassVar[str] = "ema"
@@ -35,13 +36,12 @@ class EMA(Method):
         "TorchVision's latest primitives\", 2021)."
     )
     hurts: ClassVar[str] = (
-        "half_life is in steps, so with another batch size, or in a run of a few hundred steps, it is another "
-        "average."
+        "runs with another batch size or of a few hundred steps, unless half_life is adjusted: it is in steps."
     )
-    half_life: str = "100ba"            # time after which an old weight counts half
-    update_interval: str = "20ba"       # from one update to the next
-    delay: str = "0ba"                  # time before the averaging; until then the average is a copy
-    each_epoch: bool = False            # update after an epoch's first step too, and count update_interval from there
+    half_life: str = "100ba"            # time after which a weight's contribution has halved
+    update_interval: str = "20ba"       # time between updates
+    delay: str = "0ba"                  # time before averaging begins; until then the average is a copy
+    each_epoch: bool = False            # also update after each epoch's first step, and count update_interval from it
 
     def __post_init__(self) -> None:
         self._average: dict[str, Tensor] = {}
@@ -77,7 +77,7 @@ class EMA(Method):
 
     @contextmanager
     def eval_weights(self, model: nn.Module) -> Iterator[None]:
-        """Put the average into `model`, in place, and the weights back at the end; do nothing before the first step."""
+        """Swap the average into `model`, in place, and restore the weights at the end; no-op before the first step."""
         if not self._average:
             yield
             return
@@ -99,11 +99,11 @@ class EMA(Method):
         self._on_device = False
 
     def _pairs(self, model: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the average and the weights of `model`, tensor by tensor."""
+        """Return the tensors of the average and of `model`, in the same order."""
         weights = model.state_dict()
         if weights.keys() != self._average.keys():
             raise ValueError(f"the average does not fit the model: {sorted(weights.keys() ^ self._average.keys())[:4]}")
-        if not self._on_device:      # loaded from a checkpoint: take the device and the memory format of the weights
+        if not self._on_device:      # loaded from a checkpoint: adopt the weights' device and memory format
             loaded = self._average
             self._average = {name: torch.empty_like(tensor).copy_(loaded[name]) for name, tensor in weights.items()}
             self._on_device = True

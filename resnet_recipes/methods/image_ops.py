@@ -1,4 +1,4 @@
-"""RandAugment's operations on one decoded image, by Pillow."""
+"""RandAugment's operations on one decoded image, using Pillow."""
 
 import math
 from collections.abc import Callable
@@ -10,14 +10,13 @@ ImageOp = Callable[[Image.Image, float], Image.Image]
 
 
 def turn(degrees: float, side: int) -> tuple[float, ...]:
-    """Return where a square's pixels come from when it turns left about its centre, rounded as in Pillow."""
+    """Return the affine map that rotates a square counter-clockwise about its centre, rounded as in Pillow."""
     angle, half = -math.radians(degrees % 360), side / 2
     cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
     return cos, sin, cos * -half + sin * -half + half, -sin, cos, -sin * -half + cos * -half + half
 
 
-#: Where output pixels come from, as Pillow writes affine maps, for a value and a side. Shears turn about the top left
-#: corner.
+#: Affine maps from output to input pixels in Pillow's format, given a value and a side. Shears fix the top left corner.
 _MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
     "rotate": turn,
     "shear_x": lambda slope, _: (1, slope, 0, 0, 1, 0),
@@ -28,14 +27,14 @@ _MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
 
 
 def step(name: str, value: float, side: int) -> tuple[str, tuple[float, ...]]:
-    """Return an operation as the native decoder knows it, which gives the same pixels."""
+    """Return the native decoder's equivalent of an operation, which gives the same pixels."""
     if name in _MATRICES:
         return "affine_linear", _MATRICES[name](value, side)
     return name, (value,)
 
 
 def _affine(name: str) -> ImageOp:
-    """Return an operation that samples bilinearly, with black outside."""
+    """Return an operation with bilinear interpolation and black outside."""
     def transform(image: Image.Image, value: float) -> Image.Image:
         matrix = _MATRICES[name](value, image.width)
         return image.transform(image.size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)

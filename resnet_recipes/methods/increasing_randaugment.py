@@ -1,4 +1,4 @@
-"""RandAugment as timm does it: operations that only grow stronger, each of them left out half of the time."""
+"""RandAugment as in timm: operations get stronger with the magnitude, and each is skipped half of the time."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from PIL import Image, ImageEnhance, ImageOps
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods.base import Method, SampleAugment
 
-#: ImageNet's mean colour, which fills what moves into the image.
+#: ImageNet's mean colour, which fills areas from outside the image.
 _FILL = (124, 116, 104)
 
 _FILTERS = {"bilinear": (Image.Resampling.BILINEAR,), "bicubic": (Image.Resampling.BICUBIC,),
             "random": (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)}
 
-#: An operation on an image with a level from 0 to 1, a sign, and a filter for pixels that move.
+#: Takes an image, a level from 0 to 1, a sign and a resampling filter, and returns the changed image.
 Operation = Callable[[Image.Image, float, int, Image.Resampling], Image.Image]
 
 
@@ -24,21 +24,21 @@ Operation = Callable[[Image.Image, float, int, Image.Resampling], Image.Image]
 class IncreasingRandAugment(Method):
     """Apply `depth` random operations to each image (Cubuk et al., 2020, arXiv:1909.13719; timm's variant).
 
-    timm's policy `rand-m7-mstd0.5-inc1`: 15 operations that grow stronger with the magnitude, drawn evenly with
-    replacement; each acts with probability `p` and a magnitude from N(magnitude, deviation), cut off at 0 and 10. What
-    moves in from outside has ImageNet's mean colour. Runs on decoded images in the loader's workers.
+    timm's policy `rand-m7-mstd0.5-inc1`: 15 operations that get stronger with the magnitude, drawn uniformly with
+    replacement; each is applied with probability `p` and a magnitude from N(magnitude, deviation), clipped to 0..10.
+    Areas from outside the image have ImageNet's mean colour. Runs on decoded images in the loader's workers.
     """
 
     name: ClassVar[str] = "increasing_randaugment"
     cost: ClassVar[str] = "about one Pillow operation for each image, in the workers."
     gain: ClassVar[str] = "part of timm's A1 to A3, not measured by itself (Wightman et al., 2021, arXiv:2110.00476)."
-    hurts: ClassVar[str] = "short runs, and loaders that are short of CPU."
+    hurts: ClassVar[str] = "short runs, and loaders short of CPU."
     conflicts: ClassVar[frozenset[str]] = frozenset({"randaugment", "trivial_augment"})
     depth: int = 2                      # operations drawn for each image
-    p: float = 0.5                      # share of the drawn operations that act
+    p: float = 0.5                      # probability that a drawn operation is applied
     magnitude: float = 7.0              # mean strength, 0 to 10
     deviation: float = 0.5              # standard deviation of the strength
-    interpolation: str = "random"       # of rotated, sheared and moved images: bilinear | bicubic | random, one of both
+    interpolation: str = "random"       # when moving pixels: bilinear | bicubic | random (either, for each image)
 
     def problems(self) -> Iterator[Problem]:
         if self.depth < 1:
@@ -58,7 +58,7 @@ class IncreasingRandAugment(Method):
 
 @dataclass(frozen=True)
 class _OneImage:
-    """The operations of one image."""
+    """The operations applied to one image; pickles."""
 
     settings: IncreasingRandAugment
 
@@ -73,12 +73,12 @@ class _OneImage:
 
 
 def _enhance(kind: type) -> Operation:
-    """Return an operation that takes a property away or adds to it, by up to nine tenths."""
+    """Return an operation that weakens or strengthens a property by up to nine tenths."""
     return lambda image, level, sign, resample: kind(image).enhance(max(0.1, 1 + sign * 0.9 * level))
 
 
 def _affine(matrix: Callable[[float, Image.Image], tuple[float, ...]]) -> Operation:
-    """Return an operation that takes each pixel from elsewhere, as Pillow writes affine maps."""
+    """Return an operation that resamples an image by an affine map in Pillow's format."""
     return lambda image, level, sign, resample: image.transform(
         image.size, Image.Transform.AFFINE, matrix(sign * level, image), resample, fillcolor=_FILL)
 
@@ -89,7 +89,7 @@ def _brighten_dark(image: Image.Image, level: float, sign: int, resample: Image.
 
 
 def _posterize(image: Image.Image, level: float, sign: int, resample: Image.Resampling) -> Image.Image:
-    return ImageOps.posterize(image, max(1, 4 - int(4 * level)))       # Pillow has no 0 bits, which would be black
+    return ImageOps.posterize(image, max(1, 4 - int(4 * level)))       # Pillow rejects 0 bits, which would be black
 
 
 OPERATIONS: dict[str, Operation] = {

@@ -1,4 +1,4 @@
-"""Methods of other installed packages, which join through the entry points `resnet_recipes.methods`."""
+"""Methods from other installed packages, found through the entry-point group `resnet_recipes.methods`."""
 
 import re
 from collections.abc import Collection, Iterator
@@ -14,21 +14,22 @@ _CARD = ("name", "cost", "gain", "hurts")
 
 
 def installed(taken: Collection[str]) -> Iterator[type[Method]]:
-    """Yield the methods of other packages, by name. Raises NotReadyError for one that cannot be used, or is `taken`.
+    """Yield the methods of other packages, sorted by name.
 
-    What is installed is the user's choice; a recipe can only name what is here, and never load code.
+    A recipe can only name methods that the user has installed; it never loads code itself.
+    Raises NotReadyError for a method that cannot be used or whose name is in `taken`.
     """
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
             cls = entry.load()
-        except Exception as error:      # it is anybody's code
+        except Exception as error:      # third-party code may raise anything
             raise _refused(entry, f"cannot be imported: {type(error).__name__}: {error}") from None
         if not (isinstance(cls, type) and issubclass(cls, Method) and is_dataclass(cls)):
             raise _refused(entry, "is not a dataclass that derives from resnet_recipes.methods.Method")
         if missing := [name for name in _CARD if not isinstance(getattr(cls, name, None), str)]:
-            raise _refused(entry, f"has no {', '.join(missing)}")
+            raise _refused(entry, f"does not define {', '.join(missing)}")
         if cls.name != entry.name or not re.fullmatch(r"[a-z][a-z0-9_]{0,63}", cls.name) or cls.name in taken:
-            raise _refused(entry, f"is called {cls.name!r}, which is taken or not the name of its entry point")
+            raise _refused(entry, f"has the name {cls.name!r}, which is taken or differs from its entry point")
         yield cls
 
 

@@ -1,4 +1,4 @@
-"""Targets that leave a share of their mass to all classes."""
+"""Targets with some probability for every class."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from resnet_recipes.methods.base import Batch, Method, Now
 
 @dataclass
 class LabelSmoothing(Method):
-    """Spread a share of every target evenly over all classes (Szegedy et al., 2016, arXiv:1512.00567).
+    """Spread a fraction of every target evenly over all classes (Szegedy et al., 2016, arXiv:1512.00567).
 
-    `targets <- (1 - smoothing) * targets + smoothing / K`; rows still sum to one.
+    `targets <- (1 - smoothing) * targets + smoothing / K`; each row still sums to one.
     """
 
     name: ClassVar[str] = "label_smoothing"
@@ -25,7 +25,7 @@ class LabelSmoothing(Method):
         "Mosaic ResNet deep dive, Table 5), which is why Mild has no MixUp."
     )
     takes_drafts: ClassVar[bool] = True
-    smoothing: float = 0.1              # share of the target's mass, 0 to 1
+    smoothing: float = 0.1              # fraction of the target to spread, 0 to 1
 
     def problems(self) -> Iterator[Problem]:
         if not 0 <= self.smoothing <= 1:

@@ -16,11 +16,11 @@ from resnet_recipes.ops.images import mix
 class MixUp(Method):
     """Train on convex combinations of pairs of examples (Zhang et al., 2018, arXiv:1710.09412).
 
-    `x <- (1 - share) * x + share * x[order]`, one share and one permutation per step and rank. The share is drawn from
-    Beta(alpha, alpha) and folded into [0, 0.5], so that an image's own label keeps the larger part (on average 0.10 is
-    mixed in at alpha 0.2). The partner's label enters unsmoothed, as in the runs that the recipes were tuned with: this
-    is why label_smoothing comes before mixup. Both gradients of a SAM step see the same mix; Composer draws again for
-    the second.
+    `x <- (1 - share) * x + share * x[order]`, with one share and one permutation per step and rank. The share is drawn
+    from Beta(alpha, alpha) and folded into [0, 0.5], so an image's own label dominates (the mean share is 0.10 at alpha
+    0.2). The partner's label is not smoothed, as in the runs for which the recipes were tuned; this is why
+    label_smoothing runs before mixup. Both gradients of a SAM step see the same mix; Composer draws again for the
+    second.
     """
 
     name: ClassVar[str] = "mixup"
@@ -30,8 +30,8 @@ class MixUp(Method):
         "Table 4)."
     )
     hurts: ClassVar[str] = (
-        "under about 60 epochs together with label_smoothing (Table 5); alpha 1 costs Hot 0.8 to 1.1 points (Table "
-        "6). Training accuracy is against the dominant label."
+        "runs under about 60 epochs that also use label_smoothing (Table 5); alpha 1 costs Hot 0.8 to 1.1 points "
+        "(Table 6). Training accuracy is measured against the dominant label."
     )
     conflicts: ClassVar[frozenset[str]] = frozenset({"cutmix", "mixup_or_cutmix"})
     takes_drafts: ClassVar[bool] = True
@@ -50,5 +50,5 @@ class MixUp(Method):
 
 
 def blend_targets(batch: Batch, order: Tensor, share: float) -> Tensor:
-    """Return targets with `share` of their mass moved to the hard labels of the examples at `order` [N]."""
+    """Return targets mixed with the hard labels of the partners at `order`, [N], which get weight `share`."""
     return batch.targets.lerp(one_hot(batch.labels[order], batch.targets.shape[1]), share)

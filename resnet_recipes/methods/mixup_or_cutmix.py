@@ -11,24 +11,25 @@ from resnet_recipes.methods.cutmix import box, pasted
 
 @dataclass
 class MixUpOrCutMix(Method):
-    """Draw at every step whether mixup or cutmix acts on the batch (Wightman et al., 2021, arXiv:2110.00476).
+    """Apply mixup or cutmix, chosen at random at every step (Wightman et al., 2021, arXiv:2110.00476).
 
-    Each rank draws for itself. Both act as in timm and torchvision: an example's partner is its mirror image in the
-    batch (`flipped`, timm's) or the example before it (`rolled`, torchvision's), and the partner's label enters
-    smoothed where labels are. torchvision smooths after mixing, which is the same. The rest is on their own cards.
+    Each rank chooses for itself. Unlike in mixup and cutmix alone, examples are paired as in timm (`flipped`: with the
+    batch in reverse order) or torchvision (`rolled`: with the previous example), and label smoothing applies to the
+    partner's label too. torchvision smooths after mixing, with the same result. See the cards of mixup and cutmix for
+    the rest.
     """
 
     name: ClassVar[str] = "mixup_or_cutmix"
-    cost: ClassVar[str] = "that of the two."
+    cost: ClassVar[str] = "the same as mixup or cutmix."
     gain: ClassVar[str] = "+0.3 points over mixup alone at 600 epochs (PyTorch blog, 2021); part of timm's A1 to A3."
     hurts: ClassVar[str] = (
-        "not measured inside the MosaicML recipes, where cutmix alone lost 0.5 to 0.7 points against mixup."
+        "unknown in the MosaicML recipes, in which cutmix alone lost 0.5 to 0.7 points against mixup."
     )
     conflicts: ClassVar[frozenset[str]] = frozenset({"mixup", "cutmix"})
     mixup_alpha: float = 0.2            # concentration of mixup's Beta distribution, above 0
     cutmix_alpha: float = 1.0           # concentration of cutmix's Beta distribution, above 0
-    switch: float = 0.5                 # share of the steps that use cutmix
-    partner: str = "flipped"            # flipped: the batch in reverse, as timm | rolled: by one, as torchvision
+    switch: float = 0.5                 # probability of cutmix at each step
+    partner: str = "flipped"            # flipped: the batch in reverse, as in timm | rolled: by one, as in torchvision
 
     def problems(self) -> Iterator[Problem]:
         for key in ("mixup_alpha", "cutmix_alpha"):

@@ -16,32 +16,32 @@ from resnet_recipes.ops.images import made, select
 
 @dataclass
 class ProgressiveResizing(Method):
-    """Start on small images and let them grow to full size (fast.ai, fastbook chapter 7; MosaicML, Composer 0.7.1).
+    """Start with small images and grow them to full size (fast.ai, fastbook chapter 7; MosaicML, Composer 0.7.1).
 
-    The scale is `initial_scale` until `delay`, rises linearly, and is 1 for the last `finetune` of the run; sides are
-    rounded to multiples of `size_increment`, half to even, in exact arithmetic. The size is constant within an epoch.
-    Mild: 88 px for 40 % of the run, then up to 176, which it reaches at 80 %. `at: device` shrinks the normalised batch
-    ("nearest" takes the pixel at floor(i * full / size); "crop" cuts one window for the whole batch); `at: loader` lets
-    the loader decode at this size instead: averaged over area, and cheaper for the CPU. Deliberate differences:
-    Composer's float arithmetic makes 119, 59 and 99 of some sizes that should be 120, 60 and 100, and its crop never
-    takes the last offset.
+    The scale is `initial_scale` until `delay`, then rises linearly, and is 1 for the last `finetune` of the run; sides
+    are rounded to multiples of `size_increment`, half to even, in exact arithmetic. The size is constant within an
+    epoch. In Mild, images have 88 px for 40 % of the run and then grow to 176, which they reach at 80 %. `at: device`
+    shrinks the normalised batch ("nearest" takes the pixel at floor(i * full / size); "crop" cuts the same window out
+    of all images); `at: loader` makes the loader decode at this size instead, which averages over area and saves CPU
+    time. Two deliberate differences from Composer: its float arithmetic turns some sizes of 120, 60 and 100 into 119,
+    59 and 99, and its crop never uses the last offset.
     """
 
     name: ClassVar[str] = "progressive_resizing"
     cost: ClassVar[str] = "one resampling of the batch."
     gain: ClassVar[str] = (
-        "47 % of the pixels at 36 epochs, with next to no loss of accuracy on ImageNet (Composer, method card)."
+        "speed: 47 % of the pixels at 36 epochs, with almost no loss of accuracy on ImageNet (Composer, method card)."
     )
     hurts: ClassVar[str] = (
-        "when the loader is the bottleneck nothing is gained while images are small; runs under 10 epochs have few "
-        "sizes. Small images of small objects (CIFAR-10) prefer `mode: crop`."
+        "no accuracy, but if the loader is the bottleneck, small images save no time; runs under 10 epochs see few "
+        "sizes. For small images of small objects (CIFAR-10), `mode: crop` is better."
     )
     takes_drafts: ClassVar[bool] = True
     mode: str = "resize"                # resize: shrink the whole image | crop: cut a window out of it
-    initial_scale: float = 0.5          # side at the start, as a share of the full side
+    initial_scale: float = 0.5          # side at the start, relative to the full side
     delay: str = "0.5dur"               # time at initial_scale
     finetune: str = "0.2dur"            # time at full size, at the end
-    size_increment: int = 4             # pixels; sides are multiples of it, the full side excepted
+    size_increment: int = 4             # pixels; all sides but the full one are multiples of it
     interpolation: str = "nearest"      # nearest | bilinear
     at: str = "device"                  # device: resample the batch | loader: decode at this size
     decided_at: str = "start"           # which end of an epoch decides its size: start | end
@@ -76,11 +76,11 @@ class ProgressiveResizing(Method):
         return self.size_at(full, Fraction(decided * horizon.steps_per_epoch, horizon.total_steps))
 
     def size_at(self, full: int, elapsed: Fraction) -> int:
-        """Return the side in pixels when `elapsed` of the run is over and the full side is `full`."""
+        """Return the side in pixels after the fraction `elapsed` of the run, when the full side is `full`."""
         delay, finetune, initial = _share(self.delay), _share(self.finetune), decimal(self.initial_scale)
         grown = min(Fraction(1), max(Fraction(0), (elapsed - delay) / (1 - finetune - delay)))
         scale = initial + (1 - initial) * grown
-        size = round(full * scale / self.size_increment) * self.size_increment     # of a Fraction: exact, half to even
+        size = round(full * scale / self.size_increment) * self.size_increment     # a Fraction: exact, half to even
         return min(full, max(size, self.size_increment))
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
@@ -95,14 +95,14 @@ class ProgressiveResizing(Method):
         if self.mode == "crop":
             rows += now.rng.integers(full_height - height, endpoint=True)
             columns += now.rng.integers(full - width, endpoint=True)
-        else:       # by whole numbers: F.interpolate's float32 scale takes the pixel before for some sizes
+        else:       # integer arithmetic: at some sizes F.interpolate's float32 scale is off by one pixel
             rows, columns = rows * full_height // height, columns * full // width
         return batch._replace(images=select(batch.images, rows, columns))
 
 
 def _share(text: str) -> Fraction:
-    """Return a duration given as a share of the run. Raises ValueError with a sentence for the user."""
+    """Return a duration given as a fraction of the run. Raises ValueError with a message for the user."""
     duration = Duration.parse(text)
     if duration.unit != "dur":
-        raise ValueError("must be a share of the run, as in 0.4dur")
+        raise ValueError("must be a fraction of the run, as in 0.4dur")
     return duration.value

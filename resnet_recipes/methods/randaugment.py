@@ -22,29 +22,29 @@ SETS = {"all": tuple(IMAGE_OPS), "safe": _SAFE, "original": tuple(IMAGE_OPS)}
 class RandAugment(Method):
     """Apply `depth` random operations of random strength to each image (Cubuk et al., 2020, arXiv:1909.13719).
 
-    Composer's variant: 13 operations, none of them idle, drawn evenly with replacement, each of a strength drawn for
-    this image from U(0.1, severity). At 10: rotate by up to 30 degrees, shear by 0.3, translate by a third of the side,
-    posterize to 4 to 1 bits, solarize anywhere, and change colour, contrast, brightness and sharpness by factors of 0.1
-    to 10 (`original`: 0.1 to 1.9; `safe`: leave those four out). `placement: sample` works on decoded images in the
-    loader's workers, with Pillow; `batch` works on the uint8 batch on the device, with a separate draw for each
-    image, the same operations and ranges, and pixels that agree to a grey level: it needs no workers and runs with
-    every loader. `auto` takes `sample` where the loader has workers for it.
+    Composer's variant: 13 operations, without an identity, drawn uniformly with replacement, each with its own strength
+    from U(0.1, severity). At severity 10: rotate by up to 30 degrees, shear by 0.3, translate by a third of the side,
+    posterize to 4 to 1 bits, solarize at any threshold, and change colour, contrast, brightness and sharpness by
+    factors of 0.1 to 10 (`original`: 0.1 to 1.9; `safe`: without these four). `placement: sample` runs Pillow on
+    decoded images in the loader's workers. `batch` runs on the uint8 batch on the device, still with separate draws for
+    each image; operations and ranges are the same and pixels agree to one grey level. It needs no workers and works
+    with every loader. `auto` means `sample` if the loader has workers for it.
     """
 
     name: ClassVar[str] = "randaugment"
     cost: ClassVar[str] = (
         "18 % of throughput at depth 1 and 28 % at depth 2 in the workers of 8 A100 (MosaicML, Mosaic ResNet deep "
-        "dive, Table 2); `batch` takes half of the CPU time of `sample` at 176 px where it has to run on a CPU "
+        "dive, Table 2); on a CPU, `batch` takes half of the time of `sample` at 176 px "
         "(benchmarks/randaugment.py)."
     )
     gain: ClassVar[str] = (
         "+0.4 points for ResNet-50 at 90 epochs, +1.15 at 120 (depth 2, severity 9; Composer, method card); without "
-        "it no run of any length went beyond 79.87 % (deep dive)."
+        "it no run of any length exceeded 79.87 % (deep dive)."
     )
     hurts: ClassVar[str] = (
-        "short runs; on top of blurpool, mixup and label_smoothing there is no gain at 90 epochs (method card)."
+        "short runs; no gain at 90 epochs on top of blurpool, mixup and label_smoothing (Composer, method card)."
     )
-    depth: int = 1                      # operations on each image, one after the other
+    depth: int = 1                      # operations applied to each image in turn
     severity: float = 10.0              # largest strength, 0.1 to 10
     augmentation_set: str = "all"       # all | safe | original
     placement: str = "auto"             # sample: in the loader's workers | batch: on the device | auto: either
@@ -74,7 +74,7 @@ class RandAugment(Method):
         return _OneImage(self)
 
     def augment_pixels(self, pixels: Tensor, now: Now) -> Tensor:
-        images = pixels.permute(0, 2, 3, 1)                                   # the NHWC memory as it is
+        images = pixels.permute(0, 2, 3, 1)                                   # a view: memory is NHWC
         names = SETS[self.augmentation_set]
         for _ in range(self.depth):
             chosen = now.rng.integers(len(names), size=len(images))
@@ -95,9 +95,9 @@ class RandAugment(Method):
         return {
             "autocontrast": lambda: level,
             "equalize": lambda: level,
-            "posterize": lambda: 4 - np.trunc(0.4 * level),                   # bits that are kept
+            "posterize": lambda: 4 - np.trunc(0.4 * level),                   # bits kept
             "rotate": lambda: sign * np.trunc(3 * level),                     # degrees
-            "solarize": lambda: 256 - np.trunc(25.6 * level),                 # the lowest value that is inverted
+            "solarize": lambda: 256 - np.trunc(25.6 * level),                 # lowest value inverted
             "shear_x": lambda: sign * 0.03 * level,                           # pixels for each pixel
             "shear_y": lambda: sign * 0.03 * level,
             "translate_x": lambda: sign * np.trunc(level * side / 30),        # pixels
@@ -105,7 +105,7 @@ class RandAugment(Method):
         }[name]()
 
     def _factors(self, name: str, level: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return enhancement factors: 1 leaves the image as it is, 0 takes all of the property away."""
+        """Return enhancement factors: 1 leaves the image unchanged, 0 removes the property completely."""
         if self.augmentation_set == "original":
             return 0.18 * level + 0.1
         share, more = rng.random(len(level)), rng.random(len(level)) < 0.5
@@ -114,7 +114,7 @@ class RandAugment(Method):
 
 
 class _OneImage:
-    """RandAugment of one image."""
+    """RandAugment for one image; pickles."""
 
     def __init__(self, settings: RandAugment):
         self.settings = settings

@@ -1,4 +1,4 @@
-"""Boxes that are wiped out of the images."""
+"""Erase random boxes of images."""
 
 import math
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ from resnet_recipes.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now
 from resnet_recipes.ops.host import send
 
-_ATTEMPTS = 10    # at a box that fits; an image without one stays whole, as in torchvision
+_ATTEMPTS = 10    # draws of a box that fits; if all fail the image stays whole, as in torchvision
 
 
 @dataclass
 class RandomErasing(Method):
-    """Wipe a random box out of a random part of the images (Zhong et al., 2020, arXiv:1708.04896).
+    """Erase a random box of randomly chosen images (Zhong et al., 2020, arXiv:1708.04896).
 
-    Each image draws for itself; the box becomes 0 in the normalised batch, the mean of the data set. Area, aspect ratio
-    and position follow torchvision's RandomErasing, on the device and for all images at once.
+    Each image has its own box, which becomes 0 in the normalised batch: the mean of the dataset. Area, aspect ratio and
+    position are distributed as in torchvision's RandomErasing. Runs on the device, for all images at once.
     """
 
     name: ClassVar[str] = "random_erasing"
@@ -29,9 +29,9 @@ class RandomErasing(Method):
         "+0.2 points at 600 epochs (PyTorch blog, \"How to train state-of-the-art models using TorchVision's latest "
         "primitives\", 2021)."
     )
-    hurts: ClassVar[str] = "runs that are too short to be regularised."
-    p: float = 0.1                      # share of the images that lose a box
-    scale: tuple[float, float] = (0.02, 0.33)      # smallest and largest area of the box, as a share of the image
+    hurts: ClassVar[str] = "runs too short to need regularisation."
+    p: float = 0.1                      # probability that an image loses a box
+    scale: tuple[float, float] = (0.02, 0.33)      # smallest and largest area of the box, relative to the image
     ratio: tuple[float, float] = (0.3, 3.3)        # smallest and largest height / width of the box
 
     def problems(self) -> Iterator[Problem]:
@@ -53,7 +53,7 @@ class RandomErasing(Method):
         return batch._replace(images=images.permute(0, 3, 1, 2))
 
     def boxes(self, examples: int, height: int, width: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw top, bottom, left and right of each example's box, int64 [4, examples]; an empty box erases nothing."""
+        """Draw the top, bottom, left and right of each example's box, int64 [4, examples]; an empty box is allowed."""
         area = height * width * rng.uniform(*self.scale, (_ATTEMPTS, examples))
         ratio = np.exp(rng.uniform(*np.log(self.ratio), (_ATTEMPTS, examples)))
         tall = np.rint(np.sqrt(area * ratio)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The methods of a recipe, as one object with the hooks of all."""
+"""The methods of a recipe combined into one object with all their hooks."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -17,20 +17,20 @@ from resnet_recipes.ops.images import Draft, made
 
 
 class Stack:
-    """The enabled methods in the order of `methods.ORDER`, resolved once: an unused hook costs nothing."""
+    """The enabled methods in the order of `methods.ORDER`, resolved once so that unused hooks cost nothing."""
 
-    operations = Operations()       # torch's own
+    operations = Operations()       # plain torch
 
     def __init__(self, methods: Mapping[str, Method]):
         self.methods = {method.name: methods[method.name] for method in ORDER if method.name in methods}
-        #: Whether a forward pass in training draws from torch's generator.
+        #: Whether the forward pass in training uses torch's generator.
         self.draws_in_forward = any(method.draws_in_forward for method in self.methods.values())
         self._pixels = self._provided("augment_pixels")
         self._batch = self._provided("transform_batch")
         self._after = self._provided("after_step")
-        #: The loss to minimise, of logits and targets [N, K]: a scalar.
+        #: The loss to minimise, a scalar, given logits and targets [N, K].
         self.loss: Callable[[Tensor, Tensor], Tensor] = self._only("loss", self._soft_cross_entropy)
-        #: Leave in `.grad` what the optimizer is to use; return the loss.
+        #: Leave in `.grad` the gradient for the optimizer; return the loss.
         self.gradient: Callable[[Compute, list[Tensor], Now], Tensor] = self._only("gradient", _plain_gradient)
         #: Evaluate and export inside this context.
         self.eval_weights: Callable[[nn.Module], AbstractContextManager[None]] = self._only("eval_weights", nullcontext)
@@ -39,18 +39,18 @@ class Stack:
     def of(cls, methods: Any, sample_ops: bool = True) -> "Stack":
         """Build the stack of a recipe's `methods` section.
 
-        `sample_ops` says whether the loader runs `augment_sample` on every image, which decides a method's `auto`.
+        `sample_ops` says whether the loader can run `augment_sample` on every image, which resolves a method's `auto`.
         """
         present = {name: method for name, method in vars(methods).items() if method is not None}
         return cls({name: method.resolved(sample_ops) for name, method in present.items()})
 
     def use(self, operations: Operations) -> None:
-        """Let the methods call `operations`."""
+        """Make the methods call `operations`."""
         for caller in (self, *self.methods.values()):
             caller.operations = operations
 
     def augment_sample(self) -> SampleAugment | None:
-        """Return what a loader worker does to one image, or None."""
+        """Return the function that a loader worker applies to each image, or None."""
         augments = tuple(augment() for augment in self._provided("augment_sample"))
         return _Chain(augments) if augments else None
 
@@ -60,13 +60,13 @@ class Stack:
             modify(model)
 
     def augment_pixels(self, pixels: Tensor, now: Now) -> Tensor:
-        """Return the step's uint8 images changed."""
+        """Return the step's augmented uint8 images."""
         for augment in self._pixels:
             pixels = augment(pixels, now)
         return pixels
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        """Return the step's batch changed, with its images made."""
+        """Return the step's transformed batch, with finished images."""
         for transform in self._batch:
             if not transform.__self__.takes_drafts:
                 batch = batch._replace(images=made(batch.images))
@@ -79,12 +79,12 @@ class Stack:
             act(model, now)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return all methods' own tensors, by "method.key"."""
+        """Return the tensors of all methods, keyed "method.key"."""
         return {f"{name}.{key}": tensor for name, method in self.methods.items()
                 for key, tensor in method.state_dict().items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take back what `state_dict` gave. Raises ValueError if it belongs to a method that is off."""
+        """Restore the tensors returned by `state_dict`. Raises ValueError if any belongs to a method that is off."""
         parts: dict[str, dict[str, Tensor]] = {name: {} for name in self.methods}
         for key, tensor in state.items():
             name, _, rest = key.partition(".")
@@ -95,16 +95,16 @@ class Stack:
             method.load_state_dict(parts[name])
 
     def table(self) -> dict[str, list[str]]:
-        """Return who acts at each hook, in order, without idle hooks: {"gradient": ["sam (every 5th step)"]}."""
+        """Return the methods that act at each used hook, in order: {"gradient": ["sam (every 5th step)"]}."""
         rows = {hook: [_label(method) for method in self.methods.values() if method.provides(hook)] for hook in HOOKS}
         return {hook: labels for hook, labels in rows.items() if labels}
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with the combination; keys are relative to `methods`."""
+        """Yield the problems with the combination; keys are relative to `methods`."""
         for hook in HOOKS:
             names = [name for name, method in self.methods.items() if method.provides(hook)]
             if hook in EXCLUSIVE_HOOKS and len(names) > 1:
-                rule = f"{' and '.join(names)} both define the {hook}; a recipe may have one"
+                rule = f"{' and '.join(names)} both define the {hook}, which only one method may"
                 yield Problem(names[1], None, rule, f"remove it: ~methods.{names[1]}")
         for name, method in self.methods.items():
             for other in self.methods:
@@ -112,7 +112,7 @@ class Stack:
                     yield Problem(other, None, f"cannot be combined with {name}", f"remove one: ~methods.{name}")
 
     def _soft_cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean over N of softmax cross-entropy; [N, K] both, computed in float32."""
+        """Return softmax cross-entropy, averaged over N; both [N, K], computed in float32."""
         return self.operations.cross_entropy(logits, targets, False, len(logits))
 
     def _only(self, hook: str, default: Callable) -> Callable:
@@ -133,7 +133,7 @@ def _label(method: Method) -> str:
 
 @dataclass(frozen=True)
 class _Chain:
-    """Several augmentations of one image, one after the other; pickles with them."""
+    """Several augmentations applied to one image in turn; pickles if they do."""
 
     augments: tuple[SampleAugment, ...]
 

@@ -1,4 +1,4 @@
-"""Residual branches that are left out at random, example by example."""
+"""Drop residual branches at random, example by example."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from resnet_recipes.methods.surgery import adopt, release
 
 
 class DropSamplesBatchNorm2d(nn.BatchNorm2d):
-    """The last BatchNorm of a residual branch, whose output is zero for a random share `drop_rate` of the examples.
+    """The last BatchNorm of a residual branch; its output is zero for each example with probability `drop_rate`.
 
-    The statistics still see every example. At evaluation the output is multiplied by 1 - drop_rate instead.
+    The statistics still include every example. In evaluation the output is multiplied by 1 - drop_rate instead.
     """
 
     drop_rate: float
@@ -35,27 +35,27 @@ class DropSamplesBatchNorm2d(nn.BatchNorm2d):
 class StochasticDepth(Method):
     """Skip the residual branch of a block for random examples (Huang et al., 2016, arXiv:1603.09382).
 
-    Each example and block draws its own lot: `relu(identity + keep * branch)`, keep in {0, 1}, without rescaling; at
-    evaluation `relu(identity + (1 - p) * branch)`. Block l of L (from 0) has p = (l + 1) / L * drop_rate ("linear") or
-    drop_rate ("uniform"): 0.00625 to 0.1 over ResNet-50's 16 blocks, so that 41 % of the examples pass through all of
-    them. The whole batch is computed all the same, and BatchNorm sees it. `weights.pt` has 1 - p folded into the
-    branch's last BatchNorm, which gives a plain ResNet. Composer draws in the precision of the activations; here it is
-    float32.
+    Drawn separately for each example and block: `relu(identity + keep * branch)` with keep in {0, 1} and no rescaling,
+    and `relu(identity + (1 - p) * branch)` in evaluation. Block l of L, counted from 0, has p = (l + 1) / L * drop_rate
+    ("linear") or drop_rate ("uniform"): 0.00625 to 0.1 over ResNet-50's 16 blocks, so that 41 % of the examples pass
+    through all of them. The branch is still computed for the whole batch, and BatchNorm sees all of it. In `weights.pt`
+    the factor 1 - p is folded into the branch's last BatchNorm, which makes it a plain ResNet. Composer draws in the
+    precision of the activations; here it is float32.
     """
 
     name: ClassVar[str] = "stochastic_depth"
-    cost: ClassVar[str] = "one multiplication of each branch's output. Nothing is saved by leaving branches out."
+    cost: ClassVar[str] = "one multiplication of each branch's output; skipped branches save no time."
     gain: ClassVar[str] = (
-        "one of the regularisers of Hot, not measured by itself there; scaling by 1 - p at evaluation is worth 0.1 "
-        "points (Composer, pull request 376)."
+        "one of Hot's regularisers, not measured separately there; scaling by 1 - p in evaluation is worth 0.1 points "
+        "(Composer, pull request 376)."
     )
     hurts: ClassVar[str] = (
-        "short runs, which need no more regularisation; 0.2 is the highest rate at which the form that drops whole "
-        "blocks kept ResNet-50's accuracy (Composer, method card)."
+        "short runs, which need no more regularisation; the variant that drops whole blocks kept ResNet-50's accuracy "
+        "up to a rate of 0.2 (Composer, method card)."
     )
     draws_in_forward: ClassVar[bool] = True
-    drop_rate: float = 0.1              # share of the examples that leave out the last block, 0 to below 1
-    distribution: str = "linear"        # linear: rising to drop_rate | from_zero: the same from 0 | uniform: no rise
+    drop_rate: float = 0.1              # probability of skipping the last block, at least 0 and below 1
+    distribution: str = "linear"        # linear: rises to drop_rate | from_zero: the same, from 0 | uniform: constant
 
     def problems(self) -> Iterator[Problem]:
         if not 0 <= self.drop_rate < 1:
@@ -78,13 +78,13 @@ class StochasticDepth(Method):
 
 
 def _last_norm(block: nn.Module) -> nn.Module:
-    """Return the BatchNorm that ends the branch of a torchvision Bottleneck or BasicBlock."""
+    """Return the last BatchNorm in the branch of a torchvision Bottleneck or BasicBlock."""
     return block.bn3 if hasattr(block, "bn3") else block.bn2
 
 
 @torch.no_grad()
 def fold(model: nn.Module) -> None:
-    """Turn `model` into the plain ResNet with the same evaluation output, in place: fold 1 - p into weight and bias."""
+    """Turn `model` in place into a plain ResNet with the same evaluation output: fold 1 - p into weight and bias."""
     for module in model.modules():
         if isinstance(module, DropSamplesBatchNorm2d):
             module.weight.mul_(1 - module.drop_rate)
@@ -96,7 +96,7 @@ def fold(model: nn.Module) -> None:
 
 @torch.no_grad()
 def unfold(model: nn.Module) -> None:
-    """Let `model`, which has the weights of a plain ResNet, give that network's evaluation output: undo `fold`."""
+    """Undo `fold`: rescale a plain ResNet's weights in `model` so that its evaluation output equals that network's."""
     for module in model.modules():
         if isinstance(module, DropSamplesBatchNorm2d):
             module.weight.div_(1 - module.drop_rate)

@@ -1,4 +1,4 @@
-"""Change what a module of a built model does, and nothing else about it."""
+"""Change the behaviour of a module in a built model, and nothing else about it."""
 
 from torch import nn
 
@@ -6,8 +6,8 @@ from torch import nn
 def adopt(module: nn.Module, kind: type[nn.Module], **attributes: object) -> None:
     """Turn `module` into a `kind`, a subclass of its class, in place.
 
-    Its Parameters, buffers, state-dict keys, training flag and place in the model are kept, so weights load into the
-    changed and the plain model alike. `kind.__init__` is not run: whatever else `kind` needs comes in `attributes`.
+    Its parameters, buffers, state-dict keys, training flag and place in the model are kept, so the same weights load
+    into the changed and the plain model. `kind.__init__` is not run; pass whatever else `kind` needs in `attributes`.
     """
     if kind.__mro__[1] is not type(module):
         raise TypeError(f"{kind.__name__} is not a direct subclass of {type(module).__name__}")
@@ -17,5 +17,5 @@ def adopt(module: nn.Module, kind: type[nn.Module], **attributes: object) -> Non
 
 
 def release(module: nn.Module) -> None:
-    """Undo `adopt`: give `module` back the class it was built with."""
+    """Undo `adopt`: restore the class that `module` was built with."""
     module.__class__ = type(module).__mro__[1]

@@ -1,4 +1,4 @@
-"""One random image operation of random strength, for every image."""
+"""One random operation of random strength for each image."""
 
 import math
 from dataclasses import dataclass
@@ -16,17 +16,17 @@ from resnet_recipes.methods.image_ops import turn
 class TrivialAugment(Method):
     """Apply one random operation of random strength to each image (Mueller and Hutter, 2021, arXiv:2103.10158).
 
-    torchvision's TrivialAugmentWide, as it is: 14 operations including none at all, 31 strengths, nearest-neighbour
+    The same as torchvision's TrivialAugmentWide: 14 operations including the identity, 31 strengths, nearest-neighbour
     sampling. Runs on decoded images in the loader's workers; nothing to tune.
     """
 
     name: ClassVar[str] = "trivial_augment"
-    cost: ClassVar[str] = "one Pillow operation for each image, in the workers."
+    cost: ClassVar[str] = "one Pillow operation an image, in the workers."
     gain: ClassVar[str] = (
-        "+0.3 points in the baseline (PyTorch blog, \"How to train state-of-the-art models using TorchVision's latest "
-        "primitives\", 2021)."
+        "+0.3 points over the baseline (PyTorch blog, \"How to train state-of-the-art models using TorchVision's "
+        "latest primitives\", 2021)."
     )
-    hurts: ClassVar[str] = "loaders that are short of CPU; `randaugment` can run on the device instead."
+    hurts: ClassVar[str] = "loaders short of CPU; `randaugment` can run on the device instead."
     conflicts: ClassVar[frozenset[str]] = frozenset({"randaugment"})
 
     def augment_sample(self) -> SampleAugment:
@@ -34,10 +34,10 @@ class TrivialAugment(Method):
 
 
 class _Wide:
-    """TrivialAugmentWide on an image's own randomness; torch's generator, which threads share, is not used."""
+    """TrivialAugmentWide driven by the image's own generator, not by torch's, which threads share."""
 
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-        # This import takes seconds, and every plan imports this file.
+        # Imported here because it takes seconds and every command imports this file.
         from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
 
         return _apply_op(image, *_drawn(rng), InterpolationMode.NEAREST, fill=None)
@@ -45,7 +45,7 @@ class _Wide:
     def steps(self, side: int, rng: np.random.Generator) -> list[tuple[str, tuple[float, ...]]]:
         """Return the operation for the native decoder."""
         name, strength = _drawn(rng)
-        slope = math.tan(math.radians(math.degrees(math.atan(strength))))       # torchvision's way there and back
+        slope = math.tan(math.radians(math.degrees(math.atan(strength))))       # there and back, as in torchvision
         matrices = {
             "ShearX": (1, slope, 0, 0, 1, 0), "ShearY": (1, 0, 0, slope, 1, 0), "Rotate": turn(strength, side),
             "TranslateX": (1, 0, -int(strength), 0, 1, 0), "TranslateY": (1, 0, 0, 0, 1, -int(strength)),
@@ -58,7 +58,7 @@ class _Wide:
 
 @cache
 def _space() -> dict[str, tuple[tuple[float, ...], bool]]:
-    """Return each operation's strengths, and whether a sign is drawn too."""
+    """Return each operation's strengths and whether its sign is random."""
     from torchvision.transforms import TrivialAugmentWide
 
     space = TrivialAugmentWide()._augmentation_space(31)
