@@ -61,7 +61,7 @@ class TorchLAMB(torch.optim.Optimizer):
         # A CPU goes tensor by tensor, and finds each in its cache; a GPU takes all in a few launches.
         decaying = [p for group in self.param_groups if group["weight_decay"] for p in group["params"]]
         self._by_tensor = bool(decaying) and decaying[0].device.type == "cpu"
-        scratch = torch.empty(max((p.numel() for p in decaying), default=0)) if self._by_tensor else None
+        scratch = decaying[0].new_empty(max(p.numel() for p in decaying)) if self._by_tensor else None
         self._copies = {p: torch.empty_like(p) if scratch is None else scratch.as_strided(p.size(), p.stride())
                         for p in decaying}
 

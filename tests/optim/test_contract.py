@@ -1,7 +1,9 @@
 """What every optimizer promises, whichever it is."""
 
 import copy
+import hashlib
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +13,11 @@ from torch.profiler import ProfilerActivity, profile
 from resnet_recipes.card import card_of
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.optim.base import POLICIES
+from resnet_recipes.process.rank_process import RankProcess
+from resnet_recipes.train import distributed
+from resnet_recipes.train.exchange import Exchange
+from resnet_recipes.train.precision import Precision
+from tests.process.nursery import Nursery
 
 every_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.name)
 
@@ -103,6 +110,36 @@ def test_a_scaled_gradient_is_taken_back_to_its_size(optimizer, small, gradients
         theirs.grad_scale, theirs.found_inf = torch.tensor(8.0), torch.tensor(0.0)
         stepped(scaled, theirs, [8 * grad for grad in grads])
     assert all(torch.equal(p, q) for p, q in zip(plain.parameters(), scaled.parameters(), strict=True))
+
+
+def walked(process: RankProcess) -> dict[str, str]:
+    """Train with every optimizer on gradients that are this rank's own; return a hash of weights and state of each."""
+    rank, found = distributed.this_rank("cpu"), {}
+    distributed.join(rank)
+    for optimizer in OPTIMIZERS:
+        torch.manual_seed(rank.rank)
+        model, settings = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(6, 5)), optimizer(lr=0.01)
+        exchange, precision = Exchange(model), Precision(rank.device, torch.float32, model)
+        built = settings.build(model)
+        for _ in range(10):
+            with exchange.averaging(True):
+                model(torch.randn(4, 3, 8, 8)).square().mean().backward()
+            precision.step(built, settings.clip_norm)
+            built.zero_grad(set_to_none=True)
+        kept = [value for state in built.state.values() for _, value in sorted(state.items())]
+        tensors = [tensor.detach() for tensor in [*model.parameters(), *kept]]
+        assert all(tensor.isfinite().all() for tensor in tensors)
+        found[settings.name] = hashlib.sha256(b"".join(tensor.numpy().tobytes() for tensor in tensors)).hexdigest()
+    distributed.leave()
+    return found
+
+
+@pytest.mark.slow
+def test_ranks_keep_the_same_weights_and_state_to_the_bit(nursery: Nursery, tmp_path: Path):
+    first, second = nursery.call(tmp_path, 2, walked)
+    assert first == second
+    assert first.keys() == {optimizer.name for optimizer in OPTIMIZERS}
+    assert len(set(first.values())) == len(OPTIMIZERS)
 
 
 @pytest.mark.parametrize(("policy", "spared"), [

@@ -1,0 +1,88 @@
+"""Every optimizer against its formula, written out for one tensor: fifty steps in float64 at rates that change."""
+
+from collections.abc import Callable
+from math import cos, pi
+
+import pytest
+import torch
+from torch import Tensor
+
+from resnet_recipes.optim import LAMB, LARS, OPTIMIZERS, SGD, AdamW, DecoupledSGDW
+from resnet_recipes.optim.base import OptimizerSettings
+
+PEAK, DECAY, STEPS = 0.3, 0.02, 50
+
+#: Moves a weight along a gradient: weight, gradient, two tensors of state, step from 1, rate, decay.
+Formula = Callable[[Tensor, Tensor, Tensor, Tensor, int, float, float], None]
+
+
+def sgd(w: Tensor, g: Tensor, m: Tensor, _: Tensor, t: int, rate: float, decay: float) -> None:
+    m.copy_(0.875 * m + g + decay * w)
+    w -= rate * m
+
+
+def decoupled_sgdw(w: Tensor, g: Tensor, m: Tensor, _: Tensor, t: int, rate: float, decay: float) -> None:
+    m.copy_(0.875 * m + g)
+    w *= 1 - rate / PEAK * decay
+    w -= rate * m
+
+
+def adam(g: Tensor, m: Tensor, v: Tensor, t: int, eps: float) -> Tensor:
+    m.copy_(0.9 * m + 0.1 * g)
+    v.copy_(0.999 * v + 0.001 * g * g)
+    return m / (1 - 0.9**t) / ((v / (1 - 0.999**t)).sqrt() + eps)
+
+
+def adamw(w: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, rate: float, decay: float) -> None:
+    w *= 1 - rate * decay
+    w -= rate * adam(g, m, v, t, 1e-8)
+
+
+def lamb(w: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, rate: float, decay: float) -> None:
+    u = adam(g, m, v, t, 1e-6) + decay * w
+    w -= rate * (w.norm() / u.norm() if decay and w.norm() > 0 and u.norm() > 0 else 1.0) * u
+
+
+def lars(w: Tensor, g: Tensor, m: Tensor, _: Tensor, t: int, rate: float, decay: float) -> None:
+    trust = 1.0
+    if decay and w.norm() > 0 and g.norm() > 0:
+        trust = 0.001 * w.norm() / (g.norm() + decay * w.norm() + 1e-9)
+    m.copy_(0.9 * m + rate * trust * (g + decay * w))
+    w -= m
+
+
+FORMULAS: list[tuple[OptimizerSettings, Formula]] = [
+    (SGD(lr=PEAK, weight_decay=DECAY, no_decay="one_dimensional"), sgd),
+    (DecoupledSGDW(lr=PEAK, weight_decay=DECAY, no_decay="one_dimensional"), decoupled_sgdw),
+    (AdamW(lr=PEAK, weight_decay=DECAY, no_decay="one_dimensional"), adamw),
+    (LAMB(lr=PEAK, weight_decay=DECAY), lamb),
+    (LARS(lr=PEAK, weight_decay=DECAY, eps=1e-9), lars),
+]
+
+
+@pytest.mark.parametrize(("settings", "formula"), FORMULAS, ids=lambda each: getattr(each, "name", ""))
+def test_it_is_the_formula(settings, formula, small, gradients):
+    """One tensor starts at zero, and one gradient is zero in the first step: norms that no ratio can be made of."""
+    model = small().double()
+    torch.nn.init.zeros_(model.fc.weight)
+    optimizer, params = settings.build(model), list(model.parameters())
+    weights = [p.detach().clone() for p in params]
+    states = [(torch.zeros_like(w), torch.zeros_like(w)) for w in weights]
+    for t, grads in enumerate(gradients(model, STEPS), 1):
+        rate = PEAK * (1 + cos(pi * t / STEPS)) / 2
+        grads = [g.double() for g in grads]
+        if t == 1:
+            grads[0].zero_()
+        for group in optimizer.param_groups:
+            group["lr"] = rate
+        for p, g in zip(params, grads, strict=True):
+            p.grad = g.clone()
+        optimizer.step()
+        for w, g, state in zip(weights, grads, states, strict=True):
+            formula(w, g, *state, t, rate, DECAY if w.ndim > 1 else 0.0)
+    for p, w in zip(params, weights, strict=True):
+        torch.testing.assert_close(p.detach(), w, rtol=1e-9, atol=1e-12)
+
+
+def test_every_optimizer_has_its_formula_here():
+    assert {type(settings) for settings, _ in FORMULAS} == set(OPTIMIZERS)
