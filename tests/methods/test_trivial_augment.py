@@ -13,21 +13,30 @@ from resnet_recipes.methods.trivial_augment import TrivialAugment
 IMAGE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8))
 
 
-def possible() -> set[bytes]:
-    """Return every image that torchvision's transform can make of IMAGE."""
+def possible(image: Image.Image) -> set[bytes]:
+    """Return every image that torchvision's transform can make of one."""
     images = set()
     for name, (strengths, signed) in TrivialAugmentWide()._augmentation_space(31).items():
         for strength in strengths.reshape(-1).tolist():
             for sign in (1, -1) if signed else (1,):
-                images.add(_apply_op(IMAGE, name, sign * strength, InterpolationMode.NEAREST, None).tobytes())
+                images.add(_apply_op(image, name, sign * strength, InterpolationMode.NEAREST, None).tobytes())
     return images
 
 
 def test_results_are_torchvisions_and_reach_all_of_its_range():
-    augment, wanted = TrivialAugment().augment_sample(), possible()
+    augment, wanted = TrivialAugment().augment_sample(), possible(IMAGE)
     results = {augment(IMAGE, np.random.default_rng(seed)).tobytes() for seed in range(3000)}
     assert results <= wanted
     assert len(results) > 0.9 * len(wanted)
+
+
+def test_results_on_photographs_are_torchvisions_to_the_bit(photographs):
+    augment = TrivialAugment().augment_sample()
+    for number, path in enumerate(photographs[::10]):
+        image = Image.open(path).convert("RGB").resize((64, 64))
+        results = {augment(image, np.random.default_rng((number, seed))).tobytes() for seed in range(100)}
+        assert results <= possible(image), path
+        assert len(results) > 50
 
 
 def test_global_randomness_is_left_alone_and_workers_can_have_it():

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 from PIL import Image
+from torchvision.transforms import TrivialAugmentWide
+from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
 
 from resnet_recipes.data.native.augmentation import put_steps
 from resnet_recipes.data.native.rows import OPERATIONS
+from resnet_recipes.methods import trivial_augment
 from resnet_recipes.methods.image_ops import IMAGE_OPS, step
 from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.trivial_augment import TrivialAugment
@@ -51,6 +54,21 @@ def test_the_same_draw_gives_the_same_pixels_with_and_without_the_engine(engine,
                        [augment.steps(side, np.random.default_rng(seed)) for seed in range(len(sources))])
     for seed, (ours, source) in enumerate(zip(pixels, sources, strict=True)):
         assert np.array_equal(ours, np.asarray(augment(Image.fromarray(source), np.random.default_rng(seed)))), seed
+
+
+def test_trivial_augment_gives_photographs_the_very_pixels_of_torchvision(engine, photographs, monkeypatch):
+    side, augment, space = 176, TrivialAugment().augment_sample(), TrivialAugmentWide()._augmentation_space(31)
+    sources = [np.asarray(Image.open(path).convert("RGB").resize((side, side))) for path in photographs]
+    drawn = [(name, sign * strength) for name, (strengths, signed) in space.items()
+             for strength in (strengths[[0, 11, 30]].tolist() if strengths.ndim else [0.0])
+             for sign in ((1, -1) if signed else (1,))]
+    for number, (name, strength) in enumerate(drawn):
+        monkeypatch.setattr(trivial_augment, "_drawn", lambda _, draw=(name, strength): draw)
+        mine = sources[number % 10::10]
+        ours = augmented(engine, mine, [augment.steps(side, np.random.default_rng())] * len(mine))
+        for source, pixels in zip(mine, ours, strict=True):
+            theirs = _apply_op(Image.fromarray(source), name, strength, InterpolationMode.NEAREST, None)
+            assert np.array_equal(pixels, theirs), (name, strength)
 
 
 def test_no_steps_leave_an_image_as_it_is(engine):
