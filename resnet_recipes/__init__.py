@@ -1,6 +1,6 @@
-"""Train ResNet-50 and its family by recipe: the least time and money for a wanted accuracy.
+"""Train ResNet-50 and its family by recipes, in the least time for the accuracy you want.
 
-`__all__` is the library; it follows semantic versioning, and nothing else does. Importing it loads nothing heavy.
+`__all__` is the public API; only it follows semantic versioning. Importing the package loads nothing heavy.
 """
 
 import sys
@@ -11,7 +11,7 @@ from typing import Any
 __version__ = "0.1.0"
 __all__ = ["compose", "data", "load", "methods", "optim", "plan", "train"]
 
-#: Where each name is found, when it is first used.
+#: The module of each public name, imported when the name is first used.
 _HOMES = {"compose": "library", "load": "library", "data": "data", "methods": "methods", "optim": "optim",
           "plan": "plan", "train": "train"}
 
@@ -28,7 +28,7 @@ def __dir__() -> list[str]:
 
 
 class _Called(ModuleType):
-    """A module of this package that can be called as the function of the library with its name."""
+    """A module of this package that can also be called, as the library function of the same name."""
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         name = self.__name__.rpartition(".")[2]
@@ -36,7 +36,7 @@ class _Called(ModuleType):
 
 
 class _Package(ModuleType):
-    """This package: `plan` and `train` are modules, and functions for who uses the library."""
+    """This package: `plan` and `train` are modules, and also functions for users of the library."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("plan", "train") and type(value) is ModuleType:

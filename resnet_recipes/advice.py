@@ -1,4 +1,4 @@
-"""What the authors of recipes found to pay, and when."""
+"""Advice on a recipe: what pays off and when, as its authors found."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -7,12 +7,12 @@ from math import ceil
 from resnet_recipes.config import Recipe, enabled
 from resnet_recipes.duration import Duration, Horizon
 
-#: Peak learning rate for each example of the batch in the published recipes: 2.048 for 2048.
+#: Peak learning rate per example of the batch in the published recipes: 2.048 for a batch of 2048.
 RATE_PER_EXAMPLE = 0.001
 
 
 def notes_on(recipe: Recipe, horizon: Horizon, rank_size: int) -> Iterator[str]:
-    """Yield one sentence for each thing that works but that the user may not want."""
+    """Yield one sentence for each setting that works but may not be what the user wants."""
     yield from _length_notes(recipe, horizon)
     yield from _method_notes(recipe, horizon)
     yield from _ema_notes(recipe, horizon)
@@ -29,7 +29,7 @@ def _length_notes(recipe: Recipe, horizon: Horizon) -> Iterator[str]:
         size = recipe.batch.global_size * horizon.steps_per_epoch // 64
         rate = recipe.optimizer.lr * size / recipe.batch.global_size
         steps = "1 step" if horizon.steps_per_epoch == 1 else f"{horizon.steps_per_epoch} steps"
-        yield f"An epoch has only {steps}; a smaller batch takes more of them: bs={size} lr={rate:.3g}."
+        yield f"An epoch has only {steps}; a smaller batch gives more: bs={size} lr={rate:.3g}."
 
 
 def _method_notes(recipe: Recipe, horizon: Horizon) -> Iterator[str]:
@@ -38,7 +38,7 @@ def _method_notes(recipe: Recipe, horizon: Horizon) -> Iterator[str]:
         yield ("mixup together with label_smoothing costs accuracy in runs under 60 epochs (75.9 instead of 76.3 % at "
                "30 epochs on ImageNet); consider ~methods.mixup.")
     if {"randaugment", "stochastic_depth"} <= methods.keys() and epochs < 240:
-        yield ("Regularisation as strong as Hot's pays from 240 epochs on (on ImageNet 180 epochs still reached "
+        yield ("Regularisation as strong as Hot's pays off only from 240 epochs (on ImageNet, 180 epochs reached "
                "79.9 %); recipe=medium is meant for 60 to 240 epochs.")
     if (sam := methods.get("sam")) and sam.interval < 10 and epochs < 240:
         yield f"methods.sam.interval={sam.interval}: at 180 epochs of Hot, 10 gave the same accuracy in 7 % less time."
@@ -69,8 +69,8 @@ def _ema_notes(recipe: Recipe, horizon: Horizon) -> Iterator[str]:
 def _batch_notes(recipe: Recipe, rank_size: int) -> Iterator[str]:
     batch, rate = recipe.batch, recipe.optimizer.lr
     if batch.bn_size > rank_size:
-        yield (f"batch.bn_size={batch.bn_size}, but each rank has {rank_size} examples per step: BatchNorm sees those "
-               f"{rank_size}.")
+        yield (f"batch.bn_size={batch.bn_size}, but each rank has {rank_size} examples per step, so BatchNorm uses "
+               f"those {rank_size}.")
     scaled = RATE_PER_EXAMPLE * batch.global_size
     if not 0.2 <= rate / scaled <= 5:
         yield (f"lr={rate:g} is {rate / scaled:.2g} times what the published recipes use for a batch of "

@@ -1,4 +1,4 @@
-"""Which network is trained, and what it starts from: the `model` section of a recipe."""
+"""Which network is trained, and from which weights: the `model` section of a recipe."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,8 +24,8 @@ class ModelConfig:
     init: str = "kaiming_normal"        # kaiming_normal (fan_in) | kaiming_convs (no linear) | torchvision (fan_out)
     bn_init: str = "uniform"            # BatchNorm weights: uniform, U[0, 1) | ones
     zero_init_last_bn: bool = False     # the last BatchNorm of each residual branch starts at 0: the branch is silent
-    weights: str = ""                   # to start from: a .pt or .safetensors file, a run | torchvision | timm:NAME
-    freeze: str = "none"                # what stays as loaded, from the input up to: stem | layer1 to layer3 | backbone
+    weights: str = ""                   # initial weights: a .pt or .safetensors file, a run | torchvision | timm:NAME
+    freeze: str = "none"                # not trained, from the input up to: stem | layer1 to layer3 | backbone
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `model`."""

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, whatever happens while they are written."""
+"""Files that are either complete or absent, whatever happens while they are written."""
 
 import json
 import os
@@ -14,10 +14,11 @@ _PART = re.compile(r".+\.[0-9a-f]{16}\.part")
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that takes the name `path` at the end of the block, when its bytes are on the disk.
+    """Open a file for writing that is renamed to `path` at the end of the block, once its bytes are on disk.
 
-    Readers see the old file or the new one. An exception in the block, or a full disk, leaves the old one; a kill also
-    leaves a part with a random name: several may write at once, and a link cannot be put in the way.
+    Readers see either the old file or the new one. An exception in the block, or a full disk, leaves the old one. A
+    killed process also leaves a part file; its name is random, so that several processes can write at once and nobody
+    can plant a link in its place.
     """
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
@@ -38,7 +39,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file; empty if there is none, or something else."""
+    """Return the JSON object in a file, or an empty one if the file is missing or holds anything else."""
     try:
         value = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -47,14 +48,14 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def delete_parts(folder: Path) -> None:
-    """Delete what killed processes left half written in a folder. Raises OSError."""
+    """Delete the half-written files that killed processes left in a folder. Raises OSError."""
     for path in folder.iterdir():
         if _PART.fullmatch(path.name):
             path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
-    """Put renames in a folder on the disk; network file systems that cannot keep their files anyway."""
+    """Flush renames in a folder to disk; network file systems that cannot do this keep their files anyway."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

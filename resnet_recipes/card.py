@@ -17,7 +17,7 @@ class Setting(NamedTuple):
 
     @property
     def written(self) -> str:
-        """The default as it is typed."""
+        """The default as one would type it."""
         if isinstance(self.default, list | tuple):
             return f"[{','.join(map(str, self.default))}]"
         return "null" if self.default is None else str(self.default).lower() if isinstance(self.default, bool) \
@@ -25,11 +25,11 @@ class Setting(NamedTuple):
 
 
 class Card(NamedTuple):
-    """A class as a person reads it; every text is one paragraph on one line."""
+    """A class described for people; every text is one paragraph on one line."""
 
     name: str
     summary: str          # one sentence with its paper
-    details: str          # what it does precisely, and where it differs from its source
+    details: str          # what exactly it does, and how it differs from its source
     cost: str
     gain: str             # as measured by others, with the source
     hurts: str            # when to leave it out
@@ -37,7 +37,7 @@ class Card(NamedTuple):
 
 
 def card_of(cls: type) -> Card:
-    """Return the card of a dataclass with `name`, `cost`, `gain` and `hurts`; docstring and fields are the rest."""
+    """Return the card of a dataclass with `name`, `cost`, `gain` and `hurts`, a docstring and fields."""
     summary, _, details = inspect.cleandoc(cls.__doc__ or "").partition("\n")
     settings = tuple(setting for setting in settings_of(cls) if setting.name != "name")
     return Card(cls.name, summary, " ".join(details.split()), cls.cost, cls.gain, cls.hurts, settings)

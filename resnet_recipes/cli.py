@@ -21,7 +21,7 @@ def train(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, _leave)
     code = guarded(verb.run, sys.argv[1:])
     sys.stderr.flush()
-    os._exit(code)              # everything is written, and tearing torch down would keep the prompt away for seconds
+    os._exit(code)              # all output is written, and tearing down torch would delay the prompt by seconds
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
-    """Run a command; turn what a user can fix into a message on stderr, and everything into an exit code."""
+    """Run a command; turn errors that a user can fix into messages on stderr, and every outcome into an exit code."""
     try:
         code = run(argv)
         if lost := lost_output():
@@ -53,14 +53,14 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
 
 
 def _leave(*_: object) -> None:
-    """Exit on Ctrl-C before the ranks start: an exception could be lost in a destructor of a library."""
+    """Exit on Ctrl-C before the ranks start: an exception could be lost in a library's destructor."""
     with suppress(OSError):
         os.write(2, b"interrupted: nothing was started\n")
     os._exit(ExitCode.CANCELLED)
 
 
 def boxed(error: RecipeError | TrainingError) -> str:
-    """Return an error as a person reads it: each problem, what to type, and that nothing was started."""
+    """Return an error as text for people: each problem, what to type, and that nothing was started."""
     if isinstance(error, TrainingError):
         return f"error: {printable(error)}"
     count = len(error.problems)

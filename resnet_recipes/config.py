@@ -35,9 +35,9 @@ def duration_problem(key: str, text: str, units: tuple[str, ...] = ("ep", "ba", 
 class BatchConfig:
     """The `batch` section: sizes are global, so that a recipe gives the same result on 1 or 8 devices."""
 
-    global_size: int = 2048             # examples of one optimizer step, over all devices
+    global_size: int = 2048             # examples per optimizer step, over all devices
     bn_size: int = 256                  # examples that share BatchNorm statistics: the micro-batch of one device
-    eval_size: int = 256                # examples of one evaluation batch on one device
+    eval_size: int = 256                # examples per evaluation batch on one device
     bn_average: bool = False            # average BatchNorm's running statistics over devices at the end of every epoch
 
     def problems(self) -> Iterator[Problem]:
@@ -54,10 +54,10 @@ class ScheduleConfig:
     name: str = "cosine"                # cosine | linear | multistep | piecewise | polynomial | constant
     warmup: str = "8ep"                 # linear rise to the peak; never stretched by scale_schedule_ratio
     start: float = 0.0                  # share of the peak rate at the start of the warm-up
-    from_start: bool = False            # cosine only: its fall begins at the run's start, hidden by the warm-up
+    from_start: bool = False            # cosine only: decay from the run's start, hidden by the warm-up at first
     final: float = 0.0                  # share of the peak rate at the end: cosine, linear, polynomial
     power: float = 2.0                  # polynomial only
-    milestones: list[str] = field(default_factory=list)     # when gamma multiplies, or when a value is reached
+    milestones: list[str] = field(default_factory=list)     # when gamma applies, or when a value is reached
     gamma: float = 0.1                  # multistep only
     values: list[float] = field(default_factory=list)       # piecewise: shares of the peak, at start and milestones
     interval: str = "step"              # step: a new rate every step | epoch: constant within an epoch
@@ -109,9 +109,9 @@ class PrecisionConfig:
 class EvaluationConfig:
     """The `evaluation` section."""
 
-    stop_at_top1: float | None = None   # percent: the run ends with the first evaluation that reaches it
-    interval: str = "1ep"               # from one evaluation to the next; the last step is always evaluated
-    offset: str = "0ep"                 # shifts them: with 3ep, an interval of 4ep evaluates after epochs 3, 7, 11 ...
+    stop_at_top1: float | None = None   # percent: end the run at the first evaluation that reaches it
+    interval: str = "1ep"               # time between evaluations; the last step is always evaluated
+    offset: str = "0ep"                 # with 3ep, an interval of 4ep evaluates after epochs 3, 7, 11 ...
     flip: bool = False                  # average the predictions of each image and its mirror image; twice the work
 
     def problems(self) -> Iterator[Problem]:
@@ -126,21 +126,22 @@ class EvaluationConfig:
 class CheckpointConfig:
     """The `checkpoint` section."""
 
-    interval: str = "1ep"               # from one checkpoint to the next; the last step is always saved
-    keep: int = 2                       # newest checkpoints that stay on disk
+    interval: str = "1ep"               # time between checkpoints; the last step is always saved
+    keep: int = 2                       # how many of the newest checkpoints stay on disk
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `checkpoint`."""
         yield from duration_problem("interval", self.interval)
         if not 2 <= self.keep <= 10_000:
-            yield Problem("keep", self.keep, "must be from 2, so that one damaged file never loses the run, to 10000")
+            rule = "must be between 2, so that one damaged file never loses the run, and 10000"
+            yield Problem("keep", self.keep, rule)
 
 
 @dataclass
 class LogConfig:
     """The `log` section."""
 
-    interval: str = "20ba"              # from one logged step to the next; the only steps that wait for the device
+    interval: str = "20ba"              # time between logged steps; only those wait for the device
     to: list[str] = field(default_factory=list)     # tensorboard | wandb | mlflow | csv, in addition to metrics.jsonl
     mlperf: bool = False                # write result_0.txt at the end: the run in MLPerf's log format
 
@@ -155,16 +156,16 @@ class LaunchConfig:
     """The `launch` section: where the run runs. Nothing here changes the result."""
 
     device: str = "auto"                # auto: cuda if there is one, else cpu | cuda | cpu
-    gpus: int | str = "auto"            # of this node, one process each; auto: every visible GPU, or one CPU process
+    gpus: int | str = "auto"            # GPUs per node, one process each; auto: every visible one, or one CPU process
     nodes: int | str = 1                # "2:4": start with at least 2; continue with 2 to 4 as nodes fail and come back
     rdzv: str = ""                      # host:port where several nodes meet
-    max_restarts: int = 0               # times all ranks are restarted, from the last checkpoint, after a failure
-    price: float | None = None          # of this machine, an hour, in any currency: the plan tells what the run costs
+    max_restarts: int = 0               # how often all ranks may restart from the last checkpoint after a failure
+    price: float | None = None          # of this machine per hour, in any currency; the plan then shows the run's cost
     max_wall: str = ""                  # "3.5h" or "45m": save and stop with exit code 75 before this time has passed
 
     @property
     def fewest_and_most_nodes(self) -> tuple[int, int]:
-        """The limits of `nodes`; (0, 0) if it is written wrongly."""
+        """The limits of `nodes`; (0, 0) if it is malformed."""
         fewest, most = (match.groups() if (match := re.fullmatch(r"(\d+)(?::(\d+))?", str(self.nodes)))
                         else ("0", None))
         return int(fewest), int(most or fewest)
@@ -177,14 +178,14 @@ class LaunchConfig:
         if self.gpus != "auto" and not (isinstance(self.gpus, int) and 1 <= self.gpus <= 64):
             yield Problem("gpus", self.gpus, "must be auto or a number from 1 to 64")
         if self.price is not None and not 0 <= self.price < 1e6:
-            yield Problem("price", self.price, "must be a price an hour, as in 32.77")
+            yield Problem("price", self.price, "must be a price per hour, as in 32.77")
         if not 1 <= fewest <= most <= 1024:
             yield Problem("nodes", self.nodes, "must be a number from 1 to 1024, or two of them, as in 2:4")
         if fewest < most and not self.max_restarts:
-            rule = "can change only at a restart, and launch.max_restarts is 0"
+            rule = "can only change at a restart, but launch.max_restarts is 0"
             yield Problem("nodes", self.nodes, rule, "launch.max_restarts=10")
         if most > 1 and not re.fullmatch(r"[\w.-]+:\d{2,5}", self.rdzv):
-            yield Problem("rdzv", self.rdzv or None, "is needed for several nodes: the address where they meet",
+            yield Problem("rdzv", self.rdzv or None, "is required with several nodes: the address where they meet",
                           "launch.rdzv=node0:29400")
         if not 0 <= self.max_restarts <= 100:
             yield Problem("max_restarts", self.max_restarts, "must be between 0 and 100")
@@ -202,7 +203,7 @@ class RunConfig:
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `run`."""
         if not names.RUN.fullmatch(self.name):
-            rule = "must be letters, digits, '.', '_', '+' and '-', and start with a letter or digit"
+            rule = "must consist of letters, digits, '.', '_', '+' and '-', and start with a letter or digit"
             yield Problem("name", self.name, rule)
 
 
@@ -210,12 +211,12 @@ class RunConfig:
 class Recipe:
     """Everything that defines a run. One object: the schema of the YAML, its defaults, and what the program reads."""
 
-    name: str = ""                                         # what the recipe is called: lower-case letters, digits, '_'
+    name: str = ""                                         # lower-case letters, digits, '_'
     about: str = ""                                        # one line for `resnet-train --list`
-    baseline: bool = False                                 # another project's way to train, to compare with
+    baseline: bool = False                                 # another project's training, for comparison
     max_duration: str = "90ep"                             # base length of training
     scale_schedule_ratio: float = 1.0                      # stretches max_duration and milestones, not the warm-up
-    seed: int = 42                                         # of every random choice
+    seed: int = 42                                         # seed of all random choices
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)
@@ -236,9 +237,9 @@ class Recipe:
         return decimal(self.scale_schedule_ratio)
 
     def horizon(self, examples: int) -> Horizon:
-        """Return the length of a run on so many training images.
+        """Return the length of a run on `examples` training images.
 
-        It is max_duration; stretched by scale_schedule_ratio, it is rounded down to whole units (28.8ep is 28ep).
+        It is max_duration. If stretched by scale_schedule_ratio, it is rounded down to whole units (28.8ep to 28ep).
         """
         steps = steps_per_epoch(examples, self.batch.global_size)
         length = Duration.parse(self.max_duration).scaled(self.ratio)
@@ -250,12 +251,13 @@ class Recipe:
         return [int(horizon.steps(item) * (1 if item.unit == "dur" else self.ratio)) for item in durations]
 
     def problems(self) -> Iterator[Problem]:
-        """Yield everything wrong with the recipe, all sections, with full keys."""
+        """Yield everything that is wrong in any section, with full keys."""
         if not names.RECIPE.fullmatch(self.name):
-            yield Problem("name", self.name, "must be lower-case letters, digits and '_'")
+            yield Problem("name", self.name, "must consist of lower-case letters, digits and '_'")
         yield from duration_problem("max_duration", self.max_duration, units=("ep", "ba"))
         if re.fullmatch(r"\d*\.\d*[1-9]\d*ba", self.max_duration):
-            yield Problem("max_duration", self.max_duration, "must be whole batches", "max_duration=100ba ssr=1")
+            rule = "must be a whole number of batches"
+            yield Problem("max_duration", self.max_duration, rule, "max_duration=100ba ssr=1")
         if not 0 < self.scale_schedule_ratio <= 1000:
             yield Problem("scale_schedule_ratio", self.scale_schedule_ratio, "must be above 0 and at most 1000",
                           "ssr=1 trains for max_duration")

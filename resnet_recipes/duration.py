@@ -1,4 +1,4 @@
-"""Lengths of training, exact, in the units that recipes are written in."""
+"""Exact training lengths, in the units that recipes use."""
 
 import re
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from functools import cache
 
 _FORM = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
 
-#: Epochs or steps of any duration; the longest published run of ImageNet has 750,000 steps.
+#: Upper limit of a duration, in epochs or steps; the longest published ImageNet run has 750,000 steps.
 LONGEST = 10**9
 
 
@@ -21,7 +21,7 @@ class Duration:
     @staticmethod
     @cache
     def parse(text: str) -> "Duration":
-        """Read a duration. Raises ValueError with a rule for the user."""
+        """Parse a duration. Raises ValueError with the rule that the user broke."""
         match = _FORM.fullmatch(str(text).strip())
         if match is None:
             raise ValueError("is not a duration: write a number and a unit, as in 8ep, 100ba or 0.5dur")
@@ -29,14 +29,14 @@ class Duration:
         if unit == "dur" and value > 1:
             raise ValueError("is longer than the run: a share of it is between 0dur and 1dur")
         if value > LONGEST:
-            raise ValueError(f"is longer than any run: at most {LONGEST:,} epochs or steps")
+            raise ValueError(f"is too long: the maximum is {LONGEST:,} epochs or steps")
         return Duration(value, unit)
 
     def scaled(self, ratio: Fraction) -> "Duration":
-        """Return this duration stretched by `ratio` and rounded down to whole units (28.8ep is 28ep), unless that is 1.
+        """Return this duration stretched by `ratio` and rounded down to whole units (28.8ep is 28ep); unchanged for 1.
 
-        Composer multiplies floats: at 90 epochs, 12 of the ratios from 0.01 to 10.00 give one epoch less there, as 0.7
-        does (62, not 63).
+        Composer multiplies floats: there, at 90 epochs, 12 of the ratios from 0.01 to 10.00 give one epoch less, for
+        example 0.7 (62 instead of 63).
         """
         if self.unit == "dur" or ratio == 1:
             return self
@@ -53,24 +53,24 @@ def decimal(value: float | str) -> Fraction:
 
 
 def steps_per_epoch(examples: int, global_size: int) -> int:
-    """Return the optimizer steps of one epoch; what does not fill a batch is left out."""
+    """Return the number of optimizer steps in one epoch; an incomplete last batch is dropped."""
     return examples // global_size
 
 
 @dataclass(frozen=True)
 class Horizon:
-    """How long a run is; the only place where durations become steps."""
+    """The length of a run; the only place where durations are converted to steps."""
 
     total_steps: int
     steps_per_epoch: int
 
     @cache   # noqa: B019  a run has one horizon and a handful of durations
     def steps(self, duration: Duration) -> int:
-        """Convert to steps, rounded down, but never to zero unless zero was written."""
+        """Convert to steps, rounding down; at least 1, unless the duration itself is 0."""
         scale = {"ep": self.steps_per_epoch, "ba": 1, "dur": self.total_steps}[duration.unit]
         return max(1, int(duration.value * scale)) if duration.value else 0
 
     @property
     def epochs(self) -> Fraction:
-        """Length of the run in epochs; not whole if it was given in batches."""
+        """Length of the run in epochs; a fraction if it was given in batches."""
         return Fraction(self.total_steps, self.steps_per_epoch)

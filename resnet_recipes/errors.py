@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
-SHOWN = 500               # characters of a value that a message shows
+SHOWN = 500               # longest value that a message shows, in characters
 
 
 class ExitCode(IntEnum):
@@ -13,7 +13,7 @@ class ExitCode(IntEnum):
     DONE = 0
     FAILED = 1            # training failed, or was stopped by a second signal
     RECIPE = 2            # wrong command or recipe
-    NOT_READY = 3         # the data or the machine
+    NOT_READY = 3         # the data or the machine must be fixed first
     PREEMPTED = 75        # stopped from outside; a checkpoint was saved
     CANCELLED = 130       # Ctrl-C; a checkpoint was saved
 
@@ -23,7 +23,7 @@ class Problem(NamedTuple):
 
     key: str              # where: "methods.mixup.alpha", or "recipes/mine.yaml:7"
     value: object         # what was written there; None if nothing was
-    rule: str             # what it has to be: "must be positive"
+    rule: str             # the rule that was broken: "must be positive"
     fix: str = ""         # what to type instead
 
     def under(self, section: str) -> "Problem":
@@ -54,6 +54,6 @@ class NotReadyError(RecipeError):
 
 
 class TrainingError(Exception):
-    """Training had to stop, for a reason that one or two sentences explain."""
+    """Training had to stop, for a reason that the message explains in one or two sentences."""
 
     exit_code = ExitCode.FAILED

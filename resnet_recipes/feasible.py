@@ -1,4 +1,4 @@
-"""What cannot work together in a recipe, its data and its ranks."""
+"""Conflicts between a recipe, its data and its ranks."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,11 +9,11 @@ from resnet_recipes.duration import LONGEST, Duration, Horizon
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods.stack import Stack
 
-MAX_EPOCHS = 10_000         # of a run; the longest published one has 810
+MAX_EPOCHS = 10_000         # longest run; the longest published one has 810
 
 
 def problems(recipe: Recipe, facts: DataFacts, world_size: int, stack: Stack) -> Iterator[Problem]:
-    """Yield everything that keeps a recipe from being planned; by itself it has no problems."""
+    """Yield everything that prevents planning a recipe, which must be valid in itself."""
     yield from _batch_problems(recipe, facts, world_size)
     yield from _class_problems(recipe, facts)
     yield from _method_problems(stack, facts)
@@ -29,7 +29,7 @@ def _batch_problems(recipe: Recipe, facts: DataFacts, world_size: int) -> Iterat
     elif size % world_size:
         lower = max(size - size % world_size, world_size)
         yield Problem("batch.global_size", size, f"must be divisible by the {world_size} ranks",
-                      f"bs={lower}, or another gpus=")
+                      f"bs={lower}, or change gpus=")
     elif (rank_size := size // world_size) > bn_size and rank_size % bn_size:
         divisor = max(n for n in range(1, bn_size + 1) if rank_size % n == 0)
         rule = f"must divide the {rank_size} examples of each rank ({size} over {world_size})"
@@ -48,7 +48,7 @@ def _class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
 def _method_problems(stack: Stack, facts: DataFacts) -> Iterator[Problem]:
     yield from (problem.under("methods") for problem in stack.problems())
     if (augments := stack.table().get("augment_sample")) and not facts.augments_samples:
-        yield Problem("data.backend", facts.backend, f"cannot augment single images, which {', '.join(augments)} does",
+        yield Problem("data.backend", facts.backend, f"cannot augment single images, as {', '.join(augments)} would",
                       "data.backend=auto, or remove the method")
 
 
@@ -58,14 +58,14 @@ def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
         yield Problem("max_duration", recipe.max_duration, rule, "epochs=1, or max_duration=100ba ssr=1")
         return
     if horizon.epochs > MAX_EPOCHS or horizon.total_steps > LONGEST:
-        rule = (f"is {horizon.total_steps:,} steps, {float(horizon.epochs):,.0f} epochs; "
-                f"at most {LONGEST:,} and {MAX_EPOCHS:,}")
+        rule = (f"is {horizon.total_steps:,} steps or {float(horizon.epochs):,.0f} epochs; "
+                f"the maximum is {LONGEST:,} steps and {MAX_EPOCHS:,} epochs")
         yield Problem("max_duration", recipe.max_duration, rule)
         return
     warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
     if warmup >= horizon.total_steps:
         yield Problem("schedule.warmup", recipe.schedule.warmup,
-                      f"takes {warmup:,} steps, but the run has {horizon.total_steps:,}: it never reaches its rate",
+                      f"takes {warmup:,} of the run's {horizon.total_steps:,} steps: it never reaches the peak rate",
                       f"{_short_warmup(horizon)}, or a longer run (the warm-up is never scaled)")
     milestones = recipe.milestones(horizon)
     if milestones != sorted(set(milestones)):
@@ -76,12 +76,12 @@ def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
 
 
 def _smaller(recipe: Recipe, examples: int, world_size: int) -> str:
-    """Return the words that fit batch, rate and warm-up to a small data set, all at once."""
+    """Return the settings that fit batch, rate and warm-up to a small data set, all at once."""
     rank_size = examples // (8 * world_size) or 1
     rank_size = 1 << (rank_size.bit_length() - 1)
     size = rank_size * world_size
     if size > examples:
-        return f"gpus=1: there are fewer images than the {world_size} ranks"
+        return f"gpus=1: there are fewer images than ranks ({world_size})"
     words = [f"bs={size}", f"lr={recipe.optimizer.lr * size / recipe.batch.global_size:.3g}"]
     if rank_size > recipe.batch.bn_size and rank_size % recipe.batch.bn_size:
         words.append(f"batch.bn_size={rank_size}")

@@ -1,4 +1,4 @@
-"""How long a run takes and how much memory: orders of magnitude, from its arithmetic, without measuring."""
+"""Rough estimates of a run's time and memory, computed from its arithmetic rather than measured."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from resnet_recipes.measure.estimate import EXCHANGE
 from resnet_recipes.measure.roofline import Speed, Work
 from resnet_recipes.plan import Plan
 
-#: Billions of multiply-adds a second of one CPU core; two cores reach 17 in this project's demo and 29 on CIFAR-10.
+#: Billions of multiply-adds per second on one CPU core; two cores reach 17 in this project's demo, 29 on CIFAR-10.
 PER_CORE = 12
 
 
@@ -20,7 +20,7 @@ def cpu_seconds(plan: Plan, cores: int) -> float:
 
 
 def gpu_speeds(plan: Plan, gpu: Gpu) -> list[Speed]:
-    """Return what one GPU is expected to train at each image size of a run, if loading keeps up; steps of SAM apart."""
+    """Return one GPU's expected speed at each image size of a run, if loading keeps up; ignores SAM's extra passes."""
     return [roofline.speed(gpu, _work(plan, side)) for side in sorted(set(plan.sizes))]
 
 
@@ -33,14 +33,14 @@ def gpu_seconds(plan: Plan, gpu: Gpu) -> float:
 
 
 def gpu_memory(plan: Plan) -> float:
-    """Return the bytes that a run in bf16 or fp16 takes on each GPU, within some tens of percent."""
+    """Return the bytes that a run in bf16 or fp16 needs on each GPU, to within some tens of percent."""
     methods = enabled(plan.recipe.methods)
     copies = 3 + ("ema" in methods) + ("sam" in methods)        # weights, gradients, momentum
     return roofline.memory(_work(plan, max(plan.sizes)), plan.rank_size, plan.parameters, copies)
 
 
 def roughly(seconds: float) -> str:
-    """Return a length of time to one digit or two, in the largest unit that it fills twice: "11 weeks"."""
+    """Return a length of time to one or two digits, in the largest unit that fits at least twice: "11 weeks"."""
     units = (("years", 365.25 * 86400), ("weeks", 7 * 86400), ("days", 86400), ("hours", 3600), ("minutes", 60))
     name, unit = next((item for item in units if seconds >= 2 * item[1]), units[-1])
     number = seconds / unit
@@ -54,7 +54,7 @@ def _work(plan: Plan, side: int) -> Work:
 
 
 def _images(plan: Plan) -> Counter[int]:
-    """Return the training images of a run by their size."""
+    """Return the number of training images of a run at each image size."""
     found, last = Counter(), len(plan.sizes) - 1
     for epoch, side in enumerate(plan.sizes):
         steps = plan.steps_per_epoch if epoch < last else plan.total_steps - last * plan.steps_per_epoch
@@ -63,6 +63,6 @@ def _images(plan: Plan) -> Counter[int]:
 
 
 def _passes(plan: Plan) -> float:
-    """Return how often an image goes forward and backward on average: more than once with SAM."""
+    """Return the average number of forward and backward passes per image: more than one with SAM."""
     sam = enabled(plan.recipe.methods).get("sam")
     return 1 + 1 / sam.interval if sam else 1.0

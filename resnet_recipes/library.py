@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from resnet_recipes import data
 from resnet_recipes import plan as planning
 from resnet_recipes.commands import run_folder
-from resnet_recipes.commands.plan import started
+from resnet_recipes.commands.plan import with_start
 from resnet_recipes.composing import compose as composing
 from resnet_recipes.composing.compose import Composed
 from resnet_recipes.composing.library import Entry
@@ -24,15 +24,15 @@ from resnet_recipes.process.rank import work
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.process.signals import Interruption, handling
 
-#: Told every record of metrics.jsonl as it is written; a true answer saves the run and ends it.
+#: Called with each record of metrics.jsonl as it is written; a true return value saves the run and ends it.
 Callback = Callable[[dict[str, Any]], object]
 
 
 class Trained(NamedTuple):
-    """A run that has ended."""
+    """A finished or stopped run."""
 
     folder: Path
-    summary: dict[str, Any]         # of summary.json; empty if the run was stopped before its end
+    summary: dict[str, Any]         # contents of summary.json; empty if the run was stopped early
 
 
 def compose(recipe: str, *changes: str, **settings: object) -> Recipe:
@@ -45,7 +45,7 @@ def compose(recipe: str, *changes: str, **settings: object) -> Recipe:
 
 
 def plan(recipe: Recipe, ranks: int = 1) -> Plan:
-    """Return everything that a run of `recipe` will do on so many devices. Raises RecipeError if it cannot."""
+    """Return the plan of a run of `recipe` on `ranks` devices. Raises RecipeError if there can be none."""
     if problems := list(recipe.problems()):
         raise RecipeError(problems)
     return planning.of(recipe, data.measure(recipe.data), ranks)
@@ -59,25 +59,25 @@ def train(recipe: Recipe, *callbacks: Callback) -> Trained:
     """
     interruption, began = Interruption(), time.monotonic()
 
-    def told(record: dict[str, Any]) -> None:
+    def notify(record: dict[str, Any]) -> None:
         for callback in callbacks:
             if callback(dict(record)):
                 interruption.request("a callback asked for it")
 
     recipe = replace(recipe, launch=replace(recipe.launch, gpus=1))
     composed = Composed(recipe, Entry(recipe.name, Path.cwd() / "python", "python"), {}, ())
-    folder = run_folder.create(composed, started(plan(recipe)), ["python"])
+    folder = run_folder.create(composed, with_start(plan(recipe)), ["python"])
     with RunLock(folder), handling(interruption.receive):
-        work(RankProcess(folder, 0, sys.stderr, began, interruption, _Pulse(), told))
+        work(RankProcess(folder, 0, sys.stderr, began, interruption, _NoWatchdog(), notify))
     summary = folder / "summary.json"
     return Trained(folder, json.loads(summary.read_text()) if summary.exists() else {})
 
 
-class _Pulse:
-    """Stands in for the watchdog: nobody watches a run in a notebook from outside."""
+class _NoWatchdog:
+    """Replaces the watchdog: no launcher watches a run in a notebook."""
 
     step = 0
 
     def beat(self, step: int, phase: str) -> None:
-        """Note the completed steps."""
+        """Record the number of completed steps."""
         self.step = step

@@ -1,4 +1,4 @@
-"""What recipes, runs and published weights may be called."""
+"""Valid names of recipes, runs and published weights."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A plan as people read it: one labelled row for each thing that a run will do."""
+"""A plan as text for people: one labelled row for each thing that a run will do."""
 
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ def lines(rows: Iterable[Row], width: int = 80) -> list[str]:
 
 
 def rows(plan: Plan) -> Iterator[Row]:
-    """Yield everything a run will do, in the order in which a person asks."""
+    """Yield everything a run will do, in the order in which people ask."""
     recipe = plan.recipe
     yield "length", f"{length(plan)} = {plan.total_steps:,} steps, {plan.steps_per_epoch:,} per epoch{_scaling(plan)}"
     parts = f"{_count(plan.world_size, 'device')} x {_count(plan.microbatches, 'micro-batch')} x {plan.bn_size}"
@@ -60,7 +60,7 @@ def length(plan: Plan) -> str:
 
 
 def size_ranges(sizes: tuple[int, ...]) -> str:
-    """Return image sizes with the epochs that have them: "88 px (epochs 1-15), 92 (16), 96 (17-18)"."""
+    """Return image sizes with the epochs that use them: "88 px (epochs 1-15), 92 (16), 96 (17-18)"."""
     parts, first = [], 1
     for size, group in groupby(sizes):
         last = first + len(list(group)) - 1
@@ -85,12 +85,12 @@ def _scaling(plan: Plan) -> str:
 
 
 def _rates(plan: Plan) -> str:
-    """Name the shape of the learning rate and give it at a few epochs."""
+    """Return the shape of the learning-rate curve, and the rate at a few epochs."""
     config, last = plan.recipe.schedule, plan.total_steps - 1
     steps = sorted({0, plan.warmup, *(plan.total_steps * quarter // 4 for quarter in (1, 2, 3)), last})
     points = ", ".join(f"{plan.lr_at(step):.3g} at {step / plan.steps_per_epoch:.3g}" for step in steps)
     rise = f"{_count(plan.warmup, 'step')} of warm-up ({config.warmup}), then " if plan.warmup else ""
-    return f"{rise}{config.name} from {plan.recipe.optimizer.lr:g}, new every {config.interval}; at epochs: {points}"
+    return f"{rise}{config.name} from {plan.recipe.optimizer.lr:g}, updated every {config.interval}; by epoch: {points}"
 
 
 def _count(number: int, noun: str) -> str:

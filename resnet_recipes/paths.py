@@ -12,5 +12,5 @@ def typed_path(key: str, text: str) -> Path:
     if path.startswith("~"):
         user = path.partition("/")[0]
         rule = f"{user} is not a user of this machine"
-        raise RecipeError([Problem(key, text, rule, f"./{text} for a file of this name")])
+        raise RecipeError([Problem(key, text, rule, f"./{text} for a file with this name")])
     return Path(path)

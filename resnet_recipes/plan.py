@@ -1,4 +1,4 @@
-"""Everything a run will do, derived once from the recipe, the data that were found, and the number of ranks."""
+"""Everything a run will do, derived once from the recipe, the data found, and the number of ranks."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -34,14 +34,14 @@ BACKBONES = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do. `of` makes it; everything else reads it, so nothing is derived twice."""
+    """What a run will do. `of` creates it; everything else reads it, so nothing is derived twice."""
 
     recipe: Recipe
     facts: DataFacts
     world_size: int                     # ranks, one device each
     num_classes: int
     horizon: Horizon
-    start: str = ""                     # the weights that it starts from, in a sentence; "": drawn from the seed
+    start: str = ""                     # a sentence about the initial weights; "": random ones, drawn from the seed
 
     @property
     def total_steps(self) -> int:
@@ -50,7 +50,7 @@ class Plan:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Optimizer steps of one epoch; what does not fill a batch is left out."""
+        """Optimizer steps in one epoch; an incomplete last batch is dropped."""
         return self.horizon.steps_per_epoch
 
     @property
@@ -132,7 +132,7 @@ class Plan:
 
     @cached_property
     def loader_pixels(self) -> tuple[int, ...]:
-        """Side of the crops that the loader makes, by epoch; empty if it is data.train_size always."""
+        """Side of the crops that the loader makes, by epoch; empty if it is always data.train_size."""
         resizing = enabled(self.recipe.methods).get("progressive_resizing")
         if resizing is None or resizing.at != "loader":
             return ()
@@ -141,28 +141,28 @@ class Plan:
 
     @property
     def _epochs(self) -> int:
-        """Epochs that the run begins."""
+        """Number of epochs, including an incomplete last one."""
         return -(-self.total_steps // self.steps_per_epoch)
 
     @cached_property
     def hooks(self) -> dict[str, list[str]]:
-        """Who acts where, in order: {"transform_batch": ["label_smoothing", "mixup"], ...}."""
+        """The methods that act at each hook, in order: {"transform_batch": ["label_smoothing", "mixup"], ...}."""
         return self.methods().table()
 
     def methods(self) -> Stack:
-        """Return the recipe's methods, new ones, as they act on this data."""
+        """Return new instances of the recipe's methods, as they act on this data."""
         return _stack(self.recipe, self.facts)
 
     def logs_at(self, done: int) -> bool:
-        """Tell whether metrics are recorded after `done` completed steps; they always are at the end of an epoch."""
+        """Return whether metrics are recorded after `done` completed steps; they always are at the end of an epoch."""
         return self._due(done, self._intervals[0]) or done % self.steps_per_epoch == 0
 
     def evaluates_at(self, done: int) -> bool:
-        """Tell whether the model is evaluated after `done` completed steps; it always is at the end."""
+        """Return whether the model is evaluated after `done` completed steps; it always is at the end."""
         return self._due(done, self._intervals[1], self.steps(self.recipe.evaluation.offset))
 
     def saves_at(self, done: int) -> bool:
-        """Tell whether a checkpoint is written after `done` completed steps; it always is at the end."""
+        """Return whether a checkpoint is written after `done` completed steps; it always is at the end."""
         return self._due(done, self._intervals[2])
 
     @cached_property
@@ -176,12 +176,12 @@ class Plan:
 
     @property
     def published(self) -> list[Published]:
-        """Results of the recipe's authors; none if the images are not those that they trained on."""
+        """The results of the recipe's authors; empty if they trained on other images."""
         return self.recipe.published if self.facts.train_examples == IMAGENET.train_examples else []
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What the authors of these methods would tell this user, one sentence each; never a reason to stop."""
+        """Advice on this recipe, one sentence each; never a reason to stop."""
         return tuple(notes_on(self.recipe, self.horizon, self.rank_size))
 
     def as_dict(self) -> dict[str, Any]:
@@ -207,7 +207,7 @@ class Plan:
 
 
 def of(recipe: Recipe, facts: DataFacts, world_size: int) -> Plan:
-    """Derive the plan of a recipe without problems. Raises RecipeError with everything that does not fit."""
+    """Derive the plan of a valid recipe. Raises RecipeError with everything that does not fit data and ranks."""
     if problems := list(feasible.problems(recipe, facts, world_size, _stack(recipe, facts))):
         raise RecipeError(problems)
     num_classes = len(facts.classes) if recipe.model.num_classes == "auto" else int(recipe.model.num_classes)

@@ -34,7 +34,7 @@ def linear(step: int, *, total: int, warmup: int = 0, start: float = 0.0, final:
 def polynomial(
     step: int, *, total: int, warmup: int = 0, start: float = 0.0, final: float = 0.0, power: float = 2.0,
 ) -> float:
-    """Fall from 1 to `final` as (1 - progress) ** power, as LARS is used with (You et al., 2017, arXiv:1708.03888)."""
+    """Fall from 1 to `final` as (1 - progress) ** power, as used with LARS (You et al., 2017, arXiv:1708.03888)."""
     if step < warmup:
         return _rise(step, warmup, start)
     return final + (1 - final) * (1 - _progress(step, warmup, total)) ** power
@@ -79,7 +79,7 @@ def _rise(step: int, warmup: int, start: float) -> float:
 
 
 def in_epoch(epoch: int, values: Sequence[Value]) -> Value:
-    """Return the value of an epoch, counted from 0; the last value holds on."""
+    """Return the value of an epoch, counted from 0; the last value holds from then on."""
     return values[min(epoch, len(values) - 1)]
 
 

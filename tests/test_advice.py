@@ -18,7 +18,7 @@ def test_the_recipes_as_published_need_no_advice(name):
 @pytest.mark.parametrize(("name", "changes", "ranks", "said"), [
     ("mild", ["epochs=15"], 8, "The warm-up takes 53 % of the run (8ep, never stretched)"),
     ("medium", ["epochs=59"], 8, "mixup together with label_smoothing costs accuracy"),
-    ("hot", ["epochs=180"], 8, "pays from 240 epochs on"),
+    ("hot", ["epochs=180"], 8, "pays off only from 240 epochs"),
     ("hot", ["epochs=180"], 8, "methods.sam.interval=5: at 180 epochs of Hot, 10 gave the same accuracy"),
     ("mild", ["max_duration=900ba", "ssr=1", "schedule.warmup=1ba"], 8,
      "methods.ema (half-life 100ba, updated every 20ba) is slow for 900 steps"),
@@ -30,7 +30,7 @@ def test_the_recipes_as_published_need_no_advice(name):
     ("mild", ["methods.progressive_resizing.finetune=0dur", "methods.progressive_resizing.delay=0.8dur"], 8,
      "methods.progressive_resizing.finetune=0.2dur, or ~methods.progressive_resizing"),
     ("mild", ["bs=204800", "lr=204.8"], 1,
-     "An epoch has only 6 steps; a smaller batch takes more of them: bs=19200 lr=19.2"),
+     "An epoch has only 6 steps; a smaller batch gives more: bs=19200 lr=19.2"),
     ("mild", [], 16, "batch.bn_size=256, but each rank has 128 examples"),
     ("mild", ["bs=256"], 1,
      "lr=2.048 is 8 times what the published recipes use for a batch of 256 (linear scaling gives 0.256)"),

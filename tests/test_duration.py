@@ -17,7 +17,7 @@ def test_a_duration_is_a_number_and_a_unit(text, value, unit):
 @pytest.mark.parametrize("text", ["8", "8 epochs", "ep", "-1ep", "1.1dur", "", "8ep 3ba", "9" * 400 + "ep", "1e20ba",
                                   "nanep", "infep", "0x8ep", None, 8])
 def test_text_that_is_not_a_duration_is_refused_in_a_sentence(text):
-    with pytest.raises(ValueError, match=r"is not a duration: write|longer than"):
+    with pytest.raises(ValueError, match=r"is not a duration: write|longer than|is too long"):
         Duration.parse(text)
 
 

@@ -172,14 +172,14 @@ def test_what_cannot_work_together_is_reported_all_at_once():
     assert said.keys() == {"model.num_classes", "batch.bn_size", "schedule.warmup"}
     assert "does not match the 10 classes" in said["model.num_classes"]
     assert "batch.bn_size=25" in said["batch.bn_size"]
-    assert "takes 200 steps, but the run has 100" in said["schedule.warmup"]
+    assert "takes 200 of the run's 100 steps" in said["schedule.warmup"]
 
 
 @pytest.mark.parametrize(("recipe", "ranks", "found", "key", "said"), [
     (small(), 3, {}, "batch.global_size", "divisible by the 3 ranks\n    bs=99"),
     (small(), 1, {"examples": 99}, "batch.global_size", "more than the 99 training images"),
     (small("0.04ep"), 1, {}, "max_duration", "is less than one step"),
-    (small("1ep"), 1, {}, "schedule.warmup", "never reaches its rate"),
+    (small("1ep"), 1, {}, "schedule.warmup", "never reaches the peak rate"),
     (small(), 1, {"classes": 1}, "data.root", "has 1 class"),
     (small(schedule={"name": "multistep", "milestones": ["5ep", "3ep"]}), 1, {}, "schedule.milestones",
      "must increase"),
@@ -201,7 +201,7 @@ def test_methods_that_exclude_each_other_are_refused(imagenet):
 def test_a_method_of_single_images_needs_a_backend_that_has_them(backend):
     recipe = small()
     recipe.methods.trivial_augment = TrivialAugment()
-    assert "cannot augment single images, which trivial_augment does" in refused(recipe,
+    assert "cannot augment single images, as trivial_augment would" in refused(recipe,
                                                                                  backend=backend)["data.backend"]
     planned(recipe)
 
@@ -242,5 +242,5 @@ def test_one_message_fits_a_recipe_to_a_small_data_set(examples, ranks, epochs):
 
 @pytest.mark.parametrize("changes", [["epochs=100000000"], ["max_duration=900000000ba", "ssr=1"], ["ssr=1000"]])
 def test_a_run_without_end_is_refused_at_once(changes):
-    with pytest.raises(RecipeError, match="at most 1,000,000,000 and 10,000"):
+    with pytest.raises(RecipeError, match="the maximum is 1,000,000,000 steps and 10,000 epochs"):
         plan.of(compose("mild", changes, needs_data=False).recipe, facts(4000, classes=4), 1)

@@ -29,5 +29,5 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
             loader = probe._loader_rate(plan, rank, 1.0 if quick else 6.0)
             yield {"case": f"{side} px: loader alone", "value": loader, "unit": "images/s",
                    "note": f"{facts.backend}, {cores()} cores"}
-            trained = probe.together(plan, device, batch, 1.0 if quick else 8.0)
+            trained = probe._together(plan, rank, batch, 1.0 if quick else 8.0)
             yield {"case": f"{side} px: training from files", "value": trained, "unit": "images/s"}

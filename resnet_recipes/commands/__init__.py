@@ -1,1 +1,1 @@
-"""The verbs of the command line, one a file."""
+"""The commands, one per file."""

@@ -1,4 +1,4 @@
-"""The words after a command: its flags, its help page, and everything else."""
+"""The arguments of a command: its flags, its other words, and its help page."""
 
 import re
 import textwrap
@@ -25,7 +25,7 @@ class Usage:
     example: str                        # a whole command that works
     flags: Mapping[str, str] = field(default_factory=dict)      # "--recipes DIR": "your own recipes"
     more: str = ""                      # paragraphs after the flags; those without indented lines are wrapped
-    words: tuple[int, float] = (0, inf)     # the fewest and the most words beside flags
+    words: tuple[int, float] = (0, inf)     # the fewest and the most words besides flags
     takes: str = ""                     # what they are: "two recipes or run folders"
 
     @property
@@ -69,7 +69,7 @@ class Arguments:
 
 
 def split(argv: Sequence[str], usage: Usage) -> Arguments:
-    """Tell flags from words. Raises RecipeError with the right spelling of each mistake."""
+    """Separate flags from words. Raises RecipeError with a correction for each mistake."""
     found, problems, known = Arguments(), [], usage.values
     ahead = iter(argv)
     for word in ahead:
@@ -107,11 +107,11 @@ def _unknown(name: str, value: str, usage: Usage) -> Problem:
 
 
 def _is_utf8(word: str) -> bool:
-    """Tell whether a word can be written to a run's files; bytes that are no text arrive as lone surrogates."""
+    """Return whether a word can be written to a run's files; bytes that are not text arrive as lone surrogates."""
     return not any("\ud800" <= letter <= "\udfff" for letter in word)
 
 
 def _spaced(words: Sequence[str]) -> list[Problem]:
-    """Return a problem for each setting with blanks around its '=', which the shell has split into several words."""
+    """Return a problem for each setting with spaces around its '=', which the shell has split into several words."""
     pairs = re.findall(r"(?:^|\0)([\w.]+)(?:\0=\0?|=\0)([^\0=]+)(?=\0|$)", "\0".join(words))
-    return [Problem(f"{key} = {value}", None, "has blanks around '='", f"{key}={value}") for key, value in pairs]
+    return [Problem(f"{key} = {value}", None, "has spaces around '='", f"{key}={value}") for key, value in pairs]

@@ -1,4 +1,4 @@
-"""`resnet-recipes bottleneck recipe=NAME data=PATH`: tell whether the loader or the step is the limit."""
+"""`resnet-recipes bottleneck recipe=NAME data=PATH`: show whether the loader or the step is the bottleneck."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -20,20 +20,20 @@ def run(argv: Sequence[str]) -> int:
     """Measure on one device and print one screen."""
     from resnet_recipes.commands.estimate import measured, plan_of
 
-    made = plan_of(composed(split(argv, USAGE)))
-    code, found = measured(made)
+    plan = plan_of(composed(split(argv, USAGE)))
+    code, found = measured(plan)
     if found is not None:
-        print("\n".join(_lines(made, found.speeds)))
+        print("\n".join(_lines(plan, found.speeds)))
     return code
 
 
-def _lines(made: "Plan", found: "Speeds") -> Iterator[str]:
+def _lines(plan: "Plan", found: "Speeds") -> Iterator[str]:
     step = {side: 1 / found.seconds_at(side)[1] for side in sorted(found.step)}
-    first = made.sizes[0]
+    first = plan.sizes[0]
     need = 1 / found.seconds_at(first)[1]
     devices = "1 device" if found.devices == 1 else f"{found.devices} devices"
     yield f"step alone    {', '.join(f'{rate(speed)} images/s at {side} px' for side, speed in step.items())}"
-    yield f"loader alone  {f'{rate(found.loader)} images/s' if found.loader else 'nothing to load: images are drawn'}"
+    yield f"loader alone  {f'{rate(found.loader)} images/s' if found.loader else 'nothing to load: synthetic images'}"
     if found.together:
         yield f"both          {rate(found.together)} images/s at {first} px"
     if found.devices > 1:
@@ -43,40 +43,40 @@ def _lines(made: "Plan", found: "Speeds") -> Iterator[str]:
     if not found.loader or found.loader >= 1.1 * need:
         waits = found.waits_for_exchange(first)
         limit = "exchange of gradients" if waits else "step"
-        yield f"The {limit} is the bottleneck: {devices} can take {rate(need)} images/s at {first} px."
-        yield "To change that:"
-        yield from (f"  {advice}" for advice in (_faster_exchange(made) if waits else _faster_step(made)))
+        yield f"The {limit} is the bottleneck: {devices} can train {rate(need)} images/s at {first} px."
+        yield "To speed it up:"
+        yield from (f"  {advice}" for advice in (_faster_exchange(plan) if waits else _faster_step(plan)))
     else:
         wait = 1 - found.loader / need
         yield (
-            f"The loader is the bottleneck: at {first} px {devices} could take {rate(need)} images/s, and would wait "
-            f"{100 * wait:.0f} % of the time."
+            f"The loader is the bottleneck: at {first} px, {devices} could train {rate(need)} images/s, but will "
+            f"wait {100 * wait:.0f} % of the time."
         )
-        yield "To change that:"
-        yield from (f"  {advice}" for advice in _faster_loader(made))
+        yield "To speed it up:"
+        yield from (f"  {advice}" for advice in _faster_loader(plan))
 
 
-def _faster_step(made: "Plan") -> Iterator[str]:
-    recipe = made.recipe
+def _faster_step(plan: "Plan") -> Iterator[str]:
+    recipe = plan.recipe
     if recipe.methods.progressive_resizing is None:
         yield "methods.progressive_resizing={}   smaller images at first"
     if not recipe.precision.compile:
-        yield "precision.compile=true            compile the network; pays in runs of hours"
+        yield "precision.compile=true            compile the network; pays off in runs of hours"
     yield "a smaller data.train_size, a shorter run (epochs=), or more devices"
 
 
-def _faster_exchange(made: "Plan") -> Iterator[str]:
-    if not made.recipe.precision.compress_gradients:
+def _faster_exchange(plan: "Plan") -> Iterator[str]:
+    if not plan.recipe.precision.compress_gradients:
         yield "precision.compress_gradients=true    send gradients in bf16: half the bytes"
     yield "a larger bs=, with a larger lr, exchanges less often; or fewer devices"
 
 
-def _faster_loader(made: "Plan") -> Iterator[str]:
-    if made.facts.backend == "torchvision":
-        yield f"resnet-recipes convert {made.recipe.data.root} DESTINATION    smaller images in one file a split"
-    resizing = made.recipe.methods.progressive_resizing
+def _faster_loader(plan: "Plan") -> Iterator[str]:
+    if plan.facts.backend == "torchvision":
+        yield f"resnet-recipes convert {plan.recipe.data.root} DESTINATION    smaller images, in one file per split"
+    resizing = plan.recipe.methods.progressive_resizing
     if resizing is not None and resizing.at != "loader":
         yield "methods.progressive_resizing.at=loader    decode small images while the network sees small ones"
-    if made.recipe.methods.randaugment is not None:
+    if plan.recipe.methods.randaugment is not None:
         yield "methods.randaugment.placement=batch       augment on the device, not in the loader"
-    yield "more CPU cores for each GPU"
+    yield "more CPU cores per GPU"

@@ -73,10 +73,10 @@ def _results(runs: list[RunRecord]) -> list[tuple[str, list[str]]]:
 
 
 def _seeds(groups: list[Group]) -> None:
-    """Say how much seeds alone change, and whether groups differ by more."""
+    """Print how much results vary with the seed alone, and whether groups differ by more."""
     several = [group for group in groups if group.noise is not None]
     if not several:
-        print("\nOne run of each: one seed cannot tell a difference from noise. Repeat with seed=1,2,3.")
+        print("\nThere is one run of each: one seed cannot tell a difference from noise. Repeat with seed=1,2,3.")
         return
     print()
     for group in groups:

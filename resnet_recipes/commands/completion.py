@@ -1,13 +1,13 @@
 """`resnet-train --completion SHELL`: a script that completes recipes, settings, methods and runs.
 
-Settings are written into the script, and recipes and runs are looked up by the shell: completing starts no program.
+Settings are part of the script, and the shell looks up recipes and runs itself, so that completion starts no program.
 """
 
 from collections.abc import Iterable
 
 from resnet_recipes.errors import Problem, RecipeError
 
-#: Where each shell looks for what completes a command.
+#: Where each shell looks for completion scripts.
 PLACES = {
     "bash": "~/.local/share/bash-completion/completions/resnet-train",
     "zsh": "a file that ~/.zshrc sources, after compinit",
@@ -70,7 +70,7 @@ def script(shell: str, flags: Iterable[str]) -> str:
 
 
 def _settings() -> list[str]:
-    """Return everything that a word of a command may be, up to its value."""
+    """Return all words that a command accepts, up to their values."""
     from resnet_recipes.composing.library import Library
     from resnet_recipes.composing.overrides import SHORT
     from resnet_recipes.composing.typed import settings

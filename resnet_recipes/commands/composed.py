@@ -1,4 +1,4 @@
-"""The recipe that the words of a command name."""
+"""The recipe that a command's words ask for."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
         known = library.names()
         fix = next((f"recipe={word}" for word in changes if word in known), f"recipe=NAME, one of {', '.join(known)}")
         raise RecipeError([Problem("recipe", " ".join(names) or None,
-                                   "a run has one recipe" if names else "is not given", fix)])
+                                   "a run has one recipe" if names else "is missing", fix)])
     library.chain(names[0])         # reports a wrong name or a broken file before seconds of imports
 
     from resnet_recipes.composing.compose import compose

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.commands.arguments import Usage, split
-from resnet_recipes.commands.seldom import seldom
+from resnet_recipes.commands.progress import progress_printer
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import clock_time, printable
 
@@ -21,14 +21,14 @@ USAGE = Usage(
     {"--dry-run": "only predict size and time"},
     """\
 SRC is a folder with train/ and val/, or one folder of classes; then DST is a
-.beton file, unless val_share makes two of it. A conversion that was stopped continues when it is run again.
+.beton file, unless val_share splits it into two. To resume a conversion, run the same command again.
 
 Options, with their defaults:
-  max_resolution=500         pixels; larger images are shrunk; null: as they are
+  max_resolution=500         pixels; larger images are shrunk; null: none are
   write_mode=proportion      raw: pixels; jpg: JPEG; proportion: some of each
   compress_probability=0.5   share of JPEG, for write_mode=proportion
   jpeg_quality=90            from 1 to 100
-  levels=1                   2: also at half the size, for small crops
+  levels=1                   2: also store half size, for small crops
   shuffle=true  seed=0       store in random order
   on_bad_image=error         error or skip
   val_share=0  val_seed=0    as data.val_share: some images become val.beton
@@ -37,7 +37,7 @@ Options, with their defaults:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Print the forecast of a conversion, run it unless --dry-run, and print the files that were made."""
+    """Print the forecast of a conversion, run it unless --dry-run, and print the files that it wrote."""
     arguments = split(argv, USAGE)
     places = [word for word in arguments.words if "=" not in word]
     if len(places) != 2:
@@ -50,7 +50,7 @@ def run(argv: Sequence[str]) -> int:
     expected = forecast(source, target, options)
     print("\n".join(_forecast(expected, target)), file=sys.stderr)
     if "--dry-run" not in arguments:
-        say = seldom()
+        say = progress_printer()
         for path in convert(source, target, options, lambda progress: say(_progress(progress)), expected):
             print(printable(path))
     return 0
@@ -82,7 +82,7 @@ def _forecast(expected: "Forecast", target: Path) -> list[str]:
         speeds = ", ".join(f"{speed:,.0f} at {side} px" for side, speed in expected.speeds.items())
         lines.append(f"random crops by the native decoder, images per second and core on this machine: {speeds}")
     if expected.resumed_images:
-        lines.append(f"{expected.resumed_images:,} images are there already; resuming")
+        lines.append(f"{expected.resumed_images:,} images are already there; resuming")
     return lines + [f"unreadable: {printable(name)}" for name in expected.unreadable[:10]]
 
 

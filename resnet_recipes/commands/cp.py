@@ -1,4 +1,4 @@
-"""`resnet-recipes cp NAME FILE`: start a recipe of one's own from another."""
+"""`resnet-recipes cp NAME FILE`: start your own recipe from another."""
 
 import re
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from resnet_recipes.errors import Problem, RecipeError
 
 USAGE = Usage("resnet-recipes cp NAME FILE", "start your own recipe from another one",
               "resnet-recipes cp hot recipes/mine.yaml",
-              {"--full": "a complete copy; without it, a child of NAME in which you write only what differs"} | RECIPES,
+              {"--full": "a complete copy; without it, FILE inherits from NAME and has only what differs"} | RECIPES,
               words=(2, 2), takes="a recipe and a file")
 
 CHILD = """\
-# Everything that is not written here comes from {parent}: resnet-recipes show {parent}
+# Everything not set here comes from {parent}: resnet-recipes show {parent}
 
 defaults: [{parent}]
 name: {name}
@@ -47,7 +47,7 @@ def run(argv: Sequence[str]) -> int:
     except OSError as error:
         raise RecipeError([Problem("cp", str(path), f"cannot be written: {error.strerror}")]) from None
     by_name = path.parent.resolve() == Path("recipes").resolve()
-    print(f"{shown(path)} is written. Try:  resnet-train recipe={path.stem if by_name else shown(path)} --dry-run")
+    print(f"{shown(path)} was written. Try:  resnet-train recipe={path.stem if by_name else shown(path)} --dry-run")
     return 0
 
 

@@ -10,7 +10,7 @@ from resnet_recipes.measure.comparison import differences, flat
 USAGE = Usage("resnet-recipes diff A B", "compare the settings of two recipes or runs",
               "resnet-recipes diff mild runs/NAME", RECIPES, words=(2, 2), takes="two recipes or run folders")
 
-SILENT = ("name", "about", "published")       # what a recipe says about itself changes no run
+SILENT = ("name", "about", "published")       # descriptions, which do not affect a run
 
 
 def run(argv: Sequence[str]) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from resnet_recipes.commands.arguments import Arguments, Usage, split
-from resnet_recipes.commands.seldom import seldom
+from resnet_recipes.commands.progress import progress_printer
 from resnet_recipes.doctor import Finding, as_json, exit_code
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import printable
@@ -18,7 +18,7 @@ USAGE = Usage("resnet-recipes doctor [TOPIC] [PATH]",
               EXAMPLE, {
     "--no-images": "data: do not decode the images",
     "--fix-val MAP": "data: sort a flat val/ into class folders by this file",
-    "--synsets NAMES": "data: the class names that the numbers of MAP stand for", "--json": "the same for programs",
+    "--synsets NAMES": "data: the class folder of each number in MAP, one per line", "--json": "print JSON",
 }, """\
 Topics:
   data PATH           the images in a folder
@@ -30,7 +30,7 @@ MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 
 def run(argv: Sequence[str]) -> int:
-    """Check one topic (default: all but data), print the findings, and return 3 if one must be fixed."""
+    """Check one topic (default: all but data), print the findings, and return 3 if something must be fixed."""
     arguments = split(argv, USAGE)
     topic, *places = arguments.words or ["machine"]
     if topic not in ("data", "native", "gpu", "run", "machine"):
@@ -54,7 +54,7 @@ def _findings(topic: str, place: Path | None, arguments: Arguments) -> list[Find
         if images and (expected := estimate(place)).minutes > 0.5:
             print(f"{expected.images:,} images to decode: about {expected.minutes:.0f} min on {expected.cores} cores "
                   "(skip with --no-images)", file=sys.stderr)
-        say = seldom()
+        say = progress_printer()
         found += check_data(place, images, lambda done, total: say(f"{done:,} of {total:,} images"))
     if topic in ("native", "machine"):
         from resnet_recipes.doctor.native import check_native
@@ -76,7 +76,7 @@ def _fix_val(place: Path | None, arguments: Arguments) -> int:
         raise RecipeError([Problem("--fix-val", None, rule, f"{EXAMPLE} --fix-val MAP")])
     names = Path(os.path.expanduser(arguments.flags["--synsets"])) if "--synsets" in arguments else None
     made = build_val_tree(place, Path(os.path.expanduser(arguments.flags["--fix-val"])), names)
-    print(f"made {made} out of links; train with data={made}")
+    print(f"created {made}, made of links; train with data={made}")
     return 0
 
 

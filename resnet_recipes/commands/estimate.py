@@ -1,4 +1,4 @@
-"""`resnet-recipes estimate recipe=NAME data=PATH`: minutes and money of a run, before it starts."""
+"""`resnet-recipes estimate recipe=NAME data=PATH`: predict the time and cost of a run."""
 
 import json
 import sys
@@ -24,83 +24,83 @@ if TYPE_CHECKING:
     from resnet_recipes.plan import Plan
 
 USAGE = Usage("resnet-recipes estimate recipe=NAME data=PATH [key=value ...]",
-              "measure this machine for a minute, and tell how long a run will take and what it will cost",
+              "measure this machine for a minute, and predict how long a run will take and what it will cost",
               "resnet-recipes estimate recipe=mild data=/data/imagenet --price 32.8",
               RECIPES
               | {"--price PER_HOUR": "price of the machine", "--again": "measure again", "--json": "print JSON"},
-              "Run it with nothing else running. All devices of this machine are measured at once.")
+              "Run it while nothing else is running. All devices of this machine are measured at once.")
 
 
 def run(argv: Sequence[str]) -> int:
     """Measure, or recall what was measured before, and print the estimate."""
     arguments = split(argv, USAGE)
-    made = plan_of(composed(arguments))
+    plan = plan_of(composed(arguments))
     given = price_of(arguments.flags.get("--price"))
-    price = given if given is not None else made.recipe.launch.price
-    found = None if "--again" in arguments else known(made)
+    price = given if given is not None else plan.recipe.launch.price
+    found = None if "--again" in arguments else known(plan)
     if found is None:
-        code, found = measured(made)
+        code, found = measured(plan)
         if found is None:
             return code
-    result = of(made, found.speeds)
+    result = of(plan, found.speeds)
     if "--json" in arguments:
         values = {"training_minutes": result.minutes, "bounds_minutes": result.bounds, "measured": found.when,
                   "evaluation_minutes": result.evaluation_minutes, "phases": [asdict(phase) for phase in result.phases]}
         print(json.dumps(values | ({} if price is None else {"cost": result.cost(price)}), indent=2))
     else:
-        print("\n".join(_lines(made, result, found, price)))
+        print("\n".join(_lines(plan, result, found, price)))
     return 0
 
 
-def measured(made: "Plan") -> tuple[int, Remembered | None]:
+def measured(plan: "Plan") -> tuple[int, Remembered | None]:
     """Measure the speeds of this machine; return an exit code, and the speeds if it is 0."""
     from resnet_recipes.launch import measurement
     from resnet_recipes.launch.group import group_of
 
     say = partial(print, file=sys.stderr, flush=True)
     say("measuring this machine, for about a minute ...")
-    ending, found = measurement.speeds(made, group_of(made.recipe.launch), say)
+    ending, found = measurement.speeds(plan, group_of(plan.recipe.launch), say)
     if found is None:
         return ending.code, None
-    remember(_key(made), found)
+    remember(_key(plan), found)
     return ExitCode.DONE, Remembered(found, time.time())
 
 
-def known(made: "Plan") -> Remembered | None:
+def known(plan: "Plan") -> Remembered | None:
     """Return the speeds of this machine if they were measured before."""
-    return recall(_key(made))
+    return recall(_key(plan))
 
 
-def keep(made: "Plan", folder: Path) -> None:
-    """Write the estimate of a run into its folder, if this machine was measured; the summary reports its error."""
-    if before := known(made):
-        result = of(made, before.speeds)
+def keep(plan: "Plan", folder: Path) -> None:
+    """Write the estimate of a run to its folder, if this machine was measured; the summary reports its error."""
+    if before := known(plan):
+        result = of(plan, before.speeds)
         values = {"training_seconds": 60 * result.minutes,
                   "bounds_seconds": [60 * minutes for minutes in result.bounds]}
         atomic.write_text(folder / ESTIMATE, json.dumps(values) + "\n")
 
 
-def _key(made: "Plan") -> str:
-    """Return the key of what the speeds depend on, besides machine and version."""
+def _key(plan: "Plan") -> str:
+    """Return a key for everything that the speeds depend on, besides machine and version."""
     import torch
 
     from resnet_recipes.launch import gpus
 
-    recipe = made.recipe
+    recipe = plan.recipe
     gpu = gpus.first()[0] if recipe.launch.device != "cpu" else ""
     return key_of({"device": gpu or f"cpu, {torch.get_num_threads()} threads", "torch": torch.__version__,
                    "model": recipe.model, "precision": recipe.precision, "methods": recipe.methods,
-                   "optimizer": recipe.optimizer.name, "micro-batch": made.bn_size, "data": recipe.data,
-                   "sizes": (made.sizes[0], min(made.sizes), max(made.sizes)), "backend": made.facts.backend,
-                   "devices": made.world_size // recipe.launch.fewest_and_most_nodes[1]})
+                   "optimizer": recipe.optimizer.name, "micro-batch": plan.bn_size, "data": recipe.data,
+                   "sizes": (plan.sizes[0], min(plan.sizes), max(plan.sizes)), "backend": plan.facts.backend,
+                   "devices": plan.world_size // recipe.launch.fewest_and_most_nodes[1]})
 
 
-def of(made: "Plan", speeds: Speeds) -> Estimate:
+def of(plan: "Plan", speeds: Speeds) -> Estimate:
     """Return the estimate of a plan."""
-    evaluations = -(-made.total_steps // made.steps(made.recipe.evaluation.interval)) + ("eval_weights" in made.hooks)
-    share = made.total_steps / (made.steps_per_epoch * len(made.sizes))  # a run may end within an epoch
-    result = estimate(made.sizes, made.steps_per_epoch, made.recipe.batch.global_size, made.world_size,
-                      evaluations * made.facts.eval_examples, speeds)
+    evaluations = -(-plan.total_steps // plan.steps(plan.recipe.evaluation.interval)) + ("eval_weights" in plan.hooks)
+    share = plan.total_steps / (plan.steps_per_epoch * len(plan.sizes))  # a run may end within an epoch
+    result = estimate(plan.sizes, plan.steps_per_epoch, plan.recipe.batch.global_size, plan.world_size,
+                      evaluations * plan.facts.eval_examples, speeds)
     if share == 1:
         return result
     phases = tuple(type(p)(p.pixels, p.epochs, p.low * share, p.minutes * share, p.high * share, p.images_per_second,
@@ -110,13 +110,14 @@ def of(made: "Plan", speeds: Speeds) -> Estimate:
 
 def plan_of(wanted: "Composed") -> "Plan":
     """Return the plan of a composed recipe on this machine."""
-    from resnet_recipes import data, plan
+    from resnet_recipes import data
+    from resnet_recipes import plan as planning
     from resnet_recipes.launch.group import group_of
 
-    return plan.of(wanted.recipe, data.measure(wanted.recipe.data), group_of(wanted.recipe.launch).ranks)
+    return planning.of(wanted.recipe, data.measure(wanted.recipe.data), group_of(wanted.recipe.launch).ranks)
 
 
-def _lines(made: "Plan", result: Estimate, found: Remembered, price: float | None) -> Iterator[str]:
+def _lines(plan: "Plan", result: Estimate, found: Remembered, price: float | None) -> Iterator[str]:
     speeds = found.speeds
     yield f"{'IMAGES':<8} {'EPOCHS':>6} {'IMAGES/S':>9} {'TIME':>8}  WAITS FOR"
     for phase in result.phases:
@@ -128,9 +129,9 @@ def _lines(made: "Plan", result: Estimate, found: Remembered, price: float | Non
     yield ""
     yield f"training    {clock_time(60 * result.minutes):>8}   between {low} and {high}"
     yield f"evaluation  {clock_time(60 * result.evaluation_minutes):>8}"
-    yield f"in all      {clock_time(60 * result.total_minutes):>8}   without start-up and checkpoints"
+    yield f"total       {clock_time(60 * result.total_minutes):>8}   without start-up and checkpoints"
     if price is not None:
-        yield f"cost        {result.cost(price):>8.2f}   at {price:g} an hour"
+        yield f"cost        {result.cost(price):>8.2f}   at {price:g} per hour"
     yield ""
     yield (
         f"Measured on this machine {time.strftime('%Y-%m-%d %H:%M', time.localtime(found.when))}, with "
@@ -139,7 +140,7 @@ def _lines(made: "Plan", result: Estimate, found: Remembered, price: float | Non
     )
     if speeds.devices > 1:
         side = min(speeds.step)
-        yield (f"The exchange between {speeds.devices} ranks takes {1000 * speeds.exchange:.0f} ms by itself; a step "
+        yield (f"The exchange between {speeds.devices} ranks takes {1000 * speeds.exchange:.0f} ms alone; a step "
                f"at {side} px takes {1000 * speeds.step_seconds(side):.0f} ms.")
-    if made.world_size > speeds.devices:
+    if plan.world_size > speeds.devices:
         yield f"The exchange between nodes was not measured; it is assumed to cost up to {EXCHANGE:.0%}."

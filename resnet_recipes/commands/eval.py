@@ -25,18 +25,18 @@ USAGE = Usage(
     "resnet-recipes eval RUN|FILE [data=PATH] [key=value ...]",
     "evaluate a run, a checkpoint or a weights file: accuracy, classes and confusions",
     "resnet-recipes eval runs/NAME data=/data/imagenet data.eval_size=256", {
-        "--sizes LIST": "a table of test sizes instead, in pixels: 192,224,256,288; the shorter side grows with them",
+        "--sizes LIST": "print a table of test sizes in pixels: 192,224,256,288; the shorter side grows with them",
         "--json": "print everything as JSON",
         "--csv FILE": "write the accuracy of every class",
         "--png FILE": "plot it",
     }, """\
-PATH has val/ or val.beton, or class folders, or is a table of labels; without
-it a run's own images are used. FILE may be ours, or a .pt or .safetensors file with torchvision's or
+PATH is a folder with val/, val.beton or class folders, or a table of labels; by
+default, a run's own images are used. FILE may be ours, or a .pt or .safetensors file with torchvision's or
 timm's names. Settings are those of a recipe: data.eval_size, data.eval_resize,
 evaluation.flip, batch.eval_size, precision.dtype, launch.device, workers, gpus.
 All GPUs are used, as in training; gpus=1 takes one.""")
 
-#: Classes and confusions that are printed.
+#: How many classes and confusions are printed.
 _SHOWN = 10
 
 
@@ -80,7 +80,7 @@ def _sizes(text: str) -> list[int]:
 
 def _evaluated(place: Path, network: "Network", recipe: "Recipe",
                sizes: Sequence[int]) -> "tuple[int, list[Evaluated]]":
-    """Evaluate at each size, in this process or in one a device; return the exit code, and the results if it is 0."""
+    """Evaluate at each size, in this process or one per device; return the exit code, and the results if it is 0."""
     from resnet_recipes.launch import evaluation
     from resnet_recipes.launch.group import group_of
     from resnet_recipes.train.trained import Trained
@@ -110,7 +110,7 @@ def _page(about: "About", result: dict[str, Any], classes: list[dict[str, Any]],
         f"network   {about.architecture}{surgery}, {about.num_classes:,} classes" +
         (f", recipe {printable(about.recipe)}" if about.recipe else ""),
         f"images    {result['eval_examples']:,} of {printable(result['data'])}",
-        f"size      {result['eval_size']} px of a shorter side of {result['eval_resize']}{flip}",
+        f"size      {result['eval_size']} px, cut from a shorter side of {result['eval_resize']}{flip}",
         f"top-1     {result['top1_percent']:.2f} %",
         f"top-5     {result['top5_percent']:.2f} %",
         f"loss      {result['loss']:.4f}",
@@ -118,7 +118,7 @@ def _page(about: "About", result: dict[str, Any], classes: list[dict[str, Any]],
         "", f"worst classes of {len(classes):,}",
         *(f"  {row['top1_percent']:6.2f} % of {row['images']:<5,} {printable(row['class'])}"
           for row in classes[:_SHOWN]),
-        *(["", "commonest confusions"] if wrong else []),
+        *(["", "most common confusions"] if wrong else []),
         *(f"  {row['images']:6,} {printable(row['class'])} taken for {printable(row['taken_for'])}" for row in wrong),
     ]
 

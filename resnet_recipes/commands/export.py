@@ -1,4 +1,4 @@
-"""`resnet-recipes export RUN --to FORMAT --out FOLDER`: a trained network for another program, checked."""
+"""`resnet-recipes export RUN --to FORMAT --out FOLDER`: write a trained network for another program, and check it."""
 
 import secrets
 import shutil
@@ -23,13 +23,13 @@ USAGE = Usage(
     "write a trained network for another program, and compare what that program computes with the run",
     "resnet-recipes export runs/NAME --to onnx --out exported", {
         "--to FORMAT": "torchvision, timm, safetensors, onnx, torchscript or exported_program",
-        "--out FOLDER": "a new folder: the network, and README.md, its model card",
+        "--out FOLDER": "a new folder for the network and README.md, its model card",
         "--fold-batchnorm": "fold BatchNorm into the convolutions (onnx, torchscript, exported_program)",
     }, """\
-The network is complete: BlurPool is in it, StochasticDepth's factors are in its
-weights. It is read again by the program that it is for, and compared on 64
-validation images (of the run, or of PATH; drawn ones if there are none), at two
-sizes. ONNX takes batches and images of any size.""")
+The network is complete: it contains BlurPool, and StochasticDepth's factors are
+part of its weights. The other program reads it back, and its results are compared
+on 64 validation images (of the run, or of PATH; random ones if there are none), at
+two sizes. ONNX accepts batches and images of any size.""")
 
 _IMAGES = 64
 
@@ -48,7 +48,7 @@ def run(argv: Sequence[str]) -> int:
 
     folder = typed_path("--out", out)
     if folder.exists():
-        raise RecipeError([Problem("--out", out, "exists; an export makes a new folder", "--out another")])
+        raise RecipeError([Problem("--out", out, "already exists; an export creates a new folder", "--out another")])
     network = trained([*arguments.words, "launch.device=cpu"], USAGE.example)
     if found := list(problems(network.network, to, folds)):
         raise RecipeError(found)
@@ -80,7 +80,7 @@ def _images(network: "Trained") -> "tuple[Tensor, str]":
     except NotReadyError:
         size = network.recipe.data.eval_size
         drawn = torch.randint(256, (_IMAGES, 3, size, size), generator=torch.Generator().manual_seed(0))
-        return normalize(drawn.to(torch.uint8)), f"{_IMAGES} drawn images"
+        return normalize(drawn.to(torch.uint8)), f"{_IMAGES} random images"
     try:
         for raw in labelled.batches():
             parts.append(normalize(raw.pixels))
@@ -93,7 +93,7 @@ def _images(network: "Trained") -> "tuple[Tensor, str]":
 
 
 def _exported(network: "Network", to: str, folder: Path, compared: "tuple[Tensor, str]", folds: bool) -> list[str]:
-    """Write the network and its card into a folder; return what is told. Raises TrainingError if it differs."""
+    """Write the network and its card into a folder; return lines to print. Raises TrainingError if results differ."""
     import torch
 
     from resnet_recipes.network.export import TARGETS, export, largest_difference
@@ -101,17 +101,17 @@ def _exported(network: "Network", to: str, folder: Path, compared: "tuple[Tensor
     from resnet_recipes.network.model_card import model_card
     from resnet_recipes.network.network import Network
 
-    (images, which), told = compared, []
+    (images, which), notes = compared, []
     model = network.model.to(memory_format=torch.contiguous_format)
     written = Network(fold_batchnorm(model) if folds else model, network.about)
     if folds:
-        told.append(f"folded    {largest_difference(model, written.model, images)[0]:.2g} by folding BatchNorm")
+        notes.append(f"folded    {largest_difference(model, written.model, images)[0]:.2g} by folding BatchNorm")
     difference, scale = largest_difference(model, export(written, to, folder), images)
     size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
     if not difference <= _TOLERANCE * max(1.0, scale):
-        raise TrainingError(f"{to} computes other logits: they differ by up to {difference:.2g} of {scale:.2g} on "
+        raise TrainingError(f"{to} computes different logits: they differ by up to {difference:.2g} of {scale:.2g} on "
                             f"{which}; nothing was written")
     result = f"largest difference of logits {difference:.2g}, of {scale:.3g}, on {which}"
     card = model_card(network.about, to, TARGETS[to].use, f"Read by its own runtime after the export: {result}.")
     (folder / "README.md").write_text(card, encoding="utf-8")
-    return [f"network   {TARGETS[to].file} for {to}, {size:,.1f} MB", *told, f"compared  {result}"]
+    return [f"network   {TARGETS[to].file} for {to}, {size:,.1f} MB", *notes, f"compared  {result}"]

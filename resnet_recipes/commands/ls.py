@@ -13,7 +13,7 @@ from resnet_recipes.errors import RecipeError
 from resnet_recipes.report.text import printable
 
 USAGE = Usage("resnet-recipes ls", "list recipes, with their length and best-known result", "resnet-recipes ls",
-              RECIPES | {"--json": "the same for programs"})
+              RECIPES | {"--json": "print JSON"})
 
 
 def run(argv: Sequence[str]) -> int:
@@ -37,19 +37,19 @@ def list_recipes(folder: Path | None, as_json: bool = False) -> None:
             print(textwrap.fill(printable(row[3]) or "-", max(WIDTH, len(head) + 20), initial_indent=head,
                                 subsequent_indent=" " * len(head), break_long_words=False))
         print()
-    print("PUBLISHED is the result on ImageNet whose length is nearest to the recipe's own.\n"
+    print("PUBLISHED is the ImageNet result whose length is nearest to the recipe's own.\n"
           "All results, with hardware and source: resnet-recipes show NAME")
 
 
 def _rows(group: str, found: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
-    """Return the table of one group with its head; nothing if the group is empty."""
+    """Return the table of one group with its headings; nothing if the group is empty."""
     rows = [(item["name"], item["epochs"], _result(item["published"]), _use(item)) for item in found
             if item["group"] == group.lower()]
     return [(group, "EPOCHS", "PUBLISHED TOP-1", "USE IT FOR"), *rows] if rows else []
 
 
 def _summary(library: Library, entry: Entry) -> dict[str, Any]:
-    """Return the head of a recipe; if it cannot be read, `about` says why."""
+    """Return a recipe's entry in the list; if the recipe cannot be read, `about` says why."""
     item = {"name": entry.name, "epochs": "-", "about": "", "published": None, "place": entry.place,
             "shadows": entry.shadows is not None, "group": "ours" if entry.origin == "packaged" else "yours"}
     try:
@@ -68,8 +68,8 @@ def _summary(library: Library, entry: Entry) -> dict[str, Any]:
 
 
 def _use(item: dict[str, Any]) -> str:
-    """Return what the recipe is for, and where it is if it is not packaged."""
-    hides = ", hides the packaged recipe of this name" if item["shadows"] else ""
+    """Return what the recipe is for, and its file if it is not packaged."""
+    hides = ", hides the packaged recipe of the same name" if item["shadows"] else ""
     return str(item["about"]) if item["place"] == "packaged" else f"{item['about']} ({item['place']}{hides})".strip()
 
 
@@ -91,7 +91,7 @@ def _nearest(results: object, epochs: str) -> dict[str, Any] | None:
 
 
 def _result(result: dict[str, Any] | None) -> str:
-    """Return accuracy, time and length in one cell; any of them may be missing or of another type."""
+    """Return accuracy, time and length in one cell; any of them may be missing or have another type."""
     if not result:
         return "-"
     cells = [f"{result[key]:.4g} {unit}" for key, unit in (("top1", "%"), ("minutes", "min"))

@@ -1,4 +1,4 @@
-"""`resnet-recipes measure recipe=NAME data=PATH epochs=N`: the time of a whole run from its first epochs."""
+"""`resnet-recipes measure recipe=NAME data=PATH epochs=N`: predict the time of a whole run from some of its epochs."""
 
 import json
 import shutil
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from resnet_recipes.plan import Plan
 
 USAGE = Usage("resnet-recipes measure recipe=NAME data=PATH [epochs=N] [key=value ...]",
-              "train some epochs of a run, and tell how long the whole run takes by the papers' rule",
+              "train some epochs of a run, and predict the whole run's time by the papers' rule",
               "resnet-recipes measure recipe=timm_a1 data=/data/imagenet epochs=10",
               RECIPES | {"--json": "print JSON"},
-              "epochs=N (default 10) are trained as the first ones of the whole run, whose\n"
-              "schedule is not shortened; if its images grow, they are epochs at several\n"
-              "sizes. Nothing is evaluated or kept. ssr=R changes the length of the whole run.")
+              "epochs=N (default 10): train the first N epochs of the whole run, without\n"
+              "shortening its schedule; if its images grow, epochs at several sizes instead.\n"
+              "Nothing is evaluated or kept. ssr=R changes the length of the whole run.")
 
 
 def run(argv: Sequence[str]) -> int:
-    """Train the epochs on all devices of the recipe, and print what follows for the whole run."""
+    """Train the epochs on all devices of the recipe, and print the time of the whole run."""
     from resnet_recipes.commands import run_folder
     from resnet_recipes.commands.estimate import plan_of
     from resnet_recipes.launch.group import group_of
@@ -39,22 +39,22 @@ def run(argv: Sequence[str]) -> int:
     count = _count(arguments.words)
     arguments.words = [word for word in arguments.words if not word.startswith("epochs=")]
     wanted = composed(arguments)
-    made = plan_of(wanted)
-    if made.epochs < 2:
-        raise RecipeError([Problem("max_duration", wanted.recipe.max_duration, "must be two epochs or more: the first "
-                                   "counts as long as the second")])
-    folder, epochs = Path(tempfile.mkdtemp(prefix="resnet-recipes-measure-")), sampled(made.sizes, count)
+    plan = plan_of(wanted)
+    if plan.epochs < 2:
+        raise RecipeError([Problem("max_duration", wanted.recipe.max_duration, "must be at least two epochs: the first "
+                                   "is timed as the second")])
+    folder, epochs = Path(tempfile.mkdtemp(prefix="resnet-recipes-measure-")), sampled(plan.sizes, count)
     recipe = replace(wanted.recipe, run=replace(wanted.recipe.run, root=str(folder), name="sample"))
-    place = run_folder.create(replace(wanted, recipe=recipe), made, ["resnet-recipes", "measure", *argv])
+    place = run_folder.create(replace(wanted, recipe=recipe), plan, ["resnet-recipes", "measure", *argv])
     atomic.write_text(place / SAMPLE, json.dumps({"epochs": epochs}))
     if (ending := start(place, group_of(recipe.launch), _say)).code:
-        return ending.code      # the logs stay, which the message names
+        return ending.code      # the logs that the message names are kept
     seconds = {int(epoch): taken for epoch, taken in atomic.read_json(place / SECONDS).items()}
     shutil.rmtree(folder, ignore_errors=True)
     if "--json" in arguments:
-        print(json.dumps(_values(made, seconds), indent=2))
+        print(json.dumps(_values(plan, seconds), indent=2))
     else:
-        print("\n".join(_lines(made, seconds)))
+        print("\n".join(_lines(plan, seconds)))
     return ExitCode.DONE
 
 
@@ -62,30 +62,30 @@ def _count(words: Sequence[str]) -> int:
     """Return how many epochs to train."""
     given = [word.removeprefix("epochs=") for word in words if word.startswith("epochs=")] or ["10"]
     if len(given) > 1 or not given[0].isdecimal() or int(given[0]) < 2:
-        rule = "must be a number of epochs to measure, 2 or more: the first counts as long as the second"
+        rule = "must be the number of epochs to measure, at least 2: the first is timed as the second"
         raise RecipeError([Problem("epochs", " ".join(given), rule, "epochs=10")])
     return int(given[0])
 
 
-def _values(made: "Plan", seconds: Mapping[int, float]) -> dict[str, object]:
-    share = made.total_steps / (made.steps_per_epoch * len(made.sizes))     # a run may end within an epoch
-    return {"recipe": made.recipe.name, "epochs": float(made.epochs), "devices": made.world_size,
-            "papers_minutes": share * whole(made.sizes, seconds) / 60, "extrapolated": len(seconds) < made.epochs,
-            "measured": [{"epoch": epoch + 1, "pixels": made.sizes[epoch], "seconds": taken}
+def _values(plan: "Plan", seconds: Mapping[int, float]) -> dict[str, object]:
+    share = plan.total_steps / (plan.steps_per_epoch * len(plan.sizes))     # a run may end within an epoch
+    return {"recipe": plan.recipe.name, "epochs": float(plan.epochs), "devices": plan.world_size,
+            "papers_minutes": share * whole(plan.sizes, seconds) / 60, "extrapolated": len(seconds) < plan.epochs,
+            "measured": [{"epoch": epoch + 1, "pixels": plan.sizes[epoch], "seconds": taken}
                          for epoch, taken in sorted(seconds.items())]}
 
 
-def _lines(made: "Plan", seconds: Mapping[int, float]) -> Iterator[str]:
-    values, images = _values(made, seconds), made.steps_per_epoch * made.recipe.batch.global_size
+def _lines(plan: "Plan", seconds: Mapping[int, float]) -> Iterator[str]:
+    values, images = _values(plan, seconds), plan.steps_per_epoch * plan.recipe.batch.global_size
     yield f"{'EPOCH':>6}  {'IMAGES':<8} {'SECONDS':>9} {'IMAGES/S':>9}"
     for epoch, taken in sorted(seconds.items()):
-        first = "  counts as long as the second" if epoch == 0 else ""
-        yield f"{epoch + 1:>6}  {f'{made.sizes[epoch]} px':<8} {taken:>9.1f} {rate(images / taken):>9}{first}"
+        first = "  timed as the second" if epoch == 0 else ""
+        yield f"{epoch + 1:>6}  {f'{plan.sizes[epoch]} px':<8} {taken:>9.1f} {rate(images / taken):>9}{first}"
     yield ""
     how = f"extrapolated from {len(seconds)} epochs" if values["extrapolated"] else "all of it measured"
-    devices = "1 device" if made.world_size == 1 else f"{made.world_size} devices"
-    yield f"{made.recipe.name}: {clock_time(60 * values['papers_minutes'])} on the papers' clock, {how}"
-    yield f"{float(made.epochs):.4g} epochs on {devices}, without evaluation and checkpoints"
+    devices = "1 device" if plan.world_size == 1 else f"{plan.world_size} devices"
+    yield f"{plan.recipe.name}: {clock_time(60 * values['papers_minutes'])} on the papers' clock, {how}"
+    yield f"{float(plan.epochs):.4g} epochs on {devices}, without evaluation and checkpoints"
 
 
 def _say(line: str) -> None:

@@ -1,4 +1,4 @@
-"""`resnet-recipes methods [NAME]`: what each method and each optimizer does, costs and brings."""
+"""`resnet-recipes methods [NAME]`: what each method and each optimizer does, costs and gains."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ USAGE = Usage("resnet-recipes methods [NAME]",
 
 
 def run(argv: Sequence[str]) -> int:
-    """Print one line for each method and optimizer, or everything that is known about one."""
+    """Print one line for each method and optimizer, or everything about one."""
     from resnet_recipes.methods import ORDER
     from resnet_recipes.optim import OPTIMIZERS
 
@@ -25,7 +25,7 @@ def run(argv: Sequence[str]) -> int:
         print("\n".join(_page(known[word])))
     if not words:
         print("\n".join(_list(ORDER)))
-        print("\nIn the order in which they run. More about one: resnet-recipes methods mixup\n")
+        print("\nMethods are in the order in which they run. More about one: resnet-recipes methods mixup\n")
         print("Optimizers, chosen by optimizer.name:\n")
         print("\n".join(_list(OPTIMIZERS)))
     return 0
@@ -63,15 +63,15 @@ def _page(item: type) -> Iterator[str]:
         yield f"  {prefix}={{}}   has no settings"
     if is_method:
         yield ""
-        yield "  In a loop of your own:"
+        yield "  In your own training loop:"
         yield from (f"    {line}" for line in in_your_loop(item, hooks))
     yield ""
 
 
-#: How each hook is called, with the names that a training loop has for things.
+#: How a training loop calls each hook.
 _CALLS = {
     "augment_sample": "image = method.augment_sample()(image, np.random.default_rng(0))  # PIL",
-    "modify_model": "method.modify_model(model)                    # before the optimizer is made",
+    "modify_model": "method.modify_model(model)                    # before creating the optimizer",
     "augment_pixels": "pixels = method.augment_pixels(pixels, now)   # uint8 [N, 3, H, W]",
     "transform_batch": "batch = method.transform_batch(batch, now)",
     "loss": "loss = method.loss(model(batch.images), batch.targets)",
@@ -82,7 +82,7 @@ _CALLS = {
 
 
 def in_your_loop(item: type, hooks: Sequence[str]) -> Iterator[str]:
-    """Yield the lines that use a method without this program's training loop."""
+    """Yield the code that uses a method in another training loop."""
     ours = item.__module__.startswith("resnet_recipes.")
     yield "import resnet_recipes as rr" if ours else f"from {item.__module__} import {item.__name__}"
     yield f"method = {'rr.methods.' * ours}{item.__name__}()"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from resnet_recipes.plan import Plan
 
 USAGE = Usage("resnet-recipes plan NAME [key=value ...]", "print everything a run would do, without starting it",
-              "resnet-recipes plan mild data=/data/imagenet gpus=8", RECIPES | {"--json": "the same for programs"},
+              "resnet-recipes plan mild data=/data/imagenet gpus=8", RECIPES | {"--json": "print JSON"},
               words=(1, inf), takes="a recipe")
 
 
@@ -32,78 +32,79 @@ def run(argv: Sequence[str]) -> int:
 
 def show(composed: "Composed", as_json: bool) -> None:
     """Print the plan of a recipe; without data, on ImageNet."""
-    from resnet_recipes import data, plan
+    from resnet_recipes import data
+    from resnet_recipes import plan as planning
 
     config = composed.recipe.data
-    facts = data.measure(config, with_cost=True) if config.root or config.backend == "synthetic" else plan.IMAGENET
-    made = started(plan.of(composed.recipe, facts, ranks(composed)))
-    print(json.dumps(made.as_dict(), indent=2) if as_json else "\n".join(lines(composed, made)))
+    facts = data.measure(config, with_cost=True) if config.root or config.backend == "synthetic" else planning.IMAGENET
+    plan = with_start(planning.of(composed.recipe, facts, ranks(composed)))
+    print(json.dumps(plan.as_dict(), indent=2) if as_json else "\n".join(lines(composed, plan)))
 
 
-def started(made: "Plan") -> "Plan":
-    """Return the plan with the weights that it starts from, which are read. Raises NotReadyError if they do not fit."""
+def with_start(plan: "Plan") -> "Plan":
+    """Read the initial weights and add a sentence on them to the plan. Raises NotReadyError if they do not fit."""
     from resnet_recipes.network import pretrained
 
-    config, classes = made.recipe.model, made.num_classes
-    return replace(made, start=pretrained.find(config, classes).text(config, classes)) if config.weights else made
+    config, classes = plan.recipe.model, plan.num_classes
+    return replace(plan, start=pretrained.find(config, classes).text(config, classes)) if config.weights else plan
 
 
-def lines(composed: "Composed", made: "Plan", folder: str = "") -> Iterator[str]:
-    """Yield what a person wants to know before the first step."""
+def lines(composed: "Composed", plan: "Plan", folder: str = "") -> Iterator[str]:
+    """Yield everything that the user may want to know before the first step."""
     from resnet_recipes import outline
     from resnet_recipes.launch.group import warnings
 
     config = composed.recipe.launch
     entry = composed.entry
-    hides = ", hides the packaged recipe of this name" if entry.shadows else ""
+    hides = ", hides the packaged recipe of the same name" if entry.shadows else ""
     head = [*(("WARNING", text) for text in warnings(config)),
             ("recipe", f"{composed.recipe.name}, {entry.place}{hides}")]
     if composed.overrides:
         head.append(("changed", "  ".join(map(str, composed.overrides))))
-    head += [*_device(made), *_time(made)]
+    head += [*_device(plan), *_time(plan)]
     foot = [("run folder", folder)] if folder else []
     yield f"resnet-recipes {__version__}"
-    yield from outline.lines([*head, *outline.rows(made), *foot])
+    yield from outline.lines([*head, *outline.rows(plan), *foot])
 
 
 def ranks(composed: "Composed") -> int:
-    """Return the number of ranks; a plan may be made for more GPUs than this machine has."""
+    """Return the number of ranks; a plan may be for more GPUs than this machine has."""
     from resnet_recipes.launch.group import group_of
 
     config = composed.recipe.launch
     return int(config.gpus) * config.fewest_and_most_nodes[1] if config.gpus != "auto" else group_of(config).ranks
 
 
-def _device(made: "Plan") -> Iterator[tuple[str, str]]:
+def _device(plan: "Plan") -> Iterator[tuple[str, str]]:
     """Yield what the run computes on and in which precision."""
     from resnet_recipes.cores import cores
     from resnet_recipes.launch import gpus
 
-    launch, dtype = made.recipe.launch, made.recipe.precision.dtype
+    launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
     found = gpus.count() if launch.device != "cpu" else 0
-    if launch.device != "cpu" and (found or made.world_size > 1):
+    if launch.device != "cpu" and (found or plan.world_size > 1):
         name, best = gpus.first()
         here = "" if found else ", of which this machine has none"
-        resolved = (best or "bf16 where the GPU has it, else fp16") if dtype == "auto" else dtype
-        yield "device", f"{made.world_size} x {name or 'GPU'}{here}, {resolved}"
+        resolved = (best or "bf16 if the GPU supports it, else fp16") if dtype == "auto" else dtype
+        yield "device", f"{plan.world_size} x {name or 'GPU'}{here}, {resolved}"
         if "fp32" not in resolved and (size := gpus.memory()):
-            yield from _memory(made, size)
+            yield from _memory(plan, size)
         return
     yield "device", f"CPU with {cores()} core{'' if cores() == 1 else 's'}, {'fp32' if dtype == 'auto' else dtype}"
 
 
-def _memory(made: "Plan", size: int) -> Iterator[tuple[str, str]]:
-    """Yield how much of a GPU's memory the run is expected to take, and what to do if that is more than it has."""
+def _memory(plan: "Plan", size: int) -> Iterator[tuple[str, str]]:
+    """Yield how much GPU memory the run is expected to need, and what to do if the GPU has less."""
     from resnet_recipes.guess import gpu_memory
 
-    expected = gpu_memory(made)
-    yield "memory", f"about {expected / 1e9:.0f} GB of the {size / 1e9:.0f} GB of a GPU: predicted, not measured"
+    expected = gpu_memory(plan)
+    yield "memory", f"about {expected / 1e9:.0f} of {size / 1e9:.0f} GB per GPU: predicted, not measured"
     if expected > size:
-        yield "WARNING", (f"may not fit into a GPU's memory: batch.bn_size={made.bn_size // 2} halves most of what it "
-                          "takes; BatchNorm then sees fewer images, which barely changes the result")
+        yield "WARNING", (f"may not fit in a GPU's memory: batch.bn_size={plan.bn_size // 2} needs about half as much; "
+                          "BatchNorm then sees fewer images, which barely changes the result")
 
 
-def _time(made: "Plan") -> Iterator[tuple[str, str]]:
+def _time(plan: "Plan") -> Iterator[tuple[str, str]]:
     """Yield how long the run takes, as measured here, else predicted, published or guessed, and what it costs."""
     from resnet_recipes.commands import estimate
     from resnet_recipes.cores import cores
@@ -111,27 +112,27 @@ def _time(made: "Plan") -> Iterator[tuple[str, str]]:
     from resnet_recipes.launch import gpus
     from resnet_recipes.measure import datasheet
 
-    precision, is_cpu = made.recipe.precision, made.recipe.launch.device == "cpu"
+    precision, is_cpu = plan.recipe.precision, plan.recipe.launch.device == "cpu"
     gpu = None if is_cpu or precision.dtype == "fp32" else datasheet.known(gpus.first()[0])
-    if known := estimate.known(made):
-        result, price = estimate.of(made, known.speeds), made.recipe.launch.price
+    if known := estimate.known(plan):
+        result, price = estimate.of(plan, known.speeds), plan.recipe.launch.price
         total = clock_time(60 * result.total_minutes)
         low, high = (clock_time(60 * minutes) for minutes in result.bounds)
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(known.when))
-        yield "time", f"{total}, of which training {low} to {high}: this machine was measured {when}"
+        yield "time", f"{total}, of which training {low} to {high}: measured on this machine {when}"
         if price is not None:
-            yield "cost", f"{result.cost(price):,.2f} at {price:g} an hour"
+            yield "cost", f"{result.cost(price):,.2f} at {price:g} per hour"
     elif gpu is not None:
-        speeds = gpu_speeds(made, gpu)
+        speeds = gpu_speeds(plan, gpu)
         each = ", ".join(f"{speed.images_per_second:,.0f} images/s at {speed.side} px ({speed.limit})"
                          for speed in sorted({speeds[0], speeds[len(speeds) // 2], speeds[-1]}))
-        yield "time", (f"roughly {roughly(gpu_seconds(made, gpu))} of training on {made.world_size} x {gpu.name}, if "
-                       "the data keep up: predicted, not measured; `resnet-recipes estimate` measures")
-        yield "speed", f"predicted for a GPU, with what limits it: {each}"
-    elif made.world_size == 1 and (is_cpu or not gpus.count()):
-        seconds = cpu_seconds(made, cores())
+        yield "time", (f"roughly {roughly(gpu_seconds(plan, gpu))} of training on {plan.world_size} x {gpu.name}, if "
+                       "loading keeps up: predicted, not measured; `resnet-recipes estimate` measures")
+        yield "speed", f"predicted for one GPU, with its bottleneck: {each}"
+    elif plan.world_size == 1 and (is_cpu or not gpus.count()):
+        seconds = cpu_seconds(plan, cores())
         yield "time", f"roughly {roughly(seconds)} on this CPU: a guess from the network's arithmetic"
-    elif timed := [result for result in made.published if result.minutes and result.epochs]:
-        nearest = min(timed, key=lambda result: abs(result.epochs - made.epochs))
+    elif timed := [result for result in plan.published if result.minutes and result.epochs]:
+        nearest = min(timed, key=lambda result: abs(result.epochs - plan.epochs))
         yield "time", (f"published: {nearest.minutes:g} min for {nearest.epochs} epochs on {nearest.hardware}; "
                        "`resnet-recipes estimate` measures this machine")

@@ -1,4 +1,4 @@
-"""`resnet-recipes predict RUN|FILE IMAGE...|FOLDER`: what images show, by a trained network."""
+"""`resnet-recipes predict RUN|FILE IMAGE...|FOLDER`: classify images with a trained network."""
 
 import csv
 import json
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 USAGE = Usage(
     "resnet-recipes predict RUN|FILE IMAGE ... | FOLDER ... [key=value ...]",
-    "name the five best classes of images, with their probabilities",
+    "print the five most likely classes of each image, with their probabilities",
     "resnet-recipes predict runs/NAME ~/photos --csv > photos.csv", {"--json": "print JSON", "--csv": "print CSV"}, """\
-Folders are searched for images, with all folders in them. Images that cannot
-be read are reported on stderr, and the others are still named. The
-settings are those of resnet-recipes eval.""")
+Folders are searched for images, with all their subfolders. Images that cannot
+be read are reported on stderr, and the others are still classified. Settings
+are those of resnet-recipes eval.""")
 
 
 def run(argv: Sequence[str]) -> int:
-    """Print one row an image, in the order of the words and of the names in each folder."""
+    """Print one row per image, in the order of the words and, within a folder, of the names."""
     arguments = split(argv, USAGE)
     place, words = arguments.words[:1], arguments.words[1:]
     settings = [word for word in words if is_setting(word) and not os.path.exists(word)]
@@ -64,7 +64,7 @@ def _images(words: Sequence[str]) -> Iterator[str]:
 
 
 def _predicted(network: "Trained", paths: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield what each image shows: a file with classes, the best first, or with an error."""
+    """Yield the result for each image: a file with its classes, the best first, or with an error."""
     from resnet_recipes.data.stream import Stream
     from resnet_recipes.data.unseen import Unlabelled
     from resnet_recipes.train.evaluate import logits_of

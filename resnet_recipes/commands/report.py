@@ -18,8 +18,8 @@ from resnet_recipes.report.page.html import Section, page
 USAGE = Usage("resnet-recipes report [RUN|FOLDER ...]",
               "draw the curves of runs over the published results, as one HTML page that needs no network",
               "resnet-recipes report runs --price 32.77 --out report.html",
-              {"--out FILE": "the page (default report.html)", "--price PER_HOUR": "plot accuracy against money too",
-               "--published": "the published results alone", "--png FOLDER": "also write every plot as a picture"})
+              {"--out FILE": "the page (default report.html)", "--price PER_HOUR": "also plot accuracy against cost",
+               "--published": "only the published results", "--png FOLDER": "also write every plot as a picture"})
 
 
 def run(argv: Sequence[str]) -> int:
@@ -28,7 +28,7 @@ def run(argv: Sequence[str]) -> int:
     price = price_of(arguments.flags.get("--price"))
     out = Path(arguments.flags.get("--out", "report.html"))
     if arguments.words and "--published" in arguments:
-        raise RecipeError([Problem("--published", None, "takes no runs: it draws the published results alone")])
+        raise RecipeError([Problem("--published", None, "takes no runs: it only plots the published results")])
     plotting("report")
     runs = [] if "--published" in arguments else list(_runs(arguments.words or ["runs"]))
     sections = list(sections_of(runs, price))
@@ -47,7 +47,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def plotting(key: str) -> ModuleType:
-    """Return the plotting library, which `key` needs. Raises NotReadyError where it is missing."""
+    """Return the plotting library, which `key` needs. Raises NotReadyError if it is missing."""
     try:
         import vl_convert
     except ImportError:
@@ -64,7 +64,7 @@ def _runs(words: Sequence[str]) -> Iterator[RunRecord]:
 
 
 def _write_pictures(folder: Path, sections: Sequence[Section]) -> None:
-    """Write every plot as a PNG; with a palette it takes a tenth of the bytes and looks the same."""
+    """Write every plot as a PNG, with a palette, which looks the same at a tenth of the size."""
     from PIL import Image
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -22,10 +22,10 @@ def named(run: str, words: Sequence[str], say: Callable[[str], None]) -> Path | 
     """Continue `run`, or with `auto` the newest unfinished one, with changed settings.
 
     Return its folder, or None if it is finished. Raises RecipeError if there is no such run, or if a change would
-    make it another one.
+    make it a different one.
     """
     if run != "auto":
-        rule = "--resume names the run, and a run keeps its recipe"
+        rule = "--resume chooses the run, and a run keeps its recipe"
         if wrong := [word for word in words if word.startswith(("recipe=", *_NAMING))]:
             raise RecipeError(Problem(word, None, rule, "leave it out") for word in wrong)
         return continued(typed_path("--resume", run), words, say)
@@ -39,9 +39,9 @@ def named(run: str, words: Sequence[str], say: Callable[[str], None]) -> Path | 
 
 
 def matching(recipe: "Recipe", say: Callable[[str], None]) -> Path | None:
-    """Return the folder of the run that `recipe` began: that of its name, or the newest that it may continue.
+    """Return the folder of the run to continue with `recipe`: the run of its name, or else the newest that fits.
 
-    None if there is none. Raises RecipeError if the run of its name has other settings.
+    None if there is none. Raises RecipeError if the run of its name has different settings.
     """
     root = Path(recipe.run.root)
     if recipe.run.name != "auto":
@@ -63,9 +63,9 @@ def matching(recipe: "Recipe", say: Callable[[str], None]) -> Path | None:
 
 
 def continued(folder: Path, changes: "Sequence[str] | Recipe", say: Callable[[str], None]) -> Path | None:
-    """Return the folder when it is ready to be continued with changed settings; None if it is finished.
+    """Prepare a run folder to continue with changed settings, and return it; None if the run is finished.
 
-    Raises RecipeError if a change would make it another run.
+    Raises RecipeError if a change would make it a different run.
     """
     from resnet_recipes.composing import frozen
     from resnet_recipes.composing.compose import compose
@@ -88,13 +88,13 @@ def continued(folder: Path, changes: "Sequence[str] | Recipe", say: Callable[[st
         say(f"{folder} is finished; its results are in {folder / 'summary.json'}")
         return None
     if recipe != began:
-        atomic.write_text(config, frozen.freeze(recipe))        # every node may do this, at once
+        atomic.write_text(config, frozen.freeze(recipe))        # all nodes may do this at once
     say(f"resuming {folder}")
     return folder
 
 
 def root_of(words: Sequence[str]) -> Path:
-    """Return the folder of all runs that the words name."""
+    """Return the folder of all runs: run.root among the words, or its default."""
     root = next((word.partition("=")[2] for word in words if word.startswith("run.root=")), None)
     return typed_path("run.root", root) if root else ROOT
 
@@ -107,7 +107,7 @@ def unfinished(root: Path) -> Iterator[Path]:
 
 
 def _changes(folder: Path, recipe: "Recipe") -> list[Problem]:
-    """Return what keeps `recipe` from continuing the run in `folder`."""
+    """Return what prevents `recipe` from continuing the run in `folder`."""
     from resnet_recipes.composing import frozen
     from resnet_recipes.train.state import changed_settings
 

@@ -1,4 +1,4 @@
-"""The folder of a new run: made at once, with everything needed to tell later what was run."""
+"""The folder of a new run: created atomically, with everything needed to know later what was run."""
 
 import errno
 import hashlib
@@ -28,18 +28,18 @@ from resnet_recipes.report.recorder import METRICS, SUMMARY, read_metrics
 
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf", "simplejpeg")
 
-#: Bytes of a file of git's that are read: packed-refs of large repositories have megabytes.
+#: Most bytes read of one of git's files; packed-refs of large repositories have megabytes.
 _MAX_GIT_FILE = 16 << 20
 
 
 def create(composed: Composed, plan: Plan, command: Sequence[str]) -> Path:
-    """Make the run folder with what is known before the start, and return it. Raises RecipeError if the name is taken.
+    """Create the run folder, with what is known before the start, and return it. Raises RecipeError if it exists.
 
-    It is built under a temporary name: a kill or a full disk leaves nothing that blocks the name.
+    It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the name.
     """
     run, frozen = composed.recipe.run, freeze(composed.recipe)
     if composed.recipe.launch.fewest_and_most_nodes[1] > 1 and run.name == "auto":
-        rule = "must be given for several nodes: they share one folder"
+        rule = "must be set with several nodes: they share one folder"
         raise RecipeError([Problem("run.name", "auto", rule, "run=NAME")])
     files = {
         "config.yaml": frozen,
@@ -95,7 +95,7 @@ def _placed(draft: Path, composed: Composed, plan: Plan) -> Path:
     folder = draft.with_name(recipe.run.name)
     is_shared = recipe.launch.fewest_and_most_nodes[1] > 1
     if _renamed(draft, folder) or (is_shared and _same(draft, folder)):
-        return folder                           # made here, or by another node of this run
+        return folder                           # created here, or by another node of this run
     if not is_shared and _is_unused(folder):
         refuse_links(folder)
         with RunLock(folder):
@@ -104,11 +104,11 @@ def _placed(draft: Path, composed: Composed, plan: Plan) -> Path:
             return folder
     is_run = (folder / "config.yaml").is_file()
     fix = "choose another name" + f", or resume it: resnet-train --resume {folder}" * is_run
-    raise RecipeError([Problem("run.name", recipe.run.name, f"is taken: {folder} exists", fix)])
+    raise RecipeError([Problem("run.name", recipe.run.name, f"is taken: {folder} already exists", fix)])
 
 
 def _renamed(draft: Path, folder: Path) -> bool:
-    """Rename a folder, unless there is a file or a folder that is not empty."""
+    """Rename a folder, unless the name is taken by a file or a folder that is not empty."""
     try:
         draft.rename(folder)
     except OSError as error:
@@ -129,14 +129,14 @@ def _same(draft: Path, folder: Path) -> bool:
 
 
 def _is_unused(folder: Path) -> bool:
-    """Tell whether a folder is that of a run that ended before its first step: nothing in it is worth keeping."""
+    """Return whether a folder belongs to a run that ended before its first step: nothing in it is worth keeping."""
     has_trained = any((folder / "checkpoints").glob("step-*")) or (folder / SUMMARY).exists()
     return (folder / "config.yaml").is_file() and not has_trained and \
         not any(record["kind"] == "step" for record in read_metrics(folder / METRICS))
 
 
 def _commit(folder: Path) -> str | None:
-    """Return the commit that the repository around a folder has checked out; None outside of one.
+    """Return the commit checked out in the repository around a folder; None outside a repository.
 
     Read from its files: git itself runs programs that a repository's own configuration names.
     """
@@ -154,7 +154,7 @@ def _commit(folder: Path) -> str | None:
 
 
 def _text(path: Path) -> str:
-    """Return the text of a small file; empty if it is none."""
+    """Return the text of a small file; empty if it cannot be read."""
     try:
         if not path.is_file():
             return ""

@@ -29,7 +29,7 @@ USAGE = Usage("resnet-recipes runs [FOLDER] [recipe=NAME] [state=STATE] [name=TE
                "--json": "print JSON", "--csv": "print CSV"},
               """\
 The default folder is runs. States: finished, running, stopped, failed, killed.
-TIME is training alone, with the first epoch timed as the second; MLPERF
+TIME is training only, with the first epoch timed as the second; MLPERF also
 includes evaluations and checkpoints.""")
 
 
@@ -68,7 +68,7 @@ def listed(root: Path) -> list[RunRecord]:
 
 
 def price_of(text: str | None) -> float | None:
-    """Return a price an hour from text like 32.77 or 32.77/h; None if none was given. Raises RecipeError."""
+    """Return a price per hour from text like 32.77 or 32.77/h; None if none was given. Raises RecipeError."""
     if text is None:
         return None
     try:
@@ -76,7 +76,7 @@ def price_of(text: str | None) -> float | None:
     except ValueError:
         price = -1.0
     if not 0 <= price < 1e6:
-        raise RecipeError([Problem("--price", text, "must be a price an hour, as in 32.77 or 32.77/h")])
+        raise RecipeError([Problem("--price", text, "must be a price per hour, as in 32.77 or 32.77/h")])
     return price
 
 
@@ -100,7 +100,7 @@ def _write_csv(rows: list[dict[str, object]]) -> None:
 
 
 def _show(runs: list[RunRecord], price: float | None) -> None:
-    """Print a table; what differs from the recipe is below the name, as it may be long, and so is a long name."""
+    """Print a table. Changes to the recipe are printed below the name, and so is everything else if names are long."""
     recipe = max(6, *(len(printable(run.recipe)) for run in runs))
     head = f"{'RECIPE':<{recipe}} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'TIME':>8} {'MLPERF':>8}"
     head += f" {'COST':>8}" if price is not None else ""

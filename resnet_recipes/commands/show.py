@@ -22,9 +22,9 @@ def run(argv: Sequence[str]) -> int:
 
 
 def describe(name: str, folder: Path | None) -> None:
-    """Print where a recipe comes from and its file as it was written, after those that it inherits from.
+    """Print where a recipe comes from and its file as written, after the files that it inherits from.
 
-    On a terminal, lines longer than it is wide are folded.
+    On a terminal, lines longer than its width are folded.
     """
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for entry, document in Library(folder).chain(name):
@@ -38,7 +38,7 @@ def describe(name: str, folder: Path | None) -> None:
 
 
 def folded(line: str, width: int) -> str:
-    """Return a line of YAML in lines of `width` columns that say the same: comments go on below themselves."""
+    """Fold a line of YAML into equivalent lines of at most `width` columns; comments continue below themselves."""
     code, mark, comment = line.partition("  # ")
     if line.startswith("#"):
         first = below = f"#{' ' * (len(line[1:]) - len(line[1:].lstrip()))}"

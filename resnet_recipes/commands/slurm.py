@@ -1,4 +1,4 @@
-"""`resnet-recipes slurm NAME [key=value ...]`: print a script for sbatch, of one run or of a sweep."""
+"""`resnet-recipes slurm NAME [key=value ...]`: print a script for sbatch, for one run or a sweep."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,13 +14,13 @@ USAGE = Usage("resnet-recipes slurm NAME [key=value ...]",
               "print a Slurm script that is requeued until the run is done",
               "resnet-recipes slurm hot data=/data/imagenet launch.nodes=2 > job.sh",
               {"--time HH:MM:SS": "limit of one job (default 24:00:00)",
-               "-m": "an array of jobs, one for each combination of several values: mild,medium seed=1,2,3",
+               "-m": "a job array with one job for each combination of several values: mild,medium seed=1,2,3",
                "--parallel N": "with -m: at most N jobs at a time"})
 
 #: Settings that the script fills in.
 _TAKEN = ("run=", "run.name=", "launch.rdzv=")
 
-#: What stands for them where the recipe is checked.
+#: Their stand-ins while the recipe is checked.
 _STAND_INS = ("run.name=run-1", "launch.rdzv=node:20000")
 
 
@@ -55,8 +55,8 @@ def _array(words: list[str], time: str, arguments: Arguments) -> str:
     runs = named(points(words), Arguments(), _STAND_INS)
     launch, *others = (point.recipe.launch for point, _ in runs.values())
     if any(other != launch for other in others):
-        raise RecipeError([Problem("-m", None, "the jobs of an array have the same nodes and GPUs",
-                                   "one value each for gpus and launch settings")])
+        raise RecipeError([Problem("-m", None, "the jobs of an array must have the same nodes and GPUs",
+                                   "give gpus and launch settings one value each")])
     _check_nodes(launch)
     most = arguments.flags.get("--parallel")
     return array({name: _kept(words) for name, (_, words) in runs.items()}, launch, time, int(most) if most else None)
@@ -65,7 +65,7 @@ def _array(words: list[str], time: str, arguments: Arguments) -> str:
 def _check_nodes(launch: "LaunchConfig") -> None:
     fewest, nodes = launch.fewest_and_most_nodes
     if fewest < nodes:
-        rule = "must be one number: a Slurm job has all its nodes or none"
+        rule = "must be one number: a Slurm job gets all its nodes or none"
         raise RecipeError([Problem("launch.nodes", launch.nodes, rule, f"launch.nodes={nodes}")])
 
 
@@ -75,22 +75,22 @@ def _kept(words: Sequence[str]) -> list[str]:
 
 
 def _array_problems(arguments: Arguments) -> Iterator[Problem]:
-    """Yield what is wrong with the number of jobs at a time."""
+    """Yield what is wrong with --parallel."""
     most = arguments.flags.get("--parallel", "1")
     if "--parallel" in arguments and "-m" not in arguments:
-        yield Problem("--parallel", most, "is for a sweep", "add -m")
+        yield Problem("--parallel", most, "is only for a sweep", "add -m")
     elif not re.fullmatch("[1-9][0-9]{0,3}", most):
         yield Problem("--parallel", most, "must be a number of jobs, from 1 to 9999")
 
 
 def _problems(changes: Sequence[str], time: str) -> list[Problem]:
-    """Return what is wrong with what the script itself decides."""
+    """Return what is wrong with the time limit, and with settings that the script itself decides."""
     from resnet_recipes.launch.slurm import SHORTEST, seconds
 
-    rule = "is set by the script: it names the run, and its nodes meet on the first of them"
+    rule = "is set by the script, which names the run and lets the nodes meet on the first one"
     found = [Problem(word, None, rule, "leave it out") for word in changes if word.startswith(_TAKEN)]
     if not (length := seconds(time)):
-        rule = "must be a time limit as Slurm writes it"
+        rule = "must be a time limit in one of Slurm's forms"
         found.append(Problem("--time", time, rule, "--time 24:00:00, or --time 2-00:00:00"))
     elif length < SHORTEST:
         rule = f"must be at least {SHORTEST // 60} minutes: the run saves 3 minutes before the limit"

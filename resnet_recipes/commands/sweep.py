@@ -1,4 +1,4 @@
-"""`resnet-train -m`: every combination of several values, a run each."""
+"""`resnet-train -m`: one run for every combination of several values."""
 
 import hashlib
 import re
@@ -42,7 +42,7 @@ def run(arguments: Arguments, say: Callable[[str], None]) -> int:
 def named(
     found: list[list[str]], arguments: Arguments, own: Sequence[str] = ()
 ) -> dict[str, tuple["Composed", list[str]]]:
-    """Return each point's recipe and words by its run's name; `own` are words that every run gets besides.
+    """Return each point's recipe and words by its run's name; `own` are further words for every run.
 
     Raises RecipeError with the problems of all points.
     """
@@ -66,15 +66,15 @@ def _problems(arguments: Arguments) -> Iterator[Problem]:
 
     for word in arguments.words:
         if word.startswith(("run=", "run.name=")):
-            yield Problem(word, None, "names one run; a sweep names its own", "leave it out")
+            yield Problem(word, None, "names one run, but a sweep names its own", "leave it out")
     if "--resume" in arguments:
-        yield Problem("--resume", None, "is not used with -m: the same command continues a sweep", "leave it out")
+        yield Problem("--resume", None, "cannot be used with -m: the same command continues a sweep", "leave it out")
     if by := external.launcher(arguments.words):
-        yield Problem("-m", None, f"starts each run itself, and cannot be started by {by}")
+        yield Problem("-m", None, f"starts each run itself, so it cannot be started by {by}")
 
 
 def _share_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Problem]:
-    """Yield what is wrong with the number of runs at a time."""
+    """Yield what is wrong with --parallel."""
     most, unit = (gpus, "GPUs") if gpus else (cores(), "cores")
     if not (parallel.isascii() and parallel.isdecimal() and 1 <= int(parallel[:9]) <= most):
         yield Problem("--parallel", parallel, f"must be from 1 to {most}, the {unit} of this machine")
@@ -85,8 +85,8 @@ def _share_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Prob
 
 
 def _outline(runs: Mapping[str, tuple["Composed", list[str]]], parallel: int, gpus: int) -> Iterator[str]:
-    """Yield the runs, with their time and cost where this machine was measured."""
-    order = "one after the other" if parallel == 1 else f"{parallel} at a time"
+    """Yield the runs, with their time and cost if this machine was measured."""
+    order = "one after another" if parallel == 1 else f"{parallel} at a time"
     yield f"{len(runs)} run{'' if len(runs) == 1 else 's'}, {order}:"
     minutes, cost, unknown, facts = 0.0, 0.0, 0, {}
     for name, (point, words) in runs.items():
@@ -98,17 +98,18 @@ def _outline(runs: Mapping[str, tuple["Composed", list[str]]], parallel: int, gp
         yield f"  {name}" + (f"  {clock_time(60 * expected.total_minutes)}" if expected else "")
         yield f"    {' '.join(words)}"
     if minutes:
-        share = parallel if gpus else 1         # on a CPU, runs at a time divide the cores among them
+        share = parallel if gpus else 1         # on a CPU, parallel runs share the cores
         money = f", {cost / share:,.2f} at launch.price" if cost else ""
-        yield f"in all about {clock_time(60 * minutes / share)}{money}, by what was measured on this machine"
+        yield f"about {clock_time(60 * minutes / share)} in total{money}, as measured on this machine"
     if unknown:
         which = "" if unknown == len(runs) else f"{unknown} of "
-        yield f"not measured: {which}these runs; `resnet-recipes estimate` with the words of one measures it"
+        yield f"not measured: {which}these runs; `resnet-recipes estimate` with a run's settings measures it"
 
 
 def _expected(point: "Composed", facts: dict[str, "DataFacts"]) -> "Estimate | None":
-    """Return how long a run takes, if this machine was measured; `facts` keeps what was counted of the same data."""
-    from resnet_recipes import data, plan
+    """Return how long a run takes, if this machine was measured; `facts` keeps counts of data for other runs."""
+    from resnet_recipes import data
+    from resnet_recipes import plan as planning
     from resnet_recipes.commands import estimate
     from resnet_recipes.commands.plan import ranks
 
@@ -117,12 +118,12 @@ def _expected(point: "Composed", facts: dict[str, "DataFacts"]) -> "Estimate | N
         return None
     key = str(config)                           # counting a million images takes seconds
     facts[key] = facts.get(key) or data.measure(config)
-    made = plan.of(point.recipe, facts[key], ranks(point))
-    return estimate.of(made, before.speeds) if (before := estimate.known(made)) else None
+    plan = planning.of(point.recipe, facts[key], ranks(point))
+    return estimate.of(plan, before.speeds) if (before := estimate.known(plan)) else None
 
 
 def _name(point: "Composed", swept: list[str]) -> str:
-    """Return the run's name: recipe, what differs from the other points, and a digest of what makes the result."""
+    """Return the run's name: recipe, what differs from the other points, and a digest of what affects the result."""
     from resnet_recipes.composing.frozen import freeze
     from resnet_recipes.config import LaunchConfig, RunConfig
 

@@ -19,15 +19,15 @@ USAGE = Usage(
     "resnet-train recipe=hot data=/data/imagenet epochs=180 ~methods.sam", {
         "--list": "list recipes",
         "--describe NAME": "show a recipe, with the source of every value",
-        "--dry-run": "print the plan and start nothing (--json: for programs)",
+        "--dry-run": "print the plan without starting (--json: as JSON)",
         "--cfg": "print the complete recipe as YAML",
-        "--resume RUN": "continue a run; RUN is its folder, or auto: the unfinished run with these settings, or else "
-                        "a new one",
+        "--resume RUN": "continue a run; RUN is its folder, or auto for the unfinished run with these settings, or "
+                        "else a new one",
         "-m": "run every combination of several values: recipe=mild,medium seed=1,2,3 epochs=curve (22.5, 30, 54, 60, "
               "72 and 90)",
         "--parallel N": "with -m: N runs at a time, one GPU each",
     } | RECIPES | {"--json": "with --list or --dry-run: print JSON", "--version": "print the version",
-                 "--completion SHELL": "print what completes these commands in bash, zsh or fish"},
+                 "--completion SHELL": "print a completion script for bash, zsh or fish"},
     """\
 Settings are key=value, in any order:
   data=PATH  epochs=N  ssr=R    images; length in epochs, or as a multiple of 90
@@ -49,7 +49,7 @@ Other commands (copy, compare, convert, check ...): resnet-recipes --help""")
 
 
 def run(argv: Sequence[str]) -> int:
-    """Do what the command says and return its exit code."""
+    """Run the command and return its exit code."""
     if not argv or {"--help", "-h"} & set(argv):
         print(USAGE.page(), end="")
         return 0
@@ -83,12 +83,12 @@ def run(argv: Sequence[str]) -> int:
 
 
 def prepared(arguments: Arguments) -> Path | None:
-    """Return the folder of the run to train, new or begun; None if it is done. Nothing is made before all checks."""
+    """Return the folder of the run to start or resume, created after all checks have passed; None if it is done."""
     from resnet_recipes.commands import resume
     from resnet_recipes.launch import external
 
     run, words = arguments.flags.get("--resume"), arguments.words
-    if folder := external.begun(resume.root_of(words)):
+    if folder := external.restarted_run(resume.root_of(words)):
         return resume.continued(folder, [], say)
     has_recipe = any(word.startswith("recipe=") for word in words)
     if run is not None and not (run == "auto" and has_recipe):
@@ -96,28 +96,29 @@ def prepared(arguments: Arguments) -> Path | None:
     wanted = composed(arguments)
     if run == "auto" and (folder := resume.matching(wanted.recipe, say)):
         return resume.continued(folder, wanted.recipe, say)
-    return _begun(wanted)
+    return _new_run(wanted)
 
 
-def _begun(wanted: "Composed") -> Path:
-    """Make the folder of a new run, print its plan, and return it."""
-    from resnet_recipes import data, plan
+def _new_run(wanted: "Composed") -> Path:
+    """Create the folder of a new run, print its plan, and return the folder."""
+    from resnet_recipes import data
+    from resnet_recipes import plan as planning
     from resnet_recipes.commands import estimate, run_folder
-    from resnet_recipes.commands.plan import lines, started
+    from resnet_recipes.commands.plan import lines, with_start
     from resnet_recipes.launch import external
     from resnet_recipes.launch.group import group_of
 
     ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
-    made = started(plan.of(wanted.recipe, data.measure(wanted.recipe.data, with_cost=True, tell=say), ranks))
-    folder = run_folder.create(wanted, made, ["resnet-train", *sys.argv[1:]])
-    estimate.keep(made, folder)
-    for line in lines(wanted, made, str(folder)):
+    plan = with_start(planning.of(wanted.recipe, data.measure(wanted.recipe.data, with_cost=True, tell=say), ranks))
+    folder = run_folder.create(wanted, plan, ["resnet-train", *sys.argv[1:]])
+    estimate.keep(plan, folder)
+    for line in lines(wanted, plan, str(folder)):
         say(line)
     return folder
 
 
 def _launched(folder: Path | None) -> int:
-    """Train in a folder, by processes of our own, and stay until the run has ended; return the exit code."""
+    """Train in a folder with our own launcher, wait until the run has ended, and return the exit code."""
     from resnet_recipes.composing import frozen
     from resnet_recipes.launch import start
     from resnet_recipes.launch.group import command, group_of

@@ -1,4 +1,4 @@
-"""A trained network as the words of a command name it, with the settings to use it with."""
+"""The trained network that a command's words ask for, with the settings to use it with."""
 
 import os
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from resnet_recipes.network.network import Network
     from resnet_recipes.train.trained import Trained
 
-#: Settings that change how a network is used. The others belong to its training.
+#: Settings that change how a network is used; the others are for training.
 _SETTINGS = ("data.root", "data.backend", "data.eval_resize", "data.eval_size", "data.eval_interpolation",
              "data.val_share", "data.val_seed", "data.nested_classes", "data.workers", "data.prefetch",
              "batch.eval_size", "evaluation.flip", "precision.dtype", "precision.kernels", "launch.device")
@@ -28,7 +28,7 @@ def trained(words: Sequence[str], usage: str) -> "Trained":
 
 
 def named(words: Sequence[str], usage: str, also: tuple[str, ...] = ()) -> "tuple[Path, Network, Recipe]":
-    """Return where the network is, the network on the CPU, and the recipe; `also` are settings of this command alone.
+    """Return where the network is, the network on the CPU, and the recipe; `also` are settings of this command only.
 
     Raises RecipeError.
     """
@@ -44,7 +44,7 @@ def named(words: Sequence[str], usage: str, also: tuple[str, ...] = ()) -> "tupl
 
 
 def is_setting(word: str) -> bool:
-    """Tell whether a word is written key=value."""
+    """Return whether a word is written key=value."""
     return word.partition("=")[0].replace(".", "").replace("_", "").isalnum() and "=" in word
 
 
@@ -60,7 +60,7 @@ def _changed(recipe: "Recipe", words: Sequence[str], known: tuple[str, ...]) -> 
                  for change in changes if change.key not in known]
     if problems:
         raise RecipeError(problems)
-    if "data.root" in {change.key for change in changes}:       # of other images none is set aside, unless asked for
+    if "data.root" in {change.key for change in changes}:       # other images are not split, unless requested
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0))
     tree = hydra_compose.composed([frozen.tree_of(recipe)], [change.for_hydra() for change in changes])
     changed, wrong = typed(tree)

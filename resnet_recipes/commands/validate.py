@@ -11,7 +11,7 @@ from resnet_recipes.errors import RecipeError
 from resnet_recipes.report.text import printable
 
 USAGE = Usage("resnet-recipes validate [FILE ...]",
-              "check recipe files, by default all in ./recipes; needs neither data nor a GPU",
+              "check recipe files, by default all in ./recipes, without data or a GPU",
               "resnet-recipes validate recipes/mine.yaml", RECIPES)
 
 

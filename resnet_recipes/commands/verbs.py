@@ -1,4 +1,4 @@
-"""`resnet-recipes`: find the command that is meant, and run it."""
+"""`resnet-recipes`: find the command and run it."""
 
 from collections.abc import Sequence
 
@@ -29,7 +29,7 @@ from resnet_recipes.commands.arguments import row
 from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.errors import Problem, RecipeError
 
-#: In the order of the help page. Each module has `USAGE` and `run`, and imports what is heavy only when it runs.
+#: In the order of the help page. Each module has `USAGE` and `run`, and imports heavy packages only when it runs.
 VERBS = {
     "ls": ls, "show": show, "cp": cp, "diff": diff, "validate": validate, "methods": methods, "plan": plan,
     "estimate": estimate, "measure": measure, "bottleneck": bottleneck,

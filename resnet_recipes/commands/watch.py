@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 USAGE = Usage(
     "resnet-recipes watch RUN", "follow a run from another terminal, with its loss as a plot",
     "resnet-recipes watch runs/NAME",
-    {"--once": "print where the run is, and end"},
-    "Ends when the run does. Through a pipe it prints one line for each evaluation.", (1, 1), "one run folder")
+    {"--once": "print the state of the run once"},
+    "It ends when the run does. Into a pipe it prints one line for each evaluation.", (1, 1), "one run folder")
 
-#: Seconds between two looks at the run's files.
+#: Seconds between readings of the run's files.
 EVERY = 1.0
 
 
@@ -80,7 +80,7 @@ def _screen(found: RunRecord | None, records: list[dict[str, Any]], width: int) 
 
 
 def _lines(found: RunRecord, records: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield where the run is: state, the last step, the last evaluation, the time left."""
+    """Yield the run's state, last step, last evaluation and time left."""
     total = "" if found.epochs is None else f" of {found.epochs:.4g}"
     yield f"{printable(found.name)}: {found.state}, epoch {found.epochs_done:.2f}{total}"
     steps = [record for record in records if record["kind"] == "step"]

@@ -1,4 +1,4 @@
-"""One recipe out of a name and a user's changes."""
+"""Compose one recipe from a name and a user's changes."""
 
 import hashlib
 from collections.abc import Iterator, Sequence
@@ -31,12 +31,12 @@ class Composed:
 def compose(name: str, changes: Sequence[str] = (), folder: Path | None = None, needs_data: bool = True) -> Composed:
     """Compose a recipe by name or path, apply changes ("optimizer.lr=1.0", "~methods.ema", "epochs=18"), and check it.
 
-    `folder` holds the user's recipes (default ./recipes). Without `needs_data`, data.root may be left open. Raises
+    `folder` holds the user's recipes (default ./recipes). Without `needs_data`, data.root may be unset. Raises
     RecipeError with every problem at once.
     """
     links = Library(folder).chain(name)
     changed, problems = overrides.parse(changes)
-    trees = [frozen.tree_of(Recipe()) | {"optimizer": {}}]      # for references to defaults; each optimizer has its own
+    trees = [frozen.tree_of(Recipe()) | {"optimizer": {}}]      # for references to defaults; those of optimizers differ
     for _, document in links:
         tree, wrong = fitting({key: value for key, value in document.tree.items() if key != "defaults"}, in_file=True)
         trees.append(tree)
@@ -60,7 +60,7 @@ def compose(name: str, changes: Sequence[str] = (), folder: Path | None = None, 
 
 
 def _claim(tree: dict[str, Any], links: Links, changed: list[Override]) -> None:
-    """Give a recipe that inherits its own name; its parents' published results are not its own."""
+    """Give a recipe that inherits its own name, and drop the description and published results of its parents."""
     entry, document = links[-1]
     if not any(override.key == "name" for override in changed):
         tree["name"] = document.tree.get("name", entry.path.stem)
@@ -70,7 +70,7 @@ def _claim(tree: dict[str, Any], links: Links, changed: list[Override]) -> None:
 
 
 def _idle_removals(changed: list[Override], links: Links) -> Iterator[Problem]:
-    """Yield a problem for each method that is removed but is not on: such an ablation would change nothing."""
+    """Yield a problem for each removed method that is not on: such an ablation would change nothing."""
     sections = [document.tree.get("methods") for _, document in links]
     methods = [item for section in sections if isinstance(section, dict) for item in section.items()]
     on = {name for name, value in methods if value is not None}

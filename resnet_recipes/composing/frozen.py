@@ -1,4 +1,4 @@
-"""A recipe as a file: what a run was started with, complete, and readable without Hydra."""
+"""A recipe as a file: everything that a run was started with, readable without Hydra."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +18,7 @@ def freeze(recipe: Recipe) -> str:
 
 
 def read(path: Path) -> Recipe:
-    """Read what `freeze` wrote. Raises RecipeError if it was changed and is not a recipe any more."""
+    """Read what `freeze` wrote. Raises RecipeError if an edit made it invalid."""
     recipe, problems = typed(strict_yaml.load(Path(path)).tree)
     if problems:
         raise RecipeError(problem._replace(key=f"{strict_yaml.shown(Path(path))}: {problem.key}")

@@ -1,7 +1,7 @@
-"""What Hydra does here: it reads values in its grammar, and composes recipe files and overrides into one tree.
+"""What Hydra is used for: reading values in its grammar, and composing recipe files and overrides into one tree.
 
 A recipe file becomes a Hydra config whose `defaults` name the file it inherits from, so Hydra's own rules decide what
-wins: a file over its parents, an override over all files. Hydra itself reads no file, starts no job, makes no folder.
+wins: a file over its parents, an override over all files. Hydra itself reads no file, starts no job, creates no folder.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,7 @@ def value_of(override: str) -> Any:
 
 
 def texts_of(override: str, most: int) -> list[str]:
-    """Return the values of a sweep such as "seed=1,2,3" or "seed=range(1,4)", at most so many; none for no sweep.
+    """Return the values of a sweep such as "seed=1,2,3" or "seed=range(1,4)", at most `most`; none if it is no sweep.
 
     Raises ValueError for a sweep without a list of values.
     """
@@ -64,7 +64,7 @@ def composed(trees: Sequence[dict[str, Any]], overrides: Sequence[str]) -> dict[
 
 @contextmanager
 def _stored(configs: dict[str, dict[str, Any]]) -> Iterator[None]:
-    """Let Hydra find these configs; afterwards everything is as before, for the notebook or program around this one."""
+    """Let Hydra find these configs, then restore its state, for the notebook or program around this one."""
     store, outer = ConfigStore.instance(), GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:

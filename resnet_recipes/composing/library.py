@@ -49,7 +49,7 @@ class Library:
         self.user = {} if same else {path.stem: path.absolute() for path in sorted(chosen.glob("*.yaml"))}
 
     def entries(self) -> list[Entry]:
-        """Return every recipe that has a usable name, packaged ones first; a shadowed one is left out."""
+        """Return every recipe with a valid name, packaged ones first; shadowed ones are left out."""
         return [self.find(name) for name in dict.fromkeys((*self.packaged, *self.user)) if names.RECIPE.fullmatch(name)]
 
     def names(self) -> list[str]:
@@ -89,7 +89,7 @@ class Library:
         links.append((entry, document))
 
     def _parent(self, name: str, child: Entry, document: Document) -> Entry:
-        """Return what a name in `defaults` means: a recipe called as its parent inherits from the packaged one."""
+        """Return the recipe that `defaults` names; one with the child's own name is the packaged one."""
         try:
             found = self.find(name)
         except RecipeError as error:

@@ -11,7 +11,7 @@ from resnet_recipes.duration import Duration
 from resnet_recipes.errors import Problem
 from resnet_recipes.paths import typed_path
 
-#: Short spellings, and what they stand for. A value goes where {} stands.
+#: Short spellings and what they stand for; the value replaces {}.
 SHORT = {
     "epochs": ("max_duration={}ep", "scale_schedule_ratio=1.0"),
     "ssr": ("scale_schedule_ratio={}",),
@@ -29,7 +29,7 @@ SHORT = {
 FOLDERS = ("data.root", "run.root")
 
 MAX_LENGTH = 4096       # characters of a word
-MAX_BRACKETS = 32       # opening brackets in a word: Hydra's parser nests its calls as deeply
+MAX_BRACKETS = 32       # opening brackets in a word: Hydra's parser recurses as deeply
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 _NUMBER_OR_NULL = re.compile(r"null|[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -46,7 +46,7 @@ class Override(NamedTuple):
         return f"~{self.key}" if self.value is None else f"{self.key}={self.value}"
 
     def for_hydra(self) -> str:
-        """Return the override in Hydra's grammar: it may add a setting, and the text of a text setting is literal."""
+        """Return the override in Hydra's grammar; it may add a setting, and the value of a text setting is literal."""
         if self.value is None:
             return f"++{self.key}=null"
         kind = settings()[self.key]
@@ -74,12 +74,12 @@ def parse(words: Iterable[str]) -> tuple[list[Override], list[Problem]]:
 
 
 def absolute(key: str, path: str) -> str:
-    """Return a path that stays right in whatever folder it is read; empty stays empty."""
+    """Return a path that is valid in any current folder; an empty one stays empty."""
     return str(typed_path(key, path).absolute()) if path else path
 
 
 def _refused(word: str) -> Problem | None:
-    """Return why a word is not an override, with the right spelling."""
+    """Return why a word is not an override, and the right spelling; None if it is one."""
     key, equals, value = word.partition("=")
     if len(word) > MAX_LENGTH or not word.isprintable() or sum(map(word.count, "[{(")) > MAX_BRACKETS:
         limits = f"{MAX_LENGTH} characters and {MAX_BRACKETS} brackets"
@@ -103,7 +103,7 @@ def _refused(word: str) -> Problem | None:
     if "${" in value:
         return Problem(key, value, "references are only read from recipe files", "write the value out")
     if "???" in value:
-        return Problem(key, value, "??? stands for a missing value", "write the value out")
+        return Problem(key, value, "??? means a missing value", "write the value out")
     if key == "epochs" and not _DECIMAL.fullmatch(value) and not _is_duration(value):
         return Problem(key, value, "must be a positive number", "epochs=18")
     return None

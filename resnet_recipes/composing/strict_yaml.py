@@ -1,7 +1,7 @@
 """The one reader of recipe files: plain YAML that means what it looks like, and nothing else.
 
-A recipe is text from a stranger. Before anything else sees it, it is read by rules that leave no surprise: names and
-plain values in mappings and lists, of YAML 1.2's core schema. Anchors, aliases, tags, merge keys and duplicate keys are
+A recipe may come from anyone. Before anything else sees it, it is read by strict rules: names and plain values in
+mappings and lists, of YAML 1.2's core schema. Anchors, aliases, tags, merge keys and duplicate keys are
 refused, and so are values that YAML 1.1 readers turn into something else (`no`, `010`, `1:30`). Time and memory are
 bounded by the limits below.
 """
@@ -59,7 +59,7 @@ def load(path: Path, references: bool = False) -> Document:
 
 
 def parse(raw: bytes, path: Path, references: bool = False) -> Document:
-    """Read a recipe from bytes; `path` is what messages call it."""
+    """Read a recipe from bytes; `path` is its name in messages."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -109,7 +109,7 @@ class _Reader:
         self.problems.append(Problem(place if value is None else f"{place}: {value}", None, rule, fix))
 
     def stop(self, line: int, rule: str) -> NoReturn:
-        """Note a problem after which there is no point in reading on."""
+        """Note a problem after which reading cannot continue, and raise."""
         self.refuse(line, None, rule)
         raise RecipeError(self.problems)
 
@@ -197,7 +197,7 @@ class _Reader:
         if len(text) > MAX_TEXT:
             self.stop(line, f"a value has more than {MAX_TEXT} characters, so this is not a recipe")
         if "???" in text:
-            self.refuse(line, text[:80], "??? stands for a missing value", "write the value out")
+            self.refuse(line, text[:80], "??? means a missing value", "write the value out")
         if "${" in text:
             self._check_reference(text, line)
         if event.style is not None:
@@ -228,7 +228,7 @@ class _Reader:
 
 
 def plain(text: str) -> Any:
-    """Return what unquoted text stands for: null, true, false, a number, or itself."""
+    """Return the value of unquoted text: null, true, false, a number, or the text itself."""
     if text in ("null", "Null", "NULL", "~", ""):
         return None
     if text in ("true", "True", "TRUE", "false", "False", "FALSE"):

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from difflib import SequenceMatcher, get_close_matches
 
-#: Names that other programs use for our settings, and short ones.
+#: Other programs' names for our settings, and short names.
 ALIASES = {
     "learning_rate": "optimizer.lr",
     "lr": "optimizer.lr",

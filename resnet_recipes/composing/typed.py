@@ -1,4 +1,4 @@
-"""Types for a plain recipe: from nested mappings to the dataclasses of `config`, with every problem on the way."""
+"""Types for a plain recipe: from nested mappings to the dataclasses of `config`, collecting every problem."""
 
 import math
 import types
@@ -48,7 +48,7 @@ def typed(tree: dict[str, Any]) -> tuple[Recipe, list[Problem]]:
     problems = list(unknown(tree))
     mistyped: list[Problem] = []
     recipe = build(Recipe, tree, "", mistyped)
-    wrong = tuple(problem.key for problem in mistyped)      # these have their defaults in the recipe
+    wrong = tuple(problem.key for problem in mistyped)      # the recipe has defaults for these
     return recipe, problems + mistyped + [problem for problem in recipe.problems() if problem.key not in wrong]
 
 
@@ -102,7 +102,7 @@ def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem])
 
 
 def is_union(kind: Any) -> bool:
-    """Tell whether a type is a choice, such as `int | str`."""
+    """Return whether a type is a choice, such as `int | str`."""
     return get_origin(kind) in (Union, types.UnionType)
 
 
@@ -150,7 +150,7 @@ def _as_section(key: str, value: Any, section: type, in_file: bool) -> str:
         target = "name" if "name" in names and isinstance(value, str) else None
     if target:
         return f"{key.rpartition('.')[2]}: {{{target}: {value}}}" if in_file else f"{key}.{target}={value}"
-    return f"its settings: {', '.join(names)}" if names else "it has no settings: {}"
+    return f"its settings: {', '.join(names)}" if names else "it has no settings; write {}"
 
 
 def _fix(cls: type, name: str, value: Any, key: str) -> str:
@@ -204,7 +204,7 @@ def _items(value: Any, kind: Any) -> list[Any]:
 
 
 def _record(value: Any, cls: type) -> Any:
-    """Build a dataclass inside a list, such as one published result; it has no default to stand in."""
+    """Build a dataclass inside a list, such as one published result; it has no default to fall back on."""
     if not isinstance(value, dict):
         raise _WrongTypeError(_words(cls))
     kinds = kinds_of(cls)
@@ -230,7 +230,7 @@ def _words(kind: Any) -> str:
     if kind in _WORDS:
         return _WORDS[kind]
     if is_union(kind):
-        others = _dataclasses_in(kind)[1:]      # one optimizer says enough of all
+        others = _dataclasses_in(kind)[1:]      # one optimizer is enough as an example
         return " or ".join(_words(option) for option in get_args(kind) if option not in others)
     if is_dataclass(kind):
         names = ", ".join(item.name for item in fields(kind))

@@ -16,11 +16,11 @@ class Finding(NamedTuple):
     level: str            # ok | warn: a run can start, but look | fix: must be fixed
     what: str             # one sentence
     fix: str = ""         # what to type or do
-    paths: tuple[str, ...] = ()      # the first few places, where there are many
+    paths: tuple[str, ...] = ()      # the first few places, if there are many
 
 
 def finding_of(problem: Problem) -> Finding:
-    """Return what keeps a run from starting as a finding."""
+    """Return a problem that prevents a run as a finding."""
     place = problem.value if problem.key == "data.root" else problem.key
     return Finding("fix", f"{place} {problem.rule}", problem.fix)
 
@@ -31,7 +31,7 @@ def exit_code(findings: Sequence[Finding]) -> int:
 
 
 def as_json(topic: str, findings: Sequence[Finding]) -> dict:
-    """Return findings for machines."""
+    """Return findings as plain values, for other programs."""
     return {"topic": topic, "exit_code": exit_code(findings), "findings": [finding._asdict() for finding in findings]}
 
 

@@ -1,4 +1,4 @@
-"""Whether .beton files are what a run needs, down to the last sample."""
+"""Check whether .beton files are what a run needs, down to the last sample."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,13 +16,12 @@ from resnet_recipes.doctor import Finding, Progress, few, finding_of
 from resnet_recipes.errors import NotReadyError
 
 _AGAIN = "resnet-recipes convert SRC DST"
-_BLOCK = 4096          # samples handed to the threads at a time
-_THUMBNAIL = 8         # pixels, side of what a sample is resized to here
+_BLOCK = 4096          # samples given to the threads at a time
+_THUMBNAIL = 8         # pixels, side to which samples are resized here
 
 
 def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Iterator[Finding]:
-    """Check one .beton file, or train.beton and val.beton as a pair; with `images`, if sound, decode every sample.
-    """
+    """Check one .beton file, or train.beton and val.beton as a pair; with `images`, also decode every sample."""
     found, problems = [], []
     for path in paths:
         try:
@@ -61,7 +60,7 @@ def _described(beton: Beton) -> Iterator[Finding]:
     size = f"{beton.content.size / 1e9:.1f} GB"
     yield Finding("ok", f"{name}: {len(beton):,} images in {len(beton.classes):,} classes, {size}")
     if beton.sidecar is None:
-        yield Finding("warn", f"{name} has no sidecar with checksums: damage in images may go unseen", _AGAIN)
+        yield Finding("warn", f"{name} has no sidecar with checksums: damaged images may go unnoticed", _AGAIN)
     if stored_by_class(beton):
         what = f"{name} is stored class by class: data.order=quasi_random cannot be used"
         yield Finding("warn", what, f"{_AGAIN} shuffles by default")

@@ -1,4 +1,4 @@
-"""Whether a data folder is what a run needs."""
+"""Check whether a data folder is what a run needs."""
 
 import contextlib
 import random
@@ -22,7 +22,7 @@ from resnet_recipes.doctor.image import ODDITIES, check_image
 from resnet_recipes.errors import NotReadyError
 
 IMAGENET = {"train": 1_281_167, "val": 50_000}
-_BLOCK = 4096          # files handed to the threads at a time
+_BLOCK = 4096          # files given to the threads at a time
 _SAMPLED = 200         # files decoded for the estimate
 
 
@@ -58,7 +58,7 @@ def check_data(root: Path, images: bool = True, progress: Progress = lambda done
 
 
 def estimate(root: Path) -> Estimate:
-    """Estimate the time for decoding everything from 200 images of each kind; takes a few seconds."""
+    """Estimate the time for decoding everything from a sample of 200 images; takes a few seconds."""
     root = Path(root)
     files: list[str] = []
     with contextlib.suppress(NotReadyError, OSError):       # check_data says what is wrong
@@ -89,13 +89,13 @@ def _betons(root: Path) -> list[Path]:
 
 
 def _check_folders(config: DataConfig) -> Iterator[Finding]:
-    """Count the images, as a run does. Raises NotReadyError with what would keep it from starting."""
+    """Count the images, as a run does. Raises NotReadyError with what would prevent the run."""
     facts = survey(config, "torchvision", lambda line: None)
     for split, total in zip(SPLITS, (facts.train_examples, facts.eval_examples), strict=True):
         yield Finding("ok", f"{split}: {total:,} images in {len(facts.classes):,} classes")
         synsets = len(facts.classes) == 1000 and all(re.fullmatch(r"n\d{8}", name) for name in facts.classes)
         if synsets and total != IMAGENET[split]:
-            what = f"{split} looks like ImageNet, which has {IMAGENET[split]:,} images there"
+            what = f"{split} looks like ImageNet, which should have {IMAGENET[split]:,} images there"
             yield Finding("warn", what, "was everything unpacked?")
     yield from (Finding("warn", note) for note in facts.notes)
 
@@ -123,6 +123,6 @@ def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
         yield Finding(level, f"{what}: {len(paths):,}", paths=few(paths))
     shared = [digests["val"][digest] for digest in digests["val"].keys() & digests["train"].keys() - {b""}]
     if shared:
-        what = f"validation images that are training images too, byte for byte: {len(shared):,}"
+        what = f"validation images that are also training images, byte for byte: {len(shared):,}"
         yield Finding("warn", what, "remove them from train/", few(shared))
     yield Finding("ok", f"{len(files) - sum(map(len, bad.values())):,} of {len(files):,} images were decoded")

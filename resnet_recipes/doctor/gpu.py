@@ -1,4 +1,4 @@
-"""Which GPUs this machine has, and whether torch computes rightly on them."""
+"""Check which GPUs this machine has, and whether torch computes correctly on them."""
 
 import os
 import re
@@ -16,24 +16,24 @@ from resnet_recipes.measure import datasheet
 
 _SMALLEST = 10         # GB; the recipes' micro-batch of 256 images at 176 px in bfloat16 takes about this
 _DRIVER = Path("/proc/driver/nvidia/version")
-_SLOW = 0.75           # share of what a card like this should reach, below which it is called slow
-_HARDWARE = "nvidia-smi -q -d ECC,ROW_REMAPPER  and  dmesg | grep -i xid  tell a broken GPU from a broken installation"
+_SLOW = 0.75           # share of its expected speed below which a GPU is called slow
+_HARDWARE = "nvidia-smi -q -d ECC,ROW_REMAPPER  and  dmesg | grep -i xid  show whether the GPU itself is broken"
 _PYTORCH = "reinstall torch and torchvision for your CUDA version: https://pytorch.org/get-started/locally"
 
 
 def check_gpu() -> list[Finding]:
-    """Check that torch, torchvision, driver and GPUs fit, and that every GPU is right and as fast as its datasheet."""
+    """Check that torch, torchvision, driver and GPUs match, and that each GPU computes correctly and at full speed."""
     return [*_packages(), *_devices()]
 
 
 def _packages() -> Iterator[Finding]:
-    """Import torchvision's compiled part, which fails where it was built for another torch."""
+    """Import torchvision's compiled part, which fails if it was built for another torch."""
     try:
         import torchvision
 
         torchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        what = f"torchvision does not fit torch {torch.__version__} ({str(error).splitlines()[0]})"
+        what = f"torchvision does not match torch {torch.__version__} ({str(error).splitlines()[0]})"
         yield Finding("fix", what, "pip install --upgrade torch torchvision    (both from the same index)")
         return
     yield Finding("ok", f"torch {torch.__version__} and torchvision {torchvision.__version__} are compatible")
@@ -51,7 +51,7 @@ def _devices() -> Iterator[Finding]:
         yield Finding("ok", f"GPU {index}: {device.name}, {memory:.0f} GB; precision=auto means {precision}")
         if memory < _SMALLEST:
             fix = "batch.bn_size=64, which changes BatchNorm a little"
-            yield Finding("warn", f"GPU {index} has little memory for batch.bn_size=256", fix)
+            yield Finding("warn", f"GPU {index} may have too little memory for batch.bn_size=256", fix)
         if torch.version.cuda:
             yield from _architecture(index, device.major, device.minor)
         dtype = torch.bfloat16 if device.major >= 8 else torch.float16
@@ -63,7 +63,7 @@ def _devices() -> Iterator[Finding]:
 
 
 def _no_device() -> Finding:
-    """Say why torch sees no GPU, where the machine seems to have one."""
+    """Return why torch sees no GPU, if the machine seems to have one."""
     if not (_DRIVER.exists() or shutil.which("nvidia-smi")):
         return Finding("warn", "this machine has no GPU that torch can use: runs use the CPU, for trying things out")
     if (hidden := os.environ.get("CUDA_VISIBLE_DEVICES")) in ("", "-1", "NoDevFiles"):
@@ -83,7 +83,7 @@ def _versions() -> str:
 
 
 def _architecture(index: int, major: int, minor: int) -> Iterator[Finding]:
-    """Compare a GPU with what torch was compiled for: code of its generation, or PTX, which drivers translate."""
+    """Check that torch was compiled for a GPU: code for its generation, or PTX, which drivers translate."""
     built = torch.cuda.get_arch_list()
     codes = [(kind, int(ten), int(one), only) for kind, ten, one, only in
              re.findall(r"\b(sm|compute)_(\d+)(\d)([af]?)\b", " ".join(built))]
@@ -92,13 +92,13 @@ def _architecture(index: int, major: int, minor: int) -> Iterator[Finding]:
         return
     what = f"GPU {index} (sm_{major}{minor}) is not among those that this torch was compiled for ({', '.join(built)})"
     if any(kind == "compute" and not only and (ten, one) <= (major, minor) for kind, ten, one, only in codes):
-        yield Finding("warn", f"{what}: the driver translates PTX, a slow first start and slower code", _PYTORCH)
+        yield Finding("warn", f"{what}: the driver translates PTX, which is slow to start and to run", _PYTORCH)
     else:
         yield Finding("fix", what, _PYTORCH)
 
 
 def _convolution(device: torch.device, dtype: torch.dtype) -> Finding:
-    """Compute a convolution of small integers, whose result every dtype holds, and compare it with the CPU's."""
+    """Compute a convolution of small integers, which is exact in every dtype, and compare it with the CPU's."""
     name = f"GPU {device.index}"
     rng = torch.Generator().manual_seed(0)
     images = torch.randint(-3, 4, (8, 16, 32, 32), generator=rng).float()
@@ -110,22 +110,23 @@ def _convolution(device: torch.device, dtype: torch.dtype) -> Finding:
     except RuntimeError as failure:
         return Finding("fix", f"{name} cannot compute a convolution: {str(failure).splitlines()[0]}", _HARDWARE)
     if not error < 0.5:
-        return Finding("fix", f"{name} computes a convolution wrongly: off by {error:g} in whole numbers", _HARDWARE)
+        what = f"{name} computes a convolution of whole numbers wrongly: the error is {error:g}"
+        return Finding("fix", what, _HARDWARE)
     return Finding("ok", f"{name}: a convolution in {str(dtype).removeprefix('torch.')} gives the CPU's result")
 
 
 def _operations(device: torch.device, dtype: torch.dtype) -> Finding:
     """Compare the fused operations with torch's own, on the GPU and on the CPU."""
     if notes := ops.choose(device, dtype).notes:
-        fix = "runs take torch's own operations in their place: correct, but slower"
+        fix = "runs use torch's own operations instead: correct, but slower"
         return Finding("warn", f"GPU {device.index}: {'; '.join(notes)}", fix)
     if notes := ops.choose(device, dtype, torch.device("cpu")).notes:
         return Finding("fix", f"GPU {device.index} and the CPU disagree: {'; '.join(notes)}", _HARDWARE)
-    return Finding("ok", f"GPU {device.index}: the fused operations give the results of torch's own, and of the CPU")
+    return Finding("ok", f"GPU {device.index}: the fused operations give the same results as torch's own and the CPU's")
 
 
 def _speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Finding]:
-    """Hold a copy and a matrix product against the card's datasheet."""
+    """Compare the speed of a copy and of a matrix product with the GPU's datasheet."""
     gpu = datasheet.known(name)
     if gpu is None:
         yield Finding("ok", f"GPU {device.index}: no datasheet for {name}, so its speed is not judged")
@@ -138,15 +139,16 @@ def _speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Find
                       "nvidia-smi  shows what else uses its memory")
         return
     for what, found, expected, unit in measured:
-        told = f"GPU {device.index} {what} at {found:.3g} {unit}; {gpu.name} should reach {expected:.3g}"
-        fix = "nvidia-smi -q -d PERFORMANCE,POWER,CLOCK  shows heat, power and clocks, nvidia-smi  who else uses it"
-        yield Finding("ok", told) if found >= _SLOW * expected else Finding("warn", f"{told}: slow or throttled", fix)
+        result = f"GPU {device.index} {what} at {found:.3g} {unit}; {gpu.name} should reach {expected:.3g}"
+        fix = "nvidia-smi -q -d PERFORMANCE,POWER,CLOCK  shows heat, power and clocks, nvidia-smi  other programs"
+        is_slow = found < _SLOW * expected
+        yield Finding("warn", f"{result}: slow or throttled", fix) if is_slow else Finding("ok", result)
 
 
 def _exchange(devices: list[torch.device]) -> Finding:
-    """Sum a tensor over all GPUs by NCCL, as gradients are, and look at the sum and the time."""
+    """Sum a tensor over all GPUs by NCCL, as gradients are, and check the sum and the time."""
     size = 25_600_000           # gradients of a ResNet-50
-    fix = "NCCL_DEBUG=INFO resnet-recipes doctor gpu  tells why;  nvidia-smi topo -m  shows how the GPUs are connected"
+    fix = "NCCL_DEBUG=INFO resnet-recipes doctor gpu  shows why;  nvidia-smi topo -m  shows how the GPUs are connected"
     try:
         tensors = [torch.full((size,), float(index + 1), device=device) for index, device in enumerate(devices)]
         _all_reduce(tensors)
@@ -164,7 +166,7 @@ def _exchange(devices: list[torch.device]) -> Finding:
 
 
 def _all_reduce(tensors: list[torch.Tensor]) -> None:
-    """Replace each tensor by the sum of all, from one process, and wait."""
+    """Replace each tensor by the sum of all, in one process, and wait."""
     torch.cuda.nccl.all_reduce(tensors)
     for tensor in tensors:
         rates.settle(tensor.device)

@@ -1,4 +1,4 @@
-"""What is odd about one image file."""
+"""Find what is unusual about one image file."""
 
 import hashlib
 import io
@@ -13,10 +13,10 @@ from resnet_recipes.data.images.kinds import FORMATS, KINDS
 
 #: Every oddity by name: its level, and what such images are.
 ODDITIES = {
-    "misnamed": ("warn", "images of another kind than their names say (read as what they are)"),
+    "misnamed": ("warn", "images of a different type than their names say (read by their contents)"),
     "cmyk": ("warn", "CMYK images (converted to RGB)"),
     "grey": ("ok", "grey images (converted to RGB)"),
-    "deep": ("warn", "images with more than 8 bits a channel (reduced to 8)"),
+    "deep": ("warn", "images with more than 8 bits per channel (reduced to 8)"),
     "transparent": ("warn", "images with transparency or a palette (converted to RGB)"),
     "animated": ("warn", "animated images (only the first frame is read)"),
     "rotated": ("warn", "images with an EXIF orientation (ignored, as in torchvision's ImageFolder)"),

@@ -1,4 +1,4 @@
-"""Whether the native decoder works here, and if not, what is missing to build it."""
+"""Check whether the native decoder works here, and if not, what is missing to build it."""
 
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ _COST = "images are decoded in Python instead, at about half the speed"
 
 
 def check_native() -> list[Finding]:
-    """Load the library and start a thread; where that fails, name each thing that its build lacks."""
+    """Load the library and start a thread; if that fails, name everything that its build lacks."""
     if why := why_not():
         return [*_missing(),
                 Finding("warn", f"the native decoder {why}; {_COST}", "pip install --force-reinstall --no-deps .")]

@@ -1,4 +1,4 @@
-"""What a device reaches: memory traffic and matrix products, measured."""
+"""Measure the speed of a device: memory traffic and matrix products."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import torch
 
 
 def seconds(work: Callable[[], object], device: torch.device, times: int = 5, repeats: int = 10) -> float:
-    """Return the seconds of one call of `work`: the median of `times` measurements, `repeats` calls each, after one."""
+    """Return the seconds per call of `work`: the median of `times` measurements of `repeats` calls."""
     def lap() -> float:
         began = time.perf_counter()
         for _ in range(repeats):
@@ -22,20 +22,20 @@ def seconds(work: Callable[[], object], device: torch.device, times: int = 5, re
 
 
 def settle(device: torch.device) -> None:
-    """Wait until a device has done all it was asked for."""
+    """Wait until a device has finished all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def traffic(device: torch.device, size: int = 1 << 30) -> float:
-    """Return the bytes a second that a copy of `size` bytes reads and writes."""
+    """Return the bytes per second that a copy of `size` bytes reads and writes."""
     source = torch.ones(size // 4, device=device)
     target = torch.empty_like(source)
     return 2 * size / seconds(lambda: target.copy_(source), device)
 
 
 def products(device: torch.device, dtype: torch.dtype, side: int = 8192) -> float:
-    """Return the floating-point operations a second of a product of two square matrices."""
+    """Return the floating-point operations per second of a product of two square matrices."""
     a, b = (torch.randn(side, side, device=device, dtype=torch.float32).to(dtype) for _ in range(2))
     out = torch.empty_like(a)
     return 2 * side ** 3 / seconds(lambda: torch.mm(a, b, out=out), device)

@@ -1,4 +1,4 @@
-"""Whether this machine has enough memory, open files, cores and disk for a run."""
+"""Check whether this machine has enough memory, open files, cores and disk for a run."""
 
 import resource
 import shutil
@@ -18,7 +18,7 @@ _FREE_DISK = 5 << 30   # bytes: a few checkpoints of 0.4 GB and logs
 
 
 def check_run(root: Path | None = None, runs: Path = Path("runs")) -> list[Finding]:
-    """Check the machine, against the data in `root` if given, and for run folders in `runs`."""
+    """Check the machine, for the data in `root` if given, and for run folders in `runs`."""
     gpus = torch.cuda.device_count()
     found = [*_files(), *_cores(gpus), *_disk(runs)]
     if gpus > 1:
@@ -34,10 +34,10 @@ def _memory(root: Path) -> Iterator[Finding]:
     if not size:
         yield Finding("ok", f"free memory: {free / 1e9:.0f} GB")
     elif size < 0.9 * free:
-        yield Finding("ok", f"the .beton files ({size / 1e9:.1f} GB) fit into the free memory ({free / 1e9:.0f} GB)")
+        yield Finding("ok", f"the .beton files ({size / 1e9:.1f} GB) fit in the free memory ({free / 1e9:.0f} GB)")
     else:
         fix = "data.order=quasi_random, or convert with write_mode=jpg or a smaller max_resolution"
-        what = f"the .beton files ({size / 1e9:.1f} GB) do not fit into the free memory ({free / 1e9:.0f} GB)"
+        what = f"the .beton files ({size / 1e9:.1f} GB) do not fit in the free memory ({free / 1e9:.0f} GB)"
         yield Finding("warn", what, fix)
 
 

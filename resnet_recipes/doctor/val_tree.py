@@ -1,4 +1,4 @@
-"""Class folders of links for a flat validation set; nothing is moved or copied."""
+"""Build class folders of links for a flat validation set; nothing is moved or copied."""
 
 import os
 import re
@@ -10,12 +10,12 @@ from resnet_recipes.errors import NotReadyError, Problem
 
 
 def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Path:
-    """Make ROOT-by-class, the folder to train on, with links train and val/CLASS/FILE, and return it.
+    """Create ROOT-by-class, the folder to train on, with links train and val/CLASS/FILE, and return it.
 
     Each line of `class_map` has a file name, with or without suffix, and its class, separated by comma, tab or space
-    (Kaggle's LOC_val_solution.csv); or one class alone, for the files in the order of their names (the development
-    kit's ILSVRC2012_validation_ground_truth.txt). Classes given as numbers, from 1, need `names`: a file with the class
-    folder of each number, in order. Raises NotReadyError, with nothing made, if a file has no class or train lacks one.
+    (Kaggle's LOC_val_solution.csv); or only a class, for the files sorted by name (the development kit's
+    ILSVRC2012_validation_ground_truth.txt). Classes given as numbers, from 1, need `names`: a file with the class
+    folder of each number, in order. Raises NotReadyError, creating nothing, if a file has no class or train lacks one.
     """
     root = Path(root).resolve()
     classes = class_names(root / "train")
@@ -67,12 +67,12 @@ def _read(class_map: Path, files: list[str], names: Path | None) -> dict[str, st
 def _named(class_map: Path, pairs: list[tuple[str, str]], names: Path | None) -> Iterator[tuple[str, str]]:
     """Replace numbers by names. ImageNet's numbers do not follow the sorted folder names, so they are never guessed."""
     if names is None:
-        fix = "add --synsets FILE: the class folder of each number, one a line (ImageNet: meta.mat by ILSVRC2012_ID)"
-        raise _refusal(class_map, "gives classes as numbers, which do not say which folders they mean", fix)
+        fix = "add --synsets FILE: the class folder of each number, one per line (ImageNet: meta.mat by ILSVRC2012_ID)"
+        raise _refusal(class_map, "gives classes as numbers, which do not tell the folders that they mean", fix)
     folders = [line.split()[0] for line in Path(names).read_text(encoding="utf-8").splitlines() if line.strip()]
     for file, number in pairs:
         if not 1 <= int(number) <= len(folders):
-            raise _refusal(class_map, f"gives class {number}, and {names} has {len(folders)} lines")
+            raise _refusal(class_map, f"gives class {number}, but {names} has only {len(folders)} lines")
         yield file, folders[int(number) - 1]
 
 

@@ -1,1 +1,1 @@
-"""Launching: start the ranks of a run, stay with them, and tell how it ended."""
+"""Launching: start the ranks of a run, supervise them, and report how it ended."""

@@ -1,4 +1,4 @@
-"""Evaluate a network on several devices of this machine: ranks as in training, and their results as one."""
+"""Evaluate a network on several devices of this machine: start ranks as in training, and merge their results."""
 
 import json
 import shutil
@@ -29,15 +29,15 @@ def evaluate(place: Path, recipe: "Recipe", sizes: Sequence[int], group: Group,
     (folder / JOB).write_text(json.dumps({"place": str(place.absolute()), "sizes": list(sizes)}))
     ending, found = start(folder, replace(group, program=EVALUATE), say), []
     if not ending.code:
-        found = [_joined([result_path(folder, number, rank) for rank in range(group.ranks)])
+        found = [_merged([result_path(folder, number, rank) for rank in range(group.ranks)])
                  for number in range(len(sizes))]
     if not ending.failed or ending.code in (ExitCode.RECIPE, ExitCode.NOT_READY):
-        shutil.rmtree(folder, ignore_errors=True)           # else its logs say more
+        shutil.rmtree(folder, ignore_errors=True)           # otherwise its logs are needed
     return ending, found
 
 
-def _joined(paths: Sequence[Path]) -> "Evaluated":
-    """Return the result of all ranks: metrics are those of each, pairs are each rank's own."""
+def _merged(paths: Sequence[Path]) -> "Evaluated":
+    """Merge the results of all ranks: all have the same metrics, and each has its own pairs."""
     import torch
 
     from resnet_recipes.report.facts import Metrics

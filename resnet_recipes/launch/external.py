@@ -1,4 +1,4 @@
-"""A launcher that is not ours: torchrun or srun, typed by the user, of which each process is one rank."""
+"""Launchers that are not ours: torchrun or srun, typed by the user; each process that they start is one rank."""
 
 import json
 import os
@@ -17,24 +17,24 @@ from resnet_recipes.process import watchdog
 if TYPE_CHECKING:
     import torch.distributed as dist
 
-#: Settings that belong to the launcher: how many processes there are, and how they start.
-ITS_OWN = ("gpus", "launch.gpus", "launch.nodes", "launch.rdzv", "launch.max_restarts")
+#: Settings that the launcher decides: how many processes there are, and how they start.
+DECIDED = ("gpus", "launch.gpus", "launch.nodes", "launch.rdzv", "launch.max_restarts")
 
-#: What a launcher counts, in the environment.
+#: Environment variables in which launchers put numbers.
 _COUNTS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT", "SLURM_STEP_NUM_TASKS")
 
 
 def launcher(words: Sequence[str]) -> str:
     """Return what started this process as one rank of a run, torchrun or srun; empty for neither.
 
-    A task of srun is a rank, unless it is alone or was told of other nodes: then it is our launcher, one per node.
+    A task of srun is a rank, unless it is the only one or was given nodes: then it is our launcher, one per node.
     Raises NotReadyError if the environment contradicts itself.
     """
     if problems := list(_garbage(os.environ)):
         raise NotReadyError(problems)
     if {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys():
         return "torchrun"
-    tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))      # of this step: a batch script alone has none
+    tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))      # of this step; not set in a batch script
     has_own_nodes = any(word.startswith(("launch.nodes=", "launch.rdzv=")) for word in words)
     return "srun" if tasks > 1 and not has_own_nodes else ""
 
@@ -45,13 +45,13 @@ def ranks() -> int:
 
 
 def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
-    """Train as the rank that this process is, in the folder that rank 0 prepares; return if there is nothing to do.
+    """Train as one rank, in the folder that rank 0 prepares; return an exit code if there is nothing to train.
 
-    An error of rank 0 is raised there; the other ranks, which have nothing to add, return its exit code.
+    An error on rank 0 is raised there; the other ranks, which have nothing to add, return its exit code.
     """
     by = launcher(words)
     if by == "srun":
-        os.environ |= _told_by_srun(os.environ)
+        os.environ |= _from_srun(os.environ)
     if _on_one_machine(by):
         os.environ |= LOOPBACK | os.environ
 
@@ -68,8 +68,8 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
     return code
 
 
-def begun(root: Path) -> Path | None:
-    """Return the run in `root` that this torchrun began and now restarts: its ranks had the same parent."""
+def restarted_run(root: Path) -> Path | None:
+    """Return the run in `root` that this torchrun started and now restarts: its ranks had the same parent process."""
     if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
         return None
     own = (os.getppid(), socket.gethostname())
@@ -79,7 +79,7 @@ def begun(root: Path) -> Path | None:
 
 
 def _garbage(environment: Mapping[str, str]) -> Iterator[Problem]:
-    """Yield a problem for each variable of a launcher that cannot be what a launcher has set."""
+    """Yield a problem for each launcher variable with a value that no launcher would set."""
     wrong = [name for name in _COUNTS if not re.fullmatch(r"[0-9]{1,9}", environment.get(name, "0"))]
     for name in wrong:
         yield Problem(name, environment[name], "must be a whole number; torchrun or srun sets it", f"unset {name}")
@@ -90,7 +90,7 @@ def _garbage(environment: Mapping[str, str]) -> Iterator[Problem]:
         yield Problem("RANK", environment["RANK"], rule, "unset RANK WORLD_SIZE")
     if int(environment["WORLD_SIZE"]) > 1:
         if not environment.get("MASTER_ADDR"):
-            rule = "is not set, and the ranks cannot find each other"
+            rule = "is not set, so the ranks cannot find each other"
             yield Problem("MASTER_ADDR", None, rule, "start the ranks with torchrun")
         if not re.fullmatch(r"[0-9]{1,5}", port := environment.get("MASTER_PORT", "")) or not 0 < int(port) < 65536:
             rule = "must be a port from 1 to 65535"
@@ -98,13 +98,13 @@ def _garbage(environment: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def _on_one_machine(by: str) -> bool:
-    """Tell whether all ranks run on this machine."""
+    """Return whether all ranks run on this machine."""
     if by == "srun":
         return os.environ.get("SLURM_STEP_NUM_NODES") == "1"
     return os.environ.get("LOCAL_WORLD_SIZE") == str(ranks())
 
 
-def _told_by_srun(slurm: Mapping[str, str]) -> dict[str, str]:
+def _from_srun(slurm: Mapping[str, str]) -> dict[str, str]:
     """Return torchrun's variables for a task of srun. Raises NotReadyError if srun cannot have set Slurm's."""
     try:
         found = _variables(slurm)
@@ -133,7 +133,7 @@ def _variables(slurm: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ranks_on_these_cores(slurm: Mapping[str, str]) -> int:
-    """Return how many ranks share this one's cores: all of its node, or it alone if srun has bound it to its own."""
+    """Return how many ranks share this one's cores: all on its node, or one if srun gave it cores of its own."""
     runs = re.findall(r"(\d+)(?:\(x(\d+)\))?", slurm["SLURM_STEP_TASKS_PER_NODE"])  # 8(x2),4: 8 on two nodes, then 4
     here = [int(tasks) for tasks, nodes in runs for _ in range(int(nodes or 1))][int(slurm["SLURM_NODEID"])]
     is_bound = cores() * here <= int(slurm.get("SLURM_CPUS_ON_NODE", os.cpu_count() or 1))
@@ -141,18 +141,18 @@ def _ranks_on_these_cores(slurm: Mapping[str, str]) -> int:
 
 
 def _problems(words: Sequence[str], by: str) -> Iterator[Problem]:
-    """Yield a problem for each setting that the launcher has decided, and for GPUs that it leaves without a rank."""
+    """Yield a problem for each setting that the launcher decides, and for GPUs that it leaves without a rank."""
     import torch
 
     yield from temporary_folder_problems()
     for word in words:
-        if word.split("=")[0] in ITS_OWN:
-            yield Problem(word, None, f"is decided by {by} (WORLD_SIZE={ranks()})", "leave it out")
+        if word.split("=")[0] in DECIDED:
+            yield Problem(word, None, f"is set by {by} (WORLD_SIZE={ranks()})", "leave it out")
     gpus = torch.cuda.device_count()
     if by == "srun" and os.environ.get("SLURM_STEP_NUM_NODES") == str(ranks()) and gpus > 1:
         fix = (f"--ntasks-per-node={gpus}, or let each task start a process per GPU: "
                f"launch.nodes={ranks()} launch.rdzv=host:port")
-        yield Problem("srun", None, f"has started one task per node, and this node has {gpus} GPUs", fix)
+        yield Problem("srun", None, f"started one task per node, but this node has {gpus} GPUs", fix)
 
 
 def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[Path | None, int]:
@@ -205,5 +205,5 @@ def _store(rank: int, world_size: int) -> "dist.Store":
         return distributed.meeting_place(rank, world_size)
     except (OSError, dist.DistError) as error:
         place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-        rule = f"rank {rank} cannot meet the others there: {str(error).splitlines()[0]}"
+        rule = f"rank {rank} cannot reach the others there: {str(error).splitlines()[0]}"
         raise NotReadyError([Problem("MASTER_ADDR:MASTER_PORT", place, rule, "export MASTER_PORT=another")]) from None

@@ -24,7 +24,7 @@ if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(number)) == 0:
 
 
 def count() -> int:
-    """Return how many GPUs a process can use. Costs a few tenths of a second where there are any.
+    """Return how many GPUs a process can use. Takes a few tenths of a second if there are any.
 
     torch counts physical GPUs (NVML). In MIG mode CUDA shows one slice of them all, or those of CUDA_VISIBLE_DEVICES.
     """
@@ -80,7 +80,7 @@ def unused() -> str:
 
 
 def _sign_of_a_gpu() -> str:
-    """Return what on this machine comes with an NVIDIA GPU; empty if there is nothing."""
+    """Return what suggests that this machine has an NVIDIA GPU; empty if nothing does."""
     if Path("/proc/driver/nvidia/version").exists():
         return "the NVIDIA driver is loaded"
     if any(Path("/dev").glob("nvidia[0-9]*")):

@@ -26,7 +26,7 @@ LOOPBACK = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo" if s
 #: A socket's path has at most 107 bytes, of which multiprocessing adds 32: "/pymp-12345678/listener-12345678".
 LONGEST_TMPDIR = 75
 
-#: What a rank runs.
+#: The modules that ranks run.
 TRAIN, EVALUATE, MEASURE = (f"resnet_recipes.process.{name}" for name in ("rank", "evaluation", "measurement"))
 
 
@@ -38,8 +38,8 @@ class Group:
     nodes: int = 1                      # at most
     rdzv: str = ""                      # host:port where nodes meet
     max_restarts: int = 0
-    fewest_nodes: int = 0               # that can train; 0: all
-    program: str = TRAIN                # what each of them runs
+    fewest_nodes: int = 0               # with which it can train; 0: all
+    program: str = TRAIN                # the module that each rank runs
 
     @property
     def ranks(self) -> int:
@@ -48,7 +48,7 @@ class Group:
 
     @property
     def by_torchrun(self) -> bool:
-        """Tell whether torchrun starts the ranks: only where nodes have to find each other."""
+        """Return whether torchrun starts the ranks: only if nodes have to find each other."""
         return self.nodes > 1
 
 
@@ -86,7 +86,7 @@ def temporary_folder_problems() -> Iterator[Problem]:
 
 
 def warnings(config: "LaunchConfig") -> Iterator[str]:
-    """Yield what the user must not overlook: a GPU that torch does not see, a port that strangers may reach."""
+    """Yield what the user must not overlook: a GPU that torch does not see, a port that others may reach."""
     from resnet_recipes.launch import gpus
 
     if config.device != "cpu" and (text := gpus.unused()):
@@ -99,7 +99,7 @@ def warnings(config: "LaunchConfig") -> Iterator[str]:
 def command(folder: Path, group: Group) -> list[str]:
     """Return the command that trains the frozen recipe in `folder`: one rank, or torchrun for several nodes.
 
-    Even a single rank is a separate process: a crash in a library or the out-of-memory killer ends in a message.
+    Even a single rank is a separate process, so that a crash in a library or the out-of-memory killer can be reported.
     """
     rank = ["-m", group.program, str(folder)]
     if not group.by_torchrun:
@@ -114,7 +114,7 @@ def command(folder: Path, group: Group) -> list[str]:
 
 
 def environments(group: Group, started: float, store: str = "", attempt: int = 0) -> list[dict[str, str]]:
-    """Return the environment of each process to start: the user's, and what makes a group of processes reliable.
+    """Return the environment of each process to start: the user's, plus what makes a group of processes reliable.
 
     `started` is when the user's command began (time.monotonic()), `store` the file through which one node's ranks meet.
     """

@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from resnet_recipes.plan import Plan
 
 
-def speeds(made: "Plan", group: Group, say: Callable[[str], None]) -> tuple[Ending, Speeds | None]:
+def speeds(plan: "Plan", group: Group, say: Callable[[str], None]) -> tuple[Ending, Speeds | None]:
     """Measure for about a minute; return how the ranks ended, and the speeds if they ended well."""
     from resnet_recipes.process.measurement import RECIPE, SPEEDS
 
     folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
-    (folder / RECIPE).write_text(freeze(made.recipe))
-    (folder / frozen.NAME).write_text(frozen.dump(made.facts))
+    (folder / RECIPE).write_text(freeze(plan.recipe))
+    (folder / frozen.NAME).write_text(frozen.dump(plan.facts))
     here = replace(group, nodes=1, fewest_nodes=0, max_restarts=0, program=MEASURE)
     ending, found = start(folder, here, say), None
     if not ending.code:
         found = Speeds.of_json(json.loads((folder / SPEEDS).read_text()))
     if not ending.failed or ending.code in (ExitCode.RECIPE, ExitCode.NOT_READY):
-        shutil.rmtree(folder, ignore_errors=True)           # else its logs say more
+        shutil.rmtree(folder, ignore_errors=True)           # otherwise its logs are needed
     return ending, found

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 #: Seconds before the time limit at which Slurm sends the signal; a rank finishes its step and saves in less.
 NOTICE = 180
 
-#: Shorter jobs would spend most of their time on starting.
+#: Seconds of the shortest job: a shorter one would spend most of its time starting.
 SHORTEST = NOTICE + 120
 
 _SCRIPT = """\
@@ -63,7 +63,7 @@ esac"""
 def script(recipe: str, words: Sequence[str], launch: "LaunchConfig", time: str = "24:00:00") -> str:
     """Return an sbatch script that trains with `resnet-train recipe=RECIPE WORDS` on the nodes and GPUs of `launch`.
 
-    `gpus=auto` asks for nodes with 8. `time`, the limit of one job, must be one that `seconds` reads.
+    `gpus=auto` requests nodes with 8. `time`, the limit of one job, must be in a form that `seconds` accepts.
     """
     name = title(recipe)
     return _filled(shlex.join([f"recipe={recipe}", *words]) + ' "run.name=$run"', launch, name=name, time=time,
@@ -71,7 +71,7 @@ def script(recipe: str, words: Sequence[str], launch: "LaunchConfig", time: str 
 
 
 def array(runs: Mapping[str, Sequence[str]], launch: "LaunchConfig", time: str, at_a_time: int | None = None) -> str:
-    """Return the same for the runs of a sweep, given by their names and words: an array of jobs, a task each."""
+    """Return a script for the runs of a sweep, given by name with their settings: a job array with a task per run."""
     cases = "\n".join(f"{number}) words=({shlex.join([*words, f'run.name={name}'])}) ;;"
                       for number, (name, words) in enumerate(runs.items()))
     tasks = f"0-{len(runs) - 1}" + (f"%{at_a_time}" if at_a_time else "")
@@ -89,7 +89,7 @@ def _filled(words: str, launch: "LaunchConfig", **parts: str) -> str:
 
 
 def title(recipe: str) -> str:
-    """Return a name for job and run from that of a recipe or its file, with only what a run's name may have."""
+    """Return a name for job and run, made from a recipe's name or file, with only the characters that runs may have."""
     stem = recipe.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
     return re.sub(r"[^A-Za-z0-9_.+-]", "-", stem).lstrip("_.+-")[:100] or "run"
 

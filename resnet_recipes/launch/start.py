@@ -1,4 +1,4 @@
-"""The launcher: start the processes of a run, pass signals on, and tell how it ended. It trains nothing itself."""
+"""The launcher: start the processes of a run, pass signals on, and report how it ended. It trains nothing itself."""
 
 import os
 import signal
@@ -26,11 +26,11 @@ from resnet_recipes.process.signals import handling
 from resnet_recipes.process.watchdog import Beat
 from resnet_recipes.report.terminal import SHOW_CURSOR, interjection
 
-#: Seconds that ranks may take to stop where there is nothing to save: after one has failed, and before the first step.
+#: Seconds that ranks get to stop when there is nothing to save: after one has failed, and before the first step.
 AFTERMATH = 5
 
-#: Seconds within which Ctrl-C is an echo of the first signal, from a wrapper or a closing terminal. Later it means:
-#: stop now. Only Ctrl-C does: Slurm sends SIGTERM several times, seconds apart, to a job that it requeues.
+#: Seconds for which Ctrl-C is taken for an echo of the first signal, from a wrapper or a closing terminal. After that
+#: it means: stop now. No other signal does: Slurm sends SIGTERM several times, seconds apart, to a job it requeues.
 ECHO = 0.5
 
 
@@ -61,7 +61,7 @@ class Launch:
     def __init__(self, folder: Path, group: Group, say: Callable[[str], None]):
         self.folder, self.group, self.say = folder, group, say
         self._started, self._observer = time.monotonic(), Observer(folder)
-        # What ranks print before they have a log, and torchrun's output; launchers of several nodes may share it.
+        # What ranks print before they have a log, and torchrun's output; launchers on several nodes may share a folder.
         name = "launcher" if group.nodes == 1 else f"launcher-{socket.gethostname()}-{os.getpid()}"
         self.log = folder / "logs" / f"{name}.log"
         self._received: list[int] = []
@@ -72,9 +72,9 @@ class Launch:
         self._stalled = False
 
     def supervise(self) -> None:
-        """Start the processes, again after a failure if they may be, and stay until all are gone."""
+        """Start the processes, restart them after a failure if allowed, and return when all are gone."""
         self.log.parent.mkdir(exist_ok=True)
-        # The ranks of one machine meet through a file in a private folder: no port, no stranger.
+        # The ranks of one machine meet through a file in a private folder: there is no port that others could reach.
         with self.log.open("w") as log, tempfile.TemporaryDirectory(prefix="resnet-recipes-") as meeting:
             for attempt in range(1 + self.group.max_restarts):
                 self._start(attempt, f"{meeting}/{attempt}", log)
@@ -84,7 +84,7 @@ class Launch:
                 if not self._starts_again(attempt):
                     break
         if sys.stderr.isatty():
-            sys.stderr.write(SHOW_CURSOR)                   # a killed rank could not
+            sys.stderr.write(SHOW_CURSOR)                   # a killed rank could not do it
 
     def ending(self) -> Ending:
         """Return how it went, after all processes are gone."""
@@ -99,7 +99,7 @@ class Launch:
         if failure or killed:
             return failure or killed
         if any(process.returncode for process in self._processes):
-            return self._ended(ExitCode.FAILED, "before its log was open", self._last_words())
+            return self._ended(ExitCode.FAILED, "before its log was opened", self._last_words())
         return self._ended(ExitCode.DONE)
 
     def _interrupted(self, ranks: list[Ending]) -> Ending:
@@ -119,16 +119,16 @@ class Launch:
     def _start(self, attempt: int, store: str, log: TextIO) -> None:
         self._observer, self._kill_at = Observer(self.folder), float("inf")
         self._processes = [
-            # The user's error stream goes down as stream 0: torchrun hands on three, and a rank needs all of them.
+            # The user's error stream is passed as stream 0: torchrun passes on only three, and a rank needs them all.
             subprocess.Popen(command(self.folder, self.group), env=environment, start_new_session=True,
                              stdin=_descriptor(sys.stderr, 2), stdout=_descriptor(sys.stdout, 1), stderr=log,
                              preexec_fn=die_with_parent)
             for environment in environments(self.group, self._started, store, attempt)]
-        for number in list(self._received):                 # those that came before there was a process to tell
+        for number in list(self._received):                 # those that came before there was a process
             self._pass_on(number)
 
     def _starts_again(self, attempt: int) -> bool:
-        """Tell whether the ranks, all gone, are to be started once more, and say so. torchrun does this itself."""
+        """Return whether to start the ranks again, now that all are gone, and say so; torchrun restarts its own."""
         if self.group.by_torchrun or self._received or attempt >= self.group.max_restarts:
             return False
         result = self.ending()
@@ -157,7 +157,7 @@ class Launch:
             self._kill()
             return
         if self._has_trained():
-            self._interject("stopping after this step, with a checkpoint; Ctrl-C once more stops now")
+            self._interject("stopping after this step, with a checkpoint; press Ctrl-C again to stop now")
         self._kill_at = time.monotonic() + (GRACE + 10 if self._has_trained() else AFTERMATH)
         for process in alive:       # torchrun passes on two kinds of signals to its ranks
             process.send_signal(number if number == signal.SIGINT or not self.group.by_torchrun else signal.SIGTERM)
@@ -167,7 +167,7 @@ class Launch:
         self.say(interjection(text, sys.stderr))
 
     def _look_after(self) -> None:
-        """Wait a little; then kill what does not stop in time, and tell the user if nothing moves."""
+        """Wait a little; then kill what does not stop in time, and tell the user if the run makes no progress."""
         with suppress(subprocess.TimeoutExpired, IndexError):
             self._alive()[0].wait(0.3)
         if time.monotonic() > self._kill_at:
@@ -183,7 +183,7 @@ class Launch:
         self._stalled = bool(stall)
 
     def _has_failed(self, ranks: list[Ending]) -> bool:
-        """Tell whether a rank has failed, and the others have nothing to wait for; torchrun may still restart them."""
+        """Return whether a rank has failed and the others have nothing to wait for; torchrun may restart them."""
         if self.group.by_torchrun:
             return not self.group.max_restarts and ending.first_failure(ranks) is not None
         fine = (None, ExitCode.DONE, ExitCode.PREEMPTED, ExitCode.CANCELLED)
@@ -195,7 +195,7 @@ class Launch:
             process.kill()                                  # torchrun's ranks die with it
 
     def _all_done(self, ranks: list[Ending]) -> bool:
-        """Tell whether the ranks of this node have all ended well, and none of another node is known to have failed."""
+        """Return whether the ranks of this node have all ended well, and none elsewhere is known to have failed."""
         ended = {rank.rank: rank.pid for rank in ranks}
         own = [ended.get(beat.rank) == beat.pid for beat in self._own()]            # another process: it was restarted
         return len(own) == self.group.local_ranks and all(own) and not any(rank.failed for rank in ranks)
@@ -203,14 +203,14 @@ class Launch:
     def _patience(self, ranks: list[Ending]) -> float:
         """Return the seconds that torchrun gets to end after its ranks; it waits for the other nodes.
 
-        At the end of a run all come. After an interruption those that got the signal are gone, and torchrun would wait
-        five minutes for them. Without a signal torchrun itself may have stopped the ranks, with other nodes to come.
+        At the end of a run all of them arrive. After an interruption those that got the signal are gone, and torchrun
+        would wait five minutes for them. Without a signal, torchrun may have stopped the ranks because nodes join.
         """
-        was_told = self._received or not self.group.max_restarts
-        return AFTERMATH if was_told and any(rank.code for rank in ranks) else float("inf")
+        is_final = self._received or not self.group.max_restarts
+        return AFTERMATH if is_final and any(rank.code for rank in ranks) else float("inf")
 
     def _own(self) -> list[Beat]:
-        """Return the beats of the ranks that this launcher started: on several nodes, not all are."""
+        """Return the beats of the ranks that this launcher started; there are others on other nodes."""
         pids = {process.pid for process in self._processes}
         here = [beat for beat in self._observer.beats() if beat.host == socket.gethostname()]
         return [beat for beat in here if pids & {beat.pid, beat.parent}]
@@ -225,7 +225,7 @@ class Launch:
                 os.killpg(beat.pid, signal.SIGKILL)
 
     def _killed(self) -> Ending | None:
-        """Return the ending of the first rank that a signal killed, not sent from here: it could write none."""
+        """Return the ending of the first rank killed by a signal not sent from here: it could not write its own."""
         found = [(rank, -process.returncode) for rank, process in enumerate(self._processes)
                  if process.returncode < 0 and process.pid not in self._killed_here]
         if self.group.by_torchrun:
@@ -244,7 +244,7 @@ class Launch:
 
 
 def _descriptor(stream: TextIO, number: int) -> int:
-    """Return the descriptor behind a text stream, or the process's own where it has none, as in a notebook."""
+    """Return a text stream's descriptor, or the process's own if it has none, as in a notebook."""
     try:
         return stream.fileno()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The runs of a sweep, one after the other or several at a time, each started by its own command."""
+"""The runs of a sweep, one after another or several at a time, each started by its own command."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ class Sweep:
         self._has_logs = len(slots) > 1         # the output of several runs at a time would mix on one terminal
         self._active: list[_Child] = []
         self._failed: dict[str, int] = {}       # names of runs with their exit codes
-        self._received: deque[int] = deque()    # signals that the runs were not told of yet
+        self._received: deque[int] = deque()    # signals that were not passed on to the runs yet
         self._stop: int = ExitCode.DONE         # the exit code of the sweep, once it was stopped
 
     def train(self) -> int:
@@ -81,7 +81,7 @@ class Sweep:
         self._active.append(_Child(name, process, slot))
 
     def _pass_on(self) -> None:
-        """Tell the runs of signals; Ctrl-C reaches them from the terminal."""
+        """Pass signals on to the runs; Ctrl-C reaches them from the terminal."""
         while self._received:
             number = self._received.popleft()
             self._stop = ExitCode.CANCELLED if number == signal.SIGINT else ExitCode.PREEMPTED
@@ -89,7 +89,7 @@ class Sweep:
                 child.process.send_signal(number)
 
     def _reap(self) -> None:
-        """Note which runs have ended."""
+        """Take in which runs have ended."""
         for child in [child for child in self._active if child.process.poll() is not None]:
             self._active.remove(child)
             self._free.append(child.slot)

@@ -1,1 +1,1 @@
-"""Time, cost and accuracy: of runs on this machine, and as published. Reads files alone, without torch."""
+"""Time, cost and accuracy: of runs on this machine, and as published. Only reads files, and needs no torch."""

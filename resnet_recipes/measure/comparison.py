@@ -1,4 +1,4 @@
-"""Several runs side by side: what differs, and how much of a difference seeds alone make."""
+"""Several runs side by side: what differs, and how much seeds alone change the result."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from resnet_recipes import atomic
 from resnet_recipes.errors import NotReadyError, Problem
 from resnet_recipes.measure.runs import RunRecord, read_run
 
-#: Settings that tell runs apart without changing what they are.
+#: Settings that may differ between runs of the same configuration.
 _OWN = ("seed", "run.name", "about", "published")
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that differ in their seeds alone."""
+    """Runs that differ only in their seeds."""
 
     runs: tuple[RunRecord, ...]
 
@@ -68,7 +68,7 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def machine(folder: Path) -> dict[str, str]:
-    """Return what a run ran on: versions and machine, with dotted keys; empty if it does not say."""
+    """Return what a run ran on: versions and machine, with dotted keys; empty if it was not recorded."""
     found = atomic.read_json(folder / "env.json")
     return flat({key: found[key] for key in ("python", "packages", "machine") if key in found})
 
@@ -90,7 +90,7 @@ def grouped(runs: Iterable[RunRecord]) -> list[Group]:
 
 
 def read_all(folders: Sequence[Path]) -> list[RunRecord]:
-    """Read run folders. Raises NotReadyError naming each that is none."""
+    """Read run folders. Raises NotReadyError naming each folder that is not one."""
     runs = [read_run(folder) for folder in folders]
     if wrong := [folder for folder, run in zip(folders, runs, strict=True) if run is None]:
         raise NotReadyError([Problem(str(folder), None, "is not a run folder", "list runs: resnet-recipes runs")

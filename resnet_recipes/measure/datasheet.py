@@ -1,30 +1,30 @@
-"""What GPUs can do by their makers' datasheets, and which share of it training ResNets reaches."""
+"""What GPUs can do according to their datasheets, and what share of that training a ResNet reaches."""
 
 import re
 from typing import NamedTuple
 
 
 class Gpu(NamedTuple):
-    """A GPU: rates of its datasheet, and shares of them that were fitted to published training speeds."""
+    """A GPU: rates from its datasheet, and shares of them fitted to published training speeds."""
 
     name: str
-    pattern: str            # of the name by which the driver calls it
-    teraflops: float        # bf16 or fp16 with sums in fp32, dense, 10^12 a second
-    terabytes: float        # memory traffic, 10^12 bytes a second
+    pattern: str            # regular expression of the driver's name for it
+    teraflops: float        # bf16 or fp16 with sums in fp32, dense, 10^12 per second
+    terabytes: float        # memory traffic, 10^12 bytes per second
     gigabytes: float        # memory, 10^9 bytes
-    issues: float           # instructions of a thread, 10^12 a second: multiprocessors x 128 x clock
-    sustained: float        # share of `teraflops` that a large matrix product keeps up
+    issues: float           # thread instructions, 10^12 per second: multiprocessors x 128 x clock
+    sustained: float        # share of `teraflops` that a large matrix product sustains
     convolution: float      # share of the roofline that cuDNN's convolutions reach
     plain: float            # share of `traffic` that torch's own elementwise kernels reach
 
     @property
     def traffic(self) -> float:
-        """Bytes a second that a large copy keeps up."""
+        """Bytes per second that a large copy sustains."""
         return 0.88e12 * self.terabytes
 
     @property
     def flops(self) -> float:
-        """Floating-point operations a second that a large matrix product keeps up."""
+        """Floating-point operations per second that a large matrix product sustains."""
         return 1e12 * self.teraflops * self.sustained
 
 

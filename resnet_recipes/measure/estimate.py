@@ -6,10 +6,10 @@ from itertools import groupby
 from statistics import median, quantiles
 from typing import Any, Self
 
-#: Share by which the exchange of gradients may slow down ranks on which it was not measured: those of other nodes.
+#: Share by which the exchange of gradients with other nodes, which is not measured, may slow down the ranks.
 EXCHANGE = 0.15
 
-#: Share of a step that the exchange of gradients, timed alone, must take for the step to be waiting for it.
+#: If exchanging gradients alone takes more than this share of a step, the step is waiting for the exchange.
 WAITS = 0.75
 
 
@@ -20,11 +20,11 @@ class Speeds:
     step: Mapping[int, tuple[float, ...]]  # image size -> seconds per training image, one value per step
     loader: float | None  # images per second of the loader alone; None: nothing to load
     evaluation: float  # images per second
-    batch: int  # images per device of the steps that were timed
+    batch: int  # images per device in each timed step
     devices: int = 1
-    settling: float = 0.0  # seconds that the first steps at an image size take longer than later ones
+    settling: float = 0.0  # extra seconds of the first steps at an image size
     together: float | None = None  # images per second of training on real images at the first size
-    exchange: float = 0.0  # seconds that exchanging the gradients of one step takes by itself
+    exchange: float = 0.0  # seconds to exchange the gradients of one step, with nothing else running
 
     def seconds_at(self, side: int) -> tuple[float, float, float]:
         """Return low, middle and high seconds of one training image, interpolated by area between measured sizes."""
@@ -38,11 +38,11 @@ class Speeds:
         return tuple((1 - share) * a + share * b for a, b in zip(known[below], known[above], strict=True))
 
     def step_seconds(self, side: int) -> float:
-        """Return the seconds of a step as it was timed."""
+        """Return the seconds of a step of the timed size."""
         return self.seconds_at(side)[1] * self.batch * self.devices
 
     def waits_for_exchange(self, side: int) -> bool:
-        """Tell whether most of a step is the exchange of gradients, which then cannot be hidden behind it."""
+        """Return whether the exchange of gradients takes most of a step, so that computation cannot hide it."""
         return self.exchange > WAITS * self.step_seconds(side)
 
     def as_json(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class Speeds:
 
     @classmethod
     def of_json(cls, value: dict[str, Any]) -> Self:
-        """Return what `as_json` gave."""
+        """Return the speeds that `as_json` wrote."""
         step = {int(side): tuple(map(float, laps)) for side, laps in value["step"].items()}
         return cls(**value | {"step": step})
 
@@ -66,7 +66,7 @@ class Phase:
     minutes: float
     high: float
     images_per_second: float  # of all devices
-    limit: str  # what it waits for: the step, the loader, or the exchange between ranks
+    limit: str  # the bottleneck: step, loader, or exchange
 
 
 @dataclass(frozen=True)
@@ -88,11 +88,11 @@ class Estimate:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Training minutes at least and at most."""
+        """Least and most training minutes."""
         return sum(phase.low for phase in self.phases), sum(phase.high for phase in self.phases)
 
     def cost(self, price: float) -> float:
-        """Return what training and evaluation cost at `price` an hour."""
+        """Return what training and evaluation cost at `price` per hour."""
         return self.total_minutes / 60 * price
 
 
@@ -117,7 +117,7 @@ def estimate(
 
 
 def _beside(side: int, load: float, speeds: Speeds) -> float:
-    """Return the seconds per image that loading and training cost each other: they may share processor cores."""
+    """Return the seconds per image by which loading and training slow each other down: they may share CPU cores."""
     return max(0.0, 1 / speeds.together - max(speeds.seconds_at(side)[1], load)) if speeds.together else 0.0
 
 

@@ -22,14 +22,14 @@ class Remembered(NamedTuple):
 
 
 def key_of(facts: Mapping[str, object]) -> str:
-    """Return the name under which speeds are kept: another machine, version or setting in `facts` gives another one."""
+    """Return the name under which speeds are kept: it changes with the machine, the version and any of `facts`."""
     everything = {**{name: str(value) for name, value in facts.items()}, "host": platform.node(), "cores": cores(),
                   "resnet-recipes": __version__}
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:24]
 
 
 def recall(key: str) -> Remembered | None:
-    """Return what was measured before; None if nothing was, or what was kept makes no sense."""
+    """Return what was measured before; None if nothing was, or the record is damaged."""
     try:
         value = json.loads(_path(key).read_bytes())
         return Remembered(Speeds.of_json(value["speeds"]), float(value["when"]))
@@ -38,7 +38,7 @@ def recall(key: str) -> Remembered | None:
 
 
 def remember(key: str, speeds: Speeds) -> None:
-    """Keep speeds for the next time; a home folder that cannot be written to forgets them."""
+    """Keep speeds for the next time; if the home folder cannot be written to, they are forgotten."""
     try:
         _path(key).parent.mkdir(parents=True, exist_ok=True)
         atomic.write_text(_path(key), json.dumps({"speeds": speeds.as_json(), "when": time.time()}))

@@ -1,11 +1,11 @@
-"""What the authors of recipes and baselines published: one file, a source for each number."""
+"""What the authors of recipes and baselines published, from one file with a source for each number."""
 
 import csv
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-#: Training images of ImageNet-1k, for which all of them are.
+#: Training images of ImageNet-1k, which all results are for.
 IMAGENET_IMAGES = 1_281_167
 
 #: Where the sources contradict each other, and what was decided.
@@ -14,7 +14,7 @@ CONTRADICTIONS = (
     "78.4 % is shown, since the text calls it equal to FFCV's 78.4 %.",
     "Hot's 81.0 % is printed with 880 min in the text and as 81.03 % with 980 min (810 epochs) in Table 6; "
     "both are shown.",
-    "timm A3 on AWS took 334 min, beside which 3.8 times Mild's 56 min is printed; the minutes are shown.",
+    "timm A3 on AWS took 334 min, but next to it 3.8 times Mild's 56 min is printed; the minutes are shown.",
     "Table 5 of the deep dive prints 76.033 % where its text has 76.33 %; the text is shown.",
     "Mild's 23.8 min run on MLPerf's clock (evaluations and a cold first epoch count), 25.3 min on the papers' clock; "
     "the two must not be subtracted.",
@@ -24,10 +24,10 @@ CONTRADICTIONS = (
 
 @dataclass(frozen=True)
 class PublishedResult:
-    """One published accuracy with what was said about its time; None or "" where the source is silent."""
+    """One published accuracy and its time; None or "" where the source does not say."""
 
     recipe: str  # ours, or nvidia_mlperf for the closed division's MXNet code
-    label: str  # which variant, where the recipe alone does not say
+    label: str  # which variant, if the recipe does not say
     epochs: int | None
     top1_percent: float
     minutes: float | None
@@ -39,7 +39,7 @@ class PublishedResult:
 
     @property
     def machine(self) -> str:
-        """Kind of machine, wider than `hardware`: what can be compared in one plot."""
+        """Kind of machine, broader than `hardware`, so that results can be compared in one plot."""
         for name in ("8x A100", "8x H100", "8x H200", "V100"):
             if name in self.hardware:
                 return name

@@ -1,4 +1,4 @@
-"""How fast a GPU can train a ResNet, and how much memory it takes: arithmetic, layer by layer, without measuring."""
+"""Estimate how fast a GPU trains a ResNet, and how much memory it needs: computed layer by layer, not measured."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from resnet_recipes.measure.datasheet import Gpu
 
-BYTES = 2                   # of an activation, in bf16 or fp16
-FUSED_SHARE = 0.85          # of a GPU's memory traffic that the fused kernels reach: a prediction
-AVERAGED = 950              # instructions of torch's average for an output and its gradient: 3.95 G an image, fitted
-# Seconds in which the host issues a step: for each convolution, and as a CUDA graph with input and optimizer. Assumed:
-# 0.7 and 1.5 times the CPU time that it takes without a GPU.
+BYTES = 2                   # per activation, in bf16 or fp16
+FUSED_SHARE = 0.85          # share of a GPU's memory traffic that the fused kernels reach: a prediction
+AVERAGED = 950              # instructions per output of torch's average and its gradient: 3.95 G per image, fitted
+# Seconds that the host takes to issue a step: per convolution, and as a CUDA graph with input and optimizer. Assumed:
+# 0.7 and 1.5 times the CPU time measured without a GPU.
 ISSUE, REPLAY = 190e-6, 3e-3
-OPTIMIZER = 45              # bytes that a step moves for each weight: itself, gradient, momentum, the cast copy
-RESERVED = 1.5e9            # bytes of context, cuDNN's workspace and what the allocator cannot use
+OPTIMIZER = 45              # bytes that a step moves per weight: itself, gradient, momentum, the cast copy
+RESERVED = 1.5e9            # bytes of context, of cuDNN's workspace, and lost to fragmentation
 
 
 class Convolution(NamedTuple):
@@ -27,7 +27,7 @@ class Convolution(NamedTuple):
     stride: int
     side: int               # of the input, in pixels
     relu: bool = True       # whether its BatchNorm ends in ReLU
-    adds: bool = False      # whether its block's input is added before that
+    adds: bool = False      # whether the block's input is added before the ReLU
 
     @property
     def out_side(self) -> int:
@@ -55,7 +55,7 @@ class Convolution(NamedTuple):
         return self.inputs * self.outputs * self.kernel ** 2
 
 
-#: Whether a model has bottlenecks, and its blocks in each of the four stages.
+#: Whether a model has bottlenecks, and its number of blocks in each of the four stages.
 MODELS = {"resnet18": (False, (2, 2, 2, 2)), "resnet34": (False, (3, 4, 6, 3)), "resnet50": (True, (3, 4, 6, 3)),
           "resnet101": (True, (3, 4, 23, 3)), "resnet152": (True, (3, 8, 36, 3))}
 
@@ -92,16 +92,16 @@ class Work:
     side: int               # of the images, in pixels
     batch: int              # images that go forward and backward together
     blur: bool = False      # BlurPool, as in the recipes
-    fused: bool = False     # BatchNorm with ReLU and sum in one operation, blur and maximum of our own, CUDA graphs
+    fused: bool = False     # BatchNorm, ReLU and sum in one operation; our own blur and pool; CUDA graphs
 
     @property
     def flops(self) -> float:
-        """Floating-point operations of an image: forward, and backward for inputs and weights."""
+        """Floating-point operations per image: forward, and backward for inputs and weights."""
         return sum(flops for flops, _ in _passes(self))
 
     @property
     def bytes(self) -> float:
-        """Bytes of an image that go through the GPU's memory in one step."""
+        """Bytes per image that go through the GPU's memory in one step."""
         return sum(traffic(self).values())
 
 
@@ -110,11 +110,11 @@ class Speed(NamedTuple):
 
     side: int
     images_per_second: float
-    limit: str              # what takes most of the time: arithmetic | memory traffic | kernel launches
+    limit: str              # the bottleneck: arithmetic | memory traffic | kernel launches
 
 
 def speed(gpu: Gpu, work: Work) -> Speed:
-    """Return what to expect of a GPU: seconds of all operations, one after the other, at the shares that it reaches."""
+    """Return a GPU's expected speed, from the seconds of all operations one after another, at the shares it reaches."""
     arithmetic = moving = 0.0
     for flops, moved in _passes(work):
         computing, loading = flops / gpu.flops, moved / gpu.traffic
@@ -137,7 +137,7 @@ def speed(gpu: Gpu, work: Work) -> Speed:
 
 @cache
 def traffic(work: Work) -> Counter[str]:
-    """Return the bytes of an image in one step by kind of operation."""
+    """Return the memory traffic in bytes per image and step, by kind of operation."""
     layers, fused = _layers(work), work.fused
     outputs = sum(layer.written for layer in layers)
     sums = sum(layer.written for layer in layers if layer.adds)
@@ -160,15 +160,16 @@ def traffic(work: Work) -> Counter[str]:
 
 
 def memory(work: Work, images: int, weights: int, copies: int) -> float:
-    """Return the bytes that training takes on a GPU.
+    """Return the bytes of GPU memory that training needs.
 
-    `images` are those of a whole step, `weights` the model's, and `copies` what is kept of each in fp32.
+    `images` is their number in a whole step, `weights` the model's number of them, `copies` the fp32 values kept for
+    each: weights, gradients, momentum and so on.
     """
     layers = _layers(work)
     kept = sum(layer.written * (2 if layer.relu else 1) for layer in layers) + sum(read for read, _ in _blurs(work))
-    passing = 3 * max(layer.written for layer in layers)        # gradients on their way
+    passing = 3 * max(layer.written for layer in layers)        # gradients in flight
     pooled = layers[0].written * _index(work) // (1 if work.blur else 4)
-    evaluation = passing if work.fused else 0       # which cannot use the memory of a CUDA graph
+    evaluation = passing if work.fused else 0       # it cannot use the memory of a CUDA graph
     per_image = BYTES * (kept + passing + evaluation) + pooled
     pixels = images * 3 * work.side ** 2 * (9 if work.fused else 5)     # uint8 and float32; a graph keeps its own
     return RESERVED + work.batch * per_image + pixels + weights * (4 * copies + BYTES)
@@ -181,23 +182,23 @@ def _layers(work: Work) -> tuple[Convolution, ...]:
 
 @cache
 def _passes(work: Work) -> tuple[tuple[float, float], ...]:
-    """Return operations and bytes of an image for each convolution: forward, for weights, and for the input."""
+    """Return operations and bytes per image of each convolution: forward, backward for weights and for the input."""
     found = []
     for layer in _layers(work):
-        is_blurred = work.blur and layer.kernel == 1 and layer.stride == 2      # its blur makes the stride
+        is_blurred = work.blur and layer.kernel == 1 and layer.stride == 2      # the blur does the stride
         read = layer.read // 4 if is_blurred else layer.read
         moved = BYTES * (read + layer.written + layer.weights / work.batch)
-        found += [(layer.flops, moved)] * (2 if layer.inputs == 3 else 3)       # nobody asks for pixels' gradients
+        found += [(layer.flops, moved)] * (2 if layer.inputs == 3 else 3)       # pixels need no gradients
     return tuple(found)
 
 
 def _index(work: Work) -> int:
-    """Return the bytes that remember where a maximum was: torch's, or ours, which has stride 1."""
+    """Return the bytes that store the place of a maximum: torch's int64, or one byte in ours."""
     return 1 if work.fused and work.blur else 8
 
 
 def _blurs(work: Work) -> Iterator[tuple[int, int]]:
-    """Yield elements and stride of what is blurred: the pool's output, and inputs of strided convolutions."""
+    """Yield elements and stride of each blur: after the pool, and at the inputs of strided convolutions."""
     if work.blur:
         yield _layers(work)[0].written, 2
         for layer in _layers(work)[1:]:
@@ -206,5 +207,5 @@ def _blurs(work: Work) -> Iterator[tuple[int, int]]:
 
 
 def _averaged(work: Work) -> float:
-    """Return the outputs of the averages that blur: one as large as the input, one as large as the output."""
+    """Return the outputs of the averages that make up the blurs: one of the input's size, one of the output's."""
     return sum(read * (2 if stride == 1 else 1.25) for read, stride in _blurs(work))

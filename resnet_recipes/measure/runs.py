@@ -19,7 +19,7 @@ _STEP = re.compile(r"step-\d+\.json")
 
 @dataclass(frozen=True)
 class RunRecord:
-    """One run folder; None where it does not say."""
+    """One run folder; None where a value was not recorded."""
 
     folder: Path
     recipe: str
@@ -27,10 +27,10 @@ class RunRecord:
     changes: tuple[str, ...]  # settings that were typed, as key=value
     epochs: float | None  # of the whole run
     epochs_done: float
-    top1_percent: float | None  # of the weights that count: EMA's, if there are any
+    top1_percent: float | None  # of the final weights: EMA's, if there are any
     minutes: float | None  # training minutes: no evaluation, no checkpoint
     minutes_papers: float | None  # the same, the first epoch timed as the second
-    minutes_mlperf: float | None  # from the first touch of data to the last evaluation, which counts
+    minutes_mlperf: float | None  # from the first touch of data to the end of the last evaluation
     wall_minutes: float | None
     devices: str
     resumable: bool
@@ -47,7 +47,7 @@ class RunRecord:
         return tuple(change for change in self.changes if not change.startswith("run.name="))
 
     def cost(self, price: float) -> float | None:
-        """Return what the wall time costs at `price` an hour."""
+        """Return what the wall time costs at `price` per hour."""
         return None if self.wall_minutes is None else self.wall_minutes / 60 * price
 
     def as_dict(self) -> dict[str, Any]:
@@ -57,14 +57,14 @@ class RunRecord:
 
 
 def runs_in(root: Path) -> Iterator[RunRecord]:
-    """Yield the runs directly below `root`, by name; what is not a run folder is passed over."""
+    """Yield the runs directly below `root`, by name; anything else is skipped."""
     for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
         if entry.is_dir() and (run := read_run(Path(entry.path))):
             yield run
 
 
 def read_run(folder: Path) -> RunRecord | None:
-    """Read one run folder; None if it is none. A finished run costs two small files."""
+    """Read one run folder; None if it is not one. Reads two small files of a finished run."""
     changes = _lines(folder / "overrides.txt")
     if changes is None:
         return None
@@ -114,7 +114,7 @@ def _state(folder: Path, ending: dict[str, Any]) -> str:
 
 
 def _is_locked(path: Path) -> bool:
-    """Tell whether a process holds the run's lock."""
+    """Return whether a process holds the run's lock."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
     except OSError:
@@ -129,7 +129,7 @@ def _is_locked(path: Path) -> bool:
 
 
 def _last_records(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the first record, and from the end of the file the last step, the last evaluation, and the last of any."""
+    """Return the first record, and from the file's end the last step, the last evaluation, and the last of any kind."""
     found: dict[str, dict[str, Any]] = {}
     try:
         with path.open("rb") as file:

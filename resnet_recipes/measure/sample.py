@@ -1,22 +1,22 @@
-"""The time of a whole run from some of its epochs, by the papers' rule."""
+"""Estimate the time of a whole run from some of its epochs, by the papers' rule."""
 
 from collections.abc import Sequence
 from statistics import mean
 
 from resnet_recipes.measure.estimate import Speeds
 
-#: File of a folder whose ranks only time epochs: which ones.
+#: File that lists the epochs to time; ranks do nothing else if it is in their folder.
 SAMPLE = "sample.json"
 
-#: File in which rank 0 writes the training seconds of each.
+#: File to which rank 0 writes the training seconds of each.
 SECONDS = "seconds.json"
 
 
 def sampled(sizes: Sequence[int], count: int) -> list[int]:
-    """Return `count` epochs to time, in order, of a run with images of `sizes` by epoch; at least 3, if there are.
+    """Return `count` epochs to time, in order, of a run with images of `sizes` by epoch; at least 3, if it has as many.
 
-    They are the first ones. With several image sizes they are the first two, of which the first fills caches and counts
-    as long as the second, and one at each of some other sizes, from the largest down.
+    They are the first ones. With several image sizes they are the first two, since the first fills caches and is
+    counted as long as the second, and one epoch at each of some other sizes, from the largest down.
     """
     others = sorted(set(sizes) - set(sizes[:2]), reverse=True)
     if not others:
@@ -27,7 +27,7 @@ def sampled(sizes: Sequence[int], count: int) -> list[int]:
 
 
 def whole(sizes: Sequence[int], timed: dict[int, float]) -> float:
-    """Return the training seconds of all epochs, the first timed as the second; interpolated by area between sizes."""
+    """Return the training seconds of all epochs, the first timed as the second; interpolate sizes by area."""
     replaced = timed | {0: timed[1]} if 1 in timed else timed
     by_size = {size: (mean(seconds for epoch, seconds in replaced.items() if sizes[epoch] == size),)
                for size in {sizes[epoch] for epoch in replaced}}

@@ -1,4 +1,4 @@
-"""The sections of the report: runs, and published results behind them, as figures and tables."""
+"""The sections of the report: runs and published results, as figures and tables."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -11,7 +11,7 @@ from resnet_recipes.measure.runs import RunRecord
 from resnet_recipes.report.page import charts, curves
 from resnet_recipes.report.page.html import Figure, Section, Table
 
-#: Dollars an hour of a p4d.24xlarge (8 A100) on demand: Composer's AWS tutorial has 27 min for 14.77 dollars.
+#: Dollars per hour of a p4d.24xlarge (8 A100) on demand: Composer's AWS tutorial has 27 min for 14.77 dollars.
 A100_PRICE = 32.8
 
 #: Runs whose curves are drawn: more lines than this cannot be told apart.
@@ -19,7 +19,7 @@ MOST_CURVES = 10
 
 
 def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Section]:
-    """Yield the sections of a report on `runs`, which may be none; with `price` an hour, cost as well as time."""
+    """Yield the sections of a report on `runs`, which may be empty; with `price` per hour, cost as well as time."""
     finished = [run for run in runs if run.state == "finished" and run.top1_percent is not None and run.minutes]
     known = [asdict(result) | {"machine": result.machine} for result in published()]
     mine = list(map(_run_row, finished))
@@ -28,8 +28,8 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Sect
         Figure(
             "time",
             "Top-1 accuracy against minutes on a logarithmic axis. Filled: your runs, their front dashed. Open, grey: "
-            "published results; hover for the source. The papers' clock has no evaluations and no checkpoints, and "
-            "counts the first epoch as long as the second; MLPerf's has both; the wall clock has everything.",
+            "published results; hover for the source. The papers' clock excludes evaluations and checkpoints, and "
+            "times the first epoch as the second; MLPerf's includes both; the wall clock includes everything.",
             charts.accuracy(mine, known, hides=hides),
         )
     ]
@@ -39,20 +39,20 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Sect
         figures.append(
             Figure(
                 "cost",
-                f"The same against money: your runs at {price:g} an hour, published ones on 8 A100 at {A100_PRICE} "
-                "dollars an hour. A bill is for the wall clock.",
+                f"The same against cost: your runs at {price:g} per hour, published ones on 8 A100 at {A100_PRICE} "
+                "dollars per hour. Bills are by the wall clock.",
                 charts.accuracy(mine, on_a100, (price, A100_PRICE), hides),
             )
         )
     elif mine:
-        text.append("Give --price PER_HOUR to see the same against money.")
+        text.append("Add --price PER_HOUR to see accuracy against cost.")
     yield Section("Accuracy against time", text, figures)
     groups = grouped(finished)
     if any(len(group.runs) > 1 for group in groups) or len(groups) > 1:
         rows = list(map(_group_row, groups))
         yield Section(
             "Trade-off by recipe", ["Means over seeds; bars are one standard deviation of a single run."],
-            [Figure("tradeoff", "Each point is one recipe at one length, by the minutes that it trained.",
+            [Figure("tradeoff", "Each point is one recipe at one length, by its training minutes.",
                     charts.tradeoff(rows, "minutes", "training minutes")),
              Figure("tradeoff-epochs", "The same by epochs, which do not depend on the machine.",
                     charts.tradeoff(rows, "epochs", "epochs"))])
@@ -70,7 +70,7 @@ def _course(runs: Sequence[RunRecord]) -> Section:
                   ("pixels", "image size (px)"), ("images_per_second", "images/s"),
                   ("data_wait_share", "share waiting for data"))
     figures = [Figure(f"course-{key}",
-                      f"{title[0].upper()}{title[1:]} over the epochs; click a name to single a run out.",
+                      f"{title[0].upper()}{title[1:]} over the epochs; click a name to highlight a run.",
                       charts.curve(points, key, title))
                for key, title in quantities if any(point.get(key) is not None for point in points)]
     bars = [row for run in shown for row in _phases(run)]

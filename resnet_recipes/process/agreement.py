@@ -1,6 +1,6 @@
 """What ranks tell each other before they train, through the store where they meet.
 
-No collectives: those need ranks that agree already.
+Collectives are not used: they need ranks that already agree.
 """
 
 import json
@@ -13,7 +13,7 @@ from resnet_recipes.errors import NotReadyError, Problem
 
 
 def broadcast(store: dist.Store, rank: int, world_size: int, text: Callable[[], str]) -> str:
-    """Return rank 0's `text()` on every rank; rank 0 waits until all have read it: it may serve the store."""
+    """Return rank 0's `text()` on every rank; rank 0 waits until all have read it, since it may serve the store."""
     if rank == 0:
         value = text()
         store.set("text", value)
@@ -25,7 +25,7 @@ def broadcast(store: dist.Store, rank: int, world_size: int, text: Callable[[], 
 
 
 def confirm_same(store: dist.Store, rank: int, world_size: int, facts: Mapping[str, object]) -> None:
-    """Return if all ranks have the same facts.
+    """Check that all ranks have the same facts.
 
     Raises NotReadyError, the same on every rank, naming a rank that differs from rank 0, and how.
     """
@@ -41,11 +41,11 @@ def confirm_same(store: dist.Store, rank: int, world_size: int, facts: Mapping[s
 
 
 def _differences(ranks: list[dict]) -> Iterator[Problem]:
-    """Yield how the first rank that differs from rank 0 does so: one is enough to know what to do."""
+    """Yield how the first rank that differs from rank 0 differs: one rank is enough to know what to do."""
     first, missing = ranks[0]["facts"], "not given"
     for rank, (host, facts) in enumerate((found["host"], found["facts"]) for found in ranks):
         if facts != first:
             for key in sorted(key for key in first.keys() | facts.keys() if first.get(key) != facts.get(key)):
-                rule = f"is {first.get(key, missing)} on rank 0, and {facts.get(key, missing)} on rank {rank} ({host})"
-                yield Problem(key, None, rule, "all ranks must have the same")
+                rule = f"is {first.get(key, missing)} on rank 0, but {facts.get(key, missing)} on rank {rank} ({host})"
+                yield Problem(key, None, rule, "it must be the same on all ranks")
             return

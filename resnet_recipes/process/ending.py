@@ -27,7 +27,7 @@ _HINTS = (
     (r"SIGBUS|bus error",
      "a file was truncated while it was read, or shared memory is full. Check the data (resnet-recipes doctor data "
      f"PATH); if df /dev/shm shows no space, {_SHARED_MEMORY}"),
-    (r"SIGKILL", "most often the machine ran out of memory (see dmesg): lower data.workers or data.prefetch"),
+    (r"SIGKILL", "the machine probably ran out of memory (see dmesg): lower data.workers or data.prefetch"),
     (r"image file is truncated|cannot identify image|broken data stream",
      "replace the file, or skip it with data.on_bad_image=skip"),
     (r"address already in use|EADDRINUSE", "another program uses the port: choose a free one in launch.rdzv"),
@@ -48,11 +48,11 @@ class Ending:
     """How a process, or a run, ended."""
 
     code: int                   # an ExitCode, or that of a launched command
-    rank: int = 0               # -1: none of them, but the launched command
+    rank: int = 0               # -1: the launched command, rather than a rank
     step: int = 0               # completed steps
     error: str = ""             # class of the error, or the signal that killed the process
     message: str = ""
-    seconds: float = 0.0        # after the command began, whatever happened to the clock
+    seconds: float = 0.0        # since the command began, even if the clock was set meanwhile
     time: float = 0.0           # seconds since the epoch: for people, and to order failures on different machines
     attempt: int = 0            # elastic restarts before this one
     pid: int = 0
@@ -60,7 +60,7 @@ class Ending:
 
     @property
     def failed(self) -> bool:
-        """Tell whether the run neither finished nor stopped on request."""
+        """Return whether the run neither finished nor stopped on request."""
         return self.code not in (ExitCode.DONE, ExitCode.PREEMPTED, ExitCode.CANCELLED)
 
     @property
@@ -75,7 +75,7 @@ class Ending:
         return f"rank {self.rank} failed ({self.error})" if self.rank >= 0 else f"the run failed ({self.error})"
 
     def explained(self, folder: Path, ranks: int, trains: bool = True) -> str:
-        """Return what the user has to know: who failed, when and why, what to do, where to look, how to resume."""
+        """Return what the user needs to know: who failed, when and why, what to do, where to look, how to resume."""
         resume = f"resume: resnet-train --resume {folder}" if trains else ""
         if not self.failed:
             return f"{self.message}; {resume}" if trains else "stopped"
@@ -96,7 +96,7 @@ def log_path(folder: Path, rank: int) -> Path:
 
 
 def write(path: Path, ending: Ending) -> None:
-    """Write an ending, whole or not at all; a full disk must not hide the error that is being reported."""
+    """Write an ending, atomically; a full disk must not hide the error that is being reported."""
     try:
         path.parent.mkdir(exist_ok=True)
         atomic.write_text(path, json.dumps(asdict(ending)))
@@ -113,7 +113,7 @@ def read(path: Path) -> Ending | None:
 
 
 def lost_a_peer(error: BaseException) -> bool:
-    """Tell whether an error is how torch notices the loss of another rank: by where it was raised, whatever it says."""
+    """Return whether an error means that torch lost another rank, by where it was raised rather than its message."""
     if any(kind.__name__ == "DistError" for kind in type(error).__mro__):
         return True
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
@@ -122,6 +122,6 @@ def lost_a_peer(error: BaseException) -> bool:
 
 
 def first_failure(candidates: Iterable[Ending]) -> Ending | None:
-    """Return the earliest failure that no other one caused; if others caused all of them, the earliest."""
+    """Return the earliest failure that is not a consequence of another; if all of them are, the earliest."""
     failures = (ending for ending in candidates if ending.failed)
     return min(failures, key=lambda ending: (ending.is_consequence, ending.time), default=None)

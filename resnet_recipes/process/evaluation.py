@@ -1,4 +1,4 @@
-"""The entry point of a rank that evaluates: its part of the images, and what it saw of them as a file."""
+"""The entry point of a rank that evaluates: it evaluates its part of the images and writes its results to a file."""
 
 import json
 import sys
@@ -14,12 +14,12 @@ from resnet_recipes.process.rank_process import RankProcess, run_rank
 from resnet_recipes.train import distributed
 from resnet_recipes.train.trained import Trained
 
-#: The recipe to evaluate with, and {"place": the network, "sizes": pixels}; both lie in the folder of the ranks.
+#: The recipe to evaluate with, and {"place": the network, "sizes": pixels}; both are files in the ranks' folder.
 RECIPE, JOB = "evaluation.yaml", "job.json"
 
 
 def result_path(folder: Path, number: int, rank: int) -> Path:
-    """Return where a rank leaves the result of one size."""
+    """Return where a rank writes its result at one size."""
     return folder / f"result{number}-rank{rank}.pt"
 
 

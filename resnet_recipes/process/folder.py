@@ -1,4 +1,4 @@
-"""The folder of a run: a stranger may have filled it, and another run may take its place."""
+"""The folder of a run: someone else may have filled it, and another run may take its place."""
 
 import errno
 import os
@@ -11,9 +11,9 @@ from resnet_recipes.errors import NotReadyError, Problem, TrainingError
 def refuse_links(folder: Path) -> None:
     """Raise NotReadyError if anything in a run folder is neither a plain file nor a folder.
 
-    A run writes to `lock`, `logs/`, `checkpoints/` and more: a stranger's link there would lead it elsewhere.
+    A run writes to `lock`, `logs/`, `checkpoints/` and more: a link that someone else put there would redirect it.
     """
-    rule = "is a symbolic link or a special file, which no run makes: the run would write to where it leads"
+    rule = "is a symbolic link or a special file, which no run creates: the run would write to where it leads"
     if found := next(_odd(folder), None):
         raise NotReadyError([Problem(str(found), None, rule, "remove it, or replace it with what it points to")])
 
@@ -28,7 +28,7 @@ def _odd(folder: Path) -> Iterator[Path]:
 
 
 class HeldFolder:
-    """A run folder kept open: while it is, no other folder can have its inode, and so pass for it."""
+    """A run folder kept open, so that no other folder can get its inode and be mistaken for it."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -36,7 +36,7 @@ class HeldFolder:
 
     @property
     def is_in_place(self) -> bool:
-        """Tell whether the path still leads to the folder that was opened."""
+        """Return whether the path still refers to the folder that was opened."""
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self._handle))
         except (FileNotFoundError, NotADirectoryError):

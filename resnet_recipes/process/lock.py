@@ -1,4 +1,4 @@
-"""The lock on a run folder: two runs that write to one folder would ruin each other."""
+"""The lock on a run folder: two runs that write to one folder would corrupt each other."""
 
 import fcntl
 import json

@@ -1,11 +1,12 @@
-"""The entry point of a rank that measures: how fast all of them run a recipe, as a file."""
+"""The entry point of a rank that measures, with the others, how fast they run a recipe, and writes it to a file."""
 
 import json
 import sys
 from functools import partial
 from pathlib import Path
 
-from resnet_recipes import atomic, plan
+from resnet_recipes import atomic
+from resnet_recipes import plan as planning
 from resnet_recipes.composing.frozen import read
 from resnet_recipes.data import frozen
 from resnet_recipes.errors import ExitCode
@@ -20,8 +21,8 @@ def work(process: RankProcess) -> int:
     """Measure together with the other ranks."""
     recipe = read(process.folder / RECIPE)
     rank = distributed.this_rank(recipe.launch.device)
-    made = plan.of(recipe, frozen.load(process.folder / frozen.NAME, recipe.data.root), rank.world_size)
-    found = probe.speeds(made, rank, beat=partial(process.watchdog.beat, 0, "start"))
+    plan = planning.of(recipe, frozen.load(process.folder / frozen.NAME, recipe.data.root), rank.world_size)
+    found = probe.speeds(plan, rank, beat=partial(process.watchdog.beat, 0, "start"))
     if rank.is_main:
         atomic.write_text(process.folder / SPEEDS, json.dumps(found.as_json()))
     distributed.meet()

@@ -10,9 +10,9 @@ from resnet_recipes.process.watchdog import STALLED, Beat
 
 
 class Observer:
-    """What ranks have written since the observer was made.
+    """What ranks have written since the observer was created.
 
-    It compares, and measures time itself: other machines have other clocks, and any clock may be set during a run.
+    It compares what they write, and measures time itself: machines' clocks differ, and may be set during a run.
     """
 
     def __init__(self, folder: Path, stalled: float = STALLED):
@@ -34,14 +34,14 @@ class Observer:
         return [ending for ending in found if ending.attempt == last]
 
     def stall(self) -> str:
-        """Return a sentence that names the rank that lags, if no rank has moved for a while; call it regularly."""
+        """Return a sentence that names the rank that lags, if none has made progress for a while; call it regularly."""
         beats, now = self.beats(), time.monotonic()
         if beats != self._last:
             self._last, self._changed = beats, now
         if not beats or now - self._changed < self._stalled:
             return ""
         last = min(beats, key=lambda beat: beat.step)
-        where = f"rank {last.rank} is behind: {last.step:,} steps done, then '{last.phase}'" if len(beats) > 1 else \
+        where = f"rank {last.rank} is behind: {last.step:,} steps done, now in '{last.phase}'" if len(beats) > 1 else \
             f"it is in '{last.phase}'"
         return f"no progress for {(now - self._changed) / 60:.0f} minutes; {where} (process {last.pid} on {last.host})"
 

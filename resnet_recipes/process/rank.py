@@ -12,7 +12,8 @@ import torch
 import torchvision
 from torch.distributed import PrefixStore
 
-from resnet_recipes import __version__, atomic, data, plan
+from resnet_recipes import __version__, atomic, data
+from resnet_recipes import plan as planning
 from resnet_recipes.composing.frozen import read
 from resnet_recipes.cores import cores
 from resnet_recipes.data import frozen
@@ -58,7 +59,7 @@ def work(process: RankProcess) -> int:
         "digest of the class names": digest_of(facts.classes),
         "digest of the images": facts.digest,
     })
-    run = build(plan.of(recipe, facts, rank.world_size), rank)
+    run = build(planning.of(recipe, facts, rank.world_size), rank)
     checkpoints = Checkpoints(process.folder / "checkpoints", recipe.checkpoint.keep, warn=print)
     first = resume(run, checkpoints)
     if sample := atomic.read_json(process.folder / SAMPLE):
@@ -67,12 +68,12 @@ def work(process: RankProcess) -> int:
         checkpoints.open_for_writing()
         facts, console = run_facts(run, process.folder), open_console(err=process.console)
         sent_to = trackers.opened(recipe.log.to, process.folder, flat(asdict(recipe) | {"about": "", "published": ""}))
-        with Recorder(process.folder, facts, console, process.started, sent_to, process.told) as recorder:
+        with Recorder(process.folder, facts, console, process.started, sent_to, process.on_record) as recorder:
             code = lead(run, process, checkpoints, recorder, first)
     else:
         code = follow(run, process, first)
-    distributed.meet()      # a launcher may stop all ranks when one has ended: not before rank 0 has written everything
-    close(run)    # not after an error: it may wait for a rank that is stuck, and this rank's ending comes first
+    distributed.meet()      # a launcher may stop all ranks when one ends: none may end before rank 0 has finished
+    close(run)    # not after an error: closing may wait for a rank that is stuck, before this rank's ending is written
     return code
 
 
@@ -88,9 +89,9 @@ def digest_of(names: Sequence[str]) -> str:
 
 
 def confirm(topic: str, rank: Rank, facts: Mapping[str, object]) -> None:
-    """Compare facts with the other ranks: another recipe, torch or class folder on one node would go unnoticed.
+    """Compare facts with the other ranks: a different recipe, torch or class folder on one node would go unnoticed.
 
-    Raises NotReadyError, on every rank alike, if they differ.
+    Raises NotReadyError, the same on every rank, if they differ.
     """
     if rank.world_size > 1:
         store = distributed.meeting_place(rank.rank, rank.world_size)
@@ -98,9 +99,9 @@ def confirm(topic: str, rank: Rank, facts: Mapping[str, object]) -> None:
 
 
 def resume(run: Run, checkpoints: Checkpoints) -> int:
-    """Resume from the newest whole checkpoint, or begin; return the completed steps. Training time counts from here.
+    """Resume from the newest intact checkpoint, or begin; return the completed steps. Training time counts from here.
 
-    What a run begins with, `model.weights`, is not read again when it resumes.
+    `model.weights` is only read when a run begins, not when it resumes.
     """
     run.clock.restart(0.0)
     found, first = checkpoints.newest(), 0
@@ -108,8 +109,8 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
         first = restore(run, found[1])
         checkpoints.notes.extend(resume_warnings(run, found[1]))
     if not distributed.agree(torch.tensor(first, device=run.rank.device)):
-        raise TrainingError(f"this rank sees a checkpoint of step {first:,} in {checkpoints.folder}, another rank a "
-                            "different one: all nodes must see the same folder")
+        raise TrainingError(f"this rank sees a checkpoint of step {first:,} in {checkpoints.folder}, but another "
+                            "rank sees a different one: all nodes must see the same folder")
     model = run.plan.recipe.model
     if found is None and model.weights:
         pretrained.load(run.model, pretrained.find(model, run.plan.num_classes))
@@ -120,7 +121,7 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
 
 
 def timed(run: Run, process: RankProcess, epochs: Sequence[int]) -> int:
-    """Train some epochs to time them, and write the seconds of each, by its number, into the folder."""
+    """Train some epochs to time them, and write the seconds of each, by number, to the folder."""
     seconds: dict[int, float] = {}
 
     def tell(epoch: int, taken: float) -> None:
@@ -168,13 +169,13 @@ def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Rec
 
 
 def write_results(run: Run, folder: Path, recorder: Recorder) -> tuple[Path, Path | None]:
-    """Write the weights with what they are; return the file of those that count, and of the raw ones beside EMA's."""
-    made, (averaged, raw) = run.plan, recorder.measured
-    described = partial(about.of, made.recipe, made.facts.classes, made.num_classes, float(made.epochs))
+    """Write the weights with a description; return the file of the final ones and, with EMA, that of the raw ones."""
+    plan, (averaged, raw) = run.plan, recorder.measured
+    described = partial(about.of, plan.recipe, plan.facts.classes, plan.num_classes, float(plan.epochs))
     with run.methods.eval_weights(run.model):
         write_weights(run.model, folder / WEIGHTS, described(averaged or raw))
         path = write_weights(run.model, folder / "weights.pt", described(averaged or raw))
-    if "eval_weights" not in made.hooks:
+    if "eval_weights" not in plan.hooks:
         return path, None
     return path, write_weights(run.model, folder / "weights-raw.pt", described(raw))
 
@@ -184,26 +185,26 @@ def _is_over(run: Run, done: int, keeper: Keeper) -> bool:
 
 
 def run_facts(run: Run, folder: Path) -> RunFacts:
-    """Return what the reports need of a run's plan."""
-    made = run.plan
+    """Return the parts of a run's plan that the reports need."""
+    plan = run.plan
     return RunFacts(
-        recipe=made.recipe.name, folder=folder, devices=devices(run.rank),
-        total_steps=made.total_steps, steps_per_epoch=made.steps_per_epoch,
-        global_size=made.recipe.batch.global_size, pixels=made.sizes,
-        eval_steps=made.steps(made.recipe.evaluation.interval),
-        published=tuple(made.published),
+        recipe=plan.recipe.name, folder=folder, devices=devices(run.rank),
+        total_steps=plan.total_steps, steps_per_epoch=plan.steps_per_epoch,
+        global_size=plan.recipe.batch.global_size, pixels=plan.sizes,
+        eval_steps=plan.steps(plan.recipe.evaluation.interval),
+        published=tuple(plan.published),
     )
 
 
-def mlperf_values(made: plan.Plan) -> dict[str, object]:
-    """Return what MLPerf's log says of a recipe, under MLPerf's keys."""
-    recipe = made.recipe
+def mlperf_values(plan: planning.Plan) -> dict[str, object]:
+    """Return what MLPerf's log says about a recipe, under MLPerf's keys."""
+    recipe = plan.recipe
     return {
-        "seed": recipe.seed, "global_batch_size": recipe.batch.global_size, "model_bn_span": made.bn_size,
-        "gradient_accumulation_steps": made.microbatches, "train_samples": made.facts.train_examples,
-        "eval_samples": made.facts.eval_examples, "opt_name": recipe.optimizer.name,
+        "seed": recipe.seed, "global_batch_size": recipe.batch.global_size, "model_bn_span": plan.bn_size,
+        "gradient_accumulation_steps": plan.microbatches, "train_samples": plan.facts.train_examples,
+        "eval_samples": plan.facts.eval_examples, "opt_name": recipe.optimizer.name,
         "opt_base_learning_rate": recipe.optimizer.lr, "opt_weight_decay": recipe.optimizer.weight_decay,
-        "opt_learning_rate_warmup_epochs": made.warmup / made.steps_per_epoch,
+        "opt_learning_rate_warmup_epochs": plan.warmup / plan.steps_per_epoch,
     }
 
 

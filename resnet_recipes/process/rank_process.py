@@ -1,4 +1,4 @@
-"""The process of a rank: what surrounds its training, from its log to its exit code."""
+"""The process of a rank: everything around its training, from its log to its exit code."""
 
 import ctypes
 import multiprocessing
@@ -29,7 +29,7 @@ _LIBC = ctypes.CDLL(None)
 
 
 class RankProcess(NamedTuple):
-    """What a rank's process offers to its training."""
+    """What a rank's process provides for its training."""
 
     folder: Path
     rank: int
@@ -37,7 +37,7 @@ class RankProcess(NamedTuple):
     started: float                      # when the command began, a reading of time.monotonic()
     interruption: Interruption
     watchdog: Watchdog
-    told: Callable[[dict[str, Any]], None] | None = None        # every record of the run, on rank 0
+    on_record: Callable[[dict[str, Any]], None] | None = None   # called with every record of the run, on rank 0
 
 
 def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:
@@ -77,7 +77,7 @@ def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:
 
 
 def die_with_parent() -> None:
-    """Let the kernel kill this process when its parent dies (Linux): orphaned ranks would train on."""
+    """Let the kernel kill this process when its parent dies (Linux): orphaned ranks would keep training."""
     if sys.platform == "linux":
         parent = os.getppid()
         _LIBC.prctl(1, signal.SIGKILL)                      # PR_SET_PDEATHSIG
@@ -88,7 +88,7 @@ def die_with_parent() -> None:
 def _redirect_output(folder: Path, rank: int) -> TextIO:
     """Send stderr, and unless rank 0 stdout, to this rank's log; return the user's error stream.
 
-    torchrun hands down only streams 0 to 2, and mixes its own output into stderr. A rank reads no input, so our
+    torchrun passes on only streams 0 to 2, and mixes its own output into stderr. A rank reads no input, so our
     launcher passes the user's error stream as stream 0.
     """
     protect_output()
@@ -107,7 +107,7 @@ def _redirect_output(folder: Path, rank: int) -> TextIO:
 
 
 def _lock(folder: Path, rank: int) -> AbstractContextManager[object]:
-    """Lock the folder, unless the launcher has done so or another rank does."""
+    """Lock the folder, unless the launcher or another rank does."""
     return RunLock(folder) if rank == 0 and LOCKED not in os.environ else nullcontext()
 
 
@@ -126,6 +126,6 @@ def _exit(ending: Ending) -> NoReturn:
         child.kill()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Under our torchrun an interruption is a normal end: --max-restarts would start a failed rank again.
+    # Under our torchrun an interruption is a normal end: --max-restarts would restart a failed rank.
     is_hidden = not ending.failed and STARTED in os.environ and "TORCHELASTIC_RUN_ID" in os.environ
     os._exit(ExitCode.DONE if is_hidden else ending.code)

@@ -12,8 +12,8 @@ from resnet_recipes.errors import ExitCode
 #: Signals that ask a run to stop.
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
-#: Seconds in which Ctrl-C repeats the first signal, which the launcher passes on. Later: stop now. Other signals may
-#: always be repeated: Slurm sends SIGTERM to every process and srun forwards it again; who means "now" sends SIGKILL.
+#: Seconds for which Ctrl-C is taken for the first signal again, since the launcher passes that on. After that it means:
+#: stop now. Other signals never do: Slurm sends SIGTERM to every process, and srun forwards it again.
 _SAME_REQUEST = 2.0
 
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
@@ -21,7 +21,7 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 @contextmanager
 def handling(handler: Callable[[int], object]) -> Iterator[None]:
-    """Call `handler` for signals that ask to stop, inside the context; only in the main thread, where Python can."""
+    """Call `handler` for signals that ask to stop, inside the context; only in the main thread, as Python requires."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -34,7 +34,7 @@ def handling(handler: Callable[[int], object]) -> Iterator[None]:
 
 
 def to_handle() -> tuple[signal.Signals, ...]:
-    """Return the signals that ask this process to stop, without those that are ignored, as SIGHUP under nohup."""
+    """Return the signals that ask this process to stop, without those that are ignored, such as SIGHUP under nohup."""
     return tuple(number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN)
 
 
@@ -55,25 +55,25 @@ class Interruption:
             self._max_wall, self._deadline = max_wall, started + seconds - min(120.0, 0.05 * seconds)
 
     def install(self) -> None:
-        """Handle the signals that ask this process to stop; its children have to ignore them."""
+        """Handle the signals that ask this process to stop; its children must ignore them."""
         for number in to_handle():
             signal.signal(number, lambda number, _: self.receive(number))
 
     @property
     def requested(self) -> bool:
-        """Tell whether this process was asked to stop; cheap enough for every step."""
+        """Return whether this process was asked to stop; cheap enough for every step."""
         if not self._code and time.monotonic() >= self._deadline:
             self.request(f"launch.max_wall={self._max_wall} is nearly over")
         return self._code != ExitCode.DONE
 
     @property
     def reason(self) -> str:
-        """Return why, in a few words; empty if another rank was asked."""
+        """Return why this process was asked to stop, in a few words; empty if another rank was."""
         return self._reason
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return CANCELLED after Ctrl-C, and PREEMPTED after any other request, also to another rank."""
+        """Return CANCELLED after Ctrl-C, and PREEMPTED after any other request or one to another rank."""
         return self._code or ExitCode.PREEMPTED
 
     def request(self, reason: str, code: ExitCode = ExitCode.PREEMPTED) -> None:

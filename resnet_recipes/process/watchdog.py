@@ -1,4 +1,4 @@
-"""The watchdog of a rank: where it is, and its stacks when it is stuck."""
+"""The watchdog of a rank: it reports where the rank is, and writes its stacks when it is stuck."""
 
 import faulthandler
 import os
@@ -23,7 +23,7 @@ class Beat(NamedTuple):
 
     rank: int
     step: int             # completed steps
-    count: int            # beats of this process so far: no two of its beats are equal
+    count: int            # beats of this process so far, so that no two of them are equal
     pid: int
     parent: int           # the process that started it: torchrun, or the launcher
     phase: str            # what it was about to do: "train", "evaluate", ...

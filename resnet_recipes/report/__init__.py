@@ -1,1 +1,1 @@
-"""Reports: what a run tells people and files."""
+"""Reports: what a run shows to people and writes to files."""

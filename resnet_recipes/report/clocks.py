@@ -6,20 +6,19 @@ Record = dict[str, object]      # one line of metrics.jsonl
 
 
 def papers_seconds(records: Sequence[Record], seconds: float) -> float | None:
-    """Return the training seconds with the first epoch timed as the second: a cold cache and a warm-up count once less.
+    """Return the training seconds with the first epoch timed as the second: no cold cache or warm-up counts.
 
-    The clock of the published time-to-train figures; `seconds` have neither evaluations nor checkpoints. None if the
-    run has no second epoch.
+    The clock of the published time-to-train figures; `seconds` excludes evaluations and checkpoints. None if the run
+    has no second epoch.
     """
     epochs = [float(record["seconds"]) for record in records if record["kind"] == "epoch"][:2]
     return seconds - epochs[0] + epochs[1] if len(epochs) == 2 else None
 
 
 def mlperf_seconds(records: Sequence[Record]) -> float | None:
-    """Return the seconds from the first touch of data to the last evaluation, which is the one that reached a target.
+    """Return the seconds from the first touch of data to the last evaluation, the one that reached a target if any.
 
-    Evaluations and checkpoints count, and so do steps that a resumed run repeated; start-ups do not. None without an
-    evaluation.
+    Evaluations, checkpoints and steps that a resumed run repeated count; start-ups do not. None without an evaluation.
     """
     readings = [reading for record, reading in mlperf_readings(records) if record["kind"] == "evaluation"]
     return readings[-1] if readings else None

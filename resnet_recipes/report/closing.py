@@ -8,7 +8,7 @@ from resnet_recipes.report.facts import Metrics
 from resnet_recipes.report.summary import Summary
 from resnet_recipes.report.text import clock_time, percent, printable, rate
 
-#: Points of top-1 by which an average that follows its weights is never behind them at the end of a run.
+#: Points of top-1 by which EMA's weights are behind the raw ones only if their half-life is too long.
 FAR_BEHIND = 1.0
 
 
@@ -20,7 +20,7 @@ def title(summary: Summary) -> str:
 
 
 def rows(summary: Summary) -> Iterator[tuple[str, str]]:
-    """Yield label and text of every line; the label is empty where a line continues the one before."""
+    """Yield label and text of every line; the label is empty if a line continues the previous one."""
     yield from _accuracy(summary)
     yield from _published(summary)
     yield from _times(summary)
@@ -79,12 +79,12 @@ def _times(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "", f"{clock_time(summary.estimated_seconds):>8}   estimated before the start: {error:+.0f} %"
     parts = (("start-up", summary.startup_seconds), ("evaluation", summary.evaluation_seconds),
              ("checkpoints", summary.checkpoint_seconds))
-    told = ", ".join(f"{name} {clock_time(seconds)}" for name, seconds in parts)
-    yield "wall clock", f"{clock_time(summary.wall_seconds):>8}   {told}"
+    others = ", ".join(f"{name} {clock_time(seconds)}" for name, seconds in parts)
+    yield "wall clock", f"{clock_time(summary.wall_seconds):>8}   {others}"
 
 
 def _throughput(summary: Summary) -> Iterator[tuple[str, str]]:
     waits = percent(summary.data_wait_share)
-    yield "throughput", f"{rate(summary.images_per_second):>8} images/s over all, data wait {waits}"
+    yield "throughput", f"{rate(summary.images_per_second):>8} images/s overall, data wait {waits}"
     for pixels, speed in summary.images_per_second_by_pixels.items():
         yield "", f"{rate(speed):>8} images/s at {pixels} px"

@@ -26,13 +26,13 @@ class Console(Protocol):
         """Show that training starts, at step `done`."""
 
     def step(self, progress: Progress, seconds_left: float | None) -> None:
-        """Show a logged step and the estimate for the whole rest of the run."""
+        """Show a logged step and the estimate for the rest of the run."""
 
     def evaluation(self, done: int, ema: Metrics | None, raw: Metrics | None, seconds: float) -> None:
-        """Show one evaluation, for good."""
+        """Show one evaluation permanently."""
 
     def note(self, text: str) -> None:
-        """Show a sentence, for good."""
+        """Show a sentence permanently."""
 
     def stopped(self, done: int, reason: str, fix: str) -> None:
         """Show why the run stops early and what to do."""
@@ -65,7 +65,7 @@ class PlainConsole:
         self._line(f"begin {self._place(done)}")
 
     def step(self, progress: Progress, seconds_left: float | None) -> None:
-        """Show a logged step, unless the last one is too recent; the last step of a run always."""
+        """Show a logged step, unless the last one is too recent; the last step of a run is always shown."""
         now = time.monotonic()
         if now - self._last < self._every and progress.done < self._facts.total_steps:
             return
@@ -76,9 +76,9 @@ class PlainConsole:
 
     def evaluation(self, done: int, ema: Metrics | None, raw: Metrics | None, seconds: float) -> None:
         """Show one evaluation."""
-        told = "".join(f" {prefix}top1={found.top1:.2f} {prefix}top5={found.top5:.2f} {prefix}loss={found.loss:.4f}"
+        metrics = "".join(f" {prefix}top1={found.top1:.2f} {prefix}top5={found.top5:.2f} {prefix}loss={found.loss:.4f}"
                        for prefix, found in (("", raw), ("ema_", ema)) if found is not None)
-        self._line(f"eval {self._place(done)}{told} images={(ema or raw).examples} eval_s={seconds:.1f}")
+        self._line(f"eval {self._place(done)}{metrics} images={(ema or raw).examples} eval_s={seconds:.1f}")
 
     def note(self, text: str) -> None:
         """Show a sentence."""
@@ -94,7 +94,7 @@ class PlainConsole:
         print(f"\n{title(summary)}\n", *page, sep="\n", file=self._out, flush=True)
 
     def close(self) -> None:
-        """Do nothing: lines need no clearing up."""
+        """Do nothing: lines need no cleaning up."""
 
     def _place(self, done: int) -> str:
         return f"step={done}/{self._facts.total_steps} ep={self._facts.epoch(done):.2f}"
@@ -104,7 +104,7 @@ class PlainConsole:
 
 
 class LiveConsole:
-    """A bar and a line of figures that stay at the bottom of the terminal, above them a table of evaluations."""
+    """A bar and a line of figures that stay at the bottom of the terminal, below a table of evaluations."""
 
     def __init__(self, err: TextIO, out: TextIO):
         """Draw on `err`, a terminal; write the summary to `out`. Colours unless NO_COLOR is set."""
@@ -113,11 +113,11 @@ class LiveConsole:
         self._live = Live(console=self._console, auto_refresh=False, transient=True)     # no thread
         self._drawn = float("-inf")
         self._headed = False
-        self._since: list[Progress] = []         # what was logged since the last evaluation
+        self._since: list[Progress] = []         # logged since the last evaluation
         self._facts: RunFacts
 
     def begin(self, facts: RunFacts, done: int) -> None:
-        """Put up the display."""
+        """Start the display."""
         self._facts = facts
         self._live.start()
         self._live.update(self._display(done, None, Text("reading the first images", style="dim")), refresh=True)
@@ -156,7 +156,7 @@ class LiveConsole:
         self._console.print(Text(f"note: {printable(text)}", style="yellow"))
 
     def stopped(self, done: int, reason: str, fix: str) -> None:
-        """Take the display down; say why, and what to do."""
+        """Remove the display; show why the run stops, and what to do."""
         self.close()
         text = f"stopped at epoch {self._facts.epoch(done):.2f}: {printable(reason)}"
         self._console.print(Text(text, style="bold"), soft_wrap=True)
@@ -164,14 +164,14 @@ class LiveConsole:
             self._console.print(Text(f"    {printable(fix)}"), soft_wrap=True)
 
     def finished(self, summary: Summary) -> None:
-        """Take the display down; show the result on the output stream."""
+        """Remove the display; show the result on the output stream."""
         self.close()
         self._out.print("\n", Text(title(summary), style="bold"), "\n", sep="", soft_wrap=True)
         for label, text in rows(summary):
             self._out.print(Text(f"  {label:<12}", style="cyan") + Text(text), soft_wrap=True)
 
     def close(self) -> None:
-        """Take the display down and give the cursor back."""
+        """Remove the display and restore the cursor."""
         self._live.stop()
 
     def _display(self, done: int, seconds_left: float | None, figures: Text) -> Group:

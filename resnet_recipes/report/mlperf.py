@@ -16,9 +16,9 @@ Event = tuple[float, str, str, object, dict[str, object]]
 
 
 def result(records: Sequence[Record], facts: RunFacts, values: Mapping[str, object], has_reached_target: bool) -> str:
-    """Return the text of RESULT; `values` are what MLPerf wants to know of the recipe, under its keys.
+    """Return the text of RESULT; `values` are what MLPerf requires about the recipe, under its keys.
 
-    Times are those of MLPerf's clock after the first session's start, so that an interruption leaves no gap.
+    Times are MLPerf's clock added to the start of the first session, so that an interruption leaves no gap.
     """
     zero = next(record["time"] for record in records if record["kind"] == "begin")
     events = [*_initialisation(records, facts, values), *_training(records, facts)]
@@ -28,22 +28,22 @@ def result(records: Sequence[Record], facts: RunFacts, values: Mapping[str, obje
 
 
 def _initialisation(records: Sequence[Record], facts: RunFacts, values: Mapping[str, object]) -> Iterator[Event]:
-    """Yield what comes before the first touch of data. Nothing here drops the machine's cache of files."""
-    begun = -next(record["startup_seconds"] for record in records if record["kind"] == "begin")
-    yield begun, _POINT, "cache_clear", False, {}
-    yield begun, _START, "init_start", None, {}
+    """Yield what comes before the first touch of data. This does not clear the machine's file cache."""
+    before = -next(record["startup_seconds"] for record in records if record["kind"] == "begin")
+    yield before, _POINT, "cache_clear", False, {}
+    yield before, _START, "init_start", None, {}
     submission = {"benchmark": "resnet", "division": "open", "org": "resnet-recipes", "platform": facts.devices,
                   "status": "research"}
     for key, value in ({f"submission_{key}": value for key, value in submission.items()} | dict(values)).items():
-        yield begun, _POINT, key, value, {}
+        yield before, _POINT, key, value, {}
     yield 0.0, _STOP, "init_stop", None, {}
     yield 0.0, _START, "run_start", None, {}
 
 
 def _training(records: Sequence[Record], facts: RunFacts) -> Iterator[Event]:
-    """Yield epochs, counted from 1, evaluations, and the blocks of epochs between these."""
+    """Yield epochs, counted from 1, evaluations, and the blocks of epochs between evaluations."""
     evaluated = [record["step"] for record in records if record["kind"] == "evaluation"]
-    before = epoch = block = 0      # the last reading, and the epoch and first epoch of the block that are open
+    before = epoch = block = 0      # the last reading, the open epoch, and the open block's first epoch
 
     def epoch_of(step: int) -> int:
         return -(-step // facts.steps_per_epoch)

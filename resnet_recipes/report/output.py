@@ -7,7 +7,7 @@ from typing import TextIO
 
 
 class Output(io.FileIO):
-    """A file to which a failed write is not an error; the first failure is kept."""
+    """A file whose failed writes are not errors; the first failure is kept."""
 
     failure: OSError | None = None
 
@@ -27,7 +27,7 @@ def lasting(descriptor: int, encoding: str) -> TextIO:
 
 
 def protect_output() -> None:
-    """Replace stdout and stderr by streams whose writes never fail; closed streams lead to /dev/null."""
+    """Replace stdout and stderr by streams whose writes never fail; closed ones go to /dev/null."""
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

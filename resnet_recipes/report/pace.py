@@ -1,4 +1,4 @@
-"""How long the rest of a run takes, when steps take longer as images grow."""
+"""Estimate the time left in a run, given that steps take longer as images grow."""
 
 from math import ceil
 
@@ -12,7 +12,7 @@ class Pace:
 
     def __init__(self, facts: RunFacts):
         self._facts = facts
-        self._settled: dict[int, float] = {}      # seconds per step by size, from intervals with nothing else in them
+        self._settled: dict[int, float] = {}      # seconds per step by size, from settled intervals
         self._first: dict[int, float] = {}        # the same from the first interval at a size, warm-up included
         self._evaluation = 0.0
 
@@ -25,7 +25,7 @@ class Pace:
             self._first[pixels] = seconds_per_step
 
     def evaluated(self, seconds: float) -> None:
-        """Take in how long an evaluation took."""
+        """Take in the seconds of an evaluation."""
         self._evaluation = seconds
 
     def seconds_left(self, done: int) -> float | None:

@@ -18,7 +18,7 @@ from resnet_recipes.report.summary import Summary, intervals, metrics_of, summar
 from resnet_recipes.report.trackers.background import Background
 from resnet_recipes.report.trackers.base import scalars_of
 
-if TYPE_CHECKING:       # who reads results needs no terminal library
+if TYPE_CHECKING:       # reading results needs no terminal library
     from resnet_recipes.report.console import Console
 
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
@@ -32,10 +32,10 @@ class Recorder:
     """
 
     def __init__(self, folder: Path, facts: RunFacts, console: "Console", started: float | None = None,
-                 trackers: Sequence[Background] = (), told: Callable[[Record], None] | None = None):
+                 trackers: Sequence[Background] = (), on_record: Callable[[Record], None] | None = None):
         """Record into `folder`; `started` is when the command was typed, a reading of time.monotonic().
 
-        `trackers` are sent every point of the run's curves; `told` is called with every record.
+        `trackers` are sent every point of the run's curves; `on_record` is called with every record.
         """
         self._path = folder / METRICS
         self._summary_path = folder / SUMMARY
@@ -47,7 +47,7 @@ class Recorder:
         self._pace = Pace(facts)
         self._writable = True
         self._trackers = trackers
-        self._told = told
+        self._on_record = on_record
 
     def begin(self, done: int = 0, seconds: float = 0.0) -> None:
         """Start the session, right before its first step; drop what an earlier one recorded after step `done`."""
@@ -64,7 +64,7 @@ class Recorder:
                   epochs=self._facts.epochs, devices=self._facts.devices)
 
     def write_mlperf(self, values: Mapping[str, object], has_reached_target: bool) -> None:
-        """Write MLPerf's log of the run; `values` are what it wants to know of the recipe."""
+        """Write MLPerf's log of the run; `values` are what it requires about the recipe."""
         text = mlperf.result(self._records, self._facts, values, has_reached_target)
         self._best_effort(lambda: atomic.write_text(self._path.with_name(mlperf.RESULT), text))
 
@@ -88,7 +88,7 @@ class Recorder:
                    beside: float = 0.0) -> None:
         """Log an evaluation of the averaged weights, the raw ones, or both, which took `seconds`.
 
-        `beside` of them went into the raw weights after the averaged ones, which count.
+        `beside` of them were spent on the raw weights, after the averaged ones, which count.
         """
         values: dict[str, object] = {"examples": (ema or raw).examples, "seconds": seconds, "beside_seconds": beside}
         for name, metrics in (("raw", raw), ("ema", ema)):
@@ -106,7 +106,7 @@ class Recorder:
         return metrics_of(last, "ema"), metrics_of(last, "raw")
 
     def saved(self, done: int, path: Path, seconds: float) -> None:
-        """Log a checkpoint, which took `seconds` of the training process."""
+        """Log a checkpoint, which held up the training process for `seconds`."""
         self._add("saved", done, path=str(path), seconds=seconds)
 
     def compiled(self, done: int, seconds: float) -> None:
@@ -126,7 +126,7 @@ class Recorder:
     def finish(self, done: int, *, seconds: float, weights: Path, raw_weights: Path | None = None) -> Summary:
         """Close the record, write and show the summary; `seconds` are the training seconds of the whole run.
 
-        `weights` are the averaged ones if the recipe has them, and `raw_weights` those beside them.
+        `weights` is the file of the averaged ones if the recipe has them, and then `raw_weights` that of the raw ones.
         """
         self._add("finish", done, training_seconds=seconds)
         summary = summarize(self._records, self._facts, seconds=seconds, weights=weights, raw_weights=raw_weights)
@@ -136,7 +136,7 @@ class Recorder:
         return summary
 
     def close(self) -> None:
-        """Give the terminal back and let trackers finish; safe to call twice, and after `finish` or `stopped`."""
+        """Restore the terminal and let trackers finish; safe to call twice, and after `finish` or `stopped`."""
         trackers, self._trackers = self._trackers, ()
         for tracker in trackers:
             tracker.close()
@@ -150,7 +150,7 @@ class Recorder:
         self.close()
 
     def _end_epoch(self, done: int, seconds: float) -> None:
-        """Log the training seconds of the epoch that ends now; none if its beginning was not recorded."""
+        """Log the training seconds of the epoch that ends now; nothing if its beginning was not recorded."""
         start = done - self._facts.steps_per_epoch
         begun = (record for record in reversed(self._records)
                  if record["step"] == start and record["kind"] in ("begin", "epoch"))
@@ -172,8 +172,8 @@ class Recorder:
         record: Record = {"kind": kind, "step": done, "epoch": epoch, **values, "wall_seconds": wall}
         self._records.append(record)
         self._best_effort(lambda: append(self._path, _line(record)))
-        if self._told is not None:
-            self._told(record)
+        if self._on_record is not None:
+            self._on_record(record)
         values = scalars_of(record)
         for tracker in self._trackers:
             if values:
@@ -197,7 +197,7 @@ class Recorder:
 
 
 def read_metrics(path: Path) -> list[Record]:
-    """Return the records of a metrics.jsonl, none if it is absent; skips lines that a full disk or a kill cut short."""
+    """Return the records of a metrics.jsonl, none if it is absent; skips lines left incomplete by a kill."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except FileNotFoundError:
@@ -230,7 +230,7 @@ def _line(record: Record) -> str:
 
 
 def _finite(value: object) -> object:
-    """Return the value with every nan and infinity as null: JSON has no words for them."""
+    """Return the value with every nan and infinity as null: JSON has no such numbers."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):

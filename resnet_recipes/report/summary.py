@@ -1,4 +1,4 @@
-"""What a finished run amounts to, computed from its records alone."""
+"""The summary of a finished run, computed only from its records."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +24,7 @@ class Summary:
     epochs: float
     sessions: int                                       # times the run was started or resumed
     weights: str                                        # file with the trained weights: EMA's, if the recipe has them
-    raw_weights: str | None                             # file with the weights as the optimizer left them, beside EMA's
+    raw_weights: str | None                             # file with the optimizer's own weights, if there are EMA's
     ema: Metrics | None                                 # last evaluation with EMA weights, if the recipe has them
     raw: Metrics | None                                 # last evaluation with the weights as the optimizer left them
     training_seconds: float                             # without evaluation and checkpoints
@@ -32,7 +32,7 @@ class Summary:
     mlperf_seconds: float | None                        # first touch of data to last evaluation; see report.clocks
     estimated_seconds: float | None                     # training seconds as estimated before the start
     wall_seconds: float                                 # everything, over all sessions
-    compile_seconds: float                              # of the training seconds, those that only compiled
+    compile_seconds: float                              # part of the training seconds that only compiled
     startup_seconds: float
     evaluation_seconds: float
     checkpoint_seconds: float
@@ -40,10 +40,10 @@ class Summary:
     images_per_second: float                            # all training images by all training seconds
     images_per_second_by_pixels: dict[int, float]       # without the first logged interval at a size
     data_wait_share: float                              # of the training seconds, 0 to 1
-    published: Published | None                         # the published result of most nearly this length
+    published: Published | None                         # the published result nearest to this length
 
     def as_json(self) -> Record:
-        """Return what summary.json holds; units stand in the keys."""
+        """Return the contents of summary.json; keys include units."""
         values = asdict(self)
         accuracy: Record = {}
         for name in ("ema", "raw"):
@@ -64,11 +64,11 @@ class Interval(NamedTuple):
     steps: int
     seconds: float
     data_wait: float
-    settled: bool       # all of it at one size, and not the first at that size
+    settled: bool       # all of it at one image size, and not the first interval at that size
 
 
 def intervals(records: Sequence[Record]) -> Iterator[Interval]:
-    """Yield what lies between consecutive records of kind begin and step."""
+    """Yield the intervals between consecutive records of kind begin and step."""
     before: Record | None = None
     for record in records:
         if record["kind"] == "step" and before is not None:
@@ -81,7 +81,7 @@ def intervals(records: Sequence[Record]) -> Iterator[Interval]:
 
 
 def throughput(records: Sequence[Record], global_size: int) -> dict[int, float]:
-    """Return images per second by image size, from settled intervals alone."""
+    """Return images per second by image size, only from settled intervals."""
     steps: dict[int, int] = {}
     seconds: dict[int, float] = {}
     for interval in intervals(records):
@@ -106,7 +106,7 @@ def nearest_published(facts: RunFacts) -> Published | None:
 def summarize(
     records: Sequence[Record], facts: RunFacts, *, seconds: float, weights: Path, raw_weights: Path | None = None,
 ) -> Summary:
-    """Sum up a finished run; `seconds` are its training seconds, and the last record's wall time is the run's."""
+    """Summarize a finished run; `seconds` are its training seconds, and the last record's wall time is the run's."""
     of_kind = {kind: [r for r in records if r["kind"] == kind]
                for kind in ("begin", "epoch", "evaluation", "saved", "compiled")}
     last = of_kind["evaluation"][-1] if of_kind["evaluation"] else {}
@@ -140,7 +140,7 @@ def summarize(
 
 
 def _estimated(folder: Path) -> float | None:
-    """Return what was estimated before the start; None if nothing was."""
+    """Return the training seconds estimated before the start; None if there is no estimate."""
     seconds = atomic.read_json(folder / ESTIMATE).get("training_seconds")
     return float(seconds) if isinstance(seconds, int | float) else None
 
@@ -151,7 +151,7 @@ def _published(result: Published) -> Record:
 
 
 def metrics_of(evaluation: Record, name: str) -> Metrics | None:
-    """Return what a record of kind evaluation says of the weights `name`, ema or raw; None if nothing."""
+    """Return what a record of kind evaluation says about the weights `name`, ema or raw; None if nothing."""
     if f"{name}_top1_percent" not in evaluation:
         return None
     values = (evaluation[f"{name}_{key}"] for key in ("top1_percent", "top5_percent", "loss"))

@@ -1,4 +1,4 @@
-"""What a terminal receives besides text, whichever process writes to it."""
+"""Control sequences for terminals, shared by the processes that write to one."""
 
 import os
 from typing import TextIO
@@ -6,19 +6,19 @@ from typing import TextIO
 #: Lines of the live display; the cursor rests at the end of the last.
 HEIGHT = 2
 
-#: For a process that was killed before it could.
+#: Written on behalf of a process that was killed before it could write it.
 SHOW_CURSOR = "\x1b[?25h"
 
 
 def is_live(stream: TextIO) -> bool:
-    """Tell whether a stream is a terminal that can move its cursor, so that a run on it has a live display."""
+    """Return whether a stream is a terminal that can move its cursor, so that a run on it has a live display."""
     return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 def interjection(text: str, stream: TextIO) -> str:
-    """Return `text` as a process writes it, with an end of line, over the live display of another one.
+    """Return `text` so that a process can print it, as a line, over the live display of another process.
 
-    It takes the place of the display and leaves room below, which the display takes for itself when it is drawn next.
+    It replaces the display and leaves room below, which the display fills when it is drawn next.
     """
     if not is_live(stream):
         return text

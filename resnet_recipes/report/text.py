@@ -1,4 +1,4 @@
-"""How values are written for people."""
+"""Format values for people."""
 
 
 def printable(text: object) -> str:
@@ -14,10 +14,10 @@ def clock_time(seconds: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share as whole percent, keeping a small share apart from none."""
+    """Write a share as whole percent; a small one as "<1 %", not as 0."""
     return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
 
 
 def rate(per_second: float) -> str:
-    """Write images per second with three digits at least."""
+    """Write images per second with at least three digits."""
     return f"{per_second:,.0f}" if per_second >= 100 else f"{per_second:.3g}"

@@ -1,4 +1,4 @@
-"""From a plan to a run: model, optimizer and data, made in the one order that is right."""
+"""From a plan to a run: model, optimizer and data, built in the only correct order."""
 
 import torch
 import torch._dynamo
@@ -41,7 +41,7 @@ def build(plan: Plan, rank: Rank) -> Run:
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, len(sizes) + 2)
         model.compile(dynamic=True if len(sizes) > 1 else None)
 
-    # 4. the data, which pins its memory where a GPU is in use, 5. the exchange between ranks, 6. the optimizer
+    # 4. the data, which pins its memory if a GPU is in use, 5. the exchange between ranks, 6. the optimizer
     train_data, eval_data = open_data(plan, rank, methods)
     exchange = Exchange(model, recipe.precision.compress_gradients)
     is_replayed = recipe.precision.kernels == "auto" and rank.device.type == "cuda"

@@ -1,4 +1,4 @@
-"""Checkpoints of a run: written in the background, whole or not at all, and verified before they are read."""
+"""Checkpoints of a run: written in the background, atomically, and verified before they are read."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ from resnet_recipes.network.archive import ArchiveError
 
 State = dict[str, Any]          # nested dictionaries and lists of tensors, str, int, float, bool and None
 
-#: Version of what is inside a checkpoint; a run refuses newer ones.
+#: Version of a checkpoint's contents; a run refuses newer ones.
 FORMAT = 1
 
 _MANIFEST = re.compile(r"step-(\d{8,18})\.json")
@@ -31,7 +31,7 @@ class Checkpoints:
     """The checkpoints in one folder. One process writes (rank 0); any may read.
 
     A checkpoint is `step-00001234.pt` with its manifest `step-00001234.json` (SHA-256, bytes, step, format). The
-    manifest comes last, so a checkpoint without one was cut off while it was written, and does not count.
+    manifest is written last: a checkpoint without one is incomplete, and ignored.
     """
 
     def __init__(self, folder: Path, keep: int, warn: Callable[[str], None]):
@@ -48,7 +48,7 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
 
     def open_for_writing(self) -> None:
-        """Make the folder, and delete what a killed process left half written. Raises NotReadyError."""
+        """Create the folder, and delete half-written files of killed processes. Raises NotReadyError."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic.delete_parts(self.folder)
@@ -61,8 +61,8 @@ class Checkpoints:
     def save(self, step: int, state: State, wait: bool = False) -> None:
         """Save `state`; return as soon as its tensors are copied to the host, or, if `wait`, when it is on disk.
 
-        A checkpoint that cannot be written is a warning, since the run is worth more than one checkpoint; three in a
-        row, or one that was to be waited for, raise TrainingError.
+        A failed write is only a warning, since the run is worth more than one checkpoint; three failures in a row, or
+        one with `wait`, raise TrainingError.
         """
         self._finish()
         if step not in self._good:
@@ -81,9 +81,9 @@ class Checkpoints:
             raise TrainingError(f"the last checkpoint could not be written to {self.folder}; {self._newest_good()}")
 
     def newest(self) -> tuple[int, State] | None:
-        """Return step and state of the newest whole checkpoint, None if there is none; `notes` gets what was skipped.
+        """Return step and state of the newest intact checkpoint, or None; `notes` lists those that were skipped.
 
-        The state is mapped from the file: copy what is needed. Raises TrainingError if all checkpoints are damaged.
+        The state is memory-mapped: copy what you keep. Raises TrainingError if all checkpoints are damaged.
         """
         self._finish()
         self.notes.clear()
@@ -93,7 +93,7 @@ class Checkpoints:
                 state = self._verified(step)
             except ArchiveError as error:
                 self._bad.add(step)
-                self.notes.append(f"checkpoint of step {step:,} was skipped: {error}")
+                self.notes.append(f"the checkpoint of step {step:,} was skipped: {error}")
                 continue
             self._good.add(step)
             self._bytes = self._path(step).stat().st_size
@@ -104,7 +104,7 @@ class Checkpoints:
         return None
 
     def _steps(self) -> Iterator[int]:
-        """Yield the steps of all checkpoints that have a manifest, whole or not."""
+        """Yield the steps of all checkpoints that have a manifest, intact or not."""
         if self.folder.is_dir():
             for path in self.folder.iterdir():
                 if match := _MANIFEST.fullmatch(path.name):
@@ -123,7 +123,7 @@ class Checkpoints:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             raise ArchiveError("its manifest cannot be read") from None
         if wanted[0] != FORMAT:
-            raise ArchiveError(f"it has format {wanted[0]!a}, and this version reads format {FORMAT}")
+            raise ArchiveError(f"it has format {wanted[0]!a}, but this version reads format {FORMAT}")
         try:
             with path.open("rb") as file:
                 found = (FORMAT, step, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
@@ -146,7 +146,7 @@ class Checkpoints:
         if isinstance(value, list | tuple):
             return [self._host_copy(item, f"{key}/{i}") for i, item in enumerate(value)]
         if value is not None and type(value) not in (str, int, float, bool):
-            raise TypeError(f"{key} is a {type(value).__name__}: it could be written, but never read back")
+            raise TypeError(f"{key} is a {type(value).__name__}: it could be written but never read back")
         return value
 
     def _write(self, step: int, state: State) -> None:
@@ -166,14 +166,14 @@ class Checkpoints:
         self._delete_old(step)
 
     def _look_for_room(self) -> None:
-        """Warn if the next checkpoint may not fit: the old ones are deleted only when it is safe on disk."""
+        """Warn if the next checkpoint may not fit: old ones are deleted only once it is safe on disk."""
         try:
             disk = os.statvfs(self.folder)
         except OSError:
-            return                              # writing will fail, and say so
+            return                              # writing will fail with a message
         free = disk.f_bavail * disk.f_frsize
         if free < 1.2 * self._bytes:
-            self.warn(f"the disk is filling up: {free / 1e6:,.0f} MB are free, and a checkpoint takes "
+            self.warn(f"the disk is almost full: {free / 1e6:,.0f} MB are free, and a checkpoint takes "
                       f"{self._bytes / 1e6:,.0f} MB; {self._newest_good()}")
 
     def _delete_old(self, newest: int) -> None:
@@ -186,7 +186,7 @@ class Checkpoints:
         self._bad.clear()
 
     def _finish(self) -> None:
-        """Wait for the write in the background, and count its failure."""
+        """Wait for the background write, and count it if it failed."""
         pending, self._pending = self._pending, None
         if pending is None:
             return
@@ -204,7 +204,7 @@ class Checkpoints:
     def _newest_good(self) -> str:
         if not self._good:
             return "there is no checkpoint yet"
-        return f"the newest checkpoint is that of step {max(self._good):,}"
+        return f"the newest checkpoint is from step {max(self._good):,}"
 
 
 class _HashingFile:

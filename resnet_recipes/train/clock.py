@@ -10,7 +10,7 @@ import torch
 class Clock:
     """A stopwatch that is paused during evaluation and checkpoints, and continues when a run is resumed.
 
-    It waits for the device only where it stops and starts, so that queued work is timed where it was issued.
+    It waits for the device only when it starts and stops, so that queued work counts where it was issued.
     """
 
     def __init__(self, device: torch.device, seconds: float = 0.0):
@@ -47,8 +47,8 @@ class Clock:
 class Compiling:
     """Training seconds that went into compiling kernels, searching for algorithms and capturing CUDA graphs.
 
-    All of that happens in the first two gradients of an image size, and while it does the host is busy: it is what they
-    take the host longer than the fastest gradient. Does not wait for the device.
+    All of that happens on the host, in the first two gradients of an image size: it is the host time that they take
+    beyond that of the fastest gradient. Does not wait for the device.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class Compiling:
         self._fastest = float("inf")
 
     def seconds(self) -> float:
-        """Return the seconds so far, which never fall."""
+        """Return the seconds so far; they never decrease."""
         return sum(seconds - self._fastest for seconds in self._first)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Which classes a network takes for which: what evaluation saw, by class."""
+"""Which classes a network confuses: the results of an evaluation, by class."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -16,7 +16,7 @@ class ClassResult(NamedTuple):
 
     @property
     def top1_percent(self) -> float:
-        """Share of the images that were recognised."""
+        """Share of the images that were classified correctly."""
         return 100 * self.correct / self.images
 
 
@@ -29,10 +29,10 @@ class Mistake(NamedTuple):
 
 
 class Confusion:
-    """Counts (true class, best class) of every image; a few bytes an image, whatever the number of classes."""
+    """Counts (true class, best class) of every image; a few bytes per image, whatever the number of classes."""
 
     def __init__(self, parts: Iterable[Tensor] = ()):
-        """Start with the `pairs` of others."""
+        """Start with the `pairs` of other instances."""
         self._pairs = list(parts)
 
     @property
@@ -41,7 +41,7 @@ class Confusion:
         return torch.cat(self._pairs, 1).cpu() if self._pairs else torch.empty(2, 0, dtype=torch.int64)
 
     def see(self, best: Tensor, labels: Tensor) -> None:
-        """Take in a batch: classes [N, 5], best first, and labels [N]. Does not wait for the device."""
+        """Add a batch: classes [N, 5], best first, and labels [N]. Does not wait for the device."""
         self._pairs.append(torch.stack([labels, best[:, 0]]))
 
     def classes(self) -> list[ClassResult]:
@@ -53,7 +53,7 @@ class Confusion:
         return sorted(found, key=lambda result: (result.top1_percent, result.label))
 
     def mistakes(self, most: int) -> list[Mistake]:
-        """Return the commonest confusions."""
+        """Return at most `most` confusions, the most frequent first."""
         return sorted(self._wrong(), key=lambda wrong: (-wrong.images, wrong.label, wrong.taken_for))[:most]
 
     def _wrong(self) -> Iterator[Mistake]:

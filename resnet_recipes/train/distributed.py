@@ -1,4 +1,4 @@
-"""Everything that ranks do together but for the exchange of gradients."""
+"""Everything that ranks do together, except exchanging gradients."""
 
 import os
 import socket
@@ -20,7 +20,7 @@ LOOPBACK = "127.0.0.1"
 
 @dataclass(frozen=True)
 class Rank:
-    """One process of the run, and the device that is its own."""
+    """One process of the run, and its device."""
 
     rank: int
     local_rank: int
@@ -29,7 +29,7 @@ class Rank:
 
     @property
     def is_main(self) -> bool:
-        """Tell whether this is the rank that writes the run folder."""
+        """Return whether this is the rank that writes the run folder."""
         return self.rank == 0
 
 
@@ -44,7 +44,7 @@ def this_rank(device: str) -> Rank:
 
 
 def join(rank: Rank) -> None:
-    """Meet the other ranks. One process needs no group and makes none."""
+    """Join the other ranks. A single process needs no group and creates none."""
     if rank.device.type == "cuda":
         torch.cuda.set_device(rank.device)
     if rank.world_size > 1 and not dist.is_initialized():
@@ -52,18 +52,18 @@ def join(rank: Rank) -> None:
 
 
 def form_group(rank: Rank) -> None:
-    """Make the process group of all ranks, even of one."""
+    """Create the process group of all ranks, even if there is only one."""
     backend, device = ("nccl", rank.device) if rank.device.type == "cuda" else ("gloo", None)
     store = meeting_place(rank.rank, rank.world_size)
     dist.init_process_group(backend, store=store, rank=rank.rank, world_size=rank.world_size, timeout=TIMEOUT,
                             device_id=device)
 
 
-@cache      # rank 0 may be its server, of which a process can have one
+@cache      # rank 0 may be its server, and a process can have only one
 def meeting_place(rank: int, world_size: int) -> dist.Store:
-    """Return the store where ranks find each other; waits only for its server.
+    """Return the store through which ranks find each other; waits only for its server.
 
-    On one machine nothing listens to the network: the launcher's ranks meet in a file, others at a loopback port.
+    On one machine nothing listens on the network: the launcher's ranks meet in a file, others on a loopback port.
     """
     if path := os.environ.get(STORE):
         store = dist.FileStore(path, -1)            # -1: never deleted here, since a rank may still need it
@@ -75,7 +75,7 @@ def meeting_place(rank: int, world_size: int) -> dist.Store:
     else:
         store, _, _ = next(dist.rendezvous("env://", rank, world_size, timeout=TIMEOUT))
     if os.environ.get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1":
-        return store        # made for this attempt; a node that came later counts fewer restarts than the others
+        return store        # the store is new in each attempt; a node that joined late has counted fewer restarts
     # torchrun's own store outlives a restart in place, with the dead group's addresses (pytorch/pytorch#135712).
     return dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
@@ -95,7 +95,7 @@ def leave() -> None:
 
 @torch.no_grad()
 def broadcast_statistics(model: nn.Module) -> None:
-    """Give every rank rank 0's buffers: BatchNorm statistics are each rank's own until they are read by evaluation."""
+    """Copy rank 0's buffers to every rank: until evaluation reads them, each rank has its own BatchNorm statistics."""
     if dist.is_initialized():
         for buffer in model.buffers():
             dist.broadcast(buffer, src=0)
@@ -103,7 +103,7 @@ def broadcast_statistics(model: nn.Module) -> None:
 
 @torch.no_grad()
 def average_statistics(model: nn.Module) -> None:
-    """Give every rank the mean of all ranks' floating buffers, in float32: the running statistics of BatchNorm."""
+    """Average the floating-point buffers, BatchNorm's running statistics, over all ranks in float32."""
     if dist.is_initialized():
         buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
         means = mean_over_ranks(torch.cat([buffer.float().flatten() for buffer in buffers]))
@@ -112,7 +112,7 @@ def average_statistics(model: nn.Module) -> None:
 
 
 def mean_over_ranks(tensor: Tensor) -> Tensor:
-    """Return the mean over ranks of a float tensor, changed in place."""
+    """Average a float tensor over ranks, in place, and return it."""
     if dist.is_initialized():
         dist.all_reduce(tensor)
         tensor /= dist.get_world_size()
@@ -120,14 +120,14 @@ def mean_over_ranks(tensor: Tensor) -> Tensor:
 
 
 def total_over_ranks(tensor: Tensor) -> Tensor:
-    """Return the sum over ranks, changed in place; exact for integers."""
+    """Sum a tensor over ranks, in place, and return it; exact for integers."""
     if dist.is_initialized():
         dist.all_reduce(tensor)
     return tensor
 
 
 def agree(tensor: Tensor) -> bool:
-    """Tell whether an int64 tensor is the same on every rank."""
+    """Return whether an int64 tensor is the same on every rank."""
     if not dist.is_initialized():
         return True
     pair = torch.stack([tensor, -tensor])
@@ -144,7 +144,7 @@ def meet() -> None:
 class Vote:
     """Let ranks agree to stop without waiting for each other or the device: votes of one step are counted in the next.
 
-    Signals reach ranks at different moments; a rank that stopped alone would leave the others in a collective.
+    Signals reach ranks at different moments; a rank that stopped alone would leave the others hanging in a collective.
     """
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class Vote:
         self._pending: dist.Work | None = None
 
     def cast(self, stop: bool) -> bool:
-        """Cast this rank's vote; return whether any rank voted to stop in the last step (alone: in this one)."""
+        """Cast this rank's vote; return whether any rank voted to stop in the last step (if alone: in this one)."""
         if self._group is None:
             return stop
         agreed = False

@@ -23,9 +23,9 @@ def evaluate(
 ) -> Metrics:
     """Return top-1, top-5 and mean softmax cross-entropy of `model`, the same on every rank.
 
-    With `flip` the logits of each image and its mirror image are averaged; `seen` gets each batch's best classes
-    [N, 5], best first, and its labels [N]. Counts are summed over ranks as integers and losses in float64, so the
-    result does not depend on the number of ranks. The model is left in training mode. Raises TrainingError if an
+    With `flip` the logits of each image and its mirror image are averaged. `seen` is called with each batch's best
+    classes [N, 5], best first, and its labels [N]. Counts are summed over ranks as integers and losses in float64, so
+    the result does not depend on the number of ranks. The model is left in training mode. Raises TrainingError if an
     example is missing or counted twice, or the loss is not finite.
     """
     device = precision.device
@@ -43,7 +43,7 @@ def evaluate(
     model.train()
     first, five, examples = total_over_ranks(counts).tolist()
     if examples != data.examples:
-        raise TrainingError(f"evaluation saw {examples:,} images of {data.examples:,}; no accuracy is reported")
+        raise TrainingError(f"evaluation saw {examples:,} of {data.examples:,} images; no accuracy is reported")
     loss = float(total_over_ranks(losses)) / examples
     if not math.isfinite(loss):
         raise TrainingError(f"the validation loss is not a finite number; {BROKEN}")

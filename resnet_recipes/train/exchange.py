@@ -1,4 +1,4 @@
-"""The exchange of gradients between ranks, while the backward pass still computes."""
+"""The exchange of gradients between ranks, while the backward pass is still running."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,16 +8,16 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-#: Bytes of gradients that are sent together: few enough to leave early, enough to fill a link.
+#: Bytes of gradients that are sent together: few enough to start early, enough to fill a link.
 BUCKET = 25 << 20
 
 
 class Exchange:
     """Averages the gradients of a model over ranks, a bucket at a time, each as soon as it is full.
 
-    DDP copies and scales every gradient by itself; this does so by buckets, and also averages gradients that a CUDA
-    graph has left. Buckets and their order depend on the model alone, so ranks always add in one order, and a resumed
-    run has the bits of an uninterrupted one. A single process has nothing to exchange.
+    DDP copies and scales each gradient separately; this does so bucket by bucket, and can also average gradients that a
+    CUDA graph computed. Buckets and their order depend only on the model, so sums are always in the same order, and a
+    resumed run is bit-identical to an uninterrupted one. A single process has nothing to exchange.
     """
 
     def __init__(self, model: nn.Module, compress: bool = False):
@@ -31,13 +31,13 @@ class Exchange:
                     param.register_post_accumulate_grad_hook(partial(self._note, bucket))
 
     @contextmanager
-    def averaging(self, yes: bool) -> Iterator[None]:
-        """Average what is in `.grad` at the end of the context, unless not `yes`; gradients go as they come."""
-        self._sent, self._is_open = 0, yes
+    def averaging(self, enabled: bool) -> Iterator[None]:
+        """Average `.grad` over ranks by the end of the context, if enabled; send each bucket as soon as it is full."""
+        self._sent, self._is_open = 0, enabled
         for bucket in self._buckets:
             bucket.missing = len(bucket.params)
         yield
-        if yes:
+        if enabled:
             for bucket in self._buckets[self._sent:]:       # whose gradients did not come from a backward pass
                 bucket.send()
             for bucket in self._buckets:
@@ -45,7 +45,7 @@ class Exchange:
         self._is_open = False
 
     def _note(self, bucket: "_Bucket", _: Tensor) -> None:
-        """Send what is full, in order: ranks must not differ in it."""
+        """Send the buckets that are full, in an order that is the same on every rank."""
         bucket.missing -= 1
         while self._is_open and self._sent < len(self._buckets) and not self._buckets[self._sent].missing:
             self._buckets[self._sent].send()
@@ -66,14 +66,14 @@ class _Bucket:
 
     @torch.no_grad()
     def share_weights(self) -> None:
-        """Give every rank rank 0's weights: processors of different kinds may draw different ones from one seed."""
+        """Copy rank 0's weights to every rank: different kinds of processors may draw different ones from one seed."""
         torch._foreach_copy_(self._views, self.params)
         dist.broadcast(self._flat, src=0)
         torch._foreach_copy_(self.params, self._views)
 
     @torch.no_grad()
     def send(self) -> None:
-        """Start to add up the gradients of all ranks, divided beforehand so that no sum is too large."""
+        """Start summing the gradients of all ranks, divided beforehand so that no sum overflows."""
         torch._foreach_copy_(self._views, [param.grad for param in self.params])
         self._flat.div_(dist.get_world_size())
         if self._wire is not self._flat:
@@ -90,7 +90,7 @@ class _Bucket:
 
 
 def _filled(params: list[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
-    """Yield parameters in groups of BUCKET bytes, or one that is larger."""
+    """Yield parameters in groups of at most BUCKET bytes; a larger one is a group of its own."""
     group: list[nn.Parameter] = []
     for param in params:
         if group and sum(p.nbytes for p in group) + param.nbytes > BUCKET:

@@ -1,4 +1,4 @@
-"""The gradient of one step's batch: the one place to make it faster."""
+"""The gradient of one step's batch: the only module that knows how it is computed."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +16,7 @@ ComputeGradient = Callable[[Batch, bool], Tensor]
 
 
 def gradient_of(run: Run) -> ComputeGradient:
-    """Return how this run computes gradients; the training loop does not know how."""
+    """Return the function that computes this run's gradients."""
     compute = partial(eager, run)
     if run.graphs is not None:
         compute = partial(run.graphs.gradient, compute)
@@ -25,13 +25,13 @@ def gradient_of(run: Run) -> ComputeGradient:
 
 
 def watched(run: Run, compute: ComputeGradient, batch: Batch, sync: bool = True) -> Tensor:
-    """Compute a gradient, and note how long it takes the host."""
+    """Compute a gradient, and record how long it takes the host."""
     with _fitting(run, batch), run.compiling.gradient(batch.images.shape):
         return compute(batch, sync)
 
 
 def rehearse(run: Run) -> None:
-    """Compute a gradient at the largest image size, and forget it: memory that does not suffice is known at once."""
+    """Compute and discard a gradient at the largest image size, so that a lack of memory shows at once."""
     side, examples = max(run.plan.sizes), run.plan.rank_size
     buffers = list(run.model.buffers())
     kept = [buffer.clone() for buffer in buffers]
@@ -47,7 +47,7 @@ def rehearse(run: Run) -> None:
 
 
 def eager(run: Run, batch: Batch, sync: bool = True, halfway: Callable[[], object] = lambda: None) -> Tensor:
-    """Go forward and backward through each micro-batch, kernel by kernel; `halfway` is called in the last."""
+    """Compute a gradient kernel by kernel; call `halfway` between the last micro-batch's forward and backward pass."""
     parts = run.plan.microbatches
     total = torch.zeros((), device=run.rank.device)
     for i, part in enumerate(batch.split(parts)):
@@ -64,12 +64,13 @@ def eager(run: Run, batch: Batch, sync: bool = True, halfway: Callable[[], objec
 
 @contextmanager
 def _fitting(run: Run, batch: Batch) -> Iterator[None]:
-    """Raise TrainingError, with what to type, if the gradient of a batch inside needs more memory than there is."""
+    """Raise TrainingError, with what to type, if the gradient of a batch computed inside does not fit in memory."""
     try:
         yield
     except torch.OutOfMemoryError as error:
         size, side = run.plan.bn_size, batch.images.shape[-1]
         smaller = [each for each in range(1, size // 2 + 1) if run.plan.rank_size % each == 0]
-        fix = f"batch.bn_size={smaller[-1]} needs less and barely changes the result" if smaller else "use smaller ones"
-        why = f"this GPU cannot train on {size} images of {side} px at once, which BatchNorm has to see together"
+        less = "needs less and barely changes the result"
+        fix = f"batch.bn_size={smaller[-1]} {less}" if smaller else "make them smaller"
+        why = f"a micro-batch of {size} images of {side} px does not fit on this GPU"
         raise TrainingError(f"out of memory: {why}; {fix}") from error

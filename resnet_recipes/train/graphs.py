@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.train.exchange import Exchange
 
-#: Gradients in a row for which the GPU waits, after which they are replayed.
+#: How many gradients in a row must keep the GPU waiting before they are replayed.
 PATIENCE = 5
 
 #: Add a batch's gradient to `.grad`, averaged over ranks if asked to; call the function before the last backward pass.
@@ -17,16 +17,16 @@ Eager = Callable[[Batch, bool, Callable[[], object]], Tensor]
 
 
 class Graphs:
-    """Watches whether the host is the limit, and replays gradients from then on: one launch, and the same bits.
+    """Detects when the host is the bottleneck, and replays gradients from then on: one launch, bit-identical results.
 
-    One graph is kept, that of the present image size, with memory of its own. At a new size the first gradient is
-    computed kernel by kernel, which compiles kernels and finds convolution algorithms; the second is captured. What a
-    graph cannot hold is computed kernel by kernel, and told. Optimizer and input stay outside: they are few launches,
-    and depend on numbers that change with every step.
+    Only the graph of the current image size is kept, with its own memory. At a new size the first gradient is computed
+    kernel by kernel, which compiles kernels and finds convolution algorithms; the second is captured. If capturing
+    fails, gradients are computed kernel by kernel, and the user is told. Optimizer and input stay outside the graph:
+    they need few launches, and depend on numbers that change with every step.
     """
 
     def __init__(self, model: nn.Module, exchange: Exchange):
-        self.tell: Callable[[str], None] = lambda text: None        # the user
+        self.tell: Callable[[str], None] = lambda text: None        # shows the user a line
         self._params = [param for param in model.parameters() if param.requires_grad]
         self._exchange = exchange
         self._halfway = torch.cuda.Event()
@@ -53,21 +53,21 @@ class Graphs:
             return loss
 
     def _watch(self) -> None:
-        """Count gradients of which the GPU had done the first half when the host had issued the second."""
+        """Count gradients whose first half the GPU had finished by the time the host had issued the second."""
         if self._waits < PATIENCE:
             self._waits = self._waits + 1 if self._halfway.query() else 0
             if self._waits == PATIENCE and self._is_possible:
-                self.tell("The GPU runs kernels faster than the host launches them: gradients are replayed as CUDA "
-                          "graphs from here on.")
+                self.tell("The GPU runs kernels faster than the host launches them: from now on, gradients are "
+                          "replayed as CUDA graphs.")
 
     def _captured(self, eager: Eager, batch: Batch) -> "_Graph | None":
         pool = torch.cuda.graph_pool_handle()
         try:
             return _Graph(eager, self._params, batch, pool)
-        except Exception as error:      # whatever it is, the gradient can be had without
+        except Exception as error:      # whatever it is, the gradient can be computed without a graph
             self._is_possible = False
             why = str(error).strip().partition("\n")[0]
-            self.tell(f"A CUDA graph cannot hold the gradient, so its kernels are launched one by one: {why}")
+            self.tell(f"The gradient cannot be captured as a CUDA graph, so its kernels are launched one by one: {why}")
         for param in self._params:
             param.grad = None
         # Torch may have left the pool open, and would then hold back memory that other streams have used.
@@ -77,7 +77,7 @@ class Graphs:
 
 
 class _Graph:
-    """One gradient as a CUDA graph: its batch, loss and gradients stay where they are."""
+    """One gradient as a CUDA graph: its batch, loss and gradients keep their addresses."""
 
     def __init__(self, eager: Eager, params: list[nn.Parameter], batch: Batch, pool: tuple[int, int]):
         self._params, self._graph = params, torch.cuda.CUDAGraph()

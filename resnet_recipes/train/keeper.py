@@ -17,7 +17,7 @@ from resnet_recipes.train.precision import BROKEN
 from resnet_recipes.train.run import Run
 from resnet_recipes.train.state import capture, digest, is_finite
 
-#: Seconds of compilation that are worth a record.
+#: Fewest seconds of compilation that are worth a record.
 COMPILED = 0.1
 
 
@@ -46,19 +46,19 @@ class Keeper:
         self._losses = torch.zeros(run.plan.steps(run.plan.recipe.log.interval), device=run.rank.device)
         self._count = 0         # losses since the last log, which stay on the device until the next
         self._since = (run.clock.seconds(), 0.0)        # training seconds and seconds of data wait at the last log
-        self._compiled = 0.0    # seconds that were recorded
+        self._compiled = 0.0    # seconds of compilation recorded so far
 
     def wants_to_stop(self) -> bool:
-        """Tell whether this rank was asked to stop."""
+        """Return whether this rank was asked to stop."""
         return self.interruption.requested
 
     @property
     def has_reached_target(self) -> bool:
-        """Tell whether evaluation.stop_at_top1 ends the run, now or before it was resumed."""
+        """Return whether evaluation.stop_at_top1 ends the run, now or before it was resumed."""
         return self.run.has_reached_target
 
     def step(self, done: int, loss: Tensor) -> None:
-        """Note a completed step; does not wait for the device."""
+        """Take in a completed step; does not wait for the device."""
         self._losses[self._count] = loss
         self._count += 1
         self.watchdog.beat(done, "train")
@@ -116,7 +116,8 @@ class Keeper:
             broadcast_statistics(self.run.model)            # so that all ranks check what one of them will save
             if not agree(digest(self.run.model)):
                 raise TrainingError(f"the ranks hold different weights at step {done}: a device or its memory is "
-                                    "faulty. The step was not saved; resume from the last checkpoint on other hardware")
+                                    "faulty. The step was not saved; resume from the last checkpoint on different "
+                                    "hardware")
             if not is_finite(self.run.model):
                 raise TrainingError(f"weights or BatchNorm statistics are not finite numbers at step {done}; {BROKEN}. "
                                     "The step was not saved")

@@ -28,7 +28,7 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
     last = first if keeper.has_reached_target else plan.total_steps
     for step, raw in zip(range(first, last), stream, strict=False):
         now = Now(step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step)))
-        seed = int(now.rng.integers(2**63))         # drawn in any case: later draws must not depend on it
+        seed = int(now.rng.integers(2**63))         # always drawn: later draws must not depend on methods
         if methods.draws_in_forward:
             torch.manual_seed(seed)                 # 0.1 ms
         run.tuning.enter(step)

@@ -12,7 +12,7 @@ SMALLEST_SCALE = 2.0**-10
 
 
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
-    """Return the dtype of `precision.dtype`; auto is bf16 where the device has it, else fp16, and fp32 on a CPU."""
+    """Return the dtype of `precision.dtype`; auto is bf16 where the GPU supports it, else fp16; fp32 on a CPU."""
     if name != "auto":
         return DTYPES[name]
     if device.type != "cuda":
@@ -48,7 +48,7 @@ class Precision:
         self.scaler.scale(loss).backward()
 
     def before_step(self) -> None:
-        """Remember the running statistics, before the first forward pass of a step."""
+        """Save the running statistics, before the first forward pass of a step."""
         if self._live:
             torch.cat([b.flatten() for b in self._live], out=self._kept)
 
@@ -80,13 +80,13 @@ class Precision:
                                     f"{BROKEN}; bf16 and fp32 have the range that float16 lacks (precision.dtype=...)")
             return      # float16 overflows now and then by design; those steps were skipped
         if broken:
-            raise TrainingError(f"the loss is not a finite number since step {broken[0]}; {BROKEN}")
+            raise TrainingError(f"the loss has not been a finite number since step {broken[0]}; {BROKEN}")
 
     def state_dict(self) -> dict[str, float]:
         """Return the loss scale's state, for the checkpoint."""
         return self.scaler.state_dict()
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Take back what `state_dict` gave; a run that needs no scale has nothing to take."""
+        """Restore what `state_dict` returned; ignored by a run without loss scaling."""
         if state and self.scaler.is_enabled():
             self.scaler.load_state_dict(state)

@@ -1,4 +1,4 @@
-"""How fast this machine runs a recipe: a few real steps at some image sizes, the loader alone, an evaluation."""
+"""Measure how fast this machine runs a recipe: a few real steps at some image sizes, the loader alone, evaluation."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -8,7 +8,7 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from resnet_recipes import plan
+from resnet_recipes import plan as planning
 from resnet_recipes.config import Recipe, enabled
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.measure.estimate import Speeds
@@ -18,10 +18,10 @@ from resnet_recipes.train.distributed import Rank, join, mean_over_ranks, meet, 
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.loop import train
 
-#: Steps that are left out: the first ones choose algorithms, compile and fill caches.
+#: First steps that are not timed: they choose algorithms, compile and fill caches.
 WARM_UP = 2
 
-#: Steps that a size is timed with, if the time allows.
+#: Steps that are timed at each image size, if the time allows.
 STEPS = 12
 
 #: Seconds that one step of the probe may take; the batch is halved until it does.
@@ -29,7 +29,7 @@ LONGEST_STEP = 2.0
 
 
 class Stopwatch:
-    """A keeper that keeps nothing: it times steps, and stops training when it has enough."""
+    """A keeper that only times steps, and stops training when it has timed enough."""
 
     has_reached_target = False
 
@@ -39,11 +39,11 @@ class Stopwatch:
         self._end = self._last + seconds
 
     def wants_to_stop(self) -> bool:
-        """Stop when enough steps are timed, or the time is over and some are."""
+        """Return whether enough steps are timed, or at least one and the time is up."""
         return len(self.laps) >= WARM_UP + STEPS or (len(self.laps) > WARM_UP and time.perf_counter() > self._end)
 
     def step(self, done: int, loss: Tensor) -> None:
-        """Take the time of a step, to its end on the device."""
+        """Time a step, to its end on the device."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         now = time.perf_counter()
@@ -51,54 +51,54 @@ class Stopwatch:
         self._last = now
 
     def log(self, done: int, stream: object) -> None:
-        """Nothing is recorded."""
+        """Record nothing."""
 
     def evaluate(self, done: int) -> None:
-        """Nothing is evaluated."""
+        """Evaluate nothing."""
 
     def save(self, done: int) -> None:
-        """Nothing is saved."""
+        """Save nothing."""
 
 
-def speeds(made: Plan, rank: Rank, seconds: float = 45.0, beat: Callable[[], None] = lambda: None) -> Speeds:
+def speeds(plan: Plan, rank: Rank, seconds: float = 45.0, beat: Callable[[], None] = lambda: None) -> Speeds:
     """Measure for about `seconds` on all ranks at once; the machine should be otherwise idle. Every rank calls this.
 
-    A step costs what it costs in training, exchange included: it is `train` that makes it, on drawn images of a
-    micro-batch. `beat` is called now and then. Return what all ranks do together; rank 0's is the one to keep.
+    Steps are real ones, taken by the training loop, exchange included, on a micro-batch of synthetic images. `beat` is
+    called now and then. Return the speeds of all ranks together; keep those that rank 0 returns.
     """
     join(rank)
-    sides, share = _sides(made), seconds / 6
-    size = _probe_size(made, rank, min(sides))
+    sides, share = _sides(plan), seconds / 6
+    size = _probe_size(plan, rank, min(sides))
     laps = {}
     for side in sides:
-        laps[side] = _laps(made, rank, side, size, share)
+        laps[side] = _laps(plan, rank, side, size, share)
         beat()
-    steps = {side: _mixed(found[WARM_UP:], _interval(made)) for side, found in laps.items()}
+    steps = {side: _mixed(found[WARM_UP:], _interval(plan)) for side, found in laps.items()}
     settling = median(sum(found[:WARM_UP]) - WARM_UP * median(steps[side]) for side, found in laps.items())
     images = size * rank.world_size
     speeds = Speeds(
         {side: tuple(lap / images for lap in found) for side, found in steps.items()}, None,
-        _evaluation_rate(made, rank), size, rank.world_size, max(0.0, settling), None, _exchange_seconds(made, rank),
+        _evaluation_rate(plan, rank), size, rank.world_size, max(0.0, settling), None, _exchange_seconds(plan, rank),
     )
     beat()
-    if made.facts.backend == "synthetic":
+    if plan.facts.backend == "synthetic":
         return speeds
-    loader = _loader_rate(made, rank, share)
+    loader = _loader_rate(plan, rank, share)
     beat()
-    return replace(speeds, loader=loader, together=_together(made, rank, size, share))
+    return replace(speeds, loader=loader, together=_together(plan, rank, size, share))
 
 
-def _together(made: Plan, rank: Rank, size: int, seconds: float) -> float:
-    """Return images per second of training on the real images, `size` a device, at the first image size of the run."""
+def _together(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
+    """Return images per second of training on real images, `size` per device, at the first image size of the run."""
     images = size * rank.world_size
-    recipe = replace(made.recipe, batch=replace(made.recipe.batch, global_size=images, bn_size=size))
-    laps = _timed(plan.of(recipe, made.facts, rank.world_size), rank, seconds)
+    recipe = replace(plan.recipe, batch=replace(plan.recipe.batch, global_size=images, bn_size=size))
+    laps = _timed(planning.of(recipe, plan.facts, rank.world_size), rank, seconds)
     return images / median(laps[WARM_UP:])
 
 
-def _timed(made: Plan, rank: Rank, seconds: float, first: int = 0) -> list[float]:
+def _timed(plan: Plan, rank: Rank, seconds: float, first: int = 0) -> list[float]:
     """Return the seconds of steps of a run from step `first` on, warm-up included."""
-    run, stopwatch = build(made, rank), Stopwatch(rank.device, seconds)
+    run, stopwatch = build(plan, rank), Stopwatch(rank.device, seconds)
     try:
         train(run, stopwatch, first)
     finally:
@@ -106,33 +106,33 @@ def _timed(made: Plan, rank: Rank, seconds: float, first: int = 0) -> list[float
     return stopwatch.laps
 
 
-def _sides(made: Plan) -> Sequence[int]:
-    """Return the image sizes to measure: the ends, and what is nearest to the middle by area."""
-    sides = sorted(set(made.sizes))
+def _sides(plan: Plan) -> Sequence[int]:
+    """Return the image sizes to measure: the smallest, the largest, and the one nearest the middle by area."""
+    sides = sorted(set(plan.sizes))
     middle = min(sides, key=lambda side: abs(side**2 - (sides[0] ** 2 + sides[-1] ** 2) / 2))
     return sorted({sides[0], middle, sides[-1]})
 
 
-def _probe_size(made: Plan, rank: Rank, side: int) -> int:
+def _probe_size(plan: Plan, rank: Rank, side: int) -> int:
     """Return a batch whose step fits into LONGEST_STEP at the smallest size: a micro-batch, or a part of one."""
-    size = made.bn_size
+    size = plan.bn_size
     while size > 8:
         began = time.perf_counter()
-        _laps(made, rank, side, min(size, 8), 0.0)
+        _laps(plan, rank, side, min(size, 8), 0.0)
         mean = mean_over_ranks(torch.tensor(time.perf_counter() - began, device=rank.device))  # all take the same size
         images_per_second = 8 * (WARM_UP + 1) / mean.item()
         return max(8, min(size, 1 << int(LONGEST_STEP * images_per_second).bit_length()))
     return size
 
 
-def _laps(made: Plan, rank: Rank, side: int, size: int, seconds: float) -> list[float]:
-    """Return seconds of steps, warm-up included; the first one after it is one of SAM's."""
-    return _timed(_drawn(made, rank, side, size), rank, seconds, first=-WARM_UP % _interval(made))
+def _laps(plan: Plan, rank: Rank, side: int, size: int, seconds: float) -> list[float]:
+    """Return the seconds of steps, warm-up included; the first one after the warm-up is one of SAM's."""
+    return _timed(_synthetic(plan, rank, side, size), rank, seconds, first=-WARM_UP % _interval(plan))
 
 
-def _interval(made: Plan) -> int:
-    """Return of how many steps one is SAM's."""
-    sam = enabled(made.recipe.methods).get("sam")
+def _interval(plan: Plan) -> int:
+    """Return how many steps there are to each of SAM's; 1 without SAM."""
+    sam = enabled(plan.recipe.methods).get("sam")
     return sam.interval if sam else 1
 
 
@@ -142,9 +142,9 @@ def _mixed(laps: Sequence[float], interval: int) -> list[float]:
     return [(median(first) + (interval - 1) * lap) / interval for lap in plain] or list(first)
 
 
-def _drawn(made: Plan, rank: Rank, side: int, size: int, eval_examples: int = 1) -> Plan:
-    """Return the plan of the same step on drawn images of one size, `size` of them a device."""
-    recipe = made.recipe
+def _synthetic(plan: Plan, rank: Rank, side: int, size: int, eval_examples: int = 1) -> Plan:
+    """Return the plan of the same step on synthetic images of one size, `size` of them per device."""
+    recipe = plan.recipe
     methods = replace(recipe.methods, progressive_resizing=None) if enabled(recipe.methods) else recipe.methods
     full = _crop_for(recipe, side)
     probe = replace(
@@ -160,20 +160,20 @@ def _drawn(made: Plan, rank: Rank, side: int, size: int, eval_examples: int = 1)
         checkpoint=replace(recipe.checkpoint, interval="10000ba"),
     )
     train_examples = 10_000 * probe.batch.global_size
-    facts = DataFacts("synthetic", made.facts.root, train_examples, eval_examples, made.facts.classes)
-    return plan.of(probe, facts, rank.world_size)
+    facts = DataFacts("synthetic", plan.facts.root, train_examples, eval_examples, plan.facts.classes)
+    return planning.of(probe, facts, rank.world_size)
 
 
 def _crop_for(recipe: Recipe, side: int) -> int:
-    """Return the crop that enters the model at `side`: ColOut makes images smaller."""
+    """Return the crop size that enters the model as `side` pixels: ColOut makes images smaller."""
     colout = enabled(recipe.methods).get("colout")
     return next((full for full in range(side, 2 * side) if colout.size_after(full) == side), side) if colout else side
 
 
-def _evaluation_rate(made: Plan, rank: Rank) -> float:
-    """Return images per second of evaluation on drawn images."""
-    examples = 2 * made.recipe.batch.eval_size * rank.world_size
-    run = build(_drawn(made, rank, max(made.sizes), 8, examples), rank)
+def _evaluation_rate(plan: Plan, rank: Rank) -> float:
+    """Return images per second of evaluation, on synthetic images."""
+    examples = 2 * plan.recipe.batch.eval_size * rank.world_size
+    run = build(_synthetic(plan, rank, max(plan.sizes), 8, examples), rank)
     try:
         evaluate(run.model, run.eval_data, run.precision)
         began = time.perf_counter()
@@ -183,11 +183,11 @@ def _evaluation_rate(made: Plan, rank: Rank) -> float:
         close_data(run)
 
 
-def _exchange_seconds(made: Plan, rank: Rank) -> float:
-    """Return the seconds that the ranks' exchange of one step's gradients takes by itself."""
+def _exchange_seconds(plan: Plan, rank: Rank) -> float:
+    """Return the seconds that exchanging one step's gradients takes with nothing else running."""
     if rank.world_size == 1:
         return 0.0
-    run, laps = build(_drawn(made, rank, min(made.sizes), 8), rank), []
+    run, laps = build(_synthetic(plan, rank, min(plan.sizes), 8), rank), []
     try:
         for param in run.model.parameters():
             param.grad = torch.zeros_like(param)
@@ -204,9 +204,9 @@ def _exchange_seconds(made: Plan, rank: Rank) -> float:
     return median(laps[WARM_UP:])
 
 
-def _loader_rate(made: Plan, rank: Rank, seconds: float) -> float:
+def _loader_rate(plan: Plan, rank: Rank, seconds: float) -> float:
     """Return images per second of all ranks' loaders alone, at the size of the first crops."""
-    train_data, eval_data = open_data(made, rank, made.methods())
+    train_data, eval_data = open_data(plan, rank, plan.methods())
     eval_data.close()
     images, laps = 0, []
     try:

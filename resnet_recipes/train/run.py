@@ -18,7 +18,7 @@ from resnet_recipes.train.tuning import Tuning
 
 @dataclass
 class Run:
-    """The parts of a run, made by `build` in the one order that is right."""
+    """The parts of a run, created by `build` in the only correct order."""
 
     plan: Plan
     rank: Rank
@@ -33,11 +33,11 @@ class Run:
     eval_data: EvalLoader
     graphs: Graphs | None = None        # replays gradients on a GPU
     compiling: Compiling = field(default_factory=Compiling)
-    notes: tuple[str, ...] = ()         # what the user is told about how it was made, a sentence each
+    notes: tuple[str, ...] = ()         # about how it was built, one sentence each, shown to the user
     top1: float = 0.0                   # percent, of the weights that count at the last evaluation
 
     @property
     def has_reached_target(self) -> bool:
-        """Tell whether evaluation.stop_at_top1 ends the run, the same on every rank."""
+        """Return whether evaluation.stop_at_top1 ends the run, the same on every rank."""
         target = self.plan.recipe.evaluation.stop_at_top1
         return target is not None and self.top1 >= target

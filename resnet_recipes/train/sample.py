@@ -1,4 +1,4 @@
-"""Training of some epochs of a run, to time them: nothing is evaluated or saved."""
+"""Train some epochs of a run to time them; nothing is evaluated or saved."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from resnet_recipes.train.run import Run
 
 
 class EpochTimer:
-    """A keeper that times one epoch after another up to a step, where it stops training."""
+    """A keeper that times each epoch, and stops training at a given step."""
 
     has_reached_target = False
 
@@ -23,7 +23,7 @@ class EpochTimer:
         self._since = time.perf_counter()
 
     def wants_to_stop(self) -> bool:
-        """Stop at the end; ranks agree on it a step later."""
+        """Return whether to stop; ranks agree on it a step later."""
         return self._interruption.requested or self._done >= self._end - 1
 
     def step(self, done: int, loss: Tensor) -> None:
@@ -49,9 +49,9 @@ class EpochTimer:
 
 def time_epochs(run: Run, epochs: Sequence[int], tell: Callable[[int, float], None], interruption: StopRequest,
                 watchdog: Heartbeat) -> None:
-    """Train `epochs`, counted from 0, as the whole run would, and tell the seconds of each that is completed.
+    """Train `epochs`, counted from 0, as the whole run would; call `tell` with the number and seconds of each.
 
-    Epochs in a row are trained without a pause; the images of others are started anew, which is timed with them.
+    Consecutive epochs are trained without a pause; before any other epoch loading restarts, which counts in its time.
     """
     steps = run.plan.steps_per_epoch
     for first, last in _rows(epochs):
@@ -61,7 +61,7 @@ def time_epochs(run: Run, epochs: Sequence[int], tell: Callable[[int, float], No
 
 
 def _rows(epochs: Sequence[int]) -> list[tuple[int, int]]:
-    """Return the first and the last epoch of each row of consecutive ones."""
+    """Return the first and the last epoch of each series of consecutive ones."""
     starts = [epoch for epoch in epochs if epoch - 1 not in epochs]
     ends = [epoch for epoch in epochs if epoch + 1 not in epochs]
     return list(zip(starts, ends, strict=True))

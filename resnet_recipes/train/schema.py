@@ -1,4 +1,4 @@
-"""What the state in a checkpoint must look like before any of it is used: a stranger may have written it."""
+"""What the state in a checkpoint must look like before any of it is used, since anyone may have written it."""
 
 import math
 from collections.abc import Iterator
@@ -21,14 +21,14 @@ _DEPTH = 5
 
 
 def malformed(state: dict[str, Any], total_steps: int) -> Iterator[str]:
-    """Yield what in `state` has the wrong type or range, whatever the run; without any, its fields can be compared."""
+    """Yield what in `state` has the wrong type or range for any run; if nothing has, its fields can be compared."""
     wrong = [name for name, kind in _FIELDS.items()
              if not isinstance(state.get(name), kind) or isinstance(state[name], bool)]
     if wrong:
         yield f"{', '.join(wrong)}: missing or of the wrong type"
         return
     if not 0 <= state["step"] <= total_steps:
-        yield f"step {state['step']} is not one of the run's {total_steps}"
+        yield f"step {state['step']} is outside the run's {total_steps}"
     if not 0 <= state["seconds"] < math.inf or min(state["world_size"], state["threads"], state["train_examples"]) < 1:
         yield "seconds, world_size, threads or train_examples: out of range"
     if not 0 <= state["top1"] <= 100:
@@ -49,7 +49,7 @@ def misfits(run: Run, state: dict[str, Any]) -> Iterator[str]:
     for name, value in state["methods"].items():
         method, _, key = str(name).partition(".")
         if method not in run.methods.methods or not isinstance(value, Tensor):
-            yield f"methods {name}: nothing that a method of this run keeps"
+            yield f"methods {name}: not part of any method of this run"
         elif key in model:
             yield from _unlike(f"methods {name}", model[key], value)
     parameters = [parameter for group in run.optimizer.param_groups for parameter in group["params"]]
@@ -67,7 +67,7 @@ def misfits(run: Run, state: dict[str, Any]) -> Iterator[str]:
 
 def _unlike(place: str, wanted: Tensor | None, found: object) -> Iterator[str]:
     if _kind(wanted) != _kind(found):
-        yield f"{place}: is {_kind(found)}, and this run needs {_kind(wanted)}"
+        yield f"{place}: is {_kind(found)}, but this run needs {_kind(wanted)}"
 
 
 def _kind(value: object) -> str:

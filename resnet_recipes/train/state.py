@@ -20,8 +20,8 @@ SAFE = (
     "data.root", "data.workers", "data.prefetch", "batch.eval_size",
 )
 
-#: Keys that may differ too, with a warning: they fix what stopped a run, a damaged image or a lack of memory.
-MENDING = ("data.on_bad_image", "batch.bn_size")
+#: Keys that may also differ, with a warning: they fix what stopped a run, a damaged image or a lack of memory.
+REPAIRS = ("data.on_bad_image", "batch.bn_size")
 
 
 def capture(run: Run, done: int) -> dict[str, Any]:
@@ -51,9 +51,9 @@ def capture(run: Run, done: int) -> dict[str, Any]:
 
 
 def restore(run: Run, state: dict[str, Any]) -> int:
-    """Put `run` into the state of a checkpoint, in place; return the completed steps.
+    """Restore `run` from a checkpoint's state, in place; return the number of completed steps.
 
-    Raises RecipeError if the run has other settings or data, and TrainingError if the state is not one of such a run.
+    Raises RecipeError if the run's settings or data differ, and TrainingError if the state does not fit the run.
     """
     if wrong := list(malformed(state, run.plan.total_steps)):
         raise TrainingError(f"the checkpoint cannot be used: {'; '.join(wrong)}")
@@ -62,7 +62,7 @@ def restore(run: Run, state: dict[str, Any]) -> int:
     if wrong := list(misfits(run, state)):
         raise TrainingError(f"the checkpoint cannot be used: {'; '.join(wrong[:3])}")
     run.model.load_state_dict(state["model"])
-    # The optimizer keeps the tensors that it is given, and these are mapped from a file. Its settings are the recipe's.
+    # Copied, since the optimizer would keep these tensors, which are mapped from a file. Its settings are the recipe's.
     groups = run.optimizer.state_dict()["param_groups"]
     run.optimizer.load_state_dict({"state": copy.deepcopy(state["optimizer"]["state"]), "param_groups": groups})
     run.methods.load_state_dict(state["methods"])
@@ -73,18 +73,19 @@ def restore(run: Run, state: dict[str, Any]) -> int:
 
 
 def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
-    """Yield what forbids resuming from `state`: changed settings, other data."""
+    """Yield what forbids resuming from `state`: changed settings or data."""
     yield from changed_settings(state["recipe"], run.plan.recipe)
     if state["classes"] != list(run.plan.facts.classes):
-        yield Problem("data.root", str(run.plan.facts.root), "has other classes than the data of this run")
+        rule = "has different classes from the data that the run began with"
+        yield Problem("data.root", str(run.plan.facts.root), rule)
     if state["backend"] != run.plan.facts.backend:
-        rule = f"reads other pixels than {state['backend']}, which the run began with"
+        rule = f"reads different pixels than {state['backend']}, which the run began with"
         yield Problem("data.backend", run.plan.facts.backend, rule, f"data.backend={state['backend']}")
     elif state["train_examples"] != run.plan.facts.train_examples:
         rule = f"has {run.plan.facts.train_examples:,} training images; the run began with {state['train_examples']:,}"
         yield Problem("data.root", str(run.plan.facts.root), rule)
     elif state["train_digest"] != run.plan.facts.train_digest:
-        rule = "has training images of other names or sizes than those the run began with"
+        rule = "has training images with different names or sizes from those the run began with"
         yield Problem("data.root", str(run.plan.facts.root), rule)
 
 
@@ -92,14 +93,14 @@ def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:
     """Yield a problem for each setting that differs from the checkpoint's and changes what is learned."""
     before, after = flat(old), flat(asdict(new))
     for key in sorted(before.keys() | after.keys()):
-        may_change = any(key == safe or key.startswith(safe + ".") for safe in (*SAFE, *MENDING))
+        may_change = any(key == safe or key.startswith(safe + ".") for safe in (*SAFE, *REPAIRS))
         if before.get(key) != after.get(key) and not may_change:
-            rule = f"was {before.get(key)} when the run began; a change would make it another run"
+            rule = f"was {before.get(key)} when the run began; changing it would make this a different run"
             yield Problem(key, after.get(key), rule, "leave it as it was, or start a new run")
 
 
 def resume_warnings(run: Run, state: dict[str, Any]) -> list[str]:
-    """Return why resuming from `state` does not give the bits of an uninterrupted run; empty if it does."""
+    """Return why resuming from `state` is not bit-identical to an uninterrupted run; empty if it is."""
     now = {
         "number of devices": run.rank.world_size, "device": run.rank.device.type, "precision": str(run.precision.dtype),
         "CPU threads": torch.get_num_threads(), "torch": str(torch.__version__),
@@ -109,8 +110,8 @@ def resume_warnings(run: Run, state: dict[str, Any]) -> list[str]:
         "CPU threads": state["threads"], "torch": state["versions"]["torch"],
     }
     before, after = flat(state["recipe"]), flat(asdict(run.plan.recipe))
-    then |= {key: before.get(key) for key in MENDING}
-    now |= {key: after[key] for key in MENDING}
+    then |= {key: before.get(key) for key in REPAIRS}
+    now |= {key: after[key] for key in REPAIRS}
     return [f"not bit-identical to an uninterrupted run: {name} {then[name]} -> {now[name]}"
             for name in now if now[name] != then[name]]
 
@@ -128,14 +129,14 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 @torch.no_grad()
 def is_finite(model: nn.Module) -> bool:
-    """Tell whether every weight and running statistic is a finite number; waits for the device."""
+    """Return whether every weight and running statistic is a finite number; waits for the device."""
     tensors = [t.detach() for t in (*model.parameters(), *model.buffers()) if t.is_floating_point()]
     return bool(torch.stack(torch._foreach_norm(tensors, float("inf"))).isfinite().all())
 
 
 @torch.no_grad()
 def digest(model: nn.Module) -> Tensor:
-    """Return an int64 scalar that changes with any bit of a parameter; no host sync, one small kernel a parameter."""
+    """Return an int64 scalar that changes with any bit of a parameter; no host sync, one small kernel per parameter."""
     sums = [p.detach().view(torch.int32).sum(dtype=torch.int64) for p in model.parameters()]
-    weights = torch.arange(1, len(sums) + 1, device=sums[0].device)      # so that two parameters cannot swap unseen
+    weights = torch.arange(1, len(sums) + 1, device=sums[0].device)      # so that swapped parameters show
     return (torch.stack(sums) * weights).sum()

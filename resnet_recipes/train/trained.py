@@ -1,4 +1,4 @@
-"""A trained network in use: on its device, with the settings that it is used with."""
+"""A trained network on its device, with the settings to use it with."""
 
 import time
 from collections.abc import Callable
@@ -24,12 +24,12 @@ from resnet_recipes.train.distributed import Rank, this_rank
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.precision import Precision, resolve_dtype
 
-#: Settings that say which images are meant: those of a run are listed as when it began if all are the same.
+#: Settings that select the images: if all are those of the run, its own list of images is used.
 _WHICH = ("root", "val_share", "val_seed", "nested_classes")
 
 
 class Evaluated(NamedTuple):
-    """The result of an evaluation over all ranks, and what this rank has seen."""
+    """The result of an evaluation over all ranks, and the confusions that this rank saw."""
 
     metrics: Metrics
     seconds: float
@@ -39,7 +39,7 @@ class Evaluated(NamedTuple):
 
 @dataclass
 class Trained:
-    """A network on the device of this rank, and a recipe of which only the settings that it is used with count."""
+    """A network on this rank's device, and a recipe, of which only the settings for evaluation matter."""
 
     place: Path           # run folder or file
     network: Network
@@ -63,16 +63,16 @@ class Trained:
 
     @property
     def device(self) -> torch.device:
-        """The device that it is on."""
+        """The device that the network is on."""
         return self.precision.device
 
     def at_size(self, size: int) -> "Trained":
-        """Return the network with another test size; the shorter side keeps its ratio to the crop."""
+        """Return the network with another test size; resizing keeps its ratio to the crop."""
         data = replace(self.recipe.data, eval_size=size, eval_resize=self.recipe.data.resize_for(size))
         return replace(self, recipe=replace(self.recipe, data=data))
 
     def open_images(self) -> EvalLoader:
-        """Open this rank's labelled images at data.root; for a run those that it was evaluated on.
+        """Open this rank's labelled images at data.root; for a run, those that it was evaluated on.
 
         Raises NotReadyError.
         """
@@ -102,7 +102,7 @@ class Trained:
 
 
 def recipe_of(place: Path, network: Network) -> Recipe:
-    """Return a run's own recipe, or the defaults with what a file says about its images; on every visible GPU."""
+    """Return a run's own recipe, or for a file the defaults plus what it says about images; uses all visible GPUs."""
     if (config := place / "config.yaml").is_file():
         recipe = recipes.read(config)
         return replace(recipe, launch=replace(recipe.launch, gpus="auto", nodes=1, rdzv="", max_restarts=0))

@@ -4,15 +4,15 @@ import torch
 
 from resnet_recipes.plan import Plan
 
-#: Seconds of training that an image size must have ahead. A search takes 3 to 5 s for ResNet-50 and wins some percent.
+#: Seconds of training that an image size must have ahead. A search takes 3 to 5 s for ResNet-50 and gains some percent.
 WORTH = 60.0
 
 
 class Tuning:
-    """Decides for each image size whether cuDNN searches, by the seconds that the size will last.
+    """Decides for each image size whether cuDNN searches, by how many seconds the size will last.
 
-    A step's seconds are known from the second logged interval on, since the first includes compilation and warm-up, and
-    scale with the pixels of other sizes. Once on for a size the search stays on, or its result would not be used.
+    A step's seconds are measured from the second logged interval on, since the first includes compilation and warm-up;
+    at other sizes they are scaled by pixels. Once on for a size, the search stays on, or its result would not be used.
     """
 
     def __init__(self, plan: Plan):

@@ -34,7 +34,7 @@ def test_an_estimate_is_measured_once_and_recalled(measured: list[object], capsy
     out = capsys.readouterr().out
     assert len(measured) == 1
     assert "Measured on this machine" in out
-    assert "at 36 an hour" in out
+    assert "at 36 per hour" in out
     estimate.run([*WORDS, "--again"])
     estimate.run([*WORDS, "model.name=resnet34"])
     assert len(measured) == 3
@@ -51,7 +51,7 @@ def test_phases_and_cost_are_there_for_programs(capsys: pytest.CaptureFixture[st
 def test_the_bottleneck_is_named_with_what_to_change(capsys: pytest.CaptureFixture[str]) -> None:
     bottleneck.run(WORDS)
     out = capsys.readouterr().out
-    assert "The loader is the bottleneck: at 88 px 1 device could take 100 images/s" in out
+    assert "The loader is the bottleneck: at 88 px, 1 device could train 100 images/s" in out
     assert "wait 50 % of the time" in out
     assert "methods.progressive_resizing.at=loader" in out
 
@@ -78,8 +78,8 @@ def test_a_measured_machine_tells_time_and_cost_in_the_plan_and_the_run_learns_h
     estimate.run(words)
     plan.run(words)
     out = capsys.readouterr().out
-    assert "this machine was measured" in out
-    assert "at 36 an hour" in out
+    assert "measured on this machine" in out
+    assert "at 36 per hour" in out
     made = estimate.plan_of(composed(split(words, plan.USAGE)))
     estimate.keep(made, tmp_path)
     kept = json.loads((tmp_path / "estimate.json").read_text())

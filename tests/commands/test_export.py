@@ -34,7 +34,7 @@ def test_without_images_drawn_ones_are_compared_and_folding_tells_its_difference
     words = ["export", str(run), "--to", "torchscript", "--out", str(tmp_path / "out"), "--fold-batchnorm"]
     assert main(words) == 0
     said = capsys.readouterr().out
-    assert "on 64 drawn images" in said
+    assert "on 64 random images" in said
     assert "by folding BatchNorm" in said
 
 

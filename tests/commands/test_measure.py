@@ -38,7 +38,7 @@ def test_the_first_epochs_of_the_whole_schedule_are_trained_and_the_rest_is_extr
     assert asked[0]["recipe"]["max_duration"] == "60ep"
     out = capsys.readouterr().out
     assert "mild: 10:00 on the papers' clock, extrapolated from 4 epochs" in out
-    assert "counts as long as the second" in out
+    assert "timed as the second" in out
     assert max(map(len, out.splitlines())) <= 80
 
 
@@ -59,5 +59,5 @@ def test_nothing_is_kept(asked: list[dict], tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.parametrize("word", ["epochs=1", "epochs=many", "epochs=1.5"])
 def test_a_number_of_epochs_below_two_is_refused(word: str) -> None:
-    with pytest.raises(RecipeError, match="must be a number of epochs to measure, 2 or more"):
+    with pytest.raises(RecipeError, match="must be the number of epochs to measure, at least 2"):
         measure.run([*WORDS, word])

@@ -26,8 +26,8 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path, capsys) -> Callable[..., str
 
 def test_a_known_gpus_time_and_speeds_are_predicted(told):
     text = told("NVIDIA A100-SXM4-80GB", 85)
-    assert "of training on 8 x A100 80GB, if the data keep up: predicted, not measured" in text
-    assert "speed predicted for a GPU, with what limits it: " in text
+    assert "of training on 8 x A100 80GB, if loading keeps up: predicted, not measured" in text
+    assert "speed predicted for one GPU, with its bottleneck: " in text
     assert "images/s at 88 px (memory traffic), " in text
     assert "images/s at 176 px (memory traffic)" in text
 
@@ -41,8 +41,8 @@ def test_an_unknown_gpus_time_is_the_published_one(told):
 
 def test_the_expected_memory_is_told_and_a_gpu_too_small_is_a_warning(told):
     text = told("NVIDIA A100-SXM4-80GB", 85)
-    assert "GB of the 85 GB of a GPU: predicted, not measured" in text
+    assert "of 85 GB per GPU: predicted, not measured" in text
     assert "WARNING" not in text
     text = told("Tesla T4", 8)
-    assert "WARNING may not fit into a GPU's memory: batch.bn_size=128 halves most of what it takes" in text
+    assert "WARNING may not fit in a GPU's memory: batch.bn_size=128 needs about half as much" in text
     assert "memory about" not in told("NVIDIA Z1", 0)

@@ -67,7 +67,7 @@ def test_a_finished_run_is_not_started_again_and_refuses_the_same_changes(starte
 def test_the_name_of_another_run_or_recipe_is_refused(started, capsys, word):
     cli.train([*SMALL, "run=mine"])
     assert cli.train(["--resume", "runs/mine", word]) == 2
-    assert f"{word}: --resume names the run, and a run keeps its recipe" in capsys.readouterr().err
+    assert f"{word}: --resume chooses the run, and a run keeps its recipe" in capsys.readouterr().err
 
 
 def test_auto_takes_the_newest_unfinished_run(started):

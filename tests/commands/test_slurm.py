@@ -31,16 +31,16 @@ def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(capsys: 
 
 @pytest.mark.parametrize(("words", "said"), [
     (["-m", "mild,hott", "data=/data", "lr=1,-1"], "2 problems"),
-    (["-m", "mild", "data=/data", "gpus=1,2"], "the jobs of an array have the same nodes and GPUs"),
-    (["-m", "mild", "data=/data", "launch.nodes=1:2", "launch.max_restarts=1"], "has all its nodes or none"),
+    (["-m", "mild", "data=/data", "gpus=1,2"], "the jobs of an array must have the same nodes and GPUs"),
+    (["-m", "mild", "data=/data", "launch.nodes=1:2", "launch.max_restarts=1"], "gets all its nodes or none"),
     (["-m", "mild", "data=/data", "--parallel", "0"], "--parallel=0: must be a number of jobs"),
-    (["mild", "data=/data", "--parallel", "2"], "--parallel=2: is for a sweep"),
+    (["mild", "data=/data", "--parallel", "2"], "--parallel=2: is only for a sweep"),
     (["hot", "data=/data", "run=mine"], "is set by the script"),
     (["hot", "data=/data", "lrr=1"], "lrr=1"),
     (["data=/data"], "needs a recipe"),
     (["hot", "data=/caf\udce9"], "data=/caf\\udce9: is not UTF-8"),
-    (["hot", "data=/data", "--time", "soon"], "--time=soon: must be a time limit as Slurm writes it"),
-    (["hot", "data=/data", "--time", "1:00:00\n#SBATCH --array=0-9"], "must be a time limit as Slurm writes it"),
+    (["hot", "data=/data", "--time", "soon"], "--time=soon: must be a time limit in one of Slurm's forms"),
+    (["hot", "data=/data", "--time", "1:00:00\n#SBATCH --array=0-9"], "must be a time limit in one of Slurm's forms"),
     (["hot", "data=/data", "--time", "2:00"], "--time=2:00: must be at least 5 minutes"),
 ])
 def test_what_cannot_run_gets_no_script(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,7 +25,7 @@ def runs(tmp_path, monkeypatch):
 def test_a_dry_run_tells_the_number_of_runs_and_starts_none(runs, capsys):
     assert cli.train(["-m", "recipe=mild,medium", "epochs=23,30", "seed=1,2,3", "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("12 runs, one after the other:")
+    assert out.startswith("12 runs, one after another:")
     assert "recipe=medium epochs=30 seed=3" in out
     assert runs == []
 
@@ -38,7 +38,7 @@ def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypa
              "~methods.progressive_resizing"]
     assert cli.train(["-m", "recipe=mild,hot", "seed=1,2", *words, "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert "in all about 32:00, 1.60 at launch.price" in out     # 2 x 6,000 steps x 16 images x 0.01 s
+    assert "about 32:00 in total, 1.60 at launch.price" in out     # 2 x 6,000 steps x 16 images x 0.01 s
     assert "not measured: 2 of these runs" in out
 
 

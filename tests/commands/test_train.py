@@ -74,7 +74,7 @@ def test_a_name_that_is_taken_is_refused(started, capsys):
 def test_nodes_of_one_run_meet_in_its_folder(started, capsys):
     words = ["recipe=mild", *SMALL, "launch.nodes=2", "launch.rdzv=node0:29400"]
     assert cli.train(words) == 2
-    assert "run.name=auto: must be given for several nodes" in capsys.readouterr().err
+    assert "run.name=auto: must be set with several nodes" in capsys.readouterr().err
     assert cli.train([*words, "run=both"]) == cli.train([*words, "run=both"]) == 75
     assert cli.train([*words, "run=both", "seed=1"]) == 2
     assert [folder.name for folder, _ in started] == ["both", "both"]
@@ -115,7 +115,7 @@ def test_under_torchrun_the_number_of_processes_is_not_a_setting(started, capsys
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
         monkeypatch.setenv(name, value)
     assert cli.train(["recipe=mild", *SMALL]) == 2
-    assert "gpus=1: is decided by torchrun (WORLD_SIZE=1)" in capsys.readouterr().err
+    assert "gpus=1: is set by torchrun (WORLD_SIZE=1)" in capsys.readouterr().err
 
 
 def test_under_torchrun_rank_0_prepares_the_run_and_trains(started, monkeypatch):
@@ -133,7 +133,7 @@ def test_a_users_recipe_is_named_in_the_plan(started, capsys, tmp_path):
     (tmp_path / "recipes" / "mild.yaml").write_text("defaults: [mild]\n")
     cli.train(["recipe=mild", "--dry-run"])
     said = " ".join(capsys.readouterr().out.split())
-    assert "mild, recipes/mild.yaml, hides the packaged recipe of this name" in said
+    assert "mild, recipes/mild.yaml, hides the packaged recipe of the same name" in said
 
 
 def test_the_run_root_that_cannot_be_made_is_named(started, capsys, tmp_path):
@@ -151,7 +151,7 @@ def test_the_plan_opens_with_device_and_precision_and_says_how_long_a_cpu_needs(
                           "  time       roughly 13 weeks on this CPU: a guess from the network's arithmetic"]
     cli.train(["recipe=mild", "--dry-run", "gpus=8"])
     said = " ".join(capsys.readouterr().out.split())
-    assert "8 x GPU, of which this machine has none, bf16 where the GPU has it, else fp16" in said
+    assert "8 x GPU, of which this machine has none, bf16 if the GPU supports it, else fp16" in said
     monkeypatch.setattr("resnet_recipes.launch.gpus.count", lambda: 8)
     monkeypatch.setattr("resnet_recipes.launch.gpus.first", lambda: ("NVIDIA A100", "bf16"))
     cli.train(["recipe=mild", "--dry-run"])

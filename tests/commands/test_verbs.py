@@ -34,7 +34,7 @@ def test_ls_lists_packaged_and_own_recipes(capsys, folder):
     assert "based on hot" in rows["mine"]
     assert rows["mine"].split()[1] == "30"
     assert "recipes/broken.yaml:1" in rows["broken"]
-    assert "recipes/mild.yaml, hides the packaged recipe of this name" in rows["mild"]
+    assert "recipes/mild.yaml, hides the packaged recipe of the same name" in rows["mild"]
     assert max(map(len, out.splitlines())) <= 80
 
 

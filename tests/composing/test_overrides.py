@@ -58,7 +58,7 @@ def test_quotes_around_a_value_are_taken_off():
     ("methods.label_smoothing=0.1", "must be a mapping of its settings", "methods.label_smoothing.smoothing=0.1"),
     ("model=resnet18", "must be a mapping of its settings", "model.name=resnet18"),
     ("data.flip={a:1}", "must be true or false", ""),
-    ("lr=???", "??? stands for a missing value", "write the value out"),
+    ("lr=???", "??? means a missing value", "write the value out"),
     ("data.crop_scale=" + "[" * 1500 + "]" * 1500, "at most 4096 characters and 32 brackets", ""),
     ("data.crop_scale=" + "[" * 30 + "]" * 30 + "]", "cannot be read",
      "put the whole word in quotes if it has brackets or commas"),

@@ -22,8 +22,8 @@ def test_words_with_several_values_are_combined(words, found):
 @pytest.mark.parametrize(("words", "said"), [
     (["seed=interval(1,2)"], "no list of values to run"),
     (["recipe=glob(*)"], "no list of values to run"),
-    (["seed=range(0,1000000000)"], "at most 1,000"),
-    (["seed=range(0,100)", "lr=range(1,100)"], "would start 9,900 runs"),
+    (["seed=range(0,1000000000)"], "the maximum is 1,000"),
+    (["seed=range(0,100)", "lr=range(1,100)"], "would start at least 9,900 runs"),
 ])
 def test_what_cannot_be_listed_is_refused(words, said):
     with pytest.raises(RecipeError, match=said):

@@ -71,7 +71,7 @@ def test_a_missing_split_is_named(root):
 def test_an_image_in_both_splits_is_found_by_its_content(root):
     shutil.copy(root / "train/ant/ant0.jpg", root / "val/cat/renamed.jpg")
     finding = only(check_data(root), "warn")
-    assert finding.what.startswith("validation images that are training images too")
+    assert finding.what.startswith("validation images that are also training images")
     assert finding.paths[0].endswith("renamed.jpg")
 
 
@@ -96,7 +96,7 @@ def ruin(kind: str, path: Path) -> None:
 @pytest.mark.parametrize(("kind", "level", "meaning"), [
     ("cut short", "fix", "unreadable images in train: 1"),
     ("no image", "fix", "unreadable images in train: 1"),
-    ("png", "warn", "another kind"),
+    ("png", "warn", "different type"),
     ("CMYK", "warn", "CMYK"),
     ("rotated", "warn", "EXIF"),
 ])

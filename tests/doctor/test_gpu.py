@@ -102,7 +102,7 @@ def test_a_wrong_convolution_and_a_failing_one_are_reported(monkeypatch):
         return right(*args) + (len(calls) == 2)
 
     monkeypatch.setattr(gpu.F, "conv2d", wrong)
-    assert "off by 1 " in gpu._convolution(torch.device("cpu", 0), torch.float32).what
+    assert "the error is 1" in gpu._convolution(torch.device("cpu", 0), torch.float32).what
 
     def failing(*args):
         calls.append(args)
@@ -123,7 +123,7 @@ def test_operations_that_differ_are_a_warning_and_say_what_runs_do(monkeypatch):
     finding = gpu._operations(torch.device("cpu", 0), torch.float32)
     assert finding.level == "warn"
     assert finding.what == "GPU 0: the kernel of blur is wrong"
-    assert "torch's own operations in their place" in finding.fix
+    assert "torch's own operations instead" in finding.fix
 
 
 def test_operations_that_only_the_cpu_contradicts_mean_a_broken_gpu(monkeypatch):

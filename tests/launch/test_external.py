@@ -85,7 +85,7 @@ def test_a_port_in_use_is_a_message(told: pytest.MonkeyPatch) -> None:
     distributed.meeting_place.cache_clear()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         put(told, TORCHRUN | {"MASTER_PORT": str(taken.getsockname()[1])})
-        with pytest.raises(NotReadyError, match=r"127\.0\.0\.1:\d+: rank 0 cannot meet the others there: .*in use"):
+        with pytest.raises(NotReadyError, match=r"127\.0\.0\.1:\d+: rank 0 cannot reach the others there: .*in use"):
             external._store(0, 2)
 
 
@@ -121,9 +121,9 @@ def test_a_restarted_group_finds_the_run_that_it_began(tmp_path: Path, told: pyt
         (tmp_path / name / "config.yaml").write_text("")
     beats = {"mine": [Beat(0, 20, 30, os.getpid(), os.getppid(), "train", socket.gethostname())]}
     told.setattr(external.watchdog, "beats", lambda folder: beats.get(folder.name, []))
-    assert external.begun(tmp_path) is None
+    assert external.restarted_run(tmp_path) is None
     told.setenv("TORCHELASTIC_RESTART_COUNT", "1")
-    assert external.begun(tmp_path) == tmp_path / "mine"
+    assert external.restarted_run(tmp_path) == tmp_path / "mine"
 
 
 def tasks(nursery: Nursery, folder: Path, changes: list[list[str]]) -> list[Command]:
@@ -159,5 +159,5 @@ def test_two_tasks_with_different_words_start_nothing(nursery: Nursery, tmp_path
     started = tasks(nursery, tmp_path, [["gpus=2"], ["gpus=2", "seed=9"]])
     (code, _, err), (also, out, quiet) = (task.wait() for task in started)
     assert (code, also, out, quiet) == (3, 3, "", "")
-    assert "seed: is not given on rank 0, and 9 on rank 1" in err
+    assert "seed: is not given on rank 0, but 9 on rank 1" in err
     assert not (tmp_path / "runs").exists()

@@ -105,7 +105,7 @@ def test_a_signal_saves_and_ends_with_its_exit_code(number: signal.Signals, code
     run = Started(tmp_path, then=send(number))
     assert run.ending.code == code
     assert (tmp_path / "saved0").exists()
-    assert run.said == ["stopping after this step, with a checkpoint; Ctrl-C once more stops now"]
+    assert run.said == ["stopping after this step, with a checkpoint; press Ctrl-C again to stop now"]
 
 
 def test_a_signal_that_comes_twice_at_once_is_one(tmp_path: Path) -> None:

@@ -59,6 +59,6 @@ def test_the_rank_that_lags_is_named_when_nothing_has_moved_for_a_while(
     assert observer.stall() == ""
     now += 301
     assert observer.stall() == ("no progress for 10 minutes; rank 1 is behind: "
-                                "20 steps done, then 'evaluate' (process 12 on b)")
+                                "20 steps done, now in 'evaluate' (process 12 on b)")
     beats[1] = beats[1]._replace(count=31)      # a batch of an evaluation
     assert observer.stall() == ""

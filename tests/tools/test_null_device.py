@@ -33,7 +33,7 @@ except RuntimeError as error:
 print([entry.split(" _")[0] for entry in entries if entry.startswith("captured") and "malloc" not in entry])
 """
 
-#: A run whose network reads a number back, which a graph cannot hold.
+#: A run whose network reads a number back, which cannot be captured as a graph.
 REFUSED = """
 import torch
 from step import a_run, launches, recorded_steps
@@ -86,7 +86,7 @@ def test_launches_waits_and_pageable_copies_are_reported(start):
 def test_a_capture_that_fails_is_told_and_training_continues_with_its_memory(start):
     slow, refused, is_eager, is_reused = start("-c", REFUSED)
     assert slow.startswith("The GPU runs kernels faster than the host launches them")
-    assert refused.startswith("A CUDA graph cannot hold the gradient, so its kernels are launched one by one: ")
+    assert refused.startswith("The gradient cannot be captured as a CUDA graph, so its kernels are launched one by")
     assert (is_eager, is_reused) == ("True", "True")
 
 

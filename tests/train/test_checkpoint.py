@@ -178,7 +178,7 @@ def test_a_write_that_fails_is_a_warning_and_harms_nothing(checkpoints: Checkpoi
         checkpoints.save(40, state_at(40))
         checkpoints._pending.exception()
     assert warnings == ["a checkpoint could not be written (File too large); training continues; the newest checkpoint "
-                        "is that of step 20"]
+                        "is from step 20"]
     assert reopened(checkpoints).newest()[0] == 20
     assert not list(checkpoints.folder.glob("*.part"))
 
@@ -206,7 +206,7 @@ def test_a_disk_that_is_filling_up_is_a_warning_before_it_is_full(checkpoints: C
         monkeypatch.setattr(os, "statvfs", lambda _, free=free: os.statvfs_result((1, 1, 0, 0, free, 0, 0, 0, 0, 255)))
         checkpoints.save(step, state_at(step), wait=True)
     (warning,) = warnings
-    assert warning.startswith("the disk is filling up: 0 MB are free")
+    assert warning.startswith("the disk is almost full: 0 MB are free")
     assert checkpoints.newest()[0] == 40
 
 
@@ -227,7 +227,7 @@ def test_a_success_forgives_earlier_failures(checkpoints: Checkpoints, warnings:
 
 def test_a_save_that_was_waited_for_is_not_lost_in_silence(checkpoints: Checkpoints) -> None:
     assert checkpoints.newest()
-    with pytest.raises(TrainingError, match="newest checkpoint is that of step 20"), small_files():
+    with pytest.raises(TrainingError, match="newest checkpoint is from step 20"), small_files():
         checkpoints.save(30, state_at(30), wait=True)
 
 

@@ -36,14 +36,14 @@ def test_too_little_memory_for_the_largest_images_is_known_before_the_first_step
     side = max(run.plan.sizes)
     grown(run, limit=side - 1)
     assert run.plan.pixels_at(0) < side
-    said = rf"this GPU cannot train on 4 images of {side} px at once.*; batch\.bn_size=2 needs less"
+    said = rf"a micro-batch of 4 images of {side} px does not fit on this GPU; batch\.bn_size=2 needs less"
     with pytest.raises(TrainingError, match=said):
         rehearse(run)
 
 
 def test_a_group_that_cannot_be_smaller_is_not_advised(make_run: Callable[..., Run]):
     run = grown(make_run(batch={"bn_size": 1}), limit=0)
-    with pytest.raises(TrainingError, match=r"on 1 images of 32 px at once.*; use smaller ones"):
+    with pytest.raises(TrainingError, match=r"of 1 images of 32 px does not fit on this GPU; make them smaller"):
         rehearse(run)
 
 

@@ -124,8 +124,8 @@ def test_every_image_size_has_a_graph_after_one_gradient_without(
     sizes, steps = len(set(run.plan.sizes)), run.plan.steps_per_epoch
     assert sizes == 3
     assert [graph.replays for graph in device.graphs] == [steps - PATIENCE, steps - 1, steps - 1]
-    assert told == ["The GPU runs kernels faster than the host launches them: gradients are replayed as CUDA graphs "
-                    "from here on."]
+    assert told == ["The GPU runs kernels faster than the host launches them: from now on, gradients are replayed as "
+                    "CUDA graphs."]
 
 
 def test_nothing_is_replayed_while_the_gpu_is_the_limit(
@@ -156,8 +156,8 @@ def test_what_a_graph_cannot_hold_is_computed_and_reported(
     ours.graphs.tell, device.refuses = told.append, "operation not permitted when stream is capturing\nand more"
     train(ours, Notes(ours))
     train(theirs, Notes(theirs))
-    assert told[1:] == ["A CUDA graph cannot hold the gradient, so its kernels are launched one by one: operation not "
-                        "permitted when stream is capturing"]
+    assert told[1:] == ["The gradient cannot be captured as a CUDA graph, so its kernels are launched one by one: "
+                        "operation not permitted when stream is capturing"]
     assert len(device.graphs) == 1
     assert differing(ours, theirs) == []
 

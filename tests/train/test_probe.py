@@ -79,7 +79,7 @@ def test_ranks_measure_together(nursery: Nursery, made: plan.Plan, tmp_path: Pat
 
 def test_the_probe_trains_at_the_size_it_is_asked_for(made: plan.Plan) -> None:
     for side in set(made.sizes):
-        assert set(probe._drawn(made, ALONE, side, 16).sizes) == {side}
+        assert set(probe._synthetic(made, ALONE, side, 16).sizes) == {side}
 
 
 def test_a_step_of_sam_counts_with_its_share() -> None:

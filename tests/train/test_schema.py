@@ -57,7 +57,7 @@ def test_a_field_of_the_wrong_type_or_range_is_named(field: str, value: object, 
 @pytest.mark.parametrize(("change", "named"), [
     (lambda state: state["model"].pop("bn1.weight"), "model bn1.weight: is missing"),
     (lambda state: state["model"].update(more=torch.zeros(1)),
-     "model more: is float32 [1], and this run needs missing"),
+     "model more: is float32 [1], but this run needs missing"),
     (lambda state: state["model"].update({"bn1.weight": torch.zeros(1)}), "model bn1.weight: is float32 [1]"),
     (lambda state: state["model"].update({"bn1.weight": torch.zeros(64, dtype=torch.int64)}),
      "model bn1.weight: is int64 [64]"),

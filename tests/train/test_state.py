@@ -1,4 +1,4 @@
-"""A run resumes from a state, warns of what is different, or refuses what would make it another run."""
+"""A run resumes from a state, warns of what is different, or refuses what would make it a different run."""
 
 from collections.abc import Callable
 from typing import Any

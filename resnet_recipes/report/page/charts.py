@@ -1,4 +1,4 @@
-"""The plots of the report, as Vega-Lite specifications: plain dictionaries, drawn by the browser or as PNG."""
+"""The plots of the report as Vega-Lite specifications: plain dictionaries, drawn by the browser or into PNG files."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ Row = dict[str, Any]
 
 ALL, NONE = "all machines", "hidden"
 
-#: What most results were published on, and what a plot shows first.
+#: The machine of most published results, and of those that a plot shows first.
 USUAL = "8x A100"
 
 #: What minutes include: training alone, evaluations too, or everything.
@@ -33,7 +33,7 @@ SHADES = ("#08306b", "#2879b9", "#73b3d8", "#c8ddf0", "#999999", "#dddddd")
 DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 3], [4, 4], [2, 4], [8, 2, 2, 2, 2, 2], [10, 6], [3, 1])
 _GREY = "#8a8a8a"
 
-#: A legend of lines as they are drawn.
+#: A legend that shows lines as they are drawn.
 _LINES: Spec = {"symbolType": "stroke", "symbolSize": 900, "symbolStrokeWidth": 2, "labelLimit": 300,
                 "columns": {"expr": "width < 420 ? 1 : 2"}}
 
@@ -63,11 +63,11 @@ _CONFIG: Spec = {
 def accuracy(
     runs: Sequence[Row], published: Sequence[Row], prices: tuple[float, float] | None = None, hides: bool = False
 ) -> Spec:
-    """Return top-1 against minutes by one of three clocks: the runs with their front over the published results.
+    """Return top-1 against minutes by one of three clocks: the runs and their Pareto front over the published results.
 
     Runs have recipe, top1_percent, minutes by each of CLOCKS (None where unknown), and what hovering shows (epochs,
     hardware, command). Published results have minutes by one clock; `hides` shows them only on request. With two prices
-    an hour, of the runs' machine and of the published one, against cost.
+    per hour, of the runs' machine and of the published one, the axis is cost.
     """
     runs = [row for row in runs if row["top1_percent"] is not None and any(row[clock] for clock in CLOCKS)]
     published = [row for row in published if row["minutes"]]
@@ -91,7 +91,7 @@ def accuracy(
 
 
 def _published_layers(rows: Sequence[Row], encoding: Spec, price: float, is_background: bool) -> list[Spec]:
-    """Return points for published results, grey behind the user's own, and one label a recipe."""
+    """Return points for published results, grey if behind the user's own, and one label per recipe."""
     chosen = [{"filter": f"machine == '{ALL}' || datum.machine == machine"}, *_by_clock(price)]
     shown = ("recipe", "label", "top1_percent", "epochs", "minutes", *(["cost"] if price else []), "hardware", "source",
              "note")
@@ -114,7 +114,7 @@ def _published_layers(rows: Sequence[Row], encoding: Spec, price: float, is_back
 
 
 def _run_layers(rows: Sequence[Row], encoding: Spec, price: float) -> list[Spec]:
-    """Return the user's runs as filled points, and the front of those that no other beats."""
+    """Return the user's runs as filled points, and the front of those that no other run beats."""
     shown = ("name", "recipe", "top1_percent", "epochs", "minutes", *(["cost"] if price else []), "hardware", "command")
     fronts = [point | {"clock": clock} for clock in CLOCKS for point in pareto(rows, clock)]
     return [
@@ -134,7 +134,7 @@ def _run_layers(rows: Sequence[Row], encoding: Spec, price: float) -> list[Spec]
 
 
 def _by_clock(price: float) -> list[Spec]:
-    """Return the transforms that leave the rows of the chosen clock, with their cost at a price an hour."""
+    """Return the transforms that keep the rows of the chosen clock, with their cost at a price per hour."""
     money = [{"calculate": f"datum.minutes / 60 * {price!r}", "as": "cost"}] if price else []
     return [{"filter": "datum.clock == clock && datum.minutes > 0"}, *money]
 
@@ -169,7 +169,7 @@ def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
 
 
 def curve(points: Sequence[Row], y: str, title: str) -> Spec:
-    """Return one measured quantity over the epochs of several runs, one line a run; rows have name, epoch and `y`."""
+    """Return one measured quantity over the epochs of several runs, one line per run; rows have name, epoch and `y`."""
     names = sorted({row["name"] for row in points})
     values = [{"name": row["name"], "epoch": row["epoch"], y: row[y]} for row in points if row.get(y) is not None]
     encoding = {
@@ -186,7 +186,7 @@ def curve(points: Sequence[Row], y: str, title: str) -> Spec:
 
 
 def phases(rows: Sequence[Row]) -> Spec:
-    """Return the minutes of each run by what they went into; rows have name, phase, rank, minutes."""
+    """Return the minutes of each run by what they were spent on; rows have name, phase, rank, minutes."""
     order = list(dict.fromkeys(row["phase"] for row in rows))
     encoding = {
         "y": {"field": "name", "type": "nominal", "title": None, "sort": None,
@@ -211,7 +211,7 @@ def pareto(rows: Iterable[Row], clock: str) -> Iterable[Row]:
 
 
 def _most_accurate() -> list[Spec]:
-    """Return the transforms that leave one labelled point a recipe: its most accurate one."""
+    """Return the transforms that keep one labelled point per recipe: its most accurate one."""
     return [
         {
             "window": [{"op": "row_number", "as": "place"}],

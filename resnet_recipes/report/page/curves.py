@@ -1,4 +1,4 @@
-"""What was measured over a run, thinned out for plotting."""
+"""The curves of a run, downsampled for plotting."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,24 +6,24 @@ from typing import Any
 
 from resnet_recipes.report.recorder import METRICS, read_metrics
 
-#: Points of one line: more than a screen has columns for would only make the page larger.
+#: Points per line: more of them than a screen can show would only make the page larger.
 POINTS = 200
 
 STEP = ("loss", "lr", "pixels", "images_per_second", "data_wait_share")
 
 
 def points(folder: Path) -> list[dict[str, Any]]:
-    """Return what a run logged, thinned out: name, epoch, the quantities of STEP, and top1_percent."""
+    """Return what a run logged, downsampled: name, epoch, the quantities of STEP, and top1_percent."""
     records = read_metrics(folder / METRICS)
     steps = [record for record in records if record["kind"] == "step"]
     evaluations = [record for record in records if record["kind"] == "evaluation"]
-    return [*_thinned(folder.name, steps, STEP),
+    return [*_downsampled(folder.name, steps, STEP),
             *({"name": folder.name, "epoch": record.get("epoch"),
                "top1_percent": record.get("ema_top1_percent", record.get("raw_top1_percent"))}
               for record in evaluations)]
 
 
-def _thinned(name: str, steps: list[dict[str, Any]], keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _downsampled(name: str, steps: list[dict[str, Any]], keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     """Yield at most POINTS rows: the mean of each quantity over equally many logged steps."""
     size = -(-len(steps) // POINTS) or 1
     for start in range(0, len(steps), size):

@@ -10,7 +10,7 @@ from resnet_recipes.report.page.charts import Spec
 
 _HERE = Path(__file__).parent
 
-#: Letters from which on a cell of a table is broken into lines.
+#: Characters beyond which a table cell is wrapped.
 LONG = 24
 
 
@@ -18,7 +18,7 @@ LONG = 24
 class Figure:
     """A plot with its name and what it shows."""
 
-    name: str  # of its PNG file and its place in the page
+    name: str  # of its PNG file and its element in the page
     caption: str
     spec: Spec
 

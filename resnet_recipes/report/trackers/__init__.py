@@ -1,4 +1,4 @@
-"""Trackers: what a run records, sent on to TensorBoard, Weights & Biases, MLflow or a CSV file."""
+"""Trackers: they send what a run records to TensorBoard, Weights & Biases, MLflow or a CSV file."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ def problems(names: Sequence[str]) -> Iterator[Problem]:
     """Yield a problem for each tracker that is unknown or not installed; keys are relative to `log`."""
     for name in names:
         if name not in TRACKERS:
-            yield Problem("to", name, f"must be among {', '.join(TRACKERS)}", "log.to=[tensorboard]")
+            yield Problem("to", name, f"must be one of {', '.join(TRACKERS)}", "log.to=[tensorboard]")
         elif find_spec(TRACKERS[name][0]) is None:
             package, extra = TRACKERS[name]
             yield Problem("to", name, f"needs the package {package}", f"pip install 'resnet-recipes[{extra}]'")
@@ -36,5 +36,5 @@ def opened(names: Sequence[str], folder: Path, settings: Mapping[str, object]) -
 
 
 def _open(name: str, folder: Path) -> Tracker:
-    """Import a tracker when it is needed: each needs another package."""
+    """Import a tracker when it is needed: each needs a different package."""
     return import_module(f"resnet_recipes.report.trackers.{_MODULES[name]}").open_tracker(folder)

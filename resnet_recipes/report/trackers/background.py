@@ -7,10 +7,10 @@ from contextlib import suppress
 
 from resnet_recipes.report.trackers.base import Tracker
 
-#: Events that may wait for a slow server; more are dropped, which the record in the run folder does not lose.
+#: Events that may wait for a slow server; further ones are dropped, but remain in metrics.jsonl.
 CAPACITY = 10_000
 
-#: Seconds that the end of a run waits for what is left to be sent.
+#: Seconds to wait at the end of a run until all events are sent.
 PATIENCE = 30.0
 
 
@@ -38,7 +38,7 @@ class Background:
             yield self._complaints.get()
 
     def close(self) -> None:
-        """Wait for what is left, but not for a server that does not answer."""
+        """Wait until all events are sent, but not for a server that does not answer."""
         with suppress(queue.Full):
             self._events.put(None, timeout=0 if self._failed else PATIENCE)
         self._thread.join(PATIENCE)
@@ -56,7 +56,7 @@ class Background:
             if not self._dropped:
                 self._dropped = True
                 self._complaints.put(
-                    f"log.to={self.name} is too slow: some points are dropped there; metrics.jsonl has everything"
+                    f"log.to={self.name} is too slow, so some points are missing there; metrics.jsonl has everything"
                 )
 
     def _work(self) -> None:
@@ -66,7 +66,7 @@ class Background:
             for event in events:
                 event(tracker)
             tracker.close()
-        except BaseException as error:  # libraries of others raise whatever they like, some even SystemExit
+        except BaseException as error:  # third-party libraries may raise anything, even SystemExit
             first = (str(error).splitlines() or [""])[0]
             self._failed = True
             self._complaints.put(f"log.to={self.name} stopped ({type(error).__name__}: {first}); training continues")

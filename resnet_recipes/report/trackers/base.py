@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol
 
-#: Key of a record in metrics.jsonl -> the name that users of trackers look for.
+#: Key of a record in metrics.jsonl -> its customary name in trackers.
 NAMES = {"step": {"loss": "train/loss", "lr": "train/lr", "pixels": "train/image_size",
                   "images_per_second": "train/images_per_second", "data_wait_share": "train/data_wait_share",
                   "training_seconds": "train/seconds"},
@@ -13,7 +13,7 @@ NAMES = {"step": {"loss": "train/loss", "lr": "train/lr", "pixels": "train/image
 
 
 class Tracker(Protocol):
-    """Whatever shows the curves of a run."""
+    """A service or file that receives the curves of a run."""
 
     def begin(self, settings: Mapping[str, object], step: int) -> None:
         """Start or continue the run's curves after `step` completed steps; `settings` are its hyperparameters."""

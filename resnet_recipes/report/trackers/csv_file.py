@@ -1,4 +1,4 @@
-"""A table in RUN/metrics.csv: one row a logged step or evaluation."""
+"""A table in RUN/metrics.csv: one row per logged step or evaluation."""
 
 import csv
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ COLUMNS = ("step", "epoch", *(name for names in NAMES.values() for name in names
 
 
 class CsvFile:
-    """A row for every point, all of one width; a resumed run drops the rows after its checkpoint."""
+    """One row per point, all with the same columns; a resumed run drops the rows after its checkpoint."""
 
     def __init__(self, folder: Path):
         self._path = folder / "metrics.csv"

@@ -1,4 +1,4 @@
-"""MLflow, at MLFLOW_TRACKING_URI, or in the folder mlruns beside the run folders."""
+"""MLflow, at MLFLOW_TRACKING_URI, or in the folder mlruns next to the run folders."""
 
 import os
 import time
@@ -10,12 +10,12 @@ from mlflow.entities import Metric, Param
 
 from resnet_recipes import atomic
 
-#: Entries that MLflow takes in one call.
+#: Entries that MLflow accepts in one call.
 _PARAMS = 100
 
 
 class MLflow:
-    """One MLflow run a run folder, continued when the run is resumed: its id lies in RUN/mlflow-run."""
+    """One MLflow run per run folder, continued when the run is resumed; its id is in RUN/mlflow-run."""
 
     def __init__(self, folder: Path):
         self._folder = folder.resolve()

@@ -7,7 +7,7 @@ from tensorboardX import SummaryWriter
 
 
 class TensorBoard:
-    """One event file a session; a resumed run hides the points after its checkpoint."""
+    """One event file per session; a resumed run hides the points after its checkpoint."""
 
     def __init__(self, folder: Path):
         self._folder = folder / "tensorboard"

@@ -9,7 +9,7 @@ import wandb
 
 
 class WeightsAndBiases:
-    """One W&B run a run folder, continued when the run is resumed; the x axis is the step, not W&B's own counter."""
+    """One W&B run per run folder, continued when the run is resumed; the x axis is the step, not W&B's own counter."""
 
     def __init__(self, folder: Path):
         self._folder = folder.resolve()

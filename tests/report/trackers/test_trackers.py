@@ -160,5 +160,5 @@ def test_a_tracker_that_never_answers_drops_points_and_is_left_behind(monkeypatc
 def test_unknown_and_missing_trackers_are_problems_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resnet_recipes.report.trackers.find_spec", lambda name: None)
     unknown, missing = problems(["tensorbord", "wandb"])
-    assert "must be among" in unknown.rule
+    assert "must be one of" in unknown.rule
     assert missing.fix == "pip install 'resnet-recipes[wandb]'"

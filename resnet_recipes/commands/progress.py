@@ -1,4 +1,4 @@
-"""Progress on stderr, a line every ten seconds at most."""
+"""Progress on stderr, at most one line every ten seconds."""
 
 import sys
 import time
@@ -7,8 +7,8 @@ from collections.abc import Callable
 EVERY = 10.0          # seconds
 
 
-def seldom() -> Callable[[str], None]:
-    """Return a function that prints a line, unless the last one was a moment ago; the first waits as well."""
+def progress_printer() -> Callable[[str], None]:
+    """Return a function that prints a line, unless the last one is too recent; the first waits as well."""
     last = time.monotonic()
 
     def say(line: str) -> None:
