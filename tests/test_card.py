@@ -1,4 +1,4 @@
-"""What a card says is read from its class: docstring, class data and fields."""
+"""Cards are read from their classes: docstring, class data and fields."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -40,8 +40,8 @@ def test_card_of_mixup():
     assert "Table 5" in card.hurts
 
 
-def test_inherited_settings_have_the_meaning_that_their_own_class_gives_them():
+def test_inherited_settings_keep_the_meaning_given_by_the_class_that_defines_them():
     meanings = {setting.name: setting.meaning for setting in card_of(DecoupledSGDW).settings}
-    assert meanings["weight_decay"] == "share of a weight that is lost in a step at the peak rate"
-    assert meanings["momentum"] == "share of the momentum that is kept a step"
+    assert meanings["weight_decay"] == "fraction of a weight lost in one step at the peak rate"
+    assert meanings["momentum"] == "fraction of the momentum kept from step to step"
     assert meanings["clip_norm"].startswith("largest L2 norm")

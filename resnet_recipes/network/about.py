@@ -1,4 +1,4 @@
-"""What a weights file says about the network in it."""
+"""The description of a network, stored in its weights file."""
 
 import json
 import math
@@ -13,12 +13,12 @@ from resnet_recipes.methods.stack import Stack
 from resnet_recipes.plan import BACKBONES
 from resnet_recipes.report.facts import Metrics
 
-#: Version of these fields; a file of a newer one is refused.
+#: Version of these fields; files of newer versions are refused.
 FORMAT = 1
 
-LICENCE = "The program is Apache-2.0. The weights are their owner's, within the licence of the training images."
+LICENCE = "The program is Apache-2.0. The weights belong to their owner, subject to the licence of the training images."
 
-#: Methods that are part of the network: without them its weights compute something else.
+#: Methods that are part of the network: without their modules the weights compute something else.
 _SURGERY = {method.name: method for method in ORDER if method.in_network}
 
 _LARGEST = 1 << 24      # characters
@@ -26,25 +26,25 @@ _LARGEST = 1 << 24      # characters
 
 @dataclass(frozen=True)
 class About:
-    """A network: how to rebuild it, what its outputs mean, what it wants to see, and how good it is."""
+    """A network: how to rebuild it, what its outputs mean, what input it expects, and how accurate it is."""
 
     architecture: str                                   # torchvision's name
     num_classes: int
     classes: tuple[str, ...] = ()                       # in label order; empty if unknown
-    surgery: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)      # methods in the network, their settings
+    surgery: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)      # settings of the methods in the network
     train_size: int = 224                               # pixels, side of the training crop
     eval_resize: int = 256                              # pixels, shorter side before the centre crop
     eval_size: int = 224                                # pixels, side of the centre crop
     eval_interpolation: str = "bilinear"                # bilinear | bicubic
     mean: tuple[float, ...] = MEAN                      # of red, green and blue, 0..255
     std: tuple[float, ...] = STD
-    flip: bool = False                                  # the accuracy is that of each image and its mirror image
+    flip: bool = False                                  # accuracy was measured on each image and its mirror image
     recipe: str = ""
     epochs: float = 0.0
     top1_percent: float | None = None
     top5_percent: float | None = None
     loss: float | None = None
-    eval_examples: int = 0                              # images of that accuracy
+    eval_examples: int = 0                              # number of images used to measure the accuracy
     licence: str = LICENCE
 
     def methods(self) -> Stack:
@@ -52,17 +52,17 @@ class About:
         return Stack({name: _SURGERY[name](**settings) for name, settings in self.surgery.items()})
 
     def class_name(self, label: int) -> str:
-        """Return the name of a class, or its number."""
+        """Return the name of a class, or its number if names are unknown."""
         return self.classes[label] if self.classes else str(label)
 
     def to_json(self) -> str:
-        """Return all fields as one line; `from_json` gives back an equal object."""
+        """Return all fields as one line of JSON; `from_json` returns an equal object."""
         return json.dumps({"format": FORMAT} | asdict(self))
 
 
 def of(recipe: Recipe, classes: tuple[str, ...], num_classes: int, epochs: float = 0.0,
        metrics: Metrics | None = None) -> About:
-    """Return what a recipe's network is, with the accuracy that was measured, if any."""
+    """Return the description of a recipe's network, with its measured accuracy, if any."""
     on, data = enabled(recipe.methods), recipe.data
     top1, top5, loss, examples = metrics or (None, None, None, 0)
     return About(
@@ -74,7 +74,7 @@ def of(recipe: Recipe, classes: tuple[str, ...], num_classes: int, epochs: float
 
 
 def from_json(text: str) -> About:
-    """Return what `to_json` wrote; a stranger may have changed it. Raises ValueError with a sentence."""
+    """Parse untrusted text written by `to_json`. Raises ValueError with a message for the user."""
     try:
         found = json.loads(text) if len(text) <= _LARGEST else None
     except (ValueError, RecursionError):
@@ -82,22 +82,22 @@ def from_json(text: str) -> About:
     if not isinstance(found, dict):
         raise ValueError("its description of the network is not a JSON object")
     if found.pop("format", None) != FORMAT:
-        raise ValueError("its description of the network is of another version of this program: update it")
+        raise ValueError("its description of the network is from another version of this program: update it")
     found = {"eval_interpolation": "bilinear"} | found            # files of early versions lack it
     if found.keys() != {item.name for item in fields(About)}:
         raise ValueError("its description of the network has missing or unknown fields")
     if wrong := [name for name, value in found.items() if not _is_right(name, value)]:
-        raise ValueError(f"its description of the network is wrong in {', '.join(wrong)}")
+        raise ValueError(f"its description of the network has invalid values of {', '.join(wrong)}")
     about = About(**found | {name: tuple(found[name]) for name in ("classes", "mean", "std")})
     if about.classes and len(about.classes) != about.num_classes:
-        raise ValueError(f"it names {len(about.classes)} classes of {about.num_classes}")
+        raise ValueError(f"it names {len(about.classes)} classes, but the network has {about.num_classes}")
     if (about.mean, about.std) != (MEAN, STD):
-        raise ValueError("it needs images normalised differently than this program does")
+        raise ValueError("it needs images normalised differently from this program's")
     return about
 
 
 def _is_right(name: str, value: Any) -> bool:
-    """Tell whether the value of a field has its type and lies within its limits."""
+    """Return whether the value of a field has the right type and is within its limits."""
     match name:
         case "architecture":
             return type(value) is str and value in BACKBONES
@@ -125,7 +125,7 @@ def _is_right(name: str, value: Any) -> bool:
 
 
 def _is_method(name: str, settings: Any) -> bool:
-    """Tell whether `settings` are those of a method that can be part of a network."""
+    """Return whether `name` is a method that can be part of a network and `settings` are valid for it."""
     if name not in _SURGERY or type(settings) is not dict:
         return False
     known = vars(_SURGERY[name]())

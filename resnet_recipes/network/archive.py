@@ -1,4 +1,4 @@
-"""A file of tensors from an untrusted source: checked before torch may read it."""
+"""Read tensors from untrusted files, checking each file before torch reads it."""
 
 import pickletools
 import zipfile
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: What tensors and plain Python are pickled with; a file that names anything else is refused unread.
+#: The only globals that pickles of tensors and plain Python need; a file with any other is refused without loading it.
 _ALLOWED = frozenset({
     "collections OrderedDict",
     "torch._utils _rebuild_tensor_v2",
@@ -17,21 +17,21 @@ _ALLOWED = frozenset({
       ("Double", "Float", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")),
 })
 
-#: A ResNet-152 with momentum, EMA and 21,000 classes has 2,300 entries, and 120,000 opcodes in 0.7 MB. As much as these
-#: limits allow is read in 2 s.
+#: A ResNet-152 with momentum, EMA and 21,000 classes has 2,300 entries and 120,000 opcodes in 0.7 MB. A file at these
+#: limits takes 2 s to read.
 _MAX_ENTRIES, _MAX_PICKLE, _MAX_OPCODES = 20_000, 8 << 20, 500_000
 
 
 class ArchiveError(Exception):
-    """The file is damaged, or not a plain file of tensors; the message is a sentence without the path."""
+    """The file is damaged or holds more than plain tensors; the message is a sentence without the path."""
 
 
 def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
-    """Return a saved dictionary of tensors and plain Python, on the CPU, mapped from the file. Raises ArchiveError.
+    """Return a saved dictionary of tensors and plain Python, on the CPU and memory-mapped from the file.
 
     Nothing in the file is executed: its directory and the names in its pickle are checked first, then torch reads it
-    with weights_only. torch does not check CRCs (pytorch/pytorch#126952), so `check_crc` does; pass False after
-    checking a digest.
+    with weights_only. torch does not check CRCs (pytorch/pytorch#126952), so `check_crc` does; pass False if a digest
+    was already checked. Raises ArchiveError.
     """
     try:
         _check(path, check_crc)
@@ -40,17 +40,17 @@ def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
         raise
     except FileNotFoundError:
         raise ArchiveError("no such file") from None
-    except Exception as error:     # zipfile and torch raise a dozen types for damaged files
+    except Exception as error:     # zipfile and torch raise a dozen types of error for damaged files
         reason = str(error).partition("\n")[0][:200]
-        raise ArchiveError(f"it cannot be read ({type(error).__name__}: {reason})") from None
+        raise ArchiveError(f"unreadable ({type(error).__name__}: {reason})") from None
     if not isinstance(state, dict):
-        raise ArchiveError(f"it holds a {type(state).__name__}, not a dictionary")
+        raise ArchiveError(f"it contains a {type(state).__name__}, not a dictionary")
     _check_plain(state)
     return state
 
 
 def is_plain(value: object, depth: int) -> bool:
-    """Tell whether a value consists of text, numbers, lists and mappings, nested at most `depth` deep."""
+    """Return whether a value consists of text, numbers, lists and mappings, nested at most `depth` deep."""
     if isinstance(value, dict):
         return depth > 0 and all(type(key) is str and is_plain(item, depth - 1) for key, item in value.items())
     if isinstance(value, list | tuple):
@@ -59,11 +59,11 @@ def is_plain(value: object, depth: int) -> bool:
 
 
 def _check(path: Path, check_crc: bool) -> None:
-    """Raise ArchiveError unless the file is a bounded zip of stored entries whose pickle names only tensors."""
+    """Raise ArchiveError unless the file is a zip within the limits, uncompressed, whose pickle names only tensors."""
     size = path.stat().st_size
     with path.open("rb") as file:
         if file.read(4) != b"PK\x03\x04":
-            raise ArchiveError("it is not a zip archive, as torch.save writes since 1.6; older formats can run code")
+            raise ArchiveError("it is not a zip archive as written by torch.save since 1.6; older formats can run code")
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
         names = [entry.filename for entry in entries]
@@ -71,19 +71,19 @@ def _check(path: Path, check_crc: bool) -> None:
             raise ArchiveError("its directory has too many or duplicate entries")
         if any(entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size
                for entry in entries):
-            raise ArchiveError("it has compressed entries, which torch.save never writes: it may be a bomb")
+            raise ArchiveError("it has compressed entries, which torch.save never writes: it may be a zip bomb")
         if sum(entry.file_size for entry in entries) > size:
             raise ArchiveError("its entries are larger than the file")
         pickles = [entry for entry in entries if entry.filename.endswith(".pkl")]
         if len(pickles) != 1 or not pickles[0].filename.endswith("/data.pkl") or pickles[0].file_size > _MAX_PICKLE:
-            raise ArchiveError("it does not have exactly one data.pkl of reasonable size, as torch.save writes")
+            raise ArchiveError("it does not have exactly one data.pkl of reasonable size, as written by torch.save")
         _check_pickle(archive.read(pickles[0]))
         if check_crc and (bad := archive.testzip()):
-            raise ArchiveError(f"CRC mismatch in its part {bad}")
+            raise ArchiveError(f"checksum mismatch in its entry {bad}")
 
 
 def _check_pickle(pickle: bytes) -> None:
-    """Raise ArchiveError if the pickle names more than tensors need, or is too long; it is parsed, not run."""
+    """Raise ArchiveError if the pickle is too long or names more than tensors need; it is parsed, not run."""
     for count, (opcode, argument, _) in enumerate(pickletools.genops(pickle)):
         if count > _MAX_OPCODES:
             raise ArchiveError("its pickle is too long for tensors")
@@ -93,15 +93,15 @@ def _check_pickle(pickle: bytes) -> None:
         if opcode.name in ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4"):
             raise ArchiveError(f"its pickle uses {opcode.name}, which tensors do not need: it may run code")
         if isinstance(argument, int) and not -2**63 <= argument < 2**63:
-            raise ArchiveError("it holds an integer of more than 64 bits")       # such keys can be chosen to collide
+            raise ArchiveError("it contains an integer of more than 64 bits")    # such keys can be chosen to collide
 
 
 def _check_plain(value: Any) -> None:
-    """Raise ArchiveError for anything but tensors and plain Python, and for tensors larger than their bytes."""
+    """Raise ArchiveError for anything but tensors and plain Python, and for tensors larger than their storage."""
     pending, seen = [value], set()
     while pending:
         item = pending.pop()
-        if id(item) in seen:        # a list may be in itself, or a million times in another
+        if id(item) in seen:        # a list may contain itself, or another list a million times
             continue
         seen.add(id(item))
         if isinstance(item, Tensor):
@@ -113,4 +113,4 @@ def _check_plain(value: Any) -> None:
         elif isinstance(item, list | tuple):
             pending += item
         elif not (item is None or isinstance(item, str | int | float)):
-            raise ArchiveError(f"it holds a {type(item).__name__}; only tensors and plain Python belong in it")
+            raise ArchiveError(f"it contains a {type(item).__name__}; only tensors and plain Python are allowed")

@@ -1,15 +1,15 @@
-"""The weights of a network in the type that it computes in, cast together and not one by one."""
+"""Cast a network's weights to the dtype it computes in, all together instead of one by one."""
 
 import torch
 from torch import Tensor, nn
 
 
 def cast_together(model: nn.Module) -> None:
-    """Let a forward pass cast the weights of all convolutions and linear layers in one launch.
+    """Make the forward pass cast the weights of all convolutions and linear layers in one launch.
 
-    Autocast takes one for each of them, and one for each gradient. Gradients are cast back in one launch a stage, whose
-    gradients are thus ready together, when its backward pass ends. The numbers are the same, and parameters and
-    state-dict keys stay as they are. Not for compiled models, which fuse casts.
+    Autocast needs one launch for each weight and one for each gradient. Here gradients are cast back in one launch a
+    stage, so a stage's gradients become ready together, at the end of its backward pass. Results, parameters and
+    state-dict keys do not change. Not for compiled models, which fuse the casts.
     """
     model.cast_stages = [found for stage in model.children() if (found := _cast_in(stage))]
     model.register_forward_pre_hook(_cover)
@@ -17,13 +17,13 @@ def cast_together(model: nn.Module) -> None:
 
 
 def _cast_in(stage: nn.Module) -> list[tuple[nn.Module, str]]:
-    """Return module and name of each parameter that autocast casts."""
+    """Return the module and the name of each parameter that autocast would cast."""
     layers = [module for module in stage.modules() if isinstance(module, nn.Conv2d | nn.Linear)]
     return [(layer, name) for layer in layers for name, _ in layer.named_parameters(recurse=False)]
 
 
 def _cover(model: nn.Module, _: tuple[Tensor]) -> None:
-    """Lay a cast copy over each weight: what an instance has of a name comes before its Parameter of that name."""
+    """Shadow each weight with a cast copy: an instance attribute takes precedence over a Parameter of the same name."""
     places = [place for stage in model.cast_stages for place in stage]
     weights = [getattr(*place) for place in places]
     device = weights[0].device.type
@@ -43,7 +43,7 @@ def _uncover(model: nn.Module, *_: object) -> None:
 
 
 class _Tied(torch.autograd.Function):
-    """Return the second half of the tensors, copies of the first half, which gets their gradients."""
+    """Return the second half of the tensors, copies of the first half, and pass their gradients to the first half."""
 
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, *tensors: Tensor) -> tuple[Tensor, ...]:

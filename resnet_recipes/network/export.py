@@ -1,4 +1,4 @@
-"""A trained network as a file for other programs, each read again by its own runtime."""
+"""Write a trained network for other programs, and read each file back with the program it is for."""
 
 import json
 import logging
@@ -18,18 +18,18 @@ from resnet_recipes.network.load import load
 from resnet_recipes.network.network import Network
 from resnet_recipes.network.weights import KEY, write_weights
 
-#: From float32 images [N, 3, H, W], normalised, to logits [N, K].
+#: Takes normalised float32 images [N, 3, H, W] and returns logits [N, K].
 Run = Callable[[Tensor], Tensor]
 
 
 class Target(NamedTuple):
-    """A format: how a network is written into a folder, and read from there by the program that it is for."""
+    """An export format: how to write a network into a folder, and how its target program reads it back."""
 
     file: str
     write: Callable[[Network, Path], None]
     read: Callable[[Path, About], Run]
-    takes_any: bool       # any network can be written; else only weights for the reader's own network
-    use: str              # lines of Python that read it
+    takes_any: bool       # whether it can hold any network; otherwise only weights for the reader's own architecture
+    use: str              # Python code that reads it
 
 
 def _write_weights(network: Network, path: Path) -> None:
@@ -101,7 +101,7 @@ def _read_exported_program(path: Path, _: About) -> Run:
 
 
 def _example(network: Network) -> Tensor:
-    """Return images of sides that differ, so that none is taken for a constant or for the other."""
+    """Return images with different height and width, so that export does not treat the two as equal or constant."""
     return torch.zeros(2, 3, 64, 96).to(next(network.model.parameters()))
 
 
@@ -112,7 +112,7 @@ def _shapes() -> tuple[dict[int, Any]]:
 
 @contextmanager
 def _any_size() -> Iterator[None]:
-    """Let an image of 32 pixels or less end in one place: torch.export would bind the program to more than one."""
+    """Allow small images, whose last feature map is one pixel; torch.export would require more than one."""
     from torch.fx.experimental import _config as config
     with config.patch(backed_size_oblivious=True):
         yield
@@ -149,20 +149,20 @@ _NEEDS = {"timm": (("timm",), "pip install timm"),
 
 
 def problems(network: Network, to: str, folds: bool) -> Iterator[Problem]:
-    """Yield why a network cannot be written as `to`; `folds`: with BatchNorm folded."""
+    """Yield why a network cannot be written as `to`; `folds` says whether BatchNorm is folded."""
     if to not in TARGETS:
         yield Problem("--to", to, f"must be one of {', '.join(TARGETS)}")
         return
     graphs = "--to onnx, torchscript or exported_program"
     if network.about.surgery and not TARGETS[to].takes_any:
-        also = "; timm's resnetblur50 blurs in other places, and computes something else" if to == "timm" else ""
-        rule = f"has no {' and '.join(network.about.surgery)}, which is part of this network{also}"
+        also = "; timm's resnetblur50 blurs in other places and is a different network" if to == "timm" else ""
+        rule = f"does not support {' and '.join(network.about.surgery)}, which is part of this network{also}"
         yield Problem("--to", to, rule, f"--to safetensors, or {graphs.removeprefix('--to ')}")
     if folds and to in ("torchvision", "timm", "safetensors"):
-        yield Problem("--fold-batchnorm", None, f"gives a graph without BatchNorm, which {to} has no names for", graphs)
+        yield Problem("--fold-batchnorm", None, f"removes BatchNorm, which {to}'s own network has", graphs)
     missing, fix = _NEEDS.get(to, ((), ""))
     if lacking := [name for name in missing if not _is_installed(name)]:
-        yield Problem("--to", to, f"needs {', '.join(lacking)}, not installed", fix)
+        yield Problem("--to", to, f"needs {', '.join(lacking)}, which is not installed", fix)
 
 
 def _is_installed(package: str) -> bool:
@@ -171,7 +171,7 @@ def _is_installed(package: str) -> bool:
 
 
 def export(network: Network, to: str, folder: Path) -> Run:
-    """Write a network into an empty folder, and return it as the program reads it that it is for."""
+    """Write a network into an empty folder, and return it as read back by its target program."""
     target, loggers = TARGETS[to], [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -189,9 +189,9 @@ def export(network: Network, to: str, folder: Path) -> Run:
 
 @torch.no_grad()
 def largest_difference(one: nn.Module | Run, other: nn.Module | Run, images: Tensor) -> tuple[float, float]:
-    """Return the largest difference of two networks' logits, and the largest logit of the first.
+    """Return the largest difference between two networks' logits, and the largest logit of the first.
 
-    Images [N, 3, H, W] are given in batches of 16, then three of them larger, wider than high.
+    Images [N, 3, H, W] are compared in batches of 16, then three of them again, enlarged and wider than high.
     """
     wide = nn.functional.interpolate(images[:3], (images.shape[2] + 16, images.shape[3] + 40))
     pairs = [(one(batch), other(batch)) for batch in (*images.split(16), wide)]

@@ -1,4 +1,4 @@
-"""A network for inference with each BatchNorm folded into the convolution before it."""
+"""Fold each BatchNorm into the convolution before it, for inference."""
 
 import copy
 from itertools import pairwise
@@ -10,9 +10,9 @@ from resnet_recipes.methods.blurpool import ConvBlur2d
 
 
 def fold_batchnorm(model: nn.Module) -> nn.Module:
-    """Return a copy of a ResNet in evaluation mode without its BatchNorms: less work, and the same up to rounding.
+    """Return a copy of a ResNet in evaluation mode without BatchNorms: less work, the same output up to rounding.
 
-    A convolution that is blurred afterwards keeps its BatchNorm: the blur's zero padding would reach the bias.
+    A convolution followed by a blur keeps its BatchNorm, because the blur's zero padding would change a folded bias.
     """
     model = copy.deepcopy(model)
     for module in list(model.modules()):

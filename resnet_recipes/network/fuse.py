@@ -1,4 +1,4 @@
-"""Fused operations in a network: its modules call them, and BatchNorm takes in the sum and the ReLU that follow it."""
+"""Put fused operations into a network; BatchNorm takes over the residual sum and the ReLU that follow it."""
 
 from collections.abc import Callable
 from itertools import chain, pairwise
@@ -16,9 +16,9 @@ from resnet_recipes.ops.blur import Blurring
 
 
 def fuse(model: nn.Module, operations: Operations) -> None:
-    """Make the modules of `model` call `operations`, in place. Parameters and state-dict keys stay as they are.
+    """Make the modules of `model` call `operations`, in place. Parameters and state-dict keys do not change.
 
-    Blocks and stem of torchvision's ResNets are changed; other networks keep their own BatchNorm.
+    Changes the stem and blocks of torchvision's ResNets; other networks keep their own BatchNorm.
     """
     for module in list(model.modules()):
         if isinstance(module, Blurring):
@@ -40,7 +40,7 @@ def fuse(model: nn.Module, operations: Operations) -> None:
 
 
 def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
-    """Fuse a block if all its BatchNorms fit."""
+    """Fuse a block if all its BatchNorms can be fused."""
     own = [norm for name, norm in block.named_children() if name.startswith("bn")]
     if all(map(_fits, own)):
         for norm in own:
@@ -51,7 +51,7 @@ def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
 
 
 def _pair_blocks(network: ResNet) -> None:
-    """Let every fused block of the four stages hand its output on twice, but for the last."""
+    """Make every fused block of the four stages, except the last, return its output twice."""
     blocks = tuple(BLOCKS.values())
     for block, following in pairwise(chain(network.layer1, network.layer2, network.layer3, network.layer4)):
         if isinstance(block, blocks) and isinstance(following, blocks):
@@ -67,14 +67,14 @@ def _adopt(norm: nn.BatchNorm2d, operations: Operations, relu: bool) -> None:
 
 
 class FusedBatchNorm2d(nn.BatchNorm2d):
-    """A BatchNorm with the sum and the ReLU that follow it, one operation in training."""
+    """A BatchNorm with the residual sum and ReLU that follow it, as one operation in training."""
 
     def forward(self, x: Tensor, residual: Tensor | None = None, twice: bool = False) -> Tensor | tuple[Tensor, Tensor]:
         return _normalize(self, super().forward, None, x, residual, twice)
 
 
 class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d):
-    """The last BatchNorm of a branch, which examples leave out, with the sum and the ReLU that follow it."""
+    """The last BatchNorm of a branch with StochasticDepth, with the residual sum and ReLU that follow it."""
 
     def forward(self, x: Tensor, residual: Tensor, twice: bool) -> Tensor | tuple[Tensor, Tensor]:
         return _normalize(self, super().forward, self.draw(x) if self.training else None, x, residual, twice)
@@ -84,7 +84,7 @@ def _normalize(
     norm: nn.BatchNorm2d, plainly: Callable[[Tensor], Tensor], keep: Tensor | None, x: Tensor, residual: Tensor | None,
     twice: bool,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Return the output; `twice`, where a block and the sum at its end use it and each has its own gradient."""
+    """Return the output, or two of it with `twice`, so that the next block's branch and sum have separate gradients."""
     if norm.training:
         y, again = norm.operation(x, norm.weight, norm.bias, residual, keep, norm.running_mean, norm.running_var,
                                   norm.num_batches_tracked, norm.momentum, norm.eps, norm.relu)
@@ -96,16 +96,16 @@ def _normalize(
 
 
 class MeanPool2d(nn.AdaptiveAvgPool2d):
-    """The mean over all pixels, whose gradient is two launches; torch's module takes four."""
+    """The mean over all pixels, with a backward pass of two launches; torch's module needs four."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.mean((2, 3), keepdim=True)
 
 
 class FusedBasicBlock(BasicBlock):
-    """torchvision's block of two convolutions, each with a BatchNorm that ends in ReLU."""
+    """torchvision's block of two convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    twice: bool = False     # hand the output to the next block once for its branch, once for its sum
+    twice: bool = False     # return the output twice: for the next block's branch and for its sum
 
     def forward(self, x: Tensor | tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
         x, identity = x if isinstance(x, tuple) else (x, x)
@@ -114,9 +114,9 @@ class FusedBasicBlock(BasicBlock):
 
 
 class FusedBottleneck(Bottleneck):
-    """torchvision's block of three convolutions, each with a BatchNorm that ends in ReLU."""
+    """torchvision's block of three convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    twice: bool = False     # hand the output to the next block once for its branch, once for its sum
+    twice: bool = False     # return the output twice: for the next block's branch and for its sum
 
     def forward(self, x: Tensor | tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
         x, identity = x if isinstance(x, tuple) else (x, x)
@@ -126,7 +126,7 @@ class FusedBottleneck(Bottleneck):
 
 
 def _end(norm: nn.BatchNorm2d, y: Tensor, identity: Tensor, twice: bool) -> Tensor | tuple[Tensor, Tensor]:
-    """Return a block's output, also of a block whose StochasticDepth was folded into a plain BatchNorm."""
+    """Return a block's output, even if its StochasticDepth was folded into a plain BatchNorm."""
     if isinstance(norm, tuple(NORMS.values())):
         return norm(y, identity, twice)
     z = F.relu(norm(y) + identity, inplace=True)

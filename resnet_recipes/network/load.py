@@ -1,4 +1,4 @@
-"""A network out of a run, a checkpoint or a weights file, complete and ready for images."""
+"""Load a complete network, ready for images, from a run, a checkpoint or a weights file."""
 
 import shlex
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from resnet_recipes.network.weights import read_weights
 
 WEIGHTS = "weights.safetensors"
 
-#: Torchvision's architectures by the blocks of their four stages, and whether those are bottlenecks.
+#: torchvision's architectures, by the number of blocks in their four stages and whether they are bottlenecks.
 _ARCHITECTURES = {
     ((2, 2, 2, 2), False): "resnet18", ((3, 4, 6, 3), False): "resnet34", ((3, 4, 6, 3), True): "resnet50",
     ((3, 4, 23, 3), True): "resnet101", ((3, 8, 36, 3), True): "resnet152",
@@ -29,10 +29,10 @@ _ARCHITECTURES = {
 
 
 def load(path: Path | str) -> Network:
-    """Return the network of a run folder, a checkpoint of a run, or a weights file, ours or of torchvision's names.
+    """Return the network of a run folder, a run's checkpoint, or a weights file, ours or with torchvision's names.
 
-    It is on the CPU, float32, channels_last and in evaluation mode. All that it needs is in the file; one without a
-    description is read as torchvision's ResNet. Nothing in it is executed. Raises NotReadyError if it cannot be used.
+    It is on the CPU, in float32, channels_last and evaluation mode. A file without a description is assumed to be
+    torchvision's ResNet. Nothing in a file is executed. Raises NotReadyError if it cannot be used.
     """
     path = Path(path)
     if path.is_dir():
@@ -50,12 +50,12 @@ def load(path: Path | str) -> Network:
         raise NotReadyError([Problem(str(path), None, rule)]) from None
 
 
-_UNDESCRIBED = ("the file does not say what network it is: read as torchvision's, without BlurPool, for images "
-                "normalised as ImageNet's")
+_UNDESCRIBED = ("the file does not describe its network; assuming torchvision's ResNet without BlurPool, and images "
+                "normalised as for ImageNet")
 
 
 def _in_run(folder: Path) -> Path:
-    """Return the weights of a run; the checkpoint to name instead is told if it has none yet."""
+    """Return the weights file of a run. If there is none yet, the error names the newest checkpoint to use instead."""
     if (weights := folder / WEIGHTS).exists():
         return weights
     saved = sorted(folder.glob("checkpoints/step-*.pt"))
@@ -64,7 +64,7 @@ def _in_run(folder: Path) -> Path:
 
 
 def _of_checkpoint(found: Mapping[str, Any]) -> Network:
-    """Return the network as it was when a checkpoint was saved, with EMA's weights if the recipe has them."""
+    """Return the network saved in a checkpoint, with EMA's weights if the recipe uses EMA."""
     methods, classes = found.get("methods"), found.get("classes")
     recipe, problems = typed(found["recipe"]) if is_plain(found["recipe"], depth=5) else (None, True)
     if problems or not isinstance(methods, dict) or not isinstance(classes, list) or \
@@ -77,12 +77,12 @@ def _of_checkpoint(found: Mapping[str, Any]) -> Network:
 
 
 def _tensors(found: object) -> dict[str, Tensor]:
-    """Return the state dict in a file: timm and others keep it one level down, and DDP puts `module.` before names."""
+    """Return the state dict of a file; timm and others nest it one level, and DDP prefixes names with `module.`."""
     while isinstance(found, dict) and "conv1.weight" not in found and isinstance(
             inner := found.get("state_dict", found.get("model")), dict):
         found = inner
     if not isinstance(found, dict) or not all(type(name) is str for name in found):
-        raise ArchiveError("it does not hold a network's weights")
+        raise ArchiveError("it does not contain a network's weights")
     return {name.removeprefix("module."): tensor for name, tensor in found.items()}
 
 
@@ -94,28 +94,28 @@ def _outputs(state: Mapping[str, Any]) -> int:
 
 
 def _recognised(state: Mapping[str, Any]) -> About:
-    """Return what the names of weights tell about their network."""
+    """Return the description of a network, inferred from the names of its weights."""
     blocks = {(name.split(".")[0], name.split(".")[1]) for name in state if name.startswith("layer")}
     stages = tuple(sum(stage == f"layer{number}" for stage, _ in blocks) for number in range(1, 5))
     name = _ARCHITECTURES.get((stages, "layer1.0.conv3.weight" in state))
     if name is None:
-        raise ArchiveError(f"its names are not those of torchvision's {', '.join(_ARCHITECTURES.values())}")
+        raise ArchiveError(f"the names of its weights match none of torchvision's {', '.join(_ARCHITECTURES.values())}")
     return About(name, _outputs(state))
 
 
 def _assembled(described: About, methods: Stack, state: dict[str, Tensor]) -> nn.Module:
-    """Return the network with these weights. Raises ArchiveError if one is missing, unknown or not fit."""
+    """Return the network with these weights. Raises ArchiveError if any is missing, unknown or invalid."""
     if _outputs(state) != described.num_classes:
-        raise ArchiveError(f"it has {_outputs(state)} outputs for {described.num_classes} classes")
+        raise ArchiveError(f"it has {_outputs(state)} outputs but {described.num_classes} classes")
     with torch.device("meta"):
         model = getattr(torchvision.models, described.architecture)(num_classes=described.num_classes)
         methods.modify_model(model)
     wanted = model.state_dict()
-    counters = (name for name in wanted if name.endswith("num_batches_tracked"))        # torch 0.4.1 brought them
+    counters = (name for name in wanted if name.endswith("num_batches_tracked"))        # new in torch 0.4.1
     state = {name: torch.tensor(0) for name in counters} | state
     if odd := sorted(state.keys() ^ wanted.keys()):
         rule = f"{', '.join(odd[:3])} missing or unknown"
-        raise ArchiveError(f"it is not a {described.architecture} of torchvision's: {rule}")
+        raise ArchiveError(f"it is not torchvision's {described.architecture}: {rule}")
     for name, tensor in state.items():
         like = wanted[name]
         if not isinstance(tensor, Tensor) or tensor.shape != like.shape or \

@@ -1,18 +1,18 @@
-"""The page that describes a network to people: Markdown, with the header that model hubs read."""
+"""The model card of an exported network: Markdown, with the header that model hubs read."""
 
 import yaml
 
 from resnet_recipes import __version__
 from resnet_recipes.network.about import About
 
-_SHOWN = 20     # class names
+_SHOWN = 20     # class names shown
 
-#: Hubs list a network by the library that loads it.
+#: The `library_name` under which hubs list a network, by export format.
 _LIBRARIES = {"timm": "timm", "onnx": "onnx"}
 
 
 def model_card(about: About, to: str, use: str, checked: str) -> str:
-    """Return the README.md of an exported network; `use` are lines of Python, `checked` says how it was compared."""
+    """Return the README.md of an exported network; `use` is Python code, `checked` says how the export was verified."""
     title = f"{about.architecture}, {about.num_classes:,} classes"
     return "\n".join([
         "---", yaml.safe_dump(_header(about, to, title), sort_keys=False).rstrip(), "---", "",
@@ -59,5 +59,5 @@ def _rows(about: About) -> list[tuple[str, str]]:
 
 
 def _cell(text: str) -> str:
-    """Return text that stays in its cell."""
+    """Return text escaped for a table cell."""
     return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())

@@ -1,4 +1,4 @@
-"""A trained network with all that it needs."""
+"""A trained network with its transform and class names."""
 
 import os
 
@@ -14,17 +14,17 @@ from resnet_recipes.network.about import About
 
 
 class Network(nn.Module):
-    """A trained network: `network(network.transform("cat.jpg")[None])` are the logits of an image, [1, K]."""
+    """A trained network: `network(network.transform("cat.jpg")[None])` returns the logits of an image, [1, K]."""
 
     def __init__(self, model: nn.Module, about: About, note: str = ""):
-        """Take the bare network, what is known about it, and what its file does not say."""
+        """Wrap the bare network with its description and a note about what its file does not say."""
         super().__init__()
         self.model, self.about, self.note = model, about, note
         self.eval()
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The name of each output; its number where names are unknown."""
+        """The name of each output, or its number if names are unknown."""
         return tuple(map(self.about.class_name, range(self.about.num_classes)))
 
     def forward(self, images: Tensor) -> Tensor:
@@ -32,9 +32,9 @@ class Network(nn.Module):
         return self.model(images)
 
     def transform(self, image: str | os.PathLike | bytes | Image.Image) -> Tensor:
-        """Return an image as `forward` takes it, float32 [3, S, S]: resized, cut and normalised as for evaluation.
+        """Return an image as input for `forward`, float32 [3, S, S]: resized, cropped and normalised as in evaluation.
 
-        A path or the bytes of a file give the pixels of training's own loader: EXIF orientation is ignored. Raises
+        A path or a file's bytes are decoded exactly as by the training loader, which ignores EXIF orientation. Raises
         BadImageError.
         """
         about = self.about

@@ -1,4 +1,4 @@
-"""The weights that a network starts from: `model.weights` of a recipe, found, checked and loaded."""
+"""Find, check and load the weights that a network starts from: `model.weights` in a recipe."""
 
 import hashlib
 import os
@@ -19,16 +19,16 @@ from resnet_recipes.optim.base import CLASSIFIER
 
 
 class Start(NamedTuple):
-    """What a file gives to a network."""
+    """The weights in a file that a network can start from."""
 
     path: Path
-    tensors: dict[str, Tensor]      # by the network's names
+    tensors: dict[str, Tensor]      # by their names in the network
     about: About
-    is_whole: bool                  # the classifier fits, and is among the tensors
+    is_whole: bool                  # the classifier fits and is included
 
     def text(self, config: ModelConfig, num_classes: int) -> str:
-        """Return what is loaded, replaced and frozen, for the plan."""
-        new = f"new classifier for {num_classes:,} classes (the file: {self.about.num_classes:,} classes)"
+        """Return a line for the plan: what is loaded, replaced and frozen."""
+        new = f"new classifier for {num_classes:,} classes (the file has {self.about.num_classes:,})"
         head = "classifier kept" if self.is_whole else new
         parts = [f"from {self.path}", f"{len(self.tensors)} tensors loaded", head]
         if self.about.surgery:
@@ -39,9 +39,9 @@ class Start(NamedTuple):
 
 
 def find(config: ModelConfig, num_classes: int) -> Start:
-    """Return what `config.weights` gives to the network.
+    """Return the weights named by `config.weights`.
 
-    Raises NotReadyError if it is not on this machine, cannot be read, or belongs to another network.
+    Raises NotReadyError if they are not on this machine, cannot be read, or belong to another network.
     """
     path = _located(config)
     try:
@@ -50,7 +50,7 @@ def find(config: ModelConfig, num_classes: int) -> Start:
         raise _refused(config, str(error.problems[0])) from None
     about = network.about
     if about.architecture != config.name:
-        rule = f"{path} has the weights of a {about.architecture}, not of a {config.name}"
+        rule = f"{path} has the weights of {about.architecture}, not {config.name}"
         raise _refused(config, rule, f"model.name={about.architecture}")
     is_whole = about.num_classes == num_classes
     kept = {name: tensor for name, tensor in network.model.state_dict().items()
@@ -60,16 +60,17 @@ def find(config: ModelConfig, num_classes: int) -> Start:
 
 @torch.no_grad()
 def load(model: nn.Module, start: Start) -> None:
-    """Put the weights into `model`, in place; a new classifier stays as it is.
+    """Load the weights into `model`, in place; a new classifier keeps its initialisation.
 
-    A network with StochasticDepth gives the output of the file's network in evaluation: its factors are divided out.
+    If the network has StochasticDepth, its factors are divided out so that evaluation gives the same output as the
+    file's network.
     """
     model.load_state_dict(start.tensors, strict=False)
     unfold(model)
 
 
 def freeze(model: nn.Module, up_to: str) -> None:
-    """Keep the weights and BatchNorm statistics of the parts from the input to `up_to`, in place, before DDP."""
+    """Freeze the weights and BatchNorm statistics from the input up to `up_to`, in place; call it before DDP."""
     for part in map(model.get_submodule, frozen_parts(up_to)):
         part.requires_grad_(False)
         for module in part.modules():
@@ -79,7 +80,7 @@ def freeze(model: nn.Module, up_to: str) -> None:
 
 
 def _stay_in_evaluation(norm: nn.BatchNorm2d, mode: bool = True) -> nn.BatchNorm2d:
-    """Stand in for `train` of a frozen BatchNorm."""
+    """Replace `train` of a frozen BatchNorm with a no-op."""
     norm.training = False
     return norm
 
@@ -91,7 +92,7 @@ def frozen_parts(up_to: str) -> list[str]:
 
 
 def _located(config: ModelConfig) -> Path:
-    """Return the file. Raises NotReadyError that says how to get it."""
+    """Return the weights file. Raises NotReadyError, which says how to get it."""
     if names.WEIGHTS.fullmatch(config.weights):
         source, _, name = config.weights.partition(":")
         return {"torchvision": _from_torchvision, "timm": _from_timm}[source](config, name)
@@ -103,7 +104,7 @@ def _located(config: ModelConfig) -> Path:
 
 
 def _from_torchvision(config: ModelConfig, name: str) -> Path:
-    """Return torchvision's own copy of its weights, whose name has the first digits of its SHA-256."""
+    """Return the weights file in torchvision's cache, whose name contains the first digits of its SHA-256."""
     members = torchvision.models.get_model_weights(config.name)
     if name and name not in members.__members__:
         raise _refused(config, "unknown weights", f"one of {', '.join(f'torchvision:{item.name}' for item in members)}")
@@ -112,7 +113,7 @@ def _from_torchvision(config: ModelConfig, name: str) -> Path:
     download = f"python3 -c \"import torchvision; torchvision.models.{config.name}(weights='{member.name}')\""
     if not path.is_file():
         rule = f"is not on this machine: {path} does not exist"
-        raise _refused(config, rule, f"{download}   downloads it, or copy {member.url} there")
+        raise _refused(config, rule, f"{download}   downloads it, or copy {member.url} to that path")
     with path.open("rb") as file:
         if not hashlib.file_digest(file, "sha256").hexdigest().startswith(path.stem.rpartition("-")[2]):
             raise _refused(config, f"checksum mismatch: {path}", f"delete it;   {download}   downloads it again")
@@ -120,7 +121,7 @@ def _from_torchvision(config: ModelConfig, name: str) -> Path:
 
 
 def _from_timm(config: ModelConfig, name: str) -> Path:
-    """Return the file of a model of timm in the cache of the Hugging Face Hub."""
+    """Return the file of a timm model in the Hugging Face Hub's cache."""
     home = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
     repository = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub") / f"models--timm--{name}"
     found = sorted(repository.glob("snapshots/*/model.safetensors"), key=lambda path: path.stat().st_mtime)

@@ -1,4 +1,4 @@
-"""Weights as files that say what network they belong to."""
+"""Weights files that describe the network they belong to."""
 
 import copy
 import hashlib
@@ -17,15 +17,16 @@ from resnet_recipes.network import about, archive
 from resnet_recipes.network.about import About
 from resnet_recipes.network.archive import ArchiveError
 
-#: Name of the description of the network: in a .safetensors file's metadata, and in a .pt file's `_metadata`.
+#: Key of the network's description in a .safetensors file's metadata and in a .pt file's `_metadata`.
 KEY = "resnet_recipes"
 
 
 def write_weights(model: nn.Module, path: Path, described: About) -> Path:
-    """Write the weights of `model`, which stays as it is, under torchvision's names, described; return `path`.
+    """Write the weights of `model` with torchvision's names and a description; return `path`.
 
-    The suffix decides the format: .safetensors, or torch.save's. StochasticDepth's factors are folded into the last
-    BatchNorm of each block. BlurPool cannot be folded: with it, the weights need its layers at inference too.
+    The suffix decides the format: .safetensors, or torch.save's otherwise. StochasticDepth's factors are folded into
+    the last BatchNorm of each block. BlurPool cannot be folded: inference with these weights needs its layers too.
+    `model` itself is not changed.
     """
     with torch.no_grad():
         model = copy.deepcopy(model)
@@ -39,15 +40,15 @@ def write_weights(model: nn.Module, path: Path, described: About) -> Path:
             metadata = {"format": "pt", KEY: text, "sha256": digest(state, text)}
             file.write(safetensors.torch.save(dict(state), metadata))
         else:
-            state._metadata[KEY] = text             # torch's place for what is not a tensor; load_state_dict ignores it
+            state._metadata[KEY] = text             # torch's place for anything but tensors; load_state_dict ignores it
             torch.save(state, file)
     return path
 
 
 def read_weights(path: Path) -> tuple[dict[str, Any], About | None]:
-    """Return what a weights file or a checkpoint holds, and its description; None if it has none.
+    """Return the contents of a weights file or checkpoint, and its description or None.
 
-    Nothing in the file is executed. Raises ArchiveError if it is damaged, or not a plain file of tensors.
+    Nothing in the file is executed. Raises ArchiveError if it is damaged or holds more than plain tensors.
     """
     if path.suffix != ".safetensors":
         state = archive.read(path)
@@ -61,16 +62,16 @@ def read_weights(path: Path) -> tuple[dict[str, Any], About | None]:
     except FileNotFoundError:
         raise ArchiveError("no such file") from None
     except (SafetensorError, OSError, ValueError) as error:
-        raise ArchiveError(f"it cannot be read ({str(error)[:200]})") from None
+        raise ArchiveError(f"unreadable ({str(error)[:200]})") from None
     if not metadata.keys() - {"format"}:
-        return state, None                              # torchvision's, timm's
+        return state, None                              # from torchvision or timm
     if KEY not in metadata or metadata.get("sha256") != digest(state, metadata[KEY]):
-        raise ArchiveError("it is damaged or was changed: its checksum does not match")
+        raise ArchiveError("checksum mismatch: it is damaged or was modified")
     return state, _described(metadata[KEY])
 
 
 def digest(state: Mapping[str, Tensor], text: str) -> str:
-    """Return the SHA-256 of a description and of the names, types, shapes and bytes of tensors: 0.1 s for ResNet-50."""
+    """Return the SHA-256 of a description and all tensors (name, dtype, shape, bytes); 0.1 s for ResNet-50."""
     sha = hashlib.sha256(text.encode())
     for name, tensor in sorted(state.items()):
         sha.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())

@@ -19,14 +19,14 @@ class AdamW(OptimizerSettings):
     """
 
     cost: ClassVar[str] = "one fused pass, and two tensors a parameter in memory."
-    gain: ClassVar[str] = "trains what SGD does not without tuning of the rate; no gain for ResNets."
-    hurts: ClassVar[str] = "final accuracy of ResNets, which SGD trains to more."
+    gain: ClassVar[str] = "less tuning of the learning rate than SGD on some networks; no gain for ResNets."
+    hurts: ClassVar[str] = "the final accuracy of ResNets, which is higher with SGD."
 
     name: str = "adamw"
     lr: float = 1.0e-3                  # peak learning rate, for the global batch
-    weight_decay: float = 0.01          # multiplied by the rate: the share of a weight that is lost in a step
-    betas: tuple[float, float] = (0.9, 0.999)      # shares of the averages of gradient and square that are kept a step
-    eps: float = 1.0e-8                 # added to the root of the squares
+    weight_decay: float = 0.01          # times the rate, the fraction of a weight lost in one step
+    betas: tuple[float, float] = (0.9, 0.999)      # decay rates of the averages of the gradient and its square
+    eps: float = 1.0e-8                 # added to the square root in the denominator
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()

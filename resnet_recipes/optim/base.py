@@ -1,4 +1,4 @@
-"""What an optimizer is in a recipe: a dataclass of settings that builds torch's object."""
+"""The base class of optimizer settings in a recipe: a dataclass that builds a torch optimizer."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
@@ -11,9 +11,9 @@ from resnet_recipes.errors import Problem
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm)
 
-CLASSIFIER = "fc"       # the module that `backbone_rate` leaves out, as torchvision's ResNets call it
+CLASSIFIER = "fc"       # torchvision's name for the module exempt from `backbone_rate`
 
-#: Which parameters keep out of weight decay: a test of each parameter's module, full name and value, by `no_decay`.
+#: For each value of `no_decay`, a test of whether a parameter is exempt, given its module, full name and value.
 POLICIES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
     "none": lambda module, name, parameter: False,
     "bn_in_name": lambda module, name, parameter: "bn" in name,         # not ResNet's downsample.1, which decays
@@ -26,8 +26,8 @@ POLICIES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
 class OptimizerSettings:
     """The settings of one optimizer. Subclasses are dataclasses: their fields are the schema of a recipe's `optimizer`.
 
-    An optimizer takes its step in a few passes over all parameters, never waits for the device, and under a GradScaler
-    changes nothing when the gradient overflowed.
+    A step takes a few passes over all parameters and never waits for the device. Under a GradScaler it leaves
+    everything unchanged if the gradient overflows.
     """
 
     cost: ClassVar[str]
@@ -37,14 +37,14 @@ class OptimizerSettings:
     name: str = ""                      # which optimizer
     lr: float = 0.1                     # peak learning rate, for the global batch
     weight_decay: float = 0.0           # strength of the decay
-    no_decay: str = "none"              # what does not decay: none | bn_in_name | one_dimensional | norm_layers
-    clip_norm: float | None = None      # largest L2 norm of the whole gradient; null: not clipped
-    backbone_rate: float = 1.0          # factor on the rate of all but the classifier, above 0, at most 1
+    no_decay: str = "none"              # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
+    clip_norm: float | None = None      # largest L2 norm of the whole gradient; null: no clipping
+    backbone_rate: float = 1.0          # factor on the rate of all but the classifier, above 0 and at most 1
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong; keys are relative to `optimizer`."""
+        """Yield the problems with the settings; keys are relative to `optimizer`."""
         if self.name != type(self).name:
-            yield Problem("name", self.name, f"must be {type(self).name} in these settings")
+            yield Problem("name", self.name, f"must be {type(self).name} for these settings")
         if not 0 < self.lr < 1e4:
             yield Problem("lr", self.lr, "must be positive and below 10000")
         if not 0 <= self.weight_decay < 1:
@@ -58,16 +58,17 @@ class OptimizerSettings:
             yield Problem("backbone_rate", self.backbone_rate, "must be above 0 and at most 1", fix)
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        """Return the optimizer of `model`'s trainable parameters.
+        """Return a torch optimizer for `model`'s trainable parameters.
 
-        A schedule sets "lr" of every group, to the rate of the step times the group's "rate".
+        A schedule sets every group's "lr" to the step's rate times the group's "rate".
         """
         raise NotImplementedError
 
     def groups(self, model: nn.Module) -> list[dict[str, Any]]:
         """Return torch's parameter groups: what decays, then what `no_decay` exempts, each in the model's order.
 
-        Each is two groups, backbone and classifier, if their rates differ; "rate" is the factor on the learning rate.
+        If backbone and classifier have different rates, each is split into two groups; "rate" is the factor on the
+        learning rate.
         """
         spares, rates = POLICIES[self.no_decay], dict.fromkeys((self.backbone_rate, 1.0))
         groups = {(decays, rate): {"params": [], "weight_decay": self.weight_decay if decays else 0.0, "rate": rate}
@@ -80,7 +81,7 @@ class OptimizerSettings:
         return [group for group in groups.values() if group["params"]]
 
     def text(self) -> str:
-        """Return name and settings in one line; what is off is left out."""
+        """Return the name and settings in one line, without settings that are off."""
         shared = [item.name for item in fields(OptimizerSettings)]
         names = [item.name for item in fields(self) if item.name not in shared]
         names += ["weight_decay", "no_decay", "clip_norm", *["backbone_rate"] * (self.backbone_rate != 1)]
@@ -97,13 +98,13 @@ def _setting(name: str, value: object) -> str:
 
 
 def momentum_problems(momentum: float) -> Iterator[Problem]:
-    """Yield a problem unless `momentum` is a share."""
+    """Yield a problem unless `momentum` is at least 0 and below 1."""
     if not 0 <= momentum < 1:
         yield Problem("momentum", momentum, "must be at least 0 and below 1")
 
 
 def adam_problems(betas: tuple[float, float], eps: float) -> Iterator[Problem]:
-    """Yield what is wrong with the settings of Adam's averages."""
+    """Yield the problems with Adam's `betas` and `eps`."""
     if not all(0 <= beta < 1 for beta in betas):
         yield Problem("betas", list(betas), "must be two numbers, at least 0 and below 1")
     if not eps > 0:

@@ -1,4 +1,4 @@
-"""Adam with a step as long as the weights allow, layer by layer."""
+"""Adam with each layer's step scaled to the norm of its weights."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,27 +14,28 @@ from resnet_recipes.optim.base import OptimizerSettings, adam_problems, trainabl
 
 @dataclass
 class LAMB(OptimizerSettings):
-    """Adam, with each tensor's step scaled to the norm of its weights (You et al., 2020, arXiv:1904.00962).
+    """Adam with each tensor's step scaled to the norm of its weights (You et al., 2020, arXiv:1904.00962).
 
-    `u = adam(g) + weight_decay * w`, `w <- w - lr * |w| / |u| * u`; the ratio is 1 where a norm is 0, and for
-    parameters that do not decay, as in timm. The gradient is clipped as a whole to the norm `clip_norm`, as in timm.
+    `u = adam(g) + weight_decay * w`, `w <- w - lr * |w| / |u| * u`; as in timm, the ratio is 1 if a norm is 0 and for
+    parameters without decay, and the whole gradient is clipped to the norm `clip_norm`.
     """
 
     cost: ClassVar[str] = (
-        "one fused and three foreach passes, 2.3 times SGD's on a CPU; two tensors a parameter, on a GPU three."
+        "one fused and three foreach passes, 2.3 times the time of SGD on a CPU; two tensors a parameter, three on a "
+        "GPU."
     )
     gain: ClassVar[str] = (
-        "80.4 % at 600 epochs with binary cross-entropy as a mean (Wightman et al., 2021, arXiv:2110.00476, A1)."
+        "80.4 % at 600 epochs with mean binary cross-entropy (Wightman et al., 2021, arXiv:2110.00476, A1)."
     )
-    hurts: ClassVar[str] = "steps of small networks, which the passes over the weights dominate."
+    hurts: ClassVar[str] = "the speed of small networks, for which the passes over the weights dominate."
 
     name: str = "lamb"
     lr: float = 5.0e-3                  # peak learning rate, for the global batch
-    weight_decay: float = 0.02          # added to the update, in units of the weights
-    no_decay: str = "one_dimensional"   # what does not decay: none | bn_in_name | one_dimensional | norm_layers
-    clip_norm: float | None = 1.0       # largest L2 norm of the whole gradient; null: not clipped
-    betas: tuple[float, float] = (0.9, 0.999)      # shares of the averages of gradient and square that are kept a step
-    eps: float = 1.0e-6                 # added to the root of the squares
+    weight_decay: float = 0.02          # this fraction of each weight is added to its update
+    no_decay: str = "one_dimensional"   # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
+    clip_norm: float | None = 1.0       # largest L2 norm of the whole gradient; null: no clipping
+    betas: tuple[float, float] = (0.9, 0.999)      # decay rates of the averages of the gradient and its square
+    eps: float = 1.0e-6                 # added to the square root in the denominator
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
@@ -45,9 +46,9 @@ class LAMB(OptimizerSettings):
 
 
 class TorchLAMB(torch.optim.Optimizer):
-    """LAMB through torch's fused Adam, which steps on a copy of the weights: the copy becomes the update."""
+    """LAMB by way of torch's fused Adam, which steps on a scratch tensor that then holds the update."""
 
-    _step_supports_amp_scaling = True       # GradScaler hands over its scale and verdict, and does not wait
+    _step_supports_amp_scaling = True       # GradScaler passes its scale and overflow flag on, and does not wait
 
     def __init__(self, groups: list[dict[str, Any]], settings: LAMB):
         super().__init__(groups, {"lr": settings.lr, "betas": tuple(settings.betas), "eps": settings.eps,
@@ -58,7 +59,7 @@ class TorchLAMB(torch.optim.Optimizer):
                     "step": torch.zeros((), device=parameter.device),
                     "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter),
                 }
-        # A CPU goes tensor by tensor, and finds each in its cache; a GPU takes all in a few launches.
+        # A CPU goes tensor by tensor, to keep each in its cache; a GPU takes all tensors in a few launches.
         decaying = [p for group in self.param_groups if group["weight_decay"] for p in group["params"]]
         self._by_tensor = bool(decaying) and decaying[0].device.type == "cpu"
         scratch = decaying[0].new_empty(max(p.numel() for p in decaying)) if self._by_tensor else None
@@ -78,10 +79,10 @@ class TorchLAMB(torch.optim.Optimizer):
                 self._adam(params, params, group, group["lr"])
 
     def _scaled_adam(self, params: list[nn.Parameter], group: dict[str, Any]) -> None:
-        """Take LAMB's step of parameters that decay."""
+        """Take LAMB's step for parameters with decay."""
         updates, decay = [self._copies[p] for p in params], group["weight_decay"]
         torch._foreach_copy_(updates, params)
-        self._adam(updates, params, group, -1 / decay)      # w + adam / decay: the update, divided by the decay
+        self._adam(updates, params, group, -1 / decay)      # w + adam / decay: the update divided by the decay
         weight, update = (torch.stack(torch._foreach_norm(tensors)) for tensors in (params, updates))
         ratio = torch.where((weight > 0) & (update > 0), weight / update, decay)
         if (overflow := getattr(self, "found_inf", None)) is not None:      # set by GradScaler: 0 or more
@@ -89,7 +90,7 @@ class TorchLAMB(torch.optim.Optimizer):
         torch._foreach_addcmul_(params, updates, ratio.unbind(), value=-group["lr"])
 
     def _adam(self, targets: list[Tensor], params: list[nn.Parameter], group: dict[str, Any], lr: float) -> None:
-        """Take Adam's step of `params` on `targets`; an overflow changes nothing."""
+        """Apply Adam's step for `params` to `targets`; if the gradient overflowed, change nothing."""
         states, (beta1, beta2) = [self.state[p] for p in params], group["betas"]
         adam(
             targets, [p.grad for p in params], [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states], [],

@@ -1,4 +1,4 @@
-"""Gradient descent with a separate rate for each layer."""
+"""Gradient descent with each layer's rate scaled to the norm of its weights."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ class LARS(OptimizerSettings):
     """SGD with each tensor's rate scaled to the norm of its weights (You et al., 2017, arXiv:1708.03888).
 
     `m <- momentum * m + lr * trust * (g + weight_decay * w)`, `w <- w - m`, where
-    `trust = trust_coefficient * |w| / (|g| + weight_decay * |w| + eps)`, or 1 if a norm is 0, and for parameters that
-    do not decay. The rate is inside the momentum, as in MLPerf's reference; in torch's SGD it is outside.
+    `trust = trust_coefficient * |w| / (|g| + weight_decay * |w| + eps)`, or 1 if a norm is 0 and for parameters without
+    decay. The rate is inside the momentum, as in MLPerf's reference; in torch's SGD it is outside.
     """
 
     cost: ClassVar[str] = "one fused and three foreach passes, and one tensor a parameter in memory."
-    gain: ClassVar[str] = "75.9 % in 35 epochs at batches of 3264 (MLPerf training, reference convergence points)."
-    hurts: ClassVar[str] = "batches under about 2048, where SGD needs no help."
+    gain: ClassVar[str] = "75.9 % in 35 epochs at batch size 3264 (MLPerf Training, reference convergence points)."
+    hurts: ClassVar[str] = "batch sizes under about 2048, at which SGD needs no help."
 
     name: str = "lars"
     lr: float = 10.5                    # peak learning rate, for the global batch
     weight_decay: float = 5.0e-5        # L2 coefficient
-    no_decay: str = "one_dimensional"   # what does not decay: none | bn_in_name | one_dimensional | norm_layers
-    momentum: float = 0.9               # share of the momentum that is kept a step
-    trust_coefficient: float = 0.001    # the rate's share of |w| / |g|
-    eps: float = 0.0                    # added below the fraction
+    no_decay: str = "one_dimensional"   # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
+    momentum: float = 0.9               # fraction of the momentum kept from step to step
+    trust_coefficient: float = 0.001    # factor on |w| / |g|
+    eps: float = 0.0                    # added to the denominator
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
@@ -46,9 +46,9 @@ class LARS(OptimizerSettings):
 
 
 class TorchLARS(torch.optim.Optimizer):
-    """LARS by way of torch's fused SGD at rate 1, whose gradients carry the rate; the gradients are used up."""
+    """LARS by way of torch's fused SGD at rate 1 on gradients multiplied by the rate; overwrites the gradients."""
 
-    _step_supports_amp_scaling = True       # GradScaler hands over its scale and verdict, and does not wait
+    _step_supports_amp_scaling = True       # GradScaler passes its scale and overflow flag on, and does not wait
 
     def __init__(self, groups: list[dict[str, Any]], settings: LARS):
         super().__init__(groups, {"lr": settings.lr, "momentum": settings.momentum, "weight_decay": 0.0,
@@ -78,7 +78,7 @@ class TorchLARS(torch.optim.Optimizer):
 
 
 def _trust(weights: list[nn.Parameter], grads: list[Tensor], group: dict[str, Any]) -> Tensor:
-    """Return the factor on each tensor's rate."""
+    """Return the trust ratio of each tensor."""
     weight, grad = torch.stack(torch._foreach_norm(weights)), torch.stack(torch._foreach_norm(grads))
     trust = group["trust_coefficient"] * weight / (grad + group["weight_decay"] * weight + group["eps"])
     return torch.where((weight > 0) & (grad > 0), trust, 1.0)

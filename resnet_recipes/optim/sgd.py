@@ -15,18 +15,18 @@ from resnet_recipes.optim.base import OptimizerSettings, momentum_problems
 class SGD(OptimizerSettings):
     """Gradient descent with momentum and L2 regularisation (Sutskever et al., 2013, PMLR 28(3):1139-1147).
 
-    `m <- momentum * m + g + weight_decay * w`, then `w <- w - lr * m`: the decay passes through the momentum and is
-    multiplied by the rate. This is torch.optim.SGD.
+    `m <- momentum * m + g + weight_decay * w`, then `w <- w - lr * m`: the decay is part of the momentum and multiplied
+    by the rate. This is torch.optim.SGD.
     """
 
     cost: ClassVar[str] = "one fused pass, and one tensor a parameter in memory."
-    gain: ClassVar[str] = "the optimizer that most published ResNets were trained with."
-    hurts: ClassVar[str] = "the best weight decay changes with the rate; decoupled_sgdw keeps the two apart."
+    gain: ClassVar[str] = "most published ResNets were trained with it."
+    hurts: ClassVar[str] = "tuning: the best weight decay depends on the rate; decoupled_sgdw separates the two."
 
     name: str = "sgd"
     lr: float = 2.048                   # peak learning rate, for the global batch
     weight_decay: float = 5.0e-4        # L2 coefficient; 3.05e-5 at lr 2.048, momentum 0.875 is decoupled_sgdw's 5e-4
-    momentum: float = 0.875             # share of the momentum that is kept a step
+    momentum: float = 0.875             # fraction of the momentum kept from step to step
     nesterov: bool = False              # look ahead by one step of momentum
 
     def problems(self) -> Iterator[Problem]:
@@ -42,7 +42,7 @@ class SGD(OptimizerSettings):
 
 
 def with_momentum(optimizer: torch.optim.SGD) -> torch.optim.SGD:
-    """Return the optimizer with its momentum at zero; torch leaves it uninitialised if float16 overflows in step 0."""
+    """Return the optimizer with zeroed momentum, which torch leaves uninitialised if float16 overflows in step 0."""
     for group in optimizer.param_groups:
         for parameter in group["params"] if group["momentum"] else ():
             optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)

@@ -1,4 +1,4 @@
-"""Weights that are cast together: the same bits, the same names, fewer operations."""
+"""Weights cast together: the same bits, the same names, fewer operations."""
 
 import copy
 
@@ -14,7 +14,7 @@ IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)).t
 
 
 class Casts(TorchDispatchMode):
-    """Count the casts of tensors of four dimensions to bfloat16 and back."""
+    """Count the casts of four-dimensional tensors to bfloat16 and back."""
 
     def __init__(self):
         super().__init__()
@@ -27,7 +27,7 @@ class Casts(TorchDispatchMode):
 
 @pytest.fixture
 def networks():
-    """Return two networks of the same weights, one of which casts them together."""
+    """Return two networks with the same weights, one of which casts them together."""
     plain = resnet18(num_classes=10).to(memory_format=torch.channels_last)
     BlurPool().modify_model(plain)
     together = copy.deepcopy(plain)
@@ -62,7 +62,7 @@ def test_no_convolution_needs_its_own_cast(networks):
     assert found[0] - found[1] == 2 * 20
 
 
-def test_after_a_pass_the_weights_are_the_parameters_again(networks):
+def test_after_the_forward_pass_the_weights_are_parameters_again(networks):
     plain, together = networks
     logits(together)
     assert together.layer1[0].conv1.weight is dict(together.named_parameters())["layer1.0.conv1.weight"]

@@ -32,7 +32,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["safetensors", "onnx", "torchscript", "exported_program"])
-def test_an_export_computes_the_same_at_any_batch_and_size(to: str, network: Network, tmp_path: Path):
+def test_an_export_gives_the_same_output_at_any_batch_and_image_size(to: str, network: Network, tmp_path: Path):
     if to == "onnx":
         for package in ("onnx", "onnxruntime", "onnxscript"):
             pytest.importorskip(package)
@@ -56,7 +56,7 @@ def test_torchvision_and_timm_load_a_plain_network_strictly(tmp_path: Path):
     assert config["pretrained_cfg"]["crop_pct"] == 224 / 256
 
 
-def test_a_network_with_blurpool_is_refused_where_its_graph_does_not_exist(network: Network):
+def test_a_network_with_blurpool_is_refused_by_formats_without_a_graph(network: Network):
     for to in ("torchvision", "timm"):
         problem = next(problems(network, to, folds=False))
         assert "no blurpool" in problem.rule
@@ -64,7 +64,7 @@ def test_a_network_with_blurpool_is_refused_where_its_graph_does_not_exist(netwo
 
 
 @pytest.mark.exhaustive
-def test_timms_blurred_resnet_is_another_network():
+def test_timms_blurred_resnet_is_a_different_network():
     timm = pytest.importorskip("timm")
     torch.manual_seed(0)
     theirs = timm.create_model("resnetblur50", num_classes=4).eval()
@@ -76,12 +76,12 @@ def test_timms_blurred_resnet_is_another_network():
         assert difference > 1e-3 * scale
 
 
-def test_formats_without_a_graph_take_no_folded_network(network: Network):
+def test_formats_without_a_graph_refuse_a_folded_network(network: Network):
     assert "--fold-batchnorm" in [problem.key for problem in problems(network, "safetensors", folds=True)]
     assert [problem.key for problem in problems(network, "keras", folds=True)] == ["--to"]
 
 
-def test_the_difference_of_another_network_is_seen(network: Network):
+def test_a_different_network_has_a_large_difference(network: Network):
     other: nn.Module = narrow_resnet18(4).eval()
     assert largest_difference(network.model, other, IMAGES)[0] > 0.01
 

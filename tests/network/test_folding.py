@@ -9,13 +9,13 @@ from tests.process.nursery import narrow_resnet18
 
 
 def narrow_resnet50() -> nn.Module:
-    """Return a ResNet of bottlenecks with few parameters."""
+    """Return a ResNet with bottlenecks and few parameters."""
     return torchvision.models.resnet.ResNet(torchvision.models.resnet.Bottleneck, [1, 1, 1, 1], 4, width_per_group=8)
 
 
 @pytest.mark.parametrize("blur", [None, BlurPool(), BlurPool(blur_first=False)])
 @pytest.mark.parametrize("made", [lambda: narrow_resnet18(4), narrow_resnet50])
-def test_a_folded_network_computes_the_same_without_batchnorm(blur: BlurPool | None, made):
+def test_a_folded_network_gives_the_same_output_without_batchnorm(blur: BlurPool | None, made):
     torch.manual_seed(0)
     model = made()
     if blur:

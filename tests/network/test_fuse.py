@@ -1,4 +1,4 @@
-"""A network with fused operations is the same network: the numbers, the names, and what loads into it."""
+"""Fused operations change nothing about a network: its numbers, its names, the weights that load into it."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ FUSED = Operations(blur=blur.fused, max_pool=max_pool.fused, batch_norm=batch_no
 
 
 def twins(network=resnet18, *methods):
-    """Return two networks of the same weights, one fused."""
+    """Return two networks with the same weights, one of them fused."""
     torch.manual_seed(0)
     plain, fused = network(num_classes=10), network(num_classes=10)
     fused.load_state_dict(plain.state_dict())
@@ -33,12 +33,12 @@ def images(side=33):
 
 
 def four_bottlenecks(num_classes):
-    """Return a small network of the blocks of a ResNet-50."""
+    """Return a small network with the blocks of a ResNet-50."""
     return ResNet(Bottleneck, [1, 1, 1, 1], num_classes)
 
 
 @pytest.mark.parametrize("network", [resnet18, four_bottlenecks])
-def test_outputs_gradients_and_statistics_are_those_of_the_plain_network(network):
+def test_outputs_gradients_and_statistics_match_the_plain_network(network):
     plain, fused = twins(network, BlurPool())
     for _ in range(2):
         x = images()
@@ -53,7 +53,7 @@ def test_outputs_gradients_and_statistics_are_those_of_the_plain_network(network
     assert torch.allclose(fused.eval()(x), plain.eval()(x), rtol=1e-8)
 
 
-def test_parameters_and_keys_stay_and_every_batch_norm_is_fused():
+def test_parameters_and_keys_are_kept_and_every_batch_norm_is_fused():
     plain, model = resnet50(), resnet50()
     before = dict(model.named_parameters())
     fuse(model, FUSED)
@@ -72,7 +72,7 @@ def test_a_network_with_plain_operations_is_not_changed():
     assert [type(module) for module in model.modules()] == kinds
 
 
-def test_dropped_examples_are_dropped_from_a_fused_network_as_well():
+def test_a_fused_network_drops_examples_too():
     plain, fused = twins(resnet18, StochasticDepth(drop_rate=0.5))
     x, seen = images(), []
     for model in (plain, fused):
@@ -90,7 +90,7 @@ def test_dropped_examples_are_dropped_from_a_fused_network_as_well():
     assert torch.allclose(fused(x), expected, rtol=1e-8)
 
 
-def test_a_module_of_another_s_that_is_called_blur_is_left_alone():
+def test_a_foreign_module_called_blur_is_left_alone():
     model = nn.Module()
     model.blur = nn.Identity()
     fuse(model, FUSED)

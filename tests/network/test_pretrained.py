@@ -1,4 +1,4 @@
-"""What a network starts from: found, checked, loaded, its classifier replaced, and parts of it frozen."""
+"""The weights that a network starts from: found, checked, loaded, their classifier replaced, parts frozen."""
 
 import hashlib
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def narrow(monkeypatch):
 
 @pytest.fixture
 def weights(tmp_path: Path) -> Path:
-    """A file of a network with 7 classes, whose BatchNorms have seen images."""
+    """A weights file of a network with 7 classes and trained BatchNorm statistics."""
     torch.manual_seed(1)
     model = narrow_resnet18(num_classes=7)
     model(torch.randn(8, 3, 32, 32))
@@ -60,14 +60,14 @@ def test_a_classifier_of_the_right_size_is_kept(weights):
     assert "classifier kept" in start.text(CONFIG, 7)
 
 
-def test_another_number_of_classes_replaces_the_classifier_alone(weights):
+def test_another_number_of_classes_replaces_only_the_classifier(weights):
     start = pretrained.find(config_of(weights, freeze="stem"), 3)
     model, fresh = (build_model(CONFIG, 3, seed=0) for _ in range(2))
     pretrained.load(model, start)
     assert torch.equal(model.fc.weight, fresh.fc.weight)
     assert not torch.equal(model.layer4[1].conv2.weight, fresh.layer4[1].conv2.weight)
     text = start.text(config_of(weights, freeze="stem"), 3)
-    assert "new classifier for 3 classes (the file: 7 classes)" in text
+    assert "new classifier for 3 classes (the file has 7)" in text
     assert "frozen: conv1, bn1" in text
 
 
@@ -77,7 +77,7 @@ def test_safetensors_and_a_run_folder_are_read(weights, tmp_path):
     assert first.tensors.keys() == second.tensors.keys()
 
 
-def test_stochastic_depth_starts_with_the_output_of_the_file(weights):
+def test_stochastic_depth_starts_with_the_same_output_as_the_file(weights):
     plain, deep = narrow_resnet18(num_classes=7), narrow_resnet18(num_classes=7)
     plain.load_state_dict(torch.load(weights, weights_only=True))
     StochasticDepth(drop_rate=0.3).modify_model(deep)
@@ -100,11 +100,11 @@ def test_weights_that_do_not_fit_are_refused(change: Callable, weights, tmp_path
     assert "odd.pt: cannot be used" in refusal(tmp_path / "odd.pt")
 
 
-def test_the_network_that_the_weights_are_of_is_named(weights):
+def test_the_error_names_the_network_of_the_weights(weights):
     assert "model.name=resnet18" in refusal(weights, name="resnet34")
 
 
-def test_torchvision_is_read_from_its_cache_and_its_checksum_is_looked_at(weights, tmp_path, monkeypatch):
+def test_torchvision_weights_come_from_its_cache_and_are_checksummed(weights, tmp_path, monkeypatch):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     name = hashlib.sha256(weights.read_bytes()).hexdigest()[:8]
     member = torchvision.models.ResNet18_Weights.DEFAULT
@@ -119,7 +119,7 @@ def test_torchvision_is_read_from_its_cache_and_its_checksum_is_looked_at(weight
     assert "torchvision:IMAGENET1K_V1" in refusal("torchvision:V9")
 
 
-def test_timm_is_read_from_the_cache_of_the_hub(weights, tmp_path, monkeypatch):
+def test_timm_weights_come_from_the_cache_of_the_hub(weights, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     assert "hf download timm/resnet18.a1_in1k model.safetensors" in refusal("timm:resnet18.a1_in1k")
     snapshot = tmp_path / "models--timm--resnet18.a1_in1k" / "snapshots" / "0123abcd"
@@ -128,7 +128,7 @@ def test_timm_is_read_from_the_cache_of_the_hub(weights, tmp_path, monkeypatch):
     assert pretrained.find(replace(CONFIG, weights="timm:resnet18.a1_in1k"), 7).path.parent == snapshot
 
 
-def test_what_is_frozen_keeps_weights_and_statistics_in_training(make_run):
+def test_frozen_parts_keep_weights_and_statistics_in_training(make_run):
     run = make_run(max_duration="3ba", schedule={"warmup": "0ba"}, model={"weights": "unread", "freeze": "layer2"})
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
     train(run, Mock(spec=Keeper, has_reached_target=False, **{"wants_to_stop.return_value": False}))
@@ -140,7 +140,7 @@ def test_what_is_frozen_keeps_weights_and_statistics_in_training(make_run):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.name)
-def test_the_backbone_learns_at_its_share_of_the_rate(optimizer):
+def test_the_backbone_learns_at_its_own_rate(optimizer):
     model = build_model(CONFIG, 3, seed=0)
     settings = optimizer(lr=0.5, weight_decay=0.01, no_decay="one_dimensional", backbone_rate=0.1)
     groups = settings.build(model).param_groups
@@ -150,7 +150,7 @@ def test_the_backbone_learns_at_its_share_of_the_rate(optimizer):
 
 
 def test_decoupled_decay_follows_the_shape_of_each_rate():
-    """At the peak a weight loses the same share in backbone and classifier, however low the backbone's rate."""
+    """At the peak, weights of backbone and classifier lose the same fraction, however low the backbone's rate."""
     model = nn.ModuleDict({"layer": nn.Linear(2, 2, bias=False), "fc": nn.Linear(2, 2, bias=False)})
     optimizer = OPTIMIZERS[0](lr=1.0, weight_decay=0.1, backbone_rate=0.1).build(model)
     before = [parameter.clone() for parameter in model.parameters()]

@@ -18,7 +18,7 @@ IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
 def described(run: Run) -> About:
-    """Return what a run's network is."""
+    """Return the description of a run's network."""
     return about.of(run.plan.recipe, run.plan.facts.classes, run.plan.num_classes, 2.0)
 
 
@@ -38,7 +38,7 @@ def test_torchvision_loads_the_weights_and_gives_the_same_output(
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_a_file_alone_gives_back_a_network_with_its_surgery_and_classes(
+def test_a_network_is_restored_from_its_file_with_surgery_and_classes(
     make_run: Callable[..., Run], tmp_path: Path, suffix: str,
 ):
     run = make_run(methods={"blurpool": {"blur_first": False}, "bce_loss": {}})
@@ -52,7 +52,7 @@ def test_a_file_alone_gives_back_a_network_with_its_surgery_and_classes(
     assert (loaded.about.eval_resize, loaded.about.eval_size, loaded.note) == (36, 32, "")
 
 
-def test_averaged_weights_are_the_ones_that_are_written(make_run: Callable[..., Run], tmp_path: Path):
+def test_the_averaged_weights_are_written(make_run: Callable[..., Run], tmp_path: Path):
     run = make_run(methods={"ema": {}})
     zeros = {f"ema.{name}": torch.zeros_like(tensor) for name, tensor in run.model.state_dict().items()}
     run.methods.load_state_dict(zeros)
@@ -61,7 +61,7 @@ def test_averaged_weights_are_the_ones_that_are_written(make_run: Callable[..., 
     assert all((tensor == 0).all() for tensor in weights.values())
 
 
-def test_a_description_survives_its_text():
+def test_a_description_survives_a_round_trip_through_json():
     whole = About("resnet18", 2, ("tench", "caf\u00e9"), {"blurpool": {"replace_convs": True, "replace_maxpools": False,
                   "blur_first": True, "min_channels": 3}}, epochs=1.5, top1_percent=70.25, loss=0.5, eval_examples=9)
     assert about.from_json(whole.to_json()) == whole
@@ -81,7 +81,7 @@ def test_a_wrong_description_is_refused(field: str, value: object):
         about.from_json(json.dumps(tree))
 
 
-def test_a_changed_description_or_tensor_does_not_fit_its_checksum(make_run: Callable[..., Run], tmp_path: Path):
+def test_a_changed_description_or_tensor_fails_its_checksum(make_run: Callable[..., Run], tmp_path: Path):
     run = make_run()
     path = write_weights(run.model, tmp_path / "weights.safetensors", described(run))
     state, found = read_weights(path)
