@@ -20,10 +20,10 @@ _MODULES = {"torchvision": "torchvision_backend", "ffcv": "ffcv_backend", "gpu":
 
 
 def measure(config: DataConfig, with_cost: bool = False, tell: Callable[[str], None] = lambda line: None) -> DataFacts:
-    """Find out what is at `config.root`, and which backend will read it. ImageNet takes seconds; `tell` shows progress.
+    """Survey the images at `config.root` and choose the backend; takes seconds for ImageNet. `tell` shows progress.
 
-    Decodes nothing, except some images `with_cost` if `auto` finds no .beton files. Raises NotReadyError with
-    everything that is wrong.
+    Decodes nothing, except a few images if `with_cost` is set and `auto` finds no .beton files. Raises NotReadyError
+    with all problems found.
     """
     if config.backend != "synthetic" and (problem := root_problem(config.root)):
         raise NotReadyError([problem])
@@ -39,7 +39,7 @@ def measure(config: DataConfig, with_cost: bool = False, tell: Callable[[str], N
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None = None) -> TrainLoader:
-    """Open this rank's training images; backends that decode one by one run `augment` on each, after crop and flip."""
+    """Open this rank's training images; backends that decode image by image apply `augment` after crop and flip."""
     return loader.TrainLoader(config, share, _module(facts.backend).open_train(config, facts, share, augment))
 
 
@@ -49,7 +49,7 @@ def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> EvalLoader:
 
 
 def _chosen(config: DataConfig) -> tuple[str, str]:
-    """Return the backend for `auto`, and why it is not ffcv, if it is not."""
+    """Return the backend for `auto` and, if it is not ffcv, the reason."""
     root = Path(config.root)
     if _has(root, "train.beton", "val.beton"):
         return "ffcv", ""
@@ -61,5 +61,5 @@ def _has(root: Path, *names: str) -> bool:
 
 
 def _module(backend: str) -> ModuleType:
-    """Import a backend when it is needed: each has its own heavy packages."""
+    """Import a backend on demand: each needs its own heavy packages."""
     return import_module(f"resnet_recipes.data.{_MODULES[backend]}")

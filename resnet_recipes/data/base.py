@@ -16,33 +16,33 @@ BACKENDS = ("auto", "torchvision", "ffcv", "gpu", "synthetic")
 class DataConfig:
     """The `data` section of a recipe."""
 
-    backend: str = "auto"               # auto: ffcv where root has .beton files, else torchvision
-    root: str = ""                      # folder with train/ and val/ by class, or with train.beton and val.beton; a CSV
-    val_share: float = 0.0              # of each class, set aside for validation where there are no images for it
-    val_seed: int = 0                   # which ones; not `seed`, so that all runs are tested on the same images
-    nested_classes: bool = False        # true: every folder of images is a class; else the folders in train/ are
+    backend: str = "auto"               # auto: ffcv if root has .beton files, otherwise torchvision
+    root: str = ""                      # folder with train/ and val/, or with train.beton and val.beton; or a CSV
+    val_share: float = 0.0              # fraction of each class set aside for validation if there is no val/
+    val_seed: int = 0                   # chooses the images set aside; separate from `seed`, so all runs use the same
+    nested_classes: bool = False        # true: every folder of images is a class; false: only the folders in train/
     train_size: int = 176               # pixels, side of the training crop
     eval_resize: int = 232              # pixels, shorter side before the centre crop at evaluation
     eval_size: int = 224                # pixels, side of the centre crop at evaluation
-    crop_scale: tuple[float, float] = (0.08, 1.0)          # share of the image's area that a training crop covers
+    crop_scale: tuple[float, float] = (0.08, 1.0)          # area of a training crop, relative to the image
     crop_ratio: tuple[float, float] = (0.75, 4 / 3)        # width / height of a training crop
-    crop_rule: str = "torchvision"      # how crops are drawn: torchvision | tensorflow, its distorted bounding box
-    interpolation: str = "bilinear"     # of training crops: bilinear | bicubic | random, one of both for each image
+    crop_rule: str = "torchvision"      # how crops are drawn: torchvision | tensorflow (distorted bounding box)
+    interpolation: str = "bilinear"     # of training crops: bilinear | bicubic | random (either, for each image)
     eval_interpolation: str = "bilinear"           # of evaluation images: bilinear | bicubic
     flip: bool = True                   # mirror half of the training images
-    reduced_decode: bool = True         # decode training JPEGs at 1/2, 1/4 or 1/8 where the crop is larger than needed
+    reduced_decode: bool = True         # decode training JPEGs at 1/2, 1/4 or 1/8 if the crop is larger than needed
     workers: int | str = "auto"         # loader processes or threads per rank; auto: cores / ranks, at most 16
-    prefetch: int = 2                   # batches that are ready ahead of the step
-    on_bad_image: str = "error"         # error | skip: bad training images; a bad validation image always is an error
-    repeats: int = 1                    # times that each image comes, in a row; an epoch is as long, with fewer images
+    prefetch: int = 2                   # batches to prepare ahead
+    on_bad_image: str = "error"         # error | skip (replaces bad training images; bad validation images are errors)
+    repeats: int = 1                    # times each image is used in a row; epochs keep their length, with fewer images
     order: str = "random"               # random | quasi_random (ffcv: reads the file in larger pieces)
 
     def resize_for(self, size: int) -> int:
-        """Return the shorter side for another test size; it keeps its ratio to the crop."""
+        """Return the shorter side for another crop size, keeping the ratio of the two."""
         return max(size, round(size * self.eval_resize / self.eval_size))
 
     def problems(self) -> Iterator[Problem]:
-        """Yield what is wrong with these values by themselves; keys are relative to `data`."""
+        """Yield the problems with these values alone; keys are relative to `data`."""
         if self.backend not in BACKENDS:
             yield Problem("backend", self.backend, f"must be one of {', '.join(BACKENDS)}",
                           "data.backend=auto picks what can run")
@@ -82,7 +82,7 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class DataFacts:
-    """What was found at `data.root`, measured before anything starts."""
+    """What was found at `data.root` before the run starts."""
 
     backend: str                        # the backend that will run; never "auto"
     root: Path
@@ -90,23 +90,23 @@ class DataFacts:
     eval_examples: int
     classes: tuple[str, ...]            # in label order
     notes: tuple[str, ...] = ()         # what a user should know, one sentence each
-    train_digest: str = ""              # of the names and sizes of the training images
+    train_digest: str = ""              # SHA-256 of the names and sizes of the training images
     eval_digest: str = ""
 
     @property
     def digest(self) -> str:
-        """What changes with any image's name or size, in both splits."""
+        """A digest of the names and sizes of the images in both splits."""
         return f"{self.train_digest}-{self.eval_digest}"
 
     @property
     def augments_samples(self) -> bool:
-        """Whether this backend decodes images one by one, and can run a SampleAugment on each."""
+        """Whether this backend decodes images one by one and so can run a SampleAugment on each."""
         return self.backend in ("torchvision", "ffcv")
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one rank takes of every epoch."""
+    """One rank's share of every epoch."""
 
     rank: int
     world_size: int
@@ -124,7 +124,7 @@ class Share:
 
 
 class RawBatch(NamedTuple):
-    """One batch as every backend delivers it: nothing float has happened yet."""
+    """One batch as delivered by every backend, before conversion to floating point."""
 
     pixels: Tensor        # uint8 [N, 3, H, W], RGB, channels_last; pinned for a GPU, or already on the device
     labels: Tensor        # int64 [N]
@@ -135,19 +135,18 @@ class TrainLoader(Protocol):
 
     The global batch of step k within epoch e is `permutation(seed, e)[k * global_size:][:global_size]`, whatever the
     number of ranks; rank r takes the r-th contiguous part. Incomplete last batches are dropped. Crops and flips depend
-    on (seed, epoch, index) alone.
+    only on (seed, epoch, index).
     """
 
     examples: int                       # in one epoch, over all ranks
     steps_per_epoch: int
-    notes: Sequence[str]                # what a user should know about how they are read
-    skipped: Sequence[str]              # this rank's unreadable images so far, replaced by data.on_bad_image=skip
+    notes: Sequence[str]                # for the user: how the images are read
+    skipped: Sequence[str]              # unreadable images that data.on_bad_image=skip has replaced on this rank
 
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
-        """Yield the batch of step `first_step`, of the next, and so on without end; what lies before is not decoded.
+        """Yield an endless stream of batches, one a step from `first_step` on, without decoding earlier ones.
 
-        A batch stays valid until the next one is asked for. Raises TrainingError with the path of an image that cannot
-        be read.
+        A batch stays valid until the next one is requested. Raises TrainingError with the path of an unreadable image.
         """
 
     def close(self) -> None:
@@ -155,7 +154,7 @@ class TrainLoader(Protocol):
 
 
 class EvalLoader(Protocol):
-    """This rank's part of the evaluation set: over all ranks each example exactly once, in a fixed order, unpadded."""
+    """This rank's part of the evaluation set: all ranks together cover each example exactly once, in a fixed order."""
 
     examples: int                       # over all ranks
 
@@ -167,8 +166,8 @@ class EvalLoader(Protocol):
 
 
 #: See methods.base.SampleAugment: (PIL image, generator) -> PIL image. Named here so that data need not import methods.
-#: One that has `steps(side, generator) -> list[Step]` runs in the native engine as well, with the same pixels.
+#: If it has `steps(side, generator) -> list[Step]`, it also runs in the native engine, with the same pixels.
 SampleAugment = Callable[[object, object], object]
 
-#: One operation of the native engine: a name out of data.native.rows.OPERATIONS, and its numbers.
+#: One operation of the native engine: a name from data.native.rows.OPERATIONS and its parameters.
 Step = tuple[str, tuple[float, ...]]

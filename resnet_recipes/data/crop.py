@@ -1,4 +1,4 @@
-"""Crops and other draws of an image as a pure function of (seed, epoch, index, copy), for a whole batch at once."""
+"""Random crops and other draws as a pure function of (seed, epoch, index, copy), for a whole batch at once."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -9,23 +9,23 @@ from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.distorted_crop import TRIES, distorted_crops
 
 _TRIES = 10
-#: Keeps the generator of one image's augmentation apart from all others that are seeded with the run's seed.
+#: Separates the generator of an image's augmentation from all others seeded with the run's seed.
 _AUGMENT = 0x61756720
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _COPY = np.uint64(0xD1B54A32D192ED03)
 
 
 class Cuts(NamedTuple):
-    """What is cut out of each image, whether it is mirrored, and how it is resized."""
+    """The crop of each image, whether it is mirrored, and how it is resized."""
 
     boxes: np.ndarray     # int64 [N, 4]: top, left, height, width
     mirrored: np.ndarray  # bool [N]
-    bicubic: np.ndarray | bool = False      # bool [N], or for all
+    bicubic: np.ndarray | bool = False      # bool [N], or one value for all
 
 
 @dataclass(frozen=True)
 class TrainCrop:
-    """How every backend cuts training images, the same for all of them."""
+    """Training crops, identical in every backend."""
 
     seed: int
     scale: tuple[float, float]
@@ -36,20 +36,21 @@ class TrainCrop:
 
     @classmethod
     def of(cls, config: DataConfig, share: Share) -> Self:
-        """Return what a recipe says of training crops."""
+        """Return the training crops that a recipe asks for."""
         return cls(share.seed, config.crop_scale, config.crop_ratio, config.flip, config.interpolation,
                    config.crop_rule)
 
     def cuts(self, epoch: int, indices: np.ndarray, copies: np.ndarray, sizes: np.ndarray) -> Cuts:
-        """Return what is cut out of images of `sizes` [N, 2] (height, width)."""
+        """Return the crops of images of `sizes` [N, 2] (height, width)."""
         draws, mirrored = self._draws(epoch, indices, copies)
         crops = distorted_crops if self.rule == "tensorflow" else random_crops
         return Cuts(crops(draws, sizes, self.scale, self.ratio), mirrored, self.bicubic(epoch, indices, copies))
 
     def attempts(self, epoch: int, indices: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers of `cuts`, for sizes not yet known, and mirrored, bool [N].
+        """Return the numbers from which `cuts` can be computed once sizes are known, and mirrored, bool [N].
 
-        They are float64 [N, 42], ten `attempts` and the ratio; by TensorFlow's rule [N, 404], draws, scale and ratio.
+        The numbers are float64 [N, 42]: ten `attempts` and the ratio. With TensorFlow's rule they are [N, 404]: draws,
+        scale and ratio.
         """
         draws, mirrored = self._draws(epoch, indices, copies)
         limits = self.ratio if self.rule == "torchvision" else (*self.scale, *self.ratio)
@@ -58,27 +59,27 @@ class TrainCrop:
         return np.concatenate([draws, np.tile(limits, (len(draws), 1))], axis=1), mirrored
 
     def _draws(self, epoch: int, indices: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return each image's draws for its crop, and whether it is mirrored."""
+        """Return the random draws for each image's crop, and whether it is mirrored."""
         tries = TRIES if self.rule == "tensorflow" else _TRIES
         draws = uniforms(self.seed, epoch, indices, 4 * tries + 1, copies)
         return draws[:, :-1], self.flip & (draws[:, -1] < 0.5)
 
     def bicubic(self, epoch: int, indices: np.ndarray, copies: np.ndarray) -> np.ndarray:
-        """Return which images are resized by bicubic interpolation, bool [N]; the others are by bilinear."""
+        """Return which images are resized with bicubic interpolation, bool [N]; the others with bilinear."""
         if self.interpolation != "random":
             return np.full(len(indices), self.interpolation == "bicubic")
         return uniforms(self.seed, epoch, indices, 4 * _TRIES + 2, copies)[:, -1] < 0.5
 
     def generator(self, epoch: int, index: int, copy: int) -> np.random.Generator:
-        """Return the source of randomness for augmenting one image."""
+        """Return the random generator for augmenting one image."""
         return np.random.default_rng((self.seed, epoch, index, _AUGMENT, *([copy] if copy else [])))
 
 
 def uniforms(seed: int, epoch: int, indices: np.ndarray, count: int, copies: np.ndarray | int = 0) -> np.ndarray:
-    """Return float64 [len(indices), count] in [0, 1): draws that depend on (seed, epoch, index, copy) alone.
+    """Return float64 [len(indices), count] draws in [0, 1) that depend only on (seed, epoch, index, copy).
 
-    SplitMix64 (Steele, Lea and Flood, 2014) used as a counter hash; no state, so any worker, rank or resumed run gets
-    the same numbers.
+    Uses SplitMix64 (Steele, Lea and Flood, 2014) as a stateless counter hash, so every worker, rank and resumed run
+    gets the same numbers.
     """
     with np.errstate(over="ignore"):
         stream = _mix(_mix(np.array([seed], np.uint64)) + np.uint64(epoch))
@@ -91,9 +92,9 @@ def random_crops(draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float
                  ratio: tuple[float, float]) -> np.ndarray:
     """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2] (height, width).
 
-    Inception-style: an area share from `scale` and a log-uniform aspect from `ratio`, ten tries, else the largest
-    centred crop within
-    `ratio`; the rule of torchvision's and of FFCV's RandomResizedCrop. `draws` is [N, 4 * 10], from `uniforms`.
+    Inception-style, as in RandomResizedCrop of torchvision and FFCV: a relative area from `scale` and a log-uniform
+    aspect ratio from `ratio`; if ten tries fail, the largest centred crop within `ratio`. `draws` is [N, 4 * 10], from
+    `uniforms`.
     """
     height, width = sizes[:, :1].astype(np.float64), sizes[:, 1:].astype(np.float64)
     share, aspect, down, right = np.moveaxis(attempts(draws, scale, ratio), 2, 0)
@@ -108,7 +109,7 @@ def random_crops(draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float
 
 
 def attempts(draws: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]) -> np.ndarray:
-    """Return float64 [N, 10, 4], crops to try: share of the area, width / height, and place (down, right) in 0..1."""
+    """Return float64 [N, 10, 4], crops to try: relative area, width / height, and position (down, right) in 0..1."""
     tried = draws.reshape(-1, _TRIES, 4).copy()
     tried[..., 0] = scale[0] + (scale[1] - scale[0]) * tried[..., 0]
     low, high = np.log(ratio)
@@ -117,10 +118,9 @@ def attempts(draws: np.ndarray, scale: tuple[float, float], ratio: tuple[float, 
 
 
 def _widest_crops(height: np.ndarray, width: np.ndarray, ratio: tuple[float, float]) -> np.ndarray:
-    """Return float64 [N, 4]: the whole image, cut where it is too long or too tall; height and width are [N, 1].
+    """Return float64 [N, 4]: the whole image, trimmed if it is too wide or too tall; height and width are [N, 1].
 
-    A line of pixels has no crop of a `ratio` far from 1, and keeps one: an empty crop would abort the process in native
-    code.
+    Each side keeps at least one pixel, however extreme the image: an empty crop would abort native code.
     """
     kept_height = np.minimum(height, np.maximum(1, np.rint(width / min(ratio))))
     kept_width = np.minimum(width, np.maximum(1, np.rint(height * max(ratio))))

@@ -1,4 +1,4 @@
-"""Draw the demo set: small pictures of twelve kinds of things, as a folder of JPEGs."""
+"""Draw the demo dataset: small pictures of twelve classes of objects, as a folder of JPEGs."""
 
 import colorsys
 import shutil
@@ -14,17 +14,17 @@ VAL_IMAGES = 45               # per class
 SHAPES = ("cross", "disc", "ring", "triangle")
 TEXTURES = ("halved", "plain", "striped")
 
-#: The hue of most things of a shape, in turns: a hint, as with fire engines and frogs.
+#: Typical hue of each shape, in turns: a hint about the class, as with fire engines and frogs.
 HUES = {"cross": 0.0, "disc": 0.25, "ring": 0.5, "triangle": 0.75}
 
-#: Class names in label order: texture and outline. Place, size, angle and surroundings say nothing about the class.
+#: Class names in label order: texture and outline. Position, size, angle and background are independent of the class.
 CLASSES = tuple(f"{texture}_{shape}" for texture in TEXTURES for shape in SHAPES)
 
 
 def write(folder: Path, seed: int = 0, train_images: int = TRAIN_IMAGES, val_images: int = VAL_IMAGES) -> Path:
-    """Write train/CLASS/*.jpg and val/CLASS/*.jpg to `folder`, unless it exists, and return it; takes some ten seconds.
+    """Write train/CLASS/*.jpg and val/CLASS/*.jpg to `folder` unless it exists, and return it; takes about ten seconds.
 
-    Each image is a function of its class, number and `seed`. The folder appears whole or not at all.
+    Each image depends only on its class, number and `seed`. The folder is created completely or not at all.
     """
     if folder.exists():
         return folder
@@ -47,7 +47,7 @@ def write(folder: Path, seed: int = 0, train_images: int = TRAIN_IMAGES, val_ima
 
 
 def picture(name: str, rng: np.random.Generator) -> Image.Image:
-    """Draw one picture: a thing of the class somewhere over clutter, in uneven light and with noise."""
+    """Draw one picture: an object of the class somewhere over clutter, unevenly lit and noisy."""
     texture, shape = name.split("_")
     width, height = (int(side) for side in rng.integers(64, 113, 2))
     far, near, ink = _colours(HUES[shape], rng)
@@ -69,7 +69,7 @@ def picture(name: str, rng: np.random.Generator) -> Image.Image:
 
 
 def _colours(hue: float, rng: np.random.Generator) -> np.ndarray:
-    """Draw three distinct colours [3, 3]: background, thing (of about this hue), and the pattern on the thing."""
+    """Draw three distinct colours [3, 3]: background, object (close to this hue), and the pattern on the object."""
     while True:
         far, ink = rng.uniform(20, 235, (2, 3))
         shade = (hue + rng.uniform(-0.1, 0.1)) % 1, rng.uniform(0.4, 1.0), rng.uniform(0.4, 0.95)
@@ -80,7 +80,7 @@ def _colours(hue: float, rng: np.random.Generator) -> np.ndarray:
 
 
 def _pattern(texture: str, size: tuple[int, int], middle: tuple[float, float], rng: np.random.Generator) -> np.ndarray:
-    """Return the strength of the ink, float32 [height, width] from 0 to 1: a pattern of any angle and period."""
+    """Return a pattern with random angle and period as opacity, float32 [height, width] from 0 to 1."""
     angle, period, phase = rng.uniform(0, 2 * np.pi), rng.uniform(13, 20), rng.uniform(0, 2 * np.pi)
     across, down = (np.arange(side, dtype=np.float32) - np.float32(centre)
                     for side, centre in zip(size, middle, strict=True))
@@ -109,7 +109,7 @@ def _outline(shape: str, middle: tuple[float, float], radius: float,
 
 
 def _clutter(draw: ImageDraw.ImageDraw, width: int, height: int, rng: np.random.Generator) -> None:
-    """Draw a small thing that belongs to no class: a line, a box or a blot."""
+    """Draw a small object of no class: a line, a box or a blot."""
     x, y, w, h = rng.uniform(0, width), rng.uniform(0, height), *rng.uniform(3, 12, 2)
     colour = tuple(int(value) for value in rng.integers(0, 256, 3))
     kind = rng.integers(3)

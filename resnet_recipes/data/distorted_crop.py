@@ -1,10 +1,10 @@
-"""TensorFlow's sample_distorted_bounding_box, by which MLPerf's reference crops training images."""
+"""TensorFlow's sample_distorted_bounding_box, with which MLPerf's reference crops training images."""
 
 import numpy as np
 
 TRIES = 100
 
-#: Share of the object that a crop must cover; without bounding boxes the object is the whole image.
+#: Fraction of the object that a crop must cover; without bounding boxes the object is the whole image.
 COVERED = 0.1
 
 
@@ -12,9 +12,9 @@ def distorted_crops(draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, fl
                     ratio: tuple[float, float]) -> np.ndarray:
     """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2] (height, width).
 
-    Width / height is uniform in `ratio`, and the height uniform among those that leave the area in `scale`; of 100
-    tries the first that fits, else the whole image. A corner never touches the far sides, as in the original. `draws`
-    is [N, 4 * 100], from `uniforms`.
+    Width / height is uniform in `ratio`, and the height is uniform over values that keep the area within `scale`. Takes
+    the first of 100 tries that fits, otherwise the whole image. As in the original, a crop smaller than the image never
+    touches its right or bottom border. `draws` is [N, 4 * 100], from `uniforms`.
     """
     tall, wide = sizes[:, :1].astype(np.float64), sizes[:, 1:].astype(np.float64)
     shape, length, down, right = np.moveaxis(draws.reshape(-1, TRIES, 4), 2, 0)
@@ -26,7 +26,7 @@ def distorted_crops(draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, fl
     highest = np.minimum(np.where(np.rint(highest * aspect) > wide, fitting, highest), tall)
     lowest = np.minimum(lowest, highest)
     height = lowest + np.floor(length * (highest - lowest + 1))
-    height += height * np.rint(height * aspect) < least         # rounding may leave the range by a pixel
+    height += height * np.rint(height * aspect) < least         # rounding may overshoot the range by a pixel
     height -= height * np.rint(height * aspect) > most
     width = np.rint(height * aspect)
     area = height * width

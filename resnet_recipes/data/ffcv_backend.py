@@ -18,7 +18,7 @@ from resnet_recipes.errors import NotReadyError, Problem
 def measure(config: DataConfig, tell: object) -> DataFacts:
     """Open both files and check that they match; takes seconds, decodes nothing.
 
-    Raises NotReadyError with everything that is in the way.
+    Raises NotReadyError with all problems found.
     """
     root = Path(config.root)
     train, val = open_samples(root / "train.beton"), open_samples(root / "val.beton")
@@ -41,7 +41,7 @@ def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: Samp
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
-    """Open val.beton; resized and cut like image files."""
+    """Open val.beton; images are resized and cropped like image files."""
     samples = open_samples(facts.root / "val.beton", facts.eval_digest)
     capacity = Capacity.for_evaluation(config, share)
     is_bicubic = config.eval_interpolation == "bicubic"
@@ -49,13 +49,13 @@ def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
 
 
 def _problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]:
-    """Yield what keeps these two files from being trained on with these settings."""
+    """Yield why these two files cannot be used with these settings."""
     yield from pair_problems(train, val)
     if config.val_share:
-        rule = "is for image files; there is a val.beton already"
+        rule = "applies only to image files; val.beton already exists"
         yield Problem("data.val_share", config.val_share, rule, "resnet-recipes convert SRC DST val_share=0.1")
     if config.on_bad_image == "skip":
-        rule = "is for image files; a damaged sample of a .beton file means that the file is damaged"
+        rule = "applies only to image files; if one sample of a .beton file is damaged, the file must be made again"
         yield Problem("data.on_bad_image", "skip", rule, "data.on_bad_image=error")
     if config.order == "quasi_random" and (problem := quasi_random_problem(train)):
         yield problem
@@ -67,7 +67,7 @@ def _notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
     size, free = train.content.size / 1e9, available_memory() / 1e9
     if fits_memory(train):
         yield (f"train.beton ({size:.2f} GB) fits into memory ({free:.0f} GB free): os_cache=true, "
-               "read from the disk once")
+               "read from disk once")
     else:
         hint = "" if config.order == "quasi_random" else "; data.order=quasi_random reads larger pieces"
         yield (f"train.beton ({size:.2f} GB) does not fit into memory ({free:.0f} GB free): os_cache=false, "
@@ -78,4 +78,4 @@ def _notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
     for beton in (train, val):
         if beton.sidecar is None:
             yield (f"{beton.path.name} has no sidecar (not made by resnet-recipes convert): no class names, "
-                   "and damage may go unseen")
+                   "and damage may go unnoticed")

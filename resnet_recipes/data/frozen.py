@@ -1,4 +1,4 @@
-"""The facts about a run's images as a file: the launcher finds them once; ranks check what they open against it."""
+"""The facts about a run's images as a file: written once by the launcher, checked by ranks when they open images."""
 
 import json
 from dataclasses import asdict
@@ -25,7 +25,7 @@ def load(path: Path, root: str) -> DataFacts:
         with path.open("rb") as file:
             found = json.loads(file.read(_LARGEST))
         if found.keys() != _TYPES.keys() or any(type(found[key]) is not kind for key, kind in _TYPES.items()):
-            raise ValueError("other fields than expected")
+            raise ValueError("missing or unknown fields")
         if found["backend"] not in BACKENDS[1:] or not all(isinstance(name, str) for name in found["classes"]):
             raise ValueError("an unknown backend, or class names that are not text")
     except (OSError, ValueError, AttributeError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""How much memory this process may still use."""
+"""Find out how much memory this process may still use."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ _NO_LIMIT = 1 << 62
 
 
 def available_memory() -> int:
-    """Return the bytes available on the machine, page cache included, or within the container's limit, if less."""
+    """Return the bytes available on the machine, including page cache, or within the container's limit, if less."""
     return min(_machine(Path("/proc/meminfo")), _container(Path("/sys/fs/cgroup")))
 
 
 def _machine(meminfo: Path) -> int:
-    """Read MemAvailable, which counts the page cache as free; unlimited where there is no such file."""
+    """Read MemAvailable, which counts the page cache as free; unlimited if there is no such file."""
     if not meminfo.exists():
         return _NO_LIMIT
     rows = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())
@@ -19,7 +19,7 @@ def _machine(meminfo: Path) -> int:
 
 
 def _container(cgroup: Path) -> int:
-    """Read a version 2 control group: its limit less what is used and cannot be dropped."""
+    """Read a version 2 control group: its limit minus used memory that cannot be reclaimed."""
     limit, used = cgroup / "memory.max", cgroup / "memory.current"
     if not limit.exists() or limit.read_text().strip() == "max":
         return _NO_LIMIT

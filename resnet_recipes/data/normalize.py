@@ -1,4 +1,4 @@
-"""From uint8 pixels to what a model is fed."""
+"""Normalise uint8 pixels for a model."""
 
 from functools import lru_cache
 

@@ -1,4 +1,4 @@
-"""Which examples a rank reads, and in which order: a function of the seed, the epoch and the step."""
+"""Which examples a rank reads, and in what order: a function of the seed, the epoch and the step."""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from resnet_recipes.duration import steps_per_epoch
 from resnet_recipes.errors import NotReadyError, Problem
 from resnet_recipes.schedule import in_epoch
 
-#: Keeps this generator apart from all others that are seeded with the run's seed and an epoch, a rank or a step.
+#: Separates this generator from all others seeded with the run's seed and an epoch, a rank or a step.
 _ORDER = 0x6F726472
 
 #: (seed, epoch, examples) -> the training order of one epoch: a permutation, int64 [examples].
@@ -18,11 +18,11 @@ Permute = Callable[[int, int, int], np.ndarray]
 
 
 class Job(NamedTuple):
-    """One batch of one rank, still to be read. The seed, the epoch, the index and the copy decide an image's crop."""
+    """One rank's batch, still to be read. Seed, epoch, index and copy determine each image's crop."""
 
     epoch: int
-    indices: np.ndarray   # int64 [N], places in the sorted list of files
-    copies: np.ndarray    # int64 [N], which use of the image in this epoch: 0 unless it comes several times
+    indices: np.ndarray   # int64 [N], positions in the sorted list of files
+    copies: np.ndarray    # int64 [N], how often the image was used before in this epoch: 0 without data.repeats
     pixels: int           # side of the delivered images
 
 
@@ -45,11 +45,10 @@ def train_jobs(config: DataConfig, share: Share, examples: int, first_step: int,
 
 
 def _places(share: Share, step: int, repeats: int) -> np.ndarray:
-    """Return which places of the epoch's order, each image `repeats` times in a row, are this rank's of a step.
+    """Return this rank's positions of a step in the epoch's order, in which each image comes `repeats` times in a row.
 
-    Repeated images are dealt out to the micro-batches one by one, as the samplers of timm and torchvision deal them out
-    to ranks, which have one micro-batch each: no statistics, and no MixUp, see two copies of an image if they can be
-    kept apart.
+    Copies of an image are dealt to different micro-batches, as the samplers of timm and torchvision deal them to ranks
+    with one micro-batch each. So neither BatchNorm statistics nor MixUp see two copies of an image, if avoidable.
     """
     places = np.arange(step * share.global_size, (step + 1) * share.global_size)
     if repeats > 1:
@@ -65,7 +64,7 @@ def eval_jobs(config: DataConfig, share: Share, examples: int) -> Iterator[Job]:
 
 
 def whole_batches(share: Share, examples: int) -> int:
-    """Return the global batches of an epoch. Raises NotReadyError if there is not even one."""
+    """Return the number of global batches in an epoch. Raises NotReadyError if there is none."""
     if share.global_size > examples:
         raise NotReadyError([Problem("batch.global_size", share.global_size,
                                      f"is more than the {examples:,} training images",

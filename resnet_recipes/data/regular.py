@@ -1,4 +1,4 @@
-"""Open a file that a stranger may have put there."""
+"""Open a file that may not be a regular one."""
 
 import errno
 import os
@@ -7,7 +7,7 @@ from io import FileIO
 
 
 def open_regular(path: str | os.PathLike) -> FileIO:
-    """Open a regular file for reading, unbuffered; a FIFO, socket or device is an OSError, without waiting for it."""
+    """Open a regular file for reading, unbuffered; raises OSError for a FIFO, socket or device, without blocking."""
     file = FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()

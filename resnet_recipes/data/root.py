@@ -1,4 +1,4 @@
-"""Check `data.root` itself: whether it can be read, and which folder was meant if it holds no images."""
+"""Check `data.root` itself: whether it can be read, and which folder was probably meant if it has no images."""
 
 import os
 import shlex
@@ -12,18 +12,18 @@ from resnet_recipes.errors import Problem
 LAYOUT = "the layout is ROOT/train/CLASS/image.jpg and ROOT/val/CLASS/image.jpg"
 SPLITS = ("train", "val")
 
-#: What a split may be called: Hugging Face's keywords among them. The first that there is counts.
+#: Names for the splits, including Hugging Face's keywords. The first that exists counts.
 SYNONYMS = {"train": ("train", "training"),
             "val": ("val", "validation", "valid", "dev", "test", "testing", "eval", "evaluation")}
 
 #: Files with the paths and labels of images.
 TABLES = (".csv", ".tsv", ".jsonl")
 
-_SEARCHED = 200        # folders that are looked into for splits
+_SEARCHED = 200        # folders searched for splits
 
 
 def root_problem(given: str) -> Problem | None:
-    """Return why no run can read from `given`, with the folder that was most likely meant; None if it looks right."""
+    """Return why `given` cannot be used, with the folder that was probably meant; None if it looks right."""
     root = Path(given)
     try:
         names = set(os.listdir(root))
@@ -41,21 +41,21 @@ def root_problem(given: str) -> Problem | None:
         rule = f"has only {betons[0]}.beton; a run needs train.beton and val.beton"
         return _problem(root, rule, "resnet-recipes convert SRC DST")
     if root.name.lower() in chain(*SYNONYMS.values()) and _has_splits(root.parent):
-        return _problem(root, "is one split; give the folder that holds train/ and val/", _typed(root.parent))
+        return _problem(root, "is one split; use the folder containing train/ and val/", _typed(root.parent))
     if meant := next(filter(_has_splits, islice(_below(root), _SEARCHED)), None):
         return _problem(root, "has no train/ and val/, but a folder in it does", _typed(meant))
     return None
 
 
 def unreadable(error: OSError) -> Problem:
-    """Return the problem that a folder below `data.root` cannot be listed."""
+    """Return the problem for a folder below `data.root` that cannot be listed."""
     folder = Path(error.filename)
-    fix = f"look at its permissions:  ls -ld {shlex.quote(str(folder))}" if isinstance(error, PermissionError) else ""
+    fix = f"check its permissions:  ls -ld {shlex.quote(str(folder))}" if isinstance(error, PermissionError) else ""
     return _problem(folder, f"is not a readable directory: {error.strerror}", fix)
 
 
 def _missing(root: Path) -> Problem:
-    """Name what there is instead of a folder that does not exist."""
+    """Return the problem for a folder that does not exist, with what exists instead."""
     there = next(parent for parent in root.parents if os.path.isdir(parent))
     wrong, *rest = root.relative_to(there).parts
     if wrong.startswith("~"):

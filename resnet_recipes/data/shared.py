@@ -1,4 +1,4 @@
-"""Arrays that several processes see."""
+"""Arrays shared by several processes."""
 
 import mmap
 import os
@@ -9,10 +9,10 @@ import numpy as np
 
 
 class SharedArrays:
-    """Named arrays in one anonymous memory file, handed to child processes by its descriptor.
+    """Named arrays in one anonymous memory file, passed to child processes by its descriptor.
 
-    It has no name, so nothing is left behind by a killed run, and it does not count against /dev/shm: containers keep
-    their 64 MB default.
+    Because the file has no name, a killed run leaves nothing behind. It does not count against /dev/shm either, so
+    containers can keep their 64 MB default.
     """
 
     def __init__(self, **layout: tuple[str, tuple[int, ...]]):
@@ -25,7 +25,7 @@ class SharedArrays:
 
     @property
     def whole(self) -> np.ndarray:
-        """All bytes, for pinning."""
+        """The whole file as bytes, for pinning."""
         return np.frombuffer(self._memory, np.uint8)
 
     def _bytes(self) -> int:
@@ -41,7 +41,7 @@ class SharedArrays:
 
     def __del__(self):
         if hasattr(self, "_descriptor"):
-            os.close(self._descriptor)       # the memory itself goes with the last array that looks at it
+            os.close(self._descriptor)       # the memory itself is freed with the last array that uses it
 
     def __getstate__(self) -> tuple:
         return self.layout, reduction.DupFd(self._descriptor)

@@ -1,4 +1,4 @@
-"""A loader's batches on the device, copied beside the work that is under way."""
+"""Copy a loader's batches to the device while it works on the previous ones."""
 
 import time
 from collections.abc import Iterator
@@ -11,12 +11,12 @@ from resnet_recipes.data.base import RawBatch
 class Stream:
     """An iterator of batches on `device`.
 
-    On CUDA a side stream copies a batch while the device still computes on the one before, which was handed out first:
-    the host waits for no step. On a CPU nothing is copied: a batch is valid until the next one is asked for.
+    On CUDA a side stream copies a batch while the device still computes on the previous one, so the host never waits
+    for a step. On a CPU nothing is copied, and a batch is valid until the next one is requested.
     """
 
     def __init__(self, batches: Iterator[RawBatch], device: torch.device):
-        self.waited = 0.0                 # seconds of waiting for the loader
+        self.waited = 0.0                 # seconds spent waiting for the loader
         self._batches = batches
         self._device = device
         self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
@@ -34,7 +34,7 @@ class Stream:
         return raw if self._side is None else self._copy(raw)
 
     def _copy(self, raw: RawBatch) -> RawBatch:
-        """Start to copy a batch; whatever the device is asked to do next waits for the copy."""
+        """Start copying a batch; the device's next operations wait for the copy."""
         with torch.cuda.stream(self._side):
             batch = RawBatch(*(tensor.to(self._device, non_blocking=True) for tensor in raw))
             self._copied = self._side.record_event()

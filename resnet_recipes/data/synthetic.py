@@ -1,4 +1,4 @@
-"""Images without files: drawn from the class and the index, for tests, smoke runs and measuring the trainer alone."""
+"""Images without files: generated from class and index, for tests, smoke runs and timing the trainer alone."""
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -15,12 +15,12 @@ CLASSES = 10
 TRAIN_EXAMPLES = 128
 EVAL_EXAMPLES = 50
 
-#: Noise images; each example shows one of them over the pattern of its class.
+#: Number of noise images; each example is one of them plus the pattern of its class.
 _NOISES = 64
 
 
 class Images:
-    """Images of one size, on the device: a coarse pattern per class, to be learned, and noise new in every epoch."""
+    """Images of one size, on the device: a coarse pattern to learn for each class, plus new noise in every epoch."""
 
     def __init__(self, pixels: int):
         rng = np.random.default_rng(pixels)
@@ -38,33 +38,33 @@ class Images:
 
 
 class Drawn(Supply):
-    """Drawn batches."""
+    """Generated batches."""
 
     def __init__(self, examples: int, epoch: int | None = None):
         self.examples = examples
-        self._epoch = epoch            # of all images, if it is always the same
+        self._epoch = epoch            # fixed epoch of all images, or None
 
     def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
-        """Yield the batch of every job."""
+        """Yield one batch for each job."""
         images = lru_cache(1)(Images)
         return (images(job.pixels).batch(job.indices, job.epoch if self._epoch is None else self._epoch)
                 for job in jobs)
 
 
 def measure(config: DataConfig, tell: object) -> DataFacts:
-    """Return the facts of the drawn images; nothing can be wrong with them."""
+    """Return the facts about the generated images; there is nothing to check."""
     return DataFacts("synthetic", Path(config.root or "synthetic"), TRAIN_EXAMPLES, EVAL_EXAMPLES,
                      tuple(f"pattern{number}" for number in range(CLASSES)),
                      ("images are drawn, not read: accuracies mean nothing",))
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Drawn:
-    """Open the drawn training images; there is nothing to augment in them."""
+    """Open the generated training images; `augment` is ignored."""
     return Drawn(facts.train_examples)
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Drawn:
-    """Open the drawn evaluation images."""
+    """Open the generated evaluation images."""
     return Drawn(facts.eval_examples, epoch=-1)
 
 

@@ -15,7 +15,7 @@ from resnet_recipes.data.loading.slots import Capacity
 
 
 def measure(config: DataConfig, tell: Tell) -> DataFacts:
-    """Count the images and classes; raises NotReadyError with what must be put right."""
+    """Count the images and classes. Raises NotReadyError with all problems found."""
     facts = survey(config, "torchvision", tell)
     return replace(facts, notes=(*facts.notes, manner()))
 
@@ -28,14 +28,14 @@ def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: Samp
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
-    """Open the evaluation images; an unreadable one is always an error, or accuracies could not be compared."""
+    """Open the evaluation images; an unreadable one is always an error, to keep accuracies comparable."""
     files, capacity = Files.of(config, "val", facts.eval_digest), Capacity.for_evaluation(config, share)
     is_bicubic = config.eval_interpolation == "bicubic"
     return Pipeline(eval_images(files, config.eval_resize, is_bicubic, capacity.workers), capacity)
 
 
 def seconds_per_image(config: DataConfig, facts: DataFacts) -> float:
-    """Decode 64 training images in this process, and return the CPU seconds of one."""
+    """Decode 64 training images in this process and return the CPU seconds per image."""
     share = Share(0, 1, min(64, facts.train_examples), 1, 0)
     here = replace(config, workers=0, on_bad_image="skip")
     batches = TrainLoader(here, share, open_train(here, facts, share, None)).batches()

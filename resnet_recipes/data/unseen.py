@@ -1,4 +1,4 @@
-"""Images that no run knows: of any folder, to test a network or to name what they show."""
+"""Images from any folder, to evaluate a network or to predict their classes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,14 +20,14 @@ from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.errors import NotReadyError, Problem
 
-_FEW = 64       # images that are decoded sooner than worker processes start
+_FEW = 64       # decoding so few images takes less time than starting worker processes
 
 
 def open_labelled(config: DataConfig, classes: Sequence[str], num_classes: int, share: Share) -> EvalLoader:
     """Open the labelled images at `config.root`: those for validation, or all if it has no splits.
 
-    Folders are told apart by name, so a part of the network's classes will do; without names (`classes` is empty)
-    their number has to be right. Raises NotReadyError.
+    Class folders are matched by name, so some of the network's classes are enough; without names (`classes` is empty)
+    their number must match. Raises NotReadyError.
     """
     root = Path(config.root)
     root = root.parent if root.name == "val.beton" else root
@@ -50,7 +50,7 @@ def _open_beton(config: DataConfig, root: Path, classes: Sequence[str] | int, sh
     beton = open_beton(root / "val.beton")
     count = classes if isinstance(classes, int) else len(classes)
     if beton.sidecar and not isinstance(classes, int) and beton.classes != tuple(classes):
-        raise _unusable(beton.path, "has other classes than the network, or in another order")
+        raise _unusable(beton.path, "has different classes from the network, or another order")
     if beton.labels.max() >= count:
         raise _unusable(beton.path, f"has labels up to {beton.labels.max()}; the network has {count} classes")
     facts = DataFacts("ffcv", root, 0, len(beton), beton.classes, eval_digest=beton.digest)
@@ -67,7 +67,7 @@ def _listing(config: DataConfig, root: Path) -> Listing:
 
 
 def _places(root: Path, found: Sequence[str], classes: Sequence[str], num_classes: int) -> np.ndarray:
-    """Return the label that the network gives to each class folder, int64."""
+    """Return the network's label of each class folder, int64."""
     if not classes:
         if len(found) != num_classes:
             raise _unusable(root, f"has {len(found)} classes; the network has {num_classes} classes, unnamed")
@@ -85,7 +85,7 @@ def _unusable(place: Path, rule: str, fix: str = "") -> NotReadyError:
 
 
 class Unlabelled(EvalLoader):
-    """Image files in their order, cut as for evaluation, under the labels 0, 1, 2 ...; an unreadable one is black."""
+    """Image files in order, cropped as in evaluation, with labels 0, 1, 2 ...; an unreadable image is black."""
 
     def __init__(self, paths: Sequence[str], config: DataConfig, batch: int):
         """Take absolute paths."""

@@ -1,4 +1,4 @@
-"""How many loader processes or threads the cores of this machine carry."""
+"""Choose the number of loader processes or threads for this machine."""
 
 import os
 from collections.abc import Iterator
@@ -8,13 +8,13 @@ import torch
 from resnet_recipes.cores import cores
 from resnet_recipes.data.base import DataConfig
 
-_MOST = 16             # more do not make one rank faster
+_MOST = 16             # more would not make one rank faster
 
 
 def workers(config: DataConfig, ranks: int = 1) -> int:
     """Return a rank's loader processes or threads: the recipe's number, or its share of the cores, at most 16.
 
-    `ranks` is the number of ranks on this machine, unless a launcher has set it.
+    `ranks` is the number of ranks on this machine if no launcher has set it.
     """
     if config.workers != "auto":
         return int(config.workers)
@@ -22,7 +22,7 @@ def workers(config: DataConfig, ranks: int = 1) -> int:
 
 
 def fair_share(ranks: int) -> int:
-    """Return the workers of each of `ranks` on this machine under `data.workers=auto`."""
+    """Return the workers per rank with `data.workers=auto`, for `ranks` on this machine."""
     return max(1, min(_MOST, cores() // ranks))
 
 

@@ -46,7 +46,7 @@ def test_an_unknown_home_is_named(tmp_path, monkeypatch):
 
 
 def test_a_split_given_itself_is_answered_with_its_parent(images):
-    assert f"is one split; give the folder that holds train/ and val/\n    data={images}" in refusal(images / "train")
+    assert f"is one split; use the folder containing train/ and val/\n    data={images}" in refusal(images / "train")
 
 
 def test_splits_further_down_are_found(images):

@@ -39,7 +39,7 @@ def test_a_flat_validation_set_is_found_with_the_command_that_helps(root):
         (root / "val" / folder).rmdir()
     findings = check_data(root)
     finding = only(findings, "fix")
-    assert "val holds images without class folders" in finding.what
+    assert "val contains images without class folders" in finding.what
     assert finding.fix == f"resnet-recipes doctor data {root} --fix-val LOC_val_solution.csv"
     assert exit_code(findings) == 3
 

@@ -1,4 +1,4 @@
-"""One image as a .beton file stores it."""
+"""Encode one image for a .beton file."""
 
 import io
 from dataclasses import dataclass
@@ -24,12 +24,12 @@ class ConvertOptions:
     """How images are written, by default as for the published recipes (mosaicml/examples, FFCV)."""
 
     write_mode: str = "proportion"      # raw | jpg | proportion: JPEG with compress_probability, else raw
-    max_resolution: int | None = 500    # pixels, longer side; larger images are shrunk by the area mean; None: no limit
+    max_resolution: int | None = 500    # pixels, longer side; larger images are area-averaged down; None: no limit
     compress_probability: float = 0.5   # proportion only
     jpeg_quality: int = 90
-    levels: int = 1                     # 2: train.half.beton besides, for crops that become smaller than half of theirs
-    shuffle: bool = True                # store in random order, so that neighbours in the file are not of one class
-    seed: int = 0                       # of the order, and of the choice between JPEG and raw
+    levels: int = 1                     # 2: also write train.half.beton, for crops shrunk to less than half
+    shuffle: bool = True                # store in random order, so that neighbours in the file differ in class
+    seed: int = 0                       # for the order and the choice between JPEG and raw
     on_bad_image: str = "error"         # error | skip
     val_share: float = 0.0              # as data.val_share: set aside as val.beton
     val_seed: int = 0
@@ -37,7 +37,7 @@ class ConvertOptions:
     workers: int = 0                    # processes; 0: one per core
 
     def problems(self) -> list[Problem]:
-        """Return what is wrong with these values."""
+        """Return the problems with these values."""
         found = []
         if self.write_mode not in WRITE_MODES:
             found.append(Problem("write_mode", self.write_mode, f"must be one of {', '.join(WRITE_MODES)}"))
@@ -70,9 +70,9 @@ class Encoded(NamedTuple):
 def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> Encoded:
     """Encode one image, given as the bytes of a file or uint8 [H, W, 3]. Raises BadImageError if it cannot be read.
 
-    In `jpg` mode a sound RGB JPEG that fits is kept byte for byte, unless there are two levels: JPEGs then have restart
-    markers every 64 pixels, and the native decoder steps over the intervals outside of a crop. The EXIF orientation is
-    ignored, as in training.
+    In `jpg` mode an intact RGB JPEG within the size limit is kept byte for byte. With two levels it is encoded again
+    with restart markers every 64 pixels, so that the native decoder can skip the intervals outside a crop. The EXIF
+    orientation is ignored, as in training.
     """
     pixels = image
     if isinstance(image, bytes):
@@ -82,7 +82,7 @@ def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> En
         pixels = picture.crop(0, 0, picture.height, picture.width)
     picture = shrunk(Image.fromarray(pixels), options.max_resolution)
     if max(picture.size) > _LONGEST:
-        raise BadImageError(f"has a side of {max(picture.size):,} pixels; a .beton file takes {_LONGEST:,}")
+        raise BadImageError(f"has a side of {max(picture.size):,} pixels; the limit of .beton files is {_LONGEST:,}")
     compress = options.write_mode == "jpg"
     if options.write_mode == "proportion":
         compress = uniforms(options.seed, 0, np.array([index]), 1).item() < options.compress_probability
@@ -95,7 +95,7 @@ def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> En
 
 
 def shrunk(picture: Image.Image, longest: int | None) -> Image.Image:
-    """Shrink a larger image so that its longer side is `longest`, sides rounded down (800x600 becomes 500x375)."""
+    """Shrink an image if its longer side exceeds `longest`, rounding sides down (800x600 becomes 500x375)."""
     if longest is None or max(picture.size) <= longest:
         return picture
     ratio = longest / max(picture.size)

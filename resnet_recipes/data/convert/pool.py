@@ -22,7 +22,7 @@ _CHUNK = 128           # images between two visits to the disk
 class EncodedChunk(NamedTuple):
     """Consecutive samples, ready for BetonWriter.append."""
 
-    samples: list[tuple[np.void, bytes]]          # an image that cannot be read has no bytes
+    samples: list[tuple[np.void, bytes]]          # an unreadable image has no bytes
     unreadable: list[tuple[str, str]]             # name and reason
 
 
@@ -40,13 +40,13 @@ def encode_one(source: Source, index: int, options: ConvertOptions) -> Encoded |
 
 
 def encode_in_order(source: Source, order: np.ndarray, options: ConvertOptions) -> Iterator[EncodedChunk]:
-    """Yield the images of `order` in chunks; the processes work at most a few chunks ahead."""
+    """Yield the images in chunks, in the given order; the processes work at most a few chunks ahead."""
     chunks = [order[at : at + _CHUNK] for at in range(0, len(order), _CHUNK)]
     workers = min(worker_count(options), len(chunks))
     if workers <= 1:
         yield from (_encode_chunk(source, chunk, options) for chunk in chunks)
         return
-    # Not forked from this process, which may have threads; the fork server imports this module once for all workers.
+    # Do not fork this process, which may have threads; the fork server imports this module once for all workers.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_keep, initargs=(source, options)) as pool:
@@ -66,7 +66,7 @@ def encode_in_order(source: Source, order: np.ndarray, options: ConvertOptions) 
 
 
 def _keep(source: Source, options: ConvertOptions) -> None:
-    """Keep in a worker what all its chunks share: a million file names are sent once."""
+    """Store in a worker what all its chunks share, so that a million file names are sent only once."""
     global _kept
     _kept = source, options
 

@@ -1,4 +1,4 @@
-"""Convert images, or another .beton file, to .beton files for FFCV: forecast, resumable, verified."""
+"""Convert images, or another .beton file, to .beton files for FFCV, with a forecast, resume and verification."""
 
 import hashlib
 import random
@@ -26,8 +26,8 @@ from resnet_recipes.data.root import SPLITS
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
 
 PAGE_SIZE = 8 << 20                     # bytes, FFCV's own default
-LARGE_PAGE_SIZE = 128 << 20             # bytes, when images keep their size: one image must fit into a page
-_ANY = {"workers": 0, "on_bad_image": ""}       # options that may differ between an attempt and the one that resumes it
+LARGE_PAGE_SIZE = 128 << 20             # bytes, used when images keep their size: one image must fit into a page
+_ANY = {"workers": 0, "on_bad_image": ""}       # options that may change when an attempt is resumed
 _SAMPLED = 500                          # images encoded for a forecast, and read back at the end
 
 
@@ -50,14 +50,14 @@ class Forecast(NamedTuple):
     resumed_images: int                 # done by an interrupted attempt
     sampled: int                        # images that were measured
     unreadable: tuple[str, ...]         # images of the sample that cannot be read, with reasons
-    speeds: dict[int, float]            # random crops a second and core, natively, by pixels of their side
+    speeds: dict[int, float]            # random crops per second and core with the native decoder, by side in pixels
 
 
 class Progress(NamedTuple):
-    """How far a conversion has come."""
+    """The progress of a conversion."""
 
     split: str
-    done: int                           # images of this split, those of an earlier attempt included
+    done: int                           # images of this split so far, including those of an earlier attempt
     total: int
     bytes: int
     seconds_left: float
@@ -66,7 +66,7 @@ class Progress(NamedTuple):
 def plan_conversion(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
     """Return the files to make: DST/train.beton and DST/val.beton if SRC has both splits, else DST itself.
 
-    Raises NotReadyError if SRC cannot be read, or RecipeError if DST cannot be made of it.
+    Raises NotReadyError if SRC cannot be read, or RecipeError if DST does not fit it.
     """
     src, dst = Path(src), Path(dst)
     sources = _sources(src, options)
@@ -84,7 +84,7 @@ def plan_conversion(src: Path, dst: Path, options: ConvertOptions) -> list[Split
 
 
 def _sources(src: Path, options: ConvertOptions) -> dict[str, Source]:
-    """Return the images under "train" and "val", or all under "". Raises NotReadyError with what is wrong with them."""
+    """Return the images under "train" and "val", or all under "". Raises NotReadyError with their problems."""
     if src.suffix == ".beton":
         return {"": BetonSource(open_beton(src))}
     config = DataConfig(root=str(src), val_share=options.val_share, val_seed=options.val_seed,
@@ -107,7 +107,7 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Source]:
 
 
 def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
-    """Encode up to 500 images of SRC and estimate size and time of the whole; takes a few seconds, writes nothing."""
+    """Encode up to 500 images of SRC to estimate the total size and time; takes a few seconds, writes nothing."""
     _check(options)
     splits = plan_conversion(src, dst, options)
     images = sum(len(split.source.labels) for split in splits)
@@ -126,7 +126,7 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     resumed = sum(len(split.source.labels) for split in splits[:made])
     resumed += sum(len(read_journal(split.target, _key(split, options))) for split in splits[made:])
     minutes = (images - resumed) * seconds / worker_count(options) / 60
-    content = int(size / len(chosen) * images * 1.02)                   # 2 %: lost at the ends of pages
+    content = int(size / len(chosen) * images * 1.02)                   # 2 % is lost at the ends of pages
     bytes_ = content + images * 48 + len(splits) * PAGE_SIZE
     levels = [encoded.get(split.name, []) for split in splits[:options.levels]]
     speeds = {side: speed for side, level in zip((176, 88), (levels[0], levels[-1]), strict=True)
@@ -137,9 +137,9 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
 
 def convert(src: Path, dst: Path, options: ConvertOptions, progress: Callable[[Progress], None],
             expected: Forecast | None = None) -> list[Path]:
-    """Make the files and return them; an interrupted attempt at the same conversion is resumed.
+    """Write the files and return their paths; resumes an interrupted attempt at the same conversion.
 
-    `expected` is the forecast, if there is one already. Old files of the same name stay until the new ones are whole.
+    `expected` is the forecast, if already made. Old files of the same name stay until the new ones are complete.
     Raises NotReadyError (disk full, unreadable images) or TrainingError (a worker died, a file reads back differently).
     """
     _check(options)
@@ -161,7 +161,7 @@ def convert(src: Path, dst: Path, options: ConvertOptions, progress: Callable[[P
 
 
 def _convert_split(split: Split, options: ConvertOptions, progress: Callable[[Progress], None]) -> None:
-    """Write one file in the order of its permutation, a chunk at a time."""
+    """Write one file in permuted order, one chunk at a time."""
     total = len(split.source.labels)
     order = _order(split, options)
     page_size = PAGE_SIZE if options.max_resolution and 3 * options.max_resolution**2 <= PAGE_SIZE else LARGE_PAGE_SIZE
@@ -189,25 +189,25 @@ def _convert_split(split: Split, options: ConvertOptions, progress: Callable[[Pr
 
 
 def _order(split: Split, options: ConvertOptions) -> np.ndarray:
-    """Return which image comes where in the file: a permutation, int64 [images]."""
+    """Return the order of the images in the file: a permutation, int64 [images]."""
     total = len(split.source.labels)
     return np.random.default_rng(options.seed).permutation(total) if options.shuffle else np.arange(total)
 
 
 def _left_out(split: Split, options: ConvertOptions) -> Iterator[Problem]:
-    """Yield the images that an interrupted attempt left out, if this one would resume it but may leave out none."""
+    """Yield the images that an interrupted attempt skipped, if this one would resume it but must not skip any."""
     done = read_journal(split.target, _key(split, options))
     if options.on_bad_image == "error" and (done["size"] == 0).any():
-        rule = "was unreadable, and left out by the earlier attempt (on_bad_image=skip) that this one would resume"
+        rule = "was unreadable and was skipped by the earlier attempt (on_bad_image=skip) that this one would resume"
         fix = f"on_bad_image=skip resumes without it; to start over:  rm {shlex.quote(str(partial_path(split.target)))}"
         for index in _order(split, options)[: len(done)][done["size"] == 0]:
             yield Problem(split.source.name(index), None, rule, fix)
 
 
 def _readable(chunk: EncodedChunk, options: ConvertOptions) -> EncodedChunk:
-    """Refuse a chunk with unreadable images, unless they may be left out."""
+    """Refuse a chunk with unreadable images, unless they may be skipped."""
     if chunk.unreadable and options.on_bad_image == "error":
-        fix = "on_bad_image=skip leaves such images out and records which; resnet-recipes doctor data DIR lists all"
+        fix = "on_bad_image=skip skips and records such images; resnet-recipes doctor data DIR lists all of them"
         raise NotReadyError([Problem(name, None, reason, fix) for name, reason in chunk.unreadable])
     return chunk
 
@@ -218,12 +218,12 @@ def _verify(target: Path) -> None:
     for index in random.Random(0).sample(range(len(beton)), min(_SAMPLED, len(beton))):
         decoded = encode_one(BetonSource(beton), index, ConvertOptions(write_mode="raw", max_resolution=None))
         if not isinstance(decoded, Encoded) or [decoded.height, decoded.width] != beton.sizes[index].tolist():
-            said = f"{target}: sample {index} reads back differently than it was written"
+            said = f"{target}: sample {index} reads back differently from what was written"
             raise TrainingError(f"{said}; check the disk and convert again")
 
 
 def _located(splits: list[Split], place: int) -> tuple[Split, int]:
-    """Return the split and the index in it of image `place` of all."""
+    """Return the split of image number `place` among all, and its index in that split."""
     for split in splits[:-1]:
         if place < len(split.source.labels):
             return split, place
@@ -232,7 +232,7 @@ def _located(splits: list[Split], place: int) -> tuple[Split, int]:
 
 
 def _made(splits: list[Split], options: ConvertOptions) -> int:
-    """Return how many files an attempt finished before it was interrupted in a later one; 0 if it finished all."""
+    """Return how many files an interrupted attempt finished; 0 if it finished all."""
     return next((place for place, split in enumerate(splits) if not _is_made(split, options)), 0)
 
 
@@ -250,7 +250,7 @@ def _is_made(split: Split, options: ConvertOptions) -> bool:
 
 
 def _key(split: Split, options: ConvertOptions) -> str:
-    """Return a digest of what an attempt must share with this one to be resumed."""
+    """Return a digest of everything that must be unchanged for an attempt to be resumed."""
     shared = sorted((asdict(options) | _ANY).items()), split.source.fingerprint, split.source.classes
     return hashlib.sha256(repr(shared).encode()).hexdigest()
 
@@ -261,7 +261,7 @@ def _check(options: ConvertOptions) -> None:
 
 
 def _free_bytes(path: Path) -> int:
-    """Return the bytes free on the disk where `path` is, or will be."""
+    """Return the free bytes on the disk that holds `path`, or will."""
     path = path.absolute()
     while not path.exists():
         path = path.parent

@@ -25,7 +25,7 @@ class Source(Protocol):
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 that changes when images are added, removed, renamed, or replaced by others of another size."""
+        """SHA-256 that changes when images are added, removed, renamed, or replaced by files of another size."""
 
     def name(self, index: int) -> str:
         """Return the name of an image for messages."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from resnet_recipes.data.images.kinds import SUFFIXES
 
-#: What archivers and file servers leave behind; hidden names are left out as well.
+#: Left behind by archivers and file servers; hidden names are ignored as well.
 _DEBRIS = (".", "__MACOSX", "@eaDir", "lost+found")
 
 
@@ -18,17 +18,17 @@ def class_names(split: Path) -> list[str]:
 
 
 def image_names(folder: Path | str, others: Counter | None = None) -> Iterator[str]:
-    """Yield the images below `folder` relative to it, unsorted, without a `stat` for each. `others`: see `walk`."""
+    """Yield the paths of images below `folder`, relative to it and unsorted, without a `stat` each; see `walk`."""
     return (path for path, _ in walk(folder, others=others))
 
 
 def walk(
     root: Path | str, inside: str = "", others: Counter | None = None, folders: list[str] | None = None,
 ) -> Iterator[tuple[str, os.DirEntry]]:
-    """Yield the images below `root`/`inside`, by their paths from `root`, unsorted.
+    """Yield the paths of images below `root`/`inside`, relative to `root` and unsorted.
 
-    `others` counts the remaining files by suffix, `folders` takes the folders that were listed, `inside` first. Follows
-    links to files, never to folders, which could form a circle.
+    `others` counts the remaining files by suffix; `folders` collects the folders listed, `inside` first. Follows links
+    to files but not to folders, which could form a cycle.
     """
     if folders is not None:
         folders.append(inside)

@@ -1,4 +1,4 @@
-"""The image files of a split as a source, listed in memory that all its workers share."""
+"""The image files of a split as a source, with their list in memory shared by all workers."""
 
 import os
 import shlex
@@ -15,15 +15,15 @@ from resnet_recipes.data.images.source import ChangedError
 from resnet_recipes.data.shared import SharedArrays
 from resnet_recipes.errors import NotReadyError, Problem
 
-#: Below this share of JPEGs the interpreter is the bottleneck.
+#: With a smaller fraction of JPEGs the interpreter is the bottleneck.
 _MOST = 0.9
 
 
 class Files:
-    """The images of one split with their labels, sorted by class and name; a Source. Pickles, and stays shared."""
+    """A Source: the images of one split with their labels, sorted by class and name. Stays shared when pickled."""
 
     def __init__(self, listing: Listing, root: str = "", split: str = ""):
-        """Put a listing into shared memory; `root` and `split` are for advice."""
+        """Put a listing into shared memory; `root` and `split` are used in error messages."""
         self._folder, self._root, self._split = listing.folder, root, split
         self._start = np.frombuffer(os.fsencode(listing.folder) + b"\0", np.uint8)
         count = len(listing)
@@ -37,7 +37,7 @@ class Files:
         """List "train" or "val". Raises NotReadyError if a `digest` is given, and names or sizes differ."""
         listing = listing_of(config, split)
         if digest and listing.digest != digest:
-            rule = f"has other files than when the run began: names or sizes have changed in {split}"
+            rule = f"has changed since the run began: files in {split} differ in name or size"
             raise NotReadyError([Problem("data.root", config.root, rule, "put the files back, or start a new run")])
         return cls(listing, config.root, split)
 
@@ -56,13 +56,13 @@ class Files:
         return self._arrays["labels"]
 
     def path(self, index: int) -> str:
-        """Return where image `index` is."""
+        """Return the path of image `index`."""
         start, end = self._arrays["ends"][index:index + 2]
         return os.path.join(self._folder, os.fsdecode(self._arrays["text"][start:end].tobytes()))
 
     @property
     def suits_engine(self) -> bool:
-        """Whether most of the images are JPEGs by their names."""
+        """Whether most of the images are JPEGs, judging by their names."""
         some = np.linspace(0, len(self) - 1, min(len(self), 200)).astype(int).tolist()
         return sum(self.path(index).lower().endswith((".jpg", ".jpeg")) for index in some) >= _MOST * len(some)
 
@@ -70,7 +70,7 @@ class Files:
         """Read image `index`; see Source."""
         data, listed = read_file(self.path(index)), self._arrays["sizes"][index]
         if listed not in (-1, len(data)):
-            raise ChangedError(f"has {len(data):,} bytes, and had {listed:,} when it was listed. If that is right, "
+            raise ChangedError(f"has {len(data):,} bytes, but had {listed:,} when it was listed. If this is intended, "
                                "touch its folder and start again")
         return Picture(data)
 
@@ -80,7 +80,7 @@ class Files:
         return f"{skip}resnet-recipes doctor data {shlex.quote(self._root)}  lists them"
 
     def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
-        """Have ROW [n] point to the files."""
+        """Make ROW [n] point to the files."""
         starts = self._arrays["ends"][indices]
         wanted["folder"], wanted["path"] = self._start.ctypes.data, self._arrays["text"].ctypes.data + starts
         wanted["length"] = self._arrays["ends"][indices + 1] - starts

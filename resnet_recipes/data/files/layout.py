@@ -1,4 +1,4 @@
-"""How a data set is laid out: where the images of each split are, and what tells their classes."""
+"""The layout of a dataset: where the images of each split are, and where their labels come from."""
 
 import hashlib
 import os
@@ -18,11 +18,11 @@ class Part(NamedTuple):
 
     name: str              # as the folder or the table calls it
     place: Path
-    is_whole: bool = True  # else the table has other splits as well
+    is_whole: bool = True  # False: the table has other splits too
 
     @property
     def is_table(self) -> bool:
-        """Tell whether a file has the labels."""
+        """Whether the labels come from a table."""
         return self.place.suffix in TABLES and self.place.is_file()
 
     def listing(self, config: DataConfig, tell: Tell) -> Listing:
@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
 
 def parts(root: Path) -> dict[str, Part]:
-    """Return what there is under "train" and "val", or all images under "". Raises NotReadyError, or OSError."""
+    """Return the parts named "train" and "val", or all images as "". Raises NotReadyError or OSError."""
     if (place := _table_of(root)).is_file():
         splits = {row.split for row in table.rows(place)}
         return _known({name: Part(name, place, False) for name in splits}) if splits != {""} else {"": Part("", place)}
@@ -49,7 +49,7 @@ def parts(root: Path) -> dict[str, Part]:
 
 
 def listing_of(config: DataConfig, split: str, tell: Tell = lambda line: None) -> Listing:
-    """List the images of "train" or "val"; those that data.val_share sets aside are the validation images.
+    """List the images of "train" or "val"; with data.val_share, validation images are those set aside.
 
     Raises NotReadyError, or OSError.
     """
@@ -61,9 +61,9 @@ def listing_of(config: DataConfig, split: str, tell: Tell = lambda line: None) -
 
 
 def set_aside(whole: Listing, share: float, seed: int) -> np.ndarray:
-    """Return which images are for validation, bool [N]: that share of each class, but one at least, and never all.
+    """Return which images to set aside, bool [N]: a fraction `share` of each class, at least one and never all.
 
-    It depends on the seed and the names alone: an image that is added moves at most one other.
+    The choice depends only on the seed and the names: adding an image moves at most one other.
     """
     chosen, first = np.zeros(len(whole), bool), 0
     keys = [hashlib.sha256(f"{seed}/{name}".encode(errors="surrogateescape")).digest() for name in whole.names]
@@ -76,13 +76,13 @@ def set_aside(whole: Listing, share: float, seed: int) -> np.ndarray:
 
 
 def _table_of(place: Path) -> Path:
-    """Return the metadata file in a folder, if it has labels; else the place itself."""
+    """Return the metadata file in a folder, if it has labels; otherwise `place` itself."""
     found = (place / name for name in table.METADATA)
     return next((path for path in found if path.is_file() and table.has_labels(path)), place)
 
 
 def _known(there: dict[str, Part]) -> dict[str, Part]:
-    """Return the parts that are called like a split, under our names of the splits."""
+    """Return the parts with the name of a split or a synonym, under our names of the splits."""
     named = {split: next((there[name] for name in known if name in there), None) for split, known in SYNONYMS.items()}
     return {split: part for split, part in named.items() if part}
 

@@ -1,4 +1,4 @@
-"""The images of a split with their labels, as folders list them; a long listing is kept from one start to the next."""
+"""List the images of a split with their labels from folders; long listings are cached between starts."""
 
 import hashlib
 import json
@@ -17,14 +17,14 @@ import numpy as np
 from resnet_recipes import atomic
 from resnet_recipes.data.files.folder import class_names, walk
 
-#: Images below which a listing takes less than a second, and is not kept.
+#: Smaller listings take less than a second and are not cached.
 _WORTH_KEEPING = 100_000
 
-#: Nanoseconds for which all folders must have been left alone before: some file systems keep times in steps of two
-#: seconds.
+#: Nanoseconds for which no folder may have changed before a listing is cached: some file systems keep times in steps of
+#: two seconds.
 _SETTLED = 2 * 10**9
 
-_THREADS = 16          # network file systems answer many questions at once
+_THREADS = 16          # network file systems serve many requests at once
 _ARRAYS = ("text", "ends", "sizes", "counts")
 
 #: Shows a line of progress.
@@ -35,13 +35,13 @@ Tell = Callable[[str], None]
 class Listing:
     """Every image of a split, sorted by class and name."""
 
-    folder: str            # that names start from
+    folder: str            # names are relative to it
     classes: tuple[str, ...]
-    text: np.ndarray       # uint8, the name of one image after the other
+    text: np.ndarray       # uint8, all names joined
     ends: np.ndarray       # int64 [N], where each name ends
     sizes: np.ndarray      # int64 [N], bytes; -1: unknown
-    counts: np.ndarray     # int64 [C], images by class
-    others: Counter = field(default_factory=Counter)        # files that are not images by name, by suffix
+    counts: np.ndarray     # int64 [C], images in each class
+    others: Counter = field(default_factory=Counter)        # files whose names are not those of images, by suffix
     kept: bool = False     # read from the cache
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ class Listing:
 
     @property
     def digest(self) -> str:
-        """What changes with any name or size."""
+        """A digest of all names and sizes."""
         return hashlib.sha256(self.text.tobytes() + self.ends.tobytes() + self.sizes.tobytes()).hexdigest()[:32]
 
     @property
@@ -65,12 +65,12 @@ class Listing:
 
     @property
     def paths(self) -> list[str]:
-        """Where each image is."""
+        """The path of each image."""
         return [os.path.join(self.folder, name) for name in self.names]
 
     @classmethod
     def of(cls, split: Path, tell: Tell = lambda line: None) -> Self:
-        """List a folder of class folders, or return the listing kept of an earlier start if no folder has changed."""
+        """List a folder of class folders, or return the cached listing if no folder has changed."""
         cache = cache_path(split)
         if (kept := _kept(cache, split)) is not None:
             return kept
@@ -99,7 +99,7 @@ class Listing:
 
 
 def cache_path(split: Path) -> Path:
-    """Return the file in the user's cache folder (XDG_CACHE_HOME) that keeps the listing of a split."""
+    """Return the path of a split's cached listing in the user's cache folder (XDG_CACHE_HOME)."""
     root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     digest = hashlib.sha256(os.fsencode(split.absolute())).hexdigest()
     return Path(root) / "resnet-recipes" / f"listing-{digest[:32]}.npz"
@@ -125,18 +125,18 @@ def _listed(split: Path, tell: Tell) -> tuple[Listing, list[tuple[str, int, int]
 
 
 def packed(names: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
-    """Return names as one text, uint8, and where each ends, int64 [N]."""
+    """Join names into one uint8 array; return it and the end of each name, int64 [N]."""
     return np.frombuffer(b"".join(names), np.uint8), np.cumsum([len(name) for name in names], dtype=np.int64)
 
 
 def _class(split: Path, name: str) -> tuple[list[tuple[str, int]], list[tuple[str, int, int]], Counter]:
-    """Return the images of a class with their sizes, its folders, and what else it holds."""
+    """Return the images of a class with their sizes, its folders, and a count of other files."""
     others, folders = Counter(), []
     images = []
     for path, entry in walk(split, name, others, folders):
         try:
             size = entry.stat().st_size
-        except OSError:                                # a broken link: reading it is what fails
+        except OSError:                                # a broken link: the error comes when it is read
             size = -1
         images.append((path, size))
     return sorted(images), [_stamp(split, folder) for folder in folders], others
@@ -148,7 +148,7 @@ def _stamp(split: Path, folder: str) -> tuple[str, int, int]:
 
 
 def _kept(cache: Path, split: Path) -> Listing | None:
-    """Read a listing; None if there is none, or a folder has changed since."""
+    """Read a cached listing; None if there is none or a folder has changed since."""
     try:
         with np.load(cache) as content:
             about = json.loads(content["about"].tobytes())
@@ -169,4 +169,4 @@ def _keep(cache: Path, listing: Listing, folders: list[tuple[str, int, int]], te
         with atomic.replacing(cache) as file:
             np.savez(file, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays)
     except OSError as error:
-        tell(f"the listing cannot be kept in {cache.parent} ({error.strerror}): every rank will list the images itself")
+        tell(f"cannot cache the listing in {cache.parent} ({error.strerror}): every rank will list the images itself")

@@ -1,4 +1,4 @@
-"""Check the images of a data set before anything is started."""
+"""Check the images of a dataset before a run starts."""
 
 import shlex
 from collections import Counter
@@ -18,15 +18,15 @@ _SHARE = "data.val_share=0.1   sets a tenth of each class aside"
 
 
 def survey(config: DataConfig, backend: str, tell: Tell) -> DataFacts:
-    """List the images at `config.root`. Raises NotReadyError with everything that is wrong there."""
+    """List the images at `config.root`. Raises NotReadyError with all problems found."""
     try:
         return _surveyed(config, backend, tell)
-    except OSError as error:                                            # a folder may not be read, or has just vanished
+    except OSError as error:                                            # a folder is unreadable or has just vanished
         raise NotReadyError([unreadable(error)]) from None
 
 
 def sorting_command(root: Path) -> str:
-    """Return what to type if val/ has no class folders, with the name of Kaggle's map of files to classes."""
+    """Return the command that sorts val/ into class folders, given Kaggle's map of files to classes."""
     return f"resnet-recipes doctor data {shlex.quote(str(root))} --fix-val LOC_val_solution.csv"
 
 
@@ -55,14 +55,14 @@ def _part_problems(root: Path, split: str, part: Part) -> Iterator[Problem]:
     if next(image_names(part.place), None) is None:
         yield Problem("data.root", str(part.place), "is empty", LAYOUT)
     elif split != "val":
-        yield Problem("data.root", str(part.place), "holds images without class folders", LAYOUT)
+        yield Problem("data.root", str(part.place), "contains images without class folders", LAYOUT)
     else:
-        rule = "holds images without class folders; a list of files and classes, such as Kaggle's, can sort them"
+        rule = "contains images without class folders; a list of files and classes, such as Kaggle's, can sort them"
         yield Problem("data.root", str(part.place), rule, sorting_command(root))
 
 
 def _split_problems(config: DataConfig, there: dict[str, Part]) -> Iterator[Problem]:
-    """Yield which images are missing, or given twice."""
+    """Yield missing splits, and data.val_share if it is set although there are validation images."""
     if not there.keys() - {"val"}:
         yield Problem("data.root", config.root, "has no training images", LAYOUT)
     if "val" in there and config.val_share:
@@ -73,7 +73,7 @@ def _split_problems(config: DataConfig, there: dict[str, Part]) -> Iterator[Prob
 
 
 def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterator[Problem]:
-    """Yield how the classes of the splits differ: a label is a place in the sorted list, which one more shifts."""
+    """Yield how the classes of the splits differ: labels are positions in the sorted list, so one extra shifts them."""
     for here, there, split in ((train, val, "val"), (val, train, "train")):
         if missing := sorted(set(here.classes) - set(there.classes)):
             yield Problem("data.root", f"{config.root}/{split}", f"lacks {_some(missing)} of the classes of the other "
@@ -99,29 +99,29 @@ def _empty_problems(place: Path, listing: Listing, others: Counter) -> Iterator[
 
 
 def _notes(config: DataConfig, there: dict[str, Part], train: Listing, val: Listing) -> Iterator[str]:
-    """Yield what a user should know about these images."""
+    """Yield notes for the user about these images."""
     if others := train.others + (Counter() if config.val_share else val.others):
-        yield f"not read, because of their suffixes: {_kinds(others)}"
+        yield f"ignored because of their suffixes: {_kinds(others)}"
     if config.val_share:
         yield (f"{len(val):,} of {len(train) + len(val):,} images are set aside for validation, a share of "
                f"{config.val_share:g} of each class, the same with every seed (data.val_seed={config.val_seed})")
     elif (name := there["val"].name) != "val":
-        yield f"validation images are those of {name}"
+        yield f"validation images come from {name}"
     if tables := sorted({str(part.place) for part in there.values() if part.is_table}):
-        yield f"labels are those of {' and '.join(tables)}"
+        yield f"labels come from {' and '.join(tables)}"
     elif not config.nested_classes and (_has_inner(train) or _has_inner(val)):
-        yield "some class folders hold folders: data.nested_classes=true makes each of these a class"
+        yield "some class folders contain folders: data.nested_classes=true makes each of these a class"
     if kept := [split for split, listing in zip(SPLITS, (train, val), strict=True) if listing.kept]:
-        yield f"{' and '.join(kept)}: the listing of an earlier start is used, since no folder has changed"
+        yield f"{' and '.join(kept)}: using the cached listing, since no folder has changed"
 
 
 def _has_inner(listing: Listing) -> bool:
-    """Tell whether images lie deeper than in the class folders."""
+    """Return whether some images are in subfolders of the class folders."""
     return int(np.count_nonzero(listing.text == ord("/"))) > len(listing)
 
 
 def _kinds(others: Counter) -> str:
-    """Return the commonest suffixes of files that are not images by name: '12 .heic, 1 .txt'."""
+    """Return the most common suffixes of other files: '12 .heic, 1 .txt'."""
     hint = "; pip install pillow-heif  makes .heic readable" if ".heic" in others else ""
     return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in others.most_common(5)) + hint
 

@@ -275,7 +275,7 @@ def test_whatever_lies_in_a_class_folder_becomes_a_reason_and_stops_nothing(with
     assert {"gone.jpg", "pipe.jpg", "long.png"} < skipped
     assert len(skipped) == 5
     said = forecast(with_bad_images, tmp_path / "b.beton", skip).unreadable
-    assert any("long.png: has a side of 70,000 pixels; a .beton file takes 65,500" in line for line in said)
+    assert any("long.png: has a side of 70,000 pixels; the limit of .beton files is 65,500" in line for line in said)
 
 
 def test_a_source_cut_short_after_it_was_opened_is_named_and_kills_nothing(folder, tmp_path):

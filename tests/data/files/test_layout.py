@@ -118,7 +118,7 @@ def test_the_names_of_splits_elsewhere_are_read_and_reported(folder, tmp_path, t
     (tmp_path / val).symlink_to(folder / "val")
     facts = data.measure(config_of(tmp_path))
     assert (facts.train_examples, facts.eval_examples) == (37, 11)
-    assert facts.notes[0] == f"validation images are those of {val}"
+    assert facts.notes[0] == f"validation images come from {val}"
 
 
 def test_of_validation_and_test_it_is_validation(folder, tmp_path):
@@ -144,7 +144,7 @@ def table(folder: Path, tmp_path: Path) -> Path:
 def test_a_table_gives_the_images_and_labels_of_the_folders(folder, table):
     facts = data.measure(config_of(table))
     assert (facts.train_examples, facts.eval_examples, facts.classes) == (37, 11, ("ant", "bee", "cat"))
-    assert facts.notes[:2] == ("validation images are those of test", f"labels are those of {table}")
+    assert facts.notes[:2] == ("validation images come from test", f"labels come from {table}")
     share = Share(0, 1, 11, 11, 0)
     mine, theirs = (next(data.open_eval(config_of(root), data.measure(config_of(root)), share).batches())
                     for root in (table, folder))
@@ -185,7 +185,7 @@ def test_what_is_set_aside_is_part_of_what_a_run_is_held_to(flowers):
     config = config_of(flowers, val_share=0.2)
     facts = data.measure(config)
     data.open_train(config, facts, Share(0, 1, 4, 4, 0)).close()
-    with pytest.raises(NotReadyError, match="other files than when the run began"):
+    with pytest.raises(NotReadyError, match="has changed since the run began"):
         data.open_train(replace(config, val_seed=1), facts, Share(0, 1, 4, 4, 0))
 
 

@@ -87,7 +87,7 @@ def test_a_cache_folder_that_cannot_be_written_is_reported(root, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
     said = []
     assert named(Listing.of(root / "train", said.append)) == EXPECTED
-    assert "cannot be kept in /dev/null/nowhere/resnet-recipes" in said[0]
+    assert "cannot cache the listing in /dev/null/nowhere/resnet-recipes" in said[0]
 
 
 def test_small_sets_are_listed_anew_every_time(root, monkeypatch):
@@ -99,7 +99,7 @@ def test_small_sets_are_listed_anew_every_time(root, monkeypatch):
 def test_the_facts_say_that_a_kept_listing_is_used_and_their_digest_has_names_and_sizes(root):
     config = DataConfig("torchvision", str(root))
     first, second = data.measure(config), data.measure(config)
-    assert "the listing of an earlier start is used" in "".join(second.notes)
+    assert "using the cached listing" in "".join(second.notes)
     assert "earlier start" not in "".join(first.notes)
     assert first.digest == second.digest
     (root / "val" / "ant" / "0.jpg").write_bytes(b"more")
@@ -112,9 +112,9 @@ def test_the_facts_say_that_a_kept_listing_is_used_and_their_digest_has_names_an
 def test_other_images_under_the_same_counts_are_refused_by_a_run_that_began_with_these(root):
     facts = data.measure(DataConfig("torchvision", str(root)))
     (root / "train" / "bee" / "1.jpg").rename(root / "train" / "bee" / "one.jpg")
-    with pytest.raises(NotReadyError, match="other files than when the run began"):
+    with pytest.raises(NotReadyError, match="has changed since the run began"):
         Files.of(DataConfig(root=str(root)), "train", facts.train_digest)
-    with pytest.raises(NotReadyError, match="other files than when the run began"):
+    with pytest.raises(NotReadyError, match="has changed since the run began"):
         data.open_train(DataConfig("torchvision", str(root)), facts, Share(0, 1, 2, 2, 0))
 
 
@@ -123,5 +123,5 @@ def test_a_file_changed_in_place_is_named_when_it_is_read(root):
     Listing.of(root / "val")
     (root / "val" / "ant" / "0.jpg").write_bytes(b"more")              # the folder does not show it
     facts = data.measure(config)
-    with pytest.raises(TrainingError, match=r"ant/0\.jpg.*has 4 bytes, and had 0 when it was listed"):
+    with pytest.raises(TrainingError, match=r"ant/0\.jpg.*has 4 bytes, but had 0 when it was listed"):
         next(iter(data.open_eval(config, facts, Share(0, 1, 2, 2, 0)).batches()))

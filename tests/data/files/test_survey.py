@@ -109,7 +109,7 @@ def test_files_of_unknown_kinds_are_counted_and_named(root):
     for number in range(3):
         (root / "train" / "ant" / f"{number}.HEIC").touch()
     (root / "val" / "bee" / "README").touch()
-    said = ("not read, because of their suffixes: 3 .heic, 1 without a suffix; "
+    said = ("ignored because of their suffixes: 3 .heic, 1 without a suffix; "
             "pip install pillow-heif  makes .heic readable")
     assert measured(root).notes[0] == said
     for path in (root / "train" / "ant").glob("*.jpg"):
