@@ -1,4 +1,4 @@
-"""A table of images and their labels: a CSV file, or the metadata file of a Hugging Face data set."""
+"""A table of images and their labels: a CSV file, or the metadata file of a Hugging Face dataset."""
 
 import csv
 import io
@@ -18,7 +18,7 @@ from resnet_recipes.errors import NotReadyError, Problem
 #: Files with labels beside the images, as Hugging Face's `imagefolder` reads them.
 METADATA = ("metadata.csv", "metadata.jsonl")
 
-#: Names of columns, the first that there is counts: the path of an image from the table's folder, its class, its split.
+#: Column names, the first one present counts: an image's path relative to the table's folder, its class, its split.
 FILE, LABEL, SPLIT = ("file_name", "path", "file", "image"), ("label", "class"), ("split",)
 
 _SPLITS = frozenset(chain(*SYNONYMS.values()))
@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 
 def rows(table: Path) -> list[Row]:
-    """Read a table. Raises NotReadyError with what is wrong in it, or OSError."""
+    """Read a table. Raises NotReadyError with its problems, or OSError."""
     columns, cells = _read(table)
     file, label, split = (_first(columns, known) for known in (FILE, LABEL, SPLIT))
     if lacking := [f"{what} ({', '.join(known)})" for what, known, place in (("paths", FILE, file),
@@ -57,12 +57,12 @@ def rows(table: Path) -> list[Row]:
 
 
 def has_labels(table: Path) -> bool:
-    """Tell whether a metadata file has a column of labels; others hold captions or boxes."""
+    """Return whether a metadata file has a column of labels; others have captions or boxes."""
     return _first(_read(table)[0], LABEL) is not None
 
 
 def listing(table: Path, found: Sequence[Row]) -> Listing:
-    """Return the images of rows. Raises NotReadyError if files are missing, or named twice."""
+    """Return the images of these rows. Raises NotReadyError if files are missing or listed twice."""
     folder = os.path.realpath(table.parent)
     names = [_relative(row.name, folder) for row in found]
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -79,7 +79,7 @@ def listing(table: Path, found: Sequence[Row]) -> Listing:
 
 
 def _read(table: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Return the names of the columns, and the line and cells of each row."""
+    """Return the column names, and the line number and cells of each row."""
     with open_regular(table) as file:
         if os.fstat(file.fileno()).st_size > _LARGEST:
             raise _refused(table, f"is larger than {_LARGEST >> 30} GiB")
@@ -104,7 +104,7 @@ def _of_csv(text: io.StringIO) -> tuple[list[str], list[tuple[int, list[str]]]]:
 
 
 def _of_objects(text: io.StringIO) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Read one JSON object a line."""
+    """Read one JSON object per line."""
     found = [(number, json.loads(line)) for number, line in enumerate(text, start=1) if line.strip()]
     if wrong := [number for number, row in found if not isinstance(row, dict)]:
         raise ValueError(f"line {wrong[0]} is not a JSON object")
@@ -117,7 +117,7 @@ def _text(value: object) -> str:
 
 
 def _first(columns: Sequence[str], known: Sequence[str]) -> int | None:
-    """Return the place of the first of the `known` columns; None if there is none."""
+    """Return the position of the first of the `known` columns; None if none is present."""
     return next((columns.index(name) for name in known if name in columns), None)
 
 
@@ -131,7 +131,7 @@ def _split_of(name: str) -> str:
 
 
 def _relative(name: str, folder: str) -> str:
-    """Return a path from `folder`, which holds no link."""
+    """Return a path relative to `folder`, whose links are already resolved."""
     return os.path.relpath(name, folder) if os.path.isabs(name) else os.path.normpath(name)
 
 

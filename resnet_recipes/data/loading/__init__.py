@@ -1,1 +1,1 @@
-"""The one loader: batches that are filled ahead of training, whatever stores the images."""
+"""The loader shared by all backends: fills batches ahead of training, however the images are stored."""

@@ -1,4 +1,4 @@
-"""Training and evaluation batches, whatever they are made of."""
+"""Training and evaluation batches, whatever their source."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -8,7 +8,7 @@ from resnet_recipes.data.order import Job, Permute
 
 
 class Supply:
-    """What turns jobs into batches: a Pipeline over a storage, or images that are on the device already."""
+    """Turns jobs into batches: a Pipeline over a storage, or images already on the device."""
 
     examples: int
     notes: Sequence[str] = ()                      # what a user should know
@@ -16,7 +16,7 @@ class Supply:
     permute: Permute = staticmethod(order.shuffled)
 
     def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
-        """Yield the batch of every job, in order; valid until the next one is asked for."""
+        """Yield one batch for each job, in order; it is valid until the next one is requested."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -31,7 +31,7 @@ class EvalLoader:
         self._config, self._share, self._supply = config, share, supply
 
     def batches(self) -> Iterator[RawBatch]:
-        """Yield this rank's evaluation batches, the last one as short as it is."""
+        """Yield this rank's evaluation batches; the last one may be smaller."""
         return self._supply.run(order.eval_jobs(self._config, self._share, self.examples))
 
     def close(self) -> None:
@@ -47,16 +47,16 @@ class TrainLoader(EvalLoader):
         self.steps_per_epoch = order.whole_batches(share, self.examples)
 
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
-        """Yield the batches from `first_step` on, without end."""
+        """Yield an endless stream of batches, starting with `first_step`."""
         return self._supply.run(order.train_jobs(self._config, self._share, self.examples, first_step,
                                                  self._supply.permute))
 
     @property
     def skipped(self) -> Sequence[str]:
-        """Images of this rank that could not be read so far, and were replaced."""
+        """Images of this rank that were unreadable so far and were replaced."""
         return self._supply.skipped
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a user should know about how this rank's batches are read."""
+        """Notes for the user: how this rank's batches are read."""
         return self._supply.notes

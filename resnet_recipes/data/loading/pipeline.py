@@ -1,4 +1,4 @@
-"""Batches that are filled ahead of their use."""
+"""Fill batches ahead of their use."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -16,23 +16,22 @@ from resnet_recipes.data.loading.worker import Filled, WorkerContext
 from resnet_recipes.data.order import Job
 from resnet_recipes.errors import TrainingError
 
-#: Seconds without an image after which reading is given up: a dead network drive waits for ever.
+#: Seconds without an image after which the loader gives up: a dead network drive never answers.
 PATIENCE = 300.0
 
 
 class Pending(NamedTuple):
-    """A batch on its way."""
+    """A batch being filled."""
 
     batch: RawBatch
     pieces: list[Future[Filled]]
 
 
 class Pipeline(Supply):
-    """Batches out of a storage: uint8 rows that workers write in place, so that nothing is copied, stacked or pickled.
+    """Batches from a storage: uint8 rows that workers write in place, so that nothing is copied, stacked or pickled.
 
-    Whatever has the `submit`, `death` and `close` of WorkerPool can fill the slots in its place; of the futures, only
-    `result` and
-    `cancel` are used.
+    Any object with WorkerPool's `submit`, `death` and `close` can fill the slots instead; only `result` and `cancel` of
+    its futures are used.
     """
 
     def __init__(self, storage: Storage, capacity: Capacity, skip_bad: bool = False):
@@ -43,7 +42,7 @@ class Pipeline(Supply):
         self._pool = WorkerPool(WorkerContext(storage, self._slots, skip_bad), capacity.workers)
         self._pending: deque[Pending] = deque()
         self._skipped: set[int] = set()
-        self._runs = 0                             # only the batches of the last run go on
+        self._runs = 0                             # only the last run's batches remain valid
         self._is_pinned = False
         if torch.cuda.is_initialized():
             note = self._slots.pin()
@@ -51,7 +50,7 @@ class Pipeline(Supply):
             self.notes += [note] if note else []
 
     def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
-        """Yield the batch of every job in order, valid until the next is requested; a new run ends an earlier one."""
+        """Yield one batch for each job, in order, valid until the next is requested; a new run ends an earlier one."""
         self._abandon()
         return self._batches(iter(jobs), self._runs)
 
@@ -72,7 +71,7 @@ class Pipeline(Supply):
         started = 0
         while True:
             if run != self._runs:
-                raise RuntimeError("these batches ended when the loader was closed, or was asked for others")
+                raise RuntimeError("these batches ended when the loader was closed or a new iteration began")
             while len(self._pending) < self._capacity.slots and (job := next(jobs, None)) is not None:
                 slot = started % self._capacity.slots
                 batch = Piece(slot, job.epoch, job.pixels, 0, len(job.indices))
@@ -101,7 +100,7 @@ class Pipeline(Supply):
         return ", ".join(map(self._storage.path, self._slots.being_read()[:4].tolist())) or "no image"
 
     def _abandon(self) -> None:
-        """Drop what an earlier run has asked for: its slots are needed."""
+        """Drop the requests of an earlier run, whose slots are needed."""
         self._runs += 1
         rest = [piece for pending in self._pending for piece in pending.pieces if not piece.cancel()]
         self._pending.clear()

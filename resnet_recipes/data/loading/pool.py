@@ -1,4 +1,4 @@
-"""Threads or processes that fill pieces of batches."""
+"""A pool of threads or processes that fill pieces of batches."""
 
 import multiprocessing
 import signal
@@ -14,15 +14,15 @@ from resnet_recipes.data.loading import worker
 from resnet_recipes.data.loading.slots import Piece
 from resnet_recipes.data.loading.worker import Filled, WorkerContext
 
-#: Images in one piece: few enough that workers finish a batch together, enough that handing it over costs nothing.
+#: Images in one piece: few enough that workers finish a batch together, enough to make the overhead negligible.
 _PIECE = 32
 
 
 class WorkerPool:
-    """Workers that share one queue: threads or processes, as the storage needs; with none, the caller does the work.
+    """Workers that share one queue: threads or processes, as the storage needs; with 0, the caller does the work.
 
     Processes are forked from a small server (`forkserver`), never from the trainer, whose threads make forking unsafe.
-    The first ones of a trainer take 3 s to start, others some milliseconds.
+    The first processes take 3 s to start, later ones a few milliseconds.
     """
 
     def __init__(self, context: WorkerContext, workers: int):
@@ -40,7 +40,7 @@ class WorkerPool:
             self._processes = self._executor._processes    # there is no public way to kill them before Python 3.14
 
     def submit(self, batch: Piece) -> list[Future[Filled]]:
-        """Start to fill a batch, in pieces."""
+        """Start filling a batch, in pieces."""
         size = min(_PIECE, -(-batch.count // self._workers))
         pieces = [batch._replace(first=first, count=min(size, batch.count - first))
                   for first in range(0, batch.count, size)]
@@ -48,7 +48,7 @@ class WorkerPool:
             return [self._executor.submit(self._fill, piece) for piece in pieces]
 
     def death(self) -> str:
-        """Close the pool, and say how a process of it has ended by itself."""
+        """Close the pool and return how one of its processes died."""
         by_sentinel = {process.sentinel: process for process in self._processes.values()}
         dead = [by_sentinel[sentinel] for sentinel in wait(by_sentinel, timeout=5)]
         self.close()
@@ -58,7 +58,7 @@ class WorkerPool:
         return f"was killed by {signal.Signals(-code).name}" if code and code < 0 else f"exited with code {code}"
 
     def close(self, stuck: bool = False) -> None:
-        """Stop at once; safe to call twice. Waits for work in progress in threads, not long if workers are `stuck`."""
+        """Stop at once; safe to call twice. Waits for threads to finish their work, but briefly if they are `stuck`."""
         processes = list(self._processes.values())
         for process in processes:                      # they hold nothing that could be lost
             process.kill()
@@ -68,7 +68,7 @@ class WorkerPool:
 
 
 class _Caller(Executor):
-    """Does the work when it is handed over."""
+    """Runs submitted work immediately."""
 
     def submit(self, fn: Callable[[Piece], Filled], /, piece: Piece) -> Future[Filled]:
         future: Future[Filled] = Future()
@@ -78,7 +78,7 @@ class _Caller(Executor):
 
 @contextmanager
 def _hidden_main() -> Iterator[None]:
-    """Keep new processes from importing the program that started them: a trainer's imports cost each of them seconds.
+    """Keep new processes from importing the main program, which would cost each of them seconds.
 
     It also lets a script train without `if __name__ == "__main__"`.
     """

@@ -1,10 +1,10 @@
-"""Imports of the server that loader processes are forked from, so that none of them imports torch itself."""
+"""Imports for the fork server of the loader processes, so that they need not import torch themselves."""
 
 import signal
 
 from resnet_recipes.data.loading.worker import STOPS
 
-# The server must outlive what stops a whole job, and so must workers from their first moment: the trainer takes their
-# end for a failure.
+# The server must survive signals that stop a whole job, and so must workers from the start: the trainer treats their
+# death as a failure.
 for number in STOPS:
     signal.signal(number, signal.SIG_IGN)

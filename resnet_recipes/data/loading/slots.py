@@ -1,4 +1,4 @@
-"""Reusable batches in memory that processes share and GPUs copy from."""
+"""Reusable batches in memory shared by processes, from which GPUs copy."""
 
 from contextlib import suppress
 from typing import NamedTuple, Self
@@ -14,27 +14,27 @@ from resnet_recipes.data.workers import workers
 
 
 class Capacity(NamedTuple):
-    """What a loader may use."""
+    """The resources of a loader."""
 
-    workers: int          # threads or processes; 0: images are read when they are asked for
+    workers: int          # threads or processes; 0: images are read when requested
     prefetch: int         # batches ahead of the one in use
     rows: int             # images of the largest batch
     pixels: int           # side of the largest image
 
     @classmethod
     def for_training(cls, config: DataConfig, share: Share) -> Self:
-        """Return what a rank's training images need."""
+        """Return the capacity that a rank's training images need."""
         pixels = max(share.train_pixels, default=config.train_size)
         return cls(workers(config, share.world_size), config.prefetch, share.rank_size, pixels)
 
     @classmethod
     def for_evaluation(cls, config: DataConfig, share: Share) -> Self:
-        """Return what a rank's evaluation images need."""
+        """Return the capacity that a rank's evaluation images need."""
         return cls(workers(config, share.world_size), config.prefetch, share.eval_size, config.eval_size)
 
     @property
     def slots(self) -> int:
-        """Batches in memory: the one in use and those ahead."""
+        """Batches in memory: the current one and those ahead."""
         return self.prefetch + 1 if self.workers else 1
 
 
@@ -73,7 +73,7 @@ class Slots:
                     memory["labels"][slot, rows], memory["reading"][slot, rows])
 
     def being_read(self) -> np.ndarray:
-        """Return the indices of the images that are being read, int64 [n]."""
+        """Return the indices of the images now being read, int64 [n]."""
         return self._memory["indices"][self._memory["reading"]]
 
     def pin(self) -> str | None:
@@ -83,7 +83,7 @@ class Slots:
         if not error.value:
             return None
         with suppress(RuntimeError):
-            torch.ones(1, device="cuda")               # the error is reported once more, at the next launch: now
+            torch.ones(1, device="cuda")               # CUDA repeats the error at the next launch: consume it
         return (f"{whole.nbytes / 2**30:.2f} GiB of batches cannot be pinned (CUDA error {error.value}): copies to the "
                 "GPU are slower; "
                 "raise `ulimit -l` or lower data.prefetch")

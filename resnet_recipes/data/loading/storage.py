@@ -1,4 +1,4 @@
-"""What stores images, and how it fills rows of a batch."""
+"""The interface of image storages, which fill rows of a batch."""
 
 from typing import NamedTuple, Protocol
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 class UnreadableError(Exception):
-    """An image that cannot be read. Carries its index, a sentence that names it, and the reason alone."""
+    """An image cannot be read. Has its index, a message that names it, and the bare reason."""
 
     def __init__(self, index: int, sentence: str, reason: str = ""):
         self.index, self.reason = index, reason
@@ -14,33 +14,33 @@ class UnreadableError(Exception):
 
 
 class Rows(NamedTuple):
-    """Rows of a batch to fill. An image's randomness depends on (seed, epoch, index, copy) alone."""
+    """Rows of a batch to fill. An image's randomness depends only on (seed, epoch, index, copy)."""
 
     epoch: int
     indices: np.ndarray   # int64 [n], which images
     copies: np.ndarray    # int64 [n], which use of the image in this epoch
     pixels: np.ndarray    # uint8 [n, S, S, 3], written
     labels: np.ndarray    # int64 [n], written
-    reading: np.ndarray   # bool [n], true while a row is read: names the image that a worker is stuck at
+    reading: np.ndarray   # bool [n], true while a row is read: shows which image a worker is stuck at
 
 
 class Storage(Protocol):
-    """The images of one split, cropped as training or evaluation wants them."""
+    """The images of one split, cropped for training or evaluation."""
 
     labels: np.ndarray    # int64 [N]
-    in_threads: bool      # fill() releases the interpreter lock, so threads suffice; else it is pickled to processes
+    in_threads: bool      # fill() releases the interpreter lock, so threads suffice; otherwise processes unpickle it
 
     def fill(self, rows: Rows) -> None:
         """Write `rows.pixels`. Raises UnreadableError for the first image that cannot be read."""
 
     def path(self, index: int) -> str:
-        """Return what to call image `index`."""
+        """Return the name of image `index` for messages."""
 
 
 def fill(storage: Storage, rows: Rows, skip_bad: bool = False) -> list[int]:
     """Fill the rows and their labels; return the indices of images that were skipped.
 
-    With `skip_bad`, the next readable image takes the place of an unreadable one. Raises UnreadableError.
+    With `skip_bad`, an unreadable image is replaced by the next readable one. Raises UnreadableError.
     """
     try:
         storage.fill(rows)

@@ -1,4 +1,4 @@
-"""What a worker of a loader does: fill a piece of a batch."""
+"""Fill a piece of a batch in a worker of a loader."""
 
 import os
 import signal
@@ -12,21 +12,21 @@ import torch
 from resnet_recipes.data.loading.slots import Piece, Slots
 from resnet_recipes.data.loading.storage import Storage, UnreadableError, fill
 
-#: Signals that stop a whole job, and reach its workers as well.
+#: Signals that stop a whole job and also reach its workers.
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 _context: "WorkerContext"
 
 
 class Filled(NamedTuple):
-    """What became of a piece."""
+    """The outcome of a piece."""
 
-    skipped: list[int]    # indices of images that could not be read, and were replaced
-    failure: str = ""     # a sentence, since not every exception can travel between processes
+    skipped: list[int]    # indices of unreadable images that were replaced
+    failure: str = ""     # a message, since not every exception can be pickled
 
 
 class WorkerContext(NamedTuple):
-    """What all workers of a loader share."""
+    """The state shared by all workers of a loader."""
 
     storage: Storage
     slots: Slots
@@ -50,7 +50,7 @@ class WorkerContext(NamedTuple):
 def start(context: WorkerContext) -> None:
     """Prepare a worker process.
 
-    It ignores STOPS: when a whole job is told to stop, the trainer still needs batches until it has saved.
+    It ignores STOPS: when a whole job is stopped, the trainer still needs batches until it has saved a checkpoint.
     """
     global _context
     for stop in STOPS:
@@ -67,6 +67,6 @@ def fill_here(piece: Piece) -> Filled:
 
 
 def _leave_with_parent() -> None:
-    """End this process as soon as the trainer has ended, in whatever way."""
+    """Exit as soon as the trainer has ended for any reason."""
     connection.wait([parent_process().sentinel])
     os._exit(1)

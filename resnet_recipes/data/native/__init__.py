@@ -1,1 +1,1 @@
-"""The decoder in C++: crops of JPEGs and of .beton samples, by threads that need no interpreter."""
+"""The C++ decoder: crops of JPEGs and .beton samples, in threads that run without the interpreter."""

@@ -11,7 +11,7 @@ _KINDS = {name: kind for kind, name in enumerate(OPERATIONS)}
 
 
 def put_steps(rows: np.ndarray, steps: Sequence[Sequence[Step]]) -> np.ndarray:
-    """Have ROW [N] augmented by these steps, one list for each; return the memory that they point to."""
+    """Make ROW [N] apply these steps, one list per row; return the memory that the rows point to."""
     counts = np.array([len(of_image) for of_image in steps])
     operations = np.zeros(counts.sum(), OPERATION)
     for operation, (name, values) in zip(operations, (step for of_image in steps for step in of_image), strict=True):

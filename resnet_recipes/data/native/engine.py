@@ -1,4 +1,4 @@
-"""Threads in C++ that fill rows of batches without the interpreter."""
+"""C++ threads that fill rows of batches without the interpreter."""
 
 import ctypes
 import os
@@ -13,8 +13,7 @@ from resnet_recipes.data.native.rows import ROW, Status
 class Engine:
     """A pool of native threads that works on several batches at once, the oldest first.
 
-    A batch may be waited for by one thread only. Rows, and everything that they point to, must stay until their batch
-    has been waited for.
+    Only one thread may wait for a batch. Rows, and everything they point to, must stay alive until that wait returns.
     """
 
     def __init__(self, threads: int, scalar: bool = False):
@@ -27,9 +26,9 @@ class Engine:
         self._kept: dict[int, np.ndarray] = {}
 
     def fill(self, rows: np.ndarray, reading: np.ndarray) -> np.ndarray:
-        """Fill ROW [N] and return the places of those that were refused, int64 [n].
+        """Fill ROW [N] and return the positions of refused rows, int64 [n].
 
-        `reading`, bool [N], says all the while which rows are being read.
+        Meanwhile `reading`, bool [N], shows which rows are being read.
         """
         ticket = self.submit(rows)
         while not self.wait(ticket, 0.5):
@@ -37,7 +36,7 @@ class Engine:
         return np.flatnonzero(rows["status"])
 
     def submit(self, rows: np.ndarray) -> int:
-        """Have ROW [N] filled; return a ticket to wait with."""
+        """Start filling ROW [N]; return a ticket to wait for."""
         assert rows.dtype == ROW
         assert rows.flags.c_contiguous
         ticket = self._checked(self._library.engine_submit(self._open(), rows.ctypes.data, len(rows)))
@@ -45,18 +44,18 @@ class Engine:
         return ticket
 
     def wait(self, ticket: int, seconds: float) -> bool:
-        """Tell whether every row of the batch has its status, after `seconds` at most; other threads keep running."""
+        """Wait up to `seconds` and return whether every row of the batch is done; other threads keep running."""
         whole = bool(self._checked(self._library.engine_wait(self._open(), ticket, seconds)))
         if whole:
             self._kept.pop(ticket, None)
         return whole
 
     def cancel(self, ticket: int) -> None:
-        """Start no further row of a batch. It must still be waited for: started rows are written to the end."""
+        """Start no more rows of a batch. It must still be waited for, because rows already started are finished."""
         self._library.engine_cancel(self._open(), ticket)
 
     def close(self) -> None:
-        """Wait for the rows that are being written and stop the threads; safe to call twice."""
+        """Wait for rows in progress and stop the threads; safe to call twice."""
         if self._engine:
             self._library.engine_destroy(self._engine)
             self._engine = None

@@ -1,4 +1,4 @@
-"""Find the native library, which is built when the package is installed where a compiler and libjpeg-turbo are."""
+"""Find the native library, which is built on installation if a compiler and libjpeg-turbo are available."""
 
 import ctypes
 import functools
@@ -10,12 +10,12 @@ PATH = Path(__file__).with_name("libengine.so")
 
 
 class UnavailableError(Exception):
-    """The native library cannot be used; says why."""
+    """The native library cannot be used; the message says why."""
 
 
 @functools.cache
 def library(path: Path = PATH) -> ctypes.CDLL:
-    """Load the library. Raises UnavailableError where it was not built or cannot be loaded."""
+    """Load the library. Raises UnavailableError if it was not built or cannot be loaded."""
     if not path.exists():
         raise UnavailableError("was not built when resnet-recipes was installed")
     try:
@@ -38,12 +38,12 @@ def why_not() -> str:
 
 
 def description() -> str:
-    """Return what the library runs on."""
+    """Return a description of the instructions and libraries in use."""
     return f"{library().engine_instructions().decode()} instructions, {library().engine_jpeg().decode()}"
 
 
 def _declare(loaded: ctypes.CDLL) -> None:
-    """Tell ctypes the signatures of src/engine.cpp."""
+    """Declare the signatures of src/engine.cpp to ctypes."""
     engine, ticket = ctypes.c_void_p, ctypes.c_int64
     for name, result, arguments in (
         ("engine_create", engine, [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]),

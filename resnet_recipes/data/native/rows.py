@@ -38,7 +38,7 @@ ROW = np.dtype([
     ("small", SMALL),           # read instead where the crop is at least twice as large as the output
 ], align=True)
 
-#: One operation of an augmentation: its place in OPERATIONS, and its numbers.
+#: One operation of an augmentation: its index in OPERATIONS and its parameters.
 OPERATION = np.dtype([("kind", "i8"), ("values", "f8", 6)])
 OPERATIONS = ("posterize", "solarize", "autocontrast", "equalize", "color", "contrast", "brightness", "sharpness",
               "affine_linear", "affine_nearest")
@@ -48,7 +48,7 @@ BILINEAR, BICUBIC = range(2)
 
 
 class Status(IntEnum):
-    """What became of a row."""
+    """The outcome of a row."""
 
     WAITING = -2
     RUNNING = -1
@@ -63,7 +63,7 @@ class Status(IntEnum):
     CUT_SHORT = 8
 
 
-#: What the statuses mean that say something about an image.
+#: Messages for the statuses that describe a bad image.
 COMPLAINTS = {
     Status.UNREADABLE: "cannot be read",
     Status.FOREIGN: "is not a JPEG that the native engine decodes",
