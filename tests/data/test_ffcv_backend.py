@@ -177,7 +177,7 @@ def test_files_that_do_not_belong_together_are_refused(copied, betons):
     sidecar_path(copied / "train.beton").unlink()
     shutil.copy(copied / "val.beton", copied / "train.beton")
     shutil.copy(betons / "val.beton.json", copied / "train.beton.json")
-    with pytest.raises(NotReadyError, match=r"train\.beton: is the val split by its sidecar"):
+    with pytest.raises(NotReadyError, match=r"train\.beton: is the val split according to its sidecar"):
         measure(config(copied))
     older = json.loads((copied / "train.beton.json").read_text())
     del older["split"]

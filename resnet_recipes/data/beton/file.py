@@ -38,7 +38,7 @@ _LARGEST_IMAGE = 64_000_000             # pixels; also bounds the decoder's scra
 
 @dataclass(frozen=True)
 class Beton:
-    """A .beton file whose description is consistent; columns are in sample order."""
+    """A .beton file with consistent metadata; columns are in sample order."""
 
     path: Path
     page_size: int                      # bytes; no sample crosses a page
@@ -60,7 +60,7 @@ class Beton:
 
     @cached_property
     def classes(self) -> tuple[str, ...]:
-        """Class names in label order; numbers where no sidecar has the names."""
+        """Class names in label order, or numbers if there is no sidecar."""
         return self.sidecar.classes if self.sidecar else tuple(map(str, range(int(self.labels.max()) + 1)))
 
     @cached_property
@@ -70,18 +70,18 @@ class Beton:
 
     @cached_property
     def digest(self) -> str:
-        """What changes with any sample; without a sidecar, with the place, size or label of any."""
+        """A digest of all samples; without a sidecar, only of their positions, sizes and labels."""
         crc32 = self.sidecar.crc32 if self.sidecar else ""
         return hashlib.sha256((self.structure + crc32).encode()).hexdigest()[:32]
 
     def sample(self, index: int) -> np.ndarray:
-        """Read the stored bytes of one sample, uint8; not through the map, so that a lost tail cannot kill."""
+        """Read the stored bytes of one sample, uint8; reads, not maps, as a truncated file would kill the process."""
         with open_regular(self.path) as file:
             file.seek(self.starts[index])
             return np.frombuffer(file.read(self.lengths[index]), np.uint8)
 
     def complaint(self, index: int, data: np.ndarray | None = None) -> str | None:
-        """Say what is wrong with one sample, without decoding it; None if nothing is. `data`: if it is read already."""
+        """Return what is wrong with one sample, without decoding it, or None. Pass `data` if it was already read."""
         try:
             data = self.sample(index) if data is None else data
         except OSError as error:
@@ -98,7 +98,7 @@ class Beton:
 
 
 def half_path(path: Path) -> Path:
-    """Return where the small level of a .beton file is, if it has one: the same images at half their size."""
+    """Return the path of a .beton file's small level, which may not exist: the same images at half their size."""
     return path.with_name(f"{path.stem}.half.beton")
 
 
@@ -126,7 +126,7 @@ def open_beton(path: Path) -> Beton:
     _check_images(path, samples["image"], lengths)
     sidecar = read_sidecar(path)
     if sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure) != (count, total, structure):
-        raise _refusal(path, "is not the file that its sidecar (.json) describes: one of them was changed")
+        raise _refusal(path, "does not match its sidecar (.json): one of the two was changed")
     labels = samples["label"].astype(np.int64)
     _check_labels(path, labels, len(sidecar.classes) if sidecar else None)
     image = samples["image"]
@@ -137,11 +137,11 @@ def open_beton(path: Path) -> Beton:
 
 
 def pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
-    """Yield why two files cannot be used together: labels of different meaning, or classes without images."""
+    """Yield why two files cannot be used together: their labels differ in meaning, or classes have no images."""
     again = "convert both together:  resnet-recipes convert SRC DST"
     for beton, split in ((train, "train"), (val, "val")):
         if beton.sidecar and beton.sidecar.split not in ("", split):
-            rule = f"is the {beton.sidecar.split} split by its sidecar"
+            rule = f"is the {beton.sidecar.split} split according to its sidecar"
             yield Problem(str(beton.path), None, rule, f"rename it, or {again}")
     used = len(np.unique(train.labels))
     if used != len(train.classes):
@@ -154,7 +154,7 @@ def pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
 
 
 def _check_header(path: Path, header: bytes, total: int) -> tuple[int, int, int]:
-    """Refuse a header that cannot be of this file; return number of samples, position of the table, and page size."""
+    """Refuse an invalid header; return the number of samples, the position of the table, and the page size."""
     if len(header) < HEADER.itemsize or total < METADATA_START:
         raise _refusal(path, f"has {total} bytes, too few for a .beton file")
     row = np.frombuffer(header, HEADER)[0]
@@ -166,7 +166,7 @@ def _check_header(path: Path, header: bytes, total: int) -> tuple[int, int, int]
     if row["num_fields"] != 2:
         raise _refusal(path, f"has {row['num_fields']} fields; an image and a label are expected")
     if not 4096 <= page_size <= 1 << 31 or page_size & (page_size - 1):
-        raise _refusal(path, f"is damaged: its page size is {page_size}, no power of two between 4096 and 2^31")
+        raise _refusal(path, f"is damaged: its page size is {page_size}, not a power of two between 4096 and 2^31")
     if not 0 < count <= _MOST_SAMPLES:
         raise _refusal(path, f"has {count:,} samples; the limit is {_MOST_SAMPLES:,}" if count else "has no samples")
     if not METADATA_START + count * SAMPLE.itemsize <= table_ptr <= total:
@@ -211,7 +211,7 @@ def _check_table(path: Path, pointers: np.ndarray, allocations: np.ndarray, wher
 
 
 def _check_images(path: Path, images: np.ndarray, lengths: np.ndarray) -> None:
-    """Refuse images of unknown kind or impossible size, and raw ones without three bytes a pixel."""
+    """Refuse images of unknown kind or impossible size, and raw images without three bytes a pixel."""
     if (unknown := images["mode"] > RAW).any():
         raise _refusal(path, _first(unknown, "is stored neither as JPEG nor raw"))
     pixels = images["height"].astype(np.int64) * images["width"]
@@ -222,7 +222,7 @@ def _check_images(path: Path, images: np.ndarray, lengths: np.ndarray) -> None:
 
 
 def _check_labels(path: Path, labels: np.ndarray, classes: int | None) -> None:
-    """Refuse labels outside of the classes; without a sidecar, only those that cannot be labels."""
+    """Refuse labels outside the range of classes; without a sidecar, only impossible labels."""
     limit = _MOST_CLASSES if classes is None else classes
     if (outside := (labels < 0) | (labels >= limit)).any():
         raise _refusal(path, _first(outside, f"has label {labels[outside][0]}; labels go from 0 to {limit - 1}"))

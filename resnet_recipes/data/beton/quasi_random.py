@@ -1,4 +1,4 @@
-"""Training orders that suit how a .beton file lies on a disk."""
+"""Training orders that match the layout of a .beton file on disk."""
 
 
 
@@ -34,7 +34,7 @@ def quasi_random(beton: Beton) -> Permute:
 
 
 def quasi_random_problem(beton: Beton) -> Problem | None:
-    """Return why this file cannot be read in quasi-random order on this machine; None if it can."""
+    """Return why this machine cannot read the file in quasi-random order; None if it can."""
     needed, free = 2 * WINDOW * beton.page_size, available_memory()      # one window in use, the next on its way
     if needed > free and beton.content.size > free:
         rule = (f"needs {needed / 1e9:.1f} GB of memory for {2 * WINDOW} pages of {beton.path.name}, "
@@ -49,7 +49,7 @@ def quasi_random_problem(beton: Beton) -> Problem | None:
 
 
 def stored_by_class(beton: Beton) -> bool:
-    """Say whether neighbours in the file are mostly of one class, which a shuffled file's are not."""
+    """Return whether neighbours in the file are mostly of one class, unlike in a shuffled file."""
     classes = len(np.unique(beton.labels))
     if classes < 2 or len(beton) < 2 * classes:
         return False

@@ -14,16 +14,16 @@ from resnet_recipes.errors import NotReadyError, Problem
 
 
 class Samples:
-    """A Source. The engine compares each sample with its CRC-32 (where the file has a sidecar) the first time.
+    """A Source. The engine checks each sample's CRC-32 the first time it is read, if the file has a sidecar.
 
-    Its header and the decoder's verdict are looked at every time. `streamed` files do not fit into memory: what is next
-    is asked for before it is decoded.
+    Its header and the decoder's result are checked every time. `streamed` files do not fit into memory: samples are
+    requested from the disk before they are decoded.
     """
 
     suits_engine = True
 
     def __init__(self, beton: Beton, small: Beton | None = None):
-        """Take a file, and perhaps its small level."""
+        """Take a file and, optionally, its small level."""
         self.beton, self.small, self.labels = beton, small, beton.labels
         self._streamed = not fits_memory(beton)
         self._unchecked = np.full(len(beton), beton.checksums is not None)
@@ -44,7 +44,7 @@ class Samples:
         return f"{self.beton.path}: sample {index}"
 
     def read(self, index: int) -> Pixels:
-        """Read a sample, past the mapping: a file that was cut short is told."""
+        """Read a sample, bypassing the mapping, so that a truncated file is reported."""
         data = self.beton.sample(index)
         if complaint := self.beton.complaint(index, data):
             raise BadImageError(f"is damaged: {complaint}")
@@ -62,7 +62,7 @@ class Samples:
         return "Convert the images again:  resnet-recipes convert"
 
     def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
-        """Have ROW [n] point into the mapped file."""
+        """Make ROW [n] point into the mapped file."""
         if self._streamed:
             self._announce(self.beton.starts[indices], self.beton.lengths[indices])
         _locate(self.beton, indices, wanted)
@@ -71,11 +71,11 @@ class Samples:
             _locate(self.small, indices, wanted["small"])
 
     def note_intact(self, indices: np.ndarray) -> None:
-        """Compare these samples with their checksums no more."""
+        """Stop checking the checksums of these samples."""
         self._unchecked[indices] = False
 
     def _announce(self, starts: np.ndarray, lengths: np.ndarray) -> None:
-        """Ask the system to read all samples at once rather than each when it is touched."""
+        """Ask the system to read all samples at once instead of one by one on access."""
         with contextlib.suppress(OSError):
             for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
                 first = start // mmap.PAGESIZE * mmap.PAGESIZE
@@ -83,7 +83,7 @@ class Samples:
 
 
 def open_samples(path: Path, digest: str = "") -> Samples:
-    """Open a file and its small level; raises NotReadyError if one is not what it was when the run began."""
+    """Open a file and its small level. Raises NotReadyError if either has changed since the run began."""
     beton, half = open_beton(path), half_path(path)
     samples = Samples(beton, _small(beton, open_beton(half)) if half.exists() else None)
     if digest and samples.digest != digest:
@@ -93,12 +93,12 @@ def open_samples(path: Path, digest: str = "") -> Samples:
 
 
 def fits_memory(beton: Beton) -> bool:
-    """Say whether the page cache can hold the whole file, with a tenth of the memory left for everything else."""
+    """Return whether the page cache can hold the whole file, leaving a tenth of the memory for everything else."""
     return beton.content.size < 0.9 * available_memory()
 
 
 def _small(beton: Beton, small: Beton) -> Beton:
-    """Return the small level if it is one of this file."""
+    """Return the small level after checking that it belongs to this file."""
     same = np.array_equal(small.labels, beton.labels) and np.array_equal(small.sizes, (beton.sizes + 1) // 2)
     if not same or small.checksums is None:
         rule = f"does not hold the images of {beton.path.name} at half their size"

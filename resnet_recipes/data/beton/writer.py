@@ -1,4 +1,4 @@
-"""Write a .beton file in order: resumable after a kill, and under its final name only once it is whole."""
+"""Write a .beton file in order: resumable if killed, and renamed to its final name only when complete."""
 
 import fcntl
 import hashlib
@@ -14,13 +14,13 @@ from resnet_recipes.data.beton import file as layout
 from resnet_recipes.data.beton.sidecar import Sidecar, pack_checksums, sidecar_path
 from resnet_recipes.errors import NotReadyError, Problem
 
-#: One line of the journal: a sample that is safely on the disk, or (size 0) an image that was left out.
+#: One record of the journal: a sample that is safely on disk, or (size 0) an image that was skipped.
 RECORD = np.dtype([("mode", "u1"), ("width", "<u2"), ("height", "<u2"), ("ptr", "<u8"), ("size", "<u8"),
                    ("crc32", "<u4"), ("label", "<i8")])
 
 
 def partial_path(path: Path) -> Path:
-    """Return the name of a file that is not whole yet."""
+    """Return the name of an incomplete file."""
     return path.with_name(path.name + ".partial")
 
 
@@ -64,7 +64,7 @@ class BetonWriter:
         return self._end
 
     def append(self, samples: Sequence[tuple[np.void, bytes]]) -> None:
-        """Write samples: a record (mode, width, height, label, crc32) and the content, empty for an image left out."""
+        """Write samples: a record (mode, width, height, label, crc32) and the content, empty for a skipped image."""
         records = np.array([record for record, _ in samples], RECORD)
         pieces = []
         for row, (_, data) in zip(records, samples, strict=True):
@@ -145,7 +145,7 @@ def _table(records: np.ndarray) -> bytes:
 
 
 def _write_all(file: FileIO, data: bytes) -> None:
-    """Write everything: a raw file may take less at once (at most 2 GiB on Linux, or what a full disk has left)."""
+    """Write everything: a raw file may accept less at once (at most 2 GiB on Linux, or what a full disk has left)."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]

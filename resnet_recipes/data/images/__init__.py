@@ -1,1 +1,1 @@
-"""Encoded images as a storage: crops of them become rows of a batch, in Python or by the native engine."""
+"""A storage of encoded images, whose crops become rows of a batch, in Python or in the native engine."""

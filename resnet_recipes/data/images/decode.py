@@ -1,4 +1,4 @@
-"""Decode a part of an image file to RGB."""
+"""Decode part of an image file to RGB."""
 
 import io
 import os
@@ -66,12 +66,12 @@ class Pixels:
 class Picture(Pixels):
     """An encoded image: its size at once, its pixels on demand.
 
-    libjpeg-turbo decodes JPEGs that are whole and not CMYK, Pillow everything else and whatever libjpeg-turbo's binding
-    rejects; both give the same pixels. The EXIF orientation is ignored, as behind the published results.
+    libjpeg-turbo decodes JPEGs that are complete and not CMYK; Pillow decodes everything else and what libjpeg-turbo's
+    binding rejects. Both give the same pixels. EXIF orientation is ignored, as for the published results.
     """
 
     def __init__(self, data: bytes):
-        """Read the header. Raises BadImageError if there is none, or if it exceeds MAX_PIXELS or MAX_SCANS."""
+        """Read the header. Raises BadImageError if it is missing or exceeds MAX_PIXELS or MAX_SCANS."""
         self._data = data
         self._image = None
         if data[:2] == b"\xff\xd8" and not _frame_at(data) and data.count(b"\xff\xda") > MAX_SCANS:
@@ -133,7 +133,7 @@ def resized(pixels: np.ndarray, height: int, width: int, bicubic: bool = False) 
 
 def _plain_jpeg(data: bytes) -> tuple[int, int]:
     """Return (height, width) of a JPEG that the fast path decodes, else (0, 0)."""
-    if data[:2] != b"\xff\xd8" or data.rfind(b"\xff\xd9", -1024) < 0:      # truncated: Pillow says where
+    if data[:2] != b"\xff\xd8" or data.rfind(b"\xff\xd9", -1024) < 0:      # truncated: Pillow reports where
         return 0, 0
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data, strict=False)
@@ -151,7 +151,7 @@ def _decoded_jpeg(data: bytes, height: int, width: int, *, bottom: int, shrink: 
     size = -(-height // shrink), -(-width // shrink)
     try:
         rows = simplejpeg.decode_jpeg(data, min_height=size[0], min_width=size[1], strict=False)
-    except Exception:                                                   # whatever it is, Pillow has the last word
+    except Exception:                                                   # whatever it is, let Pillow decide
         return None
     return rows if rows.shape == (*size, 3) else None
 

@@ -1,4 +1,4 @@
-"""Rows of a batch out of encoded images by the native engine; what it refuses is left to Python."""
+"""Fill rows of a batch from encoded images with the native engine; Python handles what it refuses."""
 
 import numpy as np
 
@@ -14,20 +14,20 @@ from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, ROW
 
 
 def train_images(source: Source, crop: TrainCrop, augment: SampleAugment | None, reduce: bool, threads: int) -> Images:
-    """Return training images by the engine where it is built and knows the augmentation, else TrainImages."""
+    """Return training images of the engine if it is built and supports the augmentation, else TrainImages."""
     python = TrainImages(source, crop, augment, reduce)
     known = augment is None or hasattr(augment, "steps")
     return NativeTrainImages(python, threads) if known and _usable(source) else python
 
 
 def eval_images(source: Source, resize: int, bicubic: bool, threads: int, kind: type = EvalImages) -> Images:
-    """Return evaluation images by the engine where it is built, else a `kind`."""
+    """Return evaluation images of the engine if it is built, else a `kind`."""
     python = kind(source, resize, bicubic)
     return NativeEvalImages(python, threads) if _usable(source) else python
 
 
 def manner() -> str:
-    """Return how JPEGs are decoded here."""
+    """Return a note about how JPEGs are decoded on this machine."""
     if why := why_not():
         return f"JPEGs are decoded in Python, at about half the speed: the native decoder {why}; " \
                "resnet-recipes doctor native"
@@ -35,7 +35,7 @@ def manner() -> str:
 
 
 class NativeImages(Images):
-    """Images of a split; rows that the engine refuses go to `python`, which names what is wrong with them."""
+    """Images of a split; rows that the engine refuses go to `python`, which reports what is wrong with them."""
 
     in_threads = True
 
@@ -89,5 +89,5 @@ class NativeEvalImages(NativeImages):
 
 
 def _usable(source: Source) -> bool:
-    """Tell whether the engine is there and has enough to do: otherwise processes are better than threads."""
+    """Return whether the engine is available and decodes most images; otherwise processes beat threads."""
     return not why_not() and source.suits_engine

@@ -1,4 +1,4 @@
-"""Rows of a batch out of encoded images, decoded in Python: by processes, one image after the other."""
+"""Fill rows of a batch from encoded images in Python: in worker processes, one image after the other."""
 
 import math
 from collections import deque
@@ -24,7 +24,7 @@ class Images:
         self.source, self.labels = source, source.labels
 
     def path(self, index: int) -> str:
-        """Return what to call image `index`."""
+        """Return the name of image `index` for messages."""
         return self.source.path(index)
 
     def _opened(self, rows: Rows, row: int) -> Pixels:
@@ -34,7 +34,7 @@ class Images:
 
     @contextmanager
     def _reading(self, rows: Rows, row: int) -> Iterator[None]:
-        """Mark one image as the one that is read; complain of it if it is bad, and say what to type."""
+        """Mark one image as being read; if it is bad, report it with advice."""
         rows.reading[:] = False
         rows.reading[row] = True
         try:

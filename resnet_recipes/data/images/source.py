@@ -8,7 +8,7 @@ from resnet_recipes.data.images.decode import Pixels
 
 
 class ChangedError(Exception):
-    """An image that is not the one with which the run began."""
+    """An image has changed since the run began."""
 
 
 class Source(Protocol):
@@ -24,16 +24,16 @@ class Source(Protocol):
         """Return the number of images."""
 
     def path(self, index: int) -> str:
-        """Return what to call image `index`."""
+        """Return the name of image `index` for messages."""
 
     def read(self, index: int) -> Pixels:
         """Read image `index`. Raises BadImageError, or ChangedError."""
 
     def advice(self) -> str:
-        """Return what to do about an image that cannot be read."""
+        """Return advice for the user about an unreadable image."""
 
     def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
-        """Have ROW [n] point to the images; the memory stays as long as this source."""
+        """Make ROW [n] point to the images; the memory lives as long as this source."""
 
     def note_intact(self, indices: np.ndarray) -> None:
-        """Take note that the engine has read these images, and found their checksums right."""
+        """Record that the engine has read these images and their checksums match."""

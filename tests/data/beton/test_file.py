@@ -188,7 +188,7 @@ def test_a_note_that_makes_no_sense_is_refused(file, text):
 
 def test_the_note_of_another_file_is_refused(file, betons):
     shutil.copy(betons / "val.beton.json", sidecar_path(file))
-    with pytest.raises(NotReadyError, match="is not the file that its sidecar"):
+    with pytest.raises(NotReadyError, match="does not match its sidecar"):
         open_beton(file)
 
 
