@@ -1,4 +1,4 @@
-"""Train small ResNets with each method taken away or added: accuracy and images per second, with and without.
+"""Train small ResNets with each method removed or added; compare accuracy and images per second.
 
     python benchmarks/ablation.py DATA [--recipe medium] [--only mixup,sam] [--seeds 2] [--epochs 8] [--images 100]
     [--gpu] [--json FILE]
@@ -41,14 +41,14 @@ class Cell(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What one run of a cell gave."""
+    """The result of one run of a cell."""
 
     top1: float                   # percent; of the averaged weights where there are any
     images_per_second: float
 
 
 def main() -> None:
-    """Run all cells and seeds, print the table, and write it where asked."""
+    """Run all cells and seeds, print the table, and write it to a file if requested."""
     options = arguments()
     present = methods_of(options)
     subset = options.data if options.gpu else few_images(options.data, options.root / f"images-{options.images}",
@@ -90,7 +90,7 @@ def methods_of(options: argparse.Namespace) -> set[str]:
 
 
 def cells(present: set[str], only: set[str]) -> Iterator[Cell]:
-    """Yield the recipe, then the recipe without each of its methods, then with each other compatible method."""
+    """Yield the recipe, then the recipe without each of its methods, then with each compatible method added."""
     yield Cell("all", (), "")
     for method in ORDER:
         if only and method.name not in only:
@@ -114,7 +114,7 @@ def few_images(data: Path, folder: Path, images: int) -> Path:
 
 
 def run(cell: Cell, seed: int, data: Path, present: set[str], options: argparse.Namespace) -> Result:
-    """Train one cell with one seed, or read what an earlier call found."""
+    """Train one cell with one seed, or read the result of an earlier call."""
     name = f"{options.recipe}-{cell.case.replace(' ', '-')}-{options.epochs}ep-{seed}"
     summary = options.root / name / "summary.json"
     if not summary.exists():
@@ -134,7 +134,7 @@ def run(cell: Cell, seed: int, data: Path, present: set[str], options: argparse.
 
 
 def table_of(results: dict[Cell, list[Result]]) -> list[dict]:
-    """Return one row for each cell: means over seeds, and the differences from the whole recipe."""
+    """Return one row for each cell: means over seeds and differences from the full recipe."""
     whole = next(iter(results.values()))
     reference, pace = mean(whole).top1, mean(whole).images_per_second
     return [{

@@ -1,4 +1,4 @@
-"""Measure JPEG decoders as a loader uses them: in several worker processes at once.
+"""Measure JPEG decoders as used by a loader: in several worker processes at once.
 
     python benchmarks/decoders.py DATA [--workers 2] [--json FILE]
 
@@ -93,7 +93,7 @@ _files: list[bytes] = []
 
 
 def load(paths: list[Path]) -> None:
-    """Keep the files of a worker in its memory, so that no disk is measured."""
+    """Load a worker's files into memory, so that the disk is not measured."""
     _files.extend(path.read_bytes() for path in paths)
 
 

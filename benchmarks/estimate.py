@@ -1,4 +1,4 @@
-"""How wrong estimates are: measure this machine, train what was estimated, and compare.
+"""Measure the error of estimates: estimate runs on this machine, train them, and compare.
 
     python benchmarks/estimate.py CIFAR10 [--recipes mild,medium] [--sizes 32,48,64] [--images 150]
 
@@ -19,7 +19,7 @@ WORDS = ["model.name=resnet18", "bs=64", "batch.bn_size=64", "lr=0.1", "schedule
 
 
 def part(source: Path, images: int, root: Path) -> Path:
-    """Make a data set of the first images of each class: all of them to train on, a fifth to evaluate on."""
+    """Make a dataset of the first images of each class: all for training, a fifth of them for evaluation."""
     for split, count in (("train", images), ("val", images // 5)):
         for folder in sorted((source / split).iterdir()):
             (root / split / folder.name).mkdir(parents=True)
@@ -46,7 +46,7 @@ def error(recipe: str, size: int, epochs: int, data: Path, folder: Path) -> dict
 
 
 def main() -> None:
-    """Measure every case, print a line for each, and write the rows if asked."""
+    """Measure every case, print a line for each, and write the rows to a file if requested."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("data", type=Path)
     parser.add_argument("--recipes", default="mild,medium")

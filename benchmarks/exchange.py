@@ -1,4 +1,4 @@
-"""The cost of several ranks: steps per second of training with the exchange of gradients against training without.
+"""Measure the cost of several ranks: training steps per second with gradient exchange and without.
 
     python benchmarks/exchange.py [--model resnet18] [--batch 16] [--pixels 64] [--steps 10] [--rounds 5] [--json FILE]
 
@@ -30,7 +30,7 @@ from resnet_recipes.train.run import Run
 
 
 def made(args: argparse.Namespace, rank: Rank, compress: bool) -> Run:
-    """Return a run of one batch in memory, which exchanges gradients where there is a group."""
+    """Return a run on one batch in memory, which exchanges gradients if there is a process group."""
     generator = torch.Generator().manual_seed(rank.rank)
     pixels = torch.randint(0, 256, (args.batch, args.pixels, args.pixels, 3), dtype=torch.uint8,
                            generator=generator).permute(0, 3, 1, 2)
@@ -40,7 +40,7 @@ def made(args: argparse.Namespace, rank: Rank, compress: bool) -> Run:
 
 
 def member(args: argparse.Namespace, rank: Rank, how: tuple[bool, bool, int], orders: Connection) -> None:
-    """Be one process of a contender: train when told to, and answer with the seconds."""
+    """Run one process of a contender: train on request and reply with the seconds."""
     grouped, compress, port = how
     torch.set_num_threads(1 if rank.world_size > 1 else args.threads)
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
@@ -70,13 +70,13 @@ class Contender:
             self.pipes.append(here)
 
     def rate(self) -> float:
-        """Let all train, and return the steps per second of the slowest."""
+        """Train in all processes and return the steps per second of the slowest."""
         for pipe in self.pipes:
             pipe.send(True)
         return self.steps / max(pipe.recv() for pipe in self.pipes)
 
     def stop(self) -> None:
-        """Let them end."""
+        """End the processes."""
         for pipe in self.pipes:
             pipe.send(False)
 
@@ -94,7 +94,7 @@ def measured(name: str, ours: Contender, peer: Contender, rounds: int) -> dict:
 
 
 def main() -> None:
-    """Measure, print a table, and write the rows if asked."""
+    """Measure, print a table, and write the rows to a file if requested."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", default="resnet18")
     for name, default in (("batch", 16), ("pixels", 64), ("steps", 10), ("rounds", 5),

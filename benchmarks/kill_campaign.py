@@ -1,4 +1,4 @@
-"""Kill a run at random moments, resume it each time, and compare every checkpoint with those of an undisturbed run.
+"""Kill a run at random times, resume it each time, and compare every checkpoint with those of an undisturbed run.
 
     python benchmarks/kill_campaign.py --kills 44 --ranks 2 --json campaign.json
 
@@ -45,7 +45,7 @@ RECIPE = [
 
 
 class Outcome(NamedTuple):
-    """What one fault did."""
+    """The outcome of one fault."""
 
     fault: str
     done: int             # steps that the ranks had done
@@ -56,14 +56,14 @@ class Outcome(NamedTuple):
 
 
 class Victim:
-    """A run that is started again and again."""
+    """A run that is restarted again and again."""
 
     def __init__(self, root: Path, name: str, ranks: int):
         self.root, self.folder, self.ranks = root, root / "runs" / name, ranks
         self._process: subprocess.Popen[bytes]
 
     def start(self, *changes: str) -> None:
-        """Start it, or go on with it: the same command."""
+        """Start or resume it, with the same command."""
         words = [*RECIPE, f"run.root={self.root / 'runs'}", f"run.name={self.folder.name}", f"gpus={self.ranks}",
                  *changes]
         program = [sys.executable, "-c", "import sys; from resnet_recipes.cli import train; sys.exit(train())",
@@ -78,7 +78,7 @@ class Victim:
         return self._process.wait(seconds)
 
     def run_on(self, rng: random.Random) -> bool:
-        """Let it run for a random time, mostly in training, sometimes while starting; tell whether it still runs."""
+        """Let it run for a random time, mostly into training, sometimes only start-up; return whether it still runs."""
         if rng.random() < 0.1:
             time.sleep(rng.uniform(0.5, 5))
         else:
@@ -89,7 +89,7 @@ class Victim:
         return self.is_alive
 
     def beats(self) -> list[watchdog.Beat]:
-        """Return the last signs of life of this sitting."""
+        """Return the last heartbeats since the last start."""
         return self.observer.beats()
 
     def processes(self) -> list[int]:
@@ -111,16 +111,16 @@ class Victim:
 
     @property
     def launcher(self) -> int:
-        """The process that the user started."""
+        """The process started by the user."""
         return self._process.pid
 
     def rank(self, rng: random.Random) -> int:
-        """A random rank; the launcher, while there is none."""
+        """A random rank, or the launcher while there are none."""
         return rng.choice([beat.pid for beat in self.beats()] or [self.launcher])
 
 
 def fill_disk(victim: Victim) -> None:
-    """Let rank 0 write no file of more than 1 MB from now on, for two saves; then ask the run to stop."""
+    """Limit rank 0's files to 1 MB from now on, for two saves; then ask the run to stop."""
     for beat in victim.beats():
         resource.prlimit(beat.pid, resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
     time.sleep(2)
@@ -128,7 +128,7 @@ def fill_disk(victim: Victim) -> None:
 
 
 def damage(victim: Victim, rng: random.Random) -> None:
-    """Let the run come to its second checkpoint; kill it, and flip a bit of the newest one, or cut it."""
+    """Wait for the run's second checkpoint, kill it, and flip a bit of the newest checkpoint or truncate it."""
     while victim.is_alive and len(list((victim.folder / "checkpoints").glob("*.json"))) < 2:
         time.sleep(0.01)
     os.kill(victim.launcher, signal.SIGKILL)
@@ -153,7 +153,7 @@ FAULTS: dict[str, tuple[Callable[[Victim, random.Random], Any], set[int]]] = {
 
 
 def digest(state: dict[str, Any]) -> str:
-    """Return a digest of every tensor in a state, and of its place."""
+    """Return a digest of every tensor in a state and its key."""
     found = hashlib.sha256()
 
     def visit(value: Any, key: str) -> None:
@@ -181,7 +181,7 @@ def untouched(root: Path, ranks: int) -> dict[int, str]:
 
 
 def strike(victim: Victim, fault: str, rng: random.Random, truth: dict[int, str]) -> Outcome:
-    """Do one fault to a running victim, and judge what is left."""
+    """Inject one fault into a running victim and check what remains."""
     act, codes = FAULTS[fault]
     done = max((beat.step for beat in victim.beats()), default=0)
     began = time.monotonic()
@@ -219,7 +219,7 @@ def may_lose(fault: str, code: int, done: int) -> int:
 
 
 def campaign(root: Path, kills: int, ranks: int, seed: int) -> list[Outcome]:
-    """Do the faults, one after the other; a run that has reached its end is replaced by a new one."""
+    """Inject the faults one after the other; a run that has finished is replaced with a new one."""
     rng, truth, outcomes, runs = random.Random(seed), untouched(root, ranks), [], 0
     victim = Victim(root, "victim0", ranks)
     while len(outcomes) < kills:
@@ -238,7 +238,7 @@ def campaign(root: Path, kills: int, ranks: int, seed: int) -> list[Outcome]:
 
 
 def finished(victim: Victim, truth: dict[int, str]) -> list[Outcome]:
-    """Return a complaint if a run that was resumed to its end has not the weights of the untouched one."""
+    """Return a complaint if a run resumed to its end has different weights from the undisturbed one."""
     victim.wait()
     step, state = Checkpoints(victim.folder / "checkpoints", 2, print).newest()
     if (step, digest(state)) == (STEPS, truth[STEPS]):

@@ -21,7 +21,7 @@ from resnet_recipes.optim import OPTIMIZERS
 
 
 def main() -> None:
-    """Measure, print a table, and write it where asked."""
+    """Measure, print a table, and write it to a file if requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -49,7 +49,7 @@ def measure(device: torch.device, rounds: int) -> list[dict[str, object]]:
 
 
 def step_of(settings: type, device: torch.device) -> Callable[[], None]:
-    """Return the step of an optimizer of a ResNet-50 of its own."""
+    """Return the step function of an optimizer, with its own ResNet-50."""
     torch.manual_seed(0)
     model = torchvision.models.resnet50().to(device, memory_format=torch.channels_last)
     for parameter in model.parameters():
@@ -58,7 +58,7 @@ def step_of(settings: type, device: torch.device) -> Callable[[], None]:
 
 
 def seconds(step: Callable[[], None], device: torch.device) -> float:
-    """Return how long one step takes, to its end on the device."""
+    """Return the seconds of one step, until the device has finished."""
     began = time.perf_counter()
     step()
     if device.type == "cuda":

@@ -27,7 +27,7 @@ CASES = ((32, 64), (64, 32), (64, 64))      # pixels, batch
 
 
 class Turn:
-    """A keeper that keeps nothing and stops after a number of steps."""
+    """A keeper that saves nothing and stops after a number of steps."""
 
     has_reached_target = False
 
@@ -50,7 +50,7 @@ class Turn:
 
 
 def run_in(dtype: str, pixels: int, batch: int) -> Run:
-    """Return a run in a precision."""
+    """Return a run with this precision."""
     recipe, problems = typed({
         "name": "precision", "max_duration": "10000ba", "model": {"name": "resnet18"},
         "data": {"backend": "synthetic", "train_size": pixels}, "batch": {"global_size": batch, "bn_size": batch},
@@ -75,7 +75,7 @@ def rates(pixels: int, batch: int, steps: int, rounds: int) -> dict[str, list[fl
 
 
 def main() -> None:
-    """Measure every case, print a table, and write the rows if asked."""
+    """Measure every case, print a table, and write the rows to a file if requested."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,4 +1,4 @@
-"""Measure RandAugment on a batch against RandAugment with Pillow, image by image: milliseconds for one image.
+"""Measure RandAugment on a batch against RandAugment with Pillow, image by image: milliseconds per image.
 
     python benchmarks/randaugment.py [--size 176] [--batch 256] [--device cpu|cuda] [--json FILE]
 
@@ -28,7 +28,7 @@ from resnet_recipes.ops.pixel_ops import PIXEL_OPS
 
 
 def main() -> None:
-    """Measure, print a table, and write it where asked."""
+    """Measure, print a table, and write it to a file if requested."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=176)
     parser.add_argument("--batch", type=int, default=256)
@@ -94,7 +94,7 @@ def compare(case: str, ours: Callable[[], object], peer: Callable[[], object], o
 
 
 def seconds(work: Callable[[], object], device: str) -> float:
-    """Return how long `work` takes: of CPU time, or until the device has finished."""
+    """Return the seconds that `work` takes: CPU time, or until the device has finished."""
     if device == "cpu":
         start = time.process_time()
         work()

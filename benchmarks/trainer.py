@@ -1,4 +1,4 @@
-"""What the training loop costs: steps per second of ours against a bare PyTorch loop, with the data already in memory.
+"""Measure the overhead of the training loop: its steps per second against a bare PyTorch loop, with data in memory.
 
     python benchmarks/trainer.py [--model resnet18] [--batch 32] [--pixels 64] [--steps 10] [--rounds 9] [--json FILE]
 
@@ -53,7 +53,7 @@ class Memory:
 
 
 class Silence:
-    """A keeper that keeps nothing, but reads the loss where ours would: once at the end."""
+    """A keeper that saves nothing but reads the loss when ours would: once at the end."""
 
     has_reached_target = False
 
@@ -76,7 +76,7 @@ class Silence:
 
 
 def in_memory(args: argparse.Namespace, batch: RawBatch, rank: Rank, compress: bool = False) -> Run:
-    """Return a run of the package's that has one batch, and exchanges gradients where there is a group."""
+    """Return one of the package's runs on one batch, which exchanges gradients if there is a process group."""
     recipe, problems = typed({
         "name": "bench", "max_duration": f"{args.steps}ba", "model": {"name": args.model},
         "data": {"backend": "synthetic", "train_size": args.pixels}, "batch": {"global_size": args.batch},
@@ -105,7 +105,7 @@ def ours(args: argparse.Namespace, batch: RawBatch, device: torch.device) -> Cal
 
 
 def bare(args: argparse.Namespace, batch: RawBatch, device: torch.device) -> Callable[[int], float]:
-    """Return a function that trains for a number of steps with a loop as one would write it by hand."""
+    """Return a function that trains for a number of steps with a handwritten loop."""
     ours_config = typed({"name": "bench", "model": {"name": args.model}})[0]
     model = build_model(ours_config.model, CLASSES, 0)
     torch.nn.init.constant_(model.fc.bias, -math.log(CLASSES))
@@ -135,7 +135,7 @@ def bare(args: argparse.Namespace, batch: RawBatch, device: torch.device) -> Cal
 
 
 def main() -> None:
-    """Measure, print a table, and write the rows if asked."""
+    """Measure, print a table, and write the rows to a file if requested."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", default="resnet18")
     parser.add_argument("--batch", type=int, default=32)

@@ -1,4 +1,4 @@
-"""Train on two "nodes", kill one, start it again: the run must end with the weights of one left alone.
+"""Train on two "nodes", kill one and restart it: the run must end with the weights of an undisturbed run.
 
     python benchmarks/two_nodes.py [--json FILE]
 
@@ -27,7 +27,7 @@ PROGRAM = [sys.executable, "-c", "import sys; from resnet_recipes.cli import tra
 
 
 def start(root: Path, port: int) -> subprocess.Popen[bytes]:
-    """Start the launcher of one node, with the same command on every node, the first time and again."""
+    """Start or restart the launcher of one node; the command is the same on every node."""
     words = ["--resume", "auto", *RECIPE, f"run.root={root / 'runs'}", "run.name=nodes", "gpus=1", "launch.nodes=2",
              f"launch.rdzv=127.0.0.1:{port}", "launch.max_restarts=3"]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
@@ -36,7 +36,7 @@ def start(root: Path, port: int) -> subprocess.Popen[bytes]:
 
 
 def is_open(port: int) -> bool:
-    """Tell whether a process listens on a port of this machine."""
+    """Return whether a process listens on a port of this machine."""
     with socket.socket() as tried:
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
@@ -47,7 +47,7 @@ def steps(folder: Path) -> list[int]:
 
 
 def main() -> int:
-    """Do it once and report."""
+    """Run the test once and report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Measure loaders side by side: images per CPU-second, workers included; and the clock, memory and start-up of ours.
+"""Measure loaders side by side: images per CPU-second with workers; for ours also wall time, memory and start-up.
 
     python benchmarks/loaders DATA [--sizes 176,88] [--json FILE]
 
@@ -51,7 +51,7 @@ def row(case: str, ours: list[float], peer: list[float], unit: str) -> dict:
 
 
 def clock(setting: Setting, rounds: int, batches: int) -> Iterator[dict]:
-    """Yield what a user waits for: threads beside one thread, and the first batch beside torchvision's."""
+    """Yield wall-clock comparisons: many threads against one, and the first batch against torchvision's."""
     benches = {threads: Bench("files", setting._replace(workers=threads)) for threads in THREADS}
     rates = {threads: [] for threads in THREADS}
     for _, (threads, bench) in itertools.product(range(rounds), benches.items()):
@@ -126,7 +126,7 @@ def main() -> None:
 
 
 def table(results: list[dict]) -> Table:
-    """Return the rows for people."""
+    """Return the rows as a table for the terminal."""
     made = Table("case", "ours", "peer", "ratio", "range", "unit", title="medians; ratios by round")
     for one in results:
         digits = 0 if one["ours"] > 20 else 2

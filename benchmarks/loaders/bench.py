@@ -1,4 +1,4 @@
-"""A loader in a process of its own, and what it costs."""
+"""Run a loader in its own process and measure its cost."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def serve(name: str, setting: Setting) -> None:
-    """Be the process of one loader: on every line of input read that many batches, and say so."""
+    """Run one loader's process: for each line of input, read that many batches and reply."""
     batches = LOADERS[name](setting)
     for line in sys.stdin:
         for _ in range(int(line)):
@@ -22,7 +22,7 @@ def serve(name: str, setting: Setting) -> None:
 
 
 class Bench:
-    """A loader in a process of its own."""
+    """A loader in its own process."""
 
     def __init__(self, name: str, setting: Setting):
         main = str(Path(__file__).with_name("__main__.py"))
@@ -37,7 +37,7 @@ class Bench:
         self.rate(4)                                           # start workers, compile, fill the page cache
 
     def wall_rate(self, batches: int) -> float:
-        """Read some batches; return images per second of the clock."""
+        """Read some batches; return images per second of wall time."""
         started = time.perf_counter()
         self._read(batches)
         return batches * BATCH / (time.perf_counter() - started)
@@ -70,7 +70,7 @@ class Bench:
 
 
 def cpu_seconds(root: int) -> float:
-    """Return the CPU time of a process and of all its descendants, the ended ones that were waited for too."""
+    """Return the CPU time of a process and all its descendants, including those that have ended and been reaped."""
     parents, seconds = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

@@ -1,4 +1,4 @@
-"""The loaders: ours and their peers, each an endless iterator of batches."""
+"""The loaders to compare, ours and their peers, each an endless iterator of batches."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ BATCH = 50
 
 
 class Setting(NamedTuple):
-    """What a loader is asked for."""
+    """The batches requested from a loader."""
 
     root: Path            # has what `prepare` puts there
     pixels: int
@@ -28,7 +28,7 @@ def ours(setting: Setting, backend: str, place: str = "", augment: object = None
 
 
 def ours_normalized(setting: Setting) -> Iterator:
-    """Read with the torchvision backend and normalise on the CPU too, which a run on a GPU does there."""
+    """Read with the torchvision backend and also normalise on the CPU, which a GPU run does on the GPU."""
     import torch
 
     from resnet_recipes.data.normalize import normalize
@@ -38,7 +38,7 @@ def ours_normalized(setting: Setting) -> Iterator:
 
 
 class InPillow:
-    """Hot's RandAugment by Pillow alone: the engine cannot see what it draws."""
+    """Hot's RandAugment with Pillow only, hidden from the engine."""
 
     def __init__(self):
         from resnet_recipes.methods.randaugment import RandAugment
@@ -162,7 +162,7 @@ _NEEDS = {"timm": "timm", "torchcodec": "torchcodec", "DALI": "nvidia.nvimgcodec
 
 
 def missing() -> dict[str, str]:
-    """Return the peers that cannot run here, and a package that each lacks."""
+    """Return the peers that cannot run here, each with a package it lacks."""
     return {name: package for name, package in _NEEDS.items() if not _has(package)}
 
 
