@@ -1,4 +1,4 @@
-"""What the tests of methods share: steps, batches, a small network, and runs in which float16 overflows."""
+"""Fixtures for the tests of methods: steps, batches, a small network, and runs in which float16 overflows."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -51,12 +51,12 @@ def network() -> Callable[[], ResNet]:
     return make
 
 
-#: A scale of the loss at which no float16 gradient of a small run overflows by itself.
+#: A loss scale at which no float16 gradient of a small run overflows on its own.
 SCALE = 1024.0
 
 
 class After(NamedTuple):
-    """What stands after a step."""
+    """The state after a step."""
 
     done: int
     loss: float

@@ -1,4 +1,4 @@
-"""How methods go together: the order, who commutes with whom, and what excludes what."""
+"""Combinations of methods: their order, which pairs commute, and which exclude each other."""
 
 import random
 from itertools import combinations
@@ -30,7 +30,7 @@ HOT = {
     "mixup", "sam", "ema",
 }
 
-#: Pairs of which one does not commute with the other; ORDER says in comments why they stand as they do.
+#: Pairs that do not commute; comments in ORDER say why they are in this order.
 DO_NOT_COMMUTE = {
     ("colout", "progressive_resizing"),                 # sizes, and which pixels are left
     ("colout", "random_erasing"), ("progressive_resizing", "random_erasing"),      # where and how large the box is
@@ -88,7 +88,7 @@ def test_hot_on_a_loader_without_workers_augments_on_the_device():
     assert table["augment_pixels"] == ["randaugment (on the device)"]
 
 
-def test_a_stack_is_in_the_declared_order_whatever_the_order_of_its_methods():
+def test_a_stack_uses_the_declared_order_whatever_the_order_of_its_methods():
     names = sorted(HOT)
     expected = Stack.of(on(HOT)).table()
     for seed in range(10):
@@ -138,7 +138,7 @@ def test_loss_of_hot_is_bce():
     assert torch.equal(Stack.of(on(HOT)).loss(logits, targets), BCELoss().loss(logits, targets))
 
 
-def test_sample_augmentations_follow_one_another():
+def test_sample_augmentations_run_in_turn():
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8))
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment()})
     rng, again = np.random.default_rng(1), np.random.default_rng(1)

@@ -1,4 +1,4 @@
-"""What every method promises, whichever it is."""
+"""The contract that every method must keep."""
 
 import importlib
 import re
@@ -54,7 +54,7 @@ def test_name_is_its_file_and_its_key(method):
 
 @pytest.mark.parametrize("method", [m for m in ORDER if m().provides("transform_batch")],
                          ids=lambda method: method.name)
-def test_transforms_keep_form_and_input_and_are_functions_of_the_step(method, now_at, batch_of):
+def test_transforms_keep_shapes_and_inputs_and_depend_only_on_the_step(method, now_at, batch_of):
     batch = batch_of()
     copies = [tensor.clone() for tensor in batch]
     first, again, other = (method().transform_batch(batch, now) for now in (now_at(3), now_at(3), now_at(3, seed=9)))
@@ -70,7 +70,7 @@ def test_transforms_keep_form_and_input_and_are_functions_of_the_step(method, no
 
 
 @pytest.mark.parametrize("method", [m for m in ORDER if m.takes_drafts], ids=lambda method: method.name)
-def test_images_that_are_yet_to_be_made_become_what_they_would_be(method, now_at):
+def test_drafts_become_the_same_images_as_tensors(method, now_at):
     pixels = torch.randint(256, (8, 3, 32, 32), dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
     draft = Draft(pixels, shift_and_scale(pixels.device), torch.float32)
     drafted, whole = (Batch.of(images, torch.arange(8), 10) for images in (draft, normalize(pixels)))
@@ -81,7 +81,7 @@ def test_images_that_are_yet_to_be_made_become_what_they_would_be(method, now_at
 
 
 @pytest.mark.parametrize("method", [m for m in ORDER if m().provides("augment_sample")], ids=lambda method: method.name)
-def test_sample_augmentations_keep_form_and_are_functions_of_the_images_randomness(method):
+def test_sample_augmentations_keep_the_size_and_depend_only_on_the_images_generator(method):
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8))
     augment = method().augment_sample()
     results = [augment(image, np.random.default_rng(seed)) for seed in (4, 4, *range(5, 15))]
@@ -91,7 +91,7 @@ def test_sample_augmentations_keep_form_and_are_functions_of_the_images_randomne
 
 
 @pytest.mark.parametrize("method", [m for m in ORDER if m().provides("modify_model")], ids=lambda method: method.name)
-def test_surgery_keeps_keys_parameters_and_what_plain_weights_load_into(method, network):
+def test_surgery_keeps_keys_and_parameters_and_loads_plain_weights(method, network):
     model, plain = network(), network()
     parameters = list(model.parameters())
     method().modify_model(model)

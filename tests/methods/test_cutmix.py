@@ -1,4 +1,4 @@
-"""CutMix against the areas and pixels that they leave."""
+"""CutMix against the areas and pixels that its boxes leave."""
 
 import pytest
 import torch
@@ -39,7 +39,7 @@ def test_box_comes_from_the_partner_whose_label_is_mixed_in(now_at, batch_of):
         assert torch.equal(result.images[example][:, changed], batch.images[partner][:, changed])
 
 
-def test_mean_area_is_that_of_boxes_cut_off_at_the_border(now_at, batch_of):
+def test_the_mean_area_accounts_for_clipping_at_the_border(now_at, batch_of):
     batch = batch_of(examples=2, side=64, classes=2)
     shares = []
     for step in range(400):

@@ -1,4 +1,4 @@
-"""EMA against its formula, worked numbers, and the bits it must give back."""
+"""EMA against its formula and worked numbers, and the weights it must restore bit for bit."""
 
 import contextlib
 
@@ -15,7 +15,7 @@ WRONG = {"half_life": ["0ba", "soon"], "update_interval": ["0ba", "20"], "delay"
 
 
 class OneWeight(nn.Module):
-    """A model that is one number."""
+    """A model with a single weight."""
 
     def __init__(self, value: float = 0.0):
         super().__init__()
@@ -57,7 +57,7 @@ def test_average_of_a_rising_weight_starts_as_a_copy_after_the_first_step(now_at
     assert ema.state_dict()["w"].item() == pytest.approx(99.374641, abs=1e-6)
 
 
-def test_average_that_starts_at_an_update_is_ahead_of_one_that_starts_at_the_first_step(now_at):
+def test_an_average_started_at_an_update_is_ahead_of_one_started_at_the_first_step(now_at):
     ema, model = EMA(), OneWeight()
     for step in range(19, 200):
         model.set(step + 1)
@@ -107,7 +107,7 @@ def test_floats_are_averaged_and_integers_copied(network, now_at):
     assert average["bn1.num_batches_tracked"] == 2
 
 
-def test_evaluation_sees_the_average_and_training_gets_its_bits_back(network, now_at):
+def test_evaluation_uses_the_average_and_restores_the_weights_bit_for_bit(network, now_at):
     ema = EMA("2ba", "1ba")
     model = trained(network, ema, now_at)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}

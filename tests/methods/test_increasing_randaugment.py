@@ -41,7 +41,7 @@ def test_half_of_the_drawn_operations_act():
     assert 160 < same < 260
 
 
-def test_workers_can_have_it_and_the_image_decides():
+def test_it_pickles_and_depends_only_on_the_images_generator():
     augment = pickle.loads(pickle.dumps(IncreasingRandAugment().augment_sample()))
     first, again, other = (augment(IMAGE, np.random.default_rng(seed)).tobytes() for seed in (3, 3, 5))
     assert first == again

@@ -47,7 +47,7 @@ def test_share_zero_changes_nothing():
     assert torch.equal(result.targets, PAIR.targets)
 
 
-def test_the_batch_it_was_given_stays_as_it_was():
+def test_the_input_batch_is_not_changed():
     before = PAIR.images.clone()
     mixed(0.4, [1, 0], PAIR)
     assert torch.equal(PAIR.images, before)

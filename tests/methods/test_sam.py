@@ -76,7 +76,7 @@ def test_radius_zero_is_the_plain_gradient(now_at):
     assert all(torch.equal(param.grad, grad) for param, grad in zip(params, twice, strict=True))
 
 
-def test_weights_come_back_bit_for_bit_and_buffers_are_reused(now_at):
+def test_weights_are_restored_bit_for_bit_and_buffers_are_reused(now_at):
     torch.manual_seed(0)
     model, x = nn.Linear(50, 50), torch.randn(8, 50)
     params = list(model.parameters())

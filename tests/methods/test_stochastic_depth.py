@@ -59,7 +59,7 @@ def test_statistics_see_every_example():
     assert torch.equal(norm.running_mean, plain.running_mean)
 
 
-def test_evaluation_gives_the_mean_of_training_before_the_last_relu():
+def test_evaluation_gives_the_mean_of_training_outputs_before_the_last_relu():
     torch.manual_seed(0)
     block, sums = BasicBlock(4, 4), []
     StochasticDepth(drop_rate=0.3).modify_model(block)

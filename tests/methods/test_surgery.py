@@ -23,6 +23,6 @@ def test_class_changes_and_everything_else_stays():
     assert type(conv) is nn.Conv2d
 
 
-def test_a_class_that_is_no_direct_child_is_refused():
+def test_a_class_that_is_not_a_direct_subclass_is_refused():
     with pytest.raises(TypeError, match="Loud is not a direct subclass of Conv2d"):
         adopt(nn.Conv2d(3, 4, 3), Loud)

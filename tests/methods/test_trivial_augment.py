@@ -39,7 +39,7 @@ def test_results_on_photographs_are_torchvisions_to_the_bit(photographs):
         assert len(results) > 50
 
 
-def test_global_randomness_is_left_alone_and_workers_can_have_it():
+def test_the_global_generator_is_untouched_and_the_augmentation_pickles():
     augment = pickle.loads(pickle.dumps(TrivialAugment().augment_sample()))
     torch.manual_seed(1)
     expected = torch.rand(3)

@@ -1,4 +1,4 @@
-"""What the tests of optimizers share: walking a small model through given gradients."""
+"""Fixtures for the tests of optimizers: a small model and repeatable gradients."""
 
 from collections.abc import Callable, Iterator
 

@@ -5,7 +5,7 @@ import torch
 from resnet_recipes.optim import AdamW
 
 
-def test_it_is_torchs_with_its_decay_kept_from_what_no_decay_names(small, gradients):
+def test_it_matches_torchs_with_no_decay_parameters_exempt(small, gradients):
     ours, theirs = small(), small()
     names = dict(theirs.named_parameters())
     groups = [{"params": [p for name, p in names.items() if ("bn" in name) is spared],

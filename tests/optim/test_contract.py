@@ -1,4 +1,4 @@
-"""What every optimizer promises, whichever it is."""
+"""The contract that every optimizer must keep."""
 
 import copy
 import hashlib
@@ -61,7 +61,7 @@ def test_defaults_are_valid_and_every_setting_refuses_wrong_values(optimizer):
 
 
 @every_optimizer
-def test_a_resumed_walk_is_the_uninterrupted_one(optimizer, small, gradients):
+def test_resuming_gives_the_same_weights_as_not_stopping(optimizer, small, gradients):
     whole, resumed = small(), small()
     ours = optimizer(lr=0.01).build(whole)
     for step, grads in enumerate(gradients(whole, 6)):
@@ -86,7 +86,7 @@ def test_a_parameter_without_gradient_is_left_alone(optimizer):
 
 
 @every_optimizer
-def test_an_overflow_leaves_weights_and_state_as_they_are_and_is_never_read_back(optimizer, small, gradients):
+def test_an_overflow_changes_nothing_and_is_never_read_by_the_host(optimizer, small, gradients):
     model = small()
     built = optimizer(lr=0.01).build(model)
     for grads in gradients(model, 2):
@@ -102,7 +102,7 @@ def test_an_overflow_leaves_weights_and_state_as_they_are_and_is_never_read_back
 
 
 @every_optimizer
-def test_a_scaled_gradient_is_taken_back_to_its_size(optimizer, small, gradients):
+def test_a_scaled_gradient_is_unscaled(optimizer, small, gradients):
     plain, scaled = small(), small()
     ours, theirs = optimizer(lr=0.01).build(plain), optimizer(lr=0.01).build(scaled)
     for grads in gradients(plain, 3):
@@ -148,7 +148,7 @@ def test_ranks_keep_the_same_weights_and_state_to_the_bit(nursery: Nursery, tmp_
     ("one_dimensional", {"bn1.weight", "bn1.bias", "downsample.1.weight", "downsample.1.bias", "fc.bias"}),
     ("norm_layers", {"bn1.weight", "bn1.bias", "downsample.1.weight", "downsample.1.bias"}),
 ])
-def test_policies_name_what_does_not_decay(policy, spared, small):
+def test_policies_exempt_the_right_parameters(policy, spared, small):
     model = small()
     names = {id(p): name for name, p in model.named_parameters()}
     groups = OPTIMIZERS[0](weight_decay=0.3, no_decay=policy).groups(model)

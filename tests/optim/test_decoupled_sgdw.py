@@ -53,7 +53,7 @@ def test_without_decay_it_is_torch_sgd(small, gradients):
         torch.testing.assert_close(p, q, rtol=1e-6, atol=1e-6)
 
 
-def test_a_parameter_that_does_not_decay_is_walked_by_sgd_alone():
+def test_a_parameter_without_decay_is_updated_by_plain_sgd():
     model = nn.Linear(1, 1)
     nn.init.ones_(model.weight)
     nn.init.ones_(model.bias)

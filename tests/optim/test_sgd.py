@@ -7,7 +7,7 @@ from resnet_recipes.optim import SGD
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
-def test_it_is_torchs(nesterov, small, gradients):
+def test_it_matches_torchs(nesterov, small, gradients):
     ours, theirs = small(), small()
     optimizers = (SGD(lr=0.1, momentum=0.9, nesterov=nesterov, weight_decay=1e-3).build(ours),
                   torch.optim.SGD(theirs.parameters(), lr=0.1, momentum=0.9, nesterov=nesterov, weight_decay=1e-3,
