@@ -245,7 +245,7 @@ def test_images_that_cannot_be_read_are_left_out_and_noted_if_asked(with_bad_ima
     assert set(beton.sidecar.skipped) == {str(bad[2]), str(bad[5])}
 
 
-def test_going_on_with_another_rule_for_bad_images_hides_none(with_bad_images, tmp_path, small_chunks):
+def test_resuming_with_another_rule_for_bad_images_hides_none(with_bad_images, tmp_path, small_chunks):
     def interrupt(progress):
         raise KeyboardInterrupt
 
@@ -253,7 +253,7 @@ def test_going_on_with_another_rule_for_bad_images_hides_none(with_bad_images, t
     with pytest.raises(KeyboardInterrupt):
         convert(with_bad_images, target, skip, interrupt)
     strict = ConvertOptions("raw", shuffle=False, workers=1)
-    with pytest.raises(NotReadyError, match="left out") as refusal:
+    with pytest.raises(NotReadyError, match="was skipped") as refusal:
         convert(with_bad_images, target, strict, silent)
     bad = sorted(with_bad_images.glob("*/*"))[2]
     assert [problem.key for problem in refusal.value.problems] == [str(bad)]
