@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, reduce
 
 import torch
 from torch import Tensor
@@ -48,18 +48,18 @@ def rehearse(run: Run) -> None:
 
 def eager(run: Run, batch: Batch, sync: bool = True, halfway: Callable[[], object] = lambda: None) -> Tensor:
     """Compute a gradient kernel by kernel; call `halfway` between the last micro-batch's forward and backward pass."""
-    parts = run.plan.microbatches
-    total = torch.zeros((), device=run.rank.device)
+    parts, losses = run.plan.microbatches, []
     for i, part in enumerate(batch.split(parts)):
         with run.precision.autocast():
-            loss = run.methods.loss(run.model(part.images), part.targets) / parts
+            loss = run.methods.loss(run.model(part.images), part.targets)
+            loss = loss / parts if parts > 1 else loss
         is_last = i == parts - 1
         if is_last:
             halfway()
         with run.exchange.averaging(sync and is_last):
             run.precision.backward(loss)
-        total += loss.detach()
-    return total
+        losses.append(loss.detach().float())
+    return reduce(torch.add, losses)
 
 
 @contextmanager
