@@ -6,12 +6,11 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
-import torch.nn.functional as F
 
 from resnet_recipes.duration import Duration, Horizon, decimal
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now
-from resnet_recipes.ops.images import made, select
+from resnet_recipes.ops.images import resize, select
 
 
 @dataclass
@@ -90,7 +89,7 @@ class ProgressiveResizing(Method):
         if width == full:
             return batch
         if self.mode == "resize" and self.interpolation == "bilinear":
-            return batch._replace(images=F.interpolate(made(batch.images), size=(height, width), mode="bilinear"))
+            return batch._replace(images=resize(batch.images, (height, width)))
         rows, columns = np.arange(height), np.arange(width)
         if self.mode == "crop":
             rows += now.rng.integers(full_height - height, endpoint=True)

@@ -1,10 +1,11 @@
-"""Turn uint8 pixels into the images of a step in one pass: choose rows and columns, normalise, mix pairs."""
+"""Turn uint8 pixels into the images of a step in one pass: choose rows and columns, normalise, resize, mix pairs."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from resnet_recipes.ops.host import send
@@ -12,29 +13,34 @@ from resnet_recipes.ops.library import nhwc, register
 
 
 def plain(
-    pixels: Tensor, norm: Tensor, lines: Tensor | None, height: int, width: int, share: float, dtype: torch.dtype,
+    pixels: Tensor, norm: Tensor, lines: Tensor | None, chosen: tuple[int, int], size: tuple[int, int], share: float,
+    dtype: torch.dtype,
 ) -> Tensor:
-    """Turn uint8 [N, 3, H, W] into channels_last [N, 3, height, width] in plain torch, computing in float32.
+    """Turn uint8 [N, 3, H, W] into channels_last [N, 3, *size] in plain torch, computing in float32.
 
-    `lines`, int32, lists the indices of `height` rows and `width` columns, followed, if images are mixed, by the index
-    of each image's partner, [N]; `share` is the partner's weight. None uses every pixel. `norm` is [2, 3]: an image is
-    `norm[0] + pixel * norm[1]`.
+    `lines`, int32, lists the indices of `chosen[0]` rows and `chosen[1]` columns, followed, if images are mixed, by the
+    index of each image's partner, [N]; `share` is the partner's weight. None uses every pixel, and `chosen` is then
+    (H, W). `norm` is [2, 3]: an image is `norm[0] + pixel * norm[1]`. If `size` differs from `chosen`, the chosen
+    pixels are resized bilinearly, without antialiasing.
     """
     images, partners = nhwc(pixels).permute(0, 2, 3, 1), ()
     if lines is not None:
-        rows, columns, partners = lines.split([height, width, len(lines) - height - width])
+        rows, columns, partners = lines.split([*chosen, len(lines) - sum(chosen)])
         images = images.index_select(1, rows).index_select(2, columns)
-    images = torch.addcmul(norm[0], images, norm[1])
+    images = torch.addcmul(norm[0], images, norm[1]).permute(0, 3, 1, 2)
+    if chosen != size:
+        images = F.interpolate(images, size, mode="bilinear")
     if len(partners):
         images = images.lerp(images.index_select(0, partners), share)
-    return images.to(dtype).permute(0, 3, 1, 2)
+    return images.to(dtype)
 
 
 def fused(
-    pixels: Tensor, norm: Tensor, lines: Tensor | None, height: int, width: int, share: float, dtype: torch.dtype,
+    pixels: Tensor, norm: Tensor, lines: Tensor | None, chosen: tuple[int, int], size: tuple[int, int], share: float,
+    dtype: torch.dtype,
 ) -> Tensor:
     """Do the same in one launch that reads only the pixels it needs and rounds once."""
-    return torch.ops.resnet_recipes.images.default(pixels, norm, lines, height, width, share, dtype)
+    return torch.ops.resnet_recipes.images.default(pixels, norm, lines, chosen, size, share, dtype)
 
 
 def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[object]]]:
@@ -43,8 +49,9 @@ def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[li
     pixels = torch.randint(256, (3, 5, 400, 3), generator=generator, device=device, dtype=torch.uint8)
     rows, columns = torch.arange(0, 5, 2, device=device), torch.arange(1, 400, 3, device=device)
     selected, partners = torch.cat([rows, columns]).int(), torch.tensor([2, 0, 1], device=device, dtype=torch.int32)
-    for lines, height, width in ((None, 5, 400), (selected, 3, 133), (torch.cat([selected, partners]), 3, 133)):
-        yield [], [pixels.permute(0, 3, 1, 2), norm, lines, height, width, 0.3, dtype]
+    for lines, chosen in ((None, (5, 400)), (selected, (3, 133)), (torch.cat([selected, partners]), (3, 133))):
+        for size in (chosen, (2, 100)):
+            yield [], [pixels.permute(0, 3, 1, 2), norm, lines, chosen, size, 0.3, dtype]
 
 
 @dataclass(frozen=True)
@@ -57,36 +64,51 @@ class Draft:
     operation: Callable[..., Tensor] = plain
     rows: np.ndarray | None = None      # indices; None: all
     columns: np.ndarray | None = None
+    size: tuple[int, int] | None = None     # height and width after a bilinear resize; None: not resized
     partners: np.ndarray | None = None  # [N], index of the image that each is mixed with; None: not mixed
     share: float = 0.0                  # weight of the partner
 
     @property
+    def chosen(self) -> tuple[int, int]:
+        """How many rows and columns of pixels are used."""
+        height, width = (side if lines is None else len(lines)
+                         for side, lines in zip(self.pixels.shape[2:], (self.rows, self.columns), strict=True))
+        return height, width
+
+    @property
     def shape(self) -> torch.Size:
         """The shape of the images, [N, 3, height, width]."""
-        sides = (side if lines is None else len(lines)
-                 for side, lines in zip(self.pixels.shape[2:], (self.rows, self.columns), strict=True))
-        return torch.Size((*self.pixels.shape[:2], *sides))
+        return torch.Size((*self.pixels.shape[:2], *(self.size or self.chosen)))
 
     def made(self) -> Tensor:
         """Return the images, channels_last."""
-        (height, width), lines = self.shape[2:], None
+        lines = None
         if self.rows is not None or self.columns is not None or self.partners is not None:
             rows, columns = (np.arange(side) if lines is None else lines
-                             for side, lines in ((height, self.rows), (width, self.columns)))
+                             for side, lines in zip(self.chosen, (self.rows, self.columns), strict=True))
             drawn = np.concatenate([rows, columns, *([] if self.partners is None else [self.partners])])
             lines = send(drawn.astype(np.int32), self.pixels.device)
-        return self.operation(self.pixels, self.norm, lines, height, width, self.share, self.dtype)
+        return self.operation(self.pixels, self.norm, lines, self.chosen, self.size or self.chosen, self.share,
+                              self.dtype)
 
 
 def select(images: Tensor | Draft, rows: np.ndarray, columns: np.ndarray) -> Tensor | Draft:
     """Return [N, 3, H, W] images reduced to these rows and columns, still channels_last."""
-    if isinstance(images, Draft):
+    if isinstance(images, Draft) and images.size is None:
         rows, columns = (chosen if lines is None else lines[chosen]
                          for lines, chosen in ((images.rows, rows), (images.columns, columns)))
         return replace(images, rows=rows, columns=columns)
+    images = made(images)
     # Indexing the NHWC view keeps channels_last memory; index_select on NCHW dimensions would not.
     rows, columns = send(rows, images.device), send(columns, images.device)
     return images.permute(0, 2, 3, 1).index_select(1, rows).index_select(2, columns).permute(0, 3, 1, 2)
+
+
+def resize(images: Tensor | Draft, size: tuple[int, int]) -> Tensor | Draft:
+    """Return [N, 3, H, W] images resized bilinearly to this height and width, without antialiasing."""
+    if isinstance(images, Draft) and images.size is None:
+        return replace(images, size=size)
+    return F.interpolate(made(images), size, mode="bilinear")
 
 
 def mix(images: Tensor | Draft, partners: np.ndarray, share: float) -> Tensor | Draft:
@@ -103,16 +125,19 @@ def made(images: Tensor | Draft) -> Tensor:
 
 
 def _forward_cuda(
-    pixels: Tensor, norm: Tensor, lines: Tensor | None, height: int, width: int, share: float, dtype: torch.dtype,
+    pixels: Tensor, norm: Tensor, lines: Tensor | None, chosen: tuple[int, int], size: tuple[int, int], share: float,
+    dtype: torch.dtype,
 ) -> Tensor:
     from resnet_recipes.ops.kernels import images as kernels
-    return kernels.forward(nhwc(pixels), norm, lines, height, width, share, dtype)
+    return kernels.forward(nhwc(pixels), norm, lines, chosen, size, share, dtype)
 
 
-def _fake(pixels: Tensor, norm: Tensor, lines: Tensor | None, height: int, width: int, share: float,
-          dtype: torch.dtype) -> Tensor:
-    return nhwc(pixels.new_empty(len(pixels), 3, height, width, dtype=dtype))
+def _fake(
+    pixels: Tensor, norm: Tensor, lines: Tensor | None, chosen: tuple[int, int], size: tuple[int, int], share: float,
+    dtype: torch.dtype,
+) -> Tensor:
+    return nhwc(pixels.new_empty(len(pixels), 3, *size, dtype=dtype))
 
 
-register("images(Tensor pixels, Tensor norm, Tensor? lines, SymInt height, SymInt width, float share, ScalarType dtype)"
-         " -> Tensor", cpu=plain, cuda=_forward_cuda, fake=_fake)
+register("images(Tensor pixels, Tensor norm, Tensor? lines, SymInt[2] chosen, SymInt[2] size, float share, "
+         "ScalarType dtype) -> Tensor", cpu=plain, cuda=_forward_cuda, fake=_fake)

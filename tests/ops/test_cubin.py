@@ -91,9 +91,9 @@ def test_cross_entropy_costs_few_instructions(kernel, binary, limit, arch, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize(("mix", "limit"), [(False, 42), (True, 60)])
-def test_images_cost_few_instructions(mix, limit, arch, tmp_path):
-    binary = compiled(images._make, arch, images.OPTIONS, tmp_path, SOME=True, MIX=mix, BV=images.VALUES)
+@pytest.mark.parametrize(("resize", "mix", "limit"), [(False, False, 42), (False, True, 60), (True, True, 160)])
+def test_images_cost_few_instructions(resize, mix, limit, arch, tmp_path):
+    binary = compiled(images._make, arch, images.OPTIONS, tmp_path, SOME=True, RESIZE=resize, MIX=mix, BV=images.VALUES)
     assert not binary.spills
     assert binary.count(r"^\s*/") * 32 * images.OPTIONS["num_warps"] / images.VALUES <= limit
 

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
 from resnet_recipes.ops import images
-from resnet_recipes.ops.images import Draft, made, mix, select
+from resnet_recipes.ops.images import Draft, made, mix, resize, select
 
 NORM = torch.tensor([[-2.0, -1.5, -1.0], [0.01, 0.02, 0.03]])
 ROWS, COLUMNS, PARTNERS = np.array([0, 2, 3]), np.array([1, 1, 5, 6]), np.array([1, 0])
@@ -41,6 +42,23 @@ def test_a_draft_gives_the_same_images_as_tensors(operation, pixels):
     assert made(found).is_contiguous(memory_format=torch.channels_last)
 
 
+@pytest.mark.parametrize("operation", [images.plain, images.fused])
+def test_images_are_resized_after_their_lines_are_chosen_and_before_they_are_mixed(operation, pixels):
+    found = mix(resize(select(draft(pixels, operation), ROWS, COLUMNS), (2, 3)), PARTNERS, 0.3)
+    assert isinstance(found, Draft)
+    assert found.shape == (2, 3, 2, 3)
+    small = F.interpolate(draft(pixels).made()[:, :, ROWS][..., COLUMNS].double(), (2, 3), mode="bilinear")
+    assert torch.allclose(found.made().double(), small.lerp(small[PARTNERS], 0.3), rtol=0, atol=1e-6)
+    assert found.made().is_contiguous(memory_format=torch.channels_last)
+
+
+def test_selecting_or_resizing_again_uses_the_resized_images(pixels):
+    small = resize(draft(pixels), (4, 5))
+    whole = small.made()
+    assert torch.equal(select(small, np.array([0, 2]), np.arange(3)), whole[:, :, [0, 2], :3])
+    assert torch.equal(resize(small, (2, 3)), F.interpolate(whole, (2, 3), mode="bilinear"))
+
+
 def test_a_second_mix_uses_the_mixed_images(pixels):
     twice = lambda x: mix(mix(x, PARTNERS, 0.3), PARTNERS, 0.1)     # noqa: E731
     assert torch.equal(made(twice(draft(pixels))), twice(draft(pixels).made()))
@@ -53,6 +71,6 @@ def test_images_have_the_requested_dtype_and_are_rounded_once(pixels):
 
 def test_registration_passes_opcheck(pixels):
     lines = torch.tensor([*ROWS, *COLUMNS, *PARTNERS], dtype=torch.int32)
-    for arguments in ((None, 5, 7), (lines, 3, 4), (lines[:7], 3, 4)):
-        call = pixels, NORM, *arguments, 0.2, torch.float16
+    for chosen, size in ((None, (5, 7)), (lines, (3, 4)), (lines[:7], (3, 4)), (lines, (2, 3))):
+        call = pixels, NORM, chosen, (5, 7) if chosen is None else (3, 4), size, 0.2, torch.float16
         torch.library.opcheck(torch.ops.resnet_recipes.images.default, call)
