@@ -1,8 +1,9 @@
-"""Operations alone, forward and backward, in bytes a second: torch's own, compiled, and ours."""
+"""Operations alone, forward and backward: torch's own, compiled, and ours; and the first convolution, padded or not."""
 
 from collections.abc import Callable, Iterator
 
 import torch
+import torch.nn.functional as F
 from session import compiled, dtype_of, gpu_of
 from torch import Tensor
 
@@ -13,9 +14,12 @@ from resnet_recipes.ops import batch_norm, blur, max_pool
 #: Channels and sides of ResNet-50's activations at 224 pixels, in its first and third stage.
 SHAPES = ((256, 56), (1024, 14))
 
+#: Sides of images, and the channels that they may be padded to as they are made.
+SIDES, PADDED = (224, 88), (3, 4, 8)
+
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
-    """Yield GB/s; the bytes are those that an operation in one piece needs, whatever moves more is slower."""
+    """Yield GB/s, of the bytes that an operation in one piece needs: what moves more is slower; and ms of the stem."""
     dtype, gpu, batch = dtype_of(device), gpu_of(device), 2 if quick else 256
     predicted = gpu and FUSED_SHARE * gpu.traffic / 1e9
     for channels, side in SHAPES:
@@ -39,6 +43,24 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
         forms = {"torch": max_pool.plain} | ({"fused": max_pool.fused} if device.type == "cuda" else {})
         calls = {name: _call(form, x) for name, form in forms.items()}
         yield from _timed(f"maximum, {place}", calls, 5 * size, device, predicted)
+    for side in (32,) if quick else SIDES:
+        for channels in PADDED:
+            taken = seconds(_stem(batch, channels, side, device, dtype), device, times=3)
+            yield {"case": f"first convolution, {side} px, {channels} channels", "value": 1e3 * taken, "unit": "ms"}
+
+
+def _stem(batch: int, channels: int, side: int, device: torch.device, dtype: torch.dtype) -> Callable[[], object]:
+    """Return a call of the first convolution, forward and its weights' gradient, by cuDNN's fastest algorithms."""
+    shapes = (batch, channels, side, side), (64, channels, 7, 7), (batch, 64, side // 2, side // 2)
+    images, weights, upstream = (torch.randn(shape, device=device).to(dtype, memory_format=torch.channels_last)
+                                 for shape in shapes)
+    weights.requires_grad_()
+
+    def call() -> object:
+        with torch.backends.cudnn.flags(benchmark=True):
+            return torch.autograd.grad(F.conv2d(images, weights, stride=2, padding=3), weights, upstream)
+
+    return call
 
 
 def _timed(case: str, forms: dict[str, Callable], moved: float, device: torch.device,
