@@ -24,7 +24,7 @@ from resnet_recipes.train.tuning import Tuning
 def build(plan: Plan, rank: Rank) -> Run:
     """Return a run ready for step 0. Every rank builds the same weights from the seed."""
     recipe, sizes = plan.recipe, set(plan.sizes)
-    join(rank)
+    placement = join(rank)
 
     # 1. the network, 2. what its modules call on this device, 3. its compilation
     methods = plan.methods()
@@ -48,7 +48,8 @@ def build(plan: Plan, rank: Rank) -> Run:
     run = Run(
         plan=plan, rank=rank, model=model, exchange=exchange, graphs=Graphs(model, exchange) if is_replayed else None,
         optimizer=recipe.optimizer.build(model), methods=methods, precision=precision, clock=Clock(rank.device),
-        tuning=Tuning(plan), train_data=train_data, eval_data=eval_data, notes=operations.notes,
+        tuning=Tuning(plan), train_data=train_data, eval_data=eval_data,
+        notes=(*filter(None, [placement]), *operations.notes),
     )
     if rank.device.type == "cuda":
         rehearse(run)

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from resnet_recipes.train import STORE
+from resnet_recipes.train import STORE, affinity
 
 #: How long a rank waits for the others: long enough to compile, read folders and evaluate.
 TIMEOUT = timedelta(minutes=30)
@@ -43,12 +43,17 @@ def this_rank(device: str) -> Rank:
     return Rank(rank, local_rank, world_size, torch.device("cuda", own))
 
 
-def join(rank: Rank) -> None:
-    """Join the other ranks. A single process needs no group and creates none."""
+def join(rank: Rank) -> str:
+    """Take this rank's device and cores, and join the other ranks; return a note about the cores, or nothing.
+
+    A single process needs no group and creates none.
+    """
     if rank.device.type == "cuda":
         torch.cuda.set_device(rank.device)
+    note = affinity.bind(rank.device, rank.local_rank)
     if rank.world_size > 1 and not dist.is_initialized():
         form_group(rank)
+    return note
 
 
 def form_group(rank: Rank) -> None:
