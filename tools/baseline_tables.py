@@ -3,9 +3,10 @@
 
     python tools/baseline_tables.py        # needs torch, torchvision and timm; writes tests/recipes/golden/peers.json
 
-The rate of the first and the last step of every epoch, the warm-up, the image size of every epoch, and the names of the
-parameters that do not decay. timm's, torch's and torchvision's own classes compute their part; NVIDIA's, FFCV's,
-Composer's and MLPerf's formulas are repeated here, each in a few lines, because no package has them.
+The rate of the first and the last step of every epoch, its mean over the steps of an epoch where it changes with them,
+the warm-up, the image size of every epoch, and the names of the parameters that do not decay. timm's, torch's and
+torchvision's own classes compute their part; NVIDIA's, FFCV's, Composer's and MLPerf's formulas are repeated here, each
+in a few lines, because no package has them.
 """
 
 import json
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from itertools import groupby
 from math import cos, pi
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import torch
@@ -119,11 +121,14 @@ def of_torch(lr: float, scheduler: Callable, epochs: int, steps: int) -> Rate:
 
 def table(rate: Rate, epochs: int, steps: int, warmup: int, sizes: list[int], spared: list[str]) -> dict:
     """Return one recipe's entry."""
-    def shown(step: int) -> float:
-        return float(f"{rate(step):.10g}")
+    def shown(value: float) -> float:
+        return float(f"{value:.10g}")
 
-    ends = [[shown(epoch * steps), shown(epoch * steps + steps - 1)] for epoch in range(epochs)]
+    ends = [[shown(rate(epoch * steps)), shown(rate(epoch * steps + steps - 1))] for epoch in range(epochs)]
+    by_step = any(first != last for first, last in ends)
+    means = [shown(fmean(map(rate, range(epoch * steps, epoch * steps + steps)))) for epoch in range(epochs)]
     return {"epochs": epochs, "steps_per_epoch": steps, "warmup_epochs": warmup, "rates": ends,
+            "means": means if by_step else [],
             "sizes": [[size, len(list(group))] for size, group in groupby(sizes)], "not_decayed": sorted(spared)}
 
 

@@ -4,6 +4,7 @@ import json
 from functools import cache
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 import torchvision
@@ -34,6 +35,14 @@ def test_rates_are_those_of_the_source(words):
     for epoch, ends in enumerate(expected["rates"]):
         ours = [made.lr_at(step) for step in (epoch * steps, epoch * steps + steps - 1)]
         assert ours == pytest.approx(ends, rel=1e-8, abs=1e-12), epoch
+
+
+@pytest.mark.parametrize("words", [words for words in CASES if PEERS["recipes"][words]["means"]])
+def test_rates_between_the_ends_of_an_epoch_have_the_mean_of_the_source(words):
+    made, expected = planned(words), PEERS["recipes"][words]
+    for epoch, mean in enumerate(expected["means"]):
+        ours = map(made.lr_at, range(epoch * made.steps_per_epoch, (epoch + 1) * made.steps_per_epoch))
+        assert fmean(ours) == pytest.approx(mean, rel=1e-8, abs=1e-12), epoch
 
 
 @pytest.mark.parametrize("words", CASES)
