@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from resnet_recipes.ops.kernels import augment, batch_norm, blur, cross_entropy, images, max_pool
+from resnet_recipes.ops.kernels import augment, batch_norm, blur, crops, cross_entropy, images, max_pool
 from tests.ops.cubin import cubin
 
 #: H100 and H200; with -m exhaustive also A100 and B200.
@@ -20,7 +20,7 @@ ARRAYS = dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated", "other", 
 ARGUMENTS = ARRAYS | {"arrivals": "*i32", "tracked": "*i64", "momentum": "fp32", "eps": "fp32",
                       "divisor": "fp32", "share": "fp32", "pixels": "*u8", "lines": "*i32",
                       "drawn": "*fp32", "tables": "*u8", "changed": "*u8",
-                      "winner": "*u8"}
+                      "winner": "*u8", "cuts": "*i64", "crops": "*u8"}
 
 
 def compiled(kernel, arch, options, folder, **constants):
@@ -107,6 +107,14 @@ def test_augmentations_cost_few_instructions(kernel, at_once, limit, arch, tmp_p
     binary = compiled(kernel, arch, augment.OPTIONS, tmp_path, BV=at_once)
     assert not binary.spills
     assert binary.count(r"^\s*/") * 32 * augment.OPTIONS["num_warps"] / at_once <= limit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_crops_do_not_spill_and_are_short(arch, tmp_path):
+    binary = compiled(crops._crop, arch, crops.OPTIONS, tmp_path, BV=crops.PIXELS)
+    assert not binary.spills
+    assert binary.count(r"^\s*/") <= 1200
 
 
 @pytest.mark.slow

@@ -3,13 +3,14 @@
 import pytest
 import torch
 
-from resnet_recipes.ops import augment, batch_norm, blur, cross_entropy, images, max_pool
+from resnet_recipes.ops import augment, batch_norm, blur, crops, cross_entropy, images, max_pool
 from resnet_recipes.ops.contact import fault
 
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("operation", [augment, images, blur, max_pool, batch_norm, cross_entropy])
+@pytest.mark.parametrize("operation", [augment, images, blur, max_pool, batch_norm,
+                                       cross_entropy, crops])
 def test_no_fault_is_found_in_the_kernels(operation):
     """Run in float16, because the interpreter does not round to bfloat16."""
     name = operation.__name__.split(".")[-1]

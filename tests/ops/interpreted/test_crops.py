@@ -1,0 +1,28 @@
+"""The kernel of training crops against torch's own resizing of each image."""
+
+import pytest
+import torch
+
+from resnet_recipes.ops import crops
+from resnet_recipes.ops.kernels import crops as kernels
+
+
+def images(sizes, seed):
+    """Return planar images, smooth with a grain, one after the other, and where each begins."""
+    generator = torch.Generator().manual_seed(seed)
+    made = [torch.nn.functional.interpolate(torch.rand(1, 3, 4, 4, generator=generator) * 255, size, mode="bicubic")
+            .add(torch.randn(1, 3, *size, generator=generator) * 12).clamp(0, 255).to(torch.uint8) for size in sizes]
+    counts = torch.tensor([image.numel() for image in made])
+    return torch.cat([image.flatten() for image in made]), (counts.cumsum(0) - counts).tolist()
+
+
+@pytest.mark.parametrize(("side", "bicubic"), [(8, 0), (8, 1), (12, 0)])
+def test_crops_are_those_of_torch(side, bicubic):
+    sizes = [(20, 15), (5, 20), (8, 8), (1, 1)]
+    boxes = [(2, 3, 17, 10), (0, 0, 5, 20), (0, 0, 8, 8), (0, 0, 1, 1)]
+    pixels, starts = images(sizes, side)
+    cuts = torch.tensor([[start, *size, *box, number % 2, bicubic]
+                         for number, (start, size, box) in enumerate(zip(starts, sizes, boxes, strict=True))])
+    apart = (kernels.forward(pixels, cuts, side).int() - crops.plain(pixels, cuts, side).int()).abs()
+    assert int(apart.max()) <= 1
+    assert float(apart.float().mean()) < 0.05
