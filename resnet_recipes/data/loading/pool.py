@@ -3,6 +3,7 @@
 import multiprocessing
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from resnet_recipes.data.loading.worker import Filled, WorkerContext
 
 #: Images in one piece: few enough that workers finish a batch together, enough to make the overhead negligible.
 _PIECE = 32
+
+#: Held while `__main__` is hidden: several threads submit.
+_hiding = threading.Lock()
 
 
 class WorkerPool:
@@ -82,9 +86,10 @@ def _hidden_main() -> Iterator[None]:
 
     It also lets a script train without `if __name__ == "__main__"`.
     """
-    program = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = program
+    with _hiding:
+        program = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = program

@@ -1,5 +1,6 @@
 """The pipeline: batches in order from any storage, by threads, processes or the caller, and a key for every row."""
 
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.data.crop import uniforms
-from resnet_recipes.data.loading import pipeline
+from resnet_recipes.data.loading import pipeline, pool
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
@@ -137,3 +138,20 @@ def test_memory_that_cuda_cannot_pin_is_used_unpinned_and_a_note_says_so(monkeyp
     assert "cannot be pinned (CUDA error 2)" in made.notes[0]
     assert next(made.run(jobs(1))).pixels.shape == (7, 3, 4, 4)
     made.close()
+
+
+def test_the_program_is_itself_again_after_two_threads_have_hidden_it_from_new_processes():
+    program, entered, leaving = sys.modules["__main__"], threading.Event(), threading.Event()
+
+    def hide() -> None:
+        with pool._hidden_main():
+            entered.set()
+            leaving.wait(10)
+
+    other = threading.Thread(target=hide)
+    with pool._hidden_main():
+        other.start()
+        entered.wait(0.2)
+    leaving.set()
+    other.join()
+    assert sys.modules["__main__"] is program
