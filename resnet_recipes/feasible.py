@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from resnet_recipes.config import Recipe
-from resnet_recipes.data.base import DataFacts
+from resnet_recipes.data.base import NO_GPU, DataFacts
 from resnet_recipes.duration import LONGEST, Duration, Horizon
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods.stack import Stack
@@ -16,7 +16,9 @@ def problems(recipe: Recipe, facts: DataFacts, world_size: int, stack: Stack) ->
     """Yield everything that prevents planning a recipe, which must be valid in itself."""
     yield from _batch_problems(recipe, facts, world_size)
     yield from _class_problems(recipe, facts)
-    yield from _method_problems(stack, facts)
+    yield from _method_problems(recipe, stack, facts)
+    if recipe.data.decode == "gpu" and recipe.launch.device == "cpu":
+        yield NO_GPU
     if recipe.batch.global_size <= facts.train_examples:
         yield from _length_problems(recipe, recipe.horizon(facts.train_examples))
 
@@ -45,11 +47,14 @@ def _class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
         yield Problem("data.root", str(facts.root), f"has {found} class; a classifier needs at least 2")
 
 
-def _method_problems(stack: Stack, facts: DataFacts) -> Iterator[Problem]:
+def _method_problems(recipe: Recipe, stack: Stack, facts: DataFacts) -> Iterator[Problem]:
     yield from (problem.under("methods") for problem in stack.problems())
     if (augments := stack.table().get("augment_sample")) and not facts.augments_samples:
         yield Problem("data.backend", facts.backend, f"cannot augment single images, as {', '.join(augments)} would",
                       "data.backend=auto, or remove the method")
+    elif augments and recipe.data.decode == "gpu":
+        yield Problem("data.decode", "gpu", f"leaves no single images to augment, which {', '.join(augments)} does",
+                      "data.decode=cpu, or remove the method")
 
 
 def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:

@@ -11,6 +11,7 @@ from resnet_recipes.composing.compose import compose
 from resnet_recipes.config import Recipe
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.errors import RecipeError
+from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from resnet_recipes.plan import IMAGENET, Plan
 
@@ -204,6 +205,21 @@ def test_a_method_of_single_images_needs_a_backend_that_has_them(backend):
     assert "cannot augment single images, as trivial_augment would" in refused(recipe,
                                                                                  backend=backend)["data.backend"]
     planned(recipe)
+
+
+def test_images_that_a_gpu_decodes_are_augmented_there_or_not_at_all():
+    recipe = small(data={"decode": "gpu"})
+    recipe.methods.randaugment = RandAugment()
+    assert list(planned(recipe).hooks) == ["augment_pixels"]
+    recipe.methods.randaugment = RandAugment(placement="sample")
+    said = refused(recipe)["data.decode"]
+    assert "leaves no single images to augment, which randaugment (in the workers) does" in said
+
+
+def test_a_run_on_the_cpu_cannot_decode_on_a_gpu():
+    said = refused(small(data={"decode": "gpu"}, launch={"device": "cpu"}))["data.decode"]
+    assert "data.decode=gpu: needs an NVIDIA GPU, and this run has none" in said
+    assert "data.decode=cpu" in said
 
 
 def test_hooks_are_listed_in_the_order_in_which_they_run(imagenet):

@@ -6,7 +6,9 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from resnet_recipes.data.base import DataConfig, DataFacts, EvalLoader, SampleAugment, Share, TrainLoader
+import torch
+
+from resnet_recipes.data.base import NO_GPU, DataConfig, DataFacts, EvalLoader, SampleAugment, Share, TrainLoader
 from resnet_recipes.data.loading import loader
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.data.root import root_problem
@@ -25,13 +27,16 @@ def measure(config: DataConfig, with_cost: bool = False, tell: Callable[[str], N
     Decodes nothing, except a few images if `with_cost` is set and `auto` finds no .beton files. Raises NotReadyError
     with all problems found.
     """
+    problems = [NO_GPU] if config.decode == "gpu" and not torch.cuda.device_count() else []
     if config.backend != "synthetic" and (problem := root_problem(config.root)):
-        raise NotReadyError([problem])
+        problems.append(problem)
+    if problems:
+        raise NotReadyError(problems)
     backend, why = _chosen(config) if config.backend == "auto" else (config.backend, "")
     facts = _module(backend).measure(config, tell)
     if why:
         cost = ""
-        if with_cost:
+        if with_cost and config.decode == "cpu":
             cost = f", {1000 * _module(backend).seconds_per_image(config, facts):.1f} ms of CPU each on this machine"
         note = f"images are decoded from their files (torchvision backend){cost}: {why}"
         facts = replace(facts, notes=(note, *facts.notes))

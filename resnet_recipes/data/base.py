@@ -11,6 +11,9 @@ from resnet_recipes.errors import Problem
 
 BACKENDS = ("auto", "torchvision", "ffcv", "gpu", "synthetic")
 
+#: What is wrong with `data.decode=gpu` where there is no GPU.
+NO_GPU = Problem("data.decode", "gpu", "needs an NVIDIA GPU, and this run has none", "data.decode=cpu")
+
 
 @dataclass
 class DataConfig:
@@ -31,6 +34,7 @@ class DataConfig:
     eval_interpolation: str = "bilinear"           # of evaluation images: bilinear | bicubic
     flip: bool = True                   # mirror half of the training images
     reduced_decode: bool = True         # decode training JPEGs at 1/2, 1/4 or 1/8 if the crop is larger than needed
+    decode: str = "cpu"                 # of training JPEGs: cpu | gpu, by nvJPEG; never at a reduced size there
     workers: int | str = "auto"         # loader processes or threads per rank; auto: cores / ranks, at most 16
     prefetch: int = 2                   # batches to prepare ahead
     on_bad_image: str = "error"         # error | skip (replaces bad training images; bad validation images are errors)
@@ -72,6 +76,11 @@ class DataConfig:
                            ("eval_interpolation", ("bilinear", "bicubic"))):
             if getattr(self, key) not in known:
                 yield Problem(key, getattr(self, key), f"must be {', '.join(known[:-1])} or {known[-1]}")
+        if self.decode not in ("cpu", "gpu"):
+            yield Problem("decode", self.decode, "must be cpu or gpu")
+        elif self.decode == "gpu" and self.backend in ("gpu", "synthetic"):
+            yield Problem("decode", self.decode, f"is not for data.backend={self.backend}, which decodes no image in "
+                          "training", "data.decode=cpu")
         if self.crop_rule not in ("torchvision", "tensorflow"):
             yield Problem("crop_rule", self.crop_rule, "must be torchvision or tensorflow")
         if not 1 <= self.repeats <= 64:

@@ -7,8 +7,8 @@ from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.beton.file import Beton, pair_problems
 from resnet_recipes.data.beton.quasi_random import quasi_random, quasi_random_problem
 from resnet_recipes.data.beton.samples import Samples, fits_memory, open_samples
-from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.images.native import eval_images, manner, train_images
+from resnet_recipes.data.images.native import eval_images
+from resnet_recipes.data.images.training import manners, train_pipeline
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.memory import available_memory
@@ -32,9 +32,7 @@ def measure(config: DataConfig, tell: object) -> DataFacts:
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Pipeline:
     """Open train.beton: random crops."""
     samples = open_samples(facts.root / "train.beton", facts.train_digest)
-    capacity = Capacity.for_training(config, share)
-    storage = train_images(samples, TrainCrop.of(config, share), augment, config.reduced_decode, capacity.workers)
-    pipeline = Pipeline(storage, capacity)
+    pipeline = train_pipeline(samples, config, share, augment)
     if config.order == "quasi_random":
         pipeline.permute = quasi_random(samples.beton)
     return pipeline
@@ -72,7 +70,7 @@ def _notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
         hint = "" if config.order == "quasi_random" else "; data.order=quasi_random reads larger pieces"
         yield (f"train.beton ({size:.2f} GB) does not fit into memory ({free:.0f} GB free): os_cache=false, "
                f"read every epoch{hint}")
-    yield manner()
+    yield from manners(config)
     if samples.small:
         yield f"crops twice as large as their output, or larger, are read from {samples.small.path.name}"
     for beton in (train, val):

@@ -6,6 +6,7 @@ import tempfile
 from multiprocessing import reduction
 
 import numpy as np
+import numpy.typing as npt
 
 
 class SharedArrays:
@@ -15,7 +16,7 @@ class SharedArrays:
     containers can keep their 64 MB default.
     """
 
-    def __init__(self, **layout: tuple[str, tuple[int, ...]]):
+    def __init__(self, **layout: tuple[npt.DTypeLike, tuple[int, ...]]):
         """Allocate zeros; `layout` gives each array's dtype and shape."""
         self.layout = layout
         self._attach(_memory_file(self._bytes()))
@@ -51,7 +52,7 @@ class SharedArrays:
         self._attach(descriptor.detach())
 
 
-def _room(dtype: str, shape: tuple[int, ...]) -> int:
+def _room(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> int:
     """Return the bytes of one array, in whole pages so that every array starts aligned."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     return max(1, -(-size // mmap.PAGESIZE)) * mmap.PAGESIZE

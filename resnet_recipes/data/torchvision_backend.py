@@ -4,11 +4,11 @@ import time
 from dataclasses import replace
 
 from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
-from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.listing import Tell
 from resnet_recipes.data.files.survey import survey
-from resnet_recipes.data.images.native import eval_images, manner, train_images
+from resnet_recipes.data.images.native import eval_images
+from resnet_recipes.data.images.training import manners, train_pipeline
 from resnet_recipes.data.loading.loader import TrainLoader
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
@@ -17,14 +17,12 @@ from resnet_recipes.data.loading.slots import Capacity
 def measure(config: DataConfig, tell: Tell) -> DataFacts:
     """Count the images and classes. Raises NotReadyError with all problems found."""
     facts = survey(config, "torchvision", tell)
-    return replace(facts, notes=(*facts.notes, manner()))
+    return replace(facts, notes=(*facts.notes, *manners(config)))
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Pipeline:
     """Open the training images."""
-    files, capacity = Files.of(config, "train", facts.train_digest), Capacity.for_training(config, share)
-    storage = train_images(files, TrainCrop.of(config, share), augment, config.reduced_decode, capacity.workers)
-    return Pipeline(storage, capacity, skip_bad=config.on_bad_image == "skip")
+    return train_pipeline(Files.of(config, "train", facts.train_digest), config, share, augment)
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:

@@ -110,7 +110,7 @@ class Unlabelled(EvalLoader):
 class _Blackened(EvalImages):
     def fill(self, rows: Rows) -> None:
         for row in range(len(rows.indices)):
-            one = Rows(rows.epoch, *(part[row:row + 1] for part in rows[1:]))
+            one = rows.only(row)
             try:
                 super().fill(one)
             except UnreadableError:

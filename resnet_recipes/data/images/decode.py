@@ -76,7 +76,7 @@ class Picture(Pixels):
         self._image = None
         if data[:2] == b"\xff\xd8" and not _frame_at(data) and data.count(b"\xff\xda") > MAX_SCANS:
             raise BadImageError(f"has more than {MAX_SCANS} JPEG scans")
-        self.height, self.width = _plain_jpeg(data)
+        self.height, self.width, self._colours = _plain_jpeg(data)
         if not self.height:
             self._image = _opened(data)
             self.width, self.height = self._image.size
@@ -113,6 +113,14 @@ class Picture(Pixels):
         filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
         return np.asarray(part.resize((side, side), filter, box))
 
+    def baseline(self) -> bytes:
+        """Return the file if it is a JPEG that every decoder takes, else b"": baseline, one scan, grey or YCbCr.
+
+        EXIF and XMP are left out: some decoders turn the image by them.
+        """
+        at = _frame_at(self._data) if self._image is None and self._colours in ("YCbCr", "Gray") else 0
+        return _without_metadata(self._data) if at and self._data[at - 4] == 0xC0 else b""
+
     def _decoded(self, bottom: int, shrink: int) -> np.ndarray | None:
         """Return at least the first `bottom` rows at 1 / `shrink`; None, with the image open in Pillow, if need be."""
         if self._image is not None:
@@ -131,15 +139,15 @@ def resized(pixels: np.ndarray, height: int, width: int, bicubic: bool = False) 
     return F.interpolate(image, (height, width), mode="bicubic" if bicubic else "bilinear", antialias=True)
 
 
-def _plain_jpeg(data: bytes) -> tuple[int, int]:
-    """Return (height, width) of a JPEG that the fast path decodes, else (0, 0)."""
+def _plain_jpeg(data: bytes) -> tuple[int, int, str]:
+    """Return height, width and colours of a JPEG that the fast path decodes, else (0, 0, "")."""
     if data[:2] != b"\xff\xd8" or data.rfind(b"\xff\xd9", -1024) < 0:      # truncated: Pillow reports where
-        return 0, 0
+        return 0, 0, ""
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data, strict=False)
     except Exception:                                                   # ValueError; KeyError for 4:4:1 chroma
-        return 0, 0
-    return (height, width) if colours in ("YCbCr", "RGB", "Gray") else (0, 0)
+        return 0, 0, ""
+    return (height, width, colours) if colours in ("YCbCr", "RGB", "Gray") else (0, 0, "")
 
 
 def _decoded_jpeg(data: bytes, height: int, width: int, *, bottom: int, shrink: int) -> np.ndarray | None:
@@ -169,6 +177,18 @@ def _frame_at(data: bytes) -> int:
             height_at, channels = at + 5, data[at + 9]
         at += 1 if marker == 0xFF else 2 + int.from_bytes(data[at + 2:at + 4], "big")
     return 0
+
+
+def _without_metadata(data: bytes) -> bytes:
+    """Return a JPEG of which `_frame_at` knows the segments without those of EXIF and XMP."""
+    at = 2
+    while (marker := data[at + 1]) != 0xDA:
+        end = at + (1 if marker == 0xFF else 2 + int.from_bytes(data[at + 2:at + 4], "big"))
+        if marker == 0xE1:
+            data = data[:at] + data[end:]
+        else:
+            at = end
+    return data
 
 
 def _opened(data: bytes) -> Image.Image:

@@ -51,7 +51,7 @@ class NativeImages(Images):
         refused = self._engine.fill(wanted, rows.reading)
         self.source.note_intact(np.delete(rows.indices, refused))
         for row in refused.tolist():
-            self._python.fill(Rows(rows.epoch, *(field[row:row + 1] for field in rows[1:])))
+            self._python.fill(rows.only(row))
 
 
 class NativeTrainImages(NativeImages):

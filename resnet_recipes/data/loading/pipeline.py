@@ -11,7 +11,7 @@ from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.loading.loader import Supply
 from resnet_recipes.data.loading.pool import WorkerPool
 from resnet_recipes.data.loading.slots import Capacity, Piece, Slots
-from resnet_recipes.data.loading.storage import Storage
+from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.loading.worker import Filled, WorkerContext
 from resnet_recipes.data.order import Job
 from resnet_recipes.errors import TrainingError
@@ -23,7 +23,7 @@ PATIENCE = 300.0
 class Pending(NamedTuple):
     """A batch being filled."""
 
-    batch: RawBatch
+    rows: Rows
     pieces: list[Future[Filled]]
 
 
@@ -44,15 +44,19 @@ class Pipeline(Supply):
         self._skipped: set[int] = set()
         self._runs = 0                             # only the last run's batches remain valid
         self._is_pinned = False
-        if torch.cuda.is_initialized():
+        if torch.cuda.is_initialized() and not capacity.encoded:
             note = self._slots.pin()
             self._is_pinned = note is None
             self.notes += [note] if note else []
 
     def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
         """Yield one batch for each job, in order, valid until the next is requested; a new run ends an earlier one."""
+        return map(_batch, self.filled(jobs))
+
+    def filled(self, jobs: Iterable[Job]) -> Iterator[Rows]:
+        """Yield the rows of every job as workers leave them, on the same terms."""
         self._abandon()
-        return self._batches(iter(jobs), self._runs)
+        return self._filled(iter(jobs), self._runs)
 
     @property
     def skipped(self) -> tuple[str, ...]:
@@ -67,7 +71,7 @@ class Pipeline(Supply):
             self._slots.unpin()
             self._is_pinned = False
 
-    def _batches(self, jobs: Iterator[Job], run: int) -> Iterator[RawBatch]:
+    def _filled(self, jobs: Iterator[Job], run: int) -> Iterator[Rows]:
         started = 0
         while True:
             if run != self._runs:
@@ -84,7 +88,7 @@ class Pipeline(Supply):
                 if filled.failure:
                     raise TrainingError(filled.failure)
                 self._skipped.update(filled.skipped)
-            yield self._pending.popleft().batch
+            yield self._pending.popleft().rows
 
     def _waited(self, piece: Future[Filled]) -> Filled:
         try:
@@ -106,3 +110,8 @@ class Pipeline(Supply):
         self._pending.clear()
         for piece in rest:
             self._waited(piece)
+
+
+def _batch(rows: Rows) -> RawBatch:
+    """Return rows as a batch, a view of them."""
+    return RawBatch(torch.from_numpy(rows.pixels).permute(0, 3, 1, 2), torch.from_numpy(rows.labels))

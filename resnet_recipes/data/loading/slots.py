@@ -6,8 +6,8 @@ from typing import NamedTuple, Self
 import numpy as np
 import torch
 
-from resnet_recipes.data.base import DataConfig, RawBatch, Share
-from resnet_recipes.data.loading.storage import Rows
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.loading.storage import PARCEL, Rows
 from resnet_recipes.data.order import Job
 from resnet_recipes.data.shared import SharedArrays
 from resnet_recipes.data.workers import workers
@@ -20,12 +20,13 @@ class Capacity(NamedTuple):
     prefetch: int         # batches ahead of the one in use
     rows: int             # images of the largest batch
     pixels: int           # side of the largest image
+    encoded: bool = False           # workers hand over files, to be decoded on a device
 
     @classmethod
     def for_training(cls, config: DataConfig, share: Share) -> Self:
         """Return the capacity that a rank's training images need."""
         pixels = max(share.train_pixels, default=config.train_size)
-        return cls(workers(config, share.world_size), config.prefetch, share.rank_size, pixels)
+        return cls(workers(config, share.world_size), config.prefetch, share.rank_size, pixels, config.decode == "gpu")
 
     @classmethod
     def for_evaluation(cls, config: DataConfig, share: Share) -> Self:
@@ -49,19 +50,22 @@ class Piece(NamedTuple):
 
 
 class Slots:
-    """The batches of one loader, reused in turn: slots * rows * pixels * pixels * 3 bytes, shared when pickled."""
+    """The batches of one loader, reused in turn: slots * rows * pixels * pixels * 3 bytes, shared when pickled.
+
+    Where a device decodes there is ROOM for the file of each row as well, of which memory is taken as it is used.
+    """
 
     def __init__(self, capacity: Capacity):
         shape = (capacity.slots, capacity.rows)
         self._memory = SharedArrays(pixels=("u1", (shape[0], shape[1] * capacity.pixels**2 * 3)), labels=("i8", shape),
-                                    indices=("i8", shape), copies=("i8", shape), reading=("?", shape))
+                                    indices=("i8", shape), copies=("i8", shape), reading=("?", shape),
+                                    parcels=(PARCEL, (shape[0], shape[1] * capacity.encoded)))
 
-    def place(self, slot: int, job: Job) -> RawBatch:
-        """Put a job into a slot; return its batch, which is a view of the slot."""
-        count = len(job.indices)
-        rows = self.rows(Piece(slot, job.epoch, job.pixels, 0, count))
+    def place(self, slot: int, job: Job) -> Rows:
+        """Put a job into a slot; return its rows, which are views of the slot."""
+        rows = self.rows(Piece(slot, job.epoch, job.pixels, 0, len(job.indices)))
         rows.indices[:], rows.copies[:], rows.reading[:] = job.indices, job.copies, False
-        return RawBatch(torch.from_numpy(rows.pixels).permute(0, 3, 1, 2), torch.from_numpy(rows.labels))
+        return rows
 
     def rows(self, piece: Piece) -> Rows:
         """Return rows as views of the memory."""
@@ -70,7 +74,7 @@ class Slots:
         pixels = memory["pixels"][slot, rows.start * size:rows.stop * size]
         pixels = pixels.reshape(piece.count, piece.side, piece.side, 3)
         return Rows(piece.epoch, memory["indices"][slot, rows], memory["copies"][slot, rows], pixels,
-                    memory["labels"][slot, rows], memory["reading"][slot, rows])
+                    memory["labels"][slot, rows], memory["reading"][slot, rows], memory["parcels"][slot, rows])
 
     def being_read(self) -> np.ndarray:
         """Return the indices of the images now being read, int64 [n]."""

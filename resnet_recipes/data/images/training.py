@@ -1,0 +1,31 @@
+"""The training images of a source, as a pipeline."""
+
+from collections.abc import Iterator
+
+from resnet_recipes.data.base import DataConfig, SampleAugment, Share
+from resnet_recipes.data.crop import TrainCrop
+from resnet_recipes.data.images import nvjpeg
+from resnet_recipes.data.images.native import manner, train_images
+from resnet_recipes.data.images.python import TrainImages
+from resnet_recipes.data.images.source import Source
+from resnet_recipes.data.loading.pipeline import Pipeline
+from resnet_recipes.data.loading.slots import Capacity
+
+
+def train_pipeline(source: Source, config: DataConfig, share: Share, augment: SampleAugment | None) -> Pipeline:
+    """Return random crops, decoded by workers or by a GPU, where no `augment` can run."""
+    capacity, crop, skip_bad = Capacity.for_training(config, share), TrainCrop.of(config, share), \
+        config.on_bad_image == "skip"
+    if config.decode == "gpu":
+        from resnet_recipes.data.images.decoding import Decoding
+        from resnet_recipes.data.images.encoded import EncodedTrainImages
+        return Decoding(EncodedTrainImages(TrainImages(source, crop, None, config.reduced_decode)), capacity, skip_bad)
+    return Pipeline(train_images(source, crop, augment, config.reduced_decode, capacity.workers), capacity, skip_bad)
+
+
+def manners(config: DataConfig) -> Iterator[str]:
+    """Yield how JPEGs are decoded here, a sentence each."""
+    if config.decode == "gpu":
+        yield (f"training JPEGs are decoded on the GPU (nvJPEG, through {nvjpeg.name()}), other files and evaluation "
+               "images on the CPU")
+    yield manner()
