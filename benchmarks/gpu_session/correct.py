@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -9,8 +10,13 @@ import torch
 from session import Counting, recipe_of, run_of
 from torch import nn
 
-from resnet_recipes import ops
+from resnet_recipes import data, ops
+from resnet_recipes.data import demo
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.images import nvjpeg
 from resnet_recipes.methods import ORDER
+from resnet_recipes.ops import crops
+from resnet_recipes.ops.contact import fault
 from resnet_recipes.ops.pixel_ops import PIXEL_OPS
 from resnet_recipes.train import graphs
 from resnet_recipes.train.exchange import Exchange
@@ -40,6 +46,7 @@ def _checks(device: torch.device, quick: bool) -> Iterator[tuple]:
     yield from ((_operations, dtype, device) for dtype in (torch.bfloat16, torch.float16, torch.float32) if on_gpu)
     yield from ((_pixels, name, device) for name in PIXEL_OPS)
     yield from ((_method, changes, device, quick) for changes in _methods())
+    yield _decoded, device, quick
     yield _overflow, device
     yield _checkpoint, device, quick
     if on_gpu:
@@ -52,7 +59,8 @@ def _operations(dtype: torch.dtype, device: torch.device) -> dict:
     """Let every fused operation be compared with torch's own, as before a run."""
     notes = ops.choose(device, dtype).notes
     case = f"fused operations, {str(dtype).removeprefix('torch.')}"
-    return {"case": case, "value": not notes, "unit": "right", "fault": "; ".join(notes)}
+    faults = [*notes, *filter(None, [fault(crops, device, dtype, CPU)])]
+    return {"case": case, "value": not faults, "unit": "right", "fault": "; ".join(faults)}
 
 
 def _methods() -> Iterator[dict[str, dict | None]]:
@@ -87,6 +95,23 @@ def _pixels(name: str, device: torch.device) -> dict:
     value = value * 200 if name == "solarize" else value.floor() if name in ("posterize", "translate_x") else value
     expected, found = (PIXEL_OPS[name](images.to(place), value.to(place)).cpu().int() for place in (CPU, device))
     return _row(f"pixels, {name}", float(((expected - found).abs() > 1).float().mean()), 1e-3, "of the values differ")
+
+
+def _decoded(device: torch.device, quick: bool) -> dict:
+    """Compare training crops of JPEGs that the device decodes with the CPU's; nvJPEG enlarges chroma in its own way."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        root = demo.write(Path(folder) / "demo", train_images=2 if quick else 10, val_images=1)
+        config = DataConfig(backend="torchvision", root=str(root), train_size=64, reduced_decode=False, workers=0)
+        facts = data.measure(config)
+        share = Share(0, 1, facts.train_examples, 1, seed=0)
+        for decode in ("cpu", "gpu"):
+            loader = data.open_train(replace(config, decode=decode), facts, share)
+            found.append(next(loader.batches()).pixels.cpu().double())
+            loader.close()
+    apart = float(10 * torch.log10(255**2 / (found[0] - found[1]).square().mean()))
+    row = {"case": f"JPEGs decoded on the device, by {nvjpeg.name()}", "value": apart, "unit": "dB from the CPU's"}
+    return row if apart > 30 else row | {"fault": f"{apart:.1f} dB from the CPU's, where 30 are expected"}
 
 
 def _overflow(device: torch.device) -> dict:
