@@ -47,6 +47,9 @@ def rows(plan: Plan) -> Iterator[Row]:
     facts = plan.facts
     yield "data", (f"{facts.backend}, {facts.root}: {facts.train_examples:,} training and {facts.eval_examples:,} "
                    f"evaluation images, {_count(len(facts.classes), 'class')}")
+    if plan.batch_memory:
+        yield "loader", (f"up to {plan.batch_memory / 1e6:,.0f} MB of memory for the batches of "
+                         f"{_count(plan.world_size, 'device')} in all, with data.prefetch={recipe.data.prefetch}")
     for index, result in enumerate(plan.published):
         yield "" if index else "published", published(result)
     for index, note in enumerate((*facts.notes, *plan.notes)):

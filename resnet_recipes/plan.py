@@ -10,7 +10,8 @@ from typing import Any
 from resnet_recipes import feasible, schedule
 from resnet_recipes.advice import notes_on
 from resnet_recipes.config import Recipe, enabled
-from resnet_recipes.data.base import DataFacts
+from resnet_recipes.data.base import DataFacts, Share
+from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.duration import Duration, Horizon
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.measure.published import IMAGENET_IMAGES
@@ -73,6 +74,16 @@ class Plan:
     def microbatches(self) -> int:
         """Forward and backward passes of one optimizer step on one rank."""
         return self.rank_size // self.bn_size
+
+    @property
+    def batch_memory(self) -> int:
+        """Bytes of the batches that the loaders of all ranks keep; 0 if the images are on the device."""
+        if not self.facts.augments_samples:
+            return 0
+        data, batch = self.recipe.data, self.recipe.batch
+        share = Share(0, self.world_size, batch.global_size, batch.eval_size, self.recipe.seed, self.loader_pixels)
+        capacities = Capacity.for_training(data, share), Capacity.for_evaluation(data, share)
+        return self.world_size * sum(capacity.memory for capacity in capacities)
 
     @property
     def parameters(self) -> int:

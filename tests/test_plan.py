@@ -54,6 +54,11 @@ def imagenet():
     return make
 
 
+def test_images_on_the_device_need_no_memory_for_batches():
+    assert [plan.of(small(), facts(1000, 10, backend), 1).batch_memory > 0
+            for backend in ("torchvision", "ffcv", "gpu", "synthetic")] == [True, True, False, False]
+
+
 def starts(made: Plan) -> dict[int, int]:
     """Return the size that begins at each epoch, counted from 0."""
     return {epoch: size for epoch, size in enumerate(made.sizes) if epoch == 0 or made.sizes[epoch - 1] != size}

@@ -8,6 +8,9 @@ from multiprocessing import reduction
 import numpy as np
 import numpy.typing as npt
 
+#: Dtype and shape of arrays, by name.
+Layout = dict[str, tuple[npt.DTypeLike, tuple[int, ...]]]
+
 
 class SharedArrays:
     """Named arrays in one anonymous memory file, passed to child processes by its descriptor.
@@ -30,7 +33,7 @@ class SharedArrays:
         return np.frombuffer(self._memory, np.uint8)
 
     def _bytes(self) -> int:
-        return sum(_room(dtype, shape) for dtype, shape in self.layout.values())
+        return sum(array_bytes(dtype, shape) for dtype, shape in self.layout.values())
 
     def _attach(self, descriptor: int) -> None:
         self._memory = mmap.mmap(descriptor, self._bytes())
@@ -38,7 +41,7 @@ class SharedArrays:
         self.arrays, at = {}, 0
         for name, (dtype, shape) in self.layout.items():
             self.arrays[name] = np.frombuffer(self._memory, dtype, int(np.prod(shape)), at).reshape(shape)
-            at += _room(dtype, shape)
+            at += array_bytes(dtype, shape)
 
     def __del__(self):
         if hasattr(self, "_descriptor"):
@@ -52,7 +55,7 @@ class SharedArrays:
         self._attach(descriptor.detach())
 
 
-def _room(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> int:
+def array_bytes(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> int:
     """Return the bytes of one array, in whole pages so that every array starts aligned."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     return max(1, -(-size // mmap.PAGESIZE)) * mmap.PAGESIZE

@@ -9,7 +9,7 @@ import torch
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.loading.storage import PARCEL, Rows
 from resnet_recipes.data.order import Job
-from resnet_recipes.data.shared import SharedArrays
+from resnet_recipes.data.shared import Layout, SharedArrays, array_bytes
 from resnet_recipes.data.workers import workers
 
 
@@ -38,6 +38,19 @@ class Capacity(NamedTuple):
         """Batches in memory: the current one and those ahead."""
         return self.prefetch + 1 if self.workers else 1
 
+    @property
+    def memory(self) -> int:
+        """Bytes of these batches at most, which more workers do not change."""
+        return sum(array_bytes(dtype, shape) for dtype, shape in self.layout.values())
+
+    @property
+    def layout(self) -> Layout:
+        """The arrays of these batches."""
+        shape = self.slots, self.rows
+        return {"pixels": ("u1", (self.slots, self.rows * self.pixels**2 * 3)), "labels": ("i8", shape),
+                "indices": ("i8", shape), "copies": ("i8", shape), "reading": ("?", shape),
+                "parcels": (PARCEL, (self.slots, self.rows * self.encoded))}
+
 
 class Piece(NamedTuple):
     """Some rows of the batch in a slot."""
@@ -56,10 +69,7 @@ class Slots:
     """
 
     def __init__(self, capacity: Capacity):
-        shape = (capacity.slots, capacity.rows)
-        self._memory = SharedArrays(pixels=("u1", (shape[0], shape[1] * capacity.pixels**2 * 3)), labels=("i8", shape),
-                                    indices=("i8", shape), copies=("i8", shape), reading=("?", shape),
-                                    parcels=(PARCEL, (shape[0], shape[1] * capacity.encoded)))
+        self._memory = SharedArrays(**capacity.layout)
 
     def place(self, slot: int, job: Job) -> Rows:
         """Put a job into a slot; return its rows, which are views of the slot."""

@@ -10,7 +10,7 @@ import pytest
 from resnet_recipes.data.crop import uniforms
 from resnet_recipes.data.loading import pipeline, pool
 from resnet_recipes.data.loading.pipeline import Pipeline
-from resnet_recipes.data.loading.slots import Capacity
+from resnet_recipes.data.loading.slots import Capacity, Slots
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.order import Job
 from resnet_recipes.errors import TrainingError
@@ -110,6 +110,12 @@ def test_prefetch_says_how_many_batches_are_made_ahead_and_none_into_the_one_in_
     assert len(seen) == 1 + 3
     assert (batch.pixels == before).all()
     made.close()
+
+
+def test_batches_take_the_memory_that_was_told_whatever_the_number_of_workers():
+    capacities = [Capacity(workers, prefetch=3, rows=7, pixels=60) for workers in (1, 64)]
+    assert [Slots(capacity)._memory.whole.nbytes for capacity in capacities] == [capacities[0].memory] * 2
+    assert capacities[0].memory >= 4 * 7 * 60 * 60 * 3
 
 
 def test_a_storage_that_never_answers_is_given_up(monkeypatch):
