@@ -9,7 +9,7 @@ from torch import Tensor
 
 from resnet_recipes.doctor.rates import seconds
 from resnet_recipes.measure.roofline import FUSED_SHARE
-from resnet_recipes.ops import batch_norm, blur, max_pool
+from resnet_recipes.ops import batch_norm, blur, stem
 
 #: Channels and sides of ResNet-50's activations at 224 pixels, in its first and third stage.
 SHAPES = ((256, 56), (1024, 14))
@@ -40,9 +40,12 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
             forms |= {"fused": blur.fused} if device.type == "cuda" else {}
             calls = {name: _call(form, x, stride) for name, form in forms.items()}
             yield from _timed(f"blur, stride {stride}, {place}", calls, moved, device, predicted)
-        forms = {"torch": max_pool.plain} | ({"fused": max_pool.fused} if device.type == "cuda" else {})
-        calls = {name: _call(form, x) for name, form in forms.items()}
-        yield from _timed(f"maximum, {place}", calls, 5 * size, device, predicted)
+        zeros, ones = torch.zeros(channels, device=device), torch.ones(channels, device=device)
+        tracked = torch.zeros((), dtype=torch.int64, device=device)
+        arguments = ones, zeros, zeros.clone(), ones.clone(), tracked, 0.1, 1e-5
+        forms = {"torch": stem.plain} | ({"fused": stem.fused} if device.type == "cuda" else {})
+        calls = {name: _call(form, x, *arguments) for name, form in forms.items()}
+        yield from _timed(f"stem, {place}", calls, 8.5 * size, device, predicted)
     for side in (32,) if quick else SIDES:
         for channels in PADDED:
             taken = seconds(_stem(batch, channels, side, device, dtype), device, times=3)

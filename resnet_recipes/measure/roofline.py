@@ -92,7 +92,7 @@ class Work:
     side: int               # of the images, in pixels
     batch: int              # images that go forward and backward together
     blur: bool = False      # BlurPool, as in the recipes
-    fused: bool = False     # BatchNorm, ReLU and sum in one operation; our own blur and pool; CUDA graphs
+    fused: bool = False     # BatchNorm, ReLU, sum, max pool and blur in one operation; CUDA graphs
 
     @property
     def flops(self) -> float:
@@ -152,6 +152,8 @@ def traffic(work: Work) -> Counter[str]:
         "blur": sum(4 * read if stride == 1 else 2 * (read + read // 4) for read, stride in _blurs(work)),
         "pool": 2 * (stem + pooled) + 2 * pooled * _index(work) // BYTES,
     })
+    if fused and work.blur:
+        elements -= _folded(work)
     found = Counter({kind: float(BYTES * number) for kind, number in elements.items()})
     weights = sum(layer.weights + 2 * layer.outputs for layer in layers)
     found["optimizer"] = OPTIMIZER * weights / work.batch
@@ -204,6 +206,15 @@ def _blurs(work: Work) -> Iterator[tuple[int, int]]:
         for layer in _layers(work)[1:]:
             if layer.stride == 2:
                 yield layer.read, 2 if layer.kernel == 1 else 1
+
+
+def _folded(work: Work) -> Counter[str]:
+    """Return the elements that need not move because BatchNorms blur their own outputs, and the first also pools."""
+    layers = _layers(work)
+    stem, halves = layers[0].written, sum(layer.read for layer in layers if (layer.kernel, layer.stride) == (1, 2))
+    deep = MODELS[work.model][0]       # the other blocks begin with the strided convolution
+    inner = sum(layer.read for layer in layers if deep and (layer.kernel, layer.stride) == (3, 2))
+    return Counter({"blur": 2 * inner + 2 * halves + 2 * stem, "gradients of sums": halves, "pool": 5 * stem})
 
 
 def _averaged(work: Work) -> float:

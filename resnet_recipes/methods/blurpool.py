@@ -1,6 +1,6 @@
 """Low-pass filters before every layer that downsamples."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.surgery import adopt
-from resnet_recipes.ops import max_pool
 from resnet_recipes.ops.blur import Blurring
 
 
@@ -35,10 +34,8 @@ class ConvBlur2d(nn.Conv2d, Blurring):
 class BlurMaxPool2d(nn.MaxPool2d, Blurring):
     """A max-pool at full resolution, blurred before the stride."""
 
-    max_pool: Callable[..., Tensor] = staticmethod(max_pool.plain)
-
     def forward(self, x: Tensor) -> Tensor:
-        y = self.max_pool(x, self.kernel_size, self.padding, self.dilation, self.ceil_mode)
+        y = F.max_pool2d(x, self.kernel_size, 1, self.padding, self.dilation, self.ceil_mode)
         return self.blur(y, self.stride)
 
 

@@ -1,4 +1,4 @@
-"""Put fused operations into a network; BatchNorm takes over the residual sum and the ReLU that follow it."""
+"""Put fused operations into a network; BatchNorm takes over the residual sum, ReLU and blur that follow it."""
 
 from collections.abc import Callable
 from itertools import chain, pairwise
@@ -8,11 +8,14 @@ from torch import Tensor, nn
 from torchvision.models import ResNet
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
-from resnet_recipes.methods.blurpool import BlurMaxPool2d
+from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d
 from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d
-from resnet_recipes.methods.surgery import adopt
-from resnet_recipes.ops import Operations, batch_norm
+from resnet_recipes.methods.surgery import adopt, release
+from resnet_recipes.ops import Operations, batch_norm, stem
 from resnet_recipes.ops.blur import Blurring
+
+#: What a block hands on beside its output: nothing, the output again, or the output blurred with stride 2.
+NONE, SAME, HALVED = range(3)
 
 
 def fuse(model: nn.Module, operations: Operations) -> None:
@@ -20,23 +23,27 @@ def fuse(model: nn.Module, operations: Operations) -> None:
 
     Changes the stem and blocks of torchvision's ResNets; other networks keep their own BatchNorm.
     """
-    for module in list(model.modules()):
-        if isinstance(module, Blurring):
-            module.blur = operations.blur
-        if isinstance(module, BlurMaxPool2d):
-            module.max_pool = operations.max_pool
-        if operations.batch_norm is batch_norm.plain:
-            continue
+    for module in list(model.modules()) if operations.batch_norm is not batch_norm.plain else ():
         if type(module) is ResNet and _fits(module.bn1):
-            _adopt(module.bn1, operations, relu=True)
-            module.relu = nn.Identity()
+            _fuse_stem(module, operations)
             if module.avgpool.output_size == (1, 1):
                 adopt(module.avgpool, MeanPool2d)
         elif type(module) in BLOCKS:
             _fuse_block(module, operations)
-    for network in model.modules():
-        if type(network) is ResNet:
-            _pair_blocks(network)
+    for module in model.modules():
+        if type(module) is ResNet:
+            _pair_blocks(module)
+        if isinstance(module, Blurring):
+            module.blur = operations.blur
+
+
+def _fuse_stem(network: ResNet, operations: Operations) -> None:
+    """Let the first BatchNorm take in the ReLU after it, and a blurred pool after that."""
+    _adopt(network.bn1, operations, relu=True)
+    network.relu = nn.Identity()
+    if operations.stem is not stem.plain and type(network.maxpool) is BlurMaxPool2d:
+        adopt(network.bn1, StemBatchNorm2d, stem=operations.stem, pool=network.maxpool)
+        network.maxpool = nn.Identity()
 
 
 def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
@@ -48,14 +55,25 @@ def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
         for norm in filter(_fits, block.downsample or ()):
             _adopt(norm, operations, relu=False)
         adopt(block, BLOCKS[type(block)])
+        if isinstance(block, Bottleneck) and type(block.conv2) is BlurConv2d:
+            adopt(block.bn1, BlurredBatchNorm2d)
+            release(block.conv2)
 
 
 def _pair_blocks(network: ResNet) -> None:
-    """Make every fused block of the four stages, except the last, return its output twice."""
+    """Make every fused block of the four stages, except the last, return a second output.
+
+    That is the same output, or the output blurred with stride 2 if the next block's downsampling would do so first.
+    """
     blocks = tuple(BLOCKS.values())
     for block, following in pairwise(chain(network.layer1, network.layer2, network.layer3, network.layer4)):
         if isinstance(block, blocks) and isinstance(following, blocks):
-            block.twice = True
+            block.second = SAME
+            shortcut = following.downsample[0] if following.downsample else None
+            if type(shortcut) is BlurConv2d and (shortcut.kernel_size, shortcut.stride) == ((1, 1), (2, 2)):
+                block.second = HALVED
+                release(shortcut)
+                adopt(shortcut, HalvedConv2d)
 
 
 def _fits(norm: nn.Module) -> bool:
@@ -66,33 +84,66 @@ def _adopt(norm: nn.BatchNorm2d, operations: Operations, relu: bool) -> None:
     adopt(norm, NORMS[type(norm)], operation=operations.batch_norm, relu=relu)
 
 
-class FusedBatchNorm2d(nn.BatchNorm2d):
+class FusedBatchNorm2d(nn.BatchNorm2d, Blurring):
     """A BatchNorm with the residual sum and ReLU that follow it, as one operation in training."""
 
-    def forward(self, x: Tensor, residual: Tensor | None = None, twice: bool = False) -> Tensor | tuple[Tensor, Tensor]:
-        return _normalize(self, super().forward, None, x, residual, twice)
+    def forward(self, x: Tensor, residual: Tensor | None = None, second: int = NONE) -> Tensor | tuple[Tensor, Tensor]:
+        return _normalize(self, super().forward, None, x, residual, second)
 
 
-class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d):
+class BlurredBatchNorm2d(FusedBatchNorm2d):
+    """A BatchNorm with the ReLU and blur that follow it, as one operation in training."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _train(self, None, x, None, 1)[0] if self.training else self.blur(super().forward(x), 1)
+
+
+class StemBatchNorm2d(FusedBatchNorm2d):
+    """The stem's BatchNorm with the ReLU and blurred max pool that follow it, as one operation in training."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            return self.pool(super().forward(x))
+        return self.stem(x, self.weight, self.bias, self.running_mean, self.running_var, self.num_batches_tracked,
+                         self.momentum, self.eps)
+
+
+class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d, Blurring):
     """The last BatchNorm of a branch with StochasticDepth, with the residual sum and ReLU that follow it."""
 
-    def forward(self, x: Tensor, residual: Tensor, twice: bool) -> Tensor | tuple[Tensor, Tensor]:
-        return _normalize(self, super().forward, self.draw(x) if self.training else None, x, residual, twice)
+    def forward(self, x: Tensor, residual: Tensor, second: int) -> Tensor | tuple[Tensor, Tensor]:
+        return _normalize(self, super().forward, self.draw(x) if self.training else None, x, residual, second)
 
 
 def _normalize(
     norm: nn.BatchNorm2d, plainly: Callable[[Tensor], Tensor], keep: Tensor | None, x: Tensor, residual: Tensor | None,
-    twice: bool,
+    second: int,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Return the output, or two of it with `twice`, so that the next block's branch and sum have separate gradients."""
+    """Return the output, or two with `second`, so that the next block's branch and sum have separate gradients."""
     if norm.training:
-        y, again = norm.operation(x, norm.weight, norm.bias, residual, keep, norm.running_mean, norm.running_var,
-                                  norm.num_batches_tracked, norm.momentum, norm.eps, norm.relu)
-    else:
-        y = plainly(x)
-        y = y if residual is None else y + residual
-        y = again = F.relu(y, inplace=True) if norm.relu else y
-    return (y, again) if twice else y
+        outputs = _train(norm, keep, x, residual, 2 if second == HALVED else 0)
+        return outputs if second else outputs[0]
+    y = plainly(x)
+    y = y if residual is None else y + residual
+    return _with_second(F.relu(y, inplace=True) if norm.relu else y, second, norm.blur)
+
+
+def _train(
+    norm: nn.BatchNorm2d, keep: Tensor | None, x: Tensor, residual: Tensor | None, blur: int,
+) -> tuple[Tensor, Tensor]:
+    return norm.operation(x, norm.weight, norm.bias, residual, keep, norm.running_mean, norm.running_var,
+                          norm.num_batches_tracked, norm.momentum, norm.eps, norm.relu, blur)
+
+
+def _with_second(y: Tensor, second: int, blur: Callable[[Tensor, int], Tensor]) -> Tensor | tuple[Tensor, Tensor]:
+    return (y, blur(y, 2) if second == HALVED else y) if second else y
+
+
+class HalvedConv2d(nn.Conv2d):
+    """A convolution of single pixels, whose input was blurred and halved before; the stride is not its own any more."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.conv2d(x, self.weight, self.bias, groups=self.groups)
 
 
 class MeanPool2d(nn.AdaptiveAvgPool2d):
@@ -102,35 +153,36 @@ class MeanPool2d(nn.AdaptiveAvgPool2d):
         return x.mean((2, 3), keepdim=True)
 
 
-class FusedBasicBlock(BasicBlock):
+class FusedBasicBlock(BasicBlock, Blurring):
     """torchvision's block of two convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    twice: bool = False     # return the output twice: for the next block's branch and for its sum
+    second: int = NONE      # what to return besides the output, for the next block's sum
 
     def forward(self, x: Tensor | tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
         x, identity = x if isinstance(x, tuple) else (x, x)
         identity = identity if self.downsample is None else self.downsample(identity)
-        return _end(self.bn2, self.conv2(self.bn1(self.conv1(x))), identity, self.twice)
+        return _end(self, self.bn2, self.conv2(self.bn1(self.conv1(x))), identity)
 
 
-class FusedBottleneck(Bottleneck):
+class FusedBottleneck(Bottleneck, Blurring):
     """torchvision's block of three convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    twice: bool = False     # return the output twice: for the next block's branch and for its sum
+    second: int = NONE      # what to return besides the output, for the next block's sum
 
     def forward(self, x: Tensor | tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
         x, identity = x if isinstance(x, tuple) else (x, x)
         y = self.bn2(self.conv2(self.bn1(self.conv1(x))))
         identity = identity if self.downsample is None else self.downsample(identity)
-        return _end(self.bn3, self.conv3(y), identity, self.twice)
+        return _end(self, self.bn3, self.conv3(y), identity)
 
 
-def _end(norm: nn.BatchNorm2d, y: Tensor, identity: Tensor, twice: bool) -> Tensor | tuple[Tensor, Tensor]:
+def _end(
+    block: FusedBasicBlock | FusedBottleneck, norm: nn.BatchNorm2d, y: Tensor, identity: Tensor,
+) -> Tensor | tuple[Tensor, Tensor]:
     """Return a block's output, even if its StochasticDepth was folded into a plain BatchNorm."""
     if isinstance(norm, tuple(NORMS.values())):
-        return norm(y, identity, twice)
-    z = F.relu(norm(y) + identity, inplace=True)
-    return (z, z) if twice else z
+        return norm(y, identity, block.second)
+    return _with_second(F.relu(norm(y) + identity, inplace=True), block.second, block.blur)
 
 
 BLOCKS = {BasicBlock: FusedBasicBlock, Bottleneck: FusedBottleneck}

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from resnet_recipes.ops import augment, batch_norm, blur, cross_entropy, images, max_pool
+from resnet_recipes.ops import augment, batch_norm, blur, cross_entropy, images, stem
 from resnet_recipes.ops.contact import fault
 
-_FUSED = (augment, images, blur, max_pool, batch_norm, cross_entropy)
+_FUSED = (augment, images, blur, batch_norm, stem, cross_entropy)
 
 
 class Operations(NamedTuple):
@@ -18,8 +18,8 @@ class Operations(NamedTuple):
     augment: Callable[..., Tensor] = augment.plain
     images: Callable[..., Tensor] = images.plain
     blur: Callable[..., Tensor] = blur.plain
-    max_pool: Callable[..., Tensor] = max_pool.plain
     batch_norm: Callable[..., tuple[Tensor, Tensor]] = batch_norm.plain
+    stem: Callable[..., Tensor] = stem.plain
     cross_entropy: Callable[..., Tensor] = cross_entropy.plain
     notes: tuple[str, ...] = ()
 

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from resnet_recipes.ops import blur as filters
 from resnet_recipes.ops.library import nhwc, register
 
 FunctionCtx = torch.autograd.function.FunctionCtx
@@ -13,45 +14,54 @@ FunctionCtx = torch.autograd.function.FunctionCtx
 
 def plain(
     x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, running_mean: Tensor,
-    running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool,
+    running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool, blur: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Normalise [N, C, H, W] by its own statistics, add `residual` and apply ReLU, in plain torch.
+    """Normalise [N, C, H, W] by its own statistics, add `residual`, apply ReLU and blur, in plain torch.
 
     Each image is multiplied by its factor in `keep`, float32 [N], before `residual` is added. The output is returned
-    twice, one for each of its two consumers. Updates `running_mean`, `running_var` and the batch count `tracked`.
+    twice, one for each of its two consumers: as it is if `blur` is 0, blurred if it is 1. If it is 2, the second is
+    blurred with stride 2. Updates `running_mean`, `running_var` and the batch count `tracked`.
     """
     tracked.add_(1)
     y = F.batch_norm(x, running_mean, running_var, weight, bias, True, momentum, eps)
     y = y if keep is None else y * keep.to(y.dtype).view(-1, 1, 1, 1)
     y = y if residual is None else y + residual
     y = y.relu() if relu else y
+    if blur == 2:
+        return y, filters.plain(y, 2)
+    y = filters.plain(y) if blur else y
     return y, y
 
 
 def fused(
     x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, running_mean: Tensor,
-    running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool,
+    running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool, blur: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Do the same for channels_last in two launches per pass: float32 sums in a fixed order, rounded once.
 
     If each of the two consumers takes its own copy of the output, no extra launch is needed to add their gradients.
+    Raises ValueError for a residual with `blur` 1: the ReLU's gradient needs the signs of the sum, which is not stored.
     """
+    if residual is not None and blur == 1:
+        raise ValueError("a sum can be blurred with stride 2 only")
     return _BatchNorm.apply(
-        x, weight, bias, residual, keep, running_mean, running_var, tracked, momentum, eps, relu)
+        x, weight, bias, residual, keep, running_mean, running_var, tracked, momentum, eps, relu, blur)
 
 
 def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[object]]]:
-    """Yield small arguments that reach every kernel: with and without residual, `keep` and ReLU, and partial tiles."""
+    """Yield small arguments that reach every kernel: with and without each of its parts, and partial tiles."""
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, device=generator.device)
 
-    for channels, relu, add, drop in ((64, False, False, False), (64, True, False, False), (64, True, True, True),
-                                      (256, True, True, False)):
+    for channels, relu, add, drop, blur in (
+        (64, False, False, False, 0), (64, True, False, False, 0), (64, True, True, True, 0),
+        (256, True, True, False, 0), (128, True, False, False, 1), (128, True, True, True, 2),
+    ):
         x = nhwc((draw(3, channels, 7, 5) * 2 + 1).to(dtype))
         tensors = [x, draw(channels), draw(channels), *([nhwc(draw(3, channels, 7, 5).to(dtype))] if add else [])]
         keep = torch.tensor([1.0, 0.0, 1.0], device=generator.device) if drop else None
         running = [draw(channels), draw(channels).abs(), torch.zeros((), dtype=torch.int64, device=generator.device)]
-        yield tensors, [*([] if add else [None]), keep, *running, 0.1, 1e-5, relu]
+        yield tensors, [*([] if add else [None]), keep, *running, 0.1, 1e-5, relu, blur]
 
 
 class _BatchNorm(torch.autograd.Function):
@@ -59,40 +69,45 @@ class _BatchNorm(torch.autograd.Function):
     def forward(
         ctx: FunctionCtx, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, *rest,
     ) -> tuple[Tensor, Tensor]:
-        z, saved = torch.ops.resnet_recipes.batch_norm.default(x, weight, bias, residual, keep, *rest)
+        z, halved, saved = torch.ops.resnet_recipes.batch_norm.default(x, weight, bias, residual, keep, *rest)
         # The ReLU's gradient needs signs. After a sum they are the output's, which the next convolution saves anyway.
         ctx.save_for_backward(x, None if residual is None else z, keep, weight, bias, saved)
         ctx.set_materialize_grads(False)        # an unused output has no gradient to add
-        ctx.relu = rest[-1]
-        return z, z.view_as(z)
+        *_, ctx.relu, ctx.blur = rest
+        return z, halved if ctx.blur == 2 else z.view_as(z)
 
     @staticmethod
     def backward(ctx: FunctionCtx, g: Tensor | None, other: Tensor | None) -> tuple[Tensor | None, ...]:
-        g, other = (other, None) if g is None else (g, other)
-        if g is None:
-            return (None,) * 11
+        if g is None and other is None:
+            return (None,) * 12
         saved = ctx.saved_tensors
-        dx, dresidual, sums = torch.ops.resnet_recipes.batch_norm_backward.default(g, other, *saved, ctx.relu)
-        return dx, sums[0], sums[1], None if saved[1] is None else dresidual, *[None] * 7
+        if g is None:
+            g, other = (torch.zeros_like(saved[0]), other) if ctx.blur == 2 else (other, None)
+        dx, dresidual, sums = torch.ops.resnet_recipes.batch_norm_backward.default(g, other, *saved, ctx.relu, ctx.blur)
+        return dx, sums[0], sums[1], None if saved[1] is None else dresidual, *[None] * 8
 
 
 def _forward(
     x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, running_mean: Tensor,
-    running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool,
-) -> tuple[Tensor, Tensor]:
+    running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool, blur: int,
+) -> tuple[Tensor, Tensor, Tensor]:
     tracked.add_(1)
     z, *saved = torch.native_batch_norm(nhwc(x), weight, bias, running_mean, running_var, True, momentum, eps)
     z = z if keep is None else z * keep.to(z.dtype).view(-1, 1, 1, 1)
     z = z if residual is None else z + residual
-    return z.relu() if relu else z, torch.stack(saved)
+    z = z.relu() if relu else z
+    halved = filters.by_convolution(z, 2) if blur == 2 else z.new_empty(0)
+    return filters.by_convolution(z, 1) if blur == 1 else z, halved, torch.stack(saved)
 
 
 def _backward(
     g: Tensor, other: Tensor | None, x: Tensor, z: Tensor | None, keep: Tensor | None, weight: Tensor, bias: Tensor,
-    saved: Tensor, relu: bool,
+    saved: Tensor, relu: bool, blur: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     mean, rstd = saved
+    other = filters.gradient(other, 2, *x.shape[2:]) if other is not None and blur == 2 else other
     g = g if other is None else g + other
+    g = filters.gradient(g, 1, *x.shape[2:]) if blur == 1 else g
     if relu:
         scale = (weight * rstd).view(-1, 1, 1)
         positive = (x - mean.view(-1, 1, 1)) * scale + bias.view(-1, 1, 1) > 0 if z is None else z > 0
@@ -105,28 +120,32 @@ def _backward(
 
 def _forward_cuda(
     x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, running_mean: Tensor,
-    running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool,
-) -> tuple[Tensor, Tensor]:
+    running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool, blur: int,
+) -> tuple[Tensor, Tensor, Tensor]:
     from resnet_recipes.ops.kernels import batch_norm as kernels
     residual = None if residual is None else nhwc(residual)
     running = (running_mean, running_var, tracked)
-    return kernels.forward(nhwc(x), weight, bias, residual, keep, running, momentum, eps, relu)
+    z, halved, saved = kernels.forward(nhwc(x), weight, bias, residual, keep, running, momentum, eps, relu, blur)
+    return z, x.new_empty(0) if halved is None else halved, saved
 
 
 def _backward_cuda(
     g: Tensor, other: Tensor | None, x: Tensor, z: Tensor | None, keep: Tensor | None, weight: Tensor, bias: Tensor,
-    saved: Tensor, relu: bool,
+    saved: Tensor, relu: bool, blur: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     from resnet_recipes.ops.kernels import batch_norm as kernels
-    if z is None and other is not None:     # both kernels read the sum, and without a residual neither stores it
+    # Both kernels read the sum, and without a residual neither stores it.
+    if z is None and other is not None and blur < 2:
         g, other = g + other, None
     other = None if other is None else nhwc(other)
-    dx, dresidual, sums = kernels.backward(nhwc(g), other, nhwc(x), z, keep, weight, bias, saved, relu)
+    dx, dresidual, sums = kernels.backward(nhwc(g), other, nhwc(x), z, keep, weight, bias, saved, relu, blur)
     return dx, g.new_empty(0) if dresidual is None else dresidual, sums
 
 
-def _forward_fake(x: Tensor, weight: Tensor, *_) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(x, memory_format=torch.channels_last), weight.new_empty(2, x.shape[1])
+def _forward_fake(x: Tensor, weight: Tensor, *rest) -> tuple[Tensor, Tensor, Tensor]:
+    n, c, h, w = x.shape
+    halved = nhwc(x.new_empty(n, c, (h - 1) // 2 + 1, (w - 1) // 2 + 1)) if rest[-1] == 2 else x.new_empty(0)
+    return torch.empty_like(x, memory_format=torch.channels_last), halved, weight.new_empty(2, c)
 
 
 def _backward_fake(
@@ -138,9 +157,10 @@ def _backward_fake(
 
 register(
     "batch_norm(Tensor x, Tensor weight, Tensor bias, Tensor? residual, Tensor? keep, Tensor(a!) running_mean,"
-    " Tensor(b!) running_var, Tensor(c!) tracked, float momentum, float eps, bool relu) -> (Tensor, Tensor)",
+    " Tensor(b!) running_var, Tensor(c!) tracked, float momentum, float eps, bool relu, int blur)"
+    " -> (Tensor, Tensor, Tensor)",
     cpu=_forward, cuda=_forward_cuda, fake=_forward_fake)
 register(
     "batch_norm_backward(Tensor g, Tensor? other, Tensor x, Tensor? z, Tensor? keep, Tensor weight, Tensor bias,"
-    " Tensor saved, bool relu) -> (Tensor, Tensor, Tensor)",
+    " Tensor saved, bool relu, int blur) -> (Tensor, Tensor, Tensor)",
     cpu=_backward, cuda=_backward_cuda, fake=_backward_fake)

@@ -26,6 +26,12 @@ def by_convolution(x: Tensor, stride: Stride) -> Tensor:
     return F.conv2d(x, _kernel(x), stride=stride, padding=1, groups=x.shape[1])
 
 
+def gradient(g: Tensor, stride: int, height: int, width: int) -> Tensor:
+    """Return the input's gradient: the transposed convolution, cut or extended to the input's size."""
+    beyond = [side - 1 - (out - 1) * stride for side, out in zip((height, width), g.shape[2:], strict=True)]
+    return F.conv_transpose2d(nhwc(g), _kernel(g), None, stride, 1, beyond, g.shape[1])
+
+
 def fused(x: Tensor, stride: Stride = 1) -> Tensor:
     """Blur channels_last [N, C, H, W] in one launch per pass: float32 sums in a fixed order, rounded once."""
     if stride in (1, (1, 1)):
@@ -63,12 +69,6 @@ def _forward(x: Tensor, stride: int) -> Tensor:
     return by_convolution(nhwc(x), stride)
 
 
-def _backward(g: Tensor, stride: int, height: int, width: int) -> Tensor:
-    """Return the input's gradient: the transposed convolution, cropped or padded to the input's size."""
-    beyond = [side - 1 - (out - 1) * stride for side, out in zip((height, width), g.shape[2:], strict=True)]
-    return F.conv_transpose2d(nhwc(g), _kernel(g), None, stride, 1, beyond, g.shape[1])
-
-
 def _forward_cuda(x: Tensor, stride: int) -> Tensor:
     from resnet_recipes.ops.kernels import blur as kernels
     return kernels.forward(nhwc(x), stride)
@@ -95,4 +95,4 @@ def _kernel(x: Tensor) -> Tensor:
 
 register("blur(Tensor x, int stride) -> Tensor", cpu=_forward, cuda=_forward_cuda, fake=_forward_fake)
 register("blur_backward(Tensor g, int stride, SymInt height, SymInt width) -> Tensor",
-         cpu=_backward, cuda=_backward_cuda, fake=_backward_fake)
+         cpu=gradient, cuda=_backward_cuda, fake=_backward_fake)

@@ -51,6 +51,15 @@ def test_a_batch_norm_reads_and_writes_eight_times():
     assert traffic(Work("resnet18", 8, 1))["batch norm"] == 2 * 8 * outputs
 
 
+def test_a_blur_in_a_batch_norm_moves_little_of_its_own():
+    layers, kinds = list(convolutions("resnet50", 64)), traffic(Work("resnet50", 64, 1, blur=True, fused=True))
+    stem, halved, whole = layers[0].written, *(
+        sum(layer.read for layer in layers[1:] if layer.stride == 2 and layer.kernel == kernel) for kernel in (1, 3))
+    assert (kinds["pool"], kinds["blur"]) == (0, 2 * (stem + halved + 4 * whole) / 2)
+    plain = traffic(Work("resnet50", 64, 1, fused=True))
+    assert plain["gradients of sums"] - kinds["gradients of sums"] == 2 * halved
+
+
 @pytest.mark.parametrize(("name", "blur", "fused", "images_per_second"), [
     ("A100 80GB", False, False, 2470),      # measured: NVIDIA's PyTorch examples, 21.03
     ("RTX 3090", False, False, 1218),       # measured: timm, PyTorch 1.12

@@ -6,12 +6,19 @@ from torch import nn
 from torchvision.models import ResNet, resnet18, resnet50
 from torchvision.models.resnet import Bottleneck
 
-from resnet_recipes.methods.blurpool import BlurPool
+from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool
 from resnet_recipes.methods.stochastic_depth import StochasticDepth, fold
-from resnet_recipes.network.fuse import FusedBatchNorm2d, FusedDropSamplesBatchNorm2d, fuse
-from resnet_recipes.ops import Operations, batch_norm, blur, max_pool
+from resnet_recipes.network.fuse import (
+    BlurredBatchNorm2d,
+    FusedBatchNorm2d,
+    FusedDropSamplesBatchNorm2d,
+    HalvedConv2d,
+    StemBatchNorm2d,
+    fuse,
+)
+from resnet_recipes.ops import Operations, batch_norm, blur, stem
 
-FUSED = Operations(blur=blur.fused, max_pool=max_pool.fused, batch_norm=batch_norm.fused)
+FUSED = Operations(blur=blur.fused, batch_norm=batch_norm.fused, stem=stem.fused)
 
 
 def twins(network=resnet18, *methods):
@@ -65,6 +72,18 @@ def test_parameters_and_keys_are_kept_and_every_batch_norm_is_fused():
     assert [name for name, relu in norms.items() if not relu] == downsampling
 
 
+def test_the_blurs_of_a_resnet_belong_to_its_batch_norms():
+    model = resnet50()
+    BlurPool().modify_model(model)
+    fuse(model, FUSED)
+    kinds = BlurConv2d | BlurMaxPool2d | BlurredBatchNorm2d | StemBatchNorm2d
+    blurs = {name: type(module) for name, module in model.named_modules() if isinstance(module, kinds)}
+    inner = {f"layer{stage}.0.bn1": BlurredBatchNorm2d for stage in (2, 3, 4)}
+    assert blurs == {"bn1": StemBatchNorm2d, "bn1.pool": BlurMaxPool2d} | inner
+    assert [type(model.get_submodule(f"layer{stage}.0.downsample.0")) for stage in (1, 2, 3, 4)] == \
+        [nn.Conv2d, HalvedConv2d, HalvedConv2d, HalvedConv2d]
+
+
 def test_a_network_with_plain_operations_is_not_changed():
     model = resnet18()
     kinds = [type(module) for module in model.modules()]
@@ -73,7 +92,7 @@ def test_a_network_with_plain_operations_is_not_changed():
 
 
 def test_a_fused_network_drops_examples_too():
-    plain, fused = twins(resnet18, StochasticDepth(drop_rate=0.5))
+    plain, fused = twins(resnet18, BlurPool(), StochasticDepth(drop_rate=0.5))
     x, seen = images(), []
     for model in (plain, fused):
         torch.manual_seed(1)

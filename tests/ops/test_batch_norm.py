@@ -7,23 +7,24 @@ from torch import nn
 
 from resnet_recipes.ops import batch_norm
 
-CASES = ((False, False, False), (False, False, True), (True, False, True), (True, True, True))
-PARAMETERS = ("add", "drop", "relu")        # a residual, a factor for each image, ReLU
+CASES = ((False, False, False, 0), (False, False, True, 0), (True, False, True, 0), (True, True, True, 0),
+         (False, False, True, 1), (True, True, True, 2), (False, False, True, 2))
+PARAMETERS = ("add", "drop", "relu", "blur")        # a residual, a factor for each image, ReLU, the blur
 
 
-def arguments(add, drop, relu, dtype=torch.float64):
+def arguments(add, drop, relu, blur, dtype=torch.float64):
     """Return the arguments of a call on a small feature map."""
     generator = torch.Generator().manual_seed(3)
     x, residual = torch.randn(2, 2, 4, 3, 5, generator=generator, dtype=dtype)
     weight, bias, mean = torch.randn(3, 4, generator=generator, dtype=dtype)
     running = (mean, weight.abs() + 0.5, torch.tensor(3))
     keep = torch.tensor([0.0, 1.0]) if drop else None
-    return [x * 2 + 1, weight, bias, residual if add else None, keep, *running, 0.1, 1e-5, relu]
+    return [x * 2 + 1, weight, bias, residual if add else None, keep, *running, 0.1, 1e-5, relu, blur]
 
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
-def test_outputs_and_statistics_match_torch(add, drop, relu):
-    found, expected = arguments(add, drop, relu), arguments(add, drop, relu)
+def test_outputs_and_statistics_match_torch(add, drop, relu, blur):
+    found, expected = arguments(add, drop, relu, blur), arguments(add, drop, relu, blur)
     for output, reference in zip(batch_norm.fused(*found), batch_norm.plain(*expected), strict=True):
         assert torch.allclose(output, reference, rtol=1e-12)
     for statistic, reference in zip(found[5:8], expected[5:8], strict=True):      # threads sum in another order
@@ -32,8 +33,8 @@ def test_outputs_and_statistics_match_torch(add, drop, relu):
 
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
-def test_gradients_are_correct(add, drop, relu):
-    x, weight, bias, residual, keep, *rest = arguments(add, drop, relu)
+def test_gradients_are_correct(add, drop, relu, blur):
+    x, weight, bias, residual, keep, *rest = arguments(add, drop, relu, blur)
     inputs = [tensor.requires_grad_() for tensor in (x, weight, bias, residual) if tensor is not None]
 
     def call(x, weight, bias, residual=None):
@@ -43,12 +44,24 @@ def test_gradients_are_correct(add, drop, relu):
 
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
-def test_registration_passes_opcheck(add, drop, relu):
-    call = arguments(add, drop, relu, torch.float32)
+def test_registration_passes_opcheck(add, drop, relu, blur):
+    call = arguments(add, drop, relu, blur, torch.float32)
     torch.library.opcheck(torch.ops.resnet_recipes.batch_norm.default, call)
-    z, saved = torch.ops.resnet_recipes.batch_norm.default(*call)
-    backward = (torch.ones_like(z), torch.ones_like(z), call[0], z if add else None, call[4], *call[1:3], saved, relu)
+    z, halved, saved = torch.ops.resnet_recipes.batch_norm.default(*call)
+    gradients = torch.ones_like(z), torch.ones_like(halved if blur == 2 else z)
+    backward = (*gradients, call[0], z if add else None, call[4], *call[1:3], saved, relu, blur)
     torch.library.opcheck(torch.ops.resnet_recipes.batch_norm_backward.default, backward)
+
+
+@pytest.mark.parametrize("used", [0, 1])
+def test_a_halved_output_has_a_gradient_without_the_other(used):
+    x, *rest = arguments(False, False, True, 2)
+    assert torch.autograd.gradcheck(lambda x: batch_norm.fused(x, *rest)[used], x.requires_grad_())
+
+
+def test_a_blurred_sum_is_refused():
+    with pytest.raises(ValueError, match="stride 2 only"):
+        batch_norm.fused(*arguments(True, False, True, 1))
 
 
 @pytest.mark.slow
@@ -60,7 +73,8 @@ def test_one_compiled_graph_serves_all_sizes_and_updates_the_statistics():
     def call(operation, norm, x):
         rest = norm.running_mean, norm.running_var, norm.num_batches_tracked, 0.1, 1e-5, True
         y, again = operation(x, norm.weight, norm.bias, None, None, *rest)
-        return operation(y, norm.weight, norm.bias, again, None, *rest)[0].square().sum()
+        z, halved = operation(y, norm.weight, norm.bias, again, None, *rest, 2)
+        return z.square().sum() + halved.square().sum()
     compiled = torch.compile(call, backend=counter, dynamic=True, fullgraph=True)
     for side in (11, 12, 14):
         x = torch.randn(4, 5, side, side, dtype=torch.float64, requires_grad=True)

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("triton")
 
-from resnet_recipes.ops.kernels import augment, batch_norm, blur, crops, cross_entropy, images, max_pool
+from resnet_recipes.ops.kernels import augment, batch_norm, blur, blurred, crops, cross_entropy, images, stem
 from tests.ops.cubin import cubin
 
 #: H100 and H200; with -m exhaustive also A100 and B200.
@@ -55,10 +55,12 @@ BATCH_NORMS = {
     "apply": (batch_norm._apply, {"ADD": False, "KEEP": False, "RELU": True}, 12, 0),
     "apply to a sum": (batch_norm._apply, {"ADD": True, "KEEP": False, "RELU": True}, 16, 0),
     "apply and drop": (batch_norm._apply, {"ADD": True, "KEEP": True, "RELU": True}, 20, 0),
-    "reduce": (batch_norm._reduce, {"TWICE": False, "ADD": False, "KEEP": False, "RELU": True}, 14,
+    "reduce": (batch_norm._reduce, {"TWICE": False, "ADD": False, "KEEP": False, "RELU": True, "HALVED": False}, 14,
                batch_norm.RESIDENT_REDUCE),
-    "reduce of a sum": (batch_norm._reduce, {"TWICE": True, "ADD": True, "KEEP": True, "RELU": True}, 20,
-                        batch_norm.RESIDENT_REDUCE),
+    "reduce of a sum": (batch_norm._reduce, {"TWICE": True, "ADD": True, "KEEP": True, "RELU": True, "HALVED": False},
+                        20, batch_norm.RESIDENT_REDUCE),
+    "reduce of a halved sum": (batch_norm._reduce, {"TWICE": True, "ADD": True, "KEEP": True, "RELU": True,
+                                                    "HALVED": True}, 42, batch_norm.RESIDENT_HALVED),
     "spread": (batch_norm._spread, {"KEEP": False, "RELU": True}, 24, 0),
 }
 
@@ -117,11 +119,24 @@ def test_crops_do_not_spill_and_are_short(arch, tmp_path):
     assert binary.count(r"^\s*/") <= 1200
 
 
+#: Kernel, rows, pairs of columns and channels of the input of a tile, constants, rows that its loop takes at once,
+#: instructions an element at most, programs that must fit on a multiprocessor.
+PAIRS = {
+    "blurred": (blurred._apply, blurred.TILE, {"S": 1, "ADD": False, "KEEP": False, "RELU": True}, 1, 24, 8),
+    "halved": (blurred._apply, blurred.TILE, {"S": 2, "ADD": True, "KEEP": True, "RELU": True}, 2, 20, 8),
+    "stem": (stem._pool, stem.TILE, {}, 2, 42, 4),
+    "stem backward": (stem._unpool, stem.GRADIENT_TILE, {}, 2, 54, stem.RESIDENT),
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize(("kernel", "limit"), [(max_pool._pool, 40), (max_pool._unpool, 70)], ids=str)
-def test_max_pool_costs_few_instructions(kernel, limit, arch, tmp_path):
-    binary = compiled(kernel, arch, max_pool.OPTIONS, tmp_path, **BLUR_TILE)
+@pytest.mark.parametrize("case", PAIRS)
+def test_blurs_in_batch_norms_cost_few_instructions_and_registers(case, arch, tmp_path):
+    kernel, (height, pairs, channels), constants, rows, limit, resident = PAIRS[case]
+    binary = compiled(kernel, arch, stem.OPTIONS, tmp_path, R=height, BP=pairs, BC=channels, **constants)
+    threads = 32 * stem.OPTIONS["num_warps"]
     assert not binary.spills
-    assert binary.count(r"STG.*\.128") > 0
-    assert binary.count(r"^\s*/") * 32 * max_pool.OPTIONS["num_warps"] / BLUR_ELEMENTS <= limit
+    assert binary.count(r"LDG.*\.128") > 0
+    assert binary.inner_loop() * threads / (rows * 2 * pairs * channels) <= limit
+    assert resident * threads * binary.registers <= 65536

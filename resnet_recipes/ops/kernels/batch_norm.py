@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from resnet_recipes.ops.kernels import blur as blurring
+from resnet_recipes.ops.kernels import blurred
 from resnet_recipes.ops.kernels.arrivals import arrivals, last
 from resnet_recipes.ops.kernels.launch import launch
 
@@ -19,57 +21,79 @@ ROWS, CHANNELS = 32, 64
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 
 #: Programs that fit on a multiprocessor at once, given their registers; the rows are split among exactly that many.
-RESIDENT_STATISTICS, RESIDENT_REDUCE = 7, 5
+RESIDENT_STATISTICS, RESIDENT_REDUCE, RESIDENT_HALVED = 7, 5, 4
 
 
 def forward(
     x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None,
-    running: tuple[Tensor, Tensor, Tensor], momentum: float, eps: float, relu: bool,
-) -> tuple[Tensor, Tensor]:
-    """Return the output for channels_last [N, C, H, W], and [2, C]: the mean and 1 / standard deviation."""
-    (n, c, h, w), device = x.shape, x.device
-    m, key, add = n * h * w, (x.dtype, c, device), residual is not None
-    blocks, rows = _shares(m, c, device, RESIDENT_STATISTICS)
-    shares, saved, z = weight.new_empty(2, blocks, c), weight.new_empty(2, c), torch.empty_like(x)
-    columns = -(-c // CHANNELS)
-    launch(_statistics, (blocks, columns, 1), key, x, shares, arrivals(device), saved, *running, m, c, rows, blocks,
-           momentum, eps, ROWS, CHANNELS, **OPTIONS)
-    scale, flags = saved if keep is None else keep, (add, keep is not None, relu)
-    launch(_apply, (-(-m // ROWS), columns, 1), (*key, *flags), x, residual if add else x, scale, z, saved, weight,
-           bias, m, c, h * w, *flags, ROWS, CHANNELS, **OPTIONS)
-    return z, saved
+    running: tuple[Tensor, Tensor, Tensor], momentum: float, eps: float, relu: bool, blur: int,
+) -> tuple[Tensor, Tensor | None, Tensor]:
+    """Return the output for channels_last [N, C, H, W], its blur with stride 2, and [2, C].
+
+    If `blur` is 1 the output is blurred, and only if it is 2 is there a second. [2, C] are the mean and 1 / standard
+    deviation.
+    """
+    (n, c, h, w), is_added, is_kept = x.shape, residual is not None, keep is not None
+    saved = statistics(x, running, momentum, eps)
+    if blur:
+        return *blurred.forward(x, residual, keep, saved, weight, bias, relu, blur), saved
+    m, z, flags = n * h * w, torch.empty_like(x), (is_added, is_kept, relu)
+    launch(_apply, (-(-m // ROWS), -(-c // CHANNELS), 1), (x.dtype, c, x.device, *flags), x,
+           residual if is_added else x, keep if is_kept else saved, z, saved, weight, bias, m, c, h * w, *flags, ROWS,
+           CHANNELS, **OPTIONS)
+    return z, None, saved
 
 
 def backward(
     g: Tensor, other: Tensor | None, x: Tensor, z: Tensor | None, keep: Tensor | None, weight: Tensor, bias: Tensor,
-    saved: Tensor, relu: bool,
+    saved: Tensor, relu: bool, blur: int,
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """Return the gradients of the input, the residual, and [2, C], the weight and bias.
 
-    `z` is the output if a residual was added, else None. `other` is the output's second gradient if it was used twice.
+    `z` is the output if a residual was added, else None. `other` is the gradient of the second output if it was used.
+    The blur with stride 1 has a launch of its own: in the sums, each pixel would need nine of its gradient.
     """
-    (n, c, h, w), device = x.shape, x.device
-    m, key, added = n * h * w, (x.dtype, c, device), z is not None
-    blocks, rows = _shares(m, c, device, RESIDENT_REDUCE)
-    shares, sums, dx = weight.new_empty(2, blocks, c), weight.new_empty(2, c), torch.empty_like(x)
-    gated, columns = torch.empty_like(x) if added else g, -(-c // CHANNELS)
-    scale = saved if keep is None else keep
-    flags = other is not None, added, keep is not None, relu
-    launch(_reduce, (blocks, columns, 1), (*key, *flags), g, g if other is None else other, x, z if added else x, scale,
-           gated, shares, arrivals(device), saved, weight, bias, sums, m, c, h * w, rows, blocks,
-           *flags, ROWS, CHANNELS, **OPTIONS)
-    flags = keep is not None, relu and not added
-    launch(_spread, (-(-m // ROWS), columns, 1), (*key, *flags), gated, x, scale, dx, saved, weight, bias, sums,
-           m, c, h * w, *flags, ROWS, CHANNELS, **OPTIONS)
-    return dx, gated if added else None, sums
+    g = blurring.forward(g, 1) if blur == 1 else g
+    (n, c, h, w), is_added, is_halved = x.shape, z is not None, blur == 2
+    m, columns, is_gated = n * h * w, -(-c // CHANNELS), is_added or is_halved
+    blocks, rows = shares_of(m, ROWS, columns, x.device, RESIDENT_HALVED if is_halved else RESIDENT_REDUCE)
+    shares, sums = weight.new_empty(2, blocks, c), weight.new_empty(2, c)
+    gated = torch.empty_like(x) if is_gated else g
+    flags = other is not None, is_added, keep is not None, relu, is_halved
+    launch(_reduce, (blocks, columns, 1), (x.dtype, c, x.device, *flags), g, g if other is None else other, x,
+           z if is_added else x, saved if keep is None else keep, gated, shares, arrivals(x.device), saved, weight,
+           bias, sums, m, c, h, w, rows, blocks, *flags, ROWS, CHANNELS, **OPTIONS)
+    dx = spread(gated, x, keep, saved, weight, bias, sums, relu and not is_gated)
+    return dx, gated if is_added else None, sums
+
+
+def statistics(x: Tensor, running: tuple[Tensor, Tensor, Tensor], momentum: float, eps: float) -> Tensor:
+    """Return mean and 1 / standard deviation of channels_last [N, C, H, W]: [2, C]; bring `running` up to date."""
+    (n, c, h, w), columns = x.shape, -(-x.shape[1] // CHANNELS)
+    blocks, rows = shares_of(n * h * w, ROWS, columns, x.device, RESIDENT_STATISTICS)
+    shares, saved = running[0].new_empty(2, blocks, c), running[0].new_empty(2, c)
+    launch(_statistics, (blocks, columns, 1), (x.dtype, c, x.device), x, shares, arrivals(x.device), saved, *running,
+           n * h * w, c, rows, blocks, momentum, eps, ROWS, CHANNELS, **OPTIONS)
+    return saved
+
+
+def spread(
+    g: Tensor, x: Tensor, keep: Tensor | None, saved: Tensor, weight: Tensor, bias: Tensor, sums: Tensor, relu: bool,
+) -> Tensor:
+    """Return the gradient of the input, from that of the normalised input and its `sums`, [2, C]."""
+    (n, c, h, w), dx, flags = x.shape, torch.empty_like(x), (keep is not None, relu)
+    grid, scale = (-(-(n * h * w) // ROWS), -(-c // CHANNELS), 1), saved if keep is None else keep
+    launch(_spread, grid, (x.dtype, c, x.device, *flags), g, x, scale, dx, saved, weight, bias, sums,
+           n * h * w, c, h * w, *flags, ROWS, CHANNELS, **OPTIONS)
+    return dx
 
 
 @cache
-def _shares(m: int, c: int, device: torch.device, resident: int) -> tuple[int, int]:
-    """Return how many programs share `m` rows and how many rows each takes, a whole number of tiles."""
-    most = max(1, resident * _multiprocessors(device) // -(-c // CHANNELS))
-    rows = -(-m // (most * ROWS)) * ROWS
-    return -(-m // rows), rows
+def shares_of(rows: int, tile: int, columns: int, device: torch.device, resident: int) -> tuple[int, int]:
+    """Return how many programs share the rows of each column of programs, and how many rows each takes, whole tiles."""
+    most = max(1, resident * _multiprocessors(device) // columns)
+    own = -(-rows // (most * tile)) * tile
+    return -(-rows // own), own
 
 
 @cache
@@ -170,45 +194,58 @@ def _apply(x, residual, keep, z, saved, weight, bias, m, c, area, ADD: tl.conste
     _put(z + first, row, left, channel, c, value)
 
 
-@triton.jit(do_not_specialize=["m", "area", "rows", "blocks"])
-def _reduce(g, other, x, z, keep, gated, shares, arrivals, saved, weight, bias, sums, m, c, area, rows, blocks,
+@triton.jit(do_not_specialize=["m", "h", "w", "rows", "blocks"])
+def _reduce(g, other, x, z, keep, gated, shares, arrivals, saved, weight, bias, sums, m, c, h, w, rows, blocks,
             TWICE: tl.constexpr, ADD: tl.constexpr, KEEP: tl.constexpr, RELU: tl.constexpr,  # noqa: N803
-            BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
-    """Sum the gradients of weight and bias; with a residual, store the gradient after the ReLU's mask."""
+            HALVED: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+    """Sum the gradients of weight and bias; with a residual or a half, store the gradient after the ReLU's mask."""
     block = tl.program_id(0)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
-    known = channel < c
     row = tl.arange(0, BM)
     own = tl.minimum(rows, m - block * rows)
     first = block.to(tl.int64) * rows * c
-    center = tl.load(saved + channel, mask=known, other=0.0)
+    center = tl.load(saved + channel, mask=channel < c, other=0.0)
     sum_g = tl.zeros([BM, BC], tl.float32)
     sum_gx = tl.zeros([BM, BC], tl.float32)
     for start in range(0, own, BM):
         at = start + row
         upstream, value = _tile(g + first, at, own, channel, c), _tile(x + first, at, own, channel, c)
-        if TWICE:
+        if TWICE and HALVED:
+            upstream += blurred.halved_gradient(other, block * rows + at, m, channel, c, h, w)
+        elif TWICE:
             upstream += _tile(other + first, at, own, channel, c)
-        if ADD:
-            if RELU:
-                upstream = tl.where(_tile(z + first, at, own, channel, c) > 0, upstream, 0.0)
+        if RELU:
+            if ADD:
+                output = _tile(z + first, at, own, channel, c)
+            else:
+                output = _normalized(value, saved, weight, bias, channel, c)
+            upstream = tl.where(output > 0, upstream, 0.0)
+        if ADD or HALVED:
             _put(gated + first, at, own, channel, c, upstream)
-        elif RELU:
-            upstream = tl.where(_normalized(value, saved, weight, bias, channel, c) > 0, upstream, 0.0)
         if KEEP:
-            upstream *= _kept(keep, block * rows + at, m, area)
+            upstream *= _kept(keep, block * rows + at, m, h * w)
         sum_g += upstream
         sum_gx += upstream * (value - center[None, :])
-    tl.store(shares + block * c + channel, tl.sum(sum_g, 0), mask=known)
-    tl.store(shares + (blocks + block) * c + channel, tl.sum(sum_gx, 0), mask=known)
+    add_up(shares, arrivals, saved, sums, tl.sum(sum_g, 0), tl.sum(sum_gx, 0), block, blocks, channel, c, BM, BC)
+
+
+@triton.jit
+def add_up(shares, arrivals, saved, sums, sum_g, sum_gx, block, blocks, channel, c,
+           BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+    """Store the share of a program in the sums of g and g * (x - mean); the last to arrive adds up all."""
+    known = channel < c
+    tl.store(shares + block * c + channel, sum_g, mask=known)
+    tl.store(shares + (blocks + block) * c + channel, sum_gx, mask=known)
     if last(arrivals, blocks):
-        sum_g = tl.zeros([BM, BC], tl.float32)
-        sum_gx = tl.zeros([BM, BC], tl.float32)
+        row = tl.arange(0, BM)
+        total_g = tl.zeros([BM, BC], tl.float32)
+        total_gx = tl.zeros([BM, BC], tl.float32)
         for start in range(0, blocks, BM):
-            sum_g += _tile(shares, start + row, blocks, channel, c)
-            sum_gx += _tile(shares + blocks * c, start + row, blocks, channel, c)
-        tl.store(sums + c + channel, tl.sum(sum_g, 0), mask=known)
-        tl.store(sums + channel, tl.sum(sum_gx, 0) * tl.load(saved + c + channel, mask=known, other=0.0), mask=known)
+            total_g += _tile(shares, start + row, blocks, channel, c)
+            total_gx += _tile(shares + blocks * c, start + row, blocks, channel, c)
+        inverse = tl.load(saved + c + channel, mask=known, other=0.0)
+        tl.store(sums + c + channel, tl.sum(total_g, 0), mask=known)
+        tl.store(sums + channel, tl.sum(total_gx, 0) * inverse, mask=known)
 
 
 @triton.jit(do_not_specialize=["m", "area"])

@@ -1,11 +1,11 @@
 """Triton kernels for the 3x3 binomial blur: NHWC, any size, float32 sums."""
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
 
 from resnet_recipes.ops.kernels.launch import launch
+from resnet_recipes.ops.kernels.maps import empty, get, put
 
 #: Rows, columns and channels of one program's output tile, at which 64 threads move 16 bytes at a time.
 TILE = ROWS, COLUMNS, CHANNELS = 4, 8, 64
@@ -15,7 +15,7 @@ OPTIONS = {"num_warps": 2, "enable_fp_fusion": True}
 def forward(x: Tensor, stride: int) -> Tensor:
     """Blur channels_last [N, C, H, W] with stride 1 or 2; with stride 1 it is its own backward pass."""
     n, c, h, w = x.shape
-    y = _empty(x, n, c, -(-h // stride), -(-w // stride))
+    y = empty(x, n, c, -(-h // stride), -(-w // stride))
     launch(_gather, _grid(y), (x.dtype, c, x.device, stride), x, y, h, w, *y.shape[2:], c, stride, *TILE, **OPTIONS)
     return y
 
@@ -23,13 +23,9 @@ def forward(x: Tensor, stride: int) -> Tensor:
 def backward(g: Tensor, height: int, width: int) -> Tensor:
     """Return the input's gradient [N, C, height, width] for a stride-2 blur, given the output's gradient."""
     n, c, h, w = g.shape
-    dx = _empty(g, n, c, height, width)
+    dx = empty(g, n, c, height, width)
     launch(_scatter, _grid(g), (g.dtype, c, g.device), g, dx, height, width, h, w, c, *TILE, **OPTIONS)
     return dx
-
-
-def _empty(like: Tensor, *shape: int) -> Tensor:
-    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)
 
 
 def _grid(over: Tensor) -> tuple[int, int, int]:
@@ -40,9 +36,7 @@ def _grid(over: Tensor) -> tuple[int, int, int]:
 @triton.jit
 def _row(x, row, column, channel, h, w, c):
     """Load one pixel of an input row for each column, in float32; pixels outside the image are zero."""
-    end = tl.where((row >= 0) & (row < h), w, 0)        # a row outside the image has no columns
-    inside = (column >= 0) & (column < end) & (channel < c)
-    return tl.load(x + (row * w + column) * c + channel, mask=inside, other=0.0).to(tl.float32)
+    return get(x, row, column, channel, h, w, c, 0.0).to(tl.float32)
 
 
 @triton.jit
@@ -65,7 +59,7 @@ def _gather(x, y, h, w, ho, wo, c, S: tl.constexpr, R: tl.constexpr, BW: tl.cons
     here = _sideways(x, top * S, column * S, channel, h, w, c)
     for r in tl.static_range(R):
         below = _sideways(x, (top + r) * S + 1, column * S, channel, h, w, c)
-        _store(y, top + r, column, channel, ho, wo, c, (above + here * 2.0 + below) * 0.0625)
+        put(y, top + r, column, channel, ho, wo, c, (above + here * 2.0 + below) * 0.0625)
         if S == 1:
             above, here = here, below
         elif r < R - 1:
@@ -87,15 +81,8 @@ def _scatter(g, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.c
         row = top + r
         even_below = _row(g, row + 1, column, channel, ho, wo, c)
         odd_below = even_below + _row(g, row + 1, column + 1, channel, ho, wo, c)
-        _store(dx, row * 2, column * 2, channel, h, w, c, even * 0.25)
-        _store(dx, row * 2, column * 2 + 1, channel, h, w, c, odd * 0.125)
-        _store(dx, row * 2 + 1, column * 2, channel, h, w, c, (even + even_below) * 0.125)
-        _store(dx, row * 2 + 1, column * 2 + 1, channel, h, w, c, (odd + odd_below) * 0.0625)
+        put(dx, row * 2, column * 2, channel, h, w, c, even * 0.25)
+        put(dx, row * 2, column * 2 + 1, channel, h, w, c, odd * 0.125)
+        put(dx, row * 2 + 1, column * 2, channel, h, w, c, (even + even_below) * 0.125)
+        put(dx, row * 2 + 1, column * 2 + 1, channel, h, w, c, (odd + odd_below) * 0.0625)
         even, odd = even_below, odd_below
-
-
-@triton.jit
-def _store(y, row, column, channel, h, w, c, value):
-    """Store one pixel for each column, in the dtype of `y`; skip pixels outside the image."""
-    inside = (column < tl.where(row < h, w, 0)) & (channel < c)
-    tl.store(y + (row * w + column) * c + channel, value.to(y.dtype.element_ty), mask=inside)

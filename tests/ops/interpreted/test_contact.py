@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from resnet_recipes.ops import augment, batch_norm, blur, crops, cross_entropy, images, max_pool
+from resnet_recipes.ops import augment, batch_norm, blur, crops, cross_entropy, images, stem
 from resnet_recipes.ops.contact import fault
 
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("operation", [augment, images, blur, max_pool, batch_norm,
+@pytest.mark.parametrize("operation", [augment, images, blur, batch_norm, stem,
                                        cross_entropy, crops])
 def test_no_fault_is_found_in_the_kernels(operation):
     """Run in float16, because the interpreter does not round to bfloat16."""
