@@ -1,6 +1,7 @@
 """Measure loaders side by side: images per CPU-second with workers; for ours also wall time, memory and start-up.
 
     python benchmarks/loaders DATA [--sizes 176,88] [--json FILE]
+    python benchmarks/loaders DATA --cold [--only "files|torchvision + PIL"]
 
 DATA is a folder of class folders of JPEGs, or one with train/. Every loader runs in a process of its own with its own
 workers; they take turns, and each round counts the CPU time of that process and all its descendants for the same number
@@ -16,6 +17,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import cold
 from bench import Bench, serve
 from cases import BATCH, LOADERS, PAIRS, Setting, missing
 from rich.console import Console
@@ -65,6 +67,18 @@ def clock(setting: Setting, rounds: int, batches: int) -> Iterator[dict]:
         bench.close()
 
 
+def cold_rows(setting: Setting, names: list[str], rounds: int, batches: int) -> Iterator[dict]:
+    """Yield each loader with files out of the page cache beside itself with files in it; then the peers, cold."""
+    found = cold.rates(setting, names, rounds, batches)
+    unit = "images per second of worker"
+    for name, pairs in found.items():
+        yield row(f"{name}, cold / warm, {setting.pixels} px", *map(list, zip(*pairs, strict=True)), unit)
+    for our, peer in PAIRS:
+        if our in found and peer in found:
+            firsts = ([first for first, _ in found[name]] for name in (our, peer))
+            yield row(f"{our} / {peer}, cold, {setting.pixels} px", *firsts, unit)
+
+
 def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
     """Give `source` the layout of a data set: train and val are the same images; and the .beton files that are needed.
 
@@ -99,6 +113,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=8, help=f"of {BATCH} images, in each round")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", help="loaders to measure, names separated by |; all, if not given")
+    parser.add_argument("--cold", action="store_true", help="files out of the page cache beside files in it")
     parser.add_argument("--no-clock", action="store_true", help="only CPU time")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
@@ -117,8 +132,12 @@ def main() -> None:
         for note in prepare(args.data, Path(folder), names):
             console.print(note)
         for size in sizes:
-            results += rows(size, measured(Setting(Path(folder), size, args.workers), names, args.rounds, args.batches))
-        if not args.no_clock:
+            setting = Setting(Path(folder), size, args.workers)
+            if args.cold:
+                results += cold_rows(setting, names, args.rounds, args.batches)
+            else:
+                results += rows(size, measured(setting, names, args.rounds, args.batches))
+        if not args.no_clock and not args.cold:
             results += clock(Setting(Path(folder), sizes[0], args.workers), args.rounds, args.batches)
     console.print(table(results))
     if args.json:

@@ -5,11 +5,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 from cases import BATCH, LOADERS, Setting
 
 TICKS = os.sysconf("SC_CLK_TCK")
+AHEAD = 4       # batches that a loader with two workers may have ready
 
 
 def serve(name: str, setting: Setting) -> None:
@@ -48,6 +51,24 @@ class Bench:
         self._read(batches)
         return batches * BATCH / (self._idle_seconds() - before)
 
+    def worker_rate(self, batches: int) -> float:
+        """Read some batches after those that are ready; return images per second of worker.
+
+        The seconds are those of threads and processes that do a twentieth of the work or more, without those in which
+        they wait for a core: work beside the measurement counts little.
+        """
+        self._read(AHEAD)
+        before, started = tasks(self._process.pid), time.perf_counter()
+        self._read(batches)
+        seconds, after = time.perf_counter() - started, tasks(self._process.pid)
+        spent = [after[task] - before[task] for task in after.keys() & before.keys()]
+        enough = sum(ran for ran, _ in spent) / 20
+        return batches * BATCH / sum(seconds - queued for ran, queued in spent if ran > enough)
+
+    def wait_until_idle(self) -> None:
+        """Wait until the queues are full."""
+        self._idle_seconds()
+
     def close(self) -> None:
         """End the process and its workers."""
         self._process.kill()
@@ -69,8 +90,23 @@ class Bench:
         return seconds
 
 
+def tasks(root: int) -> dict[int, np.ndarray]:
+    """Return the seconds that the threads of a process and its descendants ran, and waited for a core: float64 [2]."""
+    found = {}
+    for pid in processes(root):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):
+                found[int(task.name)] = np.array((task / "schedstat").read_text().split()[:2], float) / 1e9
+    return found
+
+
 def cpu_seconds(root: int) -> float:
     """Return the CPU time of a process and all its descendants, including those that have ended and been reaped."""
+    return sum(processes(root).values())
+
+
+def processes(root: int) -> dict[int, float]:
+    """Return the CPU seconds of a process and each of its descendants, by their ids."""
     parents, seconds = {}, {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -80,7 +116,7 @@ def cpu_seconds(root: int) -> float:
                 continue
             pid = int(entry.name)
             parents[pid], seconds[pid] = int(fields[1]), sum(map(int, fields[11:15])) / TICKS
-    return sum(spent for pid, spent in seconds.items() if root in lineage(pid, parents))
+    return {pid: spent for pid, spent in seconds.items() if root in lineage(pid, parents)}
 
 
 def lineage(pid: int, parents: dict[int, int]) -> Iterator[int]:
@@ -88,5 +124,3 @@ def lineage(pid: int, parents: dict[int, int]) -> Iterator[int]:
     while pid in parents:
         yield pid
         pid = parents[pid]
-
-

@@ -59,7 +59,7 @@ def plain(setting: Setting) -> Iterator:
         transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
     ])
     folder = datasets.ImageFolder(str(setting.root / "train"), transform)
-    return iter(DataLoader(folder, BATCH, sampler=RandomSampler(folder, replacement=True, num_samples=10**6),
+    return iter(DataLoader(folder, BATCH, sampler=RandomSampler(folder, num_samples=10**6),
                            num_workers=setting.workers, prefetch_factor=2))
 
 
@@ -132,7 +132,7 @@ def torchcodec(setting: Setting) -> Iterator:
 
     transform = v2.Compose([v2.RandomResizedCrop(setting.pixels, antialias=True), v2.RandomHorizontalFlip()])
     folder = datasets.ImageFolder(str(setting.root / "train"), transform, loader=decode_image)
-    return iter(DataLoader(folder, BATCH, sampler=RandomSampler(folder, replacement=True, num_samples=10**6),
+    return iter(DataLoader(folder, BATCH, sampler=RandomSampler(folder, num_samples=10**6),
                            num_workers=setting.workers, prefetch_factor=2))
 
 

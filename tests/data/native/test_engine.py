@@ -1,5 +1,7 @@
-"""The pool of native threads: tickets, several batches at once, cancelling, forks and signals."""
+"""The pool of native threads: tickets, several batches at once, reading ahead, cancelling, forks and signals."""
 
+import ctypes
+import mmap
 import os
 import resource
 import signal
@@ -55,17 +57,74 @@ def test_a_row_that_fails_leaves_the_others_alone(engine, jpeg):
     assert (batch.pixels[1] == 77).all()
 
 
+class FileBatch(Batch):
+    """One row, whose image is FOLDER/class/one.jpg."""
+
+    def __init__(self, folder: Path, jpeg: bytes):
+        super().__init__([jpeg], 32, box=BOXES[0])
+        (folder / "class").mkdir()
+        self.path = folder / "class" / "one.jpg"
+        self.path.write_bytes(jpeg)
+        self._folder = np.frombuffer(os.fsencode(folder) + b"\0", np.uint8)
+        self._name = np.frombuffer(b"class/one.jpg and more", np.uint8)
+        self.rows["data"], self.rows["folder"], self.rows["path"] = 0, self._folder.ctypes.data, self._name.ctypes.data
+        self.rows["length"] = len("class/one.jpg")
+
+
 def test_files_are_read_by_folder_and_name(engine, jpeg, tmp_path):
-    (tmp_path / "class").mkdir()
-    (tmp_path / "class" / "one.jpg").write_bytes(jpeg)
-    from_file, from_memory = (Batch([jpeg], 32, box=BOXES[0]) for _ in range(2))
-    folder = np.frombuffer(os.fsencode(tmp_path) + b"\0", np.uint8)
-    name = np.frombuffer(b"class/one.jpg and more", np.uint8)
-    from_file.rows["data"], from_file.rows["folder"], from_file.rows["path"] = 0, folder.ctypes.data, name.ctypes.data
-    from_file.rows["length"] = len("class/one.jpg")
+    from_file, from_memory = FileBatch(tmp_path, jpeg), Batch([jpeg], 32, box=BOXES[0])
     assert not from_file.filled(engine).any()
     from_memory.filled(engine)
     assert np.array_equal(from_file.pixels, from_memory.pixels)
+
+
+def drop_from_page_cache(path: Path) -> None:
+    """Have the system forget a file's content."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def is_in_page_cache(path: Path) -> bool:
+    """Tell whether the first page of a file is in memory, without reading it."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        address, resident = np.frombuffer(content, np.uint8).ctypes.data, ctypes.c_ubyte()
+        assert ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(1), ctypes.byref(resident)) == 0
+        return bool(resident.value & 1)
+
+
+def test_files_are_fetched_before_a_thread_comes_to_them(built, jpeg, tmp_path):
+    late = FileBatch(tmp_path, jpeg)
+    drop_from_page_cache(late.path)
+    if is_in_page_cache(late.path):
+        pytest.skip("the temporary folder is in memory")
+    with Engine(1) as engine:
+        early = Batch([jpeg] * 3000, 64, box=(0, 0, 150, 150))
+        tickets = [engine.submit(batch.rows) for batch in (early, late)]
+        for ticket in reversed(tickets):
+            engine.cancel(ticket)
+            assert engine.wait(ticket, 30)
+    assert late.rows["status"].tolist() == [Status.CANCELLED]
+    patience = time.monotonic() + 30
+    while not is_in_page_cache(late.path) and time.monotonic() < patience:
+        time.sleep(0.01)
+    assert is_in_page_cache(late.path)
+
+
+def anonymous_memory() -> int:
+    """Return the bytes of this process that are no file's."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+
+
+def test_threads_give_back_the_memory_of_a_large_file(built, tmp_path):
+    large = FileBatch(tmp_path, b"")
+    os.truncate(large.path, 40 << 20)
+    large.rows = np.repeat(large.rows, 16)
+    with Engine(4) as engine:
+        before = anonymous_memory()
+        assert Status.DONE not in large.filled(engine)
+        assert anonymous_memory() - before < 60 << 20          # two threads that kept theirs would have 80
 
 
 def test_a_changed_image_is_told_by_its_checksum(engine, jpeg):

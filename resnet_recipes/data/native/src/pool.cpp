@@ -11,6 +11,7 @@
 #include "geometry.h"
 #include "jpeg.h"
 #include "raw.h"
+#include "source.h"
 
 namespace {
 
@@ -95,6 +96,14 @@ Pool::Pool(int threads, const Instructions &instructions) : instructions_(instru
 Pool::~Pool() { stop(); }
 
 int64_t Pool::submit(Row *rows, int64_t count) {
+    int64_t ticket = enqueue(rows, count);
+    for (int64_t i = 0; i < count; i++) {       // after the threads have been told: they begin meanwhile
+        read_ahead(rows[i]);
+    }
+    return ticket;
+}
+
+int64_t Pool::enqueue(Row *rows, int64_t count) {
     std::lock_guard<std::mutex> lock(mutex_);
     for (int64_t i = 0; i < count; i++) {
         set_status(rows[i], WAITING);

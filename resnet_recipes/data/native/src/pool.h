@@ -19,7 +19,8 @@ class Pool {
     Pool(const Pool &) = delete;
     Pool &operator=(const Pool &) = delete;
 
-    // Fill the rows, which stay the caller's and must outlive the batch; return its ticket, a positive number.
+    // Fill the rows, which stay the caller's and must outlive the batch; return its ticket, a positive number. Has the
+    // system fetch their files meanwhile, so that a thread seldom waits for a disk.
     int64_t submit(Row *rows, int64_t count);
 
     // Return whether all rows of the batch are done, after this many seconds at most. A finished batch is forgotten;
@@ -35,6 +36,7 @@ class Pool {
         int64_t count, next, done;
     };
 
+    int64_t enqueue(Row *rows, int64_t count);
     void work();
     Row *take(std::unique_lock<std::mutex> &lock, int64_t &ticket);
     void drop_rest(Batch &batch);

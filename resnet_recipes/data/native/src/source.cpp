@@ -52,21 +52,36 @@ class File {
         return 0;
     }
 
+    // Have the system begin to read it all into its page cache.
+    void read_ahead() const {
+#ifdef POSIX_FADV_WILLNEED
+        posix_fadvise(descriptor_, 0, 0, POSIX_FADV_WILLNEED);      // a wrong descriptor is refused: no need to ask
+#endif
+    }
+
   private:
     int descriptor_;
 };
 
-Status read_file(Row &row, std::vector<uint8_t> &memory, Bytes &bytes) {
-    char path[PATH_MAX];
+// The row's folder and name with a slash between them; false where the system allows no path of this length.
+bool join_path(const Row &row, char (&path)[PATH_MAX]) {
     size_t folder = strlen(row.folder);
     if (folder + 1 + row.length + 1 > sizeof path) {
-        row.error = ENAMETOOLONG;
-        return UNREADABLE;
+        return false;
     }
     memcpy(path, row.folder, folder);
     path[folder] = '/';
     memcpy(path + folder + 1, row.path, row.length);
     path[folder + 1 + row.length] = 0;
+    return true;
+}
+
+Status read_file(Row &row, std::vector<uint8_t> &memory, Bytes &bytes) {
+    char path[PATH_MAX];
+    if (!join_path(row, path)) {
+        row.error = ENAMETOOLONG;
+        return UNREADABLE;
+    }
     row.error = File(path).read_all(memory, bytes.size);
     bytes.data = memory.data();
     if (row.error) {
@@ -76,6 +91,13 @@ Status read_file(Row &row, std::vector<uint8_t> &memory, Bytes &bytes) {
 }
 
 }  // namespace
+
+void read_ahead(const Row &row) {
+    char path[PATH_MAX];
+    if (!row.data && join_path(row, path)) {
+        File(path).read_ahead();
+    }
+}
 
 Status read_source(Row &row, std::vector<uint8_t> &memory, Bytes &bytes) {
     if (!row.data) {

@@ -15,3 +15,6 @@ constexpr size_t MOST_BYTES = size_t{256} << 20;     // of one encoded image
 
 // Point `bytes` at the row's image, read into `memory` where it is in a file or say why not.
 Status read_source(Row &row, std::vector<uint8_t> &memory, Bytes &bytes);
+
+// Have the system fetch the row's file, if it is in one, without waiting for it; costs microseconds if it is cached.
+void read_ahead(const Row &row);
