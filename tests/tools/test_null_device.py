@@ -51,6 +51,45 @@ for _ in range(2):
 print(sizes[0] == sizes[1])
 """
 
+#: Batches of JPEGs for a GPU, with a stand-in for nvJPEG, which cannot start here.
+DECODED = """
+import sys, threading
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+import torch
+from null_device import recorded
+from resnet_recipes import data
+from resnet_recipes.data import demo
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.images import decoding, nvjpeg
+from resnet_recipes.data.images.decode import Picture
+from resnet_recipes.data.stream import Stream
+torch.cuda.init()
+root = demo.write(Path(sys.argv[1]), train_images=10, val_images=1)
+config = DataConfig(backend="torchvision", root=str(root), train_size=64, workers=0)
+facts, share = data.measure(config), Share(0, 1, 16, 4, seed=0)
+config = replace(config, decode="gpu")
+try:
+    data.open_train(config, facts, share)
+except Exception as error:
+    print(type(error).__name__, str(error).splitlines()[0])
+places = set()
+def decoded(files, device):
+    places.add((threading.current_thread().name, torch.cuda.current_stream() != torch.cuda.default_stream()))
+    headers = [Picture(bytes(file)) for file in files]
+    return [torch.empty(3, each.height, each.width, dtype=torch.uint8, device=device) for each in headers]
+nvjpeg.decoded, nvjpeg.fault, decoding.fault = decoded, lambda device: "", lambda *_: ""
+loader = data.open_train(config, facts, share)
+stream = Stream(loader.batches(), torch.device("cuda", 0))
+next(stream)
+with recorded() as entries:
+    batches = list(islice(stream, 3))
+loader.close()
+print(len([entry for entry in entries if entry.startswith("launch")]) / len(batches))
+print(*batches[0].pixels.shape, batches[0].pixels.device, *sorted(places))
+"""
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux" or not shutil.which("g++"), reason="needs Linux and g++"),
@@ -88,6 +127,13 @@ def test_a_capture_that_fails_is_told_and_training_continues_with_its_memory(sta
     assert slow.startswith("The GPU runs kernels faster than the host launches them")
     assert refused.startswith("The gradient cannot be captured as a CUDA graph, so its kernels are launched one by")
     assert (is_eager, is_reused) == ("True", "True")
+
+
+def test_jpegs_are_decoded_on_a_stream_and_thread_of_their_own_and_cropped_in_one_launch(start, tmp_path):
+    refused, launches, batch = start("-c", DECODED, str(tmp_path / "demo"))
+    assert refused.startswith("NotReadyError data.decode=gpu: nvJPEG does not work through torch")
+    assert float(launches) <= 4         # images joined, crops made, and put into rows; the batch ahead may count too
+    assert batch == "16 3 64 64 cuda:0 ('decoder_0', True)"
 
 
 #: Launches of a step, copies and fills included, and of a step with SAM: kernel by kernel, and with graphs.
