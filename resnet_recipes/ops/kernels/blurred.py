@@ -1,6 +1,6 @@
-"""Triton kernels of a BatchNorm's output and its blur at once: NHWC, any size, sums in float32.
+"""Triton kernels that normalise and blur in one pass: NHWC, any size, sums in float32.
 
-A lane has two columns of the input: of the four that their blur looks at, it normalises half for its neighbours.
+Each lane takes two columns of the input. Their blur needs four, so a lane also normalises the two beside its own.
 """
 
 import torch
@@ -20,7 +20,7 @@ def forward(
     x: Tensor, residual: Tensor | None, keep: Tensor | None, saved: Tensor, weight: Tensor, bias: Tensor, relu: bool,
     stride: int,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the blur of the normalised [N, C, H, W]; with stride 2, what it is a blur of first."""
+    """Return the blurred output for [N, C, H, W] and None; with stride 2, the output and the blurred output."""
     (n, c, h, w), (height, pairs, channels), is_whole = x.shape, TILE, stride == 2
     y = empty(x, n, c, -(-h // stride), -(-w // stride))
     z = torch.empty_like(x) if is_whole else None
@@ -35,7 +35,7 @@ def forward(
 @triton.jit(do_not_specialize=["h", "w"])
 def _apply(x, residual, keep, z, y, saved, weight, bias, h, w, c, S: tl.constexpr, ADD: tl.constexpr,  # noqa: N803
            KEEP: tl.constexpr, RELU: tl.constexpr, R: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr):  # noqa: N803
-    """Normalise R rows, BP pairs of columns and BC channels, and blur; a row blurred along itself serves 3."""
+    """Normalise and blur R rows, BP pairs of columns and BC channels; a row blurred along itself is used thrice."""
     bands = (h + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
     column = (tl.program_id(1) * BP + tl.arange(0, BP)[:, None]) * 2
@@ -102,10 +102,10 @@ def _value(x, residual, factor, center, scale, level, row, column, channel, h, w
 
 @triton.jit
 def halved_gradient(g, row, m, channel, c, h, w):
-    """Return the gradient of pixels, numbered through all images, from that of their blur with stride 2, in float32.
+    """Return the gradient of pixels, in float32, from that of their blur with stride 2; `row` numbers all pixels.
 
-    An even line is in the middle of one output, an odd one between two: with rounding down, half of it and half of the
-    next are that one twice, or both.
+    An even line 2i takes half the gradient of line i, an odd line 2i + 1 a quarter each of those of i and i + 1. Both
+    are the sum of lines l // 2 and (l + 1) // 2, divided by 4; columns likewise.
     """
     line, column = row // w % h, row % w
     ho, wo = (h - 1) // 2 + 1, (w - 1) // 2 + 1

@@ -1,7 +1,8 @@
 """Triton kernels of BatchNorm, ReLU, the 3x3 maximum with stride 1 and the blur with stride 2: NHWC, any size.
 
-A maximum is found with its place: both are one integer, a float32 whose last four bits are 8 less the place, so that
-the first of equals is the largest. Floats above zero are in the order of their bits, and only those have a gradient.
+A maximum and its place are found together as one integer: the bits of a float32, the last four replaced by 8 minus
+the place, so that the first of equal values is the largest. Positive floats sort like their bits, and no others have a
+gradient.
 """
 
 import torch
@@ -14,12 +15,12 @@ from resnet_recipes.ops.kernels.arrivals import arrivals
 from resnet_recipes.ops.kernels.launch import launch
 from resnet_recipes.ops.kernels.maps import empty, get, inside, put
 
-#: Rows, pairs of columns and channels of the input of a tile. 64 threads then move 16 bytes at a time, and 8 for the
-#: gradient, which needs twice the registers.
+#: Rows, pairs of columns and channels of the input per tile. 64 threads then move 16 bytes at a time, or 8 for the
+#: gradient, which needs more registers per value.
 TILE, GRADIENT_TILE = (16, 8, 64), (16, 4, 64)
 OPTIONS = {"num_warps": 2, "enable_fp_fusion": True}
 
-#: Programs of the gradient that a multiprocessor runs at once, by their registers.
+#: Programs of the gradient that fit on a multiprocessor at once, given their registers.
 RESIDENT = 6
 
 #: The place of a maximum that is not above zero.
@@ -29,9 +30,10 @@ NOWHERE = tl.constexpr(9)
 def forward(
     x: Tensor, weight: Tensor, bias: Tensor, running: tuple[Tensor, Tensor, Tensor], momentum: float, eps: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the output for channels_last [N, C, H, W]; where its maxima were, uint8 [N, C, H, W]; and [2, C].
+    """Return the output for channels_last [N, C, H, W], the places of the maxima, uint8 [N, C, H, W], and [2, C].
 
-    A place is one of nine, row by row, 4 in the middle. [2, C] are mean and 1 / standard deviation.
+    The places of a window are numbered row by row, 0 to 8; 9 means that nothing in it is above zero. [2, C] are the
+    mean and 1 / standard deviation.
     """
     (n, c, h, w), (height, pairs, channels) = x.shape, TILE
     saved = batch_norm.statistics(x, running, momentum, eps)
@@ -56,7 +58,7 @@ def backward(
 
 @triton.jit(do_not_specialize=["h", "w"])
 def _pool(x, y, winner, saved, weight, bias, h, w, c, R: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr):  # noqa: N803
-    """Make R / 2 rows and BP columns of BC channels: from each row of the input, the maxima of three columns a lane."""
+    """Compute R / 2 rows, BP columns and BC channels of the output; each lane pools three columns of the input."""
     bands = (h + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
     column = (tl.program_id(1) * BP + tl.arange(0, BP)[:, None]) * 2
@@ -89,7 +91,7 @@ def _pool(x, y, winner, saved, weight, bias, h, w, c, R: tl.constexpr, BP: tl.co
 
 @triton.jit
 def _peaks(x, scale, level, row, column, channel, h, w, c):
-    """Return the largest of three normalised pixels of a row, with places, around column - 1, column and column + 1."""
+    """Return the largest of three normalised pixels of a row, with places, around each of three columns."""
     far_left = _key(x, scale, level, row, column - 2, channel, h, w, c)
     left = _key(x, scale, level, row, column - 1, channel, h, w, c)
     middle = _key(x, scale, level, row, column, channel, h, w, c)
@@ -145,18 +147,18 @@ def _unpool(g, winner, x, gated, shares, arrivals, saved, sums, h, w, c, tiles, 
         image, top = (tile // (bands * strips)).to(tl.int64), tile // strips % bands * R
         column = (tile % strips * BP + tl.arange(0, BP)[:, None]) * 2
         first = image * h * w * c
-        above = g + image * ho * wo * c
-        # A pixel gets from the maxima above, beside and below it, in columns p and q; a row of maxima from one line of
-        # the output's gradient or from two.
-        p, q, r, s = _line(above, top // 2 - 1, column, channel, ho, wo, c)
-        i, j, k, m = _line(above, top // 2, column, channel, ho, wo, c)
+        upstream = g + image * ho * wo * c
+        # Even columns end in _p, odd ones in _q. A pixel gets its gradient from the maxima above, beside and below it,
+        # and a row of maxima gets its own from one line of the output's gradient (even rows) or two (odd rows).
+        p, q, r, s = _line(upstream, top // 2 - 1, column, channel, ho, wo, c)
+        i, j, k, m = _line(upstream, top // 2, column, channel, ho, wo, c)
         _, _, _, _, from_p, from_q = _given(
             winner + first, p + i, q + j, r + k, s + m, top - 1, column, channel, h, w, c)
         _, _, beside_p, beside_q, down_p, down_q = _given(
             winner + first, i * 2.0, j * 2.0, k * 2.0, m * 2.0, top, column, channel, h, w, c)
         for row in range(top, tl.minimum(top + R, h), 2):
-            p, q, r, s = _line(above, row // 2, column, channel, ho, wo, c)
-            i, j, k, m = _line(above, row // 2 + 1, column, channel, ho, wo, c)
+            p, q, r, s = _line(upstream, row // 2, column, channel, ho, wo, c)
+            i, j, k, m = _line(upstream, row // 2 + 1, column, channel, ho, wo, c)
             up_p, up_q, next_p, next_q, last_p, last_q = _given(
                 winner + first, p + i, q + j, r + k, s + m, row + 1, column, channel, h, w, c)
             sum_g, sum_gx = _gate(x + first, gated + first, from_p + beside_p + up_p, center, sum_g, sum_gx,
