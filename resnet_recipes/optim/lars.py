@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
 from resnet_recipes.errors import Problem
-from resnet_recipes.optim.base import OptimizerSettings, momentum_problems, trainable
+from resnet_recipes.optim.base import OptimizerSettings, as_stored, momentum_problems, trainable
 
 
 @dataclass
@@ -64,7 +64,10 @@ class TorchLARS(torch.optim.Optimizer):
         for group in self.param_groups:
             if not (params := trainable(group)):
                 continue
-            grads, rate, decay = [p.grad for p in params], group["lr"], group["weight_decay"]
+            rate, decay = group["lr"], group["weight_decay"]
+            grads, momenta = [p.grad for p in params], [self.state[p]["momentum_buffer"] for p in params]
+            if params[0].device.type == "cpu":
+                params, grads, momenta = map(list, zip(*as_stored(params, momenta), strict=True))
             if scale is not None:
                 torch._foreach_mul_(grads, 1 / scale)
             if decay:
@@ -73,11 +76,11 @@ class TorchLARS(torch.optim.Optimizer):
                 torch._foreach_mul_(grads, (rate * trust).unbind())
             else:
                 torch._foreach_mul_(grads, rate)
-            sgd(params, grads, [self.state[p]["momentum_buffer"] for p in params], fused=True, found_inf=overflow,
-                weight_decay=0.0, momentum=group["momentum"], lr=1.0, dampening=0.0, nesterov=False, maximize=False)
+            sgd(params, grads, momenta, fused=True, found_inf=overflow, weight_decay=0.0, momentum=group["momentum"],
+                lr=1.0, dampening=0.0, nesterov=False, maximize=False)
 
 
-def _trust(weights: list[nn.Parameter], grads: list[Tensor], group: dict[str, Any]) -> Tensor:
+def _trust(weights: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> Tensor:
     """Return the trust ratio of each tensor."""
     weight, grad = torch.stack(torch._foreach_norm(weights)), torch.stack(torch._foreach_norm(grads))
     trust = group["trust_coefficient"] * weight / (grad + group["weight_decay"] * weight + group["eps"])

@@ -142,6 +142,18 @@ def test_ranks_keep_the_same_weights_and_state_to_the_bit(nursery: Nursery, tmp_
     assert len(set(first.values())) == len(OPTIMIZERS)
 
 
+@every_optimizer
+def test_weights_in_channels_last_memory_take_the_same_walk(optimizer, small, gradients):
+    plain, other = small(), small().to(memory_format=torch.channels_last)
+    ours, theirs = optimizer(lr=0.01).build(plain), optimizer(lr=0.01).build(other)
+    for grads in gradients(plain, 3):
+        stepped(plain, ours, grads)
+        stepped(other, theirs, [torch.empty_like(p).copy_(grad)
+                                for p, grad in zip(other.parameters(), grads, strict=True)])
+    for p, q in zip(plain.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(p, q.contiguous(), rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize(("policy", "spared"), [
     ("none", set()),
     ("bn_in_name", {"bn1.weight", "bn1.bias"}),
