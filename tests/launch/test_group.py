@@ -1,5 +1,9 @@
 """The processes that a recipe asks for, and the commands that start them."""
 
+import os
+import platform
+import subprocess
+import sys
 import tempfile
 from multiprocessing.connection import Listener
 from pathlib import Path
@@ -9,7 +13,7 @@ import pytest
 from resnet_recipes.config import LaunchConfig
 from resnet_recipes.errors import NotReadyError
 from resnet_recipes.launch import gpus
-from resnet_recipes.launch.group import LONGEST_TMPDIR, Group, command, environments, group_of, warnings
+from resnet_recipes.launch.group import LONGEST_TMPDIR, MEMORY, Group, command, environments, group_of, warnings
 from resnet_recipes.train import STORE
 
 RUN = Path("runs/a")
@@ -99,13 +103,37 @@ def test_each_rank_knows_its_place_whatever_the_environment_says(monkeypatch: py
 def test_the_users_environment_is_kept_without_modules_of_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=1")
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
     monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
     given, _ = environments(Group(2), 1.0)
     assert (given["OMP_NUM_THREADS"], given["PYTHONSAFEPATH"], given["GLOO_SOCKET_IFNAME"]) == ("7", "1", "eth7")
     assert "PYTORCH_ALLOC_CONF" not in given
+    assert given["GLIBC_TUNABLES"] == "glibc.malloc.check=1"
     monkeypatch.delenv("OMP_NUM_THREADS")
     monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF")
     given, _ = environments(Group(2), 1.0)
     assert int(given["OMP_NUM_THREADS"]) >= 1
     assert given["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc is meant")
+def test_freed_memory_is_used_again_without_asking_the_system() -> None:
+    """Each of five buffers of 64 MiB would otherwise be 16,384 pages, or 32 huge ones, that are new."""
+    program = """
+import resource
+faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+bytearray(b"x") * (64 << 20)
+before = faults()
+for _ in range(5):
+    bytearray(b"x") * (64 << 20)
+print(faults() - before)
+"""
+    found = []
+    for environment in (MEMORY, {}):
+        bare = {name: value for name, value in os.environ.items() if name not in MEMORY}
+        done = subprocess.run([sys.executable, "-c", program], env=bare | environment, capture_output=True, check=True)
+        found.append(int(done.stdout))
+    kept, asked = found
+    assert kept < 20
+    assert asked > 10 * kept
