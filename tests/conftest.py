@@ -15,6 +15,7 @@ from resnet_recipes import data, plan
 from resnet_recipes.composing import hydra_compose
 from resnet_recipes.composing.typed import typed
 from resnet_recipes.config import Recipe
+from resnet_recipes.cores import cores
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.train.build import build, close
 from resnet_recipes.train.distributed import Rank
@@ -111,6 +112,13 @@ def composed_once() -> Iterator[None]:
     hydra_compose.composed = composed
     yield
     hydra_compose.composed = compose
+
+
+def pytest_configure() -> None:
+    """Share the cores among pytest's own processes, and so among those that their tests start."""
+    if count := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
+        os.environ["OMP_NUM_THREADS"] = str(max(1, cores() // int(count)))
+        torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
