@@ -51,7 +51,7 @@ def test_an_export_that_computes_something_else_is_not_kept(
 
 @pytest.mark.parametrize(("words", "said"), [
     ([], "--to: is missing"), (["RUN", "--to", "onnx"], "--out: is missing"),
-    (["RUN", "--to", "onnx", "--out", "RUN"], "exists"), (["RUN", "--to", "timm", "--out", "NEW"], "no blurpool"),
+    (["RUN", "--to", "onnx", "--out", "RUN"], "exists"), (["RUN", "--to", "timm", "--out", "NEW"], "support blurpool"),
     (["RUN", "--to", "keras", "--out", "NEW"], "must be one of"),
     (["RUN", "--to", "safetensors", "--fold-batchnorm", "--out", "NEW"], "--fold-batchnorm"),
 ])
