@@ -15,7 +15,8 @@ import tempfile
 from pathlib import Path
 
 WORDS = ["model.name=resnet18", "bs=64", "batch.bn_size=64", "lr=0.1", "schedule.warmup=0.5ep",
-         "data.crop_scale=[0.5,1]", "methods.ema.half_life=20ba", "methods.ema.update_interval=4ba", "workers=1", "checkpoint.interval=100ep"]
+         "data.crop_scale=[0.5,1]", "methods.ema.half_life=20ba", "methods.ema.update_interval=4ba", "workers=1",
+         "checkpoint.interval=100ep"]
 
 
 def part(source: Path, images: int, root: Path) -> Path:

@@ -45,7 +45,7 @@ class Group:
     rdzv: str = ""                      # host:port where nodes meet
     max_restarts: int = 0
     fewest_nodes: int = 0               # with which it can train; 0: all
-    program: str = TRAIN                # the module that each rank runs
+    program: str = ""                   # the module that each rank runs; empty: TRAIN
 
     @property
     def ranks(self) -> int:
@@ -107,7 +107,7 @@ def command(folder: Path, group: Group) -> list[str]:
 
     Even a single rank is a separate process, so that a crash in a library or the out-of-memory killer can be reported.
     """
-    rank = ["-m", group.program, str(folder)]
+    rank = ["-m", group.program or TRAIN, str(folder)]
     if not group.by_torchrun:
         return [sys.executable, *rank]
     torchrun = [sys.executable, "-m", "torch.distributed.run",

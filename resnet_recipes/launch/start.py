@@ -15,7 +15,7 @@ from typing import TextIO
 
 from resnet_recipes.errors import ExitCode
 from resnet_recipes.launch import torchrun
-from resnet_recipes.launch.group import GRACE, TRAIN, Group, command, environments
+from resnet_recipes.launch.group import GRACE, Group, command, environments
 from resnet_recipes.process import ending
 from resnet_recipes.process.ending import Ending
 from resnet_recipes.process.folder import HeldFolder
@@ -51,7 +51,7 @@ def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
         result = launch.ending()
     ending.write(folder / "exit.json", result)
     if result.failed or (result.code and not result.step):
-        say(result.explained(folder, group.ranks, group.program == TRAIN))
+        say(result.explained(folder, group.ranks, not group.program))
     return result
 
 

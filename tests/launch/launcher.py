@@ -14,6 +14,6 @@ def say(text: str) -> None:
 
 if __name__ == "__main__":
     folder, ranks, *place = sys.argv[1:]
-    group.TRAINS, launching.AFTERMATH = "stand_in", 1
+    group.TRAIN, launching.AFTERMATH = "stand_in", 1
     nodes, rdzv = place or ("1", "")
     sys.exit(launching.start(Path(folder), group.Group(int(ranks), int(nodes), rdzv), say).code)

@@ -26,7 +26,7 @@ from tests.process.nursery import Nursery
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the launcher start the stand-in instead of the worker."""
-    monkeypatch.setattr(group_module, "TRAINS", "stand_in")
+    monkeypatch.setattr(group_module, "TRAIN", "stand_in")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
 

@@ -226,7 +226,7 @@ def elsewhere(process: RankProcess) -> str:
 
 def test_ranks_with_other_images_do_not_train_together(nursery: Nursery, new_run: Callable[..., Path]):
     said = nursery.call(new_run(), 2, elsewhere)
-    assert all("number of training images: is 128 on rank 0, and 127 on rank 1" in text for text in said), said
+    assert all("number of training images: is 128 on rank 0, but 127 on rank 1" in text for text in said), said
 
 
 def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(nursery: Nursery, new_run: Callable[..., Path]):

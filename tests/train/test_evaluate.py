@@ -81,7 +81,7 @@ def test_flip_averages_an_image_and_its_mirror_image(model: nn.Module):
 def test_a_missing_or_repeated_example_is_an_error_and_no_accuracy(model: nn.Module, wrong: int):
     data = Examples(23, 5)
     data.examples = wrong
-    with pytest.raises(TrainingError, match=f"saw 23 images of {wrong}"):
+    with pytest.raises(TrainingError, match=f"saw 23 of {wrong} images"):
         measured(model, data)
 
 
