@@ -21,8 +21,8 @@ class LAMB(OptimizerSettings):
     """
 
     cost: ClassVar[str] = (
-        "one fused and three foreach passes, 2.4 times the time of SGD on a CPU; two tensors a parameter, three on a "
-        "GPU."
+        "one fused and three foreach passes, 2.3 to 3 times the time of SGD on a CPU; two tensors a parameter, three "
+        "on a GPU."
     )
     gain: ClassVar[str] = (
         "80.4 % at 600 epochs with mean binary cross-entropy (Wightman et al., 2021, arXiv:2110.00476, A1)."
