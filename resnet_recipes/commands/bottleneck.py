@@ -17,7 +17,7 @@ USAGE = Usage("resnet-recipes bottleneck recipe=NAME data=PATH [key=value ...]",
 
 
 def run(argv: Sequence[str]) -> int:
-    """Measure on one device and print one screen."""
+    """Measure on all devices of this machine, and print one screen."""
     from resnet_recipes.commands.estimate import measured, plan_of
 
     plan = plan_of(composed(split(argv, USAGE)))

@@ -35,7 +35,7 @@ def value_of(override: str) -> Any:
 
 
 def texts_of(override: str, most: int) -> list[str]:
-    """Return the values of a sweep such as "seed=1,2,3" or "seed=range(1,4)", at most `most`; none if it is no sweep.
+    """Return the values of a sweep such as "seed=1,2,3" or "seed=range(1,4)", at most `most`; empty if not a sweep.
 
     Raises ValueError for a sweep without a list of values.
     """

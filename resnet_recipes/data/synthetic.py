@@ -22,7 +22,8 @@ _NOISES = 64
 class Images:
     """Images of one size, on the device: a coarse pattern to learn for each class, plus new noise in every epoch."""
 
-    def __init__(self, pixels: int):
+    def __init__(self, pixels: int, classes: int = CLASSES):
+        self._classes = min(classes, CLASSES)
         rng = np.random.default_rng(pixels)
         # the same at every size
         coarse = np.random.default_rng(0).integers(64, 128, (CLASSES, 4, 4, 3), dtype=np.uint8)
@@ -31,23 +32,25 @@ class Images:
         self._noises = _on_device(rng.integers(0, 128, (_NOISES, pixels, pixels, 3), dtype=np.uint8))
 
     def batch(self, indices: np.ndarray, epoch: int) -> RawBatch:
-        """Return examples of an epoch; the class is index modulo CLASSES."""
-        labels = _on_device(indices % CLASSES)
-        pixels = self._patterns[labels] + self._noises[_on_device((indices // CLASSES * 31 + epoch * 17) % _NOISES)]
+        """Return examples of an epoch; the class is the index modulo their number, CLASSES at most."""
+        labels = _on_device(indices % self._classes)
+        noises = (indices // self._classes * 31 + epoch * 17) % _NOISES
+        pixels = self._patterns[labels] + self._noises[_on_device(noises)]
         return RawBatch(pixels.permute(0, 3, 1, 2), labels)
 
 
 class Drawn(Supply):
     """Generated batches."""
 
-    def __init__(self, examples: int, epoch: int | None = None):
+    def __init__(self, examples: int, classes: int, epoch: int | None = None):
         self.examples = examples
+        self._classes = classes
         self._epoch = epoch            # fixed epoch of all images, or None
 
     def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
         """Yield one batch for each job."""
         images = lru_cache(1)(Images)
-        return (images(job.pixels).batch(job.indices, job.epoch if self._epoch is None else self._epoch)
+        return (images(job.pixels, self._classes).batch(job.indices, job.epoch if self._epoch is None else self._epoch)
                 for job in jobs)
 
 
@@ -60,12 +63,12 @@ def measure(config: DataConfig, tell: object) -> DataFacts:
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Drawn:
     """Open the generated training images; `augment` is ignored."""
-    return Drawn(facts.train_examples)
+    return Drawn(facts.train_examples, len(facts.classes))
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Drawn:
     """Open the generated evaluation images."""
-    return Drawn(facts.eval_examples, epoch=-1)
+    return Drawn(facts.eval_examples, len(facts.classes), epoch=-1)
 
 
 def _on_device(array: np.ndarray) -> torch.Tensor:

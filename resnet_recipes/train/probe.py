@@ -93,7 +93,7 @@ def _together(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
     images = size * rank.world_size
     recipe = replace(plan.recipe, batch=replace(plan.recipe.batch, global_size=images, bn_size=size))
     laps = _timed(planning.of(recipe, plan.facts, rank.world_size), rank, seconds)
-    return images / median(laps[WARM_UP:])
+    return images / median(laps[WARM_UP:] or laps)          # a run on few images may end within the warm-up
 
 
 def _timed(plan: Plan, rank: Rank, seconds: float, first: int = 0) -> list[float]:

@@ -18,3 +18,9 @@ def test_noise_depends_on_the_epoch_and_nothing_else():
     images, indices = Images(16), np.arange(20)
     assert not np.array_equal(images.batch(indices, 0).pixels, images.batch(indices, 1).pixels)
     assert np.array_equal(images.batch(indices, 1).pixels, Images(16).batch(indices, 1).pixels)
+
+
+def test_labels_are_those_of_the_data_set():
+    """A probe draws images for a network of two classes."""
+    assert Images(8, 2).batch(np.arange(6), 0).labels.tolist() == [0, 1, 0, 1, 0, 1]
+    assert Images(8, 1000).batch(np.arange(12), 0).labels.max() == CLASSES - 1

@@ -47,6 +47,13 @@ def test_training_on_the_real_images_is_timed(made: plan.Plan, monkeypatch: pyte
     assert probe._together(made, ALONE, 16, seconds=1.0) > 0
 
 
+def test_a_run_that_ends_within_the_warm_up_is_timed_by_what_it_has(
+    made: plan.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "train", lambda run, keeper, first: keeper.laps.extend([2.0, 2.0]))
+    assert probe._together(made, ALONE, 16, seconds=1.0) == pytest.approx(8.0)
+
+
 def test_what_the_first_steps_take_longer_is_known(made: plan.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     """By hand: the first two steps of each size take 7 seconds, later ones 1."""
     made.recipe.methods.sam = None
