@@ -9,8 +9,8 @@
 #include <immintrin.h>
 #endif
 
-// Loops that a compiler makes fast by itself, given the instructions. Which set runs is found out when the library is
-// loaded.
+// For loops that a compiler vectorises by itself: it makes a version for each instruction set, and the loader of the
+// library picks one.
 #if defined(__x86_64__) && defined(__GLIBC__)
 #define FOR_EACH_PROCESSOR __attribute__((target_clones("avx2", "default")))
 #else
@@ -21,7 +21,7 @@ namespace {
 
 using Table = std::array<uint8_t, 256>;
 
-// A square image, RGB.
+// A square RGB image.
 struct Image {
     uint8_t *pixels;
     int side;
@@ -32,7 +32,7 @@ struct Image {
 
 int grey_of(const uint8_t *pixel) { return (pixel[0] * 19595 + pixel[1] * 38470 + pixel[2] * 7471 + 0x8000) >> 16; }
 
-// Pillow's blend: between the two images it truncates, beyond them it clips as well.
+// Pillow's blend: between the two images it truncates, beyond them it also clips.
 inline uint8_t blended(int from, int to, float factor) {
     float value = static_cast<float>(from) + factor * static_cast<float>(to - from);
     return static_cast<uint8_t>(static_cast<int>(std::min(std::max(value, 0.0f), 255.0f)));
@@ -159,7 +159,7 @@ FOR_EACH_PROCESSOR void smooth_line(const uint8_t *line, int stride, uint8_t *ou
     }
 }
 
-// The outermost pixels stay.
+// The outermost pixels stay as they are.
 void sharpness(Image image, Image before, float factor) {
     int stride = 3 * image.side;
     for (int y = 1; y + 1 < image.side; y++) {
@@ -169,7 +169,7 @@ void sharpness(Image image, Image before, float factor) {
     }
 }
 
-// Where a pixel is taken from: four neighbours, and how far right and down between them.
+// Where a pixel comes from: four neighbours, and how far it lies to the right of and below the first.
 struct Corners {
     const uint8_t *upper_left, *upper_right, *lower_left, *lower_right;
     double right, down;
@@ -210,7 +210,7 @@ void line_by_line(Image before, int y, const double *m, uint8_t *out) {
 #ifdef __x86_64__
 #define AVX2 __attribute__((target("avx2")))
 
-// Three values and one that is not used; reads a byte beyond the pixel.
+// A pixel's three values and an unused one; reads one byte past the pixel.
 AVX2 inline __m256d load_pixel(const uint8_t *pixel) {
     int four;
     std::memcpy(&four, pixel, 4);
@@ -255,7 +255,7 @@ void affine_nearest(Image image, Image before, const double *m) {
     }
 }
 
-// Tell whether whole pixels move, between which there is nothing to blend.
+// Whether every output pixel is one input pixel, so that there is nothing to blend.
 bool is_shift(const double *m) {
     return m[0] == 1 && m[1] == 0 && m[3] == 0 && m[4] == 1 && m[2] == std::floor(m[2]) && m[5] == std::floor(m[5]);
 }
@@ -298,7 +298,7 @@ void augment(Row &row, std::vector<uint8_t> &memory) {
         const Operation &operation = row.operations[i];
         Image before = image;
         if (operation.kind >= SHARPNESS) {
-            memory.resize(std::max<size_t>(memory.size(), image.values() + 1));    // pixels are read with a fourth byte
+            memory.resize(std::max<size_t>(memory.size(), image.values() + 1));    // reading a pixel reads 4 bytes
             before.pixels = static_cast<uint8_t *>(std::memcpy(memory.data(), image.pixels, image.values()));
         }
         apply(operation, image, before, memory);

@@ -5,15 +5,15 @@
 #include "row.h"
 
 enum OperationKind : int32_t {
-    POSTERIZE = 0,      // values[0]: bits that are kept
-    SOLARIZE = 1,       // values[0]: the grey level from which on values are inverted
+    POSTERIZE = 0,      // values[0]: number of bits to keep
+    SOLARIZE = 1,       // values[0]: values from this grey level up are inverted
     AUTOCONTRAST = 2,
     EQUALIZE = 3,
     COLOR = 4,          // values[0]: factor, for this and the next three
     CONTRAST = 5,
     BRIGHTNESS = 6,
     SHARPNESS = 7,
-    AFFINE_LINEAR = 8,  // values: where an output pixel comes from, Pillow's six numbers
+    AFFINE_LINEAR = 8,  // values: Pillow's six coefficients, from output to input coordinates
     AFFINE_NEAREST = 9,
 };
 

@@ -1,4 +1,4 @@
-// CRC-32 as zlib and PNG count it.
+// CRC-32 as in zlib and PNG.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -26,7 +26,7 @@ struct Engine {
 
 }  // namespace
 
-// Start an engine; null where that fails, and why in `reason`.
+// Start an engine; on failure return null, with the cause in `reason`.
 EXPORTED Engine *engine_create(int threads, int scalar, char *reason, size_t size) {
     FaultGuard::install();
     try {
@@ -37,7 +37,7 @@ EXPORTED Engine *engine_create(int threads, int scalar, char *reason, size_t siz
     }
 }
 
-// Return the ticket of a batch; -1 in a forked child, -2 without memory.
+// Return the ticket of a batch; -1 in a forked child, -2 if memory runs out.
 EXPORTED int64_t engine_submit(Engine *engine, Row *rows, int64_t count) {
     try {
         return engine->is_mine() ? engine->pool.submit(rows, count) : -1;
@@ -46,7 +46,7 @@ EXPORTED int64_t engine_submit(Engine *engine, Row *rows, int64_t count) {
     }
 }
 
-// Return 1 if every row of the batch has its status, 0 if the seconds are over; -1 in a forked child.
+// Return 1 if every row of the batch has its status, 0 after a time-out, -1 in a forked child.
 EXPORTED int engine_wait(Engine *engine, int64_t ticket, double seconds) {
     return engine->is_mine() ? engine->pool.wait(ticket, seconds) : -1;
 }
@@ -57,7 +57,7 @@ EXPORTED void engine_cancel(Engine *engine, int64_t ticket) {
     }
 }
 
-// Wait for the rows that are being written, and free everything; does nothing in a forked child.
+// Wait for the rows being written, then free everything; does nothing in a forked child.
 EXPORTED void engine_destroy(Engine *engine) {
     if (engine->is_mine()) {
         delete engine;

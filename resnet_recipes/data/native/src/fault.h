@@ -1,13 +1,13 @@
-// A mapped file that is cut short while it is read raises SIGBUS; in the engine's threads that becomes a status.
+// Reading a mapped file that has been truncated raises SIGBUS; the engine's threads turn it into a status.
 #pragma once
 #include <csetjmp>
 
-// While it lives, a SIGBUS of this thread jumps to `escape`, with the value FAULT.
+// During its lifetime, a SIGBUS in this thread jumps to `escape` with the value FAULT.
 class FaultGuard {
   public:
     static constexpr int FAULT = 2;
 
-    // Take over the signal; whoever handled it before keeps the faults of all other code.
+    // Take over the signal; faults in any other code go to the previous handler.
     static void install();
 
     explicit FaultGuard(jmp_buf *escape);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int TRIES = 10, DISTORTED_TRIES = 100;
 
-// The whole image, cut at the sides that make it too long or too tall.
+// The whole image, cropped if it is too wide or too tall.
 Box widest_crop(double height, double width, double least, double most) {
     double kept_height = std::min(height, std::max(1.0, std::rint(width / least)));
     double kept_width = std::min(width, std::max(1.0, std::rint(height * most)));
@@ -26,7 +26,8 @@ Box random_crop(const double *draws, double height, double width) {
     return widest_crop(height, width, ratio[0], ratio[1]);
 }
 
-// TensorFlow's sample_distorted_bounding_box of a whole image, of which a crop must cover a tenth; else all of it.
+// TensorFlow's sample_distorted_bounding_box where the box is the whole image and a crop must cover a tenth of it; the
+// whole image if no draw fits.
 Box distorted_crop(const double *draws, double height, double width) {
     const double *scale = draws + 4 * DISTORTED_TRIES, *ratio = scale + 2;
     double least = scale[0] * height * width, most = scale[1] * height * width;
@@ -40,7 +41,7 @@ Box distorted_crop(const double *draws, double height, double width) {
         highest = std::min(highest, height);
         lowest = std::min(lowest, highest);
         double h = lowest + std::floor(draws[1] * (highest - lowest + 1));
-        h += h * std::rint(h * aspect) < least;         // rounding may leave the range by a pixel
+        h += h * std::rint(h * aspect) < least;         // rounding may fall one pixel short
         h -= h * std::rint(h * aspect) > most;
         double w = std::rint(h * aspect), area = h * w;
         if (area >= std::max(least, 0.1 * height * width) && area <= most && area > 0 && w <= width && h <= height) {

@@ -1,15 +1,15 @@
-// Which part of an image a row takes.
+// Which part of an image becomes a row.
 #pragma once
 #include "row.h"
 
-// A box that is resized to `height` x `width`, of which the row keeps `side` x `side` from (top, left).
+// A box, resized to `height` x `width`; the row keeps `side` x `side` of that from (top, left) on.
 struct Cut {
     Box box;
     int height, width, top, left;
 
-    // Tell whether the box lies inside the row's image, and the output inside the resized box.
+    // Whether the box lies inside the row's image, and the output inside the resized box.
     bool fits(const Row &row) const;
 };
 
-// Return the cut of an image of this size; random crops are those of resnet_recipes/data/crop.py to the bit.
+// Return the cut for an image of this size; random crops equal those of resnet_recipes/data/crop.py to the bit.
 Cut cut_of(const Row &row, int height, int width);

@@ -15,10 +15,10 @@
 
 namespace {
 
-constexpr size_t SLACK = 4096;          // bytes behind the scan: more than one unit can read
+constexpr size_t SLACK = 4096;          // zeros after the scan: more bytes than one unit can read
 constexpr uint8_t STUFFED = 0xFF;
 
-// Where coefficients go; those behind the last one of a damaged block, and the zeros of an end, onto the last.
+// Where coefficients go; those past the end of a damaged block, and the zeros of an end, go to the last place.
 struct Zigzag {
     uint8_t place[HuffmanTable::END + 65];
     constexpr Zigzag() : place() {
@@ -57,16 +57,16 @@ inline void HuffmanScan::Bits::step(int count) {
     available -= count;
 }
 
-// Look up the next code; needs 32 bits for it and its coefficient.
+// Look up the next code; needs 32 bits, for the code and its coefficient.
 inline HuffmanTable::Entry HuffmanScan::Bits::next(const HuffmanTable &table) const {
     HuffmanTable::Entry entry = table.entries[next_bits >> (64 - HuffmanTable::LOOK)];
     return __builtin_expect(entry.bits, 1) ? entry : table.longer(static_cast<int>(next_bits >> 48));
 }
 
-// Return the coefficient of the next code, without a branch: its sign cannot be predicted.
+// Return the next code's coefficient, without a branch: its sign is unpredictable.
 inline int HuffmanScan::Bits::value(const HuffmanTable::Entry &entry) const {
     uint64_t after = next_bits << entry.code;
-    int is_negative = static_cast<int>(after >> 63) - 1;                        // all ones, or none
+    int is_negative = static_cast<int>(after >> 63) - 1;                        // all ones, or all zeros
     return static_cast<int>(after >> 1 >> (63 - entry.size)) + (is_negative & (1 - (1 << entry.size)));
 }
 
@@ -198,7 +198,7 @@ void HuffmanScan::unstuff(const uint8_t *data, const uint8_t *end) {
         int next = marker[1];
         if (next == 0) {
             *out++ = STUFFED;
-        } else if (next == static_cast<int>(0xD0 + (starts_.size() - 1) % 8)) {         // a restart
+        } else if (next == static_cast<int>(0xD0 + (starts_.size() - 1) % 8)) {         // a restart marker
             starts_.push_back(out - data_.data());
         } else if (next != STUFFED) {
             break;

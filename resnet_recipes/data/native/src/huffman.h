@@ -1,5 +1,5 @@
-// Huffman decoding of a baseline JPEG in one scan, in the place of libjpeg-turbo's: faster, and what lies outside of the
-// crop is stepped over; restart intervals outside of it are not even looked at.
+// Huffman decoding of single-scan baseline JPEGs. It replaces libjpeg-turbo's: it is faster, steps over blocks outside
+// the crop, and skips restart intervals outside it altogether.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,18 +7,18 @@
 
 struct jpeg_decompress_struct;
 
-// One table of a file: what the next bits mean.
+// One Huffman table of a file, as lookup tables.
 class HuffmanTable {
   public:
-    static constexpr int LOOK = 10;             // bits that are looked up at once
+    static constexpr int LOOK = 10;             // bits looked up at once
 
-    // A code of `code` bits, 0 if it is longer than LOOK: `run` zeros and a coefficient in `size` more bits.
+    // A code of `code` bits (0: longer than LOOK) stands for `run` zeros and a coefficient of `size` more bits.
     struct Entry {
         uint8_t code, run, size, bits;
     };
-    static constexpr int END = 128, BAD = 64;   // `run` of the end of a block, and of bits that are no code
+    static constexpr int END = 128, BAD = 64;   // `run` at the end of a block, and for an invalid code
 
-    // The coefficients whose codes are in sight, for stepping over them, and perhaps the end; 0 bits if there are none.
+    // For stepping over: how many whole coefficients the bits hold, and whether the block ends; 0 bits: none.
     struct Stride {
         uint8_t bits, advance, end;
     };
@@ -26,10 +26,10 @@ class HuffmanTable {
     Entry entries[1 << LOOK];
     Stride strides[1 << LOOK];
 
-    // Use the codes of a file, where they differ from those of the last one.
+    // Use a file's codes; rebuilds the tables only if they differ from the last file's.
     void set(const uint8_t *counts, const uint8_t *symbols, bool dc);
 
-    // Find a code that is longer than LOOK among 16 bits.
+    // Find a code longer than LOOK in 16 bits.
     Entry longer(int code) const;
 
   private:
@@ -37,25 +37,25 @@ class HuffmanTable {
     void fill();
     void fill_strides();
 
-    uint8_t counts_[17] = {}, symbols_[256] = {};       // of the file: codes by length, and what they mean
+    uint8_t counts_[17] = {}, symbols_[256] = {};       // of the file: number of codes by length, and their symbols
     bool is_dc_ = false;
-    int32_t limit_[17], offset_[17];                    // by length: first longer code, as 16 bits; place in `symbols_`
+    int32_t limit_[17], offset_[17];                    // by length: first longer code as 16 bits; offset in `symbols_`
 };
 
 class HuffmanScan {
   public:
-    // Take over from libjpeg-turbo once it has started, if this image is of the right kind. `first_line` is the first
-    // one that anybody will look at; columns are those of jpeg_crop_scanline.
+    // Take over from libjpeg-turbo after it has started, if this kind of image is supported. `first_line` is the first
+    // line needed; columns are those of jpeg_crop_scanline.
     void take_over(jpeg_decompress_struct &info, int first_line);
 
-    // Give back what an unusually large image took.
+    // Free the memory of an unusually large image.
     void trim(size_t kept);
 
     // Decode the next unit into zeroed blocks, or step over it; false if the data are damaged.
     bool decode(int16_t (**blocks)[64]);
 
   private:
-    // A place in the data: `next_bits` are the next ones, from the highest on.
+    // A position in the data: `next_bits` holds the next bits, highest first.
     struct Bits {
         const uint8_t *at;
         uint64_t next_bits;
@@ -87,7 +87,7 @@ class HuffmanScan {
     uint32_t predicted_[4];
     int row_, column_, columns_;                // of the next unit; units in a row
     int first_row_, first_column_, last_column_;
-    int interval_, left_;                       // units in a segment, 0: all; units of this one that are left
+    int interval_, left_;                       // units in a segment (0: all), and those left in this one
     size_t segment_;
     bool is_segment_wanted_;
     const uint8_t *segment_end_;

@@ -16,10 +16,10 @@ namespace {
 constexpr int MARGIN = 2;                       // pixels around a crop that fancy upsampling looks at
 constexpr int MOST_SCANS = 500;
 constexpr double MOST_WORK = 1 << 30;           // pixels times scans: a few seconds
-constexpr long MOST_MEMORY = 512 << 20;         // bytes of libjpeg-turbo: a progressive image's coefficients
-constexpr size_t TAIL = 1024;                   // bytes of a file in which its image must end, as in the Python decoder
+constexpr long MOST_MEMORY = 512 << 20;         // bytes for libjpeg-turbo: a progressive image's coefficients
+constexpr size_t TAIL = 1024;                   // the image must end in the file's last bytes, as in the Python decoder
 
-// A decompressor for one image. None is used twice: libjpeg keeps tables, which a damaged file would find.
+// A decompressor for one image. It is never reused: libjpeg keeps tables, which a damaged file would then use.
 class Decoder {
   public:
     jpeg_decompress_struct info{};
@@ -31,7 +31,7 @@ class Decoder {
         info.err = jpeg_std_error(&errors_);
         errors_.error_exit = [](j_common_ptr info) { leave(info, DAMAGED); };
         errors_.emit_message = [](j_common_ptr info, int level) {
-            if (level < 0) {                    // a warning: what follows is made up
+            if (level < 0) {                    // a warning: from here on pixels are invented
                 leave(info, DAMAGED);
             }
         };
@@ -59,7 +59,7 @@ class Decoder {
         longjmp(decoder->escape, 1);
     }
 
-    // Called for every row of blocks: scans without end are the cheapest way to keep a decoder busy.
+    // Called for every row of blocks: endless scans are the cheapest way to keep a decoder busy.
     void count() {
         double pixels = static_cast<double>(info.image_width) * info.image_height;
         if (info.input_scan_number > MOST_SCANS || info.input_scan_number * pixels > MOST_WORK) {
@@ -90,7 +90,7 @@ class Scanlines final : public RowSource {
     JSAMPROW row_;
 };
 
-// The start and the end are there; what lies between is libjpeg-turbo's to judge.
+// Whether the image ends in the last `tail` bytes; libjpeg-turbo judges the rest.
 bool is_whole(Bytes bytes, size_t tail) {
     size_t from = bytes.size > tail ? bytes.size - tail : 0;
     for (size_t at = bytes.size - 1; at > from; at--) {
@@ -122,7 +122,7 @@ Status judge(const jpeg_decompress_struct &info, Row &row) {
     return DONE;
 }
 
-// Return by how much the inverse DCT may reduce the image so that no side of the box becomes shorter than its result.
+// Return how far the inverse DCT may reduce the image with no side of the box becoming shorter than the output's.
 int reduction(const Cut &cut, bool whole) {
     double room = std::min(cut.box.width / cut.width, cut.box.height / cut.height);
     int shrink = 1;
@@ -132,7 +132,7 @@ int reduction(const Cut &cut, bool whole) {
     return shrink;
 }
 
-// Make the decoder begin where the resize does; return the first column that it delivers.
+// Start the decoder where the resize starts; return the first column it delivers.
 int skip_to(jpeg_decompress_struct &info, const Resizer &resizer) {
     JDIMENSION left = std::max(0, resizer.columns.begin() - MARGIN), right = resizer.columns.end() + MARGIN;
     JDIMENSION width = std::min(right, info.output_width) - left;

@@ -3,10 +3,10 @@
 #include "source.h"
 #include "workspace.h"
 
-constexpr int64_t MOST_PIXELS = 64'000'000;     // of one image, as the Python decoder has it
+constexpr int64_t MOST_PIXELS = 64'000'000;     // of one image, as in the Python decoder
 
-// The scan of a decompression that this library has begun.
+// The Huffman decoder that belongs to a decompression.
 HuffmanScan &scan_of(const jpeg_decompress_struct &info);
 
-// Write the row's pixels, or return why that cannot be done; nothing of another image is ever written.
+// Write the row's pixels, or return why not; no pixel of another image is ever written.
 Status decode_jpeg(Bytes bytes, Row &row, Workspace &work, const Instructions &instructions);

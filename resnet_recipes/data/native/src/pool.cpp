@@ -15,7 +15,7 @@
 
 namespace {
 
-// Signals are for the caller's threads: Python's handlers run there.
+// The caller's threads take the signals: Python's handlers run there.
 class SignalsBlocked {
   public:
     SignalsBlocked() {
@@ -32,10 +32,10 @@ class SignalsBlocked {
     sigset_t before_;
 };
 
-// Whoever watches a batch reads the status while a thread writes it.
+// The caller may read a status while a thread writes it.
 void set_status(Row &row, Status status) { __atomic_store_n(&row.status, status, __ATOMIC_RELEASE); }
 
-// Aim at the small level if it has enough pixels for the crop.
+// Use the half-size level if it has enough pixels for the crop.
 bool suits_small(Row &row) {
     if (!row.small.data || row.whole || row.geometry == CENTRE) {
         return false;
@@ -97,7 +97,7 @@ Pool::~Pool() { stop(); }
 
 int64_t Pool::submit(Row *rows, int64_t count) {
     int64_t ticket = enqueue(rows, count);
-    for (int64_t i = 0; i < count; i++) {       // after the threads have been told: they begin meanwhile
+    for (int64_t i = 0; i < count; i++) {       // after waking the threads, which begin meanwhile
         read_ahead(rows[i]);
     }
     return ticket;
@@ -150,7 +150,7 @@ void Pool::work() {
     int64_t ticket = 0;
     while (Row *row = take(lock, ticket)) {
         lock.unlock();
-        Row small = *row;                       // what was asked for stays as it is
+        Row small = *row;                       // the request itself stays unchanged
         Status status = fill(suits_small(small) ? small : *row, work, instructions_);
         work.trim();
         set_status(*row, status);
@@ -162,7 +162,7 @@ void Pool::work() {
     }
 }
 
-// Wait for a row and mark it as begun; null once the pool is to stop.
+// Wait for a row and mark it as running; null once the pool is stopping.
 Row *Pool::take(std::unique_lock<std::mutex> &lock, int64_t &ticket) {
     rows_.wait(lock, [this] { return stopping_ || !waiting_.empty(); });
     if (stopping_) {

@@ -1,4 +1,4 @@
-// Threads that take the rows of several batches, the oldest batch first; no batch waits for another to end.
+// Threads that fill the rows of several batches, the oldest batch first; no batch waits for another to end.
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -12,22 +12,22 @@
 
 class Pool {
   public:
-    // Start the threads; throws std::system_error where that is not possible.
+    // Start the threads; throws std::system_error if that fails.
     Pool(int threads, const Instructions &instructions);
-    // Cancel everything and wait for the rows that are being written.
+    // Cancel everything and wait for the rows being written.
     ~Pool();
     Pool(const Pool &) = delete;
     Pool &operator=(const Pool &) = delete;
 
-    // Fill the rows, which stay the caller's and must outlive the batch; return its ticket, a positive number. Has the
-    // system fetch their files meanwhile, so that a thread seldom waits for a disk.
+    // Fill the rows, which remain the caller's and must outlive the batch; return its ticket, a positive number. The
+    // system fetches their files meanwhile, so that a thread seldom waits for the disk.
     int64_t submit(Row *rows, int64_t count);
 
-    // Return whether all rows of the batch are done, after this many seconds at most. A finished batch is forgotten;
-    // one thread may wait for it.
+    // Return whether all rows of the batch are done, after at most this many seconds. A finished batch is forgotten;
+    // only one thread may wait for it.
     bool wait(int64_t ticket, double seconds);
 
-    // Let no further row of the batch begin; it still has to be waited for.
+    // Start no further row of the batch; the caller must still wait for it.
     void cancel(int64_t ticket);
 
   private:
@@ -44,9 +44,9 @@ class Pool {
 
     const Instructions &instructions_;
     std::mutex mutex_;
-    std::condition_variable rows_, batches_;     // there are rows to take; a batch is whole
+    std::condition_variable rows_, batches_;     // rows are waiting; a batch is done
     std::map<int64_t, Batch> by_ticket_;
-    std::deque<int64_t> waiting_;                // tickets of batches with rows that nobody has taken
+    std::deque<int64_t> waiting_;                // tickets of batches with rows not yet begun
     int64_t last_ticket_ = 0;
     bool stopping_ = false;
     std::vector<std::thread> threads_;

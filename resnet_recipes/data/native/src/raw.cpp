@@ -15,7 +15,7 @@ class Pixels final : public RowSource {
         last_ = work.line.data();
     }
 
-    // The memory may end with the image, so its last rows are read from a copy.
+    // The resize reads past a row's end, and memory may end with the image: its last rows are read from a copy.
     const uint8_t *at(int y) override {
         const uint8_t *row = bytes_.data + y * stride_;
         if ((y + 1) * stride_ + padding_ <= bytes_.size) {

@@ -1,4 +1,4 @@
-// Resize a part of an image that is stored as pixels.
+// Resize part of an image stored as raw pixels.
 #pragma once
 #include "source.h"
 #include "workspace.h"

@@ -11,12 +11,12 @@ double bilinear(double x) {
     return x < 1 ? 1 - x : 0;
 }
 
-double bicubic(double x) {              // a = -0.5, as Pillow's
+double bicubic(double x) {              // a = -0.5, as in Pillow
     x = std::fabs(x);
     return x < 1 ? (1.5 * x - 2.5) * x * x + 1 : x < 2 ? ((-0.5 * x + 2.5) * x - 4) * x + 2 : 0;
 }
 
-// Round weights to integers whose sum is exactly one; the largest takes what is missing.
+// Round weights to integers whose sum is exactly one; the largest takes the difference.
 void quantize(const double *exact, double total, int count, int16_t *weights) {
     int sum = 0, largest = 0;
     for (int j = 0; j < count; j++) {
@@ -27,7 +27,7 @@ void quantize(const double *exact, double total, int count, int16_t *weights) {
     weights[largest] = static_cast<int16_t>(weights[largest] + (1 << WEIGHT_BITS) - sum);
 }
 
-// (a * b) / 2^15, rounded: one instruction where vectors are.
+// (a * b) / 2^15, rounded: one vector instruction.
 inline int16_t rounded_product(int16_t a, int16_t b) { return static_cast<int16_t>((a * b + (1 << 14)) >> 15); }
 
 void blend_pixels(const uint8_t *row, const Columns &columns, uint8_t *out) {

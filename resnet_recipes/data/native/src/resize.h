@@ -1,4 +1,4 @@
-// Antialiased separable resize of RGB images, in Pillow's order: pixels within a row first, rounded, then rows.
+// Antialiased separable resize of RGB images in Pillow's order: horizontally first, rounded, then vertically.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -6,26 +6,26 @@
 
 #include "geometry.h"
 
-// The weights of one direction: output i is the sum of weights[i * taps + j] * source[first[i] + j], j < count[i].
+// The weights in one direction: output i is the sum of weights[i * taps + j] * source[first[i] + j], j < count[i].
 struct Axis {
-    int taps = 0;                       // room for each output, even
+    int taps = 0;                       // weights stored for each output, an even number
     std::vector<int> first, count;
     std::vector<int16_t> weights;       // 1.0 is 1 << 14; zero beyond count
 
-    // `length` source pixels from `start` become `size`, of which outputs `from` to `from + outputs` are kept;
-    // a weight never falls outside the source pixels that [start, start + length) touches, nor outside [0, limit).
+    // `length` source pixels from `start` become `size`, of which `outputs` from `from` on are kept. No weight falls
+    // outside the source pixels that [start, start + length) touches, nor outside [0, limit).
     void weigh(double start, double length, int limit, int size, int from, int outputs, Filter filter);
     int begin() const { return first.front(); }
     int end() const { return first.back() + count.back(); }
 };
 
-// The weights of a row's pixels in the order of vector instructions: [outputs / 4][pairs of taps][4][8], where 8 is a
-// pair four times. Outputs are filled up to a multiple of four.
+// A row's weights in the order that vector instructions read them: [outputs / 4][pairs of taps][4][8], each pair
+// repeated four times. Outputs are padded to a multiple of four.
 struct Columns {
     static constexpr int TOGETHER = 4, NEXT_PAIR = TOGETHER * 8;
 
     int outputs = 0, pairs = 0;
-    std::vector<int> first;             // values, of which a pixel has three
+    std::vector<int> first;             // in values: three a pixel
     std::vector<int16_t> weights;
 
     void pack(const Axis &axis, bool mirror);
@@ -34,10 +34,10 @@ struct Columns {
     }
 };
 
-// The two inner loops. Every set gives the same bits.
+// The two inner loops. Every instruction set gives the same bits.
 struct Instructions {
     const char *name;
-    // Write the outputs of one row, [outputs, 3] and up to PADDING bytes more; reads the padding of a row as well.
+    // Write one row's outputs, [outputs, 3] and up to PADDING bytes more; also reads the row's padding.
     void (*blend_pixels)(const uint8_t *row, const Columns &columns, uint8_t *out);
     // out[q] = sum of rows[j][q] * weights[j], for q from `begin` to `end` and no further.
     void (*blend_rows)(const uint8_t *const *rows, const int16_t *weights, int count, uint8_t *out, int begin, int end);
@@ -47,38 +47,38 @@ extern const Instructions SCALAR;
 const Instructions &best_instructions();
 
 constexpr int WEIGHT_BITS = 14;
-constexpr int GREY_BITS = 6;            // of a sum of rows: 16 bits hold what bicubic weights overshoot
+constexpr int GREY_BITS = 6;            // fraction bits of a sum of rows: 16 bits have room for bicubic overshoot
 constexpr int PADDING = 32;             // bytes
 
 // Where the source rows of a resize come from.
 class RowSource {
   public:
-    // Return row y, with the resizer's padding behind it; rows are asked for once, in ascending order.
+    // Return row y, followed by the resizer's padding; each row is requested once, in ascending order.
     virtual const uint8_t *at(int y) = 0;
 
   protected:
     ~RowSource() = default;
 };
 
-// One resize, with memory that the next one uses again.
+// One resize; its memory is reused by the next.
 class Resizer {
   public:
     Axis rows, columns;
 
-    // Get ready for a source of height x width pixels, which is the row's image times `scale`.
+    // Prepare for a source of height x width pixels, which is the row's image scaled by `scale`.
     void aim(const Cut &cut, double scale, int height, int width, const Row &row);
 
-    // Bytes behind a source row that are read and multiplied by zero.
+    // Bytes past a source row that are read and multiplied by zero.
     size_t padding() const { return 3 * columns.taps + PADDING; }
 
-    // Write [side, side, 3]; what the source gives begins at its column `left`.
+    // Write [side, side, 3]; the source's rows begin at column `left`.
     void run(RowSource &source, int left, bool mirror, const Instructions &instructions, uint8_t *out);
 
   private:
     uint8_t *narrow(int y) { return ring_.data() + y % rows.taps * stride_; }
 
     Columns packed_;
-    std::vector<uint8_t> ring_;         // the last rows of the source, already as wide as the output
+    std::vector<uint8_t> ring_;         // the source's last rows, already resized to the output's width
     size_t stride_ = 0;
     std::vector<const uint8_t *> taken_;
 };

@@ -1,4 +1,4 @@
-// The inner loops of a resize in NEON, which every 64-bit ARM has.
+// The inner loops of a resize with NEON, which every 64-bit Arm processor has.
 #ifdef __aarch64__
 #include <arm_neon.h>
 

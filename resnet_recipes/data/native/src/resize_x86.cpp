@@ -1,4 +1,4 @@
-// The inner loops of a resize in AVX2.
+// The inner loops of a resize with AVX2.
 #ifdef __x86_64__
 #include <immintrin.h>
 
@@ -10,8 +10,8 @@ namespace {
 
 AVX2 inline __m128i load(const uint8_t *from) { return _mm_loadu_si128(reinterpret_cast<const __m128i *>(from)); }
 
-// Add a pair of taps to two outputs, one in each half: (r, g, b, r', g', b') becomes (r, r'), (g, g'), (b, b') times
-// (weight, weight').
+// Add a pair of taps to two outputs, one in each half: (r, g, b, r', g', b') becomes (r, r'), (g, g'), (b, b'), each
+// times (weight, weight').
 AVX2 inline __m256i add_pair(__m256i sum, const uint8_t *one, const uint8_t *other, const int16_t *weights) {
     const __m256i interleave = _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1,
                                                 0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1);

@@ -14,7 +14,7 @@ namespace {
 
 class File {
   public:
-    // Opening a pipe must not wait for its writer; what is not a regular file is refused before it is read.
+    // Opening a pipe must not wait for a writer; anything but a regular file is refused before it is read.
     explicit File(const char *path) : descriptor_(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
     ~File() {
         if (descriptor_ >= 0) {
@@ -24,7 +24,7 @@ class File {
     File(const File &) = delete;
     File &operator=(const File &) = delete;
 
-    // Read it all; return 0 or an errno. No more than `fstat` says: a file that grows cannot fill the memory.
+    // Read the whole file; return 0 or an errno. Never more than `fstat` says: a growing file cannot fill the memory.
     int read_all(std::vector<uint8_t> &memory, size_t &size) const {
         struct stat facts;
         if (descriptor_ < 0 || fstat(descriptor_, &facts) != 0) {
@@ -52,10 +52,10 @@ class File {
         return 0;
     }
 
-    // Have the system begin to read it all into its page cache.
+    // Have the system start reading the whole file into its page cache.
     void read_ahead() const {
 #ifdef POSIX_FADV_WILLNEED
-        posix_fadvise(descriptor_, 0, 0, POSIX_FADV_WILLNEED);      // a wrong descriptor is refused: no need to ask
+        posix_fadvise(descriptor_, 0, 0, POSIX_FADV_WILLNEED);      // refuses an invalid descriptor by itself
 #endif
     }
 
@@ -63,7 +63,7 @@ class File {
     int descriptor_;
 };
 
-// The row's folder and name with a slash between them; false where the system allows no path of this length.
+// The row's folder and name, joined by a slash; false if the path is too long for the system.
 bool join_path(const Row &row, char (&path)[PATH_MAX]) {
     size_t folder = strlen(row.folder);
     if (folder + 1 + row.length + 1 > sizeof path) {

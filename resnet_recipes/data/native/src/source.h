@@ -1,4 +1,4 @@
-// The bytes of a row: in memory, or in a regular file.
+// A row's bytes: in memory, or in a regular file.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,8 +13,8 @@ struct Bytes {
 
 constexpr size_t MOST_BYTES = size_t{256} << 20;     // of one encoded image
 
-// Point `bytes` at the row's image, read into `memory` where it is in a file or say why not.
+// Point `bytes` at the row's image, reading it into `memory` if it is in a file, or return why not.
 Status read_source(Row &row, std::vector<uint8_t> &memory, Bytes &bytes);
 
-// Have the system fetch the row's file, if it is in one, without waiting for it; costs microseconds if it is cached.
+// Have the system fetch the row's file, if any, without waiting; costs microseconds if it is cached.
 void read_ahead(const Row &row);

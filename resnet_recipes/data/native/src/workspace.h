@@ -1,4 +1,4 @@
-// The memory of one thread, used again for every image.
+// One thread's memory, reused for every image.
 #pragma once
 #include <vector>
 
@@ -10,7 +10,7 @@ struct Workspace {
     Resizer resizer;
     HuffmanScan scan;
 
-    // Give back what an unusually large image took.
+    // Free the memory of an unusually large image.
     void trim() {
         constexpr size_t KEPT = 8 << 20;
         scan.trim(KEPT);
