@@ -48,7 +48,7 @@ BILINEAR, BICUBIC = range(2)
 
 
 class Status(IntEnum):
-    """The outcome of a row."""
+    """The outcome of a row; src/row.h says what each means."""
 
     WAITING = -2
     RUNNING = -1
@@ -61,15 +61,3 @@ class Status(IntEnum):
     ALTERED = 6
     CANCELLED = 7
     CUT_SHORT = 8
-
-
-#: Messages for the statuses that describe a bad image.
-COMPLAINTS = {
-    Status.UNREADABLE: "cannot be read",
-    Status.FOREIGN: "is not a JPEG that the native engine decodes",
-    Status.DAMAGED: "is a damaged JPEG",
-    Status.EXCESSIVE: "has more pixels, scans or bytes than one image may have",
-    Status.MISMATCHED: "is not of the size that was announced",
-    Status.ALTERED: "does not hold the bytes that were written: checksum mismatch",
-    Status.CUT_SHORT: "lies in a file that was cut short after it was opened",
-}
