@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Write the tables that the baselines are tested against, by the code of their sources where a package has it.
+"""Write the tables that the baselines are tested against, computed by their sources' own code where possible.
 
     python tools/baseline_tables.py        # needs torch, torchvision and timm; writes tests/recipes/golden/peers.json
 
-The rate of the first and the last step of every epoch, its mean over the steps of an epoch where it changes with them,
-the warm-up, the image size of every epoch, and the names of the parameters that do not decay. timm's, torch's and
-torchvision's own classes compute their part; NVIDIA's, FFCV's, Composer's and MLPerf's formulas are repeated here, each
-in a few lines, because no package has them.
+A table has the learning rate of the first and the last step of every epoch, its mean over each epoch if it changes
+within epochs, the warm-up, the image size of every epoch, and the names of the parameters that do not decay. timm's,
+torch's and torchvision's own classes compute their part; NVIDIA's, FFCV's, Composer's and MLPerf's formulas are written
+out here, each in a few lines, because no package has them.
 """
 
 import json
@@ -27,14 +27,14 @@ from torchvision.ops._utils import split_normalization_params
 OUT = Path(__file__).parents[1] / "tests/recipes/golden/peers.json"
 IMAGES = 1_281_167
 
-#: NVIDIA's recipe at the reference convergence point that suits one GPU.
+#: Changes to NVIDIA's recipe for the reference convergence point that suits one GPU.
 ONE_GPU = "bs=1632 lr=7.4 epochs=35 schedule.final=1.3513513513513514e-05"
 
 Rate = Callable[[int], float]       # of a step
 
 
 def nvidia_hparams() -> dict:
-    """Composer's CosineAnnealingWithWarmupScheduler, a rate for every step."""
+    """Return the table of Composer's CosineAnnealingWithWarmupScheduler, one rate per step."""
     def rate(step: int) -> float:
         return 2.048 * (step / 5000 if step < 5000 else (1 + cos(pi * (step - 5000) / (90 * 625 - 5000))) / 2)
 
@@ -42,7 +42,7 @@ def nvidia_hparams() -> dict:
 
 
 def nvidia_dle() -> dict:
-    """lr_cosine_policy of image_classification/training.py, a rate for every epoch."""
+    """Return the table of lr_cosine_policy in image_classification/training.py, one rate per epoch."""
     def rate(step: int) -> float:
         epoch = step // 625
         return 2.048 * ((epoch + 1) / 8 if epoch < 8 else (1 + np.cos(np.pi * (epoch - 8) / (90 - 8))) / 2)
@@ -51,12 +51,12 @@ def nvidia_dle() -> dict:
 
 
 def pytorch_v1() -> dict:
-    """torch's StepLR, as references/classification/train.py makes it."""
+    """Return the table of torch's StepLR, as references/classification/train.py makes it."""
     return table(of_torch(0.1, lambda optimizer: StepLR(optimizer, 30, 0.1), 90, 5004), 90, 5004, 0, [224] * 90, [])
 
 
 def pytorch_v2() -> dict:
-    """torch's LinearLR and CosineAnnealingLR in sequence, as references/classification/train.py makes them."""
+    """Return the table of torch's LinearLR, then CosineAnnealingLR, as references/classification/train.py has them."""
     def scheduler(optimizer: torch.optim.Optimizer) -> SequentialLR:
         warmup = LinearLR(optimizer, start_factor=0.01, total_iters=5)
         return SequentialLR(optimizer, [warmup, CosineAnnealingLR(optimizer, T_max=595)], milestones=[5])
@@ -67,7 +67,7 @@ def pytorch_v2() -> dict:
 
 
 def timm(epochs: int, lr: float, decay: float, size: int) -> dict:
-    """timm's CosineLRScheduler with the defaults of its train.py, and its parameter groups."""
+    """Return the table of timm's CosineLRScheduler with its train.py's defaults, and of its parameter groups."""
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=lr)
     scheduler = CosineLRScheduler(optimizer, t_initial=epochs, lr_min=1e-6, warmup_t=5, warmup_lr_init=1e-4)
     rates = [scheduler._get_lr(epoch)[0] for epoch in range(epochs)]
@@ -77,7 +77,7 @@ def timm(epochs: int, lr: float, decay: float, size: int) -> dict:
 
 
 def ffcv(epochs: int) -> dict:
-    """get_lr and get_resolution of train_imagenet.py, with the ramps of rn50_configs."""
+    """Return the table of get_lr and get_resolution in train_imagenet.py, with the ramps of rn50_configs."""
     start, end = {16: (11, 13), 24: (17, 20), 32: (23, 27), 40: (29, 34), 56: (41, 48), 88: (65, 76)}[epochs]
 
     def rate(step: int) -> float:
@@ -95,7 +95,7 @@ def ffcv(epochs: int) -> dict:
 
 
 def mlperf(batch: int, lr: float, epochs: int) -> dict:
-    """The polynomial schedule of MLPerf's reference, with the warm-up outside the decay."""
+    """Return the table of the polynomial schedule in MLPerf's reference, with the warm-up outside the decay."""
     steps = IMAGES // batch
     warmup, total = 2 * steps, epochs * steps
 
@@ -109,7 +109,7 @@ def mlperf(batch: int, lr: float, epochs: int) -> dict:
 
 
 def of_torch(lr: float, scheduler: Callable, epochs: int, steps: int) -> Rate:
-    """Return the rates that a scheduler of torch sets, once an epoch."""
+    """Return the rates of one of torch's schedulers, which takes a step once per epoch."""
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=lr)
     made, rates = scheduler(optimizer), []
     for _ in range(epochs):
@@ -120,7 +120,7 @@ def of_torch(lr: float, scheduler: Callable, epochs: int, steps: int) -> Rate:
 
 
 def table(rate: Rate, epochs: int, steps: int, warmup: int, sizes: list[int], spared: list[str]) -> dict:
-    """Return one recipe's entry."""
+    """Return the table of one recipe."""
     def shown(value: float) -> float:
         return float(f"{value:.10g}")
 

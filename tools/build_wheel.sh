@@ -1,10 +1,10 @@
 #!/bin/sh
-# Build a wheel with the native decoder and libjpeg-turbo inside, into dist/, and try it where there is no compiler.
+# Build a wheel in dist/ with the native decoder and libjpeg-turbo inside, and check that it loads without a compiler.
 #
 #     tools/build_wheel.sh
 #
-# Needs g++ and libjpeg-turbo's headers. The wheel is for this kind of processor and for C libraries that are not older
-# than this machine's: docs/data.md says how to build for others.
+# Needs g++ and libjpeg-turbo's headers. The wheel is for this machine's processor architecture, and for C libraries at
+# least as new as its own; docs/data.md says how to build for others.
 set -eu
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)

@@ -2,9 +2,9 @@
 
     python tools/fuzz_native.py [--jpegs 20000] [--betons 2000] [--seed 0]
 
-Every image is decoded twice, among other neighbours and into memory of other contents: its status and its pixels must
-be the same, so that no byte is left unwritten and none comes from another image. A finding of a sanitizer ends the
-process with its report.
+Every image is decoded twice, with different neighbours in the batch and into memory with different contents. Its status
+and pixels must be the same both times: then no byte is left unwritten, and none comes from another image. A sanitizer
+that finds something ends the process with a report.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from resnet_recipes.data.native.rows import BOX, CENTRE, ROW, Status
 from resnet_recipes.errors import NotReadyError
 
 SIDE = 48
-PATIENCE = 60          # seconds for a batch of 100 small images: whoever needs longer hangs
+PATIENCE = 60          # seconds for a batch of 100 small images, after which the decoder hangs
 
 
 def build(folder: Path) -> Path:
@@ -45,8 +45,8 @@ def build(folder: Path) -> Path:
     return made
 
 
-def drawn(rng: np.random.Generator) -> Image.Image:
-    """Return smooth noise of a size of its own."""
+def noise(rng: np.random.Generator) -> Image.Image:
+    """Return an image of smooth noise, of random size."""
     width, height = (int(side) for side in rng.integers(SIDE, 140, 2))
     return Image.fromarray(rng.integers(0, 256, (7, 7, 3), dtype=np.uint8)).resize((width, height), Image.BICUBIC)
 
@@ -59,13 +59,16 @@ def jpegs(rng: np.random.Generator) -> list[np.ndarray]:
                     {"optimize": True}, {"keep_rgb": True}, {"progressive": True, "subsampling": "4:4:4"}):
         for mode in ("RGB", "L") if "keep_rgb" not in options else ("RGB",):
             buffer = io.BytesIO()
-            drawn(rng).convert(mode).save(buffer, "JPEG", quality=int(rng.integers(20, 96)), **options)
+            noise(rng).convert(mode).save(buffer, "JPEG", quality=int(rng.integers(20, 96)), **options)
             made.append(np.frombuffer(buffer.getvalue(), np.uint8))
     return made
 
 
 def mutated(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarray:
-    """Return a copy with bytes changed, or a piece cut, doubled or overwritten; half of it in the first `reach`."""
+    """Return a copy with one to four edits: bytes changed, or a piece cut, doubled or overwritten.
+
+    At least half of them, on average, are in the first `reach` bytes.
+    """
     data = data.copy()
     for _ in range(rng.integers(1, 5)):
         place = int(rng.integers(min(reach, len(data)) if rng.random() < 0.5 else len(data)))
@@ -87,7 +90,7 @@ def mutated(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarra
 
 
 def batch(sources: list[np.ndarray], columns: dict, fill: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows for images in memory, and their pixels, which hold `fill`."""
+    """Return rows for images in memory, and the memory for their pixels, filled with `fill`."""
     rows, pixels = np.zeros(len(sources), ROW), np.full((len(sources), SIDE, SIDE, 3), fill, np.uint8)
     rows["data"], rows["length"] = [source.ctypes.data for source in sources], [source.size for source in sources]
     rows["side"], rows["pixels"] = SIDE, pixels.ctypes.data + np.arange(len(sources)) * SIDE * SIDE * 3
@@ -97,7 +100,7 @@ def batch(sources: list[np.ndarray], columns: dict, fill: int) -> tuple[np.ndarr
 
 
 def decoded_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> Iterator[Status]:
-    """Yield what became of each image; fail where it depends on its neighbours or on what the memory held."""
+    """Yield the status of each image; fail if it or the pixels depend on its neighbours or on what the memory held."""
     order = np.random.default_rng(len(sources)).permutation(len(sources))
     there = {name: np.asarray(column)[order] for name, column in columns.items()}
     rows, pixels = batch(sources, columns, 0)
@@ -105,18 +108,18 @@ def decoded_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> I
     tickets = engine.submit(rows), engine.submit(others)
     if not all(engine.wait(ticket, PATIENCE) for ticket in tickets):
         raise SystemExit(f"an image takes more than {PATIENCE} s: {np.flatnonzero(rows['status'] == Status.RUNNING)}")
-    assert np.array_equal(rows["status"][order], others["status"]), "a status depends on the neighbours"
+    assert np.array_equal(rows["status"][order], others["status"]), "a status depends on an image's neighbours"
     done = others["status"] == Status.DONE
     assert np.array_equal(pixels[order][done],
-                          again[done]), "pixels depend on the neighbours, or some were never written"
+                          again[done]), "pixels depend on an image's neighbours, or some were never written"
     yield from map(Status, rows["status"].tolist())
 
 
 def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
-    """Decode mutated JPEGs by random boxes and as evaluation does."""
+    """Decode mutated JPEGs, cropped to random boxes and as for evaluation."""
     originals, found = jpegs(rng), Counter()
     for _ in range(0, count, 100):
-        # Copies of their own, as tight as their bytes: reading past the end is seen.
+        # Each copy is an allocation of exactly its bytes, so that reading past its end is noticed.
         sources = [mutated(originals[rng.integers(len(originals))], rng, 700) for _ in range(100)]
         columns = {
             "geometry": rng.choice([BOX, CENTRE], 100), "resize": SIDE + rng.integers(0, 9, 100),
@@ -129,12 +132,12 @@ def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
 
 
 def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Path) -> Counter:
-    """Open mutated .beton files, and decode what passes for one."""
+    """Open mutated .beton files, and decode those that are accepted."""
     for number in range(12):
         for split in ("train", "val"):
             path = folder / split / f"class{number % 2}" / f"{number}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
-            drawn(rng).save(path, quality=80)
+            noise(rng).save(path, quality=80)
     convert(folder, folder, ConvertOptions(workers=1), lambda progress: None)
     original, path, found = np.fromfile(folder / "train.beton", np.uint8), folder / "mutated.beton", Counter()
     metadata = int(open_beton(folder / "train.beton").starts.min())
@@ -158,7 +161,7 @@ def samples(beton: Beton) -> tuple[list[np.ndarray], dict]:
 
 
 def main() -> None:
-    """Build the library, start again with the sanitizers loaded first, and fuzz."""
+    """Build the library, restart with the sanitizers preloaded, and fuzz."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--jpegs", type=int, default=20_000)
     parser.add_argument("--betons", type=int, default=2_000)
@@ -176,14 +179,14 @@ def main() -> None:
         engine_module.library = lambda: library(args.library)
         began, rng = time.monotonic(), np.random.default_rng(args.seed)
         with Engine(2) as engine:
-            print(f"{args.jpegs} JPEGs: {told(fuzz_jpegs(engine, args.jpegs, rng))}", flush=True)
-            print(f"{args.betons} .beton files: {told(fuzz_betons(engine, args.betons, rng, Path(folder)))}",
+            print(f"{args.jpegs} JPEGs: {counts(fuzz_jpegs(engine, args.jpegs, rng))}", flush=True)
+            print(f"{args.betons} .beton files: {counts(fuzz_betons(engine, args.betons, rng, Path(folder)))}",
                   flush=True)
-        print(f"no finding in {time.monotonic() - began:.0f} s")
+        print(f"nothing found in {time.monotonic() - began:.0f} s")
 
 
-def told(found: Counter) -> str:
-    """Return counts with names."""
+def counts(found: Counter) -> str:
+    """Return the counts with their names, the highest first."""
     return ", ".join(f"{count} {getattr(kind, 'name', kind).lower()}" for kind, count in found.most_common())
 
 

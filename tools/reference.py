@@ -1,4 +1,4 @@
-"""A hook of MkDocs: the pages under reference/, read from the code."""
+"""An MkDocs hook that generates the pages under reference/ from the code."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def recipes() -> Iterator[str]:
     """Yield a section for each packaged recipe: what it is for, what it reached, its methods, its file."""
     yield "# Recipes\n"
-    yield "What is packaged. A recipe is one file, in which every number has its unit and source; " \
+    yield "The packaged recipes. A recipe is one file, in which every number has its unit and source; " \
           "[your own](../howto/recipe.md) can start from any of them.\n"
     for path in sorted(packaged_folder().glob("*.yaml")):
         yield from _recipe(path.read_text(encoding="utf-8"), strict_yaml.load(path).tree)
@@ -45,7 +45,7 @@ def recipes() -> Iterator[str]:
 def methods() -> Iterator[str]:
     """Yield a section for each method, in the order in which they run."""
     yield "# Methods\n"
-    yield "In the order in which they run. A method is on if its key is in the recipe's `methods` section: " \
+    yield "These are in the order in which they run. A method is on if its key is in the recipe's `methods` section: " \
           "`methods.NAME={}` adds one with its defaults, `~methods.NAME` removes it. `resnet-recipes methods NAME` " \
           "prints the same card.\n"
     for method in ORDER:
@@ -90,7 +90,7 @@ def commands() -> Iterator[str]:
 
 
 def types_of(section: type) -> dict[str, str]:
-    """Return what each field of a section may be, by name."""
+    """Return the types of the fields of a section, by name."""
     return {item.name: item.type.__name__ if isinstance(item.type, type) and not hasattr(item.type, "__args__")
             else str(item.type) for item in fields(section)}
 
@@ -135,7 +135,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _text(plain: str) -> str:
-    """Return text as Markdown that shows it as it is; what stands in backticks is code, papers are links."""
+    """Return plain text as Markdown: special characters escaped, backticks kept as code, papers linked."""
     parts = plain.split("`")
     parts[::2] = [re.sub(r"([\\*_\[\]|<])", r"\\\1", part) for part in parts[::2]]
     return re.sub(r"arXiv:(\d{4}\.\d{4,5})", r"[arXiv:\1](https://arxiv.org/abs/\1)", "`".join(parts))

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make .venv ready: the package and what its tests need; system headers are installed where that is allowed.
+# Set up .venv with the package and what its tests need; install system headers, too, where that is allowed.
 set -eu
 venv=.venv
 decoder="g++ libjpeg-dev"
@@ -41,7 +41,7 @@ install_decoder_headers() {
 #include <jpeglib.h>' | c++ -x c++ -fsyntax-only - 2>/dev/null; then
         # shellcheck disable=SC2086
         { privileged && apt_install $decoder; } ||
-            say "The native decoder is left out (all else works, at half the loader's speed). To have it:  sudo apt-get install $decoder"
+            say "Skipping the native decoder (everything else works, but images load at half the speed). To get it:  sudo apt-get install $decoder"
     fi
 }
 

@@ -1,13 +1,13 @@
-"""Set up Slurm here, and show that jobs and arrays that are requeued or run out of time lose nothing.
+"""Set up Slurm on this machine, and check that jobs and arrays lose nothing when requeued or out of time.
 
     apt-get install slurm-wlm munge
     python tools/slurm_check.py [--steps 200] [--only array]
 
-Every run ends with the bits of one left alone: a job that is requeued by hand and runs out of time, one task per rank,
-and the tasks of an array, of which one is requeued.
+Every run must end with exactly the weights of an undisturbed one: a job that is requeued by hand and runs out of time,
+a run with one srun task per rank, and the tasks of an array, one of which is requeued by hand.
 
-Needs root on Debian or Ubuntu, and no other Slurm. Takes about ten minutes on two cores. Everything is in a
-temporary folder, which stays if something fails.
+Needs root on Debian or Ubuntu without another Slurm. Takes about ten minutes on two cores. Everything is in a temporary
+folder, which is kept if something fails.
 """
 
 import argparse
@@ -76,7 +76,7 @@ class Cluster:
         self._start("slurmctld", "-D")
         self._start("slurmd", "-D")
         states = ["sinfo", "-h", "-o", "%T"]
-        self._wait("the node is idle", lambda: "idle" in subprocess.run(states, capture_output=True, text=True).stdout)
+        self._wait("an idle node", lambda: "idle" in subprocess.run(states, capture_output=True, text=True).stdout)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -92,10 +92,10 @@ class Cluster:
         return submitted.stdout.strip()
 
     def job(self, number: str) -> dict[str, str]:
-        """Return what Slurm knows of a job."""
-        told = subprocess.run(["scontrol", "show", "job", "-o", number], capture_output=True, text=True,
-                              check=True).stdout
-        return dict(re.findall(r"(\S+?)=(\S*)", told))
+        """Return what Slurm knows about a job."""
+        shown = subprocess.run(["scontrol", "show", "job", "-o", number], capture_output=True, text=True,
+                               check=True).stdout
+        return dict(re.findall(r"(\S+?)=(\S*)", shown))
 
     def _start(self, *command: str) -> None:
         with (self.folder / "daemons.log").open("a") as log:
@@ -106,7 +106,7 @@ class Cluster:
         deadline = time.monotonic() + limit
         while not holds():
             if time.monotonic() > deadline:
-                raise SystemExit(f"waited {limit:.0f} s in vain: {what}; see {self.folder}")
+                raise SystemExit(f"gave up after waiting {limit:.0f} s for {what}: see {self.folder}")
             time.sleep(1)
 
 
@@ -116,7 +116,7 @@ def steps(run: Path) -> int:
 
 
 def requeued(cluster: Cluster, words: list[str]) -> Path:
-    """Let a job be requeued by hand once, and by its time limit as often as it takes; return its run."""
+    """Run a job that is requeued once by hand, and by its time limit as often as needed; return its run."""
     text = subprocess.run(["resnet-recipes", "slurm", *words, "gpus=2", "--time", "5"], capture_output=True, text=True,
                           check=True).stdout
     script = cluster.folder / "job.sh"
@@ -137,24 +137,24 @@ def requeued(cluster: Cluster, words: list[str]) -> Path:
         time.sleep(1)
     print(f"job {number}: {state} after {restarts} restarts")
     if state != "COMPLETED" or restarts < 2:
-        raise SystemExit(f"not COMPLETED after 2 restarts or more (--steps too few?): see {cluster.folder}")
+        raise SystemExit(f"the job did not complete, or in fewer than 2 restarts (more --steps?): see {cluster.folder}")
     return run
 
 
 def one_task_per_rank(cluster: Cluster, words: list[str]) -> Path:
-    """Train with two tasks of srun, each a rank; return the run."""
+    """Train with two srun tasks, each of which is a rank; return the run."""
     subprocess.run(["srun", "--ntasks=2", "--time=20", "resnet-train", f"recipe={words[0]}", *words[1:], "run=tasks"],
                    cwd=cluster.folder, check=True)
     return cluster.folder / "runs" / "tasks"
 
 
 def swept(cluster: Cluster, words: list[str]) -> list[Path]:
-    """Train two seeds as an array, requeue by hand the task whose id stands for the whole array; return the runs."""
-    told = subprocess.run(["resnet-recipes", "slurm", "-m", *words, "seed=1,2", "gpus=1", "--time", "10"],
+    """Train two seeds as an array, requeue by hand the task whose job id is the array's, and return the runs."""
+    text = subprocess.run(["resnet-recipes", "slurm", "-m", *words, "seed=1,2", "gpus=1", "--time", "10"],
                           capture_output=True, text=True, check=True).stdout
     script = cluster.folder / "sweep.sh"
-    script.write_text(told)
-    runs = [cluster.folder / "runs" / name for name in re.findall(r"run\.name=([^ )]+)\)", told)]
+    script.write_text(text)
+    runs = [cluster.folder / "runs" / name for name in re.findall(r"run\.name=([^ )]+)\)", text)]
     number = cluster.submit(script)
     tasks = [f"{number}_{task}" for task in range(len(runs))]
     by_hand = ""
@@ -170,21 +170,21 @@ def swept(cluster: Cluster, words: list[str]) -> list[Path]:
     for task, job in jobs.items():
         print(f"task {task}: {job['JobState']} after {job['Restarts']} restarts")
     if {job["JobState"] for job in jobs.values()} != {"COMPLETED"} or jobs[by_hand]["Restarts"] != "1":
-        raise SystemExit(f"an array did not end as it should: see {cluster.folder}")
+        raise SystemExit(f"the array did not end as expected: see {cluster.folder}")
     return runs
 
 
 def compared_jobs(cluster: Cluster, words: list[str]) -> list[tuple[Path, Path]]:
-    """Return a run left alone beside each of those that Slurm started."""
+    """Return pairs: an undisturbed run, and each of those that Slurm started."""
     train = ["resnet-train", f"recipe={words[0]}", *words[1:], "gpus=2", "run=alone"]
     subprocess.run(train, cwd=cluster.folder, check=True, stdout=subprocess.DEVNULL)
     alone = cluster.folder / "runs" / "alone"
-    print(f"left alone: {steps(alone)} steps")
+    print(f"undisturbed: {steps(alone)} steps")
     return [(alone, run) for run in (one_task_per_rank(cluster, words), requeued(cluster, words))]
 
 
 def compared_tasks(cluster: Cluster, words: list[str]) -> list[tuple[Path, Path]]:
-    """Return each run of a sweep left alone beside that of a task of the array."""
+    """Return pairs: each run of an undisturbed sweep, and that of the same task of the array."""
     root = cluster.folder / "alone"
     train = ["resnet-train", "-m", f"recipe={words[0]}", *words[1:], "seed=1,2", "gpus=1", f"run.root={root}"]
     subprocess.run(train, cwd=cluster.folder, check=True, stdout=subprocess.DEVNULL)
@@ -192,7 +192,7 @@ def compared_tasks(cluster: Cluster, words: list[str]) -> list[tuple[Path, Path]
 
 
 def main() -> int:
-    """Do all of it, or one part; the exit code is 0 if all runs have the same weights."""
+    """Check jobs, arrays or both; the exit code is 0 if all runs end with the same weights as undisturbed ones."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--only", choices=("jobs", "array"))
@@ -210,7 +210,8 @@ def main() -> int:
     for alone, run in pairs:
         same = (alone / "weights.pt").read_bytes() == (run / "weights.pt").read_bytes()
         is_same &= same
-        print(f"{run.name:<24} exit code {read(run / 'exit.json').code}, {'the same bits' if same else 'OTHER BITS'}")
+        outcome = "the same weights" if same else "DIFFERENT WEIGHTS"
+        print(f"{run.name:<24} exit code {read(run / 'exit.json').code}, {outcome}")
     if not is_same:
         return 1
     shutil.rmtree(folder)

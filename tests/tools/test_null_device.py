@@ -33,7 +33,7 @@ except RuntimeError as error:
 print([entry.split(" _")[0] for entry in entries if entry.startswith("captured") and "malloc" not in entry])
 """
 
-#: A run whose network reads a number back, which cannot be captured as a graph.
+#: A run whose network reads a number back to the host, which a graph cannot contain.
 REFUSED = """
 import torch
 from step import a_run, launches, recorded_steps
@@ -94,13 +94,13 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux" or not shutil.which("g++"), reason="needs Linux and g++"),
     pytest.mark.skipif(not torch.version.cuda or not HEADERS.exists(), reason="needs a build of torch for CUDA 13"),
-    pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here"),
+    pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU"),
 ]
 
 
 @pytest.fixture(scope="module")
 def start(tmp_path_factory):
-    """Return a function that runs Python on the null device and returns what it prints, line by line."""
+    """Return a function that runs Python on the null device and returns the lines that it prints."""
     spec = importlib.util.spec_from_file_location("run", TOOL / "run.py")
     run = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(run)
@@ -122,14 +122,14 @@ def test_launches_waits_and_pageable_copies_are_reported(start):
     assert captured == "['captured launch', 'captured launch other stream', 'captured wait stream']"
 
 
-def test_a_capture_that_fails_is_told_and_training_continues_with_its_memory(start):
+def test_a_failed_capture_is_reported_and_training_continues_and_reuses_memory(start):
     slow, refused, is_eager, is_reused = start("-c", REFUSED)
     assert slow.startswith("The GPU runs kernels faster than the host launches them")
     assert refused.startswith("The gradient cannot be captured as a CUDA graph, so its kernels are launched one by")
     assert (is_eager, is_reused) == ("True", "True")
 
 
-def test_jpegs_are_decoded_on_a_stream_and_thread_of_their_own_and_cropped_in_one_launch(start, tmp_path):
+def test_jpegs_are_decoded_on_their_own_stream_and_thread_and_cropped_in_one_launch(start, tmp_path):
     refused, launches, batch = start("-c", DECODED, str(tmp_path / "demo"))
     assert refused.startswith("NotReadyError data.decode=gpu: nvJPEG does not work through torch")
     assert float(launches) <= 4         # images joined, crops made, and put into rows; the batch ahead may count too

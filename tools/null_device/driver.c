@@ -1,4 +1,4 @@
-/* A CUDA driver for Triton's launcher: kernels have names, are counted by the runtime beside this, and do not run. */
+/* A CUDA driver for Triton's launcher: kernels do not run; runtime.cpp logs their launches by name. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

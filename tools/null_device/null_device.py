@@ -1,4 +1,4 @@
-"""The log of the null device, and stand-ins for cuDNN: each is one launch. Import it in scripts that run.py starts."""
+"""The null device's log, and stand-ins for cuDNN, each logged as one launch; for scripts that run.py starts."""
 
 import ctypes
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ _device.null_entry.restype = ctypes.c_char_p
 
 @contextmanager
 def recorded() -> Iterator[list[str]]:
-    """Fill the list, when the block is left, with what was asked of the device inside.
+    """Record what the block asks of the device; the list is filled when the block ends.
 
-    Entries begin with launch, copy, fill, malloc or pin, or with wait if the host has to. All of them come after
-    "captured" while a CUDA graph is being captured, when nothing may wait and no copy may be pageable.
+    Entries begin with launch, copy, fill, malloc or pin, or with wait if the host has to wait. While a CUDA graph is
+    being captured, "captured" comes before that; then nothing may wait, and no copy may be pageable.
     """
     entries: list[str] = []
     _device.null_log(True)

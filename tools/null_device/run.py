@@ -1,6 +1,6 @@
 """Run a Python script on the null device:  python tools/null_device/run.py SCRIPT [ARGUMENTS].
 
-Needs g++ and a CUDA build of torch, whose headers it uses; the libraries are built beside this file, once.
+Needs g++ and a CUDA build of torch, whose headers it uses; the libraries are built once, in the folder build.
 """
 
 import os
@@ -26,7 +26,7 @@ def build(folder: Path) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the environment in which a Python process sees the device that `build` left in `folder`."""
+    """Return the environment in which a Python process sees the device that `build` made in `folder`."""
     path = os.pathsep.join([str(HERE), str(HERE.parents[1])])
     return os.environ | {"LD_PRELOAD": str(folder / "runtime.so"), "LD_LIBRARY_PATH": str(folder), "PYTHONPATH": path,
                          "TRITON_LIBCUDA_PATH": str(folder)}

@@ -1,5 +1,5 @@
-// A CUDA runtime and cuBLAS that do nothing and keep a log: memory is lazy host memory, kernels are not run,
-// small copies are made. Preloaded, it stands in front of the libraries that torch brings.
+// A CUDA runtime and cuBLAS that do nothing and keep a log: memory is lazy host memory, kernels are not run, and only
+// small copies are made. Preloading it overrides the libraries that come with torch.
 #include <cuda_runtime_api.h>
 #include <sys/mman.h>
 
@@ -35,14 +35,14 @@ API const char* null_entry(int i) { return entries[i].c_str(); }
 
 static cudaError_t noted(const std::string& text) { null_note(text.c_str()); return cudaSuccess; }
 
-// What a graph cannot hold: it ends the capture, as on a GPU.
+// Something that a graph cannot contain: it breaks the capture, as on a GPU.
 static cudaError_t forbidden(const std::string& text) {
   is_broken |= capturing;
   null_note(text.c_str());
   return capturing ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }
 
-// Where work goes: a graph does not hold what goes to another stream than its own.
+// Marks work on other streams than the captured one: the graph does not contain it.
 static std::string on(cudaStream_t stream) { return capturing && stream != captured ? "other stream " : ""; }
 
 API void null_launched(const char* name, void* stream) {

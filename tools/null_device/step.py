@@ -2,9 +2,9 @@
 
     python tools/null_device/run.py tools/null_device/step.py RECIPE [KEY=VALUE ...]
 
-One JSON object for each recipe named (several: mild,medium,hot): launches of a step, of a SAM step where there is one,
-what waits, what copies, milliseconds of CPU time; the same with gradients replayed as CUDA graphs; and what their
-capture could not hold.
+Prints one JSON object per recipe (RECIPE may be a list: mild,medium,hot): the launches of a step, those of a step with
+SAM if the recipe has SAM, waits, pageable copies, and milliseconds of CPU time; the same with gradients replayed as
+CUDA graphs; and what the capture could not contain.
 """
 
 import json
@@ -30,33 +30,33 @@ from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.run import Run
 
-BATCH, FIRST, STEPS = 256, 3, 12        # examples; steps that warm up; steps that are recorded: one at least with SAM
+BATCH, FIRST, STEPS = 256, 3, 12        # examples; step to begin with; steps taken, at least one of them with SAM
 
 
 def main() -> None:
-    """Print the numbers of each recipe."""
+    """Print an object for each recipe."""
     warnings.filterwarnings("ignore")
     for name in sys.argv[1].split(","):
         print(json.dumps({"recipe": name} | measure(name, sys.argv[2:])), flush=True)
 
 
 def measure(name: str, changes: list[str]) -> dict[str, object]:
-    """Return what the steps of a recipe ask for."""
+    """Return what the steps of a recipe ask of the device."""
     run = a_run(name, changes)
     graphs, run.graphs = run.graphs, None
     steps = recorded_steps(run)
-    facts = told(steps) | {"cpu_ms": cpu_ms(run), "kernels": dict(kinds(min(steps, key=len)).most_common(12))}
+    facts = counts(steps) | {"cpu_ms": cpu_ms(run), "kernels": dict(kinds(min(steps, key=len)).most_common(12))}
     if graphs is not None:
         run.graphs = graphs
         steps = recorded_steps(run)
         replayed = [step for step in steps if any(entry.endswith("launch graph") for entry in step)]
         calm = [step for step in replayed if not any(entry.startswith("captured") for entry in step)]
-        facts |= {"replayed": told(calm) | {"cpu_ms": cpu_ms(run)}, "not_captured": not_captured(steps)}
+        facts |= {"replayed": counts(calm) | {"cpu_ms": cpu_ms(run)}, "not_captured": not_captured(steps)}
     return facts
 
 
-def told(steps: list[list[str]]) -> dict[str, object]:
-    """Return what a plain step asks for, and the longest if that is one with SAM."""
+def counts(steps: list[list[str]]) -> dict[str, object]:
+    """Return the counts of a plain step, and those of the longest step if it has SAM."""
     plain, longest = min(steps, key=launches), max(steps, key=launches)
     facts = {"launches": launches(plain), "waits": waits(plain), "copies": copies(plain)}
     if sum(entry == "launch graph" for entry in longest) == 2 or launches(longest) > 1.5 * launches(plain):
@@ -75,12 +75,12 @@ def a_run(name: str, changes: list[str]) -> Run:
     batch = RawBatch(pixels, torch.zeros(BATCH, dtype=torch.int64, pin_memory=True))
     loader = SimpleNamespace(batches=lambda first=0: iter(lambda: batch, None), skipped=(), close=lambda: None)
     building.open_data = lambda *_: (loader, loader)
-    ops.fault = lambda *_: ""       # there are no numbers here to compare
+    ops.fault = lambda *_: ""       # the device computes nothing that could be compared
     return building.build(planning.of(recipe, facts, 1), this_rank("cuda"))
 
 
 def recorded_steps(run: Run) -> list[list[str]]:
-    """Return what each of some steps of the training loop asks of the device."""
+    """Return what each step of the training loop asks of the device, without the first two."""
     keeper, found = Mock(spec=Keeper, has_reached_target=False), []
     keeper.wants_to_stop.side_effect = lambda: len(found) == STEPS
     keeper.step.side_effect = lambda done, loss: turn()
@@ -108,14 +108,14 @@ def cpu_ms(run: Run) -> float:
 
 
 def not_captured(steps: list[list[str]]) -> list[str]:
-    """Return what was asked for during a capture that a CUDA graph cannot hold."""
+    """Return what was asked for during a capture although a CUDA graph cannot contain it."""
     inside = (entry.removeprefix("captured ") for step in steps for entry in step if entry.startswith("captured "))
     found = {entry for entry in inside if "wait" in entry or "pageable" in entry or "other stream" in entry}
-    return sorted(found - {"wait other stream"})        # torch's random numbers, while they are set up
+    return sorted(found - {"wait other stream"})        # torch setting up its random numbers
 
 
 def launches(entries: list[str]) -> int:
-    """Return kernels, copies and fills."""
+    """Return the number of kernels, copies and fills."""
     return sum(entry.startswith(("launch", "copy", "fill")) for entry in entries)
 
 
@@ -125,7 +125,7 @@ def waits(entries: list[str]) -> dict[str, int]:
 
 
 def copies(entries: list[str]) -> dict[str, int]:
-    """Return the copies with their bytes."""
+    """Return how often each pageable copy was made; an entry ends with the number of bytes."""
     return dict(Counter(entry for entry in entries if entry.startswith("copy") and "pageable" in entry))
 
 
