@@ -5,8 +5,7 @@
 
 DATA has train/ and val/ by class; the settings suit 32-pixel images such as CIFAR-10's. On a CPU a cell is a ResNet-18
 on `--images` training images of each class, a few minutes each; `--gpu` takes all images, 30 epochs and three seeds.
-Every cell is a run of
-`resnet-train` of its own; finished ones in `--root` are not run again.
+Every cell is a separate `resnet-train` run; runs that are finished in `--root` are not repeated.
 """
 
 import argparse
@@ -37,7 +36,7 @@ class Cell(NamedTuple):
 
     case: str                     # "all", "without sam", "with colout"
     changes: tuple[str, ...]      # overrides that make it
-    method: str                   # the one taken away or added, or ""
+    method: str                   # the one removed or added, or ""
 
 
 class Result(NamedTuple):
@@ -69,7 +68,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("data", type=Path)
     parser.add_argument("--recipe", default="medium")
     parser.add_argument("--only", type=lambda text: set(text.split(",")), default=set(),
-                        help="methods to take away or add; default: all")
+                        help="methods to remove or add; default: all")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--images", type=int, default=100, help="of each class, on a CPU")
@@ -84,9 +83,9 @@ def arguments() -> argparse.Namespace:
 
 def methods_of(options: argparse.Namespace) -> set[str]:
     """Return the methods that the recipe has."""
-    told = subprocess.run([*TRAIN, f"recipe={options.recipe}", f"data={options.data}", "--cfg"], check=True,
-                          capture_output=True, text=True)
-    return set(yaml.safe_load(told.stdout)["methods"])
+    printed = subprocess.run([*TRAIN, f"recipe={options.recipe}", f"data={options.data}", "--cfg"], check=True,
+                             capture_output=True, text=True)
+    return set(yaml.safe_load(printed.stdout)["methods"])
 
 
 def cells(present: set[str], only: set[str]) -> Iterator[Cell]:
@@ -128,7 +127,7 @@ def run(cell: Cell, seed: int, data: Path, present: set[str], options: argparse.
         done = subprocess.run([*TRAIN, *changes], capture_output=True, text=True)
         if done.returncode:
             said = (done.stdout + done.stderr)[-2000:]
-            sys.exit(f"{cell.case}, seed {seed}: resnet-train gave up with exit code {done.returncode}\n{said}")
+            sys.exit(f"{cell.case}, seed {seed}: resnet-train failed with exit code {done.returncode}\n{said}")
     found = json.loads(summary.read_text())
     return Result(found.get("ema_top1_percent", found.get("raw_top1_percent")), found["images_per_second"])
 

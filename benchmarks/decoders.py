@@ -3,8 +3,8 @@
     python benchmarks/decoders.py DATA [--workers 2] [--json FILE]
 
 DATA is any folder with JPEGs below it. All workers run the same decoder at the same time, decoders take turns, and
-every decoder's pixels are compared with Pillow's. Ranks of single threads mislead: under several workers memory
-bandwidth and caches decide as well.
+every decoder's pixels are compared with Pillow's. A ranking on a single thread would mislead: with several workers,
+memory bandwidth and caches matter as well.
 """
 
 import argparse

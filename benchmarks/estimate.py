@@ -2,8 +2,9 @@
 
     python benchmarks/estimate.py CIFAR10 [--recipes mild,medium] [--sizes 32,48,64] [--images 150]
 
-CIFAR10 has train/ and val/ with a folder of images per class; a part of them is used. ResNet-18 with every method of
-the recipe, progressive resizing too, so that most image sizes of a run are interpolated. Every case measures anew.
+CIFAR10 has train/ and val/ with a folder of images per class; some of them are used. Runs train ResNet-18 with every
+method of the recipe, progressive resizing included, so that the speeds of most image sizes are interpolated. Nothing is
+taken from earlier measurements.
 """
 
 import argparse
@@ -64,8 +65,8 @@ def main() -> None:
                 row = error(recipe, size, arguments.epochs, data, Path(folder))
                 rows.append(row)
                 print(f"{row['case']:<14} estimated {row['estimated']:6.1f} s ({row['low']:.1f} to {row['high']:.1f}), "
-                      f"trained {row['trained']:6.1f} s: {row['error_percent']:+.1f} %; evaluation "
-                      f"{row['evaluation_estimated']:.1f} s for {row['evaluation']:.1f} s", flush=True)
+                      f"trained {row['trained']:6.1f} s: {row['error_percent']:+.1f} %; evaluation estimated "
+                      f"{row['evaluation_estimated']:.1f} s, took {row['evaluation']:.1f} s", flush=True)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(rows, indent=2))
 

@@ -3,9 +3,9 @@
     python benchmarks/exchange.py [--model resnet18] [--batch 16] [--pixels 64] [--steps 10] [--rounds 5] [--json FILE]
 
 Three cases: one process that exchanges with itself against one that does not; two ranks (gloo, on the CPU) against two
-processes that know nothing of each other and share the machine in the same way; and these two ranks with gradients sent
-as bf16. Contenders run in turns, so that a noisy machine disturbs all alike. The ratio is with the exchange over
-without. Where there is a GPU, the first case runs on it, over NCCL.
+independent processes that share the machine in the same way; and these two ranks with gradients sent as bf16.
+Contenders run in turns, so that a noisy machine affects all alike. The ratio is the speed with the exchange over that
+without. If there is a GPU, the first case runs on it, over NCCL.
 """
 
 import argparse
@@ -112,8 +112,8 @@ def main() -> None:
         measured(f"{size}, 2 ranks, cpu, bf16", Contender(args, 2, cpu, True, True), Contender(args, 2, cpu, False),
                  args.rounds),
     ]
-    table = Table("case", "exchanging", "alone", "ratio", "range",
-                  title="one rank of several against a process alone, steps per second")
+    table = Table("case", "with", "without", "ratio", "range",
+                  title="training with gradient exchange and without, steps per second")
     for row in rows:
         low, high = row["range"]
         table.add_row(row["case"], f"{row['ours']:.3f}", f"{row['peer']:.3f}", f"{row['ratio']:.3f}",

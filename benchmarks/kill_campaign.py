@@ -2,10 +2,10 @@
 
     python benchmarks/kill_campaign.py --kills 44 --ranks 2 --json campaign.json
 
-Hot with every method on, ResNet-18 on drawn images, on the CPU. A fault counts as survived if everything is gone within
-30 seconds, the exit code is the documented one, the newest checkpoint holds, bit for bit, what the untouched run held
-at that step, and no more steps are lost than there are between two checkpoints, of which one may still be on its way to
-the disk. About 15 seconds a kill on two cores.
+The run is Hot with all its methods, ResNet-18 on synthetic images, on the CPU. A fault counts as survived if all
+processes are gone within 30 seconds, the exit code is the documented one, the newest checkpoint is bit for bit that of
+the undisturbed run at that step, and no more steps are lost than `may_lose` allows: two checkpoint intervals for most
+faults, since the newest checkpoint may still be on its way to the disk. About 15 seconds per kill on two cores.
 """
 
 import argparse
@@ -78,7 +78,7 @@ class Victim:
         return self._process.wait(seconds)
 
     def run_on(self, rng: random.Random) -> bool:
-        """Let it run for a random time, mostly into training, sometimes only start-up; return whether it still runs."""
+        """Let it run for a random time, usually into training; return whether it still runs."""
         if rng.random() < 0.1:
             time.sleep(rng.uniform(0.5, 5))
         else:
@@ -89,11 +89,11 @@ class Victim:
         return self.is_alive
 
     def beats(self) -> list[watchdog.Beat]:
-        """Return the last heartbeats since the last start."""
+        """Return the latest heartbeats since the last start."""
         return self.observer.beats()
 
     def processes(self) -> list[int]:
-        """Return the processes of this folder: ranks and launcher, without their children, which share their names."""
+        """Return the processes of this folder: every one whose command line names the run."""
         found = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
@@ -139,8 +139,8 @@ def damage(victim: Victim, rng: random.Random) -> None:
     files[-1].write_bytes(content if rng.random() < 0.5 else content[:place])
 
 
-#: Every fault with the exit codes that it may have: a run may end before the fault, and one that stops at once may not
-#: have begun.
+#: Every fault, with the exit codes that it may lead to. If it strikes during start-up, signals have their usual effect,
+#: and the launcher stands in for a rank.
 FAULTS: dict[str, tuple[Callable[[Victim, random.Random], Any], set[int]]] = {
     "SIGKILL of a rank": (lambda victim, rng: os.kill(victim.rank(rng), signal.SIGKILL), {1, -9}),
     "SIGKILL of the launcher": (lambda victim, rng: os.kill(victim.launcher, signal.SIGKILL), {-9}),
@@ -188,7 +188,7 @@ def strike(victim: Victim, fault: str, rng: random.Random, truth: dict[int, str]
     try:
         act(victim, rng)
     except (ProcessLookupError, FileNotFoundError):
-        codes = codes | {0}                 # it ended in this very moment
+        codes = codes | {0}                 # the run has just ended
     code = victim.wait()
     while (left := victim.processes()) and time.monotonic() - began < 150:
         time.sleep(0.05)
@@ -197,13 +197,13 @@ def strike(victim: Victim, fault: str, rng: random.Random, truth: dict[int, str]
     step = saved[0] if saved else 0
     problem = ""
     if left:
-        problem = f"{len(left)} processes are left"
+        problem = f"{len(left)} processes are still running"
     elif seconds > 30:
         problem = "took longer than 30 seconds"
     elif code not in codes | ({0} if step == STEPS else set()):
         problem = f"exit code {code}"
     elif saved and digest(saved[1]) != truth[step]:
-        problem = f"step {step} differs from the untouched run"
+        problem = f"step {step} differs from the undisturbed run"
     elif done - step > may_lose(fault, code, done):
         problem = f"{done - step} steps were lost"
     return Outcome(fault, done, step, seconds, code, problem)
@@ -219,7 +219,7 @@ def may_lose(fault: str, code: int, done: int) -> int:
 
 
 def campaign(root: Path, kills: int, ranks: int, seed: int) -> list[Outcome]:
-    """Inject the faults one after the other; a run that has finished is replaced with a new one."""
+    """Inject the faults one after the other; when a run has finished, a new one takes its place."""
     rng, truth, outcomes, runs = random.Random(seed), untouched(root, ranks), [], 0
     victim = Victim(root, "victim0", ranks)
     while len(outcomes) < kills:
@@ -243,7 +243,7 @@ def finished(victim: Victim, truth: dict[int, str]) -> list[Outcome]:
     step, state = Checkpoints(victim.folder / "checkpoints", 2, print).newest()
     if (step, digest(state)) == (STEPS, truth[STEPS]):
         return []
-    return [Outcome("resumed to the end", STEPS, step, 0.0, 0, "the last weights differ from the untouched run")]
+    return [Outcome("resumed to the end", STEPS, step, 0.0, 0, "the final weights differ from the undisturbed run's")]
 
 
 def show(number: int, outcome: Outcome) -> None:
@@ -261,7 +261,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    # a shell's background job has it ignored, and so would its children
+    # Shells start background jobs with SIGINT ignored, and the runs would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     print(f"  no  {'fault':<24}{'done':>5}{'saved':>7}{'gone':>10}{'code':>6}")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
-"""What keeping memory, in huge pages, is worth to a training step on a CPU: the launcher's environment against none.
+"""Measure what the launcher's memory settings gain for training steps on a CPU: freed memory is kept, in huge pages.
 
     python benchmarks/memory.py [--rounds 5] [--json FILE]
 
-ResNet-18 on synthetic images with our loop, a process for each measurement, in turns.
+Our loop trains ResNet-18 on synthetic images with these settings and without, in turns, each time in a new process.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from resnet_recipes.launch.group import MEMORY
 #: Image size and batch.
 CASES = ((32, 64), (64, 64), (160, 16))
 
-#: Prints the seconds of each step but the first two.
+#: Prints the seconds of each step after the first two.
 STEP = """
 import json, sys, time
 from resnet_recipes import data, plan
@@ -50,7 +50,7 @@ def seconds(side: int, size: int, environment: dict[str, str]) -> float:
 
 
 def main() -> None:
-    """Measure every case, print a line for each, and write the rows if asked."""
+    """Measure every case, print a line for each, and write the rows to a file if requested."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json")

@@ -2,8 +2,8 @@
 
     python benchmarks/optimizers.py [--device cpu|cuda] [--threads N] [--rounds 9] [--json FILE]
 
-All take their steps in turns on equal models in channels_last memory, with the same gradients; the fastest round of
-each counts, and its ratio to SGD's. On a CPU memory bandwidth decides: leave the machine alone meanwhile.
+The optimizers take turns on identical models in channels_last memory, with the same gradients. Reported are the fastest
+round of each and its ratio to SGD's. On a CPU, memory bandwidth decides, so run nothing else on the machine.
 """
 
 import argparse

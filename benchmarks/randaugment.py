@@ -2,9 +2,9 @@
 
     python benchmarks/randaugment.py [--size 176] [--batch 256] [--device cpu|cuda] [--json FILE]
 
-Both take uint8 arrays and leave uint8 arrays, as a loader needs them. On a CPU both are counted in CPU time of one
-thread, in turns. On a GPU the batch is timed on the device by itself, and compared with one core running Pillow. The
-images are synthetic but smooth, like photographs; what the operations cost hardly depends on them.
+Both turn uint8 arrays into uint8 arrays, as a loader needs them. On a CPU, both are measured in CPU time on one thread,
+in turns. On a GPU, the batch is timed on the device, and compared with Pillow on one CPU core. The images are synthetic
+but smooth, like photographs; the cost of the operations hardly depends on them.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def measure(options: argparse.Namespace) -> list[dict]:
     for name, op in PIXEL_OPS.items():
         values = RandAugment().values(name, options.size, rng, few)
         on_device = torch.from_numpy(values.astype(np.float32)).to(options.device)
-        size = 8 if options.device == "cpu" else few      # what RandAugment gives an operation at once
+        size = 8 if options.device == "cpu" else few      # as many as RandAugment gives an operation at once
 
         def ours(op=op, values=on_device, size=size) -> None:
             for some, value in zip(part.split(size), values.split(size), strict=True):

@@ -3,8 +3,8 @@
     python benchmarks/trainer.py [--model resnet18] [--batch 32] [--pixels 64] [--steps 10] [--rounds 9] [--json FILE]
 
 Both run the same model, loss, optimizer, normalisation and learning-rate schedule in one process, in turns, so that a
-noisy machine disturbs both alike. The ratio is ours over bare; above 1 ours is faster. On a machine with a GPU both run
-there.
+noisy machine affects both alike. The ratio is ours over bare: above 1, ours is faster. Both run on the GPU if there is
+one.
 """
 
 import argparse
@@ -53,7 +53,7 @@ class Memory:
 
 
 class Silence:
-    """A keeper that saves nothing but reads the loss when ours would: once at the end."""
+    """A keeper that saves nothing, and reads the loss when ours would: once, at the end."""
 
     has_reached_target = False
 

@@ -3,8 +3,8 @@
     python benchmarks/two_nodes.py [--json FILE]
 
 Both are launchers on this machine with one rank each, which meet at a port of its loopback interface. The recipe is
-that of kill_campaign.py. The launcher that serves the rendezvous is left alone. torchrun needs half a minute to give up
-a node.
+that of kill_campaign.py. The launcher that serves the rendezvous is not killed. torchrun takes half a minute to give up
+on a node.
 """
 
 import argparse
@@ -70,8 +70,8 @@ def main() -> int:
         codes = [node.wait(600) for node in (first, second)]
         step, state = Checkpoints(folder / "checkpoints", 2, print).newest()
         same = (step, digest(state)) == (STEPS, truth)
-        print(f"killed after step {killed_at} of {STEPS}, started again, ended {time.monotonic() - began:.0f} s later "
-              f"with exit codes {codes}: {'the weights of the run left alone' if same else 'OTHER WEIGHTS'}")
+        print(f"killed after step {killed_at} of {STEPS}, restarted, ended {time.monotonic() - began:.0f} s later with "
+              f"exit codes {codes} and {'the weights of the undisturbed run' if same else 'DIFFERENT WEIGHTS'}")
         if arguments.json:
             row = {"killed_at": killed_at, "exit_codes": codes, "same_weights": same}
             arguments.json.write_text(json.dumps(row) + "\n")

@@ -1,12 +1,12 @@
-"""One session on one GPU, at most 580 seconds: is everything right on it, how fast, and how fast are its peers?
+"""Check and measure one GPU in at most 580 seconds: are the results right, how fast are we, how fast are our peers?
 
     python benchmarks/gpu_session [--json FILE] [--only SECTION,...] [--device cpu] [--quick]
 
-Each section is a process with a time limit of its own; what it has measured is kept, and written to FILE, when it is
-stopped or fails. Predictions from datasheets stand beside what was measured. `--quick` runs everything on tiny inputs,
-on a CPU too, which tries the script and measures nothing. Exit code 1 if a section failed or a check found a fault.
+Each section is a process with its own time limit; if it is stopped or fails, what it has measured so far is kept, and
+written to FILE. Measurements are printed next to predictions from datasheets. `--quick` runs everything on tiny inputs,
+even on a CPU, to test the script; its numbers mean nothing. Exit code 1 if a section failed or a check found a fault.
 
-Where nothing can be installed, carry what is missing:
+If nothing can be installed on the machine, bring the missing packages along:
     pip install --target carried --no-deps hydra-core omegaconf antlr4-python3-runtime==4.9.3 simplejpeg
     PYTHONPATH=carried:. python benchmarks/gpu_session
 """
@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LIMIT = 580         # seconds of all sections
+LIMIT = 580         # seconds, all sections together
 
 #: Sections in order, with the seconds that each may take.
 SECTIONS = {"ceilings": 30, "correct": 100, "launches": 50, "kernels": 60, "steps": 210, "tuning": 40, "compiling": 80,
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def one(args: argparse.Namespace) -> int:
-    """Print what a section yields, a JSON object a line."""
+    """Print what a section yields, one JSON object per line."""
     import torch
 
     device = torch.device("cuda", 0) if args.device == "cuda" else torch.device(args.device)
@@ -63,7 +63,7 @@ def one(args: argparse.Namespace) -> int:
 
 
 def run(section: str, limit: float, args: argparse.Namespace) -> list[dict]:
-    """Run a section in a process of its own and return its rows, and a fault if it did not end by itself."""
+    """Run a section in its own process; return its rows, with a fault if it failed or had to be stopped."""
     command = [sys.executable, __file__, "--section", section, "--device", args.device]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     began, rows = time.monotonic(), []
@@ -104,13 +104,13 @@ def tell(row: dict) -> None:
     if isinstance(value, float) and abs(value) >= 1e4:
         shown = f"{value:>12,.0f}"
     predicted = row.get("predicted")
-    more = f"  predicted {predicted:,.4g}, {value / predicted:.2f} of it" if predicted else ""
+    more = f"  predicted {predicted:,.4g}, reached {value / predicted:.2f} of it" if predicted else ""
     note = f"  ({row['note']})" if row.get("note") else ""
     print(f"  {row['case']:<46}{shown} {row['unit']}{more}{note}", flush=True)
 
 
 def machine(args: argparse.Namespace) -> dict:
-    """Return what the numbers are of."""
+    """Return the device, the versions and the command that the numbers belong to."""
     import torch
 
     name = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"

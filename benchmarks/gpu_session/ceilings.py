@@ -1,4 +1,4 @@
-"""What the device reaches at best: a copy, a matrix product, two convolutions."""
+"""The highest speeds that the device reaches: a copy, a matrix product, three convolutions."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from resnet_recipes.doctor import rates
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
-    """Yield bytes and operations a second, beside what the datasheet lets expect."""
+    """Yield bytes and operations per second, with predictions from the datasheet."""
     gpu, dtype = gpu_of(device), dtype_of(device)
     yield {"case": "copy", "value": rates.traffic(device, 1 << (22 if quick else 30)) / 1e12, "unit": "TB/s",
            "predicted": gpu and gpu.traffic / 1e12}

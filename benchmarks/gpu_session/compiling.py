@@ -1,4 +1,4 @@
-"""Seconds that `precision.compile=true` takes: with one image size, and where a second one follows."""
+"""Seconds that `precision.compile=true` takes: for a first image size, and for a second one after it."""
 
 import time
 from collections.abc import Iterator
@@ -11,9 +11,9 @@ from resnet_recipes.train.loop import train
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
-    """Yield seconds of the first steps, compilation and all, and the graphs that were compiled."""
+    """Yield the seconds of the first steps, including compilation, and the number of compiled graphs."""
     sides, batch = ((32, 40), 2) if quick else ((128, 176), 256)
-    is_cpu = device.type == "cpu"       # where the script is only tried, without generating code
+    is_cpu = device.type == "cpu"       # where the script is only tested, without generating code
     run = run_of(recipe_of("mild", sides[0], batch, quick, precision={"compile": not is_cpu}), device)
     if is_cpu:
         run.model.compile(backend="eager", dynamic=True)

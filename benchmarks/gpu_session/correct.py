@@ -1,4 +1,4 @@
-"""Whether the device computes what the CPU computes: operations, methods, pixels, and steps that wait for nothing."""
+"""Check that the device computes what the CPU computes: operations, methods, pixels, and steps that do not wait."""
 
 import tempfile
 from collections.abc import Iterator
@@ -25,23 +25,23 @@ from resnet_recipes.train.precision import Precision
 
 CPU = torch.device("cpu")
 
-#: How far a loss may be from the CPU's after three steps in float32, as a share of it.
+#: How far a loss may be from the CPU's after three steps in float32, relative to it.
 ALLOWED = 1e-4
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
-    """Yield a row for each comparison; a difference that rounding does not explain is a fault, an error another."""
+    """Yield a row for each comparison; it has a fault after an error, or if rounding does not explain a difference."""
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     for check, *arguments in _checks(device, quick):
         try:
             yield check(*arguments)
-        except Exception as error:      # the others are worth knowing
+        except Exception as error:      # the remaining checks are still worth running
             case = " ".join([check.__name__.strip("_"), *(each for each in arguments if isinstance(each, str))])
             yield {"case": case, "fault": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
 
 
 def _checks(device: torch.device, quick: bool) -> Iterator[tuple]:
-    """Yield functions with their arguments, each of which returns a row."""
+    """Yield the checks with their arguments; each returns a row."""
     on_gpu = device.type == "cuda"
     yield from ((_operations, dtype, device) for dtype in (torch.bfloat16, torch.float16, torch.float32) if on_gpu)
     yield from ((_pixels, name, device) for name in PIXEL_OPS)
@@ -56,7 +56,7 @@ def _checks(device: torch.device, quick: bool) -> Iterator[tuple]:
 
 
 def _operations(dtype: torch.dtype, device: torch.device) -> dict:
-    """Let every fused operation be compared with torch's own, as before a run."""
+    """Compare every fused operation with torch's own, as is done before a run."""
     notes = ops.choose(device, dtype).notes
     case = f"fused operations, {str(dtype).removeprefix('torch.')}"
     faults = [*notes, *filter(None, [fault(crops, device, dtype, CPU)])]
@@ -64,17 +64,17 @@ def _operations(dtype: torch.dtype, device: torch.device) -> dict:
 
 
 def _methods() -> Iterator[dict[str, dict | None]]:
-    """Yield the methods that a run has: none, and each alone."""
+    """Yield the methods of each run: none, then each alone."""
     none = {cls.name: None for cls in ORDER}
     yield none
     for cls in ORDER:
         in_workers = cls().provides("augment_sample") and not cls().provides("augment_pixels")
-        if not in_workers and not cls().draws_in_forward:       # a device draws other numbers than a CPU
+        if not in_workers and not cls().draws_in_forward:       # a GPU draws different numbers
             yield none | {cls.name: {}}
 
 
 def _method(methods: dict, device: torch.device, quick: bool) -> dict:
-    """Compare the losses of three steps of a ResNet-18 in float32, with every draw the same."""
+    """Compare the losses of three steps of a ResNet-18 in float32, with the same random draws."""
     case = f"3 steps, {', '.join(name for name, value in methods.items() if value is not None) or 'no methods'}"
     side, batch = (32, 4) if quick else (64, 16)
     recipe = recipe_of("mild", side, batch, True, methods=methods, precision={"dtype": "fp32"})
@@ -89,7 +89,7 @@ def _losses(recipe: object, device: torch.device) -> list[float]:
 
 
 def _pixels(name: str, device: torch.device) -> dict:
-    """Count the values that are more than one grey level from the CPU's."""
+    """Return the share of values that are more than one grey level from the CPU's."""
     images = torch.randint(0, 256, (16, 64, 64, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     value = torch.linspace(0.1, 0.9, 16) * (8 if name in ("posterize", "translate_x", "translate_y", "rotate") else 1)
     value = value * 200 if name == "solarize" else value.floor() if name in ("posterize", "translate_x") else value
@@ -115,7 +115,7 @@ def _decoded(device: torch.device, quick: bool) -> dict:
 
 
 def _overflow(device: torch.device) -> dict:
-    """Let float16 overflow: weights and statistics stay as they were."""
+    """Let float16 overflow: weights and statistics must not change."""
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).to(device)
     precision = Precision(device, torch.float16, model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
@@ -150,7 +150,7 @@ def _checkpoint(device: torch.device, quick: bool) -> dict:
 
 
 def _replayed(name: str, dtype: str, device: torch.device) -> dict:
-    """Compare twelve steps that replay their gradients with twelve that do not; all draws are the same."""
+    """Compare twelve steps that replay their gradients with twelve that do not, with the same random draws."""
     recipe, told, runs, losses = recipe_of(name, 64, 16, True, precision={"dtype": dtype}), [], [], []
     torch.backends.cudnn.deterministic = True
     for patience in (0, graphs.PATIENCE):
@@ -169,7 +169,7 @@ def _replayed(name: str, dtype: str, device: torch.device) -> dict:
 
 
 def _waits(device: torch.device) -> dict:
-    """Take 20 steps of Medium while torch forbids whatever waits for the device."""
+    """Take 20 steps of Medium while torch raises an error for anything that waits for the device."""
     run = run_of(recipe_of("medium", 64, 16, True), device)
     done = train(run, Counting(12))
     torch.cuda.set_sync_debug_mode("error")
@@ -183,7 +183,7 @@ def _waits(device: torch.device) -> dict:
 
 
 def _nccl(device: torch.device) -> dict:
-    """Compare steps of the only rank of an NCCL group with steps without one."""
+    """Compare steps in an NCCL group of one rank with steps without a group."""
     recipe = recipe_of("medium", 64, 16, True, precision={"dtype": "fp32"})
     alone, grouped = run_of(recipe, device), run_of(recipe, device)
     with tempfile.TemporaryDirectory() as folder:
@@ -200,7 +200,7 @@ def _nccl(device: torch.device) -> dict:
 
 
 def _apart(expected: list[float], found: list[float]) -> float:
-    """Return the largest difference as a share of what is expected; not a number if any is none."""
+    """Return the largest relative difference; NaN if any value is NaN."""
     expected, found = torch.tensor(expected), torch.tensor(found)
     return float(((found - expected) / expected).abs().max())
 

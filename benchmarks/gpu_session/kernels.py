@@ -1,4 +1,4 @@
-"""Operations alone, forward and backward: torch's own, compiled, and ours; and the first convolution, padded or not."""
+"""Single operations, forward and backward: torch's, compiled, and ours; and the first convolution, padded or not."""
 
 from collections.abc import Callable, Iterator
 
@@ -14,12 +14,12 @@ from resnet_recipes.ops import batch_norm, blur, stem
 #: Channels and sides of ResNet-50's activations at 224 pixels, in its first and third stage.
 SHAPES = ((256, 56), (1024, 14))
 
-#: Sides of images, and the channels that they may be padded to as they are made.
+#: Image sides, and the numbers of channels to which new images could be padded.
 SIDES, PADDED = (224, 88), (3, 4, 8)
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
-    """Yield GB/s, of the bytes that an operation in one piece needs: what moves more is slower; and ms of the stem."""
+    """Yield GB/s, counting only the bytes that a fused operation has to move; and ms of the first convolution."""
     dtype, gpu, batch = dtype_of(device), gpu_of(device), 2 if quick else 256
     predicted = gpu and FUSED_SHARE * gpu.traffic / 1e9
     for channels, side in SHAPES:
@@ -53,7 +53,7 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
 
 
 def _stem(batch: int, channels: int, side: int, device: torch.device, dtype: torch.dtype) -> Callable[[], object]:
-    """Return a call of the first convolution, forward and its weights' gradient, by cuDNN's fastest algorithms."""
+    """Return a call of the first convolution and its weights' gradient, by cuDNN's fastest algorithms."""
     shapes = (batch, channels, side, side), (64, channels, 7, 7), (batch, 64, side // 2, side // 2)
     images, weights, upstream = (torch.randn(shape, device=device).to(dtype, memory_format=torch.channels_last)
                                  for shape in shapes)
@@ -95,7 +95,7 @@ def _compiled(function: Callable[..., Tensor], x: Tensor, add: bool) -> Callable
 
 
 def _call(function: Callable[..., Tensor], x: Tensor, *arguments: object) -> Callable[[], object]:
-    """Return a call of an operation of one tensor forward and backward."""
+    """Return a call of an operation on one tensor, forward and backward."""
     leaf = x.clone().requires_grad_()
     with torch.no_grad():
         upstream = function(leaf, *arguments)

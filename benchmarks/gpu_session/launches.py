@@ -1,6 +1,6 @@
-"""Kernels of a training step, as torch's profiler counts them, beside what a counting device tells without a GPU.
+"""Kernels of a training step as torch's profiler counts them, compared with the count on the null device.
 
-Gradients are computed kernel by kernel. The profiler does not start on the counting device.
+Gradients are computed kernel by kernel, without CUDA graphs. The profiler does not start on the null device.
 """
 
 import json
@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from resnet_recipes.train.loop import train
 
-#: Launches, copies and fills of a step, by tools/null_device/step.py; tests/tools/test_null_device.py holds the limits.
+#: Launches, copies and fills of a step, from tools/null_device/step.py; tests/tools/test_null_device.py limits them.
 EXPECTED = {"mild": 400, "medium": 405, "hot": 424}
 FIRST, STEPS = 11, 4        # the steps after step 10, of which none has SAM's second pass in Medium
 

@@ -1,4 +1,4 @@
-"""Training steps of others, on one batch: a bare loop, torchvision's reference, timm, and Composer's transcribed."""
+"""Training steps of peers, on one batch: a bare loop, torchvision's reference, timm, and Composer's, transcribed."""
 
 import copy
 from functools import cache
@@ -17,7 +17,7 @@ MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 
 def bare(model: nn.Module, batch: Memory, device: torch.device, dtype: torch.dtype,
          is_compiled: bool = False) -> Steps:
-    """Return a loop as one writes it by hand: autocast, channels_last, fused SGD, nothing that waits."""
+    """Return a loop as one would write it by hand: autocast, channels_last, fused SGD, nothing that waits."""
     model = model.to(device, memory_format=torch.channels_last).train()
     called = compiled(model, device) if is_compiled else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-5,
@@ -36,7 +36,7 @@ def bare(model: nn.Module, batch: Memory, device: torch.device, dtype: torch.dty
 
 
 def torchvision_reference(batch: Memory, device: torch.device, model_name: str) -> Steps:
-    """Return the step of torchvision's references/classification: fp16 with a scaler, plain SGD, a loss read a step."""
+    """Return the step of torchvision's references/classification: scaled fp16, plain SGD, the loss read every step."""
     model = torchvision.models.get_model(model_name).to(device, memory_format=torch.channels_last).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=2e-5)
     scaler = torch.amp.GradScaler(device.type)
@@ -59,17 +59,17 @@ def torchvision_reference(batch: Memory, device: torch.device, model_name: str) 
 
 def timm_loop(name: str, batch: Memory, device: torch.device, dtype: torch.dtype,
               is_compiled: bool = False) -> Steps:
-    """Return a bare loop around one of timm's networks; raises ImportError where timm is missing."""
+    """Return a bare loop around one of timm's networks; raises ImportError if timm is not installed."""
     import timm
 
     return bare(timm.create_model(name, num_classes=CLASSES), batch, device, dtype, is_compiled)
 
 
 def composer(batch: Memory, device: torch.device, model_name: str) -> Steps:
-    """Return the step of Composer 0.7 with Mild's methods, transcribed: its own package needs an older torch.
+    """Return the step of Composer 0.7 with Mild's methods, transcribed because its package needs an older torch.
 
     Blur by depthwise convolutions, fp16 with a scaler, an optimizer that loops over weights, EMA by loops every 20
-    steps, and a loss that is read in every step.
+    steps, and a loss that is read at every step.
     """
     model = torchvision.models.get_model(model_name)
     BlurPool().modify_model(model)

@@ -1,4 +1,4 @@
-"""What the sections share: recipes without Hydra, batches in memory, our loop in turns with others."""
+"""What the sections share: recipes without Hydra, batches in memory, and loops that take turns."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -35,12 +35,12 @@ def gpu_of(device: torch.device) -> datasheet.Gpu | None:
 
 
 def dtype_of(device: torch.device) -> torch.dtype:
-    """Return what the recipes would compute in; bf16 on a CPU, so that types are tried there too."""
+    """Return the dtype that the recipes would use; bf16 on a CPU, so that mixed types are tested there, too."""
     return resolve_dtype("auto" if device.type == "cuda" else "bf16", device)
 
 
 def recipe_of(name: str, side: int, batch: int, quick: bool, **changes: object) -> Recipe:
-    """Return a packaged recipe for images of one size; changes replace sections, or methods (None: without)."""
+    """Return a packaged recipe for images of one size; changes update its sections, and None removes a method."""
     tree = yaml.safe_load((RECIPES / f"{name}.yaml").read_text())
     tree["methods"] |= {"progressive_resizing": None} | changes.pop("methods", {})
     tree["methods"] = {key: value for key, value in tree["methods"].items() if value is not None}
@@ -74,11 +74,11 @@ class Memory:
             yield self.batch
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class Counting(Stopwatch):
-    """A keeper that stops training after some steps and keeps nothing but losses."""
+    """A keeper that stops training after some steps and keeps only the losses."""
 
     def __init__(self, steps: int):
         super().__init__(torch.device("cpu"), 0.0)
@@ -86,7 +86,7 @@ class Counting(Stopwatch):
         self._steps = steps
 
     def wants_to_stop(self) -> bool:
-        """Stop when all steps are taken but this."""
+        """Return whether this step is the last."""
         return len(self.losses) + 1 >= self._steps
 
     def step(self, done: int, loss: Tensor) -> None:
@@ -104,7 +104,7 @@ def run_of(recipe: Recipe, device: torch.device) -> Run:
 
 
 def ours(recipe: Recipe, device: torch.device, is_replayed: bool = True) -> Steps:
-    """Return our own training loop, which may replay gradients as CUDA graphs or not."""
+    """Return our own training loop, with gradients replayed as CUDA graphs or not."""
     run, done = run_of(recipe, device), [0]
     run.graphs = run.graphs if is_replayed else None
 
@@ -115,7 +115,7 @@ def ours(recipe: Recipe, device: torch.device, is_replayed: bool = True) -> Step
 
 
 def compiled(function: Callable, device: torch.device, **settings: bool) -> Callable:
-    """Return a compiled function; on a CPU, where the script is only tried, without generating code."""
+    """Return a compiled function; on a CPU, where the script is only tested, without generating code."""
     return torch.compile(function, backend="inductor" if device.type == "cuda" else "eager", **settings)
 
 
@@ -130,7 +130,7 @@ def without_methods(recipe: Recipe) -> Recipe:
 
 
 def in_turns(contenders: dict[str, Steps], device: torch.device, steps: int, rounds: int) -> dict[str, list[tuple]]:
-    """Return (seconds of a step, seconds of the host) of every contender, a pair a round; the first was a warm-up."""
+    """Return (seconds, seconds of the host) per step for every contender, which is warm: one pair per round."""
     found: dict[str, list[tuple]] = {name: [] for name in contenders}
     for turn in range(rounds):
         for name in sorted(contenders, reverse=turn % 2 == 1):

@@ -1,4 +1,4 @@
-"""Training steps a second at four image sizes: ours and its peers, on one batch in memory, in turns."""
+"""Training steps per second at four image sizes: ours and its peers, on one batch in memory, in turns."""
 
 import gc
 from collections.abc import Callable, Iterator
@@ -13,14 +13,14 @@ from session import Memory, Steps, dtype_of, gpu_of, in_turns, ours, recipe_of, 
 from resnet_recipes.measure import roofline
 from resnet_recipes.measure.roofline import Work
 
-#: Image sides and images of a step, the most telling first: a section that is stopped has had those.
+#: Image side and images per step, the most important first, in case the section is stopped.
 CASES = ((176, 256), (88, 256), (224, 256), (128, 256), (88, 1024))
 COMPILED = (176, 256)
-ROUNDS, STEPS, WARM_UP = 3, 10, 8        # after which gradients are replayed where they are to be
+ROUNDS, STEPS, WARM_UP = 3, 10, 8        # after the warm-up, gradients are replayed
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
-    """Yield images a second of every contender, host milliseconds of a step, memory, and our share of the best peer."""
+    """Yield images per second of every contender, host ms per step, memory, and our ratio to the best peer."""
     for side, batch in ((32, 4), (40, 4)) if quick else CASES:
         found, is_last = {}, quick and side == 40
         for name, make in _contenders(side, batch, device, quick, (side, batch) == COMPILED or is_last).items():
@@ -35,7 +35,7 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
 
 
 def _contenders(side: int, batch: int, device: torch.device, quick: bool, compiled: bool) -> dict[str, Callable]:
-    """Return how to make each contender."""
+    """Return a function for each contender that makes it."""
     recipe, memory, dtype = recipe_of("mild", side, batch, quick), Memory(side, batch, device), dtype_of(device)
     model, blurred = ("resnet18", "resnet18") if quick else ("resnet50", "resnetblur50")
     network = partial(torchvision.models.get_model, model)
@@ -61,7 +61,7 @@ def _contenders(side: int, batch: int, device: torch.device, quick: bool, compil
 
 
 def _started(name: str, make: Callable[[], Steps], device: torch.device) -> Steps | None:
-    """Return a contender after its warm-up; None if it is not installed, or a peer that fails."""
+    """Return a contender after its warm-up; None if it is not installed, or if it is a peer and fails."""
     try:
         contender = make()
         contender(1 if device.type == "cpu" else WARM_UP)

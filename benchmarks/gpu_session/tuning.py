@@ -1,4 +1,4 @@
-"""What cuDNN's search for its fastest algorithms costs at a new image size, and what it wins."""
+"""What cuDNN's search for its fastest algorithms costs at a new image size, and how much it gains."""
 
 import time
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from resnet_recipes.train.loop import train
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
-    """Yield seconds of the first step and images a second, without and with the search."""
+    """Yield seconds of the first step and images per second, without and with the search."""
     for side, batch in ((32, 4),) if quick else ((176, 256), (88, 256)):
         rates = {}
         for search in (False, True):

@@ -18,10 +18,10 @@ from resnet_recipes.train.distributed import Rank
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
-    """Yield images a second, from small pictures that the demo draws: many to decode, little to read.
+    """Yield images per second on the demo's small synthetic images: many to decode, little to read.
 
-    JPEGs are decoded by the CPU, and by nvJPEG where there is a GPU: the ratio of the two is what nvJPEG is worth with
-    so many cores.
+    JPEGs are decoded by the CPU and, on a GPU, by nvJPEG: the ratio shows what nvJPEG gains on a machine with that many
+    cores.
     """
     decoders = ("cpu", "gpu") if device.type == "cuda" else ("cpu",)
     if device.type == "cuda":

@@ -3,9 +3,9 @@
     python benchmarks/loaders DATA [--sizes 176,88] [--json FILE]
     python benchmarks/loaders DATA --cold [--only "files|torchvision + PIL"]
 
-DATA is a folder of class folders of JPEGs, or one with train/. Every loader runs in a process of its own with its own
-workers; they take turns, and each round counts the CPU time of that process and all its descendants for the same number
-of images, from idle to idle.
+DATA is a folder of class folders of JPEGs, or one with train/. Every loader runs in its own process, with its own
+workers. Loaders take turns, and each round counts the CPU time of that process and all its descendants for the same
+number of images, from idle to idle.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def measured(setting: Setting, names: list[str], rounds: int, batches: int) -> d
 
 
 def rows(pixels: int, rates: dict[str, list[float]]) -> Iterator[dict]:
-    """Yield one comparison of ours with a peer after the other."""
+    """Yield a row for each of our loaders and each peer it is compared with."""
     for our, peer in PAIRS:
         if our in rates and peer in rates:
             yield row(f"{our} / {peer}, {pixels} px", rates[our], rates[peer], "images per CPU-second")
@@ -68,9 +68,9 @@ def clock(setting: Setting, rounds: int, batches: int) -> Iterator[dict]:
 
 
 def cold_rows(setting: Setting, names: list[str], rounds: int, batches: int) -> Iterator[dict]:
-    """Yield each loader with files out of the page cache beside itself with files in it; then the peers, cold."""
+    """Yield each loader with cold files compared with warm files (in the page cache); then ours with peers, cold."""
     found = cold.rates(setting, names, rounds, batches)
-    unit = "images per second of worker"
+    unit = "images per worker-second"
     for name, pairs in found.items():
         yield row(f"{name}, cold / warm, {setting.pixels} px", *map(list, zip(*pairs, strict=True)), unit)
     for our, peer in PAIRS:
@@ -80,9 +80,9 @@ def cold_rows(setting: Setting, names: list[str], rounds: int, batches: int) -> 
 
 
 def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
-    """Give `source` the layout of a data set: train and val are the same images; and the .beton files that are needed.
+    """Link `source` into `root` as train and val, write the .beton files needed, and yield notes on their sizes.
 
-    "equal" holds some pixels among JPEGs of the same resolution, to be as large as both files of "levels".
+    Some images in "equal" are stored as raw pixels, so that it is as large as both files of "levels" together.
     """
     from resnet_recipes.data.beton.file import open_beton
     from resnet_recipes.data.convert.encode import ConvertOptions
@@ -113,7 +113,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=8, help=f"of {BATCH} images, in each round")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--only", help="loaders to measure, names separated by |; all, if not given")
-    parser.add_argument("--cold", action="store_true", help="files out of the page cache beside files in it")
+    parser.add_argument("--cold", action="store_true", help="compare files out of the page cache with files in it")
     parser.add_argument("--no-clock", action="store_true", help="only CPU time")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
@@ -125,7 +125,7 @@ def main() -> None:
     console = Console(width=None if sys.stdout.isatty() else 140)
     lacking = missing()
     for name, package in lacking.items():
-        console.print(f"left out: {name} ({package} is not installed)")
+        console.print(f"skipped: {name} ({package} is not installed)")
     names = [name for name in LOADERS if name not in lacking and (not args.only or name in args.only.split("|"))]
     results = []
     with tempfile.TemporaryDirectory() as folder:

@@ -52,10 +52,10 @@ class Bench:
         return batches * BATCH / (self._idle_seconds() - before)
 
     def worker_rate(self, batches: int) -> float:
-        """Read some batches after those that are ready; return images per second of worker.
+        """Read some batches after those that are ready; return images per worker-second.
 
-        The seconds are those of threads and processes that do a twentieth of the work or more, without those in which
-        they wait for a core: work beside the measurement counts little.
+        These are the seconds of threads and processes that do at least a twentieth of the work, without the time they
+        wait for a core, so that other work on the machine matters little.
         """
         self._read(AHEAD)
         before, started = tasks(self._process.pid), time.perf_counter()
@@ -78,7 +78,7 @@ class Bench:
         self._process.stdin.write(f"{batches}\n")
         self._process.stdin.flush()
         if not self._process.stdout.readline():
-            raise SystemExit("a loader has failed; its own message stands above")
+            raise SystemExit("a loader has failed: see its message above")
 
     def _idle_seconds(self) -> float:
         """Wait until nothing has run for a second; return the CPU seconds used so far."""

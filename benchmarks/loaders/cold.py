@@ -1,4 +1,4 @@
-"""Loaders whose files are not in the page cache, beside the same loaders whose files are."""
+"""Loaders whose files are not in the page cache, compared with the same loaders whose files are."""
 
 import itertools
 import os
@@ -12,7 +12,7 @@ Pair = tuple[float, float]
 
 
 def rates(setting: Setting, names: list[str], rounds: int, batches: int) -> dict[str, list[Pair]]:
-    """Return images per second of worker by loader and round, cold and warm; the loaders take turns.
+    """Return images per worker-second by loader and round, cold and warm; the loaders take turns.
 
     No loader reads an image twice: pages of a mapped file cannot be dropped once they have been read.
     """
@@ -41,7 +41,7 @@ def stored(root: Path) -> Iterator[Path]:
 
 
 def drop(files: Iterable[Path]) -> None:
-    """Have the system forget the content of files."""
+    """Drop files from the page cache."""
     for file in files:
         with file.open("rb") as opened:
             os.fsync(opened.fileno())           # what is not on the disk yet would stay
