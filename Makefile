@@ -6,7 +6,7 @@ DEMO := data/demo
 .PHONY: help demo docs test fuzz setup clean
 
 help:
-	@echo "make demo    train on a small drawn data set: a few minutes on any CPU"
+	@echo "make demo    train on synthetic images: a few minutes on any CPU"
 	@echo "make test    lint, then the whole test suite"
 	@echo "make docs    build the documentation: build/site/index.html"
 	@echo "make fuzz    feed damaged files to the native decoder, built with sanitizers: five minutes"

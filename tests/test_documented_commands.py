@@ -80,12 +80,12 @@ def own(words: list[str]) -> tuple[str, list[str]] | None:
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder of 24 drawn images under 2,100 names, enough for a step of every recipe."""
-    drawn = demo.write(tmp_path_factory.mktemp("drawn") / "set", train_images=1, val_images=1)
-    for folder in (drawn / "train").iterdir():
+    """Return a folder of 24 synthetic images under 2,100 names, enough for a step of every recipe."""
+    root = demo.write(tmp_path_factory.mktemp("synthetic") / "set", train_images=1, val_images=1)
+    for folder in (root / "train").iterdir():
         for number in range(175):
             (folder / f"{number}.jpg").symlink_to("0000.jpg")
-    return drawn
+    return root
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def asked(words: list[str]) -> tuple[int, str]:
         recipe = any(word.startswith("recipe=") for word in arguments.words)
         return trained(tuple(arguments.words)) if recipe else (0, "")
     if {"--png", "--fix-val"} & set(rest) or (verb == "report" and not find_spec("vl_convert")):
-        split(rest, VERBS[verb].USAGE)      # drawing takes seconds, a map of files has to be somebody's
+        split(rest, VERBS[verb].USAGE)      # plots take seconds; --fix-val needs a file
         return 0, ""
     code, said = heard(cli.main, [verb, *rest, *BRIEF.get(verb, []), *["--no-images"] * (rest[:1] == ["data"])])
     return (0 if verb == "doctor" and code == 3 else code), said

@@ -17,7 +17,7 @@ CLASSES = tuple(f"pattern{number}" for number in range(10))
 
 def ended_run(make_run: Callable[..., Run], folder: Path, **changes: object) -> Path:
     """Return the folder of a run with random weights; its images are in `images` beside it."""
-    images = drawn(folder.parent / "images")
+    images = random_images(folder.parent / "images")
     run = make_run(**changes)
     recipe = run.plan.recipe
     folder.mkdir()
@@ -27,8 +27,8 @@ def ended_run(make_run: Callable[..., Run], folder: Path, **changes: object) -> 
     return folder
 
 
-def drawn(root: Path) -> Path:
-    """Draw one training and three validation images of each class below `root`, and return it."""
+def random_images(root: Path) -> Path:
+    """Write one training and three validation images of each class below `root`, and return it."""
     rng = np.random.default_rng(0)
     for split, count in (("train", 1), ("val", 3)):
         for name in CLASSES:

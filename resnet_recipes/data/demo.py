@@ -1,4 +1,4 @@
-"""Draw the demo dataset: small pictures of twelve classes of objects, as a folder of JPEGs."""
+"""Generate the demo data set: small synthetic images of twelve classes of objects, as a folder of JPEGs."""
 
 import colorsys
 import shutil
@@ -69,7 +69,7 @@ def picture(name: str, rng: np.random.Generator) -> Image.Image:
 
 
 def _colours(hue: float, rng: np.random.Generator) -> np.ndarray:
-    """Draw three distinct colours [3, 3]: background, object (close to this hue), and the pattern on the object."""
+    """Choose three distinct colours [3, 3]: background, object (close to this hue), and the pattern on the object."""
     while True:
         far, ink = rng.uniform(20, 235, (2, 3))
         shade = (hue + rng.uniform(-0.1, 0.1)) % 1, rng.uniform(0.4, 1.0), rng.uniform(0.4, 0.95)
@@ -109,7 +109,7 @@ def _outline(shape: str, middle: tuple[float, float], radius: float,
 
 
 def _clutter(draw: ImageDraw.ImageDraw, width: int, height: int, rng: np.random.Generator) -> None:
-    """Draw a small object of no class: a line, a box or a blot."""
+    """Draw a small object that belongs to no class: a line, a box or a blob."""
     x, y, w, h = rng.uniform(0, width), rng.uniform(0, height), *rng.uniform(3, 12, 2)
     colour = tuple(int(value) for value in rng.integers(0, 256, 3))
     kind = rng.integers(3)

@@ -39,7 +39,7 @@ class Images:
         return RawBatch(pixels.permute(0, 3, 1, 2), labels)
 
 
-class Drawn(Supply):
+class Synthetic(Supply):
     """Generated batches."""
 
     def __init__(self, examples: int, classes: int, epoch: int | None = None):
@@ -58,17 +58,17 @@ def measure(config: DataConfig, tell: object) -> DataFacts:
     """Return the facts about the generated images; there is nothing to check."""
     return DataFacts("synthetic", Path(config.root or "synthetic"), TRAIN_EXAMPLES, EVAL_EXAMPLES,
                      tuple(f"pattern{number}" for number in range(CLASSES)),
-                     ("images are drawn, not read: accuracies mean nothing",))
+                     ("images are synthetic: accuracies mean nothing",))
 
 
-def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Drawn:
+def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Synthetic:
     """Open the generated training images; `augment` is ignored."""
-    return Drawn(facts.train_examples, len(facts.classes))
+    return Synthetic(facts.train_examples, len(facts.classes))
 
 
-def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Drawn:
+def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Synthetic:
     """Open the generated evaluation images."""
-    return Drawn(facts.eval_examples, len(facts.classes), epoch=-1)
+    return Synthetic(facts.eval_examples, len(facts.classes), epoch=-1)
 
 
 def _on_device(array: np.ndarray) -> torch.Tensor:

@@ -17,7 +17,7 @@ from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.train.run import Run
-from tests.trained_runs import CLASSES, drawn, ended_run
+from tests.trained_runs import CLASSES, ended_run, random_images
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_sizes_are_a_table_and_the_shorter_side_grows_with_them(run: Path, capsy
 def test_two_ranks_count_what_one_counts(tmp_path: Path, capfd: pytest.CaptureFixture):
     about, file = About("resnet18", len(CLASSES), CLASSES, eval_resize=36, eval_size=32), tmp_path / "w.safetensors"
     write_weights(torchvision.models.resnet18(num_classes=len(CLASSES)), file, about)
-    words = file, f"data={drawn(tmp_path / 'images')}", "launch.device=cpu", "workers=0"
+    words = file, f"data={random_images(tmp_path / 'images')}", "launch.device=cpu", "workers=0"
     one, two = evaluated(capfd, *words), evaluated(capfd, *words, "gpus=2")
     assert two.pop("device") == "2 x cpu"
     assert two["loss"] == pytest.approx(one["loss"], abs=1e-5)

@@ -27,7 +27,7 @@ def test_an_export_is_compared_on_the_runs_images_and_has_a_card(
     assert load(out / "model.safetensors").about == load(run).about
 
 
-def test_without_images_drawn_ones_are_compared_and_folding_tells_its_difference(
+def test_without_images_random_ones_are_compared_and_folding_reports_its_difference(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture,
 ):
     (run.parent / "images").rename(tmp_path / "moved")

@@ -128,7 +128,7 @@ def test_another_seed_gives_another_order(case):
 
 def test_a_training_epoch_has_no_image_twice(case):
     if case.facts.backend == "synthetic":
-        pytest.skip("drawn images repeat")
+        pytest.skip("synthetic images repeat")
     whole = Case(DataConfig(**vars(case.config) | {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0), "flip": False}),
                  case.facts)
     with whole.train(global_size=1) as loader:

@@ -1,4 +1,4 @@
-"""Drawn images: their class can be learnt, their noise is new in every epoch."""
+"""Synthetic images: their class can be learnt, their noise is new in every epoch."""
 
 import numpy as np
 
@@ -21,6 +21,6 @@ def test_noise_depends_on_the_epoch_and_nothing_else():
 
 
 def test_labels_are_those_of_the_data_set():
-    """A probe draws images for a network of two classes."""
+    """As a probe needs them for a network of two classes."""
     assert Images(8, 2).batch(np.arange(6), 0).labels.tolist() == [0, 1, 0, 1, 0, 1]
     assert Images(8, 1000).batch(np.arange(12), 0).labels.max() == CLASSES - 1

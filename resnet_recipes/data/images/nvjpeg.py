@@ -14,13 +14,13 @@ from torch import Tensor
 def decoded(files: Sequence[np.ndarray], device: torch.device) -> list[Tensor]:
     """Return whole JPEGs, uint8 [length] each, as RGB: uint8 [3, height, width] on `device`, which is waited for.
 
-    Raises RuntimeError if one of them cannot be decoded. The interpreter is free meanwhile.
+    Raises RuntimeError if one of them cannot be decoded. Other Python threads can run meanwhile.
     """
     return _binding()([torch.from_numpy(file) for file in files], mode="RGB", device=device)
 
 
 def fault(device: torch.device) -> str:
-    """Return why nvJPEG cannot be used on a GPU, found by decoding a drawn image; empty if it can."""
+    """Return why nvJPEG cannot be used on a GPU, found by decoding a test image; empty if it can."""
     ramp = np.linspace(0, 255, 64, dtype=np.uint8)
     across, file = np.tile(ramp, (64, 1)), io.BytesIO()
     expected = np.stack([across, across.T, np.full_like(across, 99)], axis=2)
@@ -30,7 +30,7 @@ def fault(device: torch.device) -> str:
     except (ImportError, OSError, RuntimeError) as error:
         return str(error).strip().partition("\n")[0] or type(error).__name__
     apart = float(np.abs(found.astype(int) - expected).mean())
-    return "" if apart < 4 else f"its pixels differ from what was drawn by {apart:.1f} grey levels"
+    return "" if apart < 4 else f"its pixels differ from a test image's by {apart:.1f} grey levels"
 
 
 def name() -> str:

@@ -229,7 +229,7 @@ def test_facts_name_the_decoder(folder, monkeypatch):
     assert not any("on the GPU" in note for note in data.measure(settings(folder)).notes)
 
 
-def test_nvjpeg_that_does_not_work_is_found_by_a_drawn_image(monkeypatch):
+def test_an_nvjpeg_that_does_not_work_is_found_with_a_test_image(monkeypatch):
     assert nvjpeg.fault(torch.device("cpu")) == ""
     decoded = nvjpeg.decoded
     monkeypatch.setattr(nvjpeg, "decoded", lambda *given: [255 - image for image in decoded(*given)])

@@ -16,7 +16,7 @@ from resnet_recipes.data.order import Job
 from resnet_recipes.errors import TrainingError
 
 
-class Drawn:
+class Greys:
     """Forty images, each all of one grey that its key decides; images in `bad` cannot be read."""
 
     def __init__(self, in_threads: bool, bad: tuple[int, ...] = ()):
@@ -44,7 +44,7 @@ def jobs(count: int) -> Iterator[Job]:
 def run(workers: int, in_threads: bool = True, bad: tuple[int, ...] = (),
         count: int = 12) -> list[tuple[np.ndarray, ...]]:
     """Return copies of the batches that a pipeline makes."""
-    made = Pipeline(Drawn(in_threads, bad), Capacity(workers, prefetch=2, rows=7, pixels=6), skip_bad=True)
+    made = Pipeline(Greys(in_threads, bad), Capacity(workers, prefetch=2, rows=7, pixels=6), skip_bad=True)
     try:
         return [(batch.pixels.numpy().copy(), batch.labels.numpy().copy()) for batch in made.run(jobs(count))]
     finally:
@@ -73,7 +73,7 @@ def test_an_image_that_comes_twice_in_an_epoch_comes_with_two_crops():
 
 
 def test_a_skipped_image_is_replaced_by_the_next_good_one_with_its_label_and_named():
-    made = Pipeline(Drawn(True, (3, 4)), Capacity(2, prefetch=1, rows=7, pixels=6), skip_bad=True)
+    made = Pipeline(Greys(True, (3, 4)), Capacity(2, prefetch=1, rows=7, pixels=6), skip_bad=True)
     batches = list(made.run([Job(0, np.array([2, 3, 5]), np.zeros(3, np.int64), 4)]))
     assert batches[0].labels.tolist() == [0, 1, 1]
     assert (batches[0].pixels[1] == batches[0].pixels[2]).all()
@@ -87,7 +87,7 @@ def test_a_hundred_bad_images_in_a_row_are_not_a_few_bad_files():
 
 
 def test_a_new_run_ends_an_earlier_one_and_does_not_mix_with_it():
-    made = Pipeline(Drawn(True), Capacity(2, prefetch=3, rows=7, pixels=6))
+    made = Pipeline(Greys(True), Capacity(2, prefetch=3, rows=7, pixels=6))
     first = made.run(jobs(99))
     next(first)
     batches = [(batch.pixels.numpy().copy(), batch.labels.numpy().copy()) for batch in made.run(jobs(5))]
@@ -99,7 +99,7 @@ def test_a_new_run_ends_an_earlier_one_and_does_not_mix_with_it():
 
 
 def test_prefetch_says_how_many_batches_are_made_ahead_and_none_into_the_one_in_use():
-    storage, seen = Drawn(True), []
+    storage, seen = Greys(True), []
     fill = storage.fill
     storage.fill = lambda rows: (seen.append(int(rows.indices[0])), fill(rows))
     made = Pipeline(storage, Capacity(1, prefetch=3, rows=7, pixels=6))
@@ -120,7 +120,7 @@ def test_batches_take_the_memory_that_was_told_whatever_the_number_of_workers():
 
 def test_a_storage_that_never_answers_is_given_up(monkeypatch):
     monkeypatch.setattr(pipeline, "PATIENCE", 0.1)
-    storage, gate = Drawn(True), threading.Event()
+    storage, gate = Greys(True), threading.Event()
     storage.fill = lambda rows: gate.wait(10)
     made = Pipeline(storage, Capacity(1, prefetch=1, rows=7, pixels=6))
     with pytest.raises(TrainingError, match=r"no image was read for 0\.1 s; the loader is stuck at image 0, image 0, "
@@ -140,7 +140,7 @@ def test_memory_that_cuda_cannot_pin_is_used_unpinned_and_a_note_says_so(monkeyp
     cudart = type("Cudart", (), {"cudaHostRegister": staticmethod(lambda *_: Refusal())})
     monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
     monkeypatch.setattr("torch.cuda.cudart", lambda: cudart)
-    made = Pipeline(Drawn(True), Capacity(1, prefetch=1, rows=7, pixels=6))
+    made = Pipeline(Greys(True), Capacity(1, prefetch=1, rows=7, pixels=6))
     assert "cannot be pinned (CUDA error 2)" in made.notes[0]
     assert next(made.run(jobs(1))).pixels.shape == (7, 3, 4, 4)
     made.close()
