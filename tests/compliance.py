@@ -7,7 +7,7 @@ import pytest
 
 
 def complies(path: Path) -> bool:
-    """Tell whether a log passes by the rules of the last round that had ResNet, every warning an error."""
+    """Return whether a log passes by the rules of the last round that had ResNet, every warning an error."""
     checker = pytest.importorskip("mlperf_logging.compliance_checker.mlp_compliance", reason="needs mlperf-logging")
     logging.disable()       # what it complains about would go to the root logger
     try:

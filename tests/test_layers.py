@@ -196,7 +196,7 @@ def test_only_the_surface_prints():
 
 
 def from_a_fixed_list(name: ast.expr) -> bool:
-    """Tell whether an expression yields only names in the source: "ffcv", or f"resnet_recipes.data.{TABLE[key]}"."""
+    """Return whether an expression yields only names in the source: "ffcv", or f"resnet_recipes.data.{TABLE[key]}"."""
     if isinstance(name, ast.JoinedStr):
         values = [part.value for part in name.values if isinstance(part, ast.FormattedValue)]
         return all(isinstance(value, ast.Subscript) and ast.unparse(value.value).isupper() for value in values)

@@ -63,7 +63,7 @@ def base_names(node: ast.ClassDef) -> list[str]:
 
 
 def declared_above(name: str, bases: list[str]) -> bool:
-    """Tell whether a base class in this package declares a member, which documents it for all that override it."""
+    """Return whether a base class in this package declares a member, which documents it for all that override it."""
     return any(name in members or declared_above(name, above) for base in bases
                for members, above in classes().get(base, []))
 
@@ -76,7 +76,7 @@ def declared_by_protocols() -> frozenset[str]:
 
 
 def documented_elsewhere(name: str, owner: ast.ClassDef | None) -> bool:
-    """Tell whether a method is documented where it is declared: a base class, a protocol, or nn.Module."""
+    """Return whether a method is documented where it is declared: a base class, a protocol, or nn.Module."""
     return owner is not None and (name == "forward" or name in declared_by_protocols()
                                   or declared_above(name, base_names(owner)))
 

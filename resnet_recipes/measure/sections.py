@@ -27,20 +27,21 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Sect
     figures = [
         Figure(
             "time",
-            "Top-1 accuracy against minutes on a logarithmic axis. Filled: your runs, their front dashed. Open, grey: "
-            "published results; hover for the source. The papers' clock excludes evaluations and checkpoints, and "
-            "times the first epoch as the second; MLPerf's includes both; the wall clock includes everything.",
+            "Top-1 accuracy against minutes, on a logarithmic axis. Filled points are your runs; the dashed line joins "
+            "those that no other run beats. Open points are published results; hover for the source. The papers' clock "
+            "excludes evaluations and checkpoints, and counts the first epoch as if it took as long as the second; "
+            "MLPerf's clock includes both; the wall clock includes everything.",
             charts.accuracy(mine, known, hides=hides),
         )
     ]
-    text = ["The published results are for ImageNet and hidden at first: these runs trained on other images."] * hides
+    text = ["The published results are for ImageNet, and hidden at first: these runs trained on other images."] * hides
     if mine and price is not None:
         on_a100 = [row for row in known if "8x A100" in row["hardware"]]
         figures.append(
             Figure(
                 "cost",
-                f"The same against cost: your runs at {price:g} per hour, published ones on 8 A100 at {A100_PRICE} "
-                "dollars per hour. Bills are by the wall clock.",
+                f"The same against cost: your runs at {price:g} per hour, published results on 8 A100 at {A100_PRICE} "
+                "dollars per hour. Providers bill by the wall clock.",
                 charts.accuracy(mine, on_a100, (price, A100_PRICE), hides),
             )
         )
@@ -52,9 +53,9 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Sect
         rows = list(map(_group_row, groups))
         yield Section(
             "Trade-off by recipe", ["Means over seeds; bars are one standard deviation of a single run."],
-            [Figure("tradeoff", "Each point is one recipe at one length, by its training minutes.",
+            [Figure("tradeoff", "Each point is one recipe at one length, against its training minutes.",
                     charts.tradeoff(rows, "minutes", "training minutes")),
-             Figure("tradeoff-epochs", "The same by epochs, which do not depend on the machine.",
+             Figure("tradeoff-epochs", "The same against epochs, which do not depend on the machine.",
                     charts.tradeoff(rows, "epochs", "epochs"))])
     if runs:
         yield _course(runs)
@@ -76,8 +77,8 @@ def _course(runs: Sequence[RunRecord]) -> Section:
     bars = [row for run in shown for row in _phases(run)]
     if bars:
         figures.append(Figure("phases", "Where the wall time went.", charts.phases(bars)))
-    left_out = f"The {MOST_CURVES} most accurate of {len(runs)} runs." if len(runs) > MOST_CURVES else ""
-    return Section("Over the runs", [left_out] if left_out else [], figures)
+    left_out = f"This shows the {MOST_CURVES} most accurate of {len(runs)} runs." if len(runs) > MOST_CURVES else ""
+    return Section("During the runs", [left_out] if left_out else [], figures)
 
 
 def _phases(run: RunRecord) -> Iterator[dict[str, Any]]:

@@ -34,7 +34,7 @@ def fused(pixels: Tensor, cuts: Tensor, side: int) -> Tensor:
 
 
 def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[object]]]:
-    """Yield images with a grain, shrunk and enlarged, whole and in part, by both filters; `dtype` plays no part."""
+    """Yield images with a grain, shrunk and enlarged, whole and in part, by both filters; `dtype` is ignored."""
     device = generator.device
     ramp = torch.arange(3 * 20 * 15, device=device) // 6
     grain = torch.randint(50, (2, 3 * 20 * 15), generator=generator, device=device)

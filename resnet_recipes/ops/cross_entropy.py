@@ -1,4 +1,4 @@
-"""Cross-entropy with soft targets: one softmax a row, or one sigmoid a class."""
+"""Cross-entropy with soft targets: one softmax per row, or one sigmoid per class."""
 
 from collections.abc import Iterator
 

@@ -29,7 +29,7 @@ def fused(
     x: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor, running_var: Tensor, tracked: Tensor,
     momentum: float, eps: float,
 ) -> Tensor:
-    """Do the same for channels_last in two launches each way, remembering a byte for each maximum.
+    """Do the same for channels_last in two launches per pass, storing a byte for each maximum.
 
     Sums are in float32 and in a fixed order. Of values that differ by less than a millionth the first is the maximum.
     """

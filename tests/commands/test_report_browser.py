@@ -58,7 +58,7 @@ def points(browser: "webdriver.Chrome") -> int:
 
 
 def hovered(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
-    """Tell whether hovering over a point of a figure shows a text."""
+    """Return whether hovering over a point of a figure shows a text."""
     return browser.execute_script("""
         for (const point of document.querySelectorAll(`#${arguments[0]} .mark-symbol.role-mark path`)) {
             const box = point.getBoundingClientRect();

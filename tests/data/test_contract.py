@@ -72,7 +72,7 @@ def taken(batches: Iterator[RawBatch], count: int) -> list[tuple[np.ndarray, np.
 
 
 def same(ours: list, theirs: list) -> bool:
-    """Tell whether two lists of batches are equal to the bit."""
+    """Return whether two lists of batches are equal to the bit."""
     return len(ours) == len(theirs) and all(np.array_equal(a, b) for one, other in zip(ours, theirs, strict=True)
                                             for a, b in zip(one, other, strict=True))
 

@@ -211,7 +211,7 @@ def test_workers_do_not_outlive_the_trainer_nor_import_it(folder, tmp_path):
 
 
 def alive(pid: int) -> bool:
-    """Tell whether a process is there and not a zombie."""
+    """Return whether a process is there and not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -27,7 +27,7 @@ def state_at(step: int) -> dict:
 
 
 def same(a: object, b: object) -> bool:
-    """Tell whether two states are equal bit for bit."""
+    """Return whether two states are equal bit for bit."""
     if isinstance(a, torch.Tensor):
         return torch.equal(a, b) and a.dtype == b.dtype and a.stride() == b.stride()
     if isinstance(a, dict):

@@ -1,1 +1,1 @@
-"""Triton kernels and what launches them; to be imported on first use, as not every platform has Triton."""
+"""Triton kernels and their launches; import them on first use only, as not every platform has Triton."""

@@ -1,4 +1,4 @@
-"""Triton kernels for RandAugment, one operation an image: uint8 NHWC, the same arithmetic as `pixel_ops`.
+"""Triton kernels for RandAugment, one operation per image: uint8 NHWC, the same arithmetic as `pixel_ops`.
 
 The first kernel turns operations that map grey levels into a 256-entry table for each channel; some need the image's
 histogram first. In the second, each program changes part of a row, by table, shift, rotation or neighbours.

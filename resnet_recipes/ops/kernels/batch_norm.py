@@ -51,7 +51,7 @@ def backward(
     """Return the gradients of the input, the residual, and [2, C], the weight and bias.
 
     `z` is the output if a residual was added, else None. `other` is the gradient of the second output if it was used.
-    The blur with stride 1 has a launch of its own: in the sums, each pixel would need nine of its gradient.
+    The blur with stride 1 is a separate launch: in the sums, each pixel would need nine values of its gradient.
     """
     g = blurring.forward(g, 1) if blur == 1 else g
     (n, c, h, w), is_added, is_halved = x.shape, z is not None, blur == 2

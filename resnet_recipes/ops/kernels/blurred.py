@@ -1,6 +1,6 @@
 """Triton kernels that normalise and blur in one pass: NHWC, any size, sums in float32.
 
-Each lane takes two columns of the input. Their blur needs four, so a lane also normalises the two beside its own.
+Each lane takes two columns of the input. Their blur needs four, so a lane also normalises the one on either side.
 """
 
 import torch
@@ -35,7 +35,7 @@ def forward(
 @triton.jit(do_not_specialize=["h", "w"])
 def _apply(x, residual, keep, z, y, saved, weight, bias, h, w, c, S: tl.constexpr, ADD: tl.constexpr,  # noqa: N803
            KEEP: tl.constexpr, RELU: tl.constexpr, R: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr):  # noqa: N803
-    """Normalise and blur R rows, BP pairs of columns and BC channels; a row blurred along itself is used thrice."""
+    """Normalise and blur R rows, BP pairs of columns and BC channels; a row blurred sideways is used three times."""
     bands = (h + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
     column = (tl.program_id(1) * BP + tl.arange(0, BP)[:, None]) * 2
@@ -72,7 +72,7 @@ def _apply(x, residual, keep, z, y, saved, weight, bias, h, w, c, S: tl.constexp
 @triton.jit
 def _sideways(x, residual, z, factor, center, scale, level, row, column, channel, h, w, c, S: tl.constexpr,  # noqa: N803
               ADD: tl.constexpr, KEEP: tl.constexpr, RELU: tl.constexpr, OWN: tl.constexpr):  # noqa: N803
-    """Blur a normalised row along itself around each column and the next one; with stride 2, store the row."""
+    """Blur a normalised row horizontally, around each column and the next one; with stride 2, store the row."""
     left = _value(x, residual, factor, center, scale, level, row, column - 1, channel, h, w, c, ADD, KEEP, RELU)
     even = _value(x, residual, factor, center, scale, level, row, column, channel, h, w, c, ADD, KEEP, RELU)
     odd = _value(x, residual, factor, center, scale, level, row, column + 1, channel, h, w, c, ADD, KEEP, RELU)

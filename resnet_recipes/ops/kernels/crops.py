@@ -11,7 +11,7 @@ from torch import Tensor
 
 from resnet_recipes.ops.kernels.launch import launch
 
-PIXELS = 128        # of a crop, that one program makes
+PIXELS = 128        # of a crop, made by one program
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 
 
@@ -35,7 +35,7 @@ def _weight(distance, bicubic):
 
 @triton.jit
 def _reach(place, length, side, bicubic):
-    """Return where a pixel of a crop looks along one direction: its centre, first pixel, end, scale, and pixels."""
+    """Return what a pixel of a crop covers along one axis: centre, first pixel, end, scale, and most pixels."""
     step = length.to(tl.float32) / side
     scale = tl.maximum(step, 1.0)
     reach = tl.where(bicubic, 2.0, 1.0) * scale

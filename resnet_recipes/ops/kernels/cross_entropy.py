@@ -1,4 +1,4 @@
-"""Triton kernels for cross-entropy: one program a row, float32 inside."""
+"""Triton kernels for cross-entropy: one program per row, float32 inside."""
 
 import torch
 import triton

@@ -1,4 +1,4 @@
-"""Pixels of NHWC maps, for kernels that look at those beside a pixel as well."""
+"""Pixels of NHWC maps, for kernels that also read the neighbours of a pixel."""
 
 import torch
 import triton
@@ -26,6 +26,6 @@ def put(y, row, column, channel, h, w, c, value):
 
 @triton.jit
 def inside(row, column, channel, h, w, c):
-    """Tell which pixels are on the map; a row outside has no columns."""
+    """Return whether each pixel is on the map; in a row outside it, none is."""
     end = tl.where((row >= 0) & (row < h), w, 0)
     return (column >= 0) & (column < end) & (channel < c)

@@ -110,13 +110,13 @@ def _key(x, scale, level, row, column, channel, h, w, c):
 
 @triton.jit
 def _highest(above, here, below):
-    """Return the largest of three rows, or zero."""
+    """Return the largest of three rows, with its place, or zero."""
     return tl.maximum(tl.maximum(above + 6, here + 3), tl.maximum(below, 0))
 
 
 @triton.jit
 def _blurred(left, middle, right, row, column, h, w):
-    """Return a row of maxima blurred along itself; there are none outside the map."""
+    """Return a horizontally blurred row of maxima; outside the map they are zero."""
     end = tl.where((row >= 0) & (row < h), w, 0)
     left = tl.where((column > 0) & (column <= end), left, 0).to(tl.float32, bitcast=True)
     middle = tl.where(column < end, middle, 0).to(tl.float32, bitcast=True)
@@ -148,8 +148,8 @@ def _unpool(g, winner, x, gated, shares, arrivals, saved, sums, h, w, c, tiles, 
         column = (tile % strips * BP + tl.arange(0, BP)[:, None]) * 2
         first = image * h * w * c
         upstream = g + image * ho * wo * c
-        # Even columns end in _p, odd ones in _q. A pixel gets its gradient from the maxima above, beside and below it,
-        # and a row of maxima gets its own from one line of the output's gradient (even rows) or two (odd rows).
+        # Names end in _p for even columns, in _q for odd ones. A pixel gets its gradient from maxima in the row above,
+        # in its own and in the row below; they get theirs from one line of the output's (even rows) or two (odd rows).
         p, q, r, s = _line(upstream, top // 2 - 1, column, channel, ho, wo, c)
         i, j, k, m = _line(upstream, top // 2, column, channel, ho, wo, c)
         _, _, _, _, from_p, from_q = _given(
@@ -188,7 +188,7 @@ def _line(g, line, column, channel, ho, wo, c):
 
 @triton.jit
 def _given(winner, g, h_, k, m, row, column, channel, h, w, c):
-    """Return what a row of maxima gives to the pixels above, beside and below, of two columns each."""
+    """Return what a row of maxima gives to the pixels above it, in it and below it, for two columns each."""
     a = get(winner, row, column - 1, channel, h, w, c, NOWHERE).to(tl.int32)
     b = get(winner, row, column, channel, h, w, c, NOWHERE).to(tl.int32)
     d = get(winner, row, column + 1, channel, h, w, c, NOWHERE).to(tl.int32)
@@ -199,7 +199,7 @@ def _given(winner, g, h_, k, m, row, column, channel, h, w, c):
 
 @triton.jit
 def _of(left, left_g, middle, middle_g, right, right_g, place: tl.constexpr):
-    """Return the sum of three gradients whose maxima are at a place, which is another one from each."""
+    """Return the sum of those of three gradients whose maximum is one pixel, which has a different place in each."""
     total = tl.where(left == place + 2, left_g, 0.0) + tl.where(middle == place + 1, middle_g, 0.0)
     return total + tl.where(right == place, right_g, 0.0)
 

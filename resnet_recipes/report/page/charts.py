@@ -8,7 +8,7 @@ Row = dict[str, Any]
 
 ALL, NONE = "all machines", "hidden"
 
-#: The machine of most published results, and of those that a plot shows first.
+#: The machine of most published results, which a plot shows first.
 USUAL = "8x A100"
 
 #: What minutes include: training alone, evaluations too, or everything.
@@ -91,7 +91,7 @@ def accuracy(
 
 
 def _published_layers(rows: Sequence[Row], encoding: Spec, price: float, is_background: bool) -> list[Spec]:
-    """Return points for published results, grey if behind the user's own, and one label per recipe."""
+    """Return points for published results, grey if they are behind the user's runs, and one label per recipe."""
     chosen = [{"filter": f"machine == '{ALL}' || datum.machine == machine"}, *_by_clock(price)]
     shown = ("recipe", "label", "top1_percent", "epochs", "minutes", *(["cost"] if price else []), "hardware", "source",
              "note")
@@ -148,7 +148,7 @@ def _machine_switch(published: Sequence[Row], is_background: bool, hides: bool) 
     machines = [*[NONE] * is_background, ALL, *sorted({row["machine"] for row in published})]
     first = NONE if hides else USUAL if USUAL in machines else ALL
     return {"name": "machine", "value": first,
-            "bind": {"input": "select", "options": machines, "name": "published results on "}}
+            "bind": {"input": "select", "options": machines, "name": "published results: "}}
 
 
 def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
@@ -186,7 +186,7 @@ def curve(points: Sequence[Row], y: str, title: str) -> Spec:
 
 
 def phases(rows: Sequence[Row]) -> Spec:
-    """Return the minutes of each run by what they were spent on; rows have name, phase, rank, minutes."""
+    """Return what the minutes of each run were spent on; rows have name, phase, rank, minutes."""
     order = list(dict.fromkeys(row["phase"] for row in rows))
     encoding = {
         "y": {"field": "name", "type": "nominal", "title": None, "sort": None,

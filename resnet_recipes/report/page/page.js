@@ -1,11 +1,11 @@
 // Draw every plot from the specification next to it, if the page includes the plotting library. Only errors are logged,
-// since it warns when a choice of clock and machine leaves no points.
+// since the library warns when a choice of clock and machine leaves no points.
 for (const plot of document.querySelectorAll(".plot")) {
   const spec = JSON.parse(document.getElementById(plot.dataset.spec).textContent);
   vegaEmbed(plot, spec, {mode: "vega-lite", logLevel: 1, actions: {export: true, source: false, compiled: false, editor: false}});
 }
 
-// Sort a table by the column whose heading is clicked: numbers by value, in reverse at the second click.
+// Sort a table by the column whose heading is clicked: numbers by value; a second click reverses the order.
 function key(row, column) {
   const cell = row.cells[column], text = cell.dataset.value ?? cell.textContent;
   return text === "" || isNaN(text) ? text : Number(text);

@@ -72,7 +72,7 @@ def batches(kind: type[Pipeline], files: Files, workers: int = 0, side: int = 32
 
 
 def same(ours: Iterator, theirs: Iterator) -> bool:
-    """Tell whether batches are equal to the bit."""
+    """Return whether batches are equal to the bit."""
     return all(np.array_equal(a, b) for one, other in zip(ours, theirs, strict=True)
                for a, b in zip(one, other, strict=True))
 

@@ -52,7 +52,7 @@ def run(workers: int, in_threads: bool = True, bad: tuple[int, ...] = (),
 
 
 def same(ours: list, theirs: list) -> bool:
-    """Tell whether batches are equal."""
+    """Return whether batches are equal."""
     return all(np.array_equal(a, b) for one, other in zip(ours, theirs, strict=True)
                for a, b in zip(one, other, strict=True))
 

@@ -86,7 +86,7 @@ def drop_from_page_cache(path: Path) -> None:
 
 
 def is_in_page_cache(path: Path) -> bool:
-    """Tell whether the first page of a file is in memory, without reading it."""
+    """Return whether the first page of a file is in memory, without reading it."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         address, resident = np.frombuffer(content, np.uint8).ctypes.data, ctypes.c_ubyte()
         assert ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(1), ctypes.byref(resident)) == 0
