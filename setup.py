@@ -23,7 +23,7 @@ class BuildLibrary(build_ext):
         return []
 
     def build_extension(self, ext: Extension) -> None:
-        """Build, or say what is missing and go on."""
+        """Build, or say what is missing and continue without."""
         try:
             super().build_extension(ext)
         except Exception as error:                  # whatever a compiler, or the lack of one, makes of it

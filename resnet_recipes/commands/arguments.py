@@ -44,7 +44,7 @@ class Usage:
 
 
 def row(label: str, text: str, indent: int = 2, column: int = 22) -> str:
-    """Return one row of a help page: a label, and text wrapped beside it."""
+    """Return one row of a help page: a label, and text wrapped to its right."""
     head = f"{'':<{indent}}{label:<{column - indent}}"
     head = head if len(head) == column and head.endswith(" ") else f"{head.rstrip()}\n{'':<{column}}"
     first, _, last = head.rpartition("\n")

@@ -114,7 +114,7 @@ def _chosen(sections: list[type], tree: dict[str, Any], key: str, problems: list
                                                                                                     dict[str, Any]]:
     """Return the section that `name` in the tree chooses, or the only one, and its settings.
 
-    A setting of another section, such as `momentum` beside `name: lamb`, is a problem unless it is null.
+    A setting of another section, such as `momentum` next to `name: lamb`, is a problem unless it is null.
     """
     names = {section.name: section for section in sections} if len(sections) > 1 else {}
     if not names:

@@ -11,7 +11,7 @@ from resnet_recipes.errors import Problem
 
 BACKENDS = ("auto", "torchvision", "ffcv", "gpu", "synthetic")
 
-#: What is wrong with `data.decode=gpu` where there is no GPU.
+#: The complaint about `data.decode=gpu` without a GPU.
 NO_GPU = Problem("data.decode", "gpu", "needs an NVIDIA GPU, and this run has none", "data.decode=cpu")
 
 

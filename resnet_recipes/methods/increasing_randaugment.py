@@ -31,7 +31,7 @@ class IncreasingRandAugment(Method):
 
     name: ClassVar[str] = "increasing_randaugment"
     cost: ClassVar[str] = "about one Pillow operation for each image, in the workers."
-    gain: ClassVar[str] = "part of timm's A1 to A3, not measured by itself (Wightman et al., 2021, arXiv:2110.00476)."
+    gain: ClassVar[str] = "part of timm's A1 to A3, not measured separately (Wightman et al., 2021, arXiv:2110.00476)."
     hurts: ClassVar[str] = "short runs, and loaders short of CPU."
     conflicts: ClassVar[frozenset[str]] = frozenset({"randaugment", "trivial_augment"})
     depth: int = 2                      # operations drawn for each image

@@ -21,7 +21,7 @@ class TrivialAugment(Method):
     """
 
     name: ClassVar[str] = "trivial_augment"
-    cost: ClassVar[str] = "one Pillow operation an image, in the workers."
+    cost: ClassVar[str] = "one Pillow operation per image, in the workers."
     gain: ClassVar[str] = (
         "+0.3 points over the baseline (PyTorch blog, \"How to train state-of-the-art models using TorchVision's "
         "latest primitives\", 2021)."

@@ -14,7 +14,7 @@ from resnet_recipes.methods.surgery import adopt, release
 from resnet_recipes.ops import Operations, batch_norm, stem
 from resnet_recipes.ops.blur import Blurring
 
-#: What a block hands on beside its output: nothing, the output again, or the output blurred with stride 2.
+#: What a block passes on besides its output: nothing, the output again, or the output blurred with stride 2.
 NONE, SAME, HALVED = range(3)
 
 
@@ -140,7 +140,7 @@ def _with_second(y: Tensor, second: int, blur: Callable[[Tensor, int], Tensor]) 
 
 
 class HalvedConv2d(nn.Conv2d):
-    """A convolution of single pixels, whose input was blurred and halved before; the stride is not its own any more."""
+    """A 1x1 convolution whose input was already blurred and halved, so that it ignores its own stride."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.conv2d(x, self.weight, self.bias, groups=self.groups)

@@ -52,7 +52,7 @@ class Ending:
     step: int = 0               # completed steps
     error: str = ""             # class of the error, or the signal that killed the process
     message: str = ""
-    seconds: float = 0.0        # since the command began, even if the clock was set meanwhile
+    seconds: float = 0.0        # since the command began, even if the clock was set since
     time: float = 0.0           # seconds since the epoch: for people, and to order failures on different machines
     attempt: int = 0            # elastic restarts before this one
     pid: int = 0

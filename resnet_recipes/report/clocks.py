@@ -27,7 +27,7 @@ def mlperf_seconds(records: Sequence[Record]) -> float | None:
 def mlperf_readings(records: Sequence[Record]) -> Iterator[tuple[Record, float]]:
     """Yield each record with the seconds on MLPerf's clock at which it was written.
 
-    An evaluation is over when the accuracy that counts is known, before the raw weights are evaluated beside EMA's.
+    An evaluation is over when the accuracy that counts is known: EMA's, before the raw weights are evaluated as well.
     """
     off = 0.0
     for record in records:

@@ -1,4 +1,4 @@
-"""The cores of a rank: those beside its GPU."""
+"""The cores of a rank: those nearest its GPU."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -78,7 +78,7 @@ def _nearest(node: int, nodes: Mapping[int, set[int]], sysfs: Path) -> int:
 
 
 def _takers(node: int, homes: Sequence[int], dealt: Sequence[set[int]], sysfs: Path) -> list[int]:
-    """Return the ranks that divide a node: of its own GPUs, else of the nearest; of several as near, the poorest."""
+    """Return the ranks that share a node: those of the nearest GPUs, and if equally near, those with fewest cores."""
     distances = _distances(node, sysfs)
     home = min(set(homes), key=lambda home: (distances[home], len(dealt[homes.index(home)]), home))
     return [rank for rank, own in enumerate(homes) if own == home]

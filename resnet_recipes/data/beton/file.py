@@ -211,14 +211,14 @@ def _check_table(path: Path, pointers: np.ndarray, allocations: np.ndarray, wher
 
 
 def _check_images(path: Path, images: np.ndarray, lengths: np.ndarray) -> None:
-    """Refuse images of unknown kind or impossible size, and raw images without three bytes a pixel."""
+    """Refuse images of unknown kind or impossible size, and raw images without three bytes per pixel."""
     if (unknown := images["mode"] > RAW).any():
         raise _refusal(path, _first(unknown, "is stored neither as JPEG nor raw"))
     pixels = images["height"].astype(np.int64) * images["width"]
     if (odd := (pixels == 0) | (pixels > _LARGEST_IMAGE)).any():
         raise _refusal(path, _first(odd, "has no pixels, or more than 64 million"))
     if (odd := (images["mode"] == RAW) & (lengths != 3 * pixels)).any():
-        raise _refusal(path, _first(odd, "is raw, but does not have three bytes a pixel"))
+        raise _refusal(path, _first(odd, "is raw, but does not have three bytes per pixel"))
 
 
 def _check_labels(path: Path, labels: np.ndarray, classes: int | None) -> None:

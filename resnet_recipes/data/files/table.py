@@ -15,7 +15,7 @@ from resnet_recipes.data.regular import open_regular
 from resnet_recipes.data.root import SYNONYMS
 from resnet_recipes.errors import NotReadyError, Problem
 
-#: Files with labels beside the images, as Hugging Face's `imagefolder` reads them.
+#: Files with labels next to the images, as Hugging Face's `imagefolder` reads them.
 METADATA = ("metadata.csv", "metadata.jsonl")
 
 #: Column names, the first one present counts: an image's path relative to the table's folder, its class, its split.

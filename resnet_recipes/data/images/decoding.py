@@ -26,7 +26,7 @@ AT_ONCE = 1 << 28
 class Decoding(Pipeline):
     """A pipeline that ends on the device: JPEGs are decoded there, and cropped, resized and mirrored in one launch.
 
-    nvJPEG's bindings wait for the device, so a thread with a stream of its own calls them, one batch ahead; the trainer
+    nvJPEG's bindings wait for the device, so a thread with its own stream calls them, one batch ahead; the trainer
     never waits for it as long as it keeps up.
     """
 
@@ -117,13 +117,13 @@ class Decoding(Pipeline):
 
 
 def _groups(rows: Rows) -> Sequence[np.ndarray]:
-    """Return the rows that have JPEGs, in groups that are decoded at once."""
+    """Return the rows that have JPEGs, in groups that are decoded together."""
     encoded = np.flatnonzero(rows.parcels["length"])
     before = np.cumsum(3 * rows.parcels["cut"][encoded, 0] * rows.parcels["cut"][encoded, 1]) // AT_ONCE
     return [group for group in np.split(encoded, np.flatnonzero(np.diff(before)) + 1) if len(group)]
 
 
 def _take_stream(device: torch.device) -> None:
-    """Let what this thread asks of a GPU run on a stream of its own from here on."""
+    """Give this thread its own stream on a GPU from now on."""
     torch.cuda.set_device(device)
     torch.cuda.set_stream(torch.cuda.Stream(device))

@@ -65,7 +65,7 @@ class Piece(NamedTuple):
 class Slots:
     """The batches of one loader, reused in turn: slots * rows * pixels * pixels * 3 bytes, shared when pickled.
 
-    Where a device decodes there is ROOM for the file of each row as well, of which memory is taken as it is used.
+    If a device decodes, there is ROOM for the file of each row as well; its memory is taken only as it is used.
     """
 
     def __init__(self, capacity: Capacity):

@@ -5,7 +5,7 @@ from enum import IntEnum
 import numpy as np
 
 SMALL = np.dtype([              # the same image at half its size, rounded up
-    ("data", "u8"),             # 0: there is none
+    ("data", "u8"),             # 0: none
     ("length", "u8"),
     ("size", "i4", 2),
     ("crc", "u4"),

@@ -97,7 +97,7 @@ Pool::~Pool() { stop(); }
 
 int64_t Pool::submit(Row *rows, int64_t count) {
     int64_t ticket = enqueue(rows, count);
-    for (int64_t i = 0; i < count; i++) {       // after waking the threads, which begin meanwhile
+    for (int64_t i = 0; i < count; i++) {       // after waking the threads, which begin in the meantime
         read_ahead(rows[i]);
     }
     return ticket;

@@ -55,7 +55,7 @@ class File {
     // Have the system start reading the whole file into its page cache.
     void read_ahead() const {
 #ifdef POSIX_FADV_WILLNEED
-        posix_fadvise(descriptor_, 0, 0, POSIX_FADV_WILLNEED);      // refuses an invalid descriptor by itself
+        posix_fadvise(descriptor_, 0, 0, POSIX_FADV_WILLNEED);      // only returns an error for an invalid descriptor
 #endif
     }
 
