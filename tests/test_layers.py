@@ -19,7 +19,7 @@ TIERS = (
     {"methods", "optim", "data", "report"},
     {"measure", "architecture"},
     {"config"},
-    {"plan", "composing"},          # and whatever else stands at the top of the package
+    {"plan", "composing"},          # and the other modules at the top of the package
     {"network"},
     {"train"},
     {"process"},
@@ -85,7 +85,7 @@ def part(module: str) -> str:
 
 
 def tier(name: str) -> int:
-    """Return how high a part of the package stands."""
+    """Return the layer of a part of the package."""
     return next((level for level, names in enumerate(TIERS) if name in names), LOOSE)
 
 

@@ -1,4 +1,4 @@
-"""The library: what its page shows works as it stands there, and what is installed beside it joins."""
+"""The library: what its page shows works as written, and methods from other packages can join."""
 
 import os
 import re

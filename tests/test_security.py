@@ -82,7 +82,7 @@ WORDS = (
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in a folder of its own."""
+    """Work in a separate folder."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

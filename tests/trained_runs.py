@@ -16,7 +16,7 @@ CLASSES = tuple(f"pattern{number}" for number in range(10))
 
 
 def ended_run(make_run: Callable[..., Run], folder: Path, **changes: object) -> Path:
-    """Return the folder of a run with random weights; its images are in `images` beside it."""
+    """Return the folder of a run with random weights; its images are in `images` next to it."""
     images = random_images(folder.parent / "images")
     run = make_run(**changes)
     recipe = run.plan.recipe

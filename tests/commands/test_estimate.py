@@ -69,7 +69,7 @@ def test_an_exchange_that_takes_most_of_a_step_is_named(
     assert "precision.compress_gradients=true" in out
 
 
-def test_a_measured_machine_tells_time_and_cost_in_the_plan_and_the_run_learns_how_wrong_that_was(
+def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_they_were(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [*WORDS, "launch.price=36"]

@@ -22,7 +22,7 @@ from tests.trained_runs import CLASSES, ended_run, random_images
 
 @pytest.fixture
 def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
-    """A run with BlurPool and random weights, beside its images."""
+    """A run with BlurPool and random weights, next to its images."""
     return ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
 
 

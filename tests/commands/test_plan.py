@@ -39,7 +39,7 @@ def test_an_unknown_gpus_time_is_the_published_one(told):
     assert "time published: " in told("NVIDIA A100-SXM4-80GB", 85, "precision.dtype=fp32")
 
 
-def test_the_expected_memory_is_told_and_a_gpu_too_small_is_a_warning(told):
+def test_the_expected_memory_is_shown_and_a_gpu_too_small_is_a_warning(told):
     text = told("NVIDIA A100-SXM4-80GB", 85)
     assert "of 85 GB per GPU: predicted, not measured" in text
     assert "WARNING" not in text

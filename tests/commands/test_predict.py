@@ -14,7 +14,7 @@ from tests.trained_runs import ended_run
 
 @pytest.fixture
 def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
-    """A run with random weights, beside its images."""
+    """A run with random weights, next to its images."""
     return ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
 
 

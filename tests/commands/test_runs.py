@@ -30,7 +30,7 @@ def test_the_table_fits_80_columns_and_says_how_to_resume(root: Path, capsys: py
     assert f"resume: resnet-train --resume {root / 'wrong'}" in table
 
 
-def test_long_names_have_lines_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_names_have_their_own_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_folder(tmp_path, "medium32-epochs22.5-seed1-0a1b2c3d", recipe="medium32")
     runs.run([str(tmp_path), "--price", "36"])
     lines = capsys.readouterr().out.splitlines()

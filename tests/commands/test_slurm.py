@@ -1,4 +1,4 @@
-"""`resnet-recipes slurm` checks what it is told, and prints a script."""
+"""`resnet-recipes slurm` checks its settings, and prints a script."""
 
 import re
 

@@ -22,7 +22,7 @@ def runs(tmp_path, monkeypatch):
     return notes
 
 
-def test_a_dry_run_tells_the_number_of_runs_and_starts_none(runs, capsys):
+def test_a_dry_run_prints_the_number_of_runs_and_starts_none(runs, capsys):
     assert cli.train(["-m", "recipe=mild,medium", "epochs=23,30", "seed=1,2,3", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("12 runs, one after another:")

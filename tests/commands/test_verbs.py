@@ -188,7 +188,7 @@ def test_convert_can_only_forecast(capsys, images, folder):
     assert not (folder / "images.beton").exists()
 
 
-def test_convert_tells_all_wrong_options_at_once(capsys):
+def test_convert_reports_all_wrong_options_at_once(capsys):
     assert cli.main(["convert", "a", "b", "shufle=true", "workers=x"]) == 2
     err = capsys.readouterr().err
     assert "did you mean shuffle?" in err

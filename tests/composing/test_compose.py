@@ -199,7 +199,7 @@ def test_all_problems_come_at_once_with_their_places(folder):
         assert part in said
 
 
-def test_missing_data_is_told_unless_none_is_needed(folder):
+def test_missing_data_is_reported_unless_none_is_needed(folder):
     assert "data.root: is not set" in problems("mild")
     assert compose("mild", needs_data=False).recipe.data.root == ""
 

@@ -85,7 +85,7 @@ def test_values_that_readers_disagree_about_are_refused(value, said):
     ("a: '" + "x" * 5000 + "'\n", 1, "more than 4096 characters"),
     ("methods:\n  ema: off\n", 2, "ema: {} turns it on, ema: null off"),
 ])
-def test_a_file_that_is_no_plain_recipe_is_refused_with_its_line(text, line, said):
+def test_a_file_that_is_not_a_plain_recipe_is_refused_with_its_line(text, line, said):
     message = refusal(text)
     assert f"recipes/mine.yaml:{line}" in message
     assert said in message

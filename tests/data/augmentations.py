@@ -30,7 +30,7 @@ class LocalError(Exception):
 
 
 class Stall:
-    """An augmentation that tells who it is and then waits for ever."""
+    """An augmentation that leaves its process id in a file name and then hangs."""
 
     def __init__(self, note: Path):
         self.note = note

@@ -1,4 +1,4 @@
-"""Damaged files from a seed: what disks, networks and strangers make of good ones."""
+"""Files damaged at random, from a seed, as disks, networks and attackers would damage them."""
 
 import io
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def mutants(files: list[tuple[str, bytes]], count: int, seed: int = 0) -> Iterat
 
 
 def _place(data: bytearray, rng: np.random.Generator) -> int:
-    """Draw a place, mostly near the start, where the headers are."""
+    """Choose a place, mostly near the start, where the headers are."""
     return int(len(data) * rng.random() ** 3)
 
 
@@ -85,5 +85,5 @@ def _repeated(data: bytearray, rng: np.random.Generator, other: bytes) -> bytear
 
 
 def _spliced(data: bytearray, rng: np.random.Generator, other: bytes) -> bytearray:
-    """Go on with another file."""
+    """Continue with the bytes of another file."""
     return data[:_place(data, rng)] + other[rng.integers(len(other)):]

@@ -35,7 +35,7 @@ def test_drawing_is_deterministic_and_images_differ():
     assert first(3).shape != first(4).shape or not np.array_equal(first(3), first(4))
 
 
-def test_a_linear_classifier_of_pixels_stays_poor():
+def test_a_linear_classifier_of_pixels_is_poor():
     def drawn(start: int, count: int) -> tuple[torch.Tensor, torch.Tensor]:
         images = [np.asarray(demo.picture(name, np.random.default_rng(start + number)).resize((16, 16), Image.BOX))
                   for number in range(count) for name in demo.CLASSES]

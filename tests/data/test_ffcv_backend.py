@@ -1,4 +1,4 @@
-"""The ffcv backend beyond the contract: the right pixels, and no damage that goes unseen, by engine and in Python."""
+"""The ffcv backend beyond the contract: the right pixels and no unnoticed damage, from the engine and in Python."""
 
 import itertools
 import json
@@ -115,7 +115,7 @@ def test_python_reads_in_processes_what_it_reads_here(betons, monkeypatch):
 
 
 def damage_without_note(beton: Beton, name: str) -> tuple[int, bytes]:
-    """Return where to write what, so that the first JPEG is damaged."""
+    """Return a position and the bytes to write there, so that the first JPEG is damaged."""
     index = int(np.flatnonzero(beton.modes == JPEG)[0])
     start, length = int(beton.starts[index]), int(beton.lengths[index])
     return {
@@ -203,7 +203,7 @@ def test_the_facts_say_whether_the_file_fits_into_memory(betons, monkeypatch):
     train_pixels(config(betons), 3)              # reads ahead instead of relying on the page cache
 
 
-#: FFCV's own writer, in a process of its own: importing FFCV changes torch's thread count. Image and label follow from
+#: FFCV's own writer, in a separate process: importing FFCV changes torch's thread count. Image and label follow from
 #: the index.
 FFCV_WRITES = """
 import sys

@@ -27,7 +27,7 @@ def test_what_is_not_such_a_file_is_refused(tmp_path, change):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "[" * 10**5, "{}", "\udc80"])
-def test_text_that_is_no_such_json_is_refused(tmp_path, text):
+def test_text_that_is_not_such_json_is_refused(tmp_path, text):
     (tmp_path / "data.json").write_bytes(text.encode(errors="surrogateescape"))
     with pytest.raises(NotReadyError):
         load(tmp_path / "data.json", "/data")

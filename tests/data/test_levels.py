@@ -118,7 +118,7 @@ def test_the_forecast_counts_images_once_and_both_files(folder, tmp_path, levels
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
 def test_ffcv_itself_reads_and_decodes_both_levels(levels):
-    """In a process of its own: importing FFCV changes torch's thread count."""
+    """In its own process: importing FFCV changes torch's thread count."""
     script = """
 import sys
 import numpy as np

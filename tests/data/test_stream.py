@@ -18,7 +18,7 @@ class Slow:
         self.pixels = torch.zeros(8, 3, 64, 64, dtype=torch.uint8, pin_memory=device == "cuda")
 
     def batches(self, first_step: int = 0):
-        """Yield batches whose pixels are all the step."""
+        """Yield batches whose pixels all equal the step."""
         for step in itertools.count(first_step):
             time.sleep(self.delay)
             yield RawBatch(self.pixels.fill_(step), torch.full((8,), step))

@@ -1,4 +1,4 @@
-"""The folder backend: torchvision's geometry, and honest ends when files or workers fail."""
+"""The folder backend: torchvision's geometry, and clear errors when files or workers fail."""
 
 import itertools
 import multiprocessing
@@ -27,7 +27,7 @@ ALONE = Share(0, 1, 12, 4, seed=5)
 
 @pytest.fixture
 def broken(folder: Path, tmp_path: Path) -> Path:
-    """Return a copy of the images with one that is cut off, one that is missing and one that is a text."""
+    """Return a copy of the images, of which one is truncated, one is missing and one is a text file."""
     root = tmp_path / "images"
     shutil.copytree(folder, root)
     for number, damage in ((4, "cut"), (5, "gone"), (7, "text")):
@@ -45,13 +45,13 @@ def broken(folder: Path, tmp_path: Path) -> Path:
 
 
 def config(root: Path, **changes) -> DataConfig:
-    """Return a small set-up without workers."""
+    """Return settings for small images, without workers."""
     sizes = {"train_size": 32, "eval_resize": 40, "eval_size": 32}
     return DataConfig(**{"backend": "torchvision", "root": str(root), "workers": 0} | sizes | changes)
 
 
 def opened(settings: DataConfig, augment=None):
-    """Open the training images of a set-up."""
+    """Open the training images with these settings."""
     return data.open_train(settings, data.measure(settings), ALONE, augment)
 
 
@@ -145,7 +145,7 @@ os.kill(int(found[0].suffix[1:]), signal.SIGKILL)
 """
 
 
-def test_stuck_workers_are_given_up_with_what_they_were_reading(folder, tmp_path, monkeypatch):
+def test_stuck_workers_are_given_up_on_and_what_they_were_reading_is_named(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(pipeline, "PATIENCE", 2.0)
     loader = opened(config(folder, workers=2), Stall(tmp_path / "worker"))
     with pytest.raises(TrainingError, match=r"no image was read for 2 s.*\.jpg"):

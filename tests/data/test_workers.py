@@ -11,7 +11,7 @@ from resnet_recipes.data.base import DataConfig
 
 @pytest.fixture(autouse=True)
 def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this machine have eight cores and no GPU, and no launcher say anything."""
+    """Pretend that this machine has eight cores, no GPU and no launcher."""
     monkeypatch.setattr(workers, "cores", lambda: 8)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
@@ -35,7 +35,7 @@ def test_more_workers_than_cores_are_reported_with_the_number_that_fits(folder):
     assert "cores" not in notes(folder, 8) + notes(folder, "auto") + notes(folder, 0)
 
 
-def test_threads_are_told_as_well(betons):
+def test_threads_are_reported_as_well(betons):
     assert "data.workers=9 is more than the 8 cores of this machine" in notes(betons, 9, "ffcv")
 
 

@@ -55,7 +55,7 @@ def test_empty_classes_are_named(root):
     assert "train has no images in bee" in only(check_data(root), "fix").what
 
 
-def test_hidden_folders_are_no_classes(root):
+def test_hidden_folders_are_not_classes(root):
     (root / "train/.ipynb_checkpoints").mkdir()
     assert exit_code(check_data(root)) == 0
 

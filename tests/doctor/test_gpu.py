@@ -30,7 +30,7 @@ def no_device(monkeypatch, tmp_path):
     return tmp_path / "version"
 
 
-def test_a_machine_without_gpu_is_told_plainly(no_device):
+def test_a_machine_without_a_gpu_is_reported_plainly(no_device):
     (finding,) = gpu._devices()
     assert finding.level == "warn"
     assert "has no GPU that torch can use: runs use the CPU" in finding.what

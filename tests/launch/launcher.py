@@ -1,4 +1,4 @@
-"""A launcher of the stand-in as a process of its own: `python -m launcher RUN RANKS [NODES HOST:PORT]`."""
+"""A launcher of the stand-in as a separate process: `python -m launcher RUN RANKS [NODES HOST:PORT]`."""
 
 import sys
 from pathlib import Path

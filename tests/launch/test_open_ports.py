@@ -25,7 +25,7 @@ SRUN = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NO
 
 
 def listening(pids: set[int]) -> Iterator[str]:
-    """Yield the address of each TCP socket on which one of the processes listens, as it stands in /proc/net."""
+    """Yield the address of each TCP socket on which one of the processes listens, as written in /proc/net."""
     own = set()
     for pid in pids:
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():

@@ -144,7 +144,7 @@ def test_a_signal_before_the_first_step_has_nothing_to_save(tmp_path: Path, monk
     assert (run.ending.code, run.ending.message) in [(75, "stopped before the first step"), (75, "SIGTERM")]
 
 
-def test_a_rank_that_does_not_answer_is_killed_and_that_is_said(tmp_path: Path,
+def test_a_rank_that_does_not_respond_is_killed_and_reported(tmp_path: Path,
                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launching, "GRACE", -9)
     run = Started(tmp_path, "stuck@0", then=lambda: (time.sleep(0.4), send(signal.SIGTERM)()))
@@ -173,7 +173,7 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
 
 
 def launched(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
-    """Start a launcher as a process of its own, and return it when its ranks train."""
+    """Start a launcher as a separate process, and return it when its ranks train."""
     (folder / "behaviour").write_text("")
     process = subprocess.Popen([sys.executable, "-m", "launcher", str(folder), str(ranks)], text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -271,5 +271,5 @@ def test_two_launchers_train_together_and_both_end_when_one_is_stopped(nursery: 
     os.kill(nodes[0].pid, signal.SIGTERM)
     (code, *_), (other, *said) = (node.wait() for node in nodes)
     assert code == 75
-    assert other in (0, 75), said       # the stand-in does not vote: what it saved is its own affair
+    assert other in (0, 75), said       # ranks of the stand-in do not agree on saving, so either is right
     assert not running(tmp_path)

@@ -26,7 +26,7 @@ def test_only_what_differs_is_listed_and_a_missing_setting_is_a_dash(tmp_path: P
     assert dict(differences([left, right])) == {"run.name": ["a", "b"], "methods.mixup.alpha": ["-", "0.2"]}
 
 
-def test_a_section_without_settings_is_no_setting(tmp_path: Path) -> None:
+def test_a_section_without_settings_is_not_a_setting(tmp_path: Path) -> None:
     assert "methods" not in settings(run_folder(tmp_path, "a", config={"methods": {}}))
 
 
@@ -34,7 +34,7 @@ def test_the_time_of_a_run_is_not_a_difference_between_machines(tmp_path: Path) 
     assert differences([machine(run_folder(tmp_path, name)) for name in "ab"]) == []
 
 
-def test_every_folder_that_is_no_run_is_named(tmp_path: Path) -> None:
+def test_every_folder_that_is_not_a_run_is_named(tmp_path: Path) -> None:
     run_folder(tmp_path, "a")
     with pytest.raises(NotReadyError) as error:
         read_all([tmp_path / "a", tmp_path / "b", tmp_path / "c"])

@@ -47,7 +47,7 @@ def test_each_size_settles_once() -> None:
 
 
 def test_what_loading_and_training_cost_each_other_is_paid_for_each_image() -> None:
-    """By hand: 1 ms a step alone, 1.25 ms beside the loader at 88 px."""
+    """By hand: 1 ms a step alone, 1.25 ms alongside the loader at 88 px."""
     made = estimate((88, 176), 10, 100, 1, 0, replace(SPEEDS, loader=5000.0, together=800.0))
     assert [phase.minutes for phase in made.phases] == pytest.approx([1000 * 0.00125 / 60, 1000 * 0.00425 / 60])
 

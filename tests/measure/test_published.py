@@ -30,7 +30,7 @@ def test_every_result_names_its_source_and_is_possible() -> None:
         assert result.epochs is None or 16 <= result.epochs <= 810
 
 
-def test_contradictions_that_are_told_concern_results_that_are_listed() -> None:
+def test_reported_contradictions_concern_listed_results() -> None:
     values = {f"{result.top1_percent:g}" for result in published()} | {
         f"{result.minutes:g}" for result in published() if result.minutes
     }

@@ -51,7 +51,7 @@ def test_a_batch_norm_reads_and_writes_eight_times():
     assert traffic(Work("resnet18", 8, 1))["batch norm"] == 2 * 8 * outputs
 
 
-def test_a_blur_in_a_batch_norm_moves_little_of_its_own():
+def test_a_blur_in_a_batch_norm_adds_little_traffic():
     layers, kinds = list(convolutions("resnet50", 64)), traffic(Work("resnet50", 64, 1, blur=True, fused=True))
     stem, halved, whole = layers[0].written, *(
         sum(layer.read for layer in layers[1:] if layer.stride == 2 and layer.kernel == kernel) for kernel in (1, 3))

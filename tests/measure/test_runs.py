@@ -9,7 +9,7 @@ from resnet_recipes.measure.runs import read_run, runs_in
 from tests.run_folders import run_folder
 
 
-def test_a_finished_run_tells_accuracy_time_and_changes(tmp_path: Path) -> None:
+def test_a_finished_run_has_accuracy_time_and_changes(tmp_path: Path) -> None:
     run = read_run(run_folder(tmp_path, "a", top1=76.5))
     assert (run.state, run.recipe, run.top1_percent, run.epochs,
             run.epochs_done) == ("finished", "mild", 76.5, 4.0, 4.0)
@@ -20,7 +20,7 @@ def test_a_finished_run_tells_accuracy_time_and_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["stopped", "failed", "killed"])
-def test_an_unfinished_run_tells_how_far_it_came_and_that_it_can_be_resumed(state: str, tmp_path: Path) -> None:
+def test_an_unfinished_run_says_how_far_it_came_and_that_it_can_be_resumed(state: str, tmp_path: Path) -> None:
     run = read_run(run_folder(tmp_path, "a", state=state, epochs=9.0))
     assert (run.state, run.epochs, run.epochs_done, run.top1_percent, run.minutes) == (state, 9.0, 4.0, 70.0, 4.0)
     assert run.resumable

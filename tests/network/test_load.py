@@ -49,7 +49,7 @@ def refused(path: Path) -> str:
 
 
 @pytest.mark.parametrize("kept", ["plain", "state_dict", "module.", "half", "safetensors", "no counters"])
-def test_files_of_torchvisions_and_timms_names_are_loaded_and_it_is_told_what_is_assumed(
+def test_files_with_torchvisions_and_timms_names_are_loaded_and_assumptions_are_reported(
     kept: str, narrow: nn.Module, tmp_path: Path,
 ):
     state, path = narrow.state_dict(), tmp_path / ("w.safetensors" if kept == "safetensors" else "w.pt")
@@ -113,7 +113,7 @@ def test_a_run_without_weights_names_its_newest_checkpoint(tmp_path: Path):
         load(tmp_path)
 
 
-def test_weights_that_are_no_such_network_are_refused(narrow: nn.Module, tmp_path: Path):
+def test_weights_that_fit_no_network_are_refused(narrow: nn.Module, tmp_path: Path):
     state, path = narrow.state_dict(), tmp_path / "w.pt"
     wrong = {
         "fc.weight": state | {"fc.weight": torch.zeros(0, 64)},

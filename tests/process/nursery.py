@@ -47,7 +47,7 @@ class Nursery:
     def call(self, folder: Path, ranks: int, function: Callable[..., Any], **arguments: Any) -> list[Any]:
         """Run `function(process, **arguments)` of a test module on every rank; return the results (JSON), by rank.
 
-        It stands in the worker's place, and may call it; each rank is a process of its own, in which it may break what
+        It takes the worker's place, and may call it; each rank is a separate process, in which it may break what
         it likes.
         """
         named = [function.__module__, function.__name__]

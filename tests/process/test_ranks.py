@@ -204,7 +204,7 @@ def test_float16_resumes_bit_for_bit_only_because_its_scale_is_kept(nursery: Nur
 
 
 def restarted(process: RankProcess) -> int:
-    """Train as a rank whose node was started again once more often than that of the rank before."""
+    """Train as a rank whose node was restarted as many times as its number."""
     os.environ |= {"TORCHELASTIC_RESTART_COUNT": str(process.rank), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     return work(process)
 

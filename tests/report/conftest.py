@@ -1,4 +1,4 @@
-"""A run of four epochs on two image sizes, told by hand."""
+"""A run of four epochs on two image sizes, written by hand."""
 
 from pathlib import Path
 

@@ -59,7 +59,7 @@ def test_a_line_that_was_cut_short_costs_one_record(recorder, driver, facts):
     assert steps(facts.folder) == [1, 3, 4]
 
 
-def test_a_loss_that_is_no_number_is_written_as_null(recorder, facts):
+def test_a_loss_that_is_not_a_number_is_written_as_null(recorder, facts):
     recorder.begin()
     recorder.step(1, loss=math.nan, lr=0.1, pixels=64, seconds=1.0, images_per_second=math.inf, data_wait=0.0)
     text = (facts.folder / "metrics.jsonl").read_text()

@@ -24,7 +24,7 @@ def test_training_seconds_hold_neither_evaluation_nor_checkpoints(summary):
     assert summary.compile_seconds == 0.0
 
 
-def test_seconds_of_compilation_are_shown_beside_those_of_training(recorder, driver):
+def test_seconds_of_compilation_are_shown_next_to_those_of_training(recorder, driver):
     recorder.begin()
     driver.run(0, 40)
     recorder.compiled(20, 1.5)

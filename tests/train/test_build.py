@@ -1,4 +1,4 @@
-"""What stands before the first step."""
+"""What is ready before the first step."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

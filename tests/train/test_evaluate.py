@@ -92,7 +92,7 @@ def test_fewer_than_five_classes_have_a_top5_of_all():
     assert measured(model, data).top5 == 100
 
 
-def test_a_loss_that_is_no_number_is_an_error_and_no_accuracy(model: nn.Module):
+def test_a_loss_that_is_not_a_number_is_an_error_without_an_accuracy(model: nn.Module):
     with torch.no_grad():
         next(model.parameters()).fill_(float("nan"))
     with pytest.raises(TrainingError, match="validation loss is not a finite number"):

@@ -20,7 +20,7 @@ def jpeg(mode: str = "RGB", **options) -> np.ndarray:
 @pytest.mark.parametrize(("mode", "channels"), [("RGB", 3), ("L", 1), ("CMYK", 4)])
 @pytest.mark.parametrize("options",
                          [{}, {"progressive": True}, {"comment": b"\xff\xc0" * 50}, {"exif": b"Exif\0\0" + bytes(90)}])
-def test_size_and_channels_are_found_behind_any_other_segment(mode, channels, options):
+def test_size_and_channels_are_found_after_any_other_segment(mode, channels, options):
     assert frame_size(jpeg(mode, **options)) == (31, 47, channels)
 
 

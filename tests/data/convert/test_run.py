@@ -37,13 +37,13 @@ def contents(path: Path) -> list[tuple[int, bytes]]:
 
 
 def names(folder: Path) -> set[str]:
-    """Return what lies in a folder."""
+    """Return the names in a folder."""
     return {path.name for path in folder.iterdir()}
 
 
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Visit the disk after every four images."""
+    """Write to the disk after every four images."""
     monkeypatch.setattr("resnet_recipes.data.convert.pool._CHUNK", 4)
 
 
@@ -186,7 +186,7 @@ def test_a_second_conversion_to_the_same_file_is_refused(folder, tmp_path):
     writer.close()
 
 
-def test_a_disk_without_room_is_found_out_before_anything_is_written(folder, tmp_path, monkeypatch):
+def test_a_full_disk_is_noticed_before_anything_is_written(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(converting, "_free_bytes", lambda path: 1000)
     with pytest.raises(NotReadyError, match="are needed"):
         convert(folder, tmp_path / "out", RAW, silent)
@@ -217,7 +217,7 @@ def test_a_disk_that_fills_up_leaves_the_old_file_as_it_was(folder, tmp_path, sm
 
 @pytest.fixture
 def with_bad_images(folder: Path, tmp_path: Path) -> Path:
-    """Eight images, of which one is cut short and one is no image."""
+    """Eight images, of which one is truncated and one is not an image."""
     root = tmp_path / "images"
     for path in sorted((folder / "val").glob("*/*"))[:8]:
         copy = root / path.parent.name / path.name
@@ -316,7 +316,7 @@ def test_a_class_that_only_validation_has_is_refused(folder, tmp_path):
 @pytest.mark.ffcv
 @pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
 def test_ffcv_itself_reads_our_files(betons):
-    """In a process of its own: importing FFCV changes torch's thread count."""
+    """In its own process: importing FFCV changes torch's thread count."""
     script = (
         "import sys; from ffcv.reader import Reader; from ffcv.memory_managers import OSCacheManager\n"
         "reader = Reader(sys.argv[1]); pages = OSCacheManager(reader).page_to_samples\n"

@@ -98,7 +98,7 @@ def test_one_class_and_an_empty_class_are_explained(flowers):
     assert data.measure(config_of(inner, val_share=0.1, nested_classes=True)).classes == ("insects/ant", "insects/cat")
 
 
-def test_folders_within_class_folders_are_told_and_become_classes_on_request(folder, tmp_path):
+def test_folders_within_class_folders_are_reported_and_become_classes_on_request(folder, tmp_path):
     for split in ("train", "val"):
         shutil.copytree(folder / split / "ant", tmp_path / split / "insects" / "ant")
         shutil.copytree(folder / split / "bee", tmp_path / split / "insects" / "bee")
@@ -121,7 +121,7 @@ def test_the_names_of_splits_elsewhere_are_read_and_reported(folder, tmp_path, t
     assert facts.notes[0] == f"validation images come from {val}"
 
 
-def test_of_validation_and_test_it_is_validation(folder, tmp_path):
+def test_validation_is_preferred_to_test(folder, tmp_path):
     for name, source in (("train", "train"), ("validation", "val"), ("test", "train")):
         (tmp_path / name).symlink_to(folder / source)
     assert data.measure(config_of(tmp_path)).eval_examples == 11
@@ -129,7 +129,7 @@ def test_of_validation_and_test_it_is_validation(folder, tmp_path):
 
 @pytest.fixture
 def table(folder: Path, tmp_path: Path) -> Path:
-    """Return a table of all images of `folder`, which lie beside it without class folders; no `val` in its names."""
+    """Return a table of all images of `folder`, which lie next to it without class folders; no name contains `val`."""
     lines = ["path,label,split"]
     (tmp_path / "pictures").mkdir()
     for path in sorted(folder.glob("*/*/*.jpg")):
@@ -181,7 +181,7 @@ def test_metadata_without_labels_leaves_them_to_the_folders(folder, tmp_path):
     assert data.measure(config_of(tmp_path / "set")).train_examples == 37
 
 
-def test_what_is_set_aside_is_part_of_what_a_run_is_held_to(flowers):
+def test_what_is_set_aside_is_part_of_what_a_resumed_run_checks(flowers):
     config = config_of(flowers, val_share=0.2)
     facts = data.measure(config)
     data.open_train(config, facts, Share(0, 1, 4, 4, 0)).close()

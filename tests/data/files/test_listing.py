@@ -1,4 +1,4 @@
-"""A listing of a split: the same whether listed or kept, and never an old one after a change."""
+"""The listing of a split: the same whether fresh or cached, and never out of date."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ from resnet_recipes.errors import NotReadyError, TrainingError
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a data set whose listings are kept however small they are, in a cache of its own, as if it were old."""
+    """Return a data set whose listings are cached although it is small and new, in a separate cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(listing, "_WORTH_KEEPING", 1)
     monkeypatch.setattr(listing, "_SETTLED", 0)
@@ -77,7 +77,7 @@ def test_a_listing_made_while_folders_change_is_not_kept(root, monkeypatch):
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 cut", b"\x93NUMPY\x01\x00"])
-def test_a_damaged_cache_is_not_believed(root, content):
+def test_a_damaged_cache_is_not_used(root, content):
     Listing.of(root / "train")
     cache_path(root / "train").write_bytes(content)
     assert named(Listing.of(root / "train")) == EXPECTED

@@ -1,4 +1,4 @@
-"""What is wrong with a folder is said before anything starts, all of it, and where the fix is known, with the fix."""
+"""Everything wrong with a folder is reported before anything starts, with the fix if it is known."""
 
 import os
 import shlex
@@ -87,7 +87,7 @@ def test_different_classes_and_empty_ones_are_reported_together(root):
     assert "train: has no images in cat" in message
 
 
-def test_hidden_folders_and_other_files_are_no_classes_and_no_images(root):
+def test_hidden_folders_and_other_files_are_neither_classes_nor_images(root):
     (root / "train" / ".ipynb_checkpoints").mkdir()
     (root / "train" / "ant" / ".hidden.jpg").touch()
     (root / "train" / "ant" / "notes.txt").touch()

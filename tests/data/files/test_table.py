@@ -59,7 +59,7 @@ def test_what_is_wrong_in_a_table_is_reported(folder, text, said):
 
 
 @pytest.mark.parametrize("text", ["[1]\n", "{\n", "[" * 100_000 + "\n"])
-def test_lines_that_are_no_objects_are_refused(folder, text):
+def test_lines_that_are_not_objects_are_refused(folder, text):
     with pytest.raises(NotReadyError, match="cannot be read as a table"):
         read(folder, text, "metadata.jsonl")
 

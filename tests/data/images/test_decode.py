@@ -1,4 +1,4 @@
-"""Pictures: the right pixels from every kind of file, and a sentence for those that hold none."""
+"""Pictures: the right pixels from every kind of file, and an error message for those without any."""
 
 import io
 import os
@@ -130,7 +130,7 @@ def test_other_formats_are_read_through_pillow(photo, kind):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ("GIF", "WEBP", "PNG", "AVIF") if kind in FORMATS])
-def test_of_an_animation_the_first_frame_is_read(photo, kind):
+def test_the_first_frame_of_an_animation_is_read(photo, kind):
     black = Image.new(photo.mode, photo.size)
     data = encoded(photo, kind, save_all=True, append_images=[black, black], quality=90)
     # GIF has 256 colours; the others are black

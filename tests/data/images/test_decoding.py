@@ -57,7 +57,7 @@ def mixed(folder: Path, tmp_path: Path) -> Path:
 
 def batches(kind: type[Pipeline], files: Files, workers: int = 0, side: int = 32, count: int = 6,
             skip_bad: bool = False) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield pixels and labels of batches of eleven images, by a pipeline of a kind."""
+    """Yield pixels and labels of batches of eleven images from one kind of pipeline."""
     images = TrainImages(files, CROP, reduce=False)
     if kind is Decoding:
         images = EncodedTrainImages(images)
@@ -196,7 +196,7 @@ def test_an_image_that_no_decoder_can_read_is_named_though_its_header_is_right(m
 
 
 def settings(root: Path, **changes) -> DataConfig:
-    """Return a small set-up without workers."""
+    """Return settings for small images, without workers."""
     sizes = {"train_size": 32, "eval_resize": 40, "eval_size": 32, "reduced_decode": False}
     return DataConfig(**{"backend": "torchvision", "root": str(root), "workers": 0} | sizes | changes)
 

@@ -17,7 +17,7 @@ from resnet_recipes.errors import TrainingError
 
 
 class Greys:
-    """Forty images, each all of one grey that its key decides; images in `bad` cannot be read."""
+    """Forty images, each of a single grey level that depends on its key; images in `bad` cannot be read."""
 
     def __init__(self, in_threads: bool, bad: tuple[int, ...] = ()):
         self.labels, self.in_threads, self.bad = np.arange(40) // 4, in_threads, bad
@@ -112,13 +112,13 @@ def test_prefetch_says_how_many_batches_are_made_ahead_and_none_into_the_one_in_
     made.close()
 
 
-def test_batches_take_the_memory_that_was_told_whatever_the_number_of_workers():
+def test_batches_take_the_announced_memory_whatever_the_number_of_workers():
     capacities = [Capacity(workers, prefetch=3, rows=7, pixels=60) for workers in (1, 64)]
     assert [Slots(capacity)._memory.whole.nbytes for capacity in capacities] == [capacities[0].memory] * 2
     assert capacities[0].memory >= 4 * 7 * 60 * 60 * 3
 
 
-def test_a_storage_that_never_answers_is_given_up(monkeypatch):
+def test_a_storage_that_never_responds_is_given_up_on(monkeypatch):
     monkeypatch.setattr(pipeline, "PATIENCE", 0.1)
     storage, gate = Greys(True), threading.Event()
     storage.fill = lambda rows: gate.wait(10)
@@ -131,7 +131,7 @@ def test_a_storage_that_never_answers_is_given_up(monkeypatch):
 
 
 class Refusal:
-    """What cudaHostRegister answers where the memory cannot be locked."""
+    """What cudaHostRegister returns if memory cannot be locked."""
 
     value = 2
 
@@ -146,7 +146,7 @@ def test_memory_that_cuda_cannot_pin_is_used_unpinned_and_a_note_says_so(monkeyp
     made.close()
 
 
-def test_the_program_is_itself_again_after_two_threads_have_hidden_it_from_new_processes():
+def test_the_program_is_restored_after_two_threads_have_hidden_it_from_new_processes():
     program, entered, leaving = sys.modules["__main__"], threading.Event(), threading.Event()
 
     def hide() -> None:

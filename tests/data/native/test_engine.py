@@ -79,7 +79,7 @@ def test_files_are_read_by_folder_and_name(engine, jpeg, tmp_path):
 
 
 def drop_from_page_cache(path: Path) -> None:
-    """Have the system forget a file's content."""
+    """Drop a file from the page cache."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -112,7 +112,7 @@ def test_files_are_fetched_before_a_thread_comes_to_them(built, jpeg, tmp_path):
 
 
 def anonymous_memory() -> int:
-    """Return the bytes of this process that are no file's."""
+    """Return the memory of this process that is not backed by files, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
 
@@ -127,7 +127,7 @@ def test_threads_give_back_the_memory_of_a_large_file(built, tmp_path):
         assert anonymous_memory() - before < 60 << 20          # two threads that kept theirs would have 80
 
 
-def test_a_changed_image_is_told_by_its_checksum(engine, jpeg):
+def test_a_changed_image_is_noticed_by_its_checksum(engine, jpeg):
     batch = Batch([jpeg, jpeg], 32, box=BOXES[:2], checked=True, crc=[zlib.crc32(jpeg), zlib.crc32(jpeg) ^ 1])
     assert batch.filled(engine).tolist() == [Status.DONE, Status.ALTERED]
 
@@ -164,8 +164,7 @@ def test_closing_waits_for_the_rows_that_are_being_written(built, jpeg):
 
 
 def test_waiting_gives_up_after_its_seconds_and_leaves_the_interpreter_free(built, tmp_path):
-    # A thread that stands still cannot be made with regular files, so the batch is one that the only thread has not
-    # come to yet.
+    # Regular files cannot make a thread hang, so this waits for a batch that the only thread has not reached yet.
     image = encoded(photo(0, 1500, 2000), quality=95)
     ran = []
     with Engine(1) as engine:

@@ -1,4 +1,4 @@
-"""Files that no decoder should trust: each is refused by name, and none gives another image's pixels."""
+"""Files that no decoder should trust: each is refused with its own status, and none gives another image's pixels."""
 
 import io
 import os
@@ -15,7 +15,7 @@ BOX = (0, 0, 64, 64)
 
 
 def status_of(engine, data: bytes, **columns) -> Status:
-    """Return what becomes of one image; a refused one must leave its pixels alone."""
+    """Return the status of one image; if it is refused, its pixels must not be written."""
     batch = Batch([data], 32, **{"box": BOX} | columns)
     status = Status(batch.filled(engine)[0])
     assert status == Status.DONE or (batch.pixels == 77).all()
@@ -38,7 +38,7 @@ def test_cmyk_is_left_to_the_python_decoder(engine):
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"\xff\xd8", b"\xff\xd8\xff\xd9" * 2, bytes(100)])
-def test_crumbs_are_no_images(engine, data):
+def test_a_few_bytes_are_not_an_image(engine, data):
     assert status_of(engine, data or b"\0", length=len(data)) == Status.FOREIGN
 
 
@@ -53,7 +53,7 @@ def test_a_jpeg_that_was_cut_off_is_damaged(engine):
     assert status_of(engine, data[:700] + b"\xff\xd9") == Status.DAMAGED
 
 
-def test_garbage_behind_a_jpeg_in_memory_is_damage_as_ffcvs_files_have_none(engine):
+def test_garbage_after_a_jpeg_in_memory_is_damage_as_ffcvs_files_have_none(engine):
     assert status_of(engine, encoded(photo()) + b"garbage") == Status.DAMAGED
 
 
@@ -63,7 +63,7 @@ def test_an_image_of_too_many_pixels_is_refused_before_it_is_decoded(engine):
 
 def test_scans_without_end_are_cut_off(engine):
     data = encoded(photo(0, 16, 16), progressive=True, quality=30)
-    # the last scan, again and again: valid to the eye, work without end
+    # the last scan, over and over: it looks valid, but would take for ever to decode
     last = data.rindex(b"\xff\xda")
     bomb = data[:last] + data[last:-2] * 2000 + b"\xff\xd9"
     assert status_of(engine, bomb, box=(0, 0, 16, 16)) in (Status.EXCESSIVE, Status.DAMAGED)

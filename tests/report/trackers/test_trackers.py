@@ -107,7 +107,7 @@ def records_of(path: Path) -> list[dict[str, float]]:
     return rows
 
 
-def test_the_csv_file_has_a_row_a_point_and_a_resumed_run_drops_what_it_repeats(tmp_path: Path) -> None:
+def test_the_csv_file_has_a_row_per_point_and_a_resumed_run_drops_what_it_repeats(tmp_path: Path) -> None:
     session(tmp_path, ["csv"], range(1, 9))
     session(tmp_path, ["csv"], range(6, 11), first=5)
     with (tmp_path / "metrics.csv").open(newline="") as file:
@@ -142,7 +142,7 @@ class Stuck:
         self.close = lambda: None
 
 
-def test_a_tracker_that_never_answers_drops_points_and_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_that_never_responds_drops_points_and_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "CAPACITY", 5)
     monkeypatch.setattr(background, "PATIENCE", 0.05)
     answers = threading.Event()

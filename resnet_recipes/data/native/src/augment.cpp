@@ -9,7 +9,7 @@
 #include <immintrin.h>
 #endif
 
-// For loops that the compiler vectorises: it makes a version for each instruction set, and the dynamic loader picks one.
+// For loops that the compiler vectorises. It makes a version for each instruction set; the dynamic loader picks one.
 #if defined(__x86_64__) && defined(__GLIBC__)
 #define FOR_EACH_PROCESSOR __attribute__((target_clones("avx2", "default")))
 #else
