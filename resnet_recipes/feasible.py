@@ -81,7 +81,7 @@ def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
 
 
 def _smaller(recipe: Recipe, examples: int, world_size: int) -> str:
-    """Return the settings that fit batch, rate and warm-up to a small data set, all at once."""
+    """Return the settings that fit batch, rate and warm-up to a small dataset, all at once."""
     rank_size = examples // (8 * world_size) or 1
     rank_size = 1 << (rank_size.bit_length() - 1)
     size = rank_size * world_size

@@ -85,7 +85,7 @@ def parse(raw: bytes, path: Path, references: bool = False) -> Document:
 
 
 def shown(path: Path) -> str:
-    """Return a path as messages print it: relative where that is shorter."""
+    """Return a path as messages print it: relative if that is shorter."""
     try:
         return str(path.resolve().relative_to(Path.cwd()))
     except (ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Generate the demo data set: small synthetic images of twelve classes of objects, as a folder of JPEGs."""
+"""Generate the demo dataset: small synthetic images of twelve classes of objects, as a folder of JPEGs."""
 
 import colorsys
 import shutil

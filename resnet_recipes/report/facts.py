@@ -52,7 +52,7 @@ class RunFacts:
     pixels: tuple[int, ...]             # side of the training images by epoch, the last one holding on
     eval_steps: int                     # steps from one evaluation to the next
     devices: str                        # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
-    published: tuple[Published, ...] = ()       # empty where the data is not what they were measured on
+    published: tuple[Published, ...] = ()       # empty if the data is not what they were measured on
 
     def epoch(self, done: int) -> float:
         """Return how many epochs `done` steps are."""

@@ -59,13 +59,13 @@ def _address(number: int) -> str:
 
 
 def _nodes(sysfs: Path) -> Iterator[tuple[int, set[int]]]:
-    """Yield the NUMA nodes with their cores, of which a node of memory alone has none."""
+    """Yield the NUMA nodes with their cores; a node that is only memory has none."""
     for folder in sorted((sysfs / "devices/system/node").glob("node[0-9]*")):
         yield int(folder.name.removeprefix("node")), _cores(folder / "cpulist")
 
 
 def _number(sysfs: Path, gpu: str) -> int:
-    """Return the node of a GPU. Raises ValueError where the system does not know it, as in many virtual machines."""
+    """Return the node of a GPU. Raises ValueError if the system does not know it, as in many virtual machines."""
     if (number := int((sysfs / "bus/pci/devices" / gpu / "numa_node").read_text())) < 0:
         raise ValueError
     return number

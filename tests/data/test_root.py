@@ -13,7 +13,7 @@ from resnet_recipes.errors import NotReadyError
 
 @pytest.fixture
 def images(tmp_path: Path) -> Path:
-    """Return the folders of a data set called cifar, without files."""
+    """Return the folders of a dataset called cifar, without files."""
     for split in ("train", "val"):
         for name in ("cat", "dog"):
             (tmp_path / "sets" / "cifar" / split / name).mkdir(parents=True)

@@ -180,7 +180,7 @@ def _frame_at(data: bytes) -> int:
 
 
 def _without_metadata(data: bytes) -> bytes:
-    """Return a JPEG of which `_frame_at` knows the segments without those of EXIF and XMP."""
+    """Return a JPEG without EXIF and XMP; `_frame_at` must have read its segments."""
     at = 2
     while (marker := data[at + 1]) != 0xDA:
         end = at + (1 if marker == 0xFF else 2 + int.from_bytes(data[at + 2:at + 4], "big"))

@@ -40,7 +40,7 @@ def name() -> str:
 
 @cache
 def _binding() -> Callable[..., list[Tensor]]:
-    """Return torchcodec's function where it is installed; torchvision's has been deprecated since 0.29."""
+    """Return torchcodec's function if it is installed; torchvision's has been deprecated since 0.29."""
     if name() == "torchcodec":
         from torchcodec.decoders import decode_jpeg
     else:
