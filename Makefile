@@ -10,7 +10,7 @@ help:
 	@echo "make test    lint, then the whole test suite"
 	@echo "make docs    build the documentation: build/site/index.html"
 	@echo "make fuzz    feed damaged files to the native decoder, built with sanitizers: five minutes"
-	@echo "make setup   only the set-up: .venv with everything in it"
+	@echo "make setup   only set up .venv, with everything in it"
 	@echo "make clean   remove what the others made, except runs/"
 
 demo: $(READY)

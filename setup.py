@@ -1,4 +1,4 @@
-"""Build the native decoder with the package; where that is not possible the package is complete without it."""
+"""Build the native decoder with the package; if that is not possible, the package works without it."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ NEEDS = "a C++17 compiler and libjpeg-turbo's headers; on Debian and Ubuntu:  su
 
 
 class BuildLibrary(build_ext):
-    """Build a plain shared library, which one build gives to every Python: it is loaded with ctypes."""
+    """Build a plain shared library, which fits every version of Python because it is loaded with ctypes."""
 
     def get_ext_filename(self, fullname: str) -> str:
         """Return a name without a Python version in it."""
@@ -26,10 +26,10 @@ class BuildLibrary(build_ext):
         """Build, or say what is missing and continue without."""
         try:
             super().build_extension(ext)
-        except Exception as error:                  # whatever a compiler, or the lack of one, makes of it
+        except Exception as error:                  # whatever goes wrong with a compiler, or without one
             Path(self.get_ext_fullpath(ext.name)).unlink(missing_ok=True)
             self.extensions.remove(ext)
-            self.warn(f"the native decoder is left out ({error}). It needs {NEEDS}. All else works.")
+            self.warn(f"the native decoder was not built ({error}). It needs {NEEDS}. Everything else works.")
 
     def copy_extensions_to_source(self) -> None:
         """Copy what was built, which may be nothing."""
@@ -47,7 +47,7 @@ class LibraryWheel(bdist_wheel):
 
 
 setup(
-    packages=[*find_packages(include=["resnet_recipes*"]), "resnet_recipes.recipes"],     # recipes/ travels inside
+    packages=[*find_packages(include=["resnet_recipes*"]), "resnet_recipes.recipes"],     # recipes/ is packaged inside
     ext_modules=[Extension(
         LIBRARY,
         sources=sorted(map(str, SOURCES.glob("*.cpp"))),
