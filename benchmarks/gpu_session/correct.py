@@ -79,7 +79,7 @@ def _method(methods: dict, device: torch.device, quick: bool) -> dict:
     side, batch = (32, 4) if quick else (64, 16)
     recipe = recipe_of("mild", side, batch, True, methods=methods, precision={"dtype": "fp32"})
     found = [_losses(recipe, place) for place in (CPU, device)]
-    return _row(case, _apart(*found), ALLOWED, "of the loss")
+    return _row(case, _apart(*found), ALLOWED, "relative error of the loss")
 
 
 def _losses(recipe: object, device: torch.device) -> list[float]:
@@ -146,7 +146,7 @@ def _checkpoint(device: torch.device, quick: bool) -> dict:
         keeper = Counting(1)
         train(run, keeper, done)
         losses.append([float(keeper.losses[0])])
-    return _row("a step after a checkpoint", _apart(*losses), ALLOWED, "of the loss")
+    return _row("a step after a checkpoint", _apart(*losses), ALLOWED, "relative error of the loss")
 
 
 def _replayed(name: str, dtype: str, device: torch.device) -> dict:
@@ -163,7 +163,7 @@ def _replayed(name: str, dtype: str, device: torch.device) -> dict:
         losses.append([float(loss) for loss in keeper.losses])
     torch.backends.cudnn.deterministic = False
     same = sum(torch.equal(a, b) for a, b in zip(*(run.model.parameters() for run in runs), strict=True))
-    row = _row(f"12 steps of {name} as CUDA graphs, {dtype}", _apart(*losses), ALLOWED, "of the loss")
+    row = _row(f"12 steps of {name} as CUDA graphs, {dtype}", _apart(*losses), ALLOWED, "relative error of the loss")
     row["note"] = f"{same} of {len(list(run.model.parameters()))} parameters have the same bits"
     return row | {"fault": told[0]} if told else row
 
@@ -196,7 +196,7 @@ def _nccl(device: torch.device) -> dict:
             train(run, keeper)
             losses.append([float(keeper.losses[-1])])
         torch.distributed.destroy_process_group()
-    return _row("12 steps of Medium over NCCL", _apart(*losses), 1e-3, "of the loss")
+    return _row("12 steps of Medium over NCCL", _apart(*losses), 1e-3, "relative error of the loss")
 
 
 def _apart(expected: list[float], found: list[float]) -> float:
