@@ -6,18 +6,16 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-import torchvision
 
 from resnet_recipes import data
 from resnet_recipes.cli import main
 from resnet_recipes.composing.frozen import read
 from resnet_recipes.data.base import Share
 from resnet_recipes.data.normalize import normalize
-from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load
-from resnet_recipes.network.weights import write_weights
 from resnet_recipes.train.run import Run
-from tests.trained_runs import CLASSES, ended_run, random_images
+from tests.process.nursery import Nursery
+from tests.trained_runs import CLASSES, ended_run
 
 
 @pytest.fixture
@@ -87,16 +85,15 @@ def test_sizes_are_a_table_and_the_shorter_side_grows_with_them(run: Path, capsy
 
 
 @pytest.mark.slow
-def test_two_ranks_count_what_one_counts(tmp_path: Path, capfd: pytest.CaptureFixture):
-    about, file = About("resnet18", len(CLASSES), CLASSES, eval_resize=36, eval_size=32), tmp_path / "w.safetensors"
-    write_weights(torchvision.models.resnet18(num_classes=len(CLASSES)), file, about)
-    words = file, f"data={random_images(tmp_path / 'images')}", "launch.device=cpu", "workers=0"
-    one, two = evaluated(capfd, *words), evaluated(capfd, *words, "gpus=2")
-    assert two.pop("device") == "2 x cpu"
-    assert two["loss"] == pytest.approx(one["loss"], abs=1e-5)
-    varying = ("device", "loss", "images_per_second")
-    assert [{key: value for key, value in found.items() if key not in varying} for found in (one, two)] == [
-        {key: value for key, value in one.items() if key not in varying}] * 2
+def test_two_ranks_count_what_one_counts(run: Path, nursery: Nursery, tmp_path: Path, capsys: pytest.CaptureFixture):
+    one = evaluated(capsys, run)
+    code, out, err = nursery.run(tmp_path, "tests.commands.verb", "eval", str(run), "gpus=2", "--json").wait()
+    assert code == 0, err
+    two = json.loads(out)
+    assert (one.pop("device"), two.pop("device")) == ("cpu", "2 x cpu")
+    assert two.pop("loss") == pytest.approx(one.pop("loss"), abs=1e-5)
+    del one["images_per_second"], two["images_per_second"]
+    assert two == one
 
 
 def test_classes_are_written_as_csv(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
