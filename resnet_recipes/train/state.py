@@ -1,7 +1,7 @@
 """The state of a run between two steps: what a checkpoint holds, and how a run resumes from it."""
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes import __version__
+from resnet_recipes.composing.typed import build
 from resnet_recipes.config import Recipe
 from resnet_recipes.errors import Problem, RecipeError, TrainingError
 from resnet_recipes.train.run import Run
@@ -91,16 +92,21 @@ def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
 
 def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:
     """Yield a problem for each setting that differs from the checkpoint's and changes what is learned."""
-    before, after = flat(old), flat(asdict(new))
+    before, after = settings_in(old), flat(asdict(new))
     for key in sorted(before.keys() | after.keys()):
-        may_change = any(key == safe or key.startswith(safe + ".") for safe in (*SAFE, *REPAIRS))
-        if before.get(key) != after.get(key) and not may_change:
-            rule = f"was {before.get(key)} when the run began; changing it would make this a different run"
+        if before.get(key) != after.get(key) and not _is_any_of(key, (*SAFE, *REPAIRS)):
+            was = "not set" if before.get(key) is None else before[key]
+            rule = f"was {was} when the run began; changing it would make this a different run"
             yield Problem(key, after.get(key), rule, "leave it as it was, or start a new run")
 
 
+def settings_in(recipe: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a checkpoint's recipe, with dotted keys; those that are newer have their defaults."""
+    return flat(asdict(build(Recipe, recipe, "", []))) | flat(recipe)
+
+
 def resume_warnings(run: Run, state: dict[str, Any]) -> list[str]:
-    """Return why resuming from `state` is not bit-identical to an uninterrupted run; empty if it is."""
+    """Return why resuming from `state` may not be bit-identical to an uninterrupted run; empty if it is."""
     now = {
         "number of devices": run.rank.world_size, "device": run.rank.device.type, "precision": str(run.precision.dtype),
         "CPU threads": torch.get_num_threads(), "torch": str(torch.__version__),
@@ -109,18 +115,31 @@ def resume_warnings(run: Run, state: dict[str, Any]) -> list[str]:
         "number of devices": state["world_size"], "device": state["device"], "precision": state["dtype"],
         "CPU threads": state["threads"], "torch": state["versions"]["torch"],
     }
-    before, after = flat(state["recipe"]), flat(asdict(run.plan.recipe))
-    then |= {key: before.get(key) for key in REPAIRS}
+    before, after = settings_in(state["recipe"]), flat(asdict(run.plan.recipe))
+    then |= {key: before[key] for key in REPAIRS}
     now |= {key: after[key] for key in REPAIRS}
-    return [f"not bit-identical to an uninterrupted run: {name} {then[name]} -> {now[name]}"
-            for name in now if now[name] != then[name]]
+    warnings = [f"not bit-identical to an uninterrupted run: {name} {then[name]} -> {now[name]}"
+                for name in now if now[name] != then[name]]
+    newer = [f"{key}={after[key]}" for key in sorted(before.keys() - flat(state["recipe"]).keys())
+             if after.get(key) is not None and not _is_any_of(key, SAFE)]
+    if newer:
+        warnings.append(f"settings that did not exist when the run began have their defaults: {', '.join(newer)}")
+    return warnings
+
+
+def _is_any_of(key: str, places: Sequence[str]) -> bool:
+    """Return whether a setting is one of these, or in one of these sections."""
+    return any(key == place or key.startswith(place + ".") for place in places)
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a nested dictionary with dotted keys; tuples as lists, as YAML and checkpoints have them."""
+    """Return a nested dictionary with dotted keys; tuples as lists, as YAML and checkpoints have them.
+
+    A method without settings stays an empty dictionary, so that it differs from one that is off.
+    """
     leaves: dict[str, Any] = {}
     for key, value in tree.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and (value or not prefix):       # a section may be empty: methods: {}
             leaves |= flat(value, f"{prefix}{key}.")
         else:
             leaves[prefix + key] = list(value) if isinstance(value, tuple) else value

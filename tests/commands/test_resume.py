@@ -45,6 +45,17 @@ def test_what_stopped_the_run_may_be_fixed(started):
     assert (changed.batch.bn_size, changed.data.on_bad_image) == (8, "skip")
 
 
+@pytest.mark.parametrize("words", [[], ["workers=3"]])
+def test_a_run_that_began_before_a_setting_existed_is_resumed(started, words):
+    cli.train([*SMALL, "run=mine"])
+    config = Path("runs/mine/config.yaml")
+    now = read(config)
+    config.write_text(config.read_text().replace("  order: random\n", "").replace("  flip: false\n", ""))
+    assert "order" not in config.read_text()
+    assert cli.train(["--resume", "runs/mine", *words]) == 0
+    assert read(config).data.order == now.data.order
+
+
 def test_what_changes_the_result_may_not(started, capsys):
     cli.train([*SMALL, "run=mine"])
     before = Path("runs/mine/config.yaml").read_bytes()

@@ -18,6 +18,17 @@ def test_freezing_is_stable():
     assert "mixup:\n    alpha: 0.25\n" in freeze(recipe)
 
 
+def test_settings_that_are_newer_than_the_file_have_their_defaults(tmp_path):
+    recipe, path = compose("hot", ["data=/data"]).recipe, tmp_path / "config.yaml"
+    newer = ("  order: random\n", "  milestones: []\n", "    update_interval: 20ba\n")
+    text = freeze(recipe)
+    for line in newer:
+        assert line in text
+        text = text.replace(line, "")
+    path.write_text(text)
+    assert read(path) == recipe
+
+
 def test_methods_that_are_off_are_not_written():
     assert "mixup" not in freeze(compose("mild", ["data=/data"]).recipe)
 

@@ -1,14 +1,16 @@
 """A run resumes from a state, warns of what is different, or refuses what would make it a different run."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 import torch
 
+from resnet_recipes.config import Recipe
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.train.run import Run
-from resnet_recipes.train.state import capture, is_finite, restore, resume_warnings
+from resnet_recipes.train.state import capture, changed_settings, is_finite, restore, resume_warnings
 
 
 @pytest.fixture
@@ -56,6 +58,44 @@ def test_all_changed_settings_are_refused_together(make_run: Callable[..., Run],
     with pytest.raises(RecipeError) as caught:
         restore(make_run(seed=4, optimizer={"lr": 0.1}), state)
     assert [problem.key for problem in caught.value.problems] == ["optimizer.lr", "seed"]
+
+
+def test_a_run_that_began_before_a_setting_existed_resumes_with_its_default(make_run: Callable[..., Run]):
+    run = make_run(methods={"ema": {}})
+    state = capture(run, 3)
+    for section, key in (("data", "order"), ("evaluation", "flip"), ("methods", "mixup"), ("optimizer", "momentum")):
+        del state["recipe"][section][key]
+    del state["recipe"]["methods"]["ema"]["half_life"]
+    assert resume_warnings(run, state) == [
+        "settings that did not exist when the run began have their defaults: "
+        "data.order=random, methods.ema.half_life=100ba, optimizer.momentum=0.875"]
+    assert restore(run, state) == 3
+
+
+@pytest.mark.parametrize(("section", "key", "changes", "refused"), [
+    ("data", "order", {"data": {"order": "quasi_random"}}, "data.order"),
+    ("optimizer", "momentum", {"optimizer": {"momentum": 0.5}}, "optimizer.momentum"),
+    ("methods", "mixup", {"methods": {"mixup": {}}}, "methods.mixup.alpha"),
+    ("methods", "trivial_augment", {"methods": {"trivial_augment": {}}}, "methods.trivial_augment"),
+])
+def test_a_setting_that_is_newer_than_the_run_may_have_no_other_value(
+    section: str, key: str, changes: dict[str, Any], refused: str, recipe: Callable[..., Recipe]
+):
+    old = asdict(recipe())
+    del old[section][key]
+    (problem,) = changed_settings(old, recipe(**changes))
+    assert problem.key == refused
+
+
+def test_a_setting_that_no_longer_exists_is_refused(recipe: Callable[..., Recipe]):
+    (problem,) = changed_settings(asdict(recipe()) | {"rotation": 5}, recipe())
+    assert str(problem).startswith("rotation: was 5 when the run began")
+
+
+def test_a_method_without_settings_is_a_change_too(recipe: Callable[..., Recipe]):
+    off, on = recipe(), recipe(methods={"trivial_augment": {}})
+    assert [problem.key for problem in changed_settings(asdict(off), on)] == ["methods.trivial_augment"]
+    assert [problem.key for problem in changed_settings(asdict(on), off)] == ["methods.trivial_augment"]
 
 
 def test_a_single_nan_is_found(make_run: Callable[..., Run]):
