@@ -17,6 +17,9 @@ def notes_on(recipe: Recipe, horizon: Horizon, rank_size: int) -> Iterator[str]:
     yield from _method_notes(recipe, horizon)
     yield from _ema_notes(recipe, horizon)
     yield from _batch_notes(recipe, rank_size)
+    if recipe.evaluation.sizes:
+        yield (f"evaluation.sizes is for `resnet-recipes eval`: during training, the test size is "
+               f"data.eval_size={recipe.data.eval_size}.")
 
 
 def _length_notes(recipe: Recipe, horizon: Horizon) -> Iterator[str]:

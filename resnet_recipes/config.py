@@ -113,6 +113,7 @@ class EvaluationConfig:
     interval: str = "1ep"               # time between evaluations; the last step is always evaluated
     offset: str = "0ep"                 # with 3ep, an interval of 4ep evaluates after epochs 3, 7, 11 ...
     flip: bool = False                  # average the predictions of each image and its mirror image; twice the work
+    sizes: list[int] = field(default_factory=list)      # pixels: `resnet-recipes eval` prints a table of these test sizes
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `evaluation`."""
@@ -120,6 +121,8 @@ class EvaluationConfig:
         yield from duration_problem("offset", self.offset, positive=False)
         if self.stop_at_top1 is not None and not 0 < self.stop_at_top1 <= 100:
             yield Problem("stop_at_top1", self.stop_at_top1, "must be a percentage above 0, as in 75.9")
+        if wrong := [size for size in self.sizes if not 8 <= size <= 1024]:
+            yield Problem("sizes", wrong, "must be between 8 and 1024 pixels", "evaluation.sizes=[192,224,256,288]")
 
 
 @dataclass

@@ -32,6 +32,7 @@ def test_the_recipes_as_published_need_no_advice(name):
     ("mild", ["bs=204800", "lr=204.8"], 1,
      "An epoch has only 6 steps; a smaller batch gives more: bs=19200 lr=19.2"),
     ("mild", [], 16, "batch.bn_size=256, but each rank has 128 examples"),
+    ("mild", ["evaluation.sizes=[192,256]"], 8, "during training, the test size is data.eval_size=224"),
     ("mild", ["bs=256"], 1,
      "lr=2.048 is 8 times what the published recipes use for a batch of 256 (linear scaling gives 0.256)"),
 ])

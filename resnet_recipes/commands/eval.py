@@ -25,7 +25,6 @@ USAGE = Usage(
     "resnet-recipes eval RUN|FILE [data=PATH] [key=value ...]",
     "evaluate a run, a checkpoint or a weights file: accuracy, classes and confusions",
     "resnet-recipes eval runs/NAME data=/data/imagenet data.eval_size=256", {
-        "--sizes LIST": "print a table of test sizes in pixels: 192,224,256,288; the shorter side grows with them",
         "--json": "print everything as JSON",
         "--csv FILE": "write the accuracy of every class",
         "--png FILE": "plot it",
@@ -34,7 +33,10 @@ PATH is a folder with val/, val.beton or class folders, or a table of labels; by
 default, a run's own images are used. FILE may be ours, or a .pt or .safetensors file with torchvision's or
 timm's names. Settings are those of a recipe: data.eval_size, data.eval_resize,
 evaluation.flip, batch.eval_size, precision.dtype, launch.device, workers, gpus.
-All GPUs are used, as in training; gpus=1 takes one.""")
+All GPUs are used, as in training; gpus=1 takes one.
+
+'evaluation.sizes=[192,224,256,288]' prints a table of test sizes in pixels; the
+shorter side of the images grows with them.""")
 
 #: How many classes and confusions are printed.
 _SHOWN = 10
@@ -43,8 +45,11 @@ _SHOWN = 10
 def run(argv: Sequence[str]) -> int:
     """Evaluate, and print the result."""
     arguments = split(argv, USAGE)
-    sizes = _sizes(arguments.flags.get("--sizes", ""))
-    place, network, recipe = named(arguments.words, USAGE.example, also=("launch.gpus",))
+    place, network, recipe = named(arguments.words, USAGE.example, also=("evaluation.sizes", "launch.gpus"))
+    sizes = recipe.evaluation.sizes
+    if problems := [Problem(flag, arguments.flags[flag], f"is for one test size, but evaluation.sizes is {sizes}",
+                            "evaluation.sizes=[]") for flag in ("--csv", "--png") if sizes and flag in arguments]:
+        raise RecipeError(problems)
     if network.note:
         print(f"note: {network.note}", file=sys.stderr)
     tried = sizes or [recipe.data.eval_size]
@@ -68,14 +73,6 @@ def run(argv: Sequence[str]) -> int:
     else:
         print("\n".join(_page(network.about, result, classes, wrong)))
     return 0
-
-
-def _sizes(text: str) -> list[int]:
-    words = text.split(",") if text else []
-    if wrong := [word for word in words if not (word.isdecimal() and 8 <= int(word) <= 1024)]:
-        rule = "must be sizes from 8 to 1024 pixels"
-        raise RecipeError([Problem("--sizes", ",".join(wrong), rule, "--sizes 192,224,256,288")])
-    return [int(word) for word in words]
 
 
 def _evaluated(place: Path, network: "Network", recipe: "Recipe",

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes.composing.hydra_compose import value_of
 from resnet_recipes.composing.suggestions import did_you_mean
@@ -141,10 +141,10 @@ def _wrong(override: Override) -> Iterator[Problem]:
 
 
 def _respelled(key: str, value: str) -> str:
+    if get_origin(settings()[key]) in (list, tuple) and "[" not in value:
+        return f"a list is written '{key}=[{value}]'"
     if re.fullmatch(r"-?\d+,\d+", value):
         return f"{key}={value.replace(',', '.')} if a decimal is meant"
-    if "," in value and "[" not in value:
-        return f"a list is written {key}=[a,b]"
     return "put the whole word in quotes if it has brackets or commas"
 
 

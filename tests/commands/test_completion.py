@@ -35,6 +35,7 @@ def offered(bash: str, line: str, folder: Path) -> list[str]:
     ("resnet-train epo", ["epochs="]), ("resnet-train mild dat", ["data=", *DATA]),
     ("resnet-recipes ch", []), ("resnet-recipes conv", ["convert"]),
     ("resnet-train data=rec", ["recipes"]), ("resnet-train evaluation.fl", ["evaluation.flip="]),
+    ("resnet-recipes eval runs/first evaluation.si", ["evaluation.sizes="]),
 ])
 def test_bash_completes_recipes_settings_methods_and_runs(bash, line, wanted, tmp_path):
     (tmp_path / "recipes").mkdir()

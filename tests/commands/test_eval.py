@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from resnet_recipes import data
 from resnet_recipes.cli import main
-from resnet_recipes.composing.frozen import read
+from resnet_recipes.composing.frozen import freeze, read
 from resnet_recipes.data.base import Share
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.network.load import load
@@ -24,7 +24,7 @@ def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     return ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
 
 
-def evaluated(capsys: pytest.CaptureFixture, *words: object) -> dict:
+def evaluated(capsys: pytest.CaptureFixture, *words: object) -> dict | list:
     """Return what `eval --json` prints."""
     assert main(["eval", *map(str, words), "--json"]) == 0
     return json.loads(capsys.readouterr().out)
@@ -77,11 +77,22 @@ def test_class_folders_are_told_apart_by_name(run: Path, capsys: pytest.CaptureF
 
 
 def test_sizes_are_a_table_and_the_shorter_side_grows_with_them(run: Path, capsys: pytest.CaptureFixture):
-    assert main(["eval", str(run), "--sizes", "32,64"]) == 0
+    assert main(["eval", str(run), "evaluation.sizes=[32,64]"]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["SIZE", "OF", "TOP-1"]
     assert [row.split()[:2] for row in rows] == [["32", "36"], ["64", "72"]]
     assert float(rows[1].split()[6]) == pytest.approx(counted(run, 64, 72)[1], abs=1e-3)
+
+
+def test_a_run_with_sizes_in_its_recipe_is_tested_at_them(run: Path, capsys: pytest.CaptureFixture):
+    recipe = read(run / "config.yaml")
+    recipe.evaluation.sizes = [32, 64]
+    (run / "config.yaml").write_text(freeze(recipe))
+    assert [row["eval_size"] for row in evaluated(capsys, run)] == [32, 64]
+    assert main(["eval", str(run), "--csv", "classes.csv"]) == 2
+    said = capsys.readouterr().err
+    assert "--csv=classes.csv: is for one test size, but evaluation.sizes is [32, 64]" in said
+    assert "eval_size" in evaluated(capsys, run, "evaluation.sizes=[]")
 
 
 @pytest.mark.slow
@@ -104,7 +115,9 @@ def test_classes_are_written_as_csv(run: Path, tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize(("words", "code", "said"), [
-    ([], 2, "RUN|FILE: is missing"), (["--sizes", "a", "RUN"], 2, "must be sizes"),
+    ([], 2, "RUN|FILE: is missing"), (["RUN", "evaluation.sizes=[4]"], 2, "must be between 8 and 1024 pixels"),
+    (["RUN", "evaluation.sizes=192,224"], 2, "a list is written 'evaluation.sizes=[192,224]'"),
+    (["RUN", "evaluation.sizes=[a]"], 2, "evaluation.sizes"),
     (["RUN", "lr=1"], 2, "cannot be changed here"),
     (["RUN", "data.eval_size=4"], 2, "data.eval_size"), (["RUN/nothing"], 3, "no such file"),
     (["RUN", "data=/nowhere"], 3, "data.root"), (["RUN", "--csv", "/nowhere/x.csv"], 3, "cannot be written"),
