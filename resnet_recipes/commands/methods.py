@@ -84,7 +84,9 @@ _CALLS = {
 def in_your_loop(item: type, hooks: Sequence[str]) -> Iterator[str]:
     """Yield the code that uses a method in another training loop."""
     ours = item.__module__.startswith("resnet_recipes.")
-    yield "import resnet_recipes as rr" if ours else f"from {item.__module__} import {item.__name__}"
+    yield "import resnet_recipes as rr"
+    if not ours:
+        yield f"from {item.__module__} import {item.__name__}"
     yield f"method = {'rr.methods.' * ours}{item.__name__}()"
     if {"augment_pixels", "transform_batch", "gradient", "after_step"} & {*hooks}:
         yield "now = rr.methods.Now.at(step, total_steps, steps_per_epoch)"
