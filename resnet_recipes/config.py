@@ -113,7 +113,7 @@ class EvaluationConfig:
     interval: str = "1ep"               # time between evaluations; the last step is always evaluated
     offset: str = "0ep"                 # with 3ep, an interval of 4ep evaluates after epochs 3, 7, 11 ...
     flip: bool = False                  # average the predictions of each image and its mirror image; twice the work
-    sizes: list[int] = field(default_factory=list)      # pixels: `resnet-recipes eval` prints a table of these test sizes
+    sizes: list[int] = field(default_factory=list)      # pixels: `resnet-recipes eval` prints a table of these sizes
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `evaluation`."""
