@@ -14,7 +14,8 @@ from torch.distributed import PrefixStore
 
 from resnet_recipes import __version__, atomic, data
 from resnet_recipes import plan as planning
-from resnet_recipes.composing.frozen import read
+from resnet_recipes.composing.frozen import read, tree_of
+from resnet_recipes.config import Recipe
 from resnet_recipes.cores import cores
 from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, DataFacts
@@ -67,7 +68,7 @@ def work(process: RankProcess) -> int:
     elif rank.is_main:
         checkpoints.open_for_writing()
         facts, console = run_facts(run, process.folder), open_console(err=process.console)
-        sent_to = trackers.opened(recipe.log.to, process.folder, flat(asdict(recipe) | {"about": "", "published": ""}))
+        sent_to = trackers.opened(recipe.log.to, process.folder, hyperparameters(recipe))
         with Recorder(process.folder, facts, console, process.started, sent_to, process.on_record) as recorder:
             code = lead(run, process, checkpoints, recorder, first)
     else:
@@ -75,6 +76,11 @@ def work(process: RankProcess) -> int:
     distributed.meet()      # a launcher may stop all ranks when one ends: none may end before rank 0 has finished
     close(run)    # not after an error: closing may wait for a rank that is stuck, before this rank's ending is written
     return code
+
+
+def hyperparameters(recipe: Recipe) -> dict[str, object]:
+    """Return the settings of a run for trackers, with dotted keys; methods that are off are left out."""
+    return flat({key: value for key, value in tree_of(recipe).items() if key not in ("about", "published")})
 
 
 def found(folder: Path, config: DataConfig) -> DataFacts:

@@ -48,6 +48,7 @@ class Recorder:
         self._writable = True
         self._trackers = trackers
         self._on_record = on_record
+        self._is_finished = False
 
     def begin(self, done: int = 0, seconds: float = 0.0) -> None:
         """Start the session, right before its first step; drop what an earlier one recorded after step `done`."""
@@ -128,6 +129,7 @@ class Recorder:
 
         `weights` is the file of the averaged ones if the recipe has them, and then `raw_weights` that of the raw ones.
         """
+        self._is_finished = True
         self._add("finish", done, training_seconds=seconds)
         summary = summarize(self._records, self._facts, seconds=seconds, weights=weights, raw_weights=raw_weights)
         text = json.dumps(_finite(summary.as_json()), indent=2) + "\n"
@@ -139,7 +141,9 @@ class Recorder:
         """Restore the terminal and let trackers finish; safe to call twice, and after `finish` or `stopped`."""
         trackers, self._trackers = self._trackers, ()
         for tracker in trackers:
-            tracker.close()
+            tracker.end(self._is_finished)
+        for tracker in trackers:
+            tracker.wait(self._console.note)
             self._tell(tracker)
         self._console.close()
 

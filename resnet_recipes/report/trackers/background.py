@@ -3,15 +3,14 @@
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 
 from resnet_recipes.report.trackers.base import Tracker
 
 #: Events that may wait for a slow server; further ones are dropped, but remain in metrics.jsonl.
 CAPACITY = 10_000
 
-#: Seconds to wait at the end of a run until all events are sent.
-PATIENCE = 30.0
+#: Seconds to wait at the end of a run until all events are sent; after the first few, the user is told.
+PATIENCE = (3.0, 27.0)
 
 
 class Background:
@@ -19,9 +18,9 @@ class Background:
 
     def __init__(self, name: str, open_tracker: Callable[[], Tracker], settings: Mapping[str, object]):
         self.name, self._open, self._settings = name, open_tracker, settings
-        self._events: queue.Queue[Callable[[Tracker], None] | None] = queue.Queue(CAPACITY)
+        self._events: queue.SimpleQueue[Callable[[Tracker], None] | None] = queue.SimpleQueue()
         self._complaints: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._dropped = self._failed = False
+        self._dropped = self._failed = self._is_finished = False
         self._thread = threading.Thread(target=self._work, name=f"tracker-{name}", daemon=True)
         self._thread.start()
 
@@ -37,27 +36,30 @@ class Background:
         while not self._complaints.empty():
             yield self._complaints.get()
 
-    def close(self) -> None:
-        """Wait until all events are sent, but not for a server that does not answer."""
-        with suppress(queue.Full):
-            self._events.put(None, timeout=0 if self._failed else PATIENCE)
-        self._thread.join(PATIENCE)
+    def end(self, is_finished: bool) -> None:
+        """Close the tracker once all events are sent; does not wait. The run is finished, or was stopped."""
+        self._is_finished = is_finished
+        self._events.put(None)
+
+    def wait(self, tell: Callable[[str], None]) -> None:
+        """Wait until the tracker is closed, but not for a server that does not answer."""
+        self._thread.join(PATIENCE[0])
         if self._thread.is_alive():
-            self._complaints.put(
-                f"log.to={self.name} did not finish within {PATIENCE:.0f} s; metrics.jsonl has everything"
-            )
+            tell(f"waiting up to {PATIENCE[1]:.0f} s for log.to={self.name}")
+            self._thread.join(PATIENCE[1])
+        if self._thread.is_alive():
+            tell(f"log.to={self.name} did not answer in time; metrics.jsonl has everything")
 
     def _pass(self, event: Callable[[Tracker], None]) -> None:
         if self._failed:
             return
-        try:
-            self._events.put_nowait(event)
-        except queue.Full:
-            if not self._dropped:
-                self._dropped = True
-                self._complaints.put(
-                    f"log.to={self.name} is too slow, so some points are missing there; metrics.jsonl has everything"
-                )
+        if self._events.qsize() < CAPACITY:
+            self._events.put(event)
+        elif not self._dropped:
+            self._dropped = True
+            self._complaints.put(
+                f"log.to={self.name} is too slow, so some points are missing there; metrics.jsonl has everything"
+            )
 
     def _work(self) -> None:
         events = iter(self._events.get, None)
@@ -65,7 +67,7 @@ class Background:
             tracker = self._open()
             for event in events:
                 event(tracker)
-            tracker.close()
+            tracker.close(self._is_finished)
         except BaseException as error:  # third-party libraries may raise anything, even SystemExit
             first = (str(error).splitlines() or [""])[0]
             self._failed = True

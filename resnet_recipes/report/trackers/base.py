@@ -1,5 +1,6 @@
 """The contract of a tracker, and the names under which values are sent."""
 
+import json
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -21,8 +22,13 @@ class Tracker(Protocol):
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Add one point to some curves."""
 
-    def close(self) -> None:
-        """Send what is left."""
+    def close(self, is_finished: bool) -> None:
+        """Send what is left, and whether the run is finished or was stopped."""
+
+
+def as_typed(setting: object) -> str:
+    """Return a setting as it is typed in a recipe: true, null, [0.5, 1.0]."""
+    return setting if isinstance(setting, str) else json.dumps(setting)
 
 
 def scalars_of(record: Mapping[str, object]) -> dict[str, float]:

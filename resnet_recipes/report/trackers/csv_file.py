@@ -27,7 +27,7 @@ class CsvFile:
         with self._path.open("a", encoding="utf-8", newline="") as file:
             csv.DictWriter(file, COLUMNS, lineterminator="\n").writerow({"step": step, **values})
 
-    def close(self) -> None:
+    def close(self, is_finished: bool) -> None:
         """Every row is in the file already."""
 
 

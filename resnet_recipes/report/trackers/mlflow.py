@@ -9,13 +9,17 @@ from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
 from resnet_recipes import atomic
+from resnet_recipes.report.trackers.base import as_typed
 
 #: Entries that MLflow accepts in one call.
 _PARAMS = 100
 
 
 class MLflow:
-    """One MLflow run per run folder, continued when the run is resumed; its id is in RUN/mlflow-run."""
+    """One MLflow run per run folder, continued when the run is resumed; its id is in RUN/mlflow-run.
+
+    MLflow forgets nothing: of what a resumed run repeats, only what is not there yet is sent.
+    """
 
     def __init__(self, folder: Path):
         self._folder = folder.resolve()
@@ -23,28 +27,32 @@ class MLflow:
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
         self._client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or (self._folder.parent / "mlruns").as_uri())
         self._run = ""
+        self._sent: dict[str, int] = {}         # the last step of each curve, by name
 
     def begin(self, settings: Mapping[str, object], step: int) -> None:
         known = self._folder / "mlflow-run"
         if known.is_file():
             self._run = known.read_text().strip()
             self._client.update_run(self._run, status="RUNNING")
+            self._sent = {name: max(point.step for point in self._client.get_metric_history(self._run, name))
+                          for name in self._client.get_run(self._run).data.metrics}
             return
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "resnet-recipes")
         experiment = self._client.get_experiment_by_name(name)
         number = experiment.experiment_id if experiment else self._client.create_experiment(name)
         self._run = self._client.create_run(number, run_name=self._folder.name).info.run_id
         atomic.write_text(known, self._run)
-        params = [Param(key, str(value)[:500]) for key, value in settings.items()]
+        params = [Param(key, as_typed(value)[:500]) for key, value in settings.items()]
         for start in range(0, len(params), _PARAMS):
             self._client.log_batch(self._run, params=params[start : start + _PARAMS])
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         now = int(1000 * time.time())
-        self._client.log_batch(self._run, [Metric(name, float(value), now, step) for name, value in values.items()])
+        self._client.log_batch(self._run, [Metric(name, float(value), now, step) for name, value in values.items()
+                                           if step > self._sent.get(name, -1)])
 
-    def close(self) -> None:
-        self._client.set_terminated(self._run)
+    def close(self, is_finished: bool) -> None:
+        self._client.set_terminated(self._run, "FINISHED" if is_finished else "KILLED")
 
 
 def open_tracker(folder: Path) -> MLflow:

@@ -1,10 +1,15 @@
-"""TensorBoard event files in RUN/tensorboard, written without torch."""
+"""TensorBoard event files in RUN/tensorboard, written without torch: curves, and settings as hyperparameters."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from tensorboardX import SummaryWriter
+from tensorboardX.summary import hparams
 
+from resnet_recipes.report.trackers.base import NAMES, as_typed
+
+#: What the table of hyperparameters shows of each run's result.
+_RESULTS = dict.fromkeys(NAMES["evaluation"].values())
 
 class TensorBoard:
     """One event file per session; a resumed run hides the points after its checkpoint."""
@@ -15,14 +20,16 @@ class TensorBoard:
 
     def begin(self, settings: Mapping[str, object], step: int) -> None:
         self._writer = SummaryWriter(str(self._folder), purge_step=step + 1 if step else None)
-        table = "\n".join(f"|{key}|{value}|" for key, value in settings.items())
-        self._writer.add_text("settings", f"|setting|value|\n|-|-|\n{table}", step)
+        plain = {key: value if isinstance(value, int | float) else as_typed(value) for key, value in settings.items()}
+        # The writer's own method would put these into a folder of their own, as another run.
+        for summary in hparams(plain, _RESULTS):
+            self._writer.file_writer.add_summary(summary)
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
             self._writer.add_scalar(name, value, step)
 
-    def close(self) -> None:
+    def close(self, is_finished: bool) -> None:
         self._writer.close()
 
 

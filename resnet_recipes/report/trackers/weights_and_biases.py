@@ -1,32 +1,45 @@
-"""Weights & Biases, with its own environment variables (WANDB_PROJECT, WANDB_MODE=offline ...)."""
+"""Weights & Biases, with its own environment variables (WANDB_PROJECT, WANDB_DIR, WANDB_MODE=offline ...).
 
-import hashlib
+Its files are in the folder wandb next to the run folders: it makes symbolic links, which a run folder must not have.
+"""
+
 import os
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
 import wandb
 
+from resnet_recipes import atomic
+
+#: What W&B itself reports for a program that Ctrl-C stopped.
+_STOPPED = 255
+
 
 class WeightsAndBiases:
-    """One W&B run per run folder, continued when the run is resumed; the x axis is the step, not W&B's own counter."""
+    """One W&B run per run folder, continued when the run is resumed; its id is in RUN/wandb-run.
+
+    W&B's own step is the run's: a resumed run goes on from there, and W&B drops the points that it has already.
+    """
 
     def __init__(self, folder: Path):
         self._folder = folder.resolve()
         self._run: wandb.Run | None = None
 
     def begin(self, settings: Mapping[str, object], step: int) -> None:
-        self._run = wandb.init(project=os.environ.get("WANDB_PROJECT", "resnet-recipes"),
-                               id=hashlib.sha256(str(self._folder).encode()).hexdigest()[:16], name=self._folder.name,
-                               dir=str(self._folder), config=dict(settings), resume="allow",
+        known = self._folder / "wandb-run"
+        if not known.is_file():
+            atomic.write_text(known, secrets.token_hex(8))
+        self._run = wandb.init(project=os.environ.get("WANDB_PROJECT", "resnet-recipes"), id=known.read_text().strip(),
+                               name=self._folder.name, dir=os.environ.get("WANDB_DIR") or str(self._folder.parent),
+                               config=dict(settings), resume="allow",
                                settings=wandb.Settings(silent=True, console="off"))
-        self._run.define_metric("*", step_metric="step")
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
-        self._run.log({**values, "step": step})
+        self._run.log(dict(values), step=step)
 
-    def close(self) -> None:
-        self._run.finish()
+    def close(self, is_finished: bool) -> None:
+        self._run.finish(exit_code=0 if is_finished else _STOPPED)
 
 
 def open_tracker(folder: Path) -> WeightsAndBiases:

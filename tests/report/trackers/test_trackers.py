@@ -7,16 +7,18 @@ import json
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from resnet_recipes.process.folder import refuse_links
 from resnet_recipes.report.console import PlainConsole
 from resnet_recipes.report.facts import Metrics, RunFacts
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.report.trackers import TRACKERS, background, opened, problems
 from resnet_recipes.report.trackers.background import Background
 
-SETTINGS = {"optimizer.lr": 2.0, "methods.ema.half_life": "100ba", "data.root": "/data"}
+SETTINGS = {"optimizer.lr": 2.0, "methods.ema.half_life": "100ba", "data.flip": True, "data.crop_scale": [0.5, 1.0]}
 
 
 def needs(name: str) -> pytest.MarkDecorator:
@@ -25,8 +27,8 @@ def needs(name: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(importlib.util.find_spec(package) is None, reason=f"{package} is not installed")
 
 
-def session(folder: Path, names: list[str], steps: range, first: int = 0) -> list[str]:
-    """Record a few steps and an evaluation; return what was complained about."""
+def session(folder: Path, names: list[str], steps: range, first: int = 0, ends: bool = False) -> list[str]:
+    """Record a few steps and an evaluation, and the end of the run; return what was complained about."""
     facts = RunFacts("small", folder, 20, 10, 16, (32,), 10, "CPU")
     trackers = opened(names, folder, SETTINGS)
     said = io.StringIO()
@@ -37,6 +39,8 @@ def session(folder: Path, names: list[str], steps: range, first: int = 0) -> lis
             recorder.step(step, loss=1 / step, lr=0.1, pixels=32, seconds=1.0 * step, images_per_second=16.0,
                           data_wait=0.0)
         recorder.evaluation(steps[-1], ema=Metrics(70.0, 90.0, 1.5, 100), raw=None, seconds=1.0)
+        if ends:
+            recorder.finish(steps[-1], seconds=1.0 * steps[-1], weights=folder / "weights.pt")
     return [line for line in said.getvalue().splitlines() if "log.to" in line]
 
 
@@ -51,7 +55,16 @@ def test_tensorboard_reads_the_curves_and_a_resumed_run_continues_them(tmp_path:
     assert [event.step for event in events.Scalars("train/loss")] == list(range(1, 11))
     assert events.Scalars("train/loss")[3].value == pytest.approx(0.25)
     assert events.Scalars("val/ema_top1")[-1].value == 70.0
-    assert "settings/text_summary" in events.Tags()["tensors"]
+    assert settings_shown(events) == SETTINGS | {"data.crop_scale": "[0.5, 1.0]"}
+
+
+def settings_shown(events: Any) -> dict[str, object]:
+    """Return the hyperparameters of a run, as TensorBoard's own plugin reads them."""
+    from tensorboard.plugins.hparams import metadata
+
+    content = events.summary_metadata["_hparams_/session_start_info"].plugin_data.content
+    found = metadata.parse_session_start_info_plugin_data(content).hparams
+    return {key: getattr(value, value.WhichOneof("kind")) for key, value in found.items()}
 
 
 @needs("mlflow")
@@ -63,12 +76,15 @@ def test_mlflow_reads_the_curves_and_a_resumed_run_is_the_same_run(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     folder = tmp_path / "runs" / "mine"
     folder.mkdir(parents=True)
-    assert session(folder, ["mlflow"], range(1, 6)) == []
-    assert session(folder, ["mlflow"], range(6, 11), first=5) == []
+    assert session(folder, ["mlflow"], range(1, 9)) == []
     client = MlflowClient((tmp_path / "runs" / "mlruns").as_uri())
-    (run,) = client.search_runs([client.get_experiment_by_name("resnet-recipes").experiment_id])
+    experiment = client.get_experiment_by_name("resnet-recipes").experiment_id
+    assert [run.info.status for run in client.search_runs([experiment])] == ["KILLED"]
+    assert session(folder, ["mlflow"], range(6, 11), first=5, ends=True) == []
+    (run,) = client.search_runs([experiment])
     assert run.info.status == "FINISHED"
-    assert run.data.params["optimizer.lr"] == "2.0"
+    assert run.data.params == {"optimizer.lr": "2.0", "methods.ema.half_life": "100ba", "data.flip": "true",
+                               "data.crop_scale": "[0.5, 1.0]"}
     assert [metric.step for metric in client.get_metric_history(run.info.run_id, "train/loss")] == list(range(1, 11))
     assert run.data.metrics["val/ema_top1"] == 70.0
 
@@ -77,14 +93,21 @@ def test_mlflow_reads_the_curves_and_a_resumed_run_is_the_same_run(
 @pytest.mark.exhaustive      # W&B writes from a process of its own, now and then too late on a busy machine
 def test_wandb_keeps_the_curves_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setattr(background, "PATIENCE", 100)            # its own process takes long to start on a busy machine
-    assert session(tmp_path, ["wandb"], range(1, 6)) == []
-    (written,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
-    found = records_of(written)
-    assert [row["train/loss"] for row in found if "train/loss" in row] == [
-        pytest.approx(1 / step) for step in range(1, 6)
+    monkeypatch.setattr(background, "PATIENCE", (100, 0))       # its own process takes long to start on a busy machine
+    monkeypatch.delenv("WANDB_DIR", raising=False)
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    assert session(folder, ["wandb"], range(1, 6)) == []
+    refuse_links(folder)        # a run with links in its folder is not resumed
+    assert session(folder, ["wandb"], range(6, 9), first=5, ends=True) == []
+    written = sorted((tmp_path / "wandb").glob("offline-run-*/run-*.wandb"))
+    assert len(written) == 2
+    assert {path.stem for path in written} == {f"run-{(folder / 'wandb-run').read_text()}"}
+    found = [row for path in written for row in records_of(path)]
+    assert [(row["_step"], row["train/loss"]) for row in found if "train/loss" in row] == [
+        (step, pytest.approx(1 / step)) for step in range(1, 9)
     ]
-    assert [row["val/ema_top1"] for row in found if "val/ema_top1" in row] == [70.0]
+    assert [(row["_step"], row["val/ema_top1"]) for row in found if "val/ema_top1" in row] == [(5, 70.0), (8, 70.0)]
 
 
 def records_of(path: Path) -> list[dict[str, float]]:
@@ -129,7 +152,10 @@ def test_a_tracker_that_fails_is_reported_once_and_stops_nothing() -> None:
     tracker.begin(0)
     for step in range(100):
         tracker.scalars(step, {"train/loss": 1.0})
-    tracker.close()
+    said = []
+    tracker.end(is_finished=True)
+    tracker.wait(said.append)
+    assert said == []
     assert list(tracker.complaints()) == ["log.to=wandb stopped (SystemExit: no route to host); training continues"]
 
 
@@ -139,21 +165,24 @@ class Stuck:
     def __init__(self, answers: threading.Event):
         self.begin = lambda settings, step: answers.wait()
         self.scalars = lambda step, values: None
-        self.close = lambda: None
+        self.close = lambda is_finished: None
 
 
 def test_a_tracker_that_never_responds_drops_points_and_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(background, "CAPACITY", 5)
-    monkeypatch.setattr(background, "PATIENCE", 0.05)
+    monkeypatch.setattr(background, "PATIENCE", (0.05, 0.05))
     answers = threading.Event()
     tracker = Background("mlflow", lambda: Stuck(answers), {})
     tracker.begin(0)
     for step in range(100):
         tracker.scalars(step, {"train/loss": 1.0})
-    tracker.close()
-    warnings = list(tracker.complaints())
-    assert warnings[0].startswith("log.to=mlflow is too slow")
-    assert len([text for text in warnings if "too slow" in text]) == 1
+    said = []
+    tracker.end(is_finished=True)
+    tracker.wait(said.append)
+    (warning,) = tracker.complaints()
+    assert warning.startswith("log.to=mlflow is too slow")
+    assert said == ["waiting up to 0 s for log.to=mlflow",
+                    "log.to=mlflow did not answer in time; metrics.jsonl has everything"]
     answers.set()
 
 
