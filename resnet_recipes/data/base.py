@@ -153,9 +153,12 @@ class TrainLoader(Protocol):
     skipped: Sequence[str]              # unreadable images that data.on_bad_image=skip has replaced on this rank
 
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
-        """Yield an endless stream of batches, one a step from `first_step` on, without decoding earlier ones.
+        """Yield an endless stream of batches, one a step from `first_step` on.
 
-        A batch stays valid until the next one is requested. Raises TrainingError with the path of an unreadable image.
+        Of earlier steps nothing is decoded, and each image of a later one once. Up to `data.prefetch` batches are read
+        ahead (one more with `data.decode=gpu`): they are lost when a run stops, and all that is decoded again when it
+        goes on. A batch stays valid until the next one is requested. Raises TrainingError with the path of an
+        unreadable image.
         """
 
     def close(self) -> None:
