@@ -36,7 +36,8 @@ def gpu_memory(plan: Plan) -> float:
     """Return the bytes that a run in bf16 or fp16 needs on each GPU, to within some tens of percent."""
     methods = enabled(plan.recipe.methods)
     copies = 3 + ("ema" in methods) + ("sam" in methods)        # weights, gradients, momentum
-    return roofline.memory(_work(plan, max(plan.sizes)), plan.rank_size, plan.parameters, copies)
+    training = roofline.memory(_work(plan, max(plan.sizes)), plan.rank_size, plan.parameters, copies)
+    return training + _decoding_memory(plan)
 
 
 def roughly(seconds: float) -> str:
@@ -45,6 +46,14 @@ def roughly(seconds: float) -> str:
     name, unit = next((item for item in units if seconds >= 2 * item[1]), units[-1])
     number = seconds / unit
     return f"{max(1, round(number)) if number < 100 else round(number, -1):,.0f} {name if number >= 1.5 else name[:-1]}"
+
+
+def _decoding_memory(plan: Plan) -> int:
+    """Return the bytes that decoding takes on each GPU."""
+    if plan.recipe.data.decode != "gpu":
+        return 0
+    from resnet_recipes.data.images.decoding import device_memory
+    return device_memory(plan.rank_size, max(plan.loader_pixels, default=plan.recipe.data.train_size))
 
 
 def _work(plan: Plan, side: int) -> Work:
