@@ -53,29 +53,42 @@ inline void HuffmanScan::Bits::refill() {
 }
 
 inline void HuffmanScan::Bits::step(int count) {
-    next_bits <<= count;
+    next_bits <<= count & 63;
     available -= count;
 }
 
-// Look up the next code; needs 32 bits, for the code and its coefficient.
+// Look up the next code among the short ones; needs 25 bits, for the code and its coefficient.
+inline HuffmanTable::Entry HuffmanScan::Bits::look_up(const HuffmanTable &table) const {
+    return table.entries[next_bits >> (64 - HuffmanTable::LOOK)];
+}
+
+// Look up the next code; needs 31 bits.
 inline HuffmanTable::Entry HuffmanScan::Bits::next(const HuffmanTable &table) const {
-    HuffmanTable::Entry entry = table.entries[next_bits >> (64 - HuffmanTable::LOOK)];
-    return __builtin_expect(entry.bits, 1) ? entry : table.longer(static_cast<int>(next_bits >> 48));
+    HuffmanTable::Entry entry = look_up(table);
+    return __builtin_expect(entry.bits(), 1) ? entry : table.longer(static_cast<int>(next_bits >> 48));
 }
 
 // Return the next code's coefficient, without a branch: its sign is unpredictable.
 inline int HuffmanScan::Bits::value(const HuffmanTable::Entry &entry) const {
-    uint64_t after = next_bits << entry.code;
+    uint64_t after = next_bits << entry.code();
     int is_negative = static_cast<int>(after >> 63) - 1;                        // all ones, or all zeros
-    return static_cast<int>(after >> 1 >> (63 - entry.size)) + (is_negative & (1 - (1 << entry.size)));
+    return static_cast<int>(after >> 1 >> (63 - entry.size())) + (is_negative & (1 - (1 << entry.size())));
+}
+
+// Write the next code's coefficient, whose number is at least k, and step past it.
+inline void HuffmanScan::Bits::put(const HuffmanTable::Entry &entry, int16_t *coefficients, int &k) {
+    k += entry.run();
+    coefficients[ZIGZAG.place[k]] = static_cast<int16_t>(value(entry));
+    step(entry.bits());
+    k++;
 }
 
 inline uint32_t HuffmanScan::Bits::read_dc(const HuffmanTable &table, uint32_t &predicted) {
     refill();
     HuffmanTable::Entry entry = next(table);
     predicted += value(entry);
-    step(entry.bits);
-    is_sound &= entry.run != HuffmanTable::BAD;
+    step(entry.bits());
+    is_sound &= entry.run() != HuffmanTable::BAD;
     return predicted;
 }
 
@@ -85,15 +98,16 @@ void HuffmanTable::set(const uint8_t *counts, const uint8_t *symbols, bool dc) {
         std::memcpy(symbols_, symbols, sizeof symbols_);
         is_dc_ = dc;
         fill();
-        fill_strides();
+        if (!dc) {
+            fill_strides();
+        }
     }
 }
 
 HuffmanTable::Entry HuffmanTable::entry_of(int symbol, int length) const {
     int size = symbol & 15, run = is_dc_ ? 0 : symbol >> 4;
     bool is_end = !is_dc_ && !size && run < 15;
-    return {static_cast<uint8_t>(length), static_cast<uint8_t>(is_end ? END : run), static_cast<uint8_t>(size),
-            static_cast<uint8_t>(length + size)};
+    return {length, is_end ? END : run, size};
 }
 
 HuffmanTable::Entry HuffmanTable::longer(int code) const {
@@ -102,7 +116,7 @@ HuffmanTable::Entry HuffmanTable::longer(int code) const {
         length++;
     }
     if (length > 16) {
-        return {0, BAD, 0, 0};
+        return {0, BAD, 0};
     }
     return entry_of(symbols_[(offset_[length] + (code >> (16 - length))) & 255], length);
 }
@@ -130,15 +144,14 @@ void HuffmanTable::fill_strides() {
         bool is_end = false;
         while (!is_end && bits < LOOK) {
             const Entry &entry = entries[index << bits & ((1 << LOOK) - 1)];
-            if (entry.bits == 0 || bits + entry.code > LOOK) {
+            if (entry.bits() == 0 || bits + entry.code() > LOOK) {
                 break;
             }
-            bits += entry.bits;
-            is_end = entry.run == END;
-            advance += is_end ? 0 : entry.run + 1;
+            bits += entry.bits();
+            is_end = entry.run() == END;
+            advance += is_end ? 0 : entry.run() + 1;
         }
-        strides[index] = {static_cast<uint8_t>(bits), static_cast<uint8_t>(std::min(advance + is_end, 255)),
-                          static_cast<uint8_t>(is_end ? END : 0)};
+        strides[index] = {bits, std::min(advance + is_end, 255), is_end};
     }
 }
 
@@ -262,14 +275,12 @@ bool HuffmanScan::decode_unit(int16_t (**blocks)[64]) {
         coefficients[0] = static_cast<int16_t>(bits.read_dc(*block.dc, predicted_[block.component]));
         int k = 1;
         while (k < 64) {
-            if (bits.available < 32) {
-                bits.refill();
-            }
+            bits.refill();                      // for any code and a short one after it, without asking: 56 bits
             HuffmanTable::Entry entry = bits.next(*block.ac);
-            k += entry.run;
-            coefficients[ZIGZAG.place[k]] = static_cast<int16_t>(bits.value(entry));
-            bits.step(entry.bits);
-            k++;
+            bits.put(entry, coefficients, k);
+            if (k < 64 && (entry = bits.look_up(*block.ac)).bits()) {
+                bits.put(entry, coefficients, k);
+            }
         }
         bits.is_sound &= k == 64 || k > HuffmanTable::END;
     }
@@ -288,13 +299,13 @@ bool HuffmanScan::skip_unit() {
                 bits.refill();
             }
             HuffmanTable::Stride stride = block.ac->strides[bits.next_bits >> (64 - HuffmanTable::LOOK)];
-            if (__builtin_expect(stride.bits && k + stride.advance <= 64, 1)) {
-                bits.step(stride.bits);
-                k += stride.advance + stride.end;
+            if (__builtin_expect(stride.bits() && k + stride.advance() <= 64, 1)) {
+                bits.step(stride.bits());
+                k += stride.advance() + stride.end();
             } else {
                 HuffmanTable::Entry entry = bits.next(*block.ac);
-                bits.step(entry.bits);
-                k += entry.run + 1;
+                bits.step(entry.bits());
+                k += entry.run() + 1;
             }
         }
         bits.is_sound &= k == 64 || k > HuffmanTable::END;

@@ -12,15 +12,36 @@ class HuffmanTable {
   public:
     static constexpr int LOOK = 10;             // bits looked up at once
 
-    // A code of `code` bits (0: longer than LOOK) stands for `run` zeros and a coefficient of `size` more bits.
-    struct Entry {
-        uint8_t code, run, size, bits;
-    };
     static constexpr int END = 128, BAD = 64;   // `run` at the end of a block, and for an invalid code
 
-    // For stepping over: how many whole coefficients the bits hold, and whether the block ends; 0 bits: none.
-    struct Stride {
-        uint8_t bits, advance, end;
+    // A code stands for `run` zeros and a coefficient. They are one number, the bits of both lowest: a processor shifts
+    // by a number's lowest six bits, and every bit is waited for.
+    class Entry {
+      public:
+        Entry() = default;
+        Entry(int code, int run, int size)
+            : packed_(static_cast<uint32_t>(code + size) | code << 8 | size << 16 | static_cast<uint32_t>(run) << 24) {}
+        int bits() const { return packed_ & 63; }               // of code and coefficient; 0: the code is not here
+        int code() const { return packed_ >> 8 & 63; }
+        int size() const { return packed_ >> 16 & 63; }
+        int run() const { return packed_ >> 24; }
+
+      private:
+        uint32_t packed_;
+    };
+
+    // For stepping over: how many whole coefficients the bits hold, and END if the block ends; 0 bits: none.
+    class Stride {
+      public:
+        Stride() = default;
+        Stride(int bits, int advance, bool is_end)
+            : packed_(static_cast<uint16_t>(bits | (is_end ? END >> 1 : 0) | advance << 8)) {}
+        int bits() const { return packed_ & 63; }
+        int end() const { return packed_ << 1 & END; }
+        int advance() const { return packed_ >> 8; }
+
+      private:
+        uint16_t packed_;
     };
 
     Entry entries[1 << LOOK];
@@ -35,7 +56,7 @@ class HuffmanTable {
   private:
     Entry entry_of(int symbol, int length) const;
     void fill();
-    void fill_strides();
+    void fill_strides();                        // only where coefficients are many: not of a DC table
 
     uint8_t counts_[17] = {}, symbols_[256] = {};       // of the file: number of codes by length, and their symbols
     bool is_dc_ = false;
@@ -64,8 +85,10 @@ class HuffmanScan {
 
         void refill();
         void step(int count);
+        HuffmanTable::Entry look_up(const HuffmanTable &table) const;
         HuffmanTable::Entry next(const HuffmanTable &table) const;
         int value(const HuffmanTable::Entry &entry) const;
+        void put(const HuffmanTable::Entry &entry, int16_t *coefficients, int &k);
         uint32_t read_dc(const HuffmanTable &table, uint32_t &predicted);
     };
     struct Block {
