@@ -2,9 +2,10 @@
 
     python tools/fuzz_native.py [--jpegs 20000] [--betons 2000] [--seed 0]
 
-Every image is decoded twice, with different neighbours in the batch and into memory with different contents. Its status
-and pixels must be the same both times: then no byte is left unwritten, and none comes from another image. A sanitizer
-that finds something ends the process with a report.
+Half of the rows also have a small level, which is damaged, too; most of its checksums fit, so that the decoder gets to
+see it. Every image is decoded twice, with different neighbours in the batch and into memory with different contents.
+Its status and pixels must be the same both times: then no byte is left unwritten, and none comes from another image. A
+sanitizer that finds something ends the process with a report.
 """
 
 import argparse
@@ -14,23 +15,27 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.data.beton.file import JPEG, Beton, open_beton
+from resnet_recipes.data.beton.file import JPEG, Beton, half_path, open_beton
+from resnet_recipes.data.beton.jpeg_header import frame_size
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.native import engine as engine_module
 from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import PATH, library
-from resnet_recipes.data.native.rows import BOX, CENTRE, ROW, Status
+from resnet_recipes.data.native.rows import BOX, CENTRE, ROW, SMALL, Status
 from resnet_recipes.errors import NotReadyError
 
-SIDE = 48
+SIDE = 33              # pixels: a line of them is no multiple of what vector instructions take
+LEAST, MOST = 72, 140  # pixels of an original's side: its small level is wanted from 2 * SIDE on
 PATIENCE = 60          # seconds for a batch of 100 small images, after which the decoder hangs
 
 
@@ -45,9 +50,28 @@ def build(folder: Path) -> Path:
     return made
 
 
+class Images(NamedTuple):
+    """Images, each an allocation of exactly its bytes, so that reading past its end is noticed."""
+
+    sources: list[np.ndarray]
+    sizes: np.ndarray      # height, width [n, 2]
+    raw: np.ndarray        # bool [n]
+
+    def small(self, rng: np.random.Generator) -> np.ndarray:
+        """Return SMALL [n]: these as small levels, while they live; some with another checksum or size, or left out."""
+        made = np.zeros(len(self.sources), SMALL)
+        made["data"], made["length"] = [source.ctypes.data for source in self.sources], list(map(len, self.sources))
+        made["size"], made["raw"] = self.sizes, self.raw
+        made["crc"] = [zlib.crc32(source) for source in self.sources]
+        made["crc"][rng.random(len(made)) < 0.05] ^= 1
+        made["size"][rng.random(len(made)) < 0.05] = rng.integers(1, MOST, 2)
+        made["data"][rng.random(len(made)) < 0.5] = 0
+        return made
+
+
 def noise(rng: np.random.Generator) -> Image.Image:
     """Return an image of smooth noise, of random size."""
-    width, height = (int(side) for side in rng.integers(SIDE, 140, 2))
+    width, height = (int(side) for side in rng.integers(LEAST, MOST, 2))
     return Image.fromarray(rng.integers(0, 256, (7, 7, 3), dtype=np.uint8)).resize((width, height), Image.BICUBIC)
 
 
@@ -65,15 +89,15 @@ def jpegs(rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def mutated(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarray:
-    """Return a copy with one to four edits: bytes changed, or a piece cut, doubled or overwritten.
+    """Return a copy with one to four edits: bytes or restart markers changed, or a piece cut, doubled or overwritten.
 
-    At least half of them, on average, are in the first `reach` bytes.
+    At least half of them, on average, are in the first `reach` bytes; a restart marker may be anywhere.
     """
     data = data.copy()
     for _ in range(rng.integers(1, 5)):
         place = int(rng.integers(min(reach, len(data)) if rng.random() < 0.5 else len(data)))
         length = int(rng.integers(1, 40))
-        match int(rng.integers(6)):
+        match int(rng.integers(8)):
             case 0:
                 data[place] = rng.integers(256)
             case 1:
@@ -86,6 +110,11 @@ def mutated(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarra
                 data = np.concatenate([data[:place + length], data[place:]])
             case 5:
                 data[place:place + length] = rng.integers(0, 256, len(data[place:place + length]))
+            case 6 | 7 as kind:
+                there = np.flatnonzero((data[:-1] == 0xFF) & (data[1:] & 0xF8 == 0xD0))
+                place = min(rng.choice(there) if len(there) else place, len(data) - 2)
+                data[place:place + 2] = 0xFF, 0xD0 + rng.integers(8)
+                data = np.delete(data, slice(place, place + 2)) if kind == 7 else data
     return data
 
 
@@ -118,46 +147,67 @@ def decoded_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> I
 def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
     """Decode mutated JPEGs, cropped to random boxes and as for evaluation."""
     originals, found = jpegs(rng), Counter()
+    sizes = np.array([frame_size(original)[:2] for original in originals])
+
+    def some() -> Images:
+        """Return a hundred of them, each mutated in its own way, with the sizes of their originals."""
+        chosen = rng.integers(len(originals), size=100)
+        return Images([mutated(originals[number], rng, 700) for number in chosen], sizes[chosen], np.zeros(100, bool))
+
     for _ in range(0, count, 100):
-        # Each copy is an allocation of exactly its bytes, so that reading past its end is noticed.
-        sources = [mutated(originals[rng.integers(len(originals))], rng, 700) for _ in range(100)]
+        images, halves, corner = some(), some(), rng.uniform(0, 20, (100, 2))
+        small = halves.small(rng)
+        has_small = small["data"][:, None] != 0
+        rest = np.where(has_small, images.sizes[:, ::-1] - corner, rng.uniform(1, 60, (100, 2)))
         columns = {
             "geometry": rng.choice([BOX, CENTRE], 100), "resize": SIDE + rng.integers(0, 9, 100),
             "filter": rng.integers(0, 2, 100),
             "mirror": rng.random(100) < 0.5, "whole": rng.random(100) < 0.5,
-            "box": np.concatenate([rng.uniform(0, 20, (100, 2)), rng.uniform(1, 60, (100, 2))], axis=1),
+            "box": np.concatenate([corner, rest], axis=1),
+            "size": np.where(has_small, images.sizes, 0), "small": small,
         }
-        found.update(decoded_twice(engine, sources, columns))
+        found.update(decoded_twice(engine, images.sources, columns))
     return found
 
 
 def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Path) -> Counter:
-    """Open mutated .beton files, and decode those that are accepted."""
+    """Open mutated .beton files of two levels, and decode those that are accepted."""
     for number in range(12):
         for split in ("train", "val"):
             path = folder / split / f"class{number % 2}" / f"{number}.jpg"
             path.parent.mkdir(parents=True, exist_ok=True)
             noise(rng).save(path, quality=80)
-    convert(folder, folder, ConvertOptions(workers=1), lambda progress: None)
-    original, path, found = np.fromfile(folder / "train.beton", np.uint8), folder / "mutated.beton", Counter()
-    metadata = int(open_beton(folder / "train.beton").starts.min())
+    convert(folder, folder, ConvertOptions(workers=1, levels=2), lambda progress: None)
+    path, found = folder / "train.beton", Counter()
     for _ in range(count):
-        mutated(original, rng, metadata if rng.random() < 0.5 else len(original)).tofile(path)
-        try:
-            beton = open_beton(path)
-        except NotReadyError:
-            found["refused when opened"] += 1
-            continue
-        found.update(decoded_twice(engine, *samples(beton)))
+        beton, half = (opened(original, rng) for original in (path, half_path(path)))
+        found["refused when opened"] += (beton is None) + (half is None)
+        if beton is not None:
+            images, halves = samples(beton), samples(half or beton)
+            corner, share = np.zeros((len(beton), 2)), rng.choice([0.5, 1], (len(beton), 2))
+            columns = {"size": images.sizes, "raw": images.raw,
+                       "box": np.concatenate([corner, np.maximum(images.sizes[:, ::-1] * share, 1)], axis=1)}
+            if half is not None and len(half) == len(beton):
+                columns["small"] = halves.small(rng)
+            found.update(decoded_twice(engine, images.sources, columns))
     return found
 
 
-def samples(beton: Beton) -> tuple[list[np.ndarray], dict]:
-    """Return the samples of a file, and the columns of their rows."""
-    height, width = beton.sizes.T
-    box = np.stack([0 * width, 0 * height, np.maximum(width // 2, 1), np.maximum(height // 2, 1)], axis=1)
-    sources = [beton.sample(index).copy() for index in range(len(beton))]
-    return sources, {"size": beton.sizes, "raw": beton.modes != JPEG, "box": box}
+def opened(original: Path, rng: np.random.Generator) -> Beton | None:
+    """Open a mutated copy of a .beton file, which has no sidecar; None if it is refused."""
+    path = original.with_name(f"mutated.{original.name}")
+    metadata = int(open_beton(original).starts.min())
+    data = np.fromfile(original, np.uint8)
+    mutated(data, rng, metadata if rng.random() < 0.5 else len(data)).tofile(path)
+    try:
+        return open_beton(path)
+    except NotReadyError:
+        return None
+
+
+def samples(beton: Beton) -> Images:
+    """Return the samples of a file."""
+    return Images([beton.sample(index).copy() for index in range(len(beton))], beton.sizes, beton.modes != JPEG)
 
 
 def main() -> None:
