@@ -4,10 +4,9 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
-#ifdef __x86_64__
-#include <immintrin.h>
-#endif
+#include "affine.h"
 
 // For loops that the compiler vectorises. It makes a version for each instruction set; the dynamic loader picks one.
 #if defined(__x86_64__) && defined(__GLIBC__)
@@ -19,15 +18,6 @@
 namespace {
 
 using Table = std::array<uint8_t, 256>;
-
-// A square RGB image.
-struct Image {
-    uint8_t *pixels;
-    int side;
-
-    int values() const { return 3 * side * side; }
-    const uint8_t *at(int x, int y) const { return pixels + 3 * (static_cast<size_t>(y) * side + x); }
-};
 
 int grey_of(const uint8_t *pixel) { return (pixel[0] * 19595 + pixel[1] * 38470 + pixel[2] * 7471 + 0x8000) >> 16; }
 
@@ -118,34 +108,42 @@ void equalize(Image image) {
     look_up(image, tables);
 }
 
+FOR_EACH_PROCESSOR void grey_line(const uint8_t *line, int pixels, uint8_t *out) {
+    for (int x = 0; x < pixels; x++) {
+        out[x] = static_cast<uint8_t>(grey_of(line + 3 * x));
+    }
+}
+
+FOR_EACH_PROCESSOR void repeat_line(const uint8_t *greys, int pixels, uint8_t *out) {
+    for (int x = 0; x < pixels; x++) {
+        out[3 * x] = out[3 * x + 1] = out[3 * x + 2] = greys[x];
+    }
+}
+
 void color(Image image, std::vector<uint8_t> &memory, float factor) {
     int stride = 3 * image.side;
-    memory.resize(std::max<size_t>(memory.size(), stride));
+    memory.resize(std::max<size_t>(memory.size(), stride + image.side));
+    uint8_t *grey = memory.data(), *greys = grey + image.side;
     for (int y = 0; y < image.side; y++) {
         uint8_t *line = image.pixels + static_cast<size_t>(y) * stride;
-        for (int at = 0; at < stride; at += 3) {
-            memory[at] = memory[at + 1] = memory[at + 2] = static_cast<uint8_t>(grey_of(line + at));
-        }
-        blend_line(memory.data(), line, factor, line, stride);
+        grey_line(line, image.side, grey);
+        repeat_line(grey, image.side, greys);
+        blend_line(greys, line, factor, line, stride);
     }
 }
 
-void blend_with(Image image, int grey, float factor) {
-    Table table;
-    for (int value = 0; value < 256; value++) {
-        table[value] = blended(grey, value, factor);
-    }
+FOR_EACH_PROCESSOR void blend_with(Image image, int grey, float factor) {
     for (int at = 0; at < image.values(); at++) {
-        image.pixels[at] = table[image.pixels[at]];
+        image.pixels[at] = blended(grey, image.pixels[at], factor);
     }
 }
 
-void contrast(Image image, float factor) {
-    int64_t sum = 0;
-    for (int at = 0; at < image.values(); at += 3) {
-        sum += grey_of(image.pixels + at);
-    }
-    blend_with(image, static_cast<int>(static_cast<double>(sum) / (image.side * image.side) + 0.5), factor);
+void contrast(Image image, std::vector<uint8_t> &memory, float factor) {
+    int pixels = image.side * image.side;
+    memory.resize(std::max<size_t>(memory.size(), pixels));
+    grey_line(image.pixels, pixels, memory.data());
+    int64_t sum = std::accumulate(memory.begin(), memory.begin() + pixels, int64_t{0});
+    blend_with(image, static_cast<int>(static_cast<double>(sum) / pixels + 0.5), factor);
 }
 
 // Write the mean of a line's neighbours, in which the pixel itself counts five times.
@@ -168,110 +166,6 @@ void sharpness(Image image, Image before, float factor) {
     }
 }
 
-// Where a pixel comes from: four neighbours, and how far it lies to the right of and below the first.
-struct Corners {
-    const uint8_t *upper_left, *upper_right, *lower_left, *lower_right;
-    double right, down;
-};
-
-void blend_corners(const Corners &from, uint8_t *out) {
-    for (int i = 0; i < 3; i++) {
-        double upper = from.upper_left[i] + (from.upper_right[i] - from.upper_left[i]) * from.right;
-        double lower = from.lower_left[i] + (from.lower_right[i] - from.lower_left[i]) * from.right;
-        out[i] = static_cast<uint8_t>(upper + (lower - upper) * from.down);
-    }
-}
-
-template <void blend(const Corners &, uint8_t *)>
-inline __attribute__((always_inline)) void transform_line(Image before, int y, const double *m, uint8_t *out) {
-    int side = before.side;
-    for (int x = 0; x < side; x++, out += 3) {
-        double from_x = m[0] * (x + 0.5) + m[1] * (y + 0.5) + m[2];
-        double from_y = m[3] * (x + 0.5) + m[4] * (y + 0.5) + m[5];
-        if (!(from_x >= 0 && from_x < side && from_y >= 0 && from_y < side)) {
-            out[0] = out[1] = out[2] = 0;
-            continue;
-        }
-        from_x -= 0.5;
-        from_y -= 0.5;
-        int left = from_x < 0 ? -1 : static_cast<int>(from_x), top = from_y < 0 ? -1 : static_cast<int>(from_y);
-        int x0 = std::max(left, 0), x1 = std::min(left + 1, side - 1);
-        int y0 = std::max(top, 0), y1 = std::min(top + 1, side - 1);
-        blend({before.at(x0, y0), before.at(x1, y0), before.at(x0, y1), before.at(x1, y1),
-               from_x - left, from_y - top}, out);
-    }
-}
-
-void line_by_line(Image before, int y, const double *m, uint8_t *out) {
-    transform_line<blend_corners>(before, y, m, out);
-}
-
-#ifdef __x86_64__
-#define AVX2 __attribute__((target("avx2")))
-
-// A pixel's three values and an unused one; reads one byte past the pixel.
-AVX2 inline __m256d load_pixel(const uint8_t *pixel) {
-    int four;
-    std::memcpy(&four, pixel, 4);
-    return _mm256_cvtepi32_pd(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(four)));
-}
-
-AVX2 inline __m256d between(__m256d from, __m256d to, __m256d share) {
-    return _mm256_add_pd(from, _mm256_mul_pd(_mm256_sub_pd(to, from), share));
-}
-
-AVX2 inline void blend_corners_avx2(const Corners &from, uint8_t *out) {
-    __m256d right = _mm256_set1_pd(from.right);
-    __m256d upper = between(load_pixel(from.upper_left), load_pixel(from.upper_right), right);
-    __m256d lower = between(load_pixel(from.lower_left), load_pixel(from.lower_right), right);
-    __m128i values = _mm256_cvttpd_epi32(between(upper, lower, _mm256_set1_pd(from.down)));
-    const __m128i low_bytes = _mm_setr_epi8(0, 4, 8, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1);
-    int four = _mm_cvtsi128_si32(_mm_shuffle_epi8(values, low_bytes));
-    std::memcpy(out, &four, 3);
-}
-
-AVX2 void line_by_line_avx2(Image before, int y, const double *m, uint8_t *out) {
-    transform_line<blend_corners_avx2>(before, y, m, out);
-}
-#endif
-
-// In Pillow's 16.16 fixed point.
-void affine_nearest(Image image, Image before, const double *m) {
-    auto fixed = [](double value) { return static_cast<int64_t>(std::floor(value * 65536.0 + 0.5)); };
-    int64_t line_x = fixed(m[2] + m[0] * 0.5 + m[1] * 0.5), line_y = fixed(m[5] + m[3] * 0.5 + m[4] * 0.5);
-    int64_t step_x = fixed(m[0]), step_y = fixed(m[3]), next_x = fixed(m[1]), next_y = fixed(m[4]);
-    int64_t end = int64_t{image.side} << 16;
-    uint8_t *out = image.pixels;
-    for (int y = 0; y < image.side; y++, line_x += next_x, line_y += next_y) {
-        int64_t at_x = line_x, at_y = line_y;
-        for (int x = 0; x < image.side; x++, out += 3, at_x += step_x, at_y += step_y) {
-            bool inside = at_x >= 0 && at_x < end && at_y >= 0 && at_y < end;
-            const uint8_t *from = before.at(inside ? at_x >> 16 : 0, inside ? at_y >> 16 : 0);
-            for (int i = 0; i < 3; i++) {
-                out[i] = inside ? from[i] : 0;
-            }
-        }
-    }
-}
-
-// Whether every output pixel is one input pixel, so that there is nothing to blend.
-bool is_shift(const double *m) {
-    return m[0] == 1 && m[1] == 0 && m[3] == 0 && m[4] == 1 && m[2] == std::floor(m[2]) && m[5] == std::floor(m[5]);
-}
-
-void affine_linear(Image image, Image before, const double *m) {
-    if (is_shift(m)) {
-        return affine_nearest(image, before, m);
-    }
-    auto transform = line_by_line;
-#ifdef __x86_64__
-    transform = __builtin_cpu_supports("avx2") ? line_by_line_avx2 : line_by_line;
-#endif
-    for (int y = 0; y < image.side; y++) {
-        transform(before, y, m, image.pixels + static_cast<size_t>(3) * y * image.side);
-    }
-}
-
 void apply(const Operation &operation, Image image, Image before, std::vector<uint8_t> &memory) {
     const double *values = operation.values;
     float factor = static_cast<float>(values[0]);
@@ -281,7 +175,7 @@ void apply(const Operation &operation, Image image, Image before, std::vector<ui
         case AUTOCONTRAST: return autocontrast(image, memory);
         case EQUALIZE: return equalize(image);
         case COLOR: return color(image, memory, factor);
-        case CONTRAST: return contrast(image, factor);
+        case CONTRAST: return contrast(image, memory, factor);
         case BRIGHTNESS: return blend_with(image, 0, factor);
         case SHARPNESS: return sharpness(image, before, factor);
         case AFFINE_LINEAR: return affine_linear(image, before, values);
