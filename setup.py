@@ -1,4 +1,4 @@
-"""Build the native decoder with the package; if that is not possible, the package works without it."""
+"""Build the native libraries with the package; if that is not possible, the package works without them."""
 
 from pathlib import Path
 
@@ -6,13 +6,18 @@ from setuptools import Extension, find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-SOURCES = Path("resnet_recipes/data/native/src")
-LIBRARY = "resnet_recipes.data.native.libengine"
-NEEDS = "a C++17 compiler and libjpeg-turbo's headers; on Debian and Ubuntu:  sudo apt-get install g++ libjpeg-dev"
+DECODER = "resnet_recipes.data.native.libengine"
+STEPS = "resnet_recipes.optim.native.libsteps"
+MISSED = {
+    DECODER: "the native decoder was not built ({error}). It needs a C++17 compiler and libjpeg-turbo's headers; on "
+             "Debian and Ubuntu:  sudo apt-get install g++ libjpeg-dev. Everything else works.",
+    STEPS: "the native optimizer steps were not built ({error}). They need a C++17 compiler; on Debian and Ubuntu:  "
+           "sudo apt-get install g++. Everything else works.",
+}
 
 
 class BuildLibrary(build_ext):
-    """Build a plain shared library, which fits every version of Python because it is loaded with ctypes."""
+    """Build plain shared libraries, which fit every version of Python because they are loaded with ctypes."""
 
     def get_ext_filename(self, fullname: str) -> str:
         """Return a name without a Python version in it."""
@@ -22,14 +27,18 @@ class BuildLibrary(build_ext):
         """Return nothing: the sources mark what they export."""
         return []
 
-    def build_extension(self, ext: Extension) -> None:
-        """Build, or say what is missing and continue without."""
+    def build_extensions(self) -> None:
+        """Build what can be built, and say what is missing for the rest."""
+        self.extensions = [ext for ext in self.extensions if self._builds(ext)]
+
+    def _builds(self, ext: Extension) -> bool:
         try:
-            super().build_extension(ext)
+            self.build_extension(ext)
         except Exception as error:                  # whatever goes wrong with a compiler, or without one
             Path(self.get_ext_fullpath(ext.name)).unlink(missing_ok=True)
-            self.extensions.remove(ext)
-            self.warn(f"the native decoder was not built ({error}). It needs {NEEDS}. Everything else works.")
+            self.warn(MISSED[ext.name].format(error=error))
+            return False
+        return True
 
     def copy_extensions_to_source(self) -> None:
         """Copy what was built, which may be nothing."""
@@ -46,17 +55,23 @@ class LibraryWheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2] if built else "any"
 
 
-setup(
-    packages=[*find_packages(include=["resnet_recipes*"]), "resnet_recipes.recipes"],     # recipes/ is packaged inside
-    ext_modules=[Extension(
-        LIBRARY,
-        sources=sorted(map(str, SOURCES.glob("*.cpp"))),
-        depends=sorted(map(str, SOURCES.glob("*.h"))),
-        libraries=["jpeg"],
+def library(name: str, **settings: list[str]) -> Extension:
+    """Return a library with the sources in `src` beside it."""
+    sources = Path(*name.split(".")[:-1], "src")
+    return Extension(
+        name,
+        sources=sorted(map(str, sources.glob("*.cpp"))),
+        depends=sorted(map(str, sources.glob("*.h"))),
         extra_compile_args=["-std=c++17", "-O3", "-g0", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden",
                             "-pthread"],
         extra_link_args=["-pthread"],
         language="c++",
-    )],
+        **settings,
+    )
+
+
+setup(
+    packages=[*find_packages(include=["resnet_recipes*"]), "resnet_recipes.recipes"],     # recipes/ travels inside
+    ext_modules=[library(DECODER, libraries=["jpeg"]), library(STEPS)],
     cmdclass={"build_ext": BuildLibrary, "bdist_wheel": LibraryWheel},
 )

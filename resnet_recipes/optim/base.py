@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from resnet_recipes.errors import Problem
 
@@ -114,16 +114,3 @@ def adam_problems(betas: tuple[float, float], eps: float) -> Iterator[Problem]:
 def trainable(group: dict[str, Any]) -> list[nn.Parameter]:
     """Return the parameters of a group that have a gradient."""
     return [parameter for parameter in group["params"] if parameter.grad is not None]
-
-
-def as_stored(params: list[nn.Parameter], *states: list[Tensor]) -> Iterator[tuple[Tensor, ...]]:
-    """Yield each parameter, its gradient and its states as vectors, in the order in which the parameter is stored.
-
-    On a CPU, torch's fused kernels copy every channels_last gradient, which takes half the time of an SGD step; they do
-    not copy vectors. Raises RuntimeError if a state is not stored in its parameter's memory format.
-    """
-    for param, *others in zip(params, *states, strict=True):
-        order = sorted(range(param.ndim), key=param.stride, reverse=True)
-        grad = param.grad.permute(order).reshape(-1)            # a copy if it is in another memory format
-        weight, *others = (tensor.permute(order).view(-1) for tensor in (param, *others))
-        yield weight, grad, *others

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from resnet_recipes.optim.base import trainable
-from resnet_recipes.optim.sgd import SGD, with_momentum
+from resnet_recipes.optim.sgd import SGD, TorchSGD
 
 
 @dataclass
@@ -19,7 +19,7 @@ class DecoupledSGDW(SGD):
     gradient without decay. So `weight_decay` is the fraction of a weight lost in one step at the peak rate.
     """
 
-    cost: ClassVar[str] = "one foreach and one fused pass, and one tensor a parameter in memory."
+    cost: ClassVar[str] = "one pass over the weights, two on a GPU, and one tensor a parameter in memory."
     gain: ClassVar[str] = "rate and decay can be tuned separately; part of MosaicML's recipes, not measured separately."
     hurts: ClassVar[str] = "nothing known, but values of SGD's weight_decay cannot be reused."
 
@@ -27,25 +27,29 @@ class DecoupledSGDW(SGD):
     weight_decay: float = 5.0e-4        # fraction of a weight lost in one step at the peak rate
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        return with_momentum(TorchDecoupledSGDW(self.groups(model), self))
+        return TorchDecoupledSGDW(self.groups(model), self)
 
 
-class TorchDecoupledSGDW(torch.optim.SGD):
-    """torch's SGD preceded by decoupled decay; torch's own "weight_decay" stays 0."""
+class TorchDecoupledSGDW(TorchSGD):
+    """SGD with decoupled decay; torch's own "weight_decay" stays 0."""
 
     def __init__(self, groups: list[dict[str, Any]], settings: DecoupledSGDW):
-        groups = [group | {"weight_decay": 0.0, "decoupled_decay": group["weight_decay"]} for group in groups]
-        super().__init__(groups, lr=settings.lr, momentum=settings.momentum, nesterov=settings.nesterov, fused=True)
+        super().__init__([group | {"weight_decay": 0.0, "decoupled_decay": group["weight_decay"]} for group in groups],
+                         settings)
         for group in self.param_groups:
             group["initial_lr"] = settings.lr * group["rate"]       # the peak: schedules change only "lr"
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Decay, then update."""
-        overflow = getattr(self, "found_inf", None)         # a tensor that GradScaler sets around this call, 0 or more
-        for group in self.param_groups:
-            weights = trainable(group) if group["decoupled_decay"] else ()
-            if weights:
-                decay = group["lr"] / group["initial_lr"] * group["decoupled_decay"]
-                torch._foreach_mul_(weights, 1 - decay if overflow is None else 1 - decay * (overflow == 0))
-        return super().step(closure)
+        """Decay, then update; `closure` is not supported."""
+        if self.native is None:
+            overflow = getattr(self, "found_inf", None)     # a tensor that GradScaler sets around this call, 0 or more
+            for group in self.param_groups:
+                weights = trainable(group) if group["decoupled_decay"] else ()
+                if weights:
+                    decay = self.decay(group)
+                    torch._foreach_mul_(weights, 1 - decay if overflow is None else 1 - decay * (overflow == 0))
+        return super().step()
+
+    def decay(self, group: dict[str, Any]) -> float:
+        return group["lr"] / group["initial_lr"] * group["decoupled_decay"]

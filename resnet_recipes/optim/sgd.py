@@ -1,14 +1,15 @@
 """Stochastic gradient descent with momentum."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
 from resnet_recipes.errors import Problem
-from resnet_recipes.optim.base import OptimizerSettings, momentum_problems
+from resnet_recipes.optim.base import OptimizerSettings, momentum_problems, trainable
+from resnet_recipes.optim.native.steps import native_steps
 
 
 @dataclass
@@ -36,14 +37,32 @@ class SGD(OptimizerSettings):
             yield Problem("nesterov", True, "needs momentum above 0", "optimizer.nesterov=false")
 
     def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        return with_momentum(torch.optim.SGD(
-            self.groups(model), lr=self.lr, momentum=self.momentum, nesterov=self.nesterov, fused=True,
-        ))
+        return TorchSGD(self.groups(model), self)
 
 
-def with_momentum(optimizer: torch.optim.SGD) -> torch.optim.SGD:
-    """Return the optimizer with zeroed momentum, which torch leaves uninitialised if float16 overflows in step 0."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"] if group["momentum"] else ():
-            optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-    return optimizer
+class TorchSGD(torch.optim.SGD):
+    """torch's SGD, with steps by the native library where it can take them."""
+
+    def __init__(self, groups: list[dict[str, Any]], settings: SGD):
+        super().__init__(groups, lr=settings.lr, momentum=settings.momentum, nesterov=settings.nesterov, fused=True)
+        for group in self.param_groups:
+            for parameter in group["params"] if group["momentum"] else ():
+                # torch leaves it uninitialised if float16 overflows in step 0
+                self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
+        self.native = native_steps("sgd", self)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+        """Update the weights; `closure` is not supported."""
+        if self.native is None:
+            return super().step()
+        for group in self.param_groups:
+            params, momentum = trainable(group), group["momentum"]
+            states = {"mean": [self.state[p]["momentum_buffer"] for p in params]} if momentum else {}
+            self.native.take(params, (group["lr"], 1 - self.decay(group), group["weight_decay"], momentum,
+                                       group["nesterov"]), **states)
+        return None
+
+    def decay(self, group: dict[str, Any]) -> float:
+        """Return the fraction of each weight that a step removes, apart from the gradient."""
+        return 0.0

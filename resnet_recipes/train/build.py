@@ -11,6 +11,7 @@ from resnet_recipes.network.build import build_network
 from resnet_recipes.network.cast import cast_together
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.pretrained import freeze
+from resnet_recipes.optim.native.steps import note_on
 from resnet_recipes.plan import Plan
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank, join, leave
@@ -45,12 +46,13 @@ def build(plan: Plan, rank: Rank) -> Run:
     # 4. the data, which pins its memory if a GPU is in use, 5. the exchange between ranks, 6. the optimizer
     train_data, eval_data = open_data(plan, rank, methods)
     exchange = Exchange(model, recipe.precision.compress_gradients)
+    optimizer = recipe.optimizer.build(model)
     is_replayed = recipe.precision.kernels == "auto" and rank.device.type == "cuda"
     run = Run(
         plan=plan, rank=rank, model=model, exchange=exchange, graphs=Graphs(model, exchange) if is_replayed else None,
-        optimizer=recipe.optimizer.build(model), methods=methods, precision=precision, clock=Clock(rank.device),
+        optimizer=optimizer, methods=methods, precision=precision, clock=Clock(rank.device),
         tuning=Tuning(plan), train_data=train_data, eval_data=eval_data,
-        notes=(*filter(None, [placement]), *operations.notes),
+        notes=(*filter(None, [placement, note_on(optimizer)]), *operations.notes),
     )
     if rank.device.type == "cuda":
         rehearse(run)

@@ -13,6 +13,7 @@ from torch.profiler import ProfilerActivity, profile
 from resnet_recipes.card import card_of
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.optim.base import POLICIES
+from resnet_recipes.optim.native import steps
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.train import distributed
 from resnet_recipes.train.exchange import Exchange
@@ -20,6 +21,16 @@ from resnet_recipes.train.precision import Precision
 from tests.process.nursery import Nursery
 
 every_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.name)
+
+
+@pytest.fixture(params=["native", "torch"])
+def _both_ways(request, monkeypatch) -> None:
+    """Step with the native library, then with torch's operations."""
+    if request.param == "torch":
+        monkeypatch.setattr(steps, "library", lambda: None)
+
+
+both_ways = pytest.mark.usefixtures("_both_ways")
 
 #: At least one value that each setting must not take.
 WRONG = {
@@ -60,6 +71,7 @@ def test_defaults_are_valid_and_every_setting_refuses_wrong_values(optimizer):
                                  for problem in optimizer(**{item.name: value}).problems()], f"{item.name}={value}"
 
 
+@both_ways
 @every_optimizer
 def test_resuming_gives_the_same_weights_as_not_stopping(optimizer, small, gradients):
     whole, resumed = small(), small()
@@ -75,6 +87,7 @@ def test_resuming_gives_the_same_weights_as_not_stopping(optimizer, small, gradi
     assert all(torch.equal(p, q) for p, q in zip(whole.parameters(), resumed.parameters(), strict=True))
 
 
+@both_ways
 @every_optimizer
 def test_a_parameter_without_gradient_is_left_alone(optimizer):
     model = nn.Linear(2, 2)
@@ -85,6 +98,7 @@ def test_a_parameter_without_gradient_is_left_alone(optimizer):
     assert torch.equal(model.bias, before)
 
 
+@both_ways
 @every_optimizer
 def test_an_overflow_changes_nothing_and_is_never_read_by_the_host(optimizer, small, gradients):
     model = small()
@@ -101,6 +115,7 @@ def test_an_overflow_changes_nothing_and_is_never_read_by_the_host(optimizer, sm
     torch.testing.assert_close(after, before, rtol=0, atol=0)
 
 
+@both_ways
 @every_optimizer
 def test_a_scaled_gradient_is_unscaled(optimizer, small, gradients):
     plain, scaled = small(), small()
@@ -142,6 +157,7 @@ def test_ranks_keep_the_same_weights_and_state_to_the_bit(nursery: Nursery, tmp_
     assert len(set(first.values())) == len(OPTIMIZERS)
 
 
+@both_ways
 @every_optimizer
 def test_weights_in_channels_last_memory_take_the_same_walk(optimizer, small, gradients):
     plain, other = small(), small().to(memory_format=torch.channels_last)

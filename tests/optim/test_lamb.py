@@ -1,4 +1,4 @@
-"""LAMB against timm's, and its two ways through the tensors against each other."""
+"""LAMB against timm's."""
 
 import pytest
 import torch
@@ -20,19 +20,6 @@ def test_it_is_timms(scale, small, gradients):
                 p.grad = grad.clone()
         torch.nn.utils.clip_grad_norm_(ours.parameters(), 1.0)
         for optimizer in optimizers:
-            optimizer.step()
-    for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-6, atol=1e-6)
-
-
-def test_all_tensors_at_once_as_on_a_gpu_take_the_same_walk(small, gradients):
-    ours, theirs = small(), small()
-    optimizers = [LAMB(lr=0.01).build(model) for model in (ours, theirs)]
-    optimizers[1]._scratch, optimizers[1]._copies = None, {p: torch.empty_like(p) for p in theirs.parameters()}
-    for grads in gradients(ours, 10):
-        for model, optimizer in zip((ours, theirs), optimizers, strict=True):
-            for p, grad in zip(model.parameters(), grads, strict=True):
-                p.grad = grad.clone()
             optimizer.step()
     for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(p, q, rtol=1e-6, atol=1e-6)
