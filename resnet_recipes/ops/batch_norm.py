@@ -55,11 +55,11 @@ def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[li
 
     for channels, relu, add, drop, blur in (
         (64, False, False, False, 0), (64, True, False, False, 0), (64, True, True, True, 0),
-        (256, True, True, False, 0), (128, True, False, False, 1), (128, True, True, True, 2),
+        (128, True, True, False, 0), (128, True, False, False, 1), (128, True, True, True, 2),
     ):
-        x = nhwc((draw(3, channels, 7, 5) * 2 + 1).to(dtype))
-        tensors = [x, draw(channels), draw(channels), *([nhwc(draw(3, channels, 7, 5).to(dtype))] if add else [])]
-        keep = torch.tensor([1.0, 0.0, 1.0], device=generator.device) if drop else None
+        x = nhwc((draw(2, channels, 3, 9) * 2 + 1).to(dtype))
+        tensors = [x, draw(channels), draw(channels), *([nhwc(draw(2, channels, 3, 9).to(dtype))] if add else [])]
+        keep = torch.tensor([1.0, 0.0], device=generator.device) if drop else None
         running = [draw(channels), draw(channels).abs(), torch.zeros((), dtype=torch.int64, device=generator.device)]
         yield tensors, [*([] if add else [None]), keep, *running, 0.1, 1e-5, relu, blur]
 

@@ -43,7 +43,7 @@ def fused(x: Tensor, stride: Stride = 1) -> Tensor:
 
 def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[int]]]:
     """Yield small arguments that reach every kernel: both strides, odd and even sides, partial tiles."""
-    for stride, height, width in ((1, 5, 9), (2, 5, 9), (2, 6, 18)):
+    for stride, height, width in ((1, 5, 9), (2, 9, 4), (2, 2, 17)):
         x = torch.randn(1, 64, height, width, generator=generator, device=generator.device)
         yield [nhwc(x.to(dtype))], [stride]
 

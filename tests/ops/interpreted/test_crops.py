@@ -16,10 +16,10 @@ def images(sizes, seed):
     return torch.cat([image.flatten() for image in made]), (counts.cumsum(0) - counts).tolist()
 
 
-@pytest.mark.parametrize(("side", "bicubic"), [(8, 0), (8, 1), (12, 0)])
+@pytest.mark.parametrize(("side", "bicubic"), [(6, 1), (12, 0)])
 def test_crops_are_those_of_torch(side, bicubic):
-    sizes = [(20, 15), (5, 20), (8, 8), (1, 1)]
-    boxes = [(2, 3, 17, 10), (0, 0, 5, 20), (0, 0, 8, 8), (0, 0, 1, 1)]
+    sizes = [(14, 9), (3, 9), (6, 6), (1, 1)]
+    boxes = [(2, 3, 11, 5), (0, 0, 3, 9), (0, 0, 6, 6), (0, 0, 1, 1)]
     pixels, starts = images(sizes, side)
     cuts = torch.tensor([[start, *size, *box, number % 2, bicubic]
                          for number, (start, size, box) in enumerate(zip(starts, sizes, boxes, strict=True))])
