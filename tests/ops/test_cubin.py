@@ -7,8 +7,8 @@ pytest.importorskip("triton")
 from resnet_recipes.ops.kernels import augment, batch_norm, blur, blurred, crops, cross_entropy, images, stem
 from tests.ops.cubin import cubin
 
-#: H100 and H200; with -m exhaustive also A100 and B200.
-ARCHITECTURES = (90, *(pytest.param(arch, marks=pytest.mark.exhaustive) for arch in (80, 100)))
+#: A100, H100 and H200, B200.
+ARCHITECTURES = (80, 90, 100)
 
 BLUR_TILE = {"R": blur.ROWS, "BW": blur.COLUMNS, "BC": blur.CHANNELS}
 BATCH_NORM_TILE = {"BM": batch_norm.ROWS, "BC": batch_norm.CHANNELS}
@@ -29,6 +29,18 @@ def compiled(kernel, arch, options, folder, **constants):
     return cubin(kernel, arch, types, ("c",) if "c" in kernel.arg_names else (), options, folder, **constants)
 
 
+def everywhere(cases, usual):
+    """Return each case with each architecture; without `-m exhaustive` only the usual one on an H200 is compiled."""
+    return [pytest.param(case, arch, id=f"{case}-sm_{arch}",
+                         marks=[] if (case, arch) == (usual, 90) else [pytest.mark.exhaustive])
+            for case in cases for arch in ARCHITECTURES]
+
+
+def fit(programs, threads, binary):
+    """Tell whether a multiprocessor has registers for so many programs at once; a thread gets them by eights."""
+    return programs * threads * -(-binary.registers // 8) * 8 <= 65536
+
+
 #: Kernel, constants, outputs of one program, most instructions an output (2x2 averages take 300 and more).
 BLURS = {
     "stride 1": (blur._gather, {"S": 1}, BLUR_ELEMENTS, 26),
@@ -38,8 +50,7 @@ BLURS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("case", BLURS)
+@pytest.mark.parametrize(("case", "arch"), everywhere(BLURS, "stride 1"))
 def test_blur_costs_few_instructions(case, arch, tmp_path):
     kernel, constants, results, limit = BLURS[case]
     binary = compiled(kernel, arch, blur.OPTIONS, tmp_path, **BLUR_TILE, **constants)
@@ -49,25 +60,27 @@ def test_blur_costs_few_instructions(case, arch, tmp_path):
     assert binary.count(r"^\s*/") * 32 * blur.OPTIONS["num_warps"] / results <= limit
 
 
+REDUCE = {"TWICE": False, "ADD": False, "KEEP": False, "RELU": True, "HALVED": False}
+SUM, LARGE = REDUCE | {"TWICE": True, "ADD": True}, batch_norm.RESIDENT_LARGE_REDUCE
+
 #: Kernel, constants, most instructions an element, and how many programs must fit on a multiprocessor at once.
 BATCH_NORMS = {
     "statistics": (batch_norm._statistics, {}, 8, batch_norm.RESIDENT_STATISTICS),
     "apply": (batch_norm._apply, {"ADD": False, "KEEP": False, "RELU": True}, 12, 0),
     "apply to a sum": (batch_norm._apply, {"ADD": True, "KEEP": False, "RELU": True}, 16, 0),
     "apply and drop": (batch_norm._apply, {"ADD": True, "KEEP": True, "RELU": True}, 20, 0),
-    "reduce": (batch_norm._reduce, {"TWICE": False, "ADD": False, "KEEP": False, "RELU": True, "HALVED": False}, 14,
-               batch_norm.RESIDENT_REDUCE),
-    "reduce of a sum": (batch_norm._reduce, {"TWICE": True, "ADD": True, "KEEP": True, "RELU": True, "HALVED": False},
-                        20, batch_norm.RESIDENT_REDUCE),
-    "reduce of a halved sum": (batch_norm._reduce, {"TWICE": True, "ADD": True, "KEEP": True, "RELU": True,
-                                                    "HALVED": True}, 42, batch_norm.RESIDENT_HALVED),
+    "reduce": (batch_norm._reduce, REDUCE, 14, batch_norm.RESIDENT_REDUCE),
+    "reduce of a sum": (batch_norm._reduce, SUM, 16, batch_norm.RESIDENT_REDUCE),
+    "reduce of a dropped sum": (batch_norm._reduce, SUM | {"KEEP": True}, 20, LARGE),
+    "reduce of a halved sum": (batch_norm._reduce, SUM | {"HALVED": True}, 41, LARGE),
+    "reduce of a dropped and halved sum": (batch_norm._reduce, SUM | {"KEEP": True, "HALVED": True}, 42, LARGE),
     "spread": (batch_norm._spread, {"KEEP": False, "RELU": True}, 24, 0),
+    "spread and drop": (batch_norm._spread, {"KEEP": True, "RELU": False}, 24, 0),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("case", BATCH_NORMS)
+@pytest.mark.parametrize(("case", "arch"), everywhere(BATCH_NORMS, "reduce of a sum"))
 def test_batch_norm_costs_few_instructions_and_registers(case, arch, tmp_path):
     kernel, constants, limit, resident = BATCH_NORMS[case]
     binary = compiled(kernel, arch, batch_norm.OPTIONS, tmp_path, **BATCH_NORM_TILE, **constants)
@@ -75,68 +88,58 @@ def test_batch_norm_costs_few_instructions_and_registers(case, arch, tmp_path):
     elements = batch_norm.ROWS * batch_norm.CHANNELS / threads
     assert not binary.spills
     assert binary.count(r"LDG.*\.128") >= 2
+    assert binary.count(r"(LDG|STG)\S*\.U16") == 0
     assert (binary.first_loop() if resident else binary.count(r"^\s*/")) / elements <= limit
-    assert resident * threads * binary.registers <= 65536
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize(("kernel", "binary", "limit"), [
-    (cross_entropy._loss, True, 85), (cross_entropy._loss, False, 72), (cross_entropy._gradient, True, 31),
-    (cross_entropy._gradient, False, 72),
-], ids=str)
-def test_cross_entropy_costs_few_instructions(kernel, binary, limit, arch, tmp_path):
-    binary_file = compiled(kernel, arch, cross_entropy.OPTIONS, tmp_path, BINARY=binary, BK=cross_entropy.CLASSES)
-    assert not binary_file.spills
-    assert binary_file.count(r"^\s*/") * 32 * cross_entropy.OPTIONS["num_warps"] / cross_entropy.CLASSES <= limit
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize(("resize", "mix", "limit"), [(False, False, 42), (False, True, 60), (True, True, 160)])
-def test_images_cost_few_instructions(resize, mix, limit, arch, tmp_path):
-    binary = compiled(images._make, arch, images.OPTIONS, tmp_path, SOME=True, RESIZE=resize, MIX=mix, BV=images.VALUES)
-    assert not binary.spills
-    assert binary.count(r"^\s*/") * 32 * images.OPTIONS["num_warps"] / images.VALUES <= limit
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize(("kernel", "at_once", "limit"), [
-    (augment._tabulate, augment.COUNTED, 80), (augment._change, augment.CHANGED, 400)], ids=str)
-def test_augmentations_cost_few_instructions(kernel, at_once, limit, arch, tmp_path):
-    """The limit covers all operations of a kernel together, though an image runs only one of them."""
-    binary = compiled(kernel, arch, augment.OPTIONS, tmp_path, BV=at_once)
-    assert not binary.spills
-    assert binary.count(r"^\s*/") * 32 * augment.OPTIONS["num_warps"] / at_once <= limit
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_crops_do_not_spill_and_are_short(arch, tmp_path):
-    binary = compiled(crops._crop, arch, crops.OPTIONS, tmp_path, BV=crops.PIXELS)
-    assert not binary.spills
-    assert binary.count(r"^\s*/") <= 1200
+    assert fit(resident, threads, binary)
 
 
 #: Kernel, rows, pairs of columns and channels of the input of a tile, constants, rows that its loop takes at once,
-#: instructions an element at most, programs that must fit on a multiprocessor.
+#: bits of an access, instructions an element at most, programs that must fit on a multiprocessor.
 PAIRS = {
-    "blurred": (blurred._apply, blurred.TILE, {"S": 1, "ADD": False, "KEEP": False, "RELU": True}, 1, 24, 8),
-    "halved": (blurred._apply, blurred.TILE, {"S": 2, "ADD": True, "KEEP": True, "RELU": True}, 2, 20, 8),
-    "stem": (stem._pool, stem.TILE, {}, 2, 42, 4),
-    "stem backward": (stem._unpool, stem.GRADIENT_TILE, {}, 2, 54, stem.RESIDENT),
+    "blurred": (blurred._apply, blurred.TILE, {"S": 1, "ADD": False, "KEEP": False, "RELU": True}, 1, 128, 24, 8),
+    "halved": (blurred._apply, blurred.TILE, {"S": 2, "ADD": True, "KEEP": True, "RELU": True}, 2, 128, 20, 8),
+    "stem": (stem._pool, stem.TILE, {}, 2, 128, 42, 4),
+    "stem backward": (stem._unpool, stem.GRADIENT_TILE, {}, 2, 64, 54, stem.RESIDENT),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-@pytest.mark.parametrize("case", PAIRS)
+@pytest.mark.parametrize(("case", "arch"), everywhere(PAIRS, "halved"))
 def test_blurs_in_batch_norms_cost_few_instructions_and_registers(case, arch, tmp_path):
-    kernel, (height, pairs, channels), constants, rows, limit, resident = PAIRS[case]
+    kernel, (height, pairs, channels), constants, rows, bits, limit, resident = PAIRS[case]
     binary = compiled(kernel, arch, stem.OPTIONS, tmp_path, R=height, BP=pairs, BC=channels, **constants)
     threads = 32 * stem.OPTIONS["num_warps"]
     assert not binary.spills
-    assert binary.count(r"LDG.*\.128") > 0
+    assert binary.count(rf"LDG\S*\.{bits}") >= 5
+    assert binary.count(rf"STG\S*\.{bits}") > 0
+    assert binary.count(r"(LDG|STG)\S*\.U16") == 0
     assert binary.inner_loop() * threads / (rows * 2 * pairs * channels) <= limit
-    assert resident * threads * binary.registers <= 65536
+    assert fit(resident, threads, binary)
+
+
+CLASSES, VALUES = {"BK": cross_entropy.CLASSES}, {"SOME": True, "BV": images.VALUES}
+
+#: Module, kernel, constants, most instructions an output. The bound of augmentations covers all operations, of which an
+#: image runs one; that of crops covers one step of the loops over rows and columns.
+SMALL = {
+    "loss by sigmoids": (cross_entropy, "_loss", CLASSES | {"BINARY": True}, 85),
+    "loss by softmax": (cross_entropy, "_loss", CLASSES | {"BINARY": False}, 72),
+    "gradient by sigmoids": (cross_entropy, "_gradient", CLASSES | {"BINARY": True}, 31),
+    "gradient by softmax": (cross_entropy, "_gradient", CLASSES | {"BINARY": False}, 72),
+    "images": (images, "_make", VALUES | {"RESIZE": False, "MIX": False}, 42),
+    "mixed images": (images, "_make", VALUES | {"RESIZE": False, "MIX": True}, 60),
+    "mixed and resized images": (images, "_make", VALUES | {"RESIZE": True, "MIX": True}, 160),
+    "tables": (augment, "_tabulate", {"BV": augment.COUNTED}, 80),
+    "augmentations": (augment, "_change", {"BV": augment.CHANGED}, 400),
+    "crops": (crops, "_crop", {"BV": crops.PIXELS}, 1200),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "arch"), everywhere(SMALL, "mixed and resized images"))
+def test_loss_images_and_crops_cost_few_instructions(case, arch, tmp_path):
+    module, name, constants, limit = SMALL[case]
+    binary = compiled(getattr(module, name), arch, module.OPTIONS, tmp_path, **constants)
+    results = constants["BV"] if "BV" in constants else constants["BK"]
+    assert not binary.spills
+    assert binary.count(r"^\s*/") * 32 * module.OPTIONS["num_warps"] / results <= limit

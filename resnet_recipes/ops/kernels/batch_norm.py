@@ -21,7 +21,8 @@ ROWS, CHANNELS = 32, 64
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 
 #: Programs that fit on a multiprocessor at once, given their registers; the rows are split among exactly that many.
-RESIDENT_STATISTICS, RESIDENT_REDUCE, RESIDENT_HALVED = 7, 5, 4
+#: Sums take more registers if images have factors or there is the gradient of a blur.
+RESIDENT_STATISTICS, RESIDENT_REDUCE, RESIDENT_LARGE_REDUCE = 7, 5, 4
 
 
 def forward(
@@ -56,7 +57,8 @@ def backward(
     g = blurring.forward(g, 1) if blur == 1 else g
     (n, c, h, w), is_added, is_halved = x.shape, z is not None, blur == 2
     m, columns, is_gated = n * h * w, -(-c // CHANNELS), is_added or is_halved
-    blocks, rows = shares_of(m, ROWS, columns, x.device, RESIDENT_HALVED if is_halved else RESIDENT_REDUCE)
+    resident = RESIDENT_REDUCE if keep is None and not is_halved else RESIDENT_LARGE_REDUCE
+    blocks, rows = shares_of(m, ROWS, columns, x.device, resident)
     shares, sums = weight.new_empty(2, blocks, c), weight.new_empty(2, c)
     gated = torch.empty_like(x) if is_gated else g
     flags = other is not None, is_added, keep is not None, relu, is_halved

@@ -25,7 +25,7 @@ def off(found, expected):
 
 @pytest.mark.parametrize(("shape", "add", "drop", "relu", "blur", "programs"), CASES)
 def test_outputs_statistics_and_gradients_match_float64(shape, add, drop, relu, blur, programs, monkeypatch):
-    for name in ("RESIDENT_STATISTICS", "RESIDENT_REDUCE", "RESIDENT_HALVED"):
+    for name in ("RESIDENT_STATISTICS", "RESIDENT_REDUCE", "RESIDENT_LARGE_REDUCE"):
         monkeypatch.setattr(kernels, name, programs)
     for name, size in TILES.items():
         monkeypatch.setattr(kernels, name, size)
