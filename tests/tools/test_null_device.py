@@ -90,11 +90,11 @@ print(len([entry for entry in entries if entry.startswith("launch")]) / len(batc
 print(*batches[0].pixels.shape, batches[0].pixels.device, *sorted(places))
 """
 
-#: Runs scripts one after the other, as importing torch takes longer than most of them.
 SCRIPTS = {
     "decoded": DECODED, "captured": CAPTURE, "refused": REFUSED,
     "mild": "import json, step; print(json.dumps(step.measure('mild', [])))",
 }
+#: Runs scripts in one process, as importing torch takes longer than most of them.
 RUNNER = """
 import json, sys
 for name, script in json.loads(sys.argv[2]).items():

@@ -9,7 +9,7 @@ from resnet_recipes.ops.kernels import maps
 
 @pytest.fixture(autouse=True, scope="session")
 def patched_once():
-    """Patch Triton's language once: the interpreter would do so at every call of a function, for a third of its time."""
+    """Patch Triton's language once: the interpreter would at every call of a function, for a third of its time."""
     for function in (maps.get, tl.sum):         # one that sees `triton.language`, and one of that itself
         interpreter._patch_lang(function.fn)
     interpreter.InterpretedFunction.__call__ = lambda function, *arguments, **named: function.rewrite()(
