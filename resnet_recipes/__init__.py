@@ -9,11 +9,11 @@ from types import ModuleType
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["compose", "data", "load", "methods", "optim", "plan", "train"]
+__all__ = ["RecipeError", "compose", "data", "load", "methods", "optim", "plan", "train"]
 
 #: The module of each public name, imported when the name is first used.
-_HOMES = {"compose": "library", "load": "library", "data": "data", "methods": "methods", "optim": "optim",
-          "plan": "plan", "train": "train"}
+_HOMES = {"RecipeError": "library", "compose": "library", "load": "library", "data": "data", "methods": "methods",
+          "optim": "optim", "plan": "plan", "train": "train"}
 
 
 def __getattr__(name: str) -> Any:
@@ -24,7 +24,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return ["__version__", *__all__]
 
 
 class _Called(ModuleType):

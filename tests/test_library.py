@@ -67,13 +67,17 @@ def test_importing_it_loads_nothing_heavy_and_its_names_are_there():
     assert all(getattr(resnet_recipes, name) for name in resnet_recipes.__all__)
 
 
+def test_a_notebook_completes_what_is_public_alone():
+    assert [name for name in dir(resnet_recipes) if name != "__version__"] == sorted(resnet_recipes.__all__)
+
+
 @pytest.mark.slow
 def test_the_examples_of_the_page_run_in_order(images, monkeypatch):
     monkeypatch.chdir(images)
     monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(examples) == 5
-    words = '"batch.global_size=4", "batch.bn_size=4", "batch.eval_size=4", "schedule.warmup=1ba", "data.workers=0"'
+    words = '"batch.global_size=4", "batch.bn_size=4", "batch.eval_size=4", "data.workers=0"'
     names = {"step": 3, "images": torch.randn(4, 3, 32, 32), "labels": torch.arange(4)}
     for example in examples:
         small = example.replace('data="images"', f'{words}, data="images"').replace("workers=2", "workers=0")
