@@ -118,10 +118,11 @@ def placed(words: list[str], images: Path, home: Path) -> list[str]:
     moved = [re.sub(r"(^|=)(/data/|~/)", rf"\1{home}/", word) for word in words]
     sources = [word.removeprefix("data=") for word in moved if word.startswith(("data=", f"{home}/"))]
     sources += moved[1:2] if moved[:1] == ["convert"] else moved[2:3] if moved[:2] == ["doctor", "data"] else []
+    wants_val = any(word.startswith("data.val_share=") for word in words)
     for place in sources:
         if not Path(place).exists():
             Path(place).parent.mkdir(parents=True, exist_ok=True)
-            Path(place).symlink_to(images)
+            Path(place).symlink_to(images / "train" if wants_val else images)
     return [path for word in moved for path in (sorted(glob.glob(word)) if "*" in word else []) or [word]]
 
 

@@ -103,7 +103,7 @@ def _outline(runs: Mapping[str, tuple["Composed", list[str]]], parallel: int, gp
         yield f"about {clock_time(60 * minutes / share)} in total{money}, as measured on this machine"
     if unknown:
         which = "" if unknown == len(runs) else f"{unknown} of "
-        yield f"not measured: {which}these runs; `resnet-recipes estimate` with a run's settings measures it"
+        yield f"not measured: {which}these runs; `resnet-recipes estimate ...` measures one"
 
 
 def _expected(point: "Composed", facts: dict[str, "DataFacts"]) -> "Estimate | None":
