@@ -19,7 +19,11 @@ from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
 from tests.process.nursery import narrow_resnet18
 
-PAGE = Path(__file__).parents[1] / "docs" / "library.md"
+README = Path(__file__).parents[1] / "README.md"
+PAGE = README.parent / "docs" / "library.md"
+
+#: Settings for a run of few images.
+SMALL = '"batch.global_size=4", "batch.bn_size=4", "batch.eval_size=4", "data.workers=0"'
 
 #: A method of another package, which makes images darker.
 DARKEN = '''
@@ -77,14 +81,25 @@ def test_the_examples_of_the_page_run_in_order(images, monkeypatch):
     monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(examples) == 5
-    words = '"batch.global_size=4", "batch.bn_size=4", "batch.eval_size=4", "data.workers=0"'
     names = {"step": 3, "images": torch.randn(4, 3, 32, 32), "labels": torch.arange(4)}
     for example in examples:
-        small = example.replace('data="images"', f'{words}, data="images"').replace("workers=2", "workers=0")
+        small = example.replace('data="images"', f'{SMALL}, data="images"').replace("workers=2", "workers=0")
         if "rr.load" not in small and "mixup" in small:
             names["model"] = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(3, 10))
         exec(small, names)
     assert len(names["losses"]) > 5
+
+
+def test_every_example_of_the_readme_runs(images, monkeypatch):
+    """With the demo's recipe and little work; its figures are not looked at."""
+    monkeypatch.chdir(images)
+    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
+    training, loading = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    names: dict[str, object] = {}
+    words = f'"demo", {SMALL}, "epochs=1", "schedule.warmup=1ba", data="images"'
+    exec(training.replace('"finetune", data="flowers"', words), names)
+    exec(loading.replace('"runs/NAME"', "run.folder"), names)
+    assert names["network"](torch.zeros(1, 3, 64, 64)).shape == (1, 2)
 
 
 @pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
