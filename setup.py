@@ -62,8 +62,9 @@ def library(name: str, **settings: list[str]) -> Extension:
         name,
         sources=sorted(map(str, sources.glob("*.cpp"))),
         depends=sorted(map(str, sources.glob("*.h"))),
-        extra_compile_args=["-std=c++17", "-O3", "-g0", "-ffp-contract=off", "-fno-math-errno", "-fvisibility=hidden",
-                            "-pthread"],
+        # Python's own flags come first: with -fwrapv, loops whose indices might wrap are not vectorised.
+        extra_compile_args=["-std=c++17", "-O3", "-fno-wrapv", "-g0", "-ffp-contract=off", "-fno-math-errno",
+                            "-fvisibility=hidden", "-pthread"],
         extra_link_args=["-pthread"],
         language="c++",
         **settings,
