@@ -36,7 +36,9 @@ def rehearse(run: Run) -> None:
     buffers = list(run.model.buffers())
     kept = [buffer.clone() for buffer in buffers]
     device = run.rank.device
-    images = torch.zeros(examples, side, side, 3, dtype=run.precision.dtype, device=device).permute(0, 3, 1, 2)
+    # not a view, as no batch is one: a compiled model would be compiled again
+    images = torch.empty(examples, 3, side, side, dtype=run.precision.dtype, device=device,
+                         memory_format=torch.channels_last).zero_()
     labels = torch.zeros(examples, dtype=torch.int64, device=device)
     batch = Batch(images, torch.zeros(examples, run.plan.num_classes, device=device), labels)
     with _fitting(run, batch):
