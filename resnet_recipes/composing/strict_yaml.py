@@ -9,6 +9,7 @@ bounded by the limits below.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -58,8 +59,9 @@ def load(path: Path, references: bool = False) -> Document:
     return parse(raw, path, references)
 
 
+@lru_cache(64)      # the points of a sweep are made of the same files
 def parse(raw: bytes, path: Path, references: bool = False) -> Document:
-    """Read a recipe from bytes; `path` is its name in messages."""
+    """Read a recipe from bytes; `path` is its name in messages. The document is shared: nobody may change it."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
