@@ -94,6 +94,16 @@ def fold(model: nn.Module) -> None:
             del module.drop_rate
 
 
+def folded_state(model: nn.Module) -> dict[str, Tensor]:
+    """Return the state of `model` as `fold` would leave it; all other tensors are the model's own."""
+    state = model.state_dict()
+    for name, module in model.named_modules():
+        if isinstance(module, DropSamplesBatchNorm2d):
+            for key in (f"{name}.weight", f"{name}.bias"):
+                state[key] = state[key] * (1 - module.drop_rate)
+    return state
+
+
 @torch.no_grad()
 def unfold(model: nn.Module) -> None:
     """Undo `fold`: rescale a plain ResNet's weights in `model` so that its evaluation output equals that network's."""

@@ -1,6 +1,5 @@
 """Weights files that describe the network they belong to."""
 
-import copy
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from resnet_recipes.atomic import replacing
-from resnet_recipes.methods.stochastic_depth import fold
+from resnet_recipes.methods.stochastic_depth import folded_state
 from resnet_recipes.network import about, archive
 from resnet_recipes.network.about import About
 from resnet_recipes.network.archive import ArchiveError
@@ -28,10 +27,7 @@ def write_weights(model: nn.Module, path: Path, described: About) -> Path:
     the last BatchNorm of each block. BlurPool cannot be folded: inference with these weights needs its layers too.
     `model` itself is not changed.
     """
-    with torch.no_grad():
-        model = copy.deepcopy(model)
-        fold(model)
-    state = model.state_dict()
+    state = folded_state(model)
     for name, tensor in state.items():
         state[name] = tensor.cpu().contiguous()
     text = described.to_json()
