@@ -19,7 +19,7 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 8
+	$(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 8 --dist worksteal
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
