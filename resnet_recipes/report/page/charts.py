@@ -96,7 +96,8 @@ def _published_layers(rows: Sequence[Row], encoding: Spec, price: float, is_back
     shown = ("recipe", "label", "top1_percent", "epochs", "minutes", *(["cost"] if price else []), "hardware", "source",
              "note")
     colour = {"color": {"value": _GREY}} if is_background else {}
-    text = {"type": "text", "align": "right", "dx": -2, "dy": -9, "fontSize": 10, "color": _GREY}
+    text = {"type": "text", "fontSize": 10, "color": _GREY}
+    sides = ({"align": "right", "dx": -4, "dy": -9}, {"align": "left", "dx": 4, "dy": 11})    # neighbours alternate
     return [
         {
             "data": {"values": list(rows)},
@@ -104,12 +105,12 @@ def _published_layers(rows: Sequence[Row], encoding: Spec, price: float, is_back
             "mark": {"type": "point", "size": 55, "filled": False},
             "encoding": encoding | colour | {"tooltip": _tooltip(shown)},
         },
-        {
+        *({
             "data": {"values": list(rows)},
-            "transform": [*chosen, *_most_accurate()],
-            "mark": text,
+            "transform": [*chosen, *_most_accurate(), {"filter": f"datum.order % 2 == {index}"}],
+            "mark": text | side,
             "encoding": {"x": encoding["x"], "y": encoding["y"], "text": {"field": "recipe"}},
-        },
+        } for index, side in enumerate(sides)),
     ]
 
 
@@ -211,7 +212,7 @@ def pareto(rows: Iterable[Row], clock: str) -> Iterable[Row]:
 
 
 def _most_accurate() -> list[Spec]:
-    """Return the transforms that keep one labelled point per recipe: its most accurate one."""
+    """Return the transforms that keep one point per recipe, its most accurate one, and number these by time."""
     return [
         {
             "window": [{"op": "row_number", "as": "place"}],
@@ -219,6 +220,7 @@ def _most_accurate() -> list[Spec]:
             "sort": [{"field": "top1_percent", "order": "descending"}],
         },
         {"filter": "datum.place == 1"},
+        {"window": [{"op": "row_number", "as": "order"}], "sort": [{"field": "minutes"}]},
     ]
 
 
