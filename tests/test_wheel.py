@@ -15,7 +15,6 @@ import pytest
 from PIL import Image
 
 ROOT = Path(__file__).parents[1]
-LIBRARY = Path("resnet_recipes/data/native/libengine.so")
 
 pytestmark = pytest.mark.slow
 
@@ -36,10 +35,11 @@ def wheel(tmp_path_factory):
         shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, sources)
-    if (ROOT / LIBRARY).exists():       # setup.py compiled it for this checkout; it does so again if a source is newer
-        compiled = sources / "build" / f"lib.{get_platform()}-{sys.implementation.cache_tag}" / LIBRARY
-        compiled.parent.mkdir(parents=True)
-        shutil.copy2(ROOT / LIBRARY, compiled)
+    build = sources / "build" / f"lib.{get_platform()}-{sys.implementation.cache_tag}"
+    for library in (ROOT / "resnet_recipes").rglob("*.so"):     # setup.py compiles again what a source is newer than
+        compiled = build / library.relative_to(ROOT)
+        compiled.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(library, compiled)
     built = run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder,
                 sources, cwd=folder)
     assert built.returncode == 0, built.stderr
