@@ -95,6 +95,7 @@ def recorded_steps(run: Run) -> list[list[str]]:
         context = recorded()
         block = context, context.__enter__()
     train(run, keeper, FIRST)
+    block[0].__exit__(None, None, None)     # else Python would end it some time later, along with another record
     return found[2:]
 
 
