@@ -20,10 +20,12 @@ VALUES_PER_THREAD = 1 << 18
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """Load the library; None if it was not built when resnet-recipes was installed."""
+    """Load the library; None if it was not built from these sources when resnet-recipes was installed."""
     try:
         loaded = ctypes.CDLL(str(PATH))
-    except OSError:
+        if loaded.parameter_bytes() != PARAMETER.itemsize:
+            return None
+    except (OSError, AttributeError):
         return None
     pointer, integer = ctypes.c_void_p, ctypes.c_int64
     for function in (loaded.step_sgd, loaded.step_lars):

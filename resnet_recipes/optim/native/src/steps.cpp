@@ -210,6 +210,8 @@ template <typename Work> void for_each(const Parameter *parameters, int64_t coun
 
 }  // namespace
 
+EXPORTED int64_t parameter_bytes() { return sizeof(Parameter); }
+
 EXPORTED void step_sgd(const Parameter *parameters, int64_t count, int threads, const Scaler *scaler,
                        const Sgd *settings) {
     if (!scaler->skips()) {
