@@ -155,10 +155,9 @@ class TrainLoader(Protocol):
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
         """Yield an endless stream of batches, one a step from `first_step` on.
 
-        Of earlier steps nothing is decoded, and each image of a later one once. Up to `data.prefetch` batches are read
-        ahead (one more with `data.decode=gpu`): they are lost when a run stops, and all that is decoded again when it
-        goes on. A batch stays valid until the next one is requested. Raises TrainingError with the path of an
-        unreadable image.
+        Nothing of earlier steps is decoded, and each image of later steps once. Up to `data.prefetch` batches are read
+        ahead (one more with `data.decode=gpu`); a run that stops loses them, and decodes them again when it resumes. A
+        batch stays valid until the next one is requested. Raises TrainingError with the path of an unreadable image.
         """
 
     def close(self) -> None:

@@ -29,10 +29,10 @@ PIXELS, FILE = 211_000, 114_000
 def device_memory(images: int, side: int) -> int:
     """Return the bytes of a device that Decoding takes for batches of `images` crops of `side` pixels.
 
-    A group has all JPEGs of a batch, or as many as make AT_ONCE bytes of 3 a pixel. It is there three times: as
-    nvJPEG's planes before their colours are converted (an assumption, as these are out of sight), as whole images, and
-    these joined in one tensor for the crops. Then there are the group's files, and one batch of crops besides the one
-    in use. Sizes are not known before the images are read: PIXELS and FILE are assumed.
+    A group is all JPEGs of a batch, or as many as fill AT_ONCE bytes at 3 bytes per pixel. It exists three times: as
+    nvJPEG's planes before colour conversion (assumed, because nvJPEG does not show them), as whole images, and as one
+    tensor of these from which the crops are made. The group's files and one batch of crops, besides the one in use,
+    come on top. Sizes are unknown until the images are read, so PIXELS and FILE are assumed.
     """
     group = min(images, AT_ONCE / (3 * PIXELS))
     return round(group * (3 * 3 * PIXELS + FILE)) + images * 3 * side**2

@@ -18,7 +18,7 @@ _PARAMS = 100
 class MLflow:
     """One MLflow run per run folder, continued when the run is resumed; its id is in RUN/mlflow-run.
 
-    MLflow forgets nothing: of what a resumed run repeats, only what is not there yet is sent.
+    MLflow keeps every point that it is sent, so points that a resumed run repeats are not sent again.
     """
 
     def __init__(self, folder: Path):

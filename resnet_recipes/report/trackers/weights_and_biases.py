@@ -19,7 +19,7 @@ _STOPPED = 255
 class WeightsAndBiases:
     """One W&B run per run folder, continued when the run is resumed; its id is in RUN/wandb-run.
 
-    W&B's own step is the run's: a resumed run goes on from there, and W&B drops the points that it has already.
+    W&B's step is the run's: a resumed run continues from there, and W&B drops the points that it already has.
     """
 
     def __init__(self, folder: Path):

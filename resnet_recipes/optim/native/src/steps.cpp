@@ -200,7 +200,7 @@ template <typename Work> void for_each(const Parameter *parameters, int64_t coun
             others.emplace_back(run, thread);
         }
     } catch (const std::system_error &) {
-        // the system allows no more threads: those there are share the work
+        // the system allows no more threads: those already started share the work
     }
     run(0);
     for (std::thread &other : others) {
