@@ -23,6 +23,11 @@ class Operations(NamedTuple):
     cross_entropy: Callable[..., Tensor] = cross_entropy.plain
     notes: tuple[str, ...] = ()
 
+    def fused(self) -> list[str]:
+        """Return the names of the operations that are not plain torch."""
+        plain = Operations()
+        return [name for name in self._fields if name != "notes" and getattr(self, name) is not getattr(plain, name)]
+
 
 def choose(device: torch.device, dtype: torch.dtype, reference: torch.device | None = None) -> Operations:
     """Return the fused operations on a GPU, and the plain torch ones elsewhere.

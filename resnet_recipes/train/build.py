@@ -50,8 +50,8 @@ def build(plan: Plan, rank: Rank) -> Run:
     is_replayed = recipe.precision.kernels == "auto" and rank.device.type == "cuda"
     run = Run(
         plan=plan, rank=rank, model=model, exchange=exchange, graphs=Graphs(model, exchange) if is_replayed else None,
-        optimizer=optimizer, methods=methods, precision=precision, clock=Clock(rank.device),
-        tuning=Tuning(plan), train_data=train_data, eval_data=eval_data,
+        optimizer=optimizer, methods=methods, operations=operations, precision=precision,
+        clock=Clock(rank.device), tuning=Tuning(plan), train_data=train_data, eval_data=eval_data,
         notes=(*filter(None, [placement, note_on(optimizer)]), *operations.notes),
     )
     if rank.device.type == "cuda":

@@ -7,6 +7,7 @@ from torch import nn
 
 from resnet_recipes.data.base import EvalLoader, TrainLoader
 from resnet_recipes.methods.stack import Stack
+from resnet_recipes.ops import Operations
 from resnet_recipes.plan import Plan
 from resnet_recipes.train.clock import Clock, Compiling
 from resnet_recipes.train.distributed import Rank
@@ -26,6 +27,7 @@ class Run:
     exchange: Exchange                  # of gradients, between ranks
     optimizer: torch.optim.Optimizer
     methods: Stack
+    operations: Operations              # that the network and its methods call
     precision: Precision
     clock: Clock
     tuning: Tuning

@@ -48,6 +48,17 @@ def capture(run: Run, done: int) -> dict[str, Any]:
         "world_size": run.rank.world_size,
         "threads": torch.get_num_threads(),
         "versions": {"resnet-recipes": __version__, "torch": str(torch.__version__)},
+        "computed_by": computed_by(run),
+    }
+
+
+def computed_by(run: Run) -> dict[str, str]:
+    """Return what computes a run's numbers, beside torch: another of these rounds differently."""
+    is_cuda = run.rank.device.type == "cuda"
+    return {
+        "GPU": torch.cuda.get_device_name(run.rank.device) if is_cuda else "none",
+        "fused operations": ", ".join(run.operations.fused()) or "none",
+        "optimizer steps": "native" if getattr(run.optimizer, "native", None) else "torch",
     }
 
 
@@ -116,10 +127,10 @@ def resume_warnings(run: Run, state: dict[str, Any]) -> list[str]:
         "CPU threads": state["threads"], "torch": state["versions"]["torch"],
     }
     before, after = settings_in(state["recipe"]), flat(asdict(run.plan.recipe))
-    then |= {key: before[key] for key in REPAIRS}
-    now |= {key: after[key] for key in REPAIRS}
+    then |= state.get("computed_by", {}) | {key: before[key] for key in REPAIRS}
+    now |= computed_by(run) | {key: after[key] for key in REPAIRS}
     warnings = [f"not bit-identical to an uninterrupted run: {name} {then[name]} -> {now[name]}"
-                for name in now if now[name] != then[name]]
+                for name in now if now[name] != then.get(name, now[name])]   # early checkpoints lack some
     newer = [f"{key}={after[key]}" for key in sorted(before.keys() - flat(state["recipe"]).keys())
              if after.get(key) is not None and not _is_any_of(key, SAFE)]
     if newer:

@@ -43,7 +43,8 @@ def test_the_state_of_a_run_fits_it(run: Run) -> None:
     ("seconds", -1.0), ("seconds", 1),
     ("world_size", 0), ("threads", "2"), ("train_examples", -5), ("classes", [1, 2]), ("classes", "ab"),
     ("versions", {}), ("model", []),
-    ("versions", {"torch": torch.zeros(2)}), ("recipe", {"seed": torch.zeros(2)}), ("recipe", {1: 2}),
+    ("versions", {"torch": torch.zeros(2)}), ("computed_by", []), ("computed_by", {"GPU": 1}),
+    ("recipe", {"seed": torch.zeros(2)}), ("recipe", {1: 2}),
     ("recipe", {"a": DEEP}),
     ("precision", {"scale": float("inf")}), ("precision", {"scale": "x"}), ("device", None),
 ])

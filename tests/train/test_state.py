@@ -31,11 +31,21 @@ def test_the_same_run_resumes_without_a_warning(make_run: Callable[..., Run], st
     ({"dtype": "torch.float16"}, "precision torch.float16 -> torch.float32"),
     ({"versions": {"torch": "2.0.0"}}, "torch 2.0.0 -> "),
     ({"threads": 99}, "CPU threads 99 -> "),
+    ({"computed_by": {"GPU": "NVIDIA A100"}}, "GPU NVIDIA A100 -> none"),
+    ({"computed_by": {"fused operations": "blur, stem"}}, "fused operations blur, stem -> none"),
+    ({"computed_by": {"optimizer steps": "fpga"}}, "optimizer steps fpga -> "),
 ])
 def test_another_machine_is_a_warning(changes: dict[str, Any], said: str, make_run: Callable[..., Run],
                                       state: dict[str, Any]):
     (sentence,) = resume_warnings(make_run(), state | changes)
     assert sentence.startswith(f"not bit-identical to an uninterrupted run: {said}")
+
+
+def test_a_checkpoint_that_does_not_say_what_computed_it_resumes(make_run: Callable[..., Run], state: dict[str, Any]):
+    del state["computed_by"]
+    run = make_run()
+    assert resume_warnings(run, state) == []
+    assert restore(run, state) == 3
 
 
 def test_a_changed_bn_size_is_a_warning(make_run: Callable[..., Run], state: dict[str, Any]):
