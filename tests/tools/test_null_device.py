@@ -90,6 +90,28 @@ print(len([entry for entry in entries if entry.startswith("launch")]) / len(batc
 print(*batches[0].pixels.shape, batches[0].pixels.device, *sorted(places))
 """
 
+#: The rehearsal and one step of every image size of a compiled run, with what torch.compile traces run as it is.
+COMPILED = """
+import torch
+from functools import partial
+from unittest.mock import Mock
+from step import a_run
+from resnet_recipes.train.keeper import Keeper
+from resnet_recipes.train.loop import train
+graphs = []
+def backend(graph, _):
+    graphs.append(graph)
+    return graph.forward
+torch.compile = partial(torch.compile, backend=backend)
+run = a_run("mild", ["precision.compile=true", "model.name=resnet18"])
+keeper = Mock(spec=Keeper, has_reached_target=False)
+keeper.wants_to_stop.return_value = True
+sizes = run.plan.sizes
+for size in set(sizes):
+    train(run, keeper, sizes.index(size) * run.plan.steps_per_epoch)
+print(len(set(sizes)), keeper.step.call_count, len(graphs))
+"""
+
 SCRIPTS = {
     "decoded": DECODED, "captured": CAPTURE, "refused": REFUSED,
     "mild": "import json, step; print(json.dumps(step.measure('mild', [])))",
@@ -180,3 +202,11 @@ def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):
 @pytest.mark.parametrize("recipe", [name for name in LIMITS if name != "mild"])
 def test_a_step_of_another_recipe_asks_for_little(recipe, start):
     a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, *start(str(TOOL / "step.py"), *recipe.split()))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(300)     # 25 s of CPU time, for tracing
+def test_a_compiled_run_traces_one_training_graph_for_all_image_sizes(start):
+    sizes, steps, graphs = map(int, start("-c", COMPILED)[0].split())
+    assert sizes == steps == 16
+    assert graphs == 1
