@@ -1,9 +1,9 @@
 """`resnet-recipes bottleneck recipe=NAME data=PATH`: show whether the loader or the step is the bottleneck."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from resnet_recipes.commands.arguments import RECIPES, Usage, split
+from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.report.text import rate
 
@@ -16,11 +16,11 @@ USAGE = Usage("resnet-recipes bottleneck recipe=NAME data=PATH [key=value ...]",
               "resnet-recipes bottleneck recipe=mild data=/data/imagenet", RECIPES)
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Measure on all devices of this machine, and print one screen."""
     from resnet_recipes.commands.estimate import measured, plan_of
 
-    plan = plan_of(composed(split(argv, USAGE)))
+    plan = plan_of(composed(arguments))
     code, found = measured(plan)
     if found is not None:
         print("\n".join(_lines(plan, found.speeds)))

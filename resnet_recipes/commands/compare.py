@@ -6,7 +6,7 @@ from math import inf
 from pathlib import Path
 from shutil import get_terminal_size
 
-from resnet_recipes.commands.arguments import Usage, split
+from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.measure.comparison import Group, differences, grouped, machine, read_all, settings
 from resnet_recipes.measure.runs import RunRecord
 from resnet_recipes.report.text import clock_time, printable
@@ -16,9 +16,8 @@ USAGE = Usage("resnet-recipes compare RUN RUN ...", "show what differs between r
               takes="at least two run folders")
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Print the differing settings, machines and results of two or more run folders."""
-    arguments = split(argv, USAGE)
     runs = read_all([Path(word) for word in arguments.words])
     differing = differences([settings(run.folder) for run in runs])
     tables = {"settings": [row for row in differing if row[0] not in ("run.name", "about")],

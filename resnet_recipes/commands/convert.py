@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes.commands.arguments import Usage, split
+from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.progress import progress_printer
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import clock_time, printable
@@ -36,9 +36,8 @@ Options, with their defaults:
   workers=0                  processes; 0: one per core""")
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Print the forecast of a conversion, run it unless --dry-run, and print the files that it wrote."""
-    arguments = split(argv, USAGE)
     places = [word for word in arguments.words if "=" not in word]
     if len(places) != 2:
         raise RecipeError([Problem("convert", None, "needs a source and a target", USAGE.example)])

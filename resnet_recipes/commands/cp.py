@@ -1,11 +1,10 @@
 """`resnet-recipes cp NAME FILE`: start your own recipe from another."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from resnet_recipes import names
-from resnet_recipes.commands.arguments import RECIPES, Usage, split
+from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.composing.library import Library, parents
 from resnet_recipes.composing.strict_yaml import shown
 from resnet_recipes.errors import Problem, RecipeError
@@ -24,9 +23,8 @@ about: {parent} with changes
 """
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Write a recipe file that inherits from another, or with --full a complete copy."""
-    arguments = split(argv, USAGE)
     source, path = arguments.words[0].removeprefix("recipe="), Path(arguments.words[1])
     entry, document = Library(arguments.recipes).chain(source)[-1]
     if problem := _unusable(path):

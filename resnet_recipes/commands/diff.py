@@ -1,9 +1,8 @@
 """`resnet-recipes diff A B`: the settings that differ between two recipes or runs."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
-from resnet_recipes.commands.arguments import RECIPES, Usage, split
+from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.compare import table
 from resnet_recipes.measure.comparison import differences, flat
 
@@ -13,9 +12,8 @@ USAGE = Usage("resnet-recipes diff A B", "compare the settings of two recipes or
 SILENT = ("name", "about", "published")       # descriptions, which do not affect a run
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Print each setting that differs, with both values."""
-    arguments = split(argv, USAGE)
     differing = differences([_settings(word, arguments.recipes) for word in arguments.words])
     print(table("SETTING", arguments.words, differing) if differing else "no setting differs")
     return 0

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from resnet_recipes.commands.arguments import Arguments, Usage, split
+from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.progress import progress_printer
 from resnet_recipes.doctor import Finding, as_json, exit_code
 from resnet_recipes.errors import Problem, RecipeError
@@ -29,9 +29,8 @@ Without a topic: native, gpu and run.""")
 MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Check one topic (default: all but data), print the findings, and return 3 if something must be fixed."""
-    arguments = split(argv, USAGE)
     topic, *places = arguments.words or ["machine"]
     if topic not in ("data", "native", "gpu", "run", "machine"):
         fix = "topics: data PATH, native, gpu, run [PATH]; without one, all but data"

@@ -3,14 +3,14 @@
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes import atomic
-from resnet_recipes.commands.arguments import RECIPES, Usage, split
+from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.runs import price_of
 from resnet_recipes.errors import ExitCode
@@ -31,9 +31,8 @@ USAGE = Usage("resnet-recipes estimate recipe=NAME data=PATH [key=value ...]",
               "Run it while nothing else is running. All devices of this machine are measured at once.")
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Measure, or recall what was measured before, and print the estimate."""
-    arguments = split(argv, USAGE)
     plan = plan_of(composed(arguments))
     given = price_of(arguments.flags.get("--price"))
     price = given if given is not None else plan.recipe.launch.price

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resnet_recipes import atomic
-from resnet_recipes.commands.arguments import Usage, split
+from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.report import plotting
 from resnet_recipes.commands.trained import named
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
@@ -42,9 +42,8 @@ shorter side of the images grows with them.""")
 _SHOWN = 10
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Evaluate, and print the result."""
-    arguments = split(argv, USAGE)
     place, network, recipe = named(arguments.words, USAGE.example, also=("evaluation.sizes", "launch.gpus"))
     sizes = recipe.evaluation.sizes
     if problems := [Problem(flag, arguments.flags[flag], f"is for one test size, but evaluation.sizes is {sizes}",

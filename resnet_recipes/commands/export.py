@@ -3,11 +3,10 @@
 import secrets
 import shutil
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes.commands.arguments import Usage, split
+from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.trained import trained
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
 from resnet_recipes.paths import typed_path
@@ -37,9 +36,8 @@ _IMAGES = 64
 _TOLERANCE = 1e-3
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Export, compare, and print the largest difference."""
-    arguments = split(argv, USAGE)
     to, out, folds = arguments.flags.get("--to"), arguments.flags.get("--out"), "--fold-batchnorm" in arguments
     if lacking := [Problem(flag, None, "is missing", USAGE.example) for flag in ("--to", "--out")
                    if flag not in arguments]:

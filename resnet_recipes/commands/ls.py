@@ -2,11 +2,10 @@
 
 import json
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes.commands.arguments import RECIPES, WIDTH, Usage, split
+from resnet_recipes.commands.arguments import RECIPES, WIDTH, Arguments, Usage
 from resnet_recipes.composing.library import Entry, Library
 from resnet_recipes.duration import Duration, decimal
 from resnet_recipes.errors import RecipeError
@@ -16,9 +15,8 @@ USAGE = Usage("resnet-recipes ls", "list recipes, with their length and best-kno
               RECIPES | {"--json": "print JSON"})
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Print all recipes; needs neither torch nor Hydra."""
-    arguments = split(argv, USAGE)
     list_recipes(arguments.recipes, as_json="--json" in arguments)
     return 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes import atomic
-from resnet_recipes.commands.arguments import RECIPES, Usage, split
+from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.measure.sample import SAMPLE, SECONDS, sampled, whole
@@ -28,14 +28,13 @@ USAGE = Usage("resnet-recipes measure recipe=NAME data=PATH [epochs=N] [key=valu
               "Nothing is evaluated or kept. ssr=R changes the length of the whole run.")
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Train the epochs on all devices of the recipe, and print the time of the whole run."""
     from resnet_recipes.commands import run_folder
     from resnet_recipes.commands.estimate import plan_of
     from resnet_recipes.launch.group import group_of
     from resnet_recipes.launch.start import start
 
-    arguments = split(argv, USAGE)
     count = _count(arguments.words)
     arguments.words = [word for word in arguments.words if not word.startswith("epochs=")]
     wanted = composed(arguments)
@@ -45,7 +44,7 @@ def run(argv: Sequence[str]) -> int:
                                    "is timed as the second")])
     folder, epochs = Path(tempfile.mkdtemp(prefix="resnet-recipes-measure-")), sampled(plan.sizes, count)
     recipe = replace(wanted.recipe, run=replace(wanted.recipe.run, root=str(folder), name="sample"))
-    place = run_folder.create(replace(wanted, recipe=recipe), plan, ["resnet-recipes", "measure", *argv])
+    place = run_folder.create(replace(wanted, recipe=recipe), plan, ["resnet-recipes", *sys.argv[1:]])
     atomic.write_text(place / SAMPLE, json.dumps({"epochs": epochs}))
     if (ending := start(place, group_of(recipe.launch), _say)).code:
         return ending.code      # the logs that the message names are kept

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from resnet_recipes.commands.arguments import WIDTH, Usage, split
+from resnet_recipes.commands.arguments import WIDTH, Arguments, Usage
 from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.errors import Problem, RecipeError
 
@@ -11,12 +11,12 @@ USAGE = Usage("resnet-recipes methods [NAME]",
               "list the speed-up methods and optimizers, or show one with its settings", "resnet-recipes methods mixup")
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Print one line for each method and optimizer, or everything about one."""
     from resnet_recipes.methods import ORDER
     from resnet_recipes.optim import OPTIMIZERS
 
-    words = split(argv, USAGE).words
+    words = arguments.words
     known = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
     if strange := [word for word in words if word not in known]:
         meant = did_you_mean(strange[0], known) or f"methods: {', '.join(known)}"

@@ -2,13 +2,13 @@
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
-from resnet_recipes.commands.arguments import RECIPES, Usage, split
+from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.report.text import clock_time
 
@@ -21,9 +21,8 @@ USAGE = Usage("resnet-recipes plan NAME [key=value ...]", "print everything a ru
               words=(1, inf), takes="a recipe")
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Do what `resnet-train --dry-run` does."""
-    arguments = split(argv, USAGE)
     if "=" not in arguments.words[0]:
         arguments.words[0] = f"recipe={arguments.words[0]}"
     show(composed(arguments, needs_data=False), as_json="--json" in arguments)

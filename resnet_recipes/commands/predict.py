@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.commands.arguments import Usage, split
+from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.trained import is_setting, trained
 from resnet_recipes.errors import ExitCode, NotReadyError, Problem, RecipeError
 from resnet_recipes.paths import typed_path
@@ -25,9 +25,8 @@ be read are reported on stderr, and the others are still classified. Settings
 are those of resnet-recipes eval.""")
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Print one row per image, in the order of the words and, within a folder, of the names."""
-    arguments = split(argv, USAGE)
     place, words = arguments.words[:1], arguments.words[1:]
     settings = [word for word in words if is_setting(word) and not os.path.exists(word)]
     paths = list(_images([word for word in words if word not in settings]))

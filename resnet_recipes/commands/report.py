@@ -8,7 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 from resnet_recipes import atomic
-from resnet_recipes.commands.arguments import Usage, split
+from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.runs import listed, price_of
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.measure.runs import RunRecord, read_run
@@ -22,9 +22,8 @@ USAGE = Usage("resnet-recipes report [RUN|FOLDER ...]",
                "--published": "only the published results", "--png FOLDER": "also write every plot as a picture"})
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Write the page, and with --png each plot as a picture."""
-    arguments = split(argv, USAGE)
     price = price_of(arguments.flags.get("--price"))
     out = Path(arguments.flags.get("--out", "report.html"))
     if arguments.words and "--published" in arguments:

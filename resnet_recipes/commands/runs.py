@@ -4,10 +4,10 @@ import csv
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-from resnet_recipes.commands.arguments import WIDTH, Usage, split
+from resnet_recipes.commands.arguments import WIDTH, Arguments, Usage
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.measure.runs import RunRecord, runs_in
 from resnet_recipes.report.text import clock_time, printable
@@ -33,9 +33,8 @@ TIME is training only, with the first epoch timed as the second; MLPERF also
 includes evaluations and checkpoints.""")
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Print the runs below a folder (default: runs), filtered by words like state=failed or recipe=mild."""
-    arguments = split(argv, USAGE)
     filters = [word.partition("=")[::2] for word in arguments.words if "=" in word]
     roots = [Path(word) for word in arguments.words if "=" not in word] or [Path("runs")]
     order, price = arguments.flags.get("--sort", "name"), price_of(arguments.flags.get("--price"))

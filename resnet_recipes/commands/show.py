@@ -4,19 +4,17 @@ import hashlib
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 
-from resnet_recipes.commands.arguments import RECIPES, Usage, split
+from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.composing.library import Library
 
 USAGE = Usage("resnet-recipes show NAME", "print a recipe's file, with the source of every value",
               "resnet-recipes show mild", RECIPES, words=(1, 1), takes="the name of one recipe")
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Print one recipe's files."""
-    arguments = split(argv, USAGE)
     describe(arguments.words[0].removeprefix("recipe="), arguments.recipes)
     return 0
 

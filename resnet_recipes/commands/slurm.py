@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from resnet_recipes.commands.arguments import Arguments, Usage, split
+from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.errors import Problem, RecipeError
 
 if TYPE_CHECKING:
@@ -24,12 +24,11 @@ _TAKEN = ("run=", "run.name=", "launch.rdzv=")
 _STAND_INS = ("run.name=run-1", "launch.rdzv=node:20000")
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Check recipe and settings, and print the script; nodes and GPUs are those of `launch.nodes` and `gpus`."""
     from resnet_recipes.composing.compose import compose
     from resnet_recipes.launch.slurm import script
 
-    arguments = split(argv, USAGE)
     words = [word.removeprefix("recipe=") if i == 0 else word for i, word in enumerate(arguments.words)]
     if not words or "=" in words[0]:
         raise RecipeError([Problem("slurm", None, "needs a recipe", USAGE.example)])

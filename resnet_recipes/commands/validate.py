@@ -1,10 +1,9 @@
 """`resnet-recipes validate [FILE ...]`: check recipe files without data or a GPU."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from resnet_recipes.commands.arguments import RECIPES, Usage, split
+from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.composing.library import Library
 from resnet_recipes.composing.strict_yaml import shown
 from resnet_recipes.errors import RecipeError
@@ -15,9 +14,8 @@ USAGE = Usage("resnet-recipes validate [FILE ...]",
               "resnet-recipes validate recipes/mine.yaml", RECIPES)
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Compose each file and print what is wrong with it; return 2 if anything is."""
-    arguments = split(argv, USAGE)
     folder = arguments.recipes
     library = Library(folder)
     names = arguments.words or [str(path) for path in library.user.values()]

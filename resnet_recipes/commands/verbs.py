@@ -25,7 +25,7 @@ from resnet_recipes.commands import (
     validate,
     watch,
 )
-from resnet_recipes.commands.arguments import row
+from resnet_recipes.commands.arguments import row, split
 from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.errors import Problem, RecipeError
 
@@ -54,7 +54,7 @@ def run(argv: Sequence[str]) -> int:
     if {"--help", "-h"} & set(rest):
         print(VERBS[name].USAGE.page(), end="")
         return 0
-    return VERBS[name].run(rest)
+    return VERBS[name].run(split(rest, VERBS[name].USAGE))
 
 
 def _overview() -> str:

@@ -2,11 +2,11 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.commands.arguments import Usage, split
+from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.errors import NotReadyError, Problem
 from resnet_recipes.measure.runs import RunRecord, read_run
 from resnet_recipes.report.recorder import METRICS, read_metrics
@@ -26,9 +26,8 @@ USAGE = Usage(
 EVERY = 1.0
 
 
-def run(argv: Sequence[str]) -> int:
+def run(arguments: Arguments) -> int:
     """Show the run until it ends, or until Ctrl-C."""
-    arguments = split(argv, USAGE)
     folder = Path(arguments.words[0])
     if read_run(folder) is None:
         raise NotReadyError([Problem(str(folder), None, "is not a run folder", "list runs: resnet-recipes runs")])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.commands import compare
+from resnet_recipes.commands import verbs
 from resnet_recipes.errors import RecipeError
 from tests.run_folders import run_folder
 
@@ -15,7 +15,7 @@ def test_settings_machines_and_results_that_differ_are_shown(
 ) -> None:
     folders = [str(run_folder(tmp_path, "a")),
                str(run_folder(tmp_path, "b", top1=72.5, config={"optimizer": {"lr": 1.0}}))]
-    assert compare.run(folders) == 0
+    assert verbs.run(["compare", *folders]) == 0
     out = capsys.readouterr().out
     assert "optimizer.lr  2.0       1.0" in out
     assert "MACHINE: the same" in out
@@ -31,11 +31,11 @@ def test_seeds_give_the_noise_that_a_difference_is_held_against(
            for seed in range(3)]
     close = [str(run_folder(tmp_path, f"c{seed}", top1=70.05 + seed / 10, seed=seed, config={"optimizer": {"lr": 3.0}}))
              for seed in range(3)]
-    compare.run([*near, *far])
+    verbs.run(["compare", *near, *far])
     assert "5.00 points apart, more than twice the standard error" in capsys.readouterr().out
-    compare.run([*near, *close])
+    verbs.run(["compare", *near, *close])
     assert "0.05 points apart, no more than twice" in capsys.readouterr().out
-    compare.run([*near, "--json"])
+    verbs.run(["compare", *near, "--json"])
     assert json.loads(capsys.readouterr().out)["groups"][0]["noise"] == pytest.approx(0.1)
 
 
@@ -45,7 +45,7 @@ def test_a_table_that_is_too_wide_for_the_terminal_is_stacked(
     monkeypatch.setenv("COLUMNS", "80")
     folders = [str(run_folder(tmp_path, f"{i}", config={"name": f"a-recipe-with-a-long-name-{i // 2}"}))
                for i in range(4)]
-    compare.run(folders)
+    verbs.run(["compare", *folders])
     out = capsys.readouterr().out
     assert "  name\n    A, B: a-recipe-with-a-long-name-0\n    C, D: a-recipe-with-a-long-name-1\n" in out
     assert "RESULTS         A " in out
@@ -53,4 +53,4 @@ def test_a_table_that_is_too_wide_for_the_terminal_is_stacked(
 
 def test_one_run_cannot_be_compared() -> None:
     with pytest.raises(RecipeError, match="at least two"):
-        compare.run(["runs/a"])
+        verbs.run(["compare", "runs/a"])

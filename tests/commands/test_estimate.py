@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.commands import bottleneck, estimate, plan
+from resnet_recipes.commands import estimate, plan, verbs
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.errors import ExitCode
@@ -30,18 +30,18 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
 
 def test_an_estimate_is_measured_once_and_recalled(measured: list[object], capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
-        assert estimate.run([*WORDS, "--price", "36/h"]) == 0
+        assert verbs.run(["estimate", *WORDS, "--price", "36/h"]) == 0
     out = capsys.readouterr().out
     assert len(measured) == 1
     assert "Measured on this machine" in out
     assert "at 36 per hour" in out
-    estimate.run([*WORDS, "--again"])
-    estimate.run([*WORDS, "model.name=resnet34"])
+    verbs.run(["estimate", *WORDS, "--again"])
+    verbs.run(["estimate", *WORDS, "model.name=resnet34"])
     assert len(measured) == 3
 
 
 def test_phases_and_cost_are_there_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
-    estimate.run([*WORDS, "--json", "--price", "36"])
+    verbs.run(["estimate", *WORDS, "--json", "--price", "36"])
     values = json.loads(capsys.readouterr().out)
     assert sum(phase["minutes"] for phase in values["phases"]) == pytest.approx(values["training_minutes"])
     assert values["cost"] == pytest.approx(0.6 * (values["training_minutes"] + values["evaluation_minutes"]))
@@ -49,7 +49,7 @@ def test_phases_and_cost_are_there_for_programs(capsys: pytest.CaptureFixture[st
 
 
 def test_the_bottleneck_is_named_with_what_to_change(capsys: pytest.CaptureFixture[str]) -> None:
-    bottleneck.run(WORDS)
+    verbs.run(["bottleneck", *WORDS])
     out = capsys.readouterr().out
     assert "The loader is the bottleneck: at 88 px, 1 device could train 100 images/s" in out
     assert "wait 50 % of the time" in out
@@ -62,7 +62,7 @@ def test_an_exchange_that_takes_most_of_a_step_is_named(
     """A step of 2 x 16 images at 88 px takes 320 ms."""
     speeds = Speeds({88: (0.01,) * 4}, None, 20.0, 16, devices=2, exchange=0.3)
     monkeypatch.setattr(measurement, "speeds", lambda *_: (Ending(ExitCode.DONE), speeds))
-    bottleneck.run([*WORDS, "gpus=2"])
+    verbs.run(["bottleneck", *WORDS, "gpus=2"])
     out = capsys.readouterr().out
     assert "300 ms alone; a step at 88 px takes 320 ms" in out
     assert "The exchange of gradients is the bottleneck: 2 devices" in out
@@ -73,10 +73,10 @@ def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_t
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [*WORDS, "launch.price=36"]
-    plan.run(words)
+    verbs.run(["plan", *words])
     assert "was measured" not in capsys.readouterr().out
-    estimate.run(words)
-    plan.run(words)
+    verbs.run(["estimate", *words])
+    verbs.run(["plan", *words])
     out = capsys.readouterr().out
     assert "measured on this machine" in out
     assert "at 36 per hour" in out

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from resnet_recipes.commands import measure
+from resnet_recipes.commands import verbs
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.launch import start
 
@@ -33,7 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
 def test_the_first_epochs_of_the_whole_schedule_are_trained_and_the_rest_is_extrapolated(
     asked: list[dict], capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert measure.run([*WORDS, "~methods.progressive_resizing", "epochs=4"]) == 0
+    assert verbs.run(["measure", *WORDS, "~methods.progressive_resizing", "epochs=4"]) == 0
     assert asked[0]["epochs"] == [0, 1, 2, 3]
     assert asked[0]["recipe"]["max_duration"] == "60ep"
     out = capsys.readouterr().out
@@ -43,7 +43,7 @@ def test_the_first_epochs_of_the_whole_schedule_are_trained_and_the_rest_is_extr
 
 
 def test_growing_images_are_sampled_at_several_sizes(asked: list[dict], capsys: pytest.CaptureFixture[str]) -> None:
-    assert measure.run([*WORDS, "epochs=4", "--json"]) == 0
+    assert verbs.run(["measure", *WORDS, "epochs=4", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert values["extrapolated"] is True
     assert [row["pixels"] for row in values["measured"]] == [88, 88, 92, 176]
@@ -52,7 +52,7 @@ def test_growing_images_are_sampled_at_several_sizes(asked: list[dict], capsys: 
 
 def test_nothing_is_kept(asked: list[dict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    measure.run([*WORDS, "epochs=2"])
+    verbs.run(["measure", *WORDS, "epochs=2"])
     assert list(tmp_path.iterdir()) == []
     assert not Path(asked[0]["recipe"]["run"]["root"]).exists()
 
@@ -60,4 +60,4 @@ def test_nothing_is_kept(asked: list[dict], tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.parametrize("word", ["epochs=1", "epochs=many", "epochs=1.5"])
 def test_a_number_of_epochs_below_two_is_refused(word: str) -> None:
     with pytest.raises(RecipeError, match="must be the number of epochs to measure, at least 2"):
-        measure.run([*WORDS, word])
+        verbs.run(["measure", *WORDS, word])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.commands import report
+from resnet_recipes.commands import verbs
 from resnet_recipes.errors import NotReadyError, RecipeError
 from tests.run_folders import run_folder
 
@@ -26,7 +26,7 @@ def test_the_front_holds_the_runs_that_no_other_beats(tmp_path: Path) -> None:
         summary = json.loads((folder / "summary.json").read_text())
         minutes = {"a": 10, "b": 20, "c": 30}[name]
         (folder / "summary.json").write_text(json.dumps(summary | {"training_seconds_papers_rule": 60.0 * minutes}))
-    report.run([str(tmp_path), "--out", str(tmp_path / "r.html"), "--price", "36"])
+    verbs.run(["report", str(tmp_path), "--out", str(tmp_path / "r.html"), "--price", "36"])
     layers = specs(tmp_path / "r.html")["time"]["layer"]
     front = next(layer["data"]["values"] for layer in layers if layer["mark"]["type"] == "line")
     by_clock = [(point["minutes"], point["top1_percent"]) for point in front if point["clock"] == "papers"]
@@ -38,7 +38,7 @@ def test_results_for_imagenet_are_hidden_behind_runs_on_other_images(tmp_path: P
     run_folder(tmp_path / "small", "a", images=5000)
     run_folder(tmp_path / "large", "b")
     for name, machine in (("small", "hidden"), ("large", "8x A100")):
-        report.run([str(tmp_path / name), "--out", str(tmp_path / "r.html")])
+        verbs.run(["report", str(tmp_path / name), "--out", str(tmp_path / "r.html")])
         switches = {switch["name"]: switch["value"] for switch in specs(tmp_path / "r.html")["time"]["params"]}
         assert switches == {"clock": "papers", "machine": machine}
 
@@ -49,7 +49,7 @@ def test_a_page_of_runs_has_every_plot_and_names_are_escaped(tmp_path: Path) -> 
     run_folder(tmp_path, "plain", seed=2)
     (tmp_path / "plain" / "overrides.txt").write_text("x=</script><script>alert(2)</script>\n")
     (tmp_path / "plain" / "command.txt").write_text("</script><script>alert(3)</script>\n")
-    report.run([str(tmp_path), "--out", str(tmp_path / "r.html"), "--price", "32.77/h"])
+    verbs.run(["report", str(tmp_path), "--out", str(tmp_path / "r.html"), "--price", "32.77/h"])
     assert set(specs(tmp_path / "r.html")) == {
         "time",
         "cost",
@@ -63,23 +63,23 @@ def test_a_page_of_runs_has_every_plot_and_names_are_escaped(tmp_path: Path) -> 
 
 def test_no_runs_and_the_published_results_alone_are_pages_too(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
-    report.run([str(tmp_path / "none"), "--out", str(tmp_path / "none.html")])
-    report.run(["--published", "--out", str(tmp_path / "published.html")])
+    verbs.run(["report", str(tmp_path / "none"), "--out", str(tmp_path / "none.html")])
+    verbs.run(["report", "--published", "--out", str(tmp_path / "published.html")])
     for name in ("none", "published"):
         assert set(specs(tmp_path / f"{name}.html")) == {"time"}
 
 
 def test_plots_are_written_as_pictures(tmp_path: Path) -> None:
     run_folder(tmp_path / "runs", "a")
-    report.run([str(tmp_path / "runs"), "--out", str(tmp_path / "r.html"), "--png", str(tmp_path / "png")])
+    verbs.run(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "r.html"), "--png", str(tmp_path / "png")])
     assert (tmp_path / "png" / "time.png").read_bytes().startswith(b"\x89PNG")
     assert {path.stem for path in (tmp_path / "png").iterdir()} == set(specs(tmp_path / "r.html"))
 
 
 def test_mistakes_are_reported(tmp_path: Path) -> None:
     with pytest.raises(NotReadyError, match="cannot be listed"):
-        report.run([str(tmp_path / "nowhere")])
+        verbs.run(["report", str(tmp_path / "nowhere")])
     with pytest.raises(NotReadyError, match="cannot be written"):
-        report.run(["--published", "--out", str(tmp_path / "no" / "r.html")])
+        verbs.run(["report", "--published", "--out", str(tmp_path / "no" / "r.html")])
     with pytest.raises(RecipeError, match="takes no runs"):
-        report.run(["--published", "runs"])
+        verbs.run(["report", "--published", "runs"])

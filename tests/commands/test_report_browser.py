@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.commands import report
+from resnet_recipes.commands import verbs
 from tests.run_folders import run_folder
 
 pytest.importorskip("vl_convert", reason="the plotting library of the extra `report` is not installed")
@@ -39,7 +39,7 @@ def browser() -> Iterator["webdriver.Chrome"]:
 
 def opened(browser: "webdriver.Chrome", words: list[str], out: Path) -> int:
     """Make a page, open it, wait until its plots are drawn, and return how many there are; it must log no error."""
-    report.run([*words, "--out", str(out)])
+    verbs.run(["report", *words, "--out", str(out)])
     browser.get(out.as_uri())
     plots = len(browser.find_elements(By.CSS_SELECTOR, ".plot"))
     WebDriverWait(browser, 60).until(lambda _: len(browser.find_elements(By.CSS_SELECTOR, ".plot svg.marks")) == plots)

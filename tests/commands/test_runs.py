@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.commands import runs
+from resnet_recipes.commands import verbs
 from resnet_recipes.errors import RecipeError
 from tests.run_folders import run_folder
 
@@ -22,7 +22,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_the_table_fits_80_columns_and_says_how_to_resume(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert runs.run([str(root), "--price", "36/h"]) == 0
+    assert verbs.run(["runs", str(root), "--price", "36/h"]) == 0
     table = capsys.readouterr().out
     assert all(len(line) <= 80 for line in table.splitlines() if "--resume" not in line)
     assert "75.90 %" in table
@@ -32,7 +32,7 @@ def test_the_table_fits_80_columns_and_says_how_to_resume(root: Path, capsys: py
 
 def test_long_names_have_their_own_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_folder(tmp_path, "medium32-epochs22.5-seed1-0a1b2c3d", recipe="medium32")
-    runs.run([str(tmp_path), "--price", "36"])
+    verbs.run(["runs", str(tmp_path), "--price", "36"])
     lines = capsys.readouterr().out.splitlines()
     assert all(len(line) <= 80 for line in lines)
     assert lines[2:4] == ["medium32-epochs22.5-seed1-0a1b2c3d",
@@ -46,12 +46,12 @@ def test_long_names_have_their_own_lines(tmp_path: Path, capsys: pytest.CaptureF
 def test_runs_are_sorted_and_filtered(
     words: list[str], names: list[str], root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    runs.run([str(root), "--json", *words])
+    verbs.run(["runs", str(root), "--json", *words])
     assert [row["name"] for row in json.loads(capsys.readouterr().out)] == names
 
 
 def test_csv_has_the_same_rows(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    runs.run([str(root), "--csv", "--price=36"])
+    verbs.run(["runs", str(root), "--csv", "--price=36"])
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [(row["name"], row["state"], float(row["cost"]))
             for row in rows] == [("better", "finished", 3.0), ("first", "finished", 3.0), ("wrong", "failed", 3.0)]
@@ -59,7 +59,7 @@ def test_csv_has_the_same_rows(root: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_names_cannot_act_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_folder(tmp_path, "a\x1b[31mb")
-    runs.run([str(tmp_path)])
+    verbs.run(["runs", str(tmp_path)])
     assert "\x1b" not in capsys.readouterr().out
 
 
@@ -67,4 +67,4 @@ def test_names_cannot_act_on_the_terminal(tmp_path: Path, capsys: pytest.Capture
                                    ["epochs=3"], ["/nowhere"]])
 def test_mistakes_are_reported(words: list[str], root: Path) -> None:
     with pytest.raises(RecipeError):
-        runs.run([*([] if words == ["/nowhere"] else [str(root)]), *words])
+        verbs.run(["runs", *([] if words == ["/nowhere"] else [str(root)]), *words])

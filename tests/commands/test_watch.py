@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.commands import watch
+from resnet_recipes.commands import verbs, watch
 from resnet_recipes.errors import RecipeError
 from tests.run_folders import run_folder
 
@@ -16,7 +16,7 @@ def test_progress_is_shown_with_the_time_left(tmp_path: Path, capsys: pytest.Cap
     folder = run_folder(tmp_path, "mine", state="killed", epochs=9.0)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        watch.run([str(folder), "--once"])
+        verbs.run(["watch", str(folder), "--once"])
     out = capsys.readouterr().out
     assert "mine: running, epoch 4.00 of 9" in out
     assert "top-1 70.00 %" in out
@@ -36,7 +36,7 @@ def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(
             file.write(json.dumps({"kind": "evaluation", "step": 50, "epoch": 5.0, "raw_top1_percent": 72.5}) + "\n")
 
     monkeypatch.setattr(watch.time, "sleep", sleep)
-    watch.run([str(folder)])
+    verbs.run(["watch", str(folder)])
     assert capsys.readouterr().out.splitlines()[:2] == ["epoch=4 top1=70.00", "epoch=5 top1=72.50"]
 
 
@@ -51,4 +51,4 @@ def test_the_loss_is_plotted_as_text(tmp_path: Path) -> None:
 def test_only_a_run_can_be_watched(tmp_path: Path) -> None:
     for words in ([], [str(tmp_path)], ["a", "b"]):
         with pytest.raises(RecipeError):
-            watch.run(words)
+            verbs.run(["watch", *words])

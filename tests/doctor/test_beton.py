@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.commands import doctor
+from resnet_recipes.commands import verbs
 from resnet_recipes.data.beton.file import Beton, open_beton
 from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.convert.encode import ConvertOptions
@@ -124,5 +124,5 @@ def test_the_estimate_counts_the_samples(betons):
 
 def test_the_minutes_are_reported_beforehand_for_a_single_file_too(betons, capsys, monkeypatch):
     monkeypatch.setattr("resnet_recipes.doctor.data.estimate", lambda place: Estimate(6, 3.0, 2))
-    assert doctor.run(["data", str(betons / "train.beton")]) == 0
+    assert verbs.run(["doctor", "data", str(betons / "train.beton")]) == 0
     assert "6 images to decode: about 3 min on 2 cores" in capsys.readouterr().err

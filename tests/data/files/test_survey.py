@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import data
-from resnet_recipes.commands import doctor
+from resnet_recipes.commands import verbs
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.listing import Listing
@@ -73,7 +73,7 @@ def test_the_line_that_a_flat_validation_folder_is_given_works_when_typed(folder
     monkeypatch.chdir(tmp_path)
     Path("LOC_val_solution.csv").write_text("".join(f"{stem},{name}\n" for stem, name in classes.items()))
     _, _, *typed = shlex.split(caught.value.problems[0].fix)
-    assert doctor.run(typed) == 0
+    assert verbs.run(["doctor", *typed]) == 0
     assert measured(tmp_path / "two words-by-class").eval_examples == 11
 
 
