@@ -1,13 +1,12 @@
 """`resnet-recipes convert SRC DST`: class folders to .beton files for FFCV."""
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.commands.arguments import Arguments, Usage
-from resnet_recipes.commands.progress import progress_printer
+from resnet_recipes.commands.progress import progress_printer, say
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import clock_time, printable
 
@@ -47,10 +46,10 @@ def run(arguments: Arguments) -> int:
 
     source, target = (Path(os.path.expanduser(place)) for place in places)
     expected = forecast(source, target, options)
-    print("\n".join(_forecast(expected, target)), file=sys.stderr)
+    say("\n".join(_forecast(expected, target)))
     if "--dry-run" not in arguments:
-        say = progress_printer()
-        for path in convert(source, target, options, lambda progress: say(_progress(progress)), expected):
+        tell = progress_printer()
+        for path in convert(source, target, options, lambda progress: tell(_progress(progress)), expected):
             print(printable(path))
     return 0
 

@@ -2,12 +2,11 @@
 
 import json
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from resnet_recipes.commands.arguments import Arguments, Usage
-from resnet_recipes.commands.progress import progress_printer
+from resnet_recipes.commands.progress import progress_printer, say
 from resnet_recipes.doctor import Finding, as_json, exit_code
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import printable
@@ -51,10 +50,10 @@ def _findings(topic: str, place: Path | None, arguments: Arguments) -> list[Find
         from resnet_recipes.doctor.data import check_data, estimate
         images = "--no-images" not in arguments
         if images and (expected := estimate(place)).minutes > 0.5:
-            print(f"{expected.images:,} images to decode: about {expected.minutes:.0f} min on {expected.cores} cores "
-                  "(skip with --no-images)", file=sys.stderr)
-        say = progress_printer()
-        found += check_data(place, images, lambda done, total: say(f"{done:,} of {total:,} images"))
+            say(f"{expected.images:,} images to decode: about {expected.minutes:.0f} min on {expected.cores} cores "
+                "(skip with --no-images)")
+        tell = progress_printer()
+        found += check_data(place, images, lambda done, total: tell(f"{done:,} of {total:,} images"))
     if topic in ("native", "machine"):
         from resnet_recipes.doctor.native import check_native
         found += check_native()

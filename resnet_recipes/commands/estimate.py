@@ -1,17 +1,16 @@
 """`resnet-recipes estimate recipe=NAME data=PATH`: predict the time and cost of a run."""
 
 import json
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes import atomic
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.runs import price_of
 from resnet_recipes.errors import ExitCode
 from resnet_recipes.measure.estimate import EXCHANGE, Estimate, Speeds, estimate
@@ -56,7 +55,6 @@ def measured(plan: "Plan") -> tuple[int, Remembered | None]:
     from resnet_recipes.launch import measurement
     from resnet_recipes.launch.group import group_of
 
-    say = partial(print, file=sys.stderr, flush=True)
     say("measuring this machine, for about a minute ...")
     ending, found = measurement.speeds(plan, group_of(plan.recipe.launch), say)
     if found is None:

@@ -3,13 +3,13 @@
 import csv
 import io
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resnet_recipes import atomic
 from resnet_recipes.commands.arguments import Arguments, Usage
+from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.report import plotting
 from resnet_recipes.commands.trained import named
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
@@ -49,8 +49,6 @@ def run(arguments: Arguments) -> int:
     if problems := [Problem(flag, arguments.flags[flag], f"is for one test size, but evaluation.sizes is {sizes}",
                             "evaluation.sizes=[]") for flag in ("--csv", "--png") if sizes and flag in arguments]:
         raise RecipeError(problems)
-    if network.note:
-        print(f"note: {network.note}", file=sys.stderr)
     tried = sizes or [recipe.data.eval_size]
     code, found = _evaluated(place, network, recipe, tried)
     if code:
@@ -85,7 +83,7 @@ def _evaluated(place: Path, network: "Network", recipe: "Recipe",
     if group.ranks == 1:
         trained = Trained.on_device(place, network, recipe)
         return 0, [trained.at_size(size).evaluated() for size in sizes]
-    ending, found = evaluation.evaluate(place, recipe, sizes, group, lambda line: print(line, file=sys.stderr))
+    ending, found = evaluation.evaluate(place, recipe, sizes, group, say)
     return ending.code, found
 
 

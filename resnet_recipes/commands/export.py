@@ -2,7 +2,6 @@
 
 import secrets
 import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,8 +49,6 @@ def run(arguments: Arguments) -> int:
     network = trained([*arguments.words, "launch.device=cpu"], USAGE.example)
     if found := list(problems(network.network, to, folds)):
         raise RecipeError(found)
-    if network.network.note:
-        print(f"note: {network.network.note}", file=sys.stderr)
     images, which = _images(network)
     draft = folder.absolute().with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
     try:

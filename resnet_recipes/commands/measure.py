@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes import atomic
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.progress import say
 from resnet_recipes.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.measure.sample import SAMPLE, SECONDS, sampled, whole
 from resnet_recipes.report.text import clock_time, rate
@@ -46,7 +47,7 @@ def run(arguments: Arguments) -> int:
     recipe = replace(wanted.recipe, run=replace(wanted.recipe.run, root=str(folder), name="sample"))
     place = run_folder.create(replace(wanted, recipe=recipe), plan, ["resnet-recipes", *sys.argv[1:]])
     atomic.write_text(place / SAMPLE, json.dumps({"epochs": epochs}))
-    if (ending := start(place, group_of(recipe.launch), _say)).code:
+    if (ending := start(place, group_of(recipe.launch), say)).code:
         return ending.code      # the logs that the message names are kept
     seconds = {int(epoch): taken for epoch, taken in atomic.read_json(place / SECONDS).items()}
     shutil.rmtree(folder, ignore_errors=True)
@@ -85,7 +86,3 @@ def _lines(plan: "Plan", seconds: Mapping[int, float]) -> Iterator[str]:
     devices = "1 device" if plan.world_size == 1 else f"{plan.world_size} devices"
     yield f"{plan.recipe.name}: {clock_time(60 * values['papers_minutes'])} on the papers' clock, {how}"
     yield f"{float(plan.epochs):.4g} epochs on {devices}, without evaluation and checkpoints"
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.commands.arguments import Arguments, Usage
+from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.trained import is_setting, trained
 from resnet_recipes.errors import ExitCode, NotReadyError, Problem, RecipeError
 from resnet_recipes.paths import typed_path
@@ -31,12 +32,10 @@ def run(arguments: Arguments) -> int:
     settings = [word for word in words if is_setting(word) and not os.path.exists(word)]
     paths = list(_images([word for word in words if word not in settings]))
     network = trained([*place, *settings], USAGE.example)
-    if network.network.note:
-        print(f"note: {network.network.note}", file=sys.stderr)
     rows = _predicted(network, paths)
     bad = _print_json(rows) if "--json" in arguments else _print_rows(rows, as_csv="--csv" in arguments)
     if bad:
-        print(f"{bad:,} of {len(paths):,} images cannot be read", file=sys.stderr)
+        say(f"{bad:,} of {len(paths):,} images cannot be read")
     return ExitCode.NOT_READY if bad == len(paths) else ExitCode.DONE
 
 
@@ -102,7 +101,7 @@ def _print_rows(rows: Iterator[dict[str, Any]], as_csv: bool) -> int:
             table.writerow(["file", *(f"{what}_{place}" for place in range(1, 6) for what in ("class", "probability"))])
         if "error" in row:
             bad += 1
-            print(f"{printable(row['file'])} {printable(row['error'])}", file=sys.stderr)
+            say(f"{printable(row['file'])} {printable(row['error'])}")
         elif as_csv:
             values = [value for item in row["classes"] for value in (item["class"], f"{item['probability']:.6f}")]
             table.writerow([row["file"], *values])

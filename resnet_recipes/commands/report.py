@@ -2,13 +2,13 @@
 
 import io
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
 from resnet_recipes import atomic
 from resnet_recipes.commands.arguments import Arguments, Usage
+from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.runs import listed, price_of
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.measure.runs import RunRecord, read_run
@@ -41,7 +41,7 @@ def run(arguments: Arguments) -> int:
         raise NotReadyError(
             [Problem("--out", str(out), f"cannot be written: {error.strerror}", "--out FILE")]
         ) from None
-    print(f"{out}: {counted}, {out.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
+    say(f"{out}: {counted}, {out.stat().st_size / 1e6:.1f} MB")
     return 0
 
 

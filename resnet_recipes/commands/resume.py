@@ -1,11 +1,12 @@
 """`resnet-train --resume`: continue a run that stopped."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes import atomic
+from resnet_recipes.commands.progress import say
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.paths import typed_path
 
@@ -18,7 +19,7 @@ ROOT = Path("runs")
 _NAMING = ("run=", "run.name=", "run.root=")
 
 
-def named(run: str, words: Sequence[str], say: Callable[[str], None]) -> Path | None:
+def named(run: str, words: Sequence[str]) -> Path | None:
     """Continue `run`, or with `auto` the newest unfinished one, with changed settings.
 
     Return its folder, or None if it is finished. Raises RecipeError if there is no such run, or if a change would
@@ -28,17 +29,17 @@ def named(run: str, words: Sequence[str], say: Callable[[str], None]) -> Path | 
         rule = "--resume chooses the run, and a run keeps its recipe"
         if wrong := [word for word in words if word.startswith(("recipe=", *_NAMING))]:
             raise RecipeError(Problem(word, None, rule, "leave it out") for word in wrong)
-        return continued(typed_path("--resume", run), words, say)
+        return continued(typed_path("--resume", run), words)
     name = next((word.partition("=")[2] for word in words if word.startswith(("run=", "run.name="))), None)
     root = root_of(words)
     folder = root / name if name else next(unfinished(root), None)
     if folder is None:
         fix = "resnet-train recipe=mild data=... starts one"
         raise RecipeError([Problem("--resume", "auto", f"there is no unfinished run in {root}", fix)])
-    return continued(folder, [word for word in words if not word.startswith(_NAMING)], say)
+    return continued(folder, [word for word in words if not word.startswith(_NAMING)])
 
 
-def matching(recipe: "Recipe", say: Callable[[str], None]) -> Path | None:
+def matching(recipe: "Recipe") -> Path | None:
     """Return the folder of the run to continue with `recipe`: the run of its name, or else the newest that fits.
 
     None if there is none. Raises RecipeError if the run of its name has different settings.
@@ -62,7 +63,7 @@ def matching(recipe: "Recipe", say: Callable[[str], None]) -> Path | None:
     return None
 
 
-def continued(folder: Path, changes: "Sequence[str] | Recipe", say: Callable[[str], None]) -> Path | None:
+def continued(folder: Path, changes: "Sequence[str] | Recipe") -> Path | None:
     """Prepare a run folder to continue with changed settings, and return it; None if the run is finished.
 
     Raises RecipeError if a change would make it a different run.

@@ -2,13 +2,14 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.progress import say
 from resnet_recipes.cores import cores
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import clock_time
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from resnet_recipes.measure.estimate import Estimate
 
 
-def run(arguments: Arguments, say: Callable[[str], None]) -> int:
+def run(arguments: Arguments) -> int:
     """Check every point, then train them; with --dry-run only list them. The same command continues a sweep."""
     from resnet_recipes.composing.sweep import points
     from resnet_recipes.launch import gpus

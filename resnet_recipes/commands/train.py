@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes import __version__
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage, split
 from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.progress import say
 
 if TYPE_CHECKING:
     from resnet_recipes.composing.compose import Composed
@@ -71,7 +72,7 @@ def run(argv: Sequence[str]) -> int:
         print(freeze(composed(arguments, needs_data=False).recipe), end="")
     elif "-m" in arguments:
         from resnet_recipes.commands import sweep
-        return sweep.run(arguments, say)
+        return sweep.run(arguments)
     elif "--dry-run" in arguments:
         from resnet_recipes.commands.plan import show
         show(composed(arguments, needs_data=False), as_json="--json" in arguments)
@@ -89,13 +90,13 @@ def prepared(arguments: Arguments) -> Path | None:
 
     run, words = arguments.flags.get("--resume"), arguments.words
     if folder := external.restarted_run(resume.root_of(words)):
-        return resume.continued(folder, [], say)
+        return resume.continued(folder, [])
     has_recipe = any(word.startswith("recipe=") for word in words)
     if run is not None and not (run == "auto" and has_recipe):
-        return resume.named(run, words, say)
+        return resume.named(run, words)
     wanted = composed(arguments)
-    if run == "auto" and (folder := resume.matching(wanted.recipe, say)):
-        return resume.continued(folder, wanted.recipe, say)
+    if run == "auto" and (folder := resume.matching(wanted.recipe)):
+        return resume.continued(folder, wanted.recipe)
     return _new_run(wanted)
 
 
@@ -129,8 +130,3 @@ def _launched(folder: Path | None) -> int:
     if group.by_torchrun:
         say(f"  command    {shlex.join(command(folder, group))}")
     return start.start(folder, group, say).code
-
-
-def say(line: str) -> None:
-    """Show a line to the user; stdout is for results."""
-    print(line, file=sys.stderr, flush=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from resnet_recipes.commands.progress import say
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.paths import typed_path
 
@@ -40,6 +41,8 @@ def named(words: Sequence[str], usage: str, also: tuple[str, ...] = ()) -> "tupl
         raise RecipeError([Problem("RUN|FILE", None, rule, usage)])
     place = typed_path("RUN|FILE", words[0])
     network = load(place)
+    if network.note:
+        say(f"note: {network.note}")
     return place, network, _changed(recipe_of(place, network), words[1:], (*_SETTINGS, *also))
 
 
