@@ -8,10 +8,10 @@ from types import ModuleType
 
 import torch
 
-from resnet_recipes.data.base import NO_GPU, DataConfig, DataFacts, EvalLoader, SampleAugment, Share, TrainLoader
-from resnet_recipes.data.loading import loader
+from resnet_recipes.data.base import NO_GPU, DataConfig, DataFacts, SampleAugment, Share
+from resnet_recipes.data.loading.loader import EvalLoader, TrainLoader
 from resnet_recipes.data.normalize import normalize
-from resnet_recipes.data.root import root_problem
+from resnet_recipes.data.root import SPLITS, root_problem
 from resnet_recipes.data.workers import oversubscription
 from resnet_recipes.errors import NotReadyError
 
@@ -32,37 +32,28 @@ def measure(config: DataConfig, with_cost: bool = False, tell: Callable[[str], N
         problems.append(problem)
     if problems:
         raise NotReadyError(problems)
-    backend, why = _chosen(config) if config.backend == "auto" else (config.backend, "")
+    backend = config.backend
+    if backend == "auto":
+        has_betons = all((Path(config.root) / f"{split}.beton").exists() for split in SPLITS)
+        backend = "ffcv" if has_betons else "torchvision"
     facts = _module(backend).measure(config, tell)
-    if why:
+    if config.backend == "auto" and backend == "torchvision":
         cost = ""
         if with_cost and config.decode == "cpu":
             cost = f", {1000 * _module(backend).seconds_per_image(config, facts):.1f} ms of CPU each on this machine"
-        note = f"images are decoded from their files (torchvision backend){cost}: {why}"
+        note = f"images are decoded from their files (torchvision backend){cost}: no train.beton and val.beton"
         facts = replace(facts, notes=(note, *facts.notes))
     return facts if backend == "synthetic" else replace(facts, notes=(*facts.notes, *oversubscription(config)))
 
 
 def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None = None) -> TrainLoader:
     """Open this rank's training images; backends that decode image by image apply `augment` after crop and flip."""
-    return loader.TrainLoader(config, share, _module(facts.backend).open_train(config, facts, share, augment))
+    return TrainLoader(config, share, _module(facts.backend).open_train(config, facts, share, augment))
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> EvalLoader:
     """Open this rank's evaluation images."""
-    return loader.EvalLoader(config, share, _module(facts.backend).open_eval(config, facts, share))
-
-
-def _chosen(config: DataConfig) -> tuple[str, str]:
-    """Return the backend for `auto` and, if it is not ffcv, the reason."""
-    root = Path(config.root)
-    if _has(root, "train.beton", "val.beton"):
-        return "ffcv", ""
-    return "torchvision", "no train.beton and val.beton"
-
-
-def _has(root: Path, *names: str) -> bool:
-    return all((root / name).exists() for name in names)
+    return EvalLoader(config, share, _module(facts.backend).open_eval(config, facts, share))
 
 
 def _module(backend: str) -> ModuleType:

@@ -1,9 +1,9 @@
 """The contract between the trainer and whatever reads the images."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -137,43 +137,6 @@ class RawBatch(NamedTuple):
 
     pixels: Tensor        # uint8 [N, 3, H, W], RGB, channels_last; pinned for a GPU, or already on the device
     labels: Tensor        # int64 [N]
-
-
-class TrainLoader(Protocol):
-    """This rank's part of an endless, shuffled stream of global batches.
-
-    The global batch of step k within epoch e is `permutation(seed, e)[k * global_size:][:global_size]`, whatever the
-    number of ranks; rank r takes the r-th contiguous part. Incomplete last batches are dropped. Crops and flips depend
-    only on (seed, epoch, index).
-    """
-
-    examples: int                       # in one epoch, over all ranks
-    steps_per_epoch: int
-    notes: Sequence[str]                # for the user: how the images are read
-    skipped: Sequence[str]              # unreadable images that data.on_bad_image=skip has replaced on this rank
-
-    def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
-        """Yield an endless stream of batches, one a step from `first_step` on.
-
-        Nothing of earlier steps is decoded, and each image of later steps once. Up to `data.prefetch` batches are read
-        ahead (one more with `data.decode=gpu`); a run that stops loses them, and decodes them again when it resumes. A
-        batch stays valid until the next one is requested. Raises TrainingError with the path of an unreadable image.
-        """
-
-    def close(self) -> None:
-        """Stop all workers; safe to call twice."""
-
-
-class EvalLoader(Protocol):
-    """This rank's part of the evaluation set: all ranks together cover each example exactly once, in a fixed order."""
-
-    examples: int                       # over all ranks
-
-    def batches(self) -> Iterator[RawBatch]:
-        """Yield this rank's evaluation batches, the last one short; rank r has examples r, r + world_size, ..."""
-
-    def close(self) -> None:
-        """Stop all workers; safe to call twice."""
 
 
 #: See methods.base.SampleAugment: (PIL image, generator) -> PIL image. Named here so that data need not import methods.

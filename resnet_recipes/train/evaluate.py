@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from resnet_recipes.data.base import EvalLoader
+from resnet_recipes.data.loading.loader import EvalLoader
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.errors import TrainingError

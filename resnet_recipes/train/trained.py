@@ -13,7 +13,8 @@ from resnet_recipes import data, ops
 from resnet_recipes.composing import frozen as recipes
 from resnet_recipes.config import EvaluationConfig, Recipe
 from resnet_recipes.data import frozen
-from resnet_recipes.data.base import DataConfig, EvalLoader, Share
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.loading.loader import EvalLoader
 from resnet_recipes.data.unseen import open_labelled
 from resnet_recipes.errors import NotReadyError, Problem
 from resnet_recipes.network.fuse import fuse

@@ -24,14 +24,14 @@ class Supply:
 
 
 class EvalLoader:
-    """Evaluation batches; see data.base.EvalLoader."""
+    """This rank's part of the evaluation set: all ranks together cover each example exactly once, in a fixed order."""
 
     def __init__(self, config: DataConfig, share: Share, supply: Supply):
-        self.examples = supply.examples
+        self.examples = supply.examples         # over all ranks
         self._config, self._share, self._supply = config, share, supply
 
     def batches(self) -> Iterator[RawBatch]:
-        """Yield this rank's evaluation batches; the last one may be smaller."""
+        """Yield this rank's evaluation batches, the last one short; rank r has examples r, r + world_size, ..."""
         return self._supply.run(order.eval_jobs(self._config, self._share, self.examples))
 
     def close(self) -> None:
@@ -40,20 +40,30 @@ class EvalLoader:
 
 
 class TrainLoader(EvalLoader):
-    """Endless training batches; see data.base.TrainLoader. Every step can be the first, at no cost."""
+    """This rank's part of an endless, shuffled stream of global batches. Every step can be the first, at no cost.
+
+    The global batch of step k within epoch e is `permutation(seed, e)[k * global_size:][:global_size]`, whatever the
+    number of ranks; rank r takes the r-th contiguous part. Incomplete last batches are dropped. Crops and flips depend
+    only on (seed, epoch, index).
+    """
 
     def __init__(self, config: DataConfig, share: Share, supply: Supply):
         super().__init__(config, share, supply)
         self.steps_per_epoch = order.whole_batches(share, self.examples)
 
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
-        """Yield an endless stream of batches, starting with `first_step`."""
+        """Yield an endless stream of batches, one a step from `first_step` on.
+
+        Nothing of earlier steps is decoded, and each image of later steps once. Up to `data.prefetch` batches are read
+        ahead (one more with `data.decode=gpu`); a run that stops loses them, and decodes them again when it resumes. A
+        batch stays valid until the next one is requested. Raises TrainingError with the path of an unreadable image.
+        """
         return self._supply.run(order.train_jobs(self._config, self._share, self.examples, first_step,
                                                  self._supply.permute))
 
     @property
     def skipped(self) -> Sequence[str]:
-        """Images of this rank that were unreadable so far and were replaced."""
+        """Images that data.on_bad_image=skip has replaced on this rank so far."""
         return self._supply.skipped
 
     @property
