@@ -50,10 +50,6 @@ class Engine:
             self._kept.pop(ticket, None)
         return whole
 
-    def cancel(self, ticket: int) -> None:
-        """Start no more rows of a batch. It must still be waited for, because rows already started are finished."""
-        self._library.engine_cancel(self._open(), ticket)
-
     def close(self) -> None:
         """Wait for rows in progress and stop the threads; safe to call twice."""
         if self._engine:

@@ -49,7 +49,6 @@ def _declare(loaded: ctypes.CDLL) -> None:
         ("engine_create", engine, [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]),
         ("engine_submit", ticket, [engine, ctypes.c_void_p, ctypes.c_int64]),
         ("engine_wait", ctypes.c_int, [engine, ticket, ctypes.c_double]),
-        ("engine_cancel", None, [engine, ticket]),
         ("engine_destroy", None, [engine]),
         ("engine_row_bytes", ctypes.c_size_t, []),
         ("engine_instructions", ctypes.c_char_p, []),

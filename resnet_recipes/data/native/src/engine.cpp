@@ -51,12 +51,6 @@ EXPORTED int engine_wait(Engine *engine, int64_t ticket, double seconds) {
     return engine->is_mine() ? engine->pool.wait(ticket, seconds) : -1;
 }
 
-EXPORTED void engine_cancel(Engine *engine, int64_t ticket) {
-    if (engine->is_mine()) {
-        engine->pool.cancel(ticket);
-    }
-}
-
 // Wait for the rows being written, then free everything; does nothing in a forked child.
 EXPORTED void engine_destroy(Engine *engine) {
     if (engine->is_mine()) {

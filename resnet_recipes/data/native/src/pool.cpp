@@ -133,16 +133,6 @@ bool Pool::wait(int64_t ticket, double seconds) {
     return whole;
 }
 
-void Pool::cancel(int64_t ticket) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    auto queued = std::find(waiting_.begin(), waiting_.end(), ticket);
-    if (queued != waiting_.end()) {
-        waiting_.erase(queued);
-        drop_rest(by_ticket_[ticket]);
-        batches_.notify_all();
-    }
-}
-
 void Pool::work() {
     pthread_setname_np(pthread_self(), "decode");
     Workspace work;
@@ -178,18 +168,15 @@ Row *Pool::take(std::unique_lock<std::mutex> &lock, int64_t &ticket) {
     return row;
 }
 
-void Pool::drop_rest(Batch &batch) {
-    for (; batch.next < batch.count; batch.next++, batch.done++) {
-        set_status(batch.rows[batch.next], CANCELLED);
-    }
-}
-
 void Pool::stop() {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         stopping_ = true;
         for (int64_t ticket : waiting_) {
-            drop_rest(by_ticket_[ticket]);
+            Batch &batch = by_ticket_[ticket];
+            for (; batch.next < batch.count; batch.next++, batch.done++) {
+                set_status(batch.rows[batch.next], CANCELLED);
+            }
         }
         waiting_.clear();
     }

@@ -14,7 +14,7 @@ class Pool {
   public:
     // Start the threads; throws std::system_error if that fails.
     Pool(int threads, const Instructions &instructions);
-    // Cancel everything and wait for the rows being written.
+    // Drop the rows not yet begun and wait for those being written.
     ~Pool();
     Pool(const Pool &) = delete;
     Pool &operator=(const Pool &) = delete;
@@ -27,9 +27,6 @@ class Pool {
     // only one thread may wait for it.
     bool wait(int64_t ticket, double seconds);
 
-    // Start no further row of the batch; the caller must still wait for it.
-    void cancel(int64_t ticket);
-
   private:
     struct Batch {
         Row *rows;
@@ -39,7 +36,6 @@ class Pool {
     int64_t enqueue(Row *rows, int64_t count);
     void work();
     Row *take(std::unique_lock<std::mutex> &lock, int64_t &ticket);
-    void drop_rest(Batch &batch);
     void stop();
 
     const Instructions &instructions_;
