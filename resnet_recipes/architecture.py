@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from resnet_recipes.errors import Problem
 
-#: torchvision's ResNets, "v1.5".
-NETWORKS = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")
+#: torchvision's ResNets, "v1.5": whether they have bottlenecks, and the number of blocks in each of their four stages.
+NETWORKS = {"resnet18": (False, (2, 2, 2, 2)), "resnet34": (False, (3, 4, 6, 3)), "resnet50": (True, (3, 4, 6, 3)),
+            "resnet101": (True, (3, 4, 23, 3)), "resnet152": (True, (3, 8, 36, 3))}
 
 #: How far from the input a network may be frozen; backbone: all but the classifier.
 FREEZABLE = ("none", "stem", "layer1", "layer2", "layer3", "backbone")

@@ -9,12 +9,14 @@ from typing import Any
 
 from resnet_recipes import feasible, schedule
 from resnet_recipes.advice import notes_on
+from resnet_recipes.architecture import NETWORKS
 from resnet_recipes.config import Recipe, enabled
 from resnet_recipes.data.base import DataFacts, Share
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.duration import Duration, Horizon
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.measure.published import IMAGENET_IMAGES
+from resnet_recipes.measure.roofline import backbone
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.report.facts import Published
 
@@ -22,15 +24,6 @@ from resnet_recipes.report.facts import Published
 IMAGENET = DataFacts("torchvision", Path("ImageNet-1k"), IMAGENET_IMAGES, 50_000,
                      tuple(f"class {index}" for index in range(1000)),
                      ("data.root is not set: this plan assumes ImageNet-1k.",))
-
-#: Parameters of torchvision's ResNets without their classifier, and the features that the classifier sees.
-BACKBONES = {
-    "resnet18": (11_176_512, 512),
-    "resnet34": (21_284_672, 512),
-    "resnet50": (23_508_032, 2048),
-    "resnet101": (42_500_160, 2048),
-    "resnet152": (58_143_808, 2048),
-}
 
 
 @dataclass(frozen=True)
@@ -88,8 +81,9 @@ class Plan:
     @property
     def parameters(self) -> int:
         """Weights of the model, classifier included."""
-        backbone, features = BACKBONES[self.recipe.model.name]
-        return backbone + (features + 1) * self.num_classes
+        name = self.recipe.model.name
+        features = 2048 if NETWORKS[name][0] else 512       # that the classifier sees
+        return backbone(name) + (features + 1) * self.num_classes
 
     @cached_property
     def warmup(self) -> int:

@@ -6,8 +6,8 @@ from resnet_recipes import guess, plan
 from resnet_recipes.composing.compose import compose
 from resnet_recipes.guess import cpu_seconds, roughly
 from resnet_recipes.measure.datasheet import GPUS
-from resnet_recipes.measure.roofline import MODELS, Work, speed
-from resnet_recipes.plan import BACKBONES, IMAGENET, Plan
+from resnet_recipes.measure.roofline import Work, speed
+from resnet_recipes.plan import IMAGENET, Plan
 
 FIXED = ("~methods.progressive_resizing", "data.train_size=224")
 H200 = next(gpu for gpu in GPUS if gpu.name == "H200")
@@ -60,10 +60,6 @@ def test_jpegs_decoded_on_the_gpu_take_memory_there_once_for_each_image_of_a_bat
     assert added(8) == pytest.approx(256 * (9 * 211_000 + 114_000 + crop))
     assert added(16) == pytest.approx(added(8) / 2)
     assert added(1) == pytest.approx((1 + 114 / 211 / 9) * 3 * 2 ** 28 + 2048 * crop, rel=1e-3)
-
-
-def test_every_model_has_its_arithmetic():
-    assert MODELS.keys() == BACKBONES.keys()
 
 
 @pytest.mark.parametrize(("length", "said"), [

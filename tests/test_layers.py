@@ -14,10 +14,10 @@ PACKAGE = "resnet_recipes"
 #: From the bottom up. A module imports only from tiers below its own, and from its own package. Siblings on a tier
 #: never meet, except on the tier of the loose modules, which is where a new module at the top of the package belongs.
 TIERS = (
-    {"errors", "names", "paths", "duration", "schedule", "atomic", "card", "cores"},
+    {"errors", "names", "paths", "duration", "schedule", "atomic", "card", "cores", "architecture"},
     {"ops"},
     {"methods", "optim", "data", "report"},
-    {"measure", "architecture"},
+    {"measure"},
     {"config"},
     {"plan", "composing"},          # and the other modules at the top of the package
     {"network"},

@@ -7,6 +7,7 @@ import torch
 import torchvision
 
 from resnet_recipes import plan
+from resnet_recipes.architecture import NETWORKS
 from resnet_recipes.composing.compose import compose
 from resnet_recipes.config import Recipe
 from resnet_recipes.data.base import DataFacts
@@ -166,10 +167,10 @@ def test_milestones_are_stretched_with_the_run():
 
 
 def test_parameters_are_those_of_torchvision():
-    for name, (backbone, features) in plan.BACKBONES.items():
+    for name in NETWORKS:
         with torch.device("meta"):
             model = torchvision.models.get_model(name, num_classes=10)
-        assert sum(weight.numel() for weight in model.parameters()) == backbone + (features + 1) * 10
+        assert sum(map(torch.numel, model.parameters())) == planned(small(model={"name": name})).parameters
 
 
 def test_what_cannot_work_together_is_reported_all_at_once():

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
+from resnet_recipes.architecture import NETWORKS
 from resnet_recipes.measure.datasheet import Gpu
 
 BYTES = 2                   # per activation, in bf16 or fp16
@@ -55,14 +56,9 @@ class Convolution(NamedTuple):
         return self.inputs * self.outputs * self.kernel ** 2
 
 
-#: Whether a model has bottlenecks, and its number of blocks in each of the four stages.
-MODELS = {"resnet18": (False, (2, 2, 2, 2)), "resnet34": (False, (3, 4, 6, 3)), "resnet50": (True, (3, 4, 6, 3)),
-          "resnet101": (True, (3, 4, 23, 3)), "resnet152": (True, (3, 8, 36, 3))}
-
-
 def convolutions(model: str, side: int) -> Iterator[Convolution]:
     """Yield the convolutions of torchvision's ResNets on images of `side` pixels."""
-    is_deep, blocks = MODELS[model]
+    is_deep, blocks = NETWORKS[model]
     stem = Convolution(3, 64, 7, 2, side)
     yield stem
     side, channels = (stem.out_side - 1) // 2 + 1, 64
@@ -82,6 +78,11 @@ def convolutions(model: str, side: int) -> Iterator[Convolution]:
             if stride > 1 or channels != outputs:
                 yield Convolution(channels, outputs, 1, stride, side, relu=False)
             side, channels = small, outputs
+
+
+def backbone(model: str) -> int:
+    """Return the number of weights of a ResNet without its classifier, BatchNorm's two per channel included."""
+    return sum(layer.weights + 2 * layer.outputs for layer in convolutions(model, 224))
 
 
 @dataclass(frozen=True)
@@ -155,8 +156,7 @@ def traffic(work: Work) -> Counter[str]:
     if fused and work.blur:
         elements -= _folded(work)
     found = Counter({kind: float(BYTES * number) for kind, number in elements.items()})
-    weights = sum(layer.weights + 2 * layer.outputs for layer in layers)
-    found["optimizer"] = OPTIMIZER * weights / work.batch
+    found["optimizer"] = OPTIMIZER * backbone(work.model) / work.batch
     found["convolution"] = sum(moved for _, moved in _passes(work))
     return found
 
@@ -212,7 +212,7 @@ def _folded(work: Work) -> Counter[str]:
     """Return the elements that need not move because BatchNorms blur their own outputs, and the first also pools."""
     layers = _layers(work)
     stem, halves = layers[0].written, sum(layer.read for layer in layers if (layer.kernel, layer.stride) == (1, 2))
-    deep = MODELS[work.model][0]       # the other blocks begin with the strided convolution
+    deep = NETWORKS[work.model][0]       # the other blocks begin with the strided convolution
     inner = sum(layer.read for layer in layers if deep and (layer.kernel, layer.stride) == (3, 2))
     return Counter({"blur": 2 * inner + 2 * halves + 2 * stem, "gradients of sums": halves, "pool": 5 * stem})
 

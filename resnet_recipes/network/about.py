@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from resnet_recipes.architecture import NETWORKS
 from resnet_recipes.config import Recipe, enabled
 from resnet_recipes.data.normalize import MEAN, STD
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.plan import BACKBONES
 from resnet_recipes.report.facts import Metrics
 
 #: Version of these fields; files of newer versions are refused.
@@ -100,7 +100,7 @@ def _is_right(name: str, value: Any) -> bool:
     """Return whether the value of a field has the right type and is within its limits."""
     match name:
         case "architecture":
-            return type(value) is str and value in BACKBONES
+            return type(value) is str and value in NETWORKS
         case "num_classes":
             return type(value) is int and 1 <= value <= 1 << 20
         case "train_size" | "eval_resize" | "eval_size":

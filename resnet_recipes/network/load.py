@@ -9,6 +9,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
+from resnet_recipes.architecture import NETWORKS
 from resnet_recipes.composing.typed import typed
 from resnet_recipes.errors import NotReadyError, Problem
 from resnet_recipes.methods.stack import Stack
@@ -20,12 +21,6 @@ from resnet_recipes.network.network import Network
 from resnet_recipes.network.weights import read_weights
 
 WEIGHTS = "weights.safetensors"
-
-#: torchvision's architectures, by the number of blocks in their four stages and whether they are bottlenecks.
-_ARCHITECTURES = {
-    ((2, 2, 2, 2), False): "resnet18", ((3, 4, 6, 3), False): "resnet34", ((3, 4, 6, 3), True): "resnet50",
-    ((3, 4, 23, 3), True): "resnet101", ((3, 8, 36, 3), True): "resnet152",
-}
 
 
 def load(path: Path | str) -> Network:
@@ -97,10 +92,11 @@ def _recognised(state: Mapping[str, Any]) -> About:
     """Return the description of a network, inferred from the names of its weights."""
     blocks = {(name.split(".")[0], name.split(".")[1]) for name in state if name.startswith("layer")}
     stages = tuple(sum(stage == f"layer{number}" for stage, _ in blocks) for number in range(1, 5))
-    name = _ARCHITECTURES.get((stages, "layer1.0.conv3.weight" in state))
-    if name is None:
-        raise ArchiveError(f"the names of its weights match none of torchvision's {', '.join(_ARCHITECTURES.values())}")
-    return About(name, _outputs(state))
+    found = "layer1.0.conv3.weight" in state, stages
+    for name, network in NETWORKS.items():
+        if network == found:
+            return About(name, _outputs(state))
+    raise ArchiveError(f"the names of its weights match none of torchvision's {', '.join(NETWORKS)}")
 
 
 def _assembled(described: About, methods: Stack, state: dict[str, Tensor]) -> nn.Module:

@@ -7,8 +7,7 @@ import torch
 from torchvision import models
 
 from resnet_recipes.measure.datasheet import GPUS, known
-from resnet_recipes.measure.roofline import MODELS, Convolution, Speed, Work, convolutions, memory, speed, traffic
-from resnet_recipes.plan import BACKBONES
+from resnet_recipes.measure.roofline import Convolution, Speed, Work, convolutions, memory, speed, traffic
 
 
 @pytest.mark.parametrize(("model", "side"), [("resnet18", 224), ("resnet50", 224), ("resnet50", 88)])
@@ -27,11 +26,6 @@ def test_the_convolutions_are_torchvisions(model, side):
         network(torch.empty(1, 3, side, side))
     expected = [(c.inputs, c.outputs, c.kernel, c.stride, c.side, c.out_side) for c in convolutions(model, side)]
     assert sorted(expected) == sorted(found)
-
-
-@pytest.mark.parametrize("model", MODELS)
-def test_every_model_has_torchvisions_weights(model):
-    assert sum(layer.weights + 2 * layer.outputs for layer in convolutions(model, 224)) == BACKBONES[model][0]
 
 
 @pytest.mark.parametrize(("side", "giga", "plain", "fused"),
