@@ -9,26 +9,12 @@ from typing import Any
 from resnet_recipes import names
 from resnet_recipes.architecture import ModelConfig
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.duration import Duration, Horizon, decimal, steps_per_epoch
+from resnet_recipes.duration import Duration, Horizon, decimal, duration_problem, steps_per_epoch
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods import Methods
 from resnet_recipes.optim import OPTIMIZERS, AnyOptimizer
 from resnet_recipes.report import trackers
 from resnet_recipes.report.facts import Published
-
-
-def duration_problem(key: str, text: str, units: tuple[str, ...] = ("ep", "ba", "dur"),
-                     positive: bool = True) -> Iterator[Problem]:
-    """Yield a problem if `text` is not a duration in one of `units`."""
-    try:
-        duration = Duration.parse(text)
-    except ValueError as error:
-        yield Problem(key, text, str(error))
-        return
-    if duration.unit not in units:
-        yield Problem(key, text, f"must be given in {' or '.join(units)}")
-    if positive and not duration.value:
-        yield Problem(key, text, "must be positive")
 
 
 @dataclass

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 from resnet_recipes.composing.hydra_compose import value_of
 from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.composing.typed import fitting, is_union, settings
-from resnet_recipes.duration import Duration
+from resnet_recipes.duration import is_duration
 from resnet_recipes.errors import Problem
 from resnet_recipes.paths import typed_path
 
@@ -104,7 +104,7 @@ def _refused(word: str) -> Problem | None:
         return Problem(key, value, "references are only read from recipe files", "write the value out")
     if "???" in value:
         return Problem(key, value, "??? means a missing value", "write the value out")
-    if key == "epochs" and not _DECIMAL.fullmatch(value) and not _is_duration(value):
+    if key == "epochs" and not _DECIMAL.fullmatch(value) and not is_duration(value):
         return Problem(key, value, "must be a positive number", "epochs=18")
     return None
 
@@ -152,13 +152,6 @@ def _nested(key: str, value: Any) -> dict[str, Any]:
     for name in reversed(key.split(".")):
         value = {name: value}
     return value
-
-
-def _is_duration(text: str) -> bool:
-    try:
-        return bool(Duration.parse(text))
-    except ValueError:
-        return False
 
 
 def _quoted(text: str) -> str:

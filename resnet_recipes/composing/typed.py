@@ -9,7 +9,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.config import Recipe
-from resnet_recipes.duration import Duration
+from resnet_recipes.duration import is_duration
 from resnet_recipes.errors import Problem
 
 _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text, in quotes", type(None): "null"}
@@ -155,21 +155,13 @@ def _as_section(key: str, value: Any, section: type, in_file: bool) -> str:
 
 def _fix(cls: type, name: str, value: Any, key: str) -> str:
     default = next(item.default for item in fields(cls) if item.name == name)
-    if isinstance(default, str) and isinstance(value, int | float) and _is_duration(default):
+    if isinstance(default, str) and isinstance(value, int | float) and is_duration(default):
         return f"a length needs a unit: {key}={value}ep or {key}={value}ba"
     if isinstance(value, str) and kinds_of(cls)[name] in (int, float) and value.replace(".", "", 1).isdigit():
         return f"write {value} without quotes"
     if default is MISSING or default is None:
         return ""
     return f"the default is {str(default).lower() if isinstance(default, bool) else default}"
-
-
-def _is_duration(text: str) -> bool:
-    try:
-        Duration.parse(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _convert(value: Any, kind: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.duration import Duration
+from resnet_recipes.duration import Duration, duration_problem
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods.base import Method, Now
 
@@ -49,11 +49,7 @@ class EMA(Method):
 
     def problems(self) -> Iterator[Problem]:
         for key in ("half_life", "update_interval", "delay"):
-            try:
-                if not Duration.parse(getattr(self, key)).value and key != "delay":
-                    yield Problem(key, getattr(self, key), "must be positive")
-            except ValueError as error:
-                yield Problem(key, getattr(self, key), str(error))
+            yield from duration_problem(key, getattr(self, key), positive=key != "delay")
 
     @torch.no_grad()
     def after_step(self, model: nn.Module, now: Now) -> None:
