@@ -1,7 +1,6 @@
 """The images of a conversion: image files, or a .beton file."""
 
 import os
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -16,16 +15,10 @@ from resnet_recipes.data.images.decode import Picture, read_file
 class Source(Protocol):
     """Labelled images in a fixed order; small enough to send to another process."""
 
+    origin: str                         # where they are
     classes: tuple[str, ...]
     labels: np.ndarray                  # int64 [N]
-
-    @property
-    def origin(self) -> str:
-        """Where they are."""
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 that changes when images are added, removed, renamed, or replaced by files of another size."""
+    fingerprint: str                    # changes when images are added, removed, renamed, or replaced by others in size
 
     def name(self, index: int) -> str:
         """Return the name of an image for messages."""
@@ -48,30 +41,15 @@ class FileSource:
         return read_file(self.name(index))
 
 
-@dataclass(frozen=True)
 class BetonSource:
     """The samples of a .beton file, in stored order."""
 
-    beton: Beton
-
-    @property
-    def origin(self) -> str:
-        return str(self.beton.path)
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self.beton.classes
-
-    @property
-    def labels(self) -> np.ndarray:
-        return self.beton.labels
-
-    @property
-    def fingerprint(self) -> str:
-        return self.beton.structure
+    def __init__(self, beton: Beton):
+        self.origin, self.classes, self.labels = str(beton.path), beton.classes, beton.labels
+        self.beton, self.fingerprint = beton, beton.structure
 
     def name(self, index: int) -> str:
-        return f"{self.beton.path}, sample {index}"
+        return f"{self.origin}, sample {index}"
 
     def read(self, index: int) -> bytes | np.ndarray:
         data = self.beton.sample(index)
@@ -80,28 +58,13 @@ class BetonSource:
         return data.tobytes() if self.beton.modes[index] == JPEG else data.reshape(*self.beton.sizes[index], 3)
 
 
-@dataclass(frozen=True)
 class Halved:
     """Another source at half its size, sides rounded up: the small level of a .beton file."""
 
-    source: Source
-    longest: int | None                 # pixels of the full level's longer side
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self.source.classes
-
-    @property
-    def labels(self) -> np.ndarray:
-        return self.source.labels
-
-    @property
-    def origin(self) -> str:
-        return self.source.origin
-
-    @property
-    def fingerprint(self) -> str:
-        return f"{self.source.fingerprint} halved"
+    def __init__(self, source: Source, longest: int | None):
+        """Take a source, and the longer side of its images in the full level, in pixels."""
+        self.origin, self.classes, self.labels = source.origin, source.classes, source.labels
+        self.source, self.longest, self.fingerprint = source, longest, f"{source.fingerprint} halved"
 
     def name(self, index: int) -> str:
         return self.source.name(index)
