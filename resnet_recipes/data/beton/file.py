@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.data.beton.jpeg_header import frame_size
 from resnet_recipes.data.beton.sidecar import Sidecar, read_sidecar
+from resnet_recipes.data.images.jpeg import frame_size
 from resnet_recipes.data.regular import open_regular
 from resnet_recipes.errors import NotReadyError, Problem
 

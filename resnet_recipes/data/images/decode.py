@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
+from resnet_recipes.data.images.jpeg import height_at, without_metadata
 from resnet_recipes.data.images.kinds import FORMATS
 from resnet_recipes.data.regular import open_regular
 
@@ -74,7 +75,7 @@ class Picture(Pixels):
         """Read the header. Raises BadImageError if it is missing or exceeds MAX_PIXELS or MAX_SCANS."""
         self._data = data
         self._image = None
-        if data[:2] == b"\xff\xd8" and not _frame_at(data) and data.count(b"\xff\xda") > MAX_SCANS:
+        if data[:2] == b"\xff\xd8" and not height_at(data) and data.count(b"\xff\xda") > MAX_SCANS:
             raise BadImageError(f"has more than {MAX_SCANS} JPEG scans")
         self.height, self.width, self._colours = _plain_jpeg(data)
         if not self.height:
@@ -118,8 +119,8 @@ class Picture(Pixels):
 
         EXIF and XMP are left out: some decoders turn the image by them.
         """
-        at = _frame_at(self._data) if self._image is None and self._colours in ("YCbCr", "Gray") else 0
-        return _without_metadata(self._data) if at and self._data[at - 4] == 0xC0 else b""
+        at = height_at(self._data) if self._image is None and self._colours in ("YCbCr", "Gray") else 0
+        return without_metadata(self._data) if at and self._data[at - 4] == 0xC0 else b""
 
     def _decoded(self, bottom: int, shrink: int) -> np.ndarray | None:
         """Return at least the first `bottom` rows at 1 / `shrink`; None, with the image open in Pillow, if need be."""
@@ -152,7 +153,7 @@ def _plain_jpeg(data: bytes) -> tuple[int, int, str]:
 
 def _decoded_jpeg(data: bytes, height: int, width: int, *, bottom: int, shrink: int) -> np.ndarray | None:
     """Return at least the first `bottom` rows of a JPEG at 1 / `shrink` of its size; None if libjpeg-turbo cannot."""
-    if bottom + 32 < height and (at := _frame_at(data)):
+    if bottom + 32 < height and (at := height_at(data)):
         # With fewer rows in the header the decoder stops early. One more block row keeps the last row's chroma right.
         height = min(height, -(-bottom // 16) * 16 + 16)
         data = b"".join((data[:at], height.to_bytes(2, "big"), data[at + 2:]))
@@ -162,33 +163,6 @@ def _decoded_jpeg(data: bytes, height: int, width: int, *, bottom: int, shrink: 
     except Exception:                                                   # whatever it is, let Pillow decide
         return None
     return rows if rows.shape == (*size, 3) else None
-
-
-def _frame_at(data: bytes) -> int:
-    """Return where a baseline JPEG of one scan stores its height; 0 for others, whose later scans need every row."""
-    at, height_at, channels = 2, 0, 0
-    while at + 9 < len(data) and data[at] == 0xFF:
-        marker = data[at + 1]
-        if marker < 0xC0 or 0xD0 <= marker <= 0xD9:                     # no segment; never found before a scan
-            return 0
-        if marker == 0xDA:                                              # start of scan
-            return height_at if channels and data[at + 4] == channels else 0
-        if marker in (0xC0, 0xC1):                                      # start of frame: baseline, extended sequential
-            height_at, channels = at + 5, data[at + 9]
-        at += 1 if marker == 0xFF else 2 + int.from_bytes(data[at + 2:at + 4], "big")
-    return 0
-
-
-def _without_metadata(data: bytes) -> bytes:
-    """Return a JPEG without EXIF and XMP; `_frame_at` must have read its segments."""
-    at = 2
-    while (marker := data[at + 1]) != 0xDA:
-        end = at + (1 if marker == 0xFF else 2 + int.from_bytes(data[at + 2:at + 4], "big"))
-        if marker == 0xE1:
-            data = data[:at] + data[end:]
-        else:
-            at = end
-    return data
 
 
 def _opened(data: bytes) -> Image.Image:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from resnet_recipes.data.beton.jpeg_header import frame_size
+from resnet_recipes.data.images.jpeg import frame_size
 
 
 def jpeg(mode: str = "RGB", **options) -> np.ndarray:
