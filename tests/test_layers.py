@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.sources import ROOT, nodes, sources
+
 PACKAGE = "resnet_recipes"
 
 #: From the bottom up. A module imports only from tiers below its own, and from its own package. Siblings on a tier
@@ -36,28 +37,32 @@ RESERVED = {"hydra": {"composing"}, "omegaconf": {"composing"}, "rich": {"report
 
 
 @cache
-def modules() -> dict[str, ast.Module]:
-    """Every module of the package by its dotted name."""
+def modules() -> dict[str, Path]:
+    """The file of every module of the package by its dotted name."""
     found = {}
-    for path in sorted((ROOT / PACKAGE).rglob("*.py")):
+    for path in sources():
         parts = path.relative_to(ROOT).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = ast.parse(path.read_text(encoding="utf-8"))
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found
 
 
-def walk(node: ast.AST, lazily: bool) -> Iterator[ast.AST]:
-    """Yield all nodes below `node`; without those inside functions unless `lazily`."""
-    for child in ast.iter_child_nodes(node):
-        yield child
-        if lazily or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield from walk(child, lazily)
+def statements(module: ast.Module, lazily: bool) -> Iterator[ast.AST]:
+    """Yield all statements of a module; without those inside functions unless `lazily`."""
+    ahead: list[ast.AST] = [module]
+    while ahead:
+        for child in ast.iter_child_nodes(ahead.pop()):
+            if isinstance(child, ast.expr):
+                continue
+            yield child
+            if lazily or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                ahead.append(child)
 
 
 @cache
 def imports(module: str, lazily: bool = True) -> frozenset[str]:
     """Every module that `module` names in an import, and the packages around it, which an import runs as well."""
     named = set()
-    for node in walk(modules()[module], lazily):
+    for node in statements(sources()[modules()[module]], lazily):
         if isinstance(node, ast.Import):
             named |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -89,11 +94,10 @@ def tier(name: str) -> int:
     return next((level for level, names in enumerate(TIERS) if name in names), LOOSE)
 
 
-def calls(module: str) -> Iterator[tuple[str, ast.Call]]:
-    """Yield every call with what it calls, as written: "torch.load"."""
-    for node in ast.walk(modules()[module]):
-        if isinstance(node, ast.Call):
-            yield ast.unparse(node.func), node
+@cache
+def calls(module: str) -> list[tuple[str, ast.Call]]:
+    """Return every call with what it calls, as written: "torch.load"."""
+    return [(ast.unparse(node.func), node) for node in nodes(modules()[module]) if isinstance(node, ast.Call)]
 
 
 def keyword(call: ast.Call, name: str) -> object:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from tests.sources import ROOT, nodes, sources
+
 SOURCE_LINES, TEST_LINES, FUNCTION_LINES, NESTING, COLUMNS = 300, 400, 50, 4, 120
 LONGER_FUNCTIONS = {"train": 70}      # the one place where the order of a step is written
 VAGUE = {"utils", "util", "helpers", "helper", "misc", "common", "tools", "stuff"}
@@ -16,16 +17,9 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 BLOCKS = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith, ast.Try, ast.Match)
 
 
-@cache
-def source() -> dict[Path, ast.Module]:
-    """Every source file of the package with its syntax tree."""
-    return {path: ast.parse(path.read_text(encoding="utf-8"))
-            for path in sorted((ROOT / "resnet_recipes").rglob("*.py"))}
-
-
 def all_files() -> list[Path]:
     """Return every Python file that people write here."""
-    return [*source(), *(path for folder in ("tests", "benchmarks", "tools", "recipes")
+    return [*sources(), *(path for folder in ("tests", "benchmarks", "tools", "recipes")
                          for path in sorted((ROOT / folder).rglob("*.py")))]
 
 
@@ -36,7 +30,7 @@ def where(path: Path, node: ast.AST) -> str:
 
 def public(path: Path) -> Iterator[tuple[ast.ClassDef | None, Definition]]:
     """Yield the public classes, functions and methods of a file, methods with their class."""
-    for node in source()[path].body:
+    for node in sources()[path].body:
         if isinstance(node, Definition) and not node.name.startswith("_"):
             yield None, node
             if isinstance(node, ast.ClassDef):
@@ -48,8 +42,8 @@ def public(path: Path) -> Iterator[tuple[ast.ClassDef | None, Definition]]:
 def classes() -> dict[str, list[tuple[set[str], list[str]]]]:
     """The members and the base names of every class in the package; several where a name is used twice."""
     found = defaultdict(list)
-    for tree in source().values():
-        for node in ast.walk(tree):
+    for path in sources():
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 members = {item.name for item in node.body if isinstance(item, Function)}
                 members |= {item.target.id for item in node.body if isinstance(item, ast.AnnAssign)}
@@ -103,19 +97,19 @@ def inner_depth(statement: ast.stmt) -> int:
 
 def functions(path: Path) -> Iterator[Function]:
     """Yield all functions of a file, nested ones too."""
-    return (node for node in ast.walk(source()[path]) if isinstance(node, Function))
+    return (node for node in nodes(path) if isinstance(node, Function))
 
 
 def test_every_file_fits_in_the_head():
     lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in all_files()}
-    limit = {path: SOURCE_LINES if path in source() else TEST_LINES for path in lengths}
+    limit = {path: SOURCE_LINES if path in sources() else TEST_LINES for path in lengths}
     wrong = [f"{path.relative_to(ROOT)} has {lines} lines" for path, lines in lengths.items() if lines > limit[path]]
     assert not wrong, "\n".join(["", *wrong])
 
 
 def test_every_function_fits_on_a_screen():
     wrong = []
-    for path in source():
+    for path in sources():
         for node in functions(path):
             lines = node.end_lineno - node.lineno + 1
             if lines > LONGER_FUNCTIONS.get(node.name, FUNCTION_LINES):
@@ -124,7 +118,7 @@ def test_every_function_fits_on_a_screen():
 
 
 def test_control_flow_is_not_nested_deeply():
-    wrong = [where(path, node) for path in source() for node in functions(path) if depth(node.body) > NESTING]
+    wrong = [where(path, node) for path in sources() for node in functions(path) if depth(node.body) > NESTING]
     assert not wrong, "\n".join(["", *wrong])
 
 
@@ -139,8 +133,8 @@ def test_files_are_ascii():
 
 
 def test_every_public_name_has_a_docstring():
-    wrong = [str(path.relative_to(ROOT)) for path, tree in source().items() if not ast.get_docstring(tree)]
-    for path in source():
+    wrong = [str(path.relative_to(ROOT)) for path, tree in sources().items() if not ast.get_docstring(tree)]
+    for path in sources():
         for owner, node in public(path):
             if not ast.get_docstring(node) and not documented_elsewhere(node.name, owner):
                 wrong.append(where(path, node))
@@ -149,8 +143,8 @@ def test_every_public_name_has_a_docstring():
 
 def test_every_docstring_opens_with_one_sentence_on_one_line():
     wrong = []
-    for path, tree in source().items():
-        documented = [tree, *(node for node in ast.walk(tree) if isinstance(node, Definition))]
+    for path, tree in sources().items():
+        documented = [tree, *(node for node in nodes(path) if isinstance(node, Definition))]
         for node in documented:
             if text := ast.get_docstring(node):
                 first = text.splitlines()[0].rstrip()

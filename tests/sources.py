@@ -1,0 +1,20 @@
+"""The source of the package as syntax trees, parsed once for all tests that read it."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+@cache
+def sources() -> dict[Path, ast.Module]:
+    """Every source file of the package with its syntax tree."""
+    return {path: ast.parse(path.read_text(encoding="utf-8"))
+            for path in sorted((ROOT / "resnet_recipes").rglob("*.py"))}
+
+
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """All nodes of a source file, as ast.walk yields them."""
+    return list(ast.walk(sources()[path]))
