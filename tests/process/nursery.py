@@ -1,10 +1,11 @@
-"""Processes for tests: one that has imported everything forks them, in milliseconds instead of seconds.
+"""Processes for tests, in milliseconds instead of seconds: a fork of pytest's process forks them, and imports nothing.
 
 It reads JSON lines and answers each: {"folder", "ranks", "port", "largest_file", "stop_at", "function", "arguments"}
 with the ranks' pids, "wait" with their exit codes, {"command", "folder", "environment", "out", "err"} with a pid, and
 {"poll"} with the exit code of that process, or null while it runs.
 """
 
+import faulthandler
 import gc
 import json
 import os
@@ -21,8 +22,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
+import torch
+import torchvision
+from torch import nn
+from torchvision.models.resnet import BasicBlock, ResNet
+
+from resnet_recipes.process.rank import work
 from resnet_recipes.process.rank_process import LOCKED, STARTED, RankProcess, die_with_parent, run_rank
 from resnet_recipes.process.watchdog import Watchdog
 
@@ -31,10 +38,13 @@ class Nursery:
     """The forking process, seen from the test."""
 
     def __init__(self) -> None:
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-        pipe, root = subprocess.PIPE, Path(__file__).parents[2]
-        command = [sys.executable, "-m", "tests.process.nursery"]
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment, cwd=root)
+        ours, theirs = socket.socketpair()
+        self._pid = os.fork()
+        if self._pid == 0:
+            serve(theirs.detach())
+        theirs.close()
+        self._channel = ours.makefile("rw")
+        ours.close()
 
     def start(self, folder: Path, ranks: int, largest_file: int = -1, stop_at: int = -1) -> list[int]:
         """Start the ranks of the run in `folder`, as a launcher would, and return their process ids.
@@ -67,7 +77,8 @@ class Nursery:
 
     def close(self) -> None:
         """End it."""
-        self._process.communicate(timeout=30)
+        self._channel.close()
+        os.waitpid(self._pid, 0)
 
     def _start(self, folder: Path, ranks: int, **rest: Any) -> list[int]:
         with socket.socket() as free:
@@ -76,9 +87,9 @@ class Nursery:
         return self._ask({"folder": str(folder.absolute()), "ranks": ranks, "port": port, **rest})
 
     def _ask(self, question: object) -> Any:
-        self._process.stdin.write(json.dumps(question) + "\n")
-        self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        self._channel.write(json.dumps(question) + "\n")
+        self._channel.flush()
+        return json.loads(self._channel.readline())
 
 
 class Command:
@@ -141,18 +152,29 @@ def _become(words: Sequence[str], environment: dict[str, str], first: Callable[[
         os._exit(code)
 
 
-def serve() -> None:
-    """Fork ranks until the input ends."""
-    import torchvision
+def serve(channel: int) -> NoReturn:
+    """Fork ranks until the other end of the channel is closed."""
+    try:
+        die_with_parent()
+        faulthandler.disable()                  # it would write to a file of pytest's
+        os.closerange(3, channel)
+        os.closerange(channel + 1, 1024)
+        sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))   # noqa: SIM115
+        torch.set_num_threads(1)
+        os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+        torchvision.models.resnet18 = narrow_resnet18
+        gc.freeze()         # a collection in a rank then looks only at what is its own
+        subprocess.Popen = Forked
+        _answer(os.fdopen(channel, "r"), os.fdopen(os.dup(channel), "w", buffering=1))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)         # taking torch down costs seconds
 
-    import resnet_recipes.process.rank  # noqa: F401
 
-    torchvision.models.resnet18 = narrow_resnet18
-    die_with_parent()
-    gc.freeze()         # a collection in a rank then looks only at what is its own
-    subprocess.Popen = Forked
-    answers, pids, commands = os.fdopen(os.dup(1), "w", buffering=1), [], {}
-    for line in sys.stdin:
+def _answer(questions: TextIO, answers: TextIO) -> None:
+    pids, commands = [], {}
+    for line in questions:
         match json.loads(line):
             case "wait":
                 answer = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
@@ -168,8 +190,6 @@ def serve() -> None:
 
 def _ranks(question: dict) -> list[int]:
     """Fork the ranks of a run; return their process ids."""
-    from resnet_recipes.process.rank import work
-
     pids, doing = [], _called(*question["function"], question["arguments"]) if question["function"] else work
     for rank in range(question["ranks"]):
         pid = os.fork()
@@ -185,10 +205,8 @@ def _started(question: dict) -> Forked:
                       env=question["environment"], stdout=out, stderr=err, start_new_session=True)
 
 
-def narrow_resnet18(num_classes: int) -> object:
+def narrow_resnet18(num_classes: int) -> ResNet:
     """Return a ResNet-18 with an eighth of the channels after its stem and a sixtieth of the parameters."""
-    from torch import nn
-    from torchvision.models.resnet import BasicBlock, ResNet
 
     class Narrow(ResNet):
         def _make_layer(self, block: type, planes: int, *rest: int, **options: int) -> nn.Sequential:
@@ -234,8 +252,3 @@ def _terminate_at(step: int) -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     Watchdog.beat = beat_and_stop
-
-
-if __name__ == "__main__":
-    serve()
-    os._exit(0)         # taking torch down costs seconds

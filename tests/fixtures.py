@@ -1,0 +1,121 @@
+"""What tests share: small recipes, plans and runs on synthetic data."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torchvision
+
+from resnet_recipes import data, plan
+from resnet_recipes.composing import hydra_compose
+from resnet_recipes.composing.typed import typed
+from resnet_recipes.config import Recipe
+from resnet_recipes.errors import RecipeError
+from resnet_recipes.train.build import build, close
+from resnet_recipes.train.distributed import Rank
+from resnet_recipes.train.run import Run
+from tests.process.nursery import Nursery, narrow_resnet18
+
+#: A whole recipe that takes a fraction of a second: 64 synthetic images, 8 steps of 16 an epoch.
+SMALL: dict[str, Any] = {
+    "name": "small", "max_duration": "2ep", "seed": 3,
+    "model": {"name": "resnet18"},
+    "data": {"backend": "synthetic", "train_size": 32, "eval_resize": 36, "eval_size": 32},
+    "batch": {"global_size": 16, "bn_size": 16, "eval_size": 16},
+    "optimizer": {"lr": 0.05}, "schedule": {"warmup": "2ba"}, "log": {"interval": "2ba"}, "launch": {"device": "cpu"},
+    "methods": {},
+}
+
+NURSERY = pytest.StashKey[Nursery]()
+
+
+def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """Return `base` with `changes` put in, section by section."""
+    result = dict(base)
+    for key, value in changes.items():
+        both = isinstance(value, dict) and isinstance(result.get(key), dict)
+        result[key] = merged(result[key], value) if both else value
+    return result
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Heed signals that nohup or a background shell ignores: a run ignores what was ignored when it began.
+
+    Then fork the nursery, while this process has no threads of OpenMP's and has not asked for a GPU.
+    """
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+    config.stash[NURSERY] = Nursery()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End the nursery."""
+    config.stash[NURSERY].close()
+
+
+@pytest.fixture(scope="session")
+def photographs() -> list[Path]:
+    """Return at most 50 JPEGs from the folder that RESNET_RECIPES_TEST_DATA names."""
+    root = os.environ.get("RESNET_RECIPES_TEST_DATA")
+    if not root:
+        pytest.skip("RESNET_RECIPES_TEST_DATA names no folder of photographs")
+    found = sorted(path for path in Path(root).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    assert found, f"no photographs in {root}"
+    return found[::max(1, len(found) // 50)][:50]
+
+
+@pytest.fixture
+def recipe() -> Callable[..., Recipe]:
+    """Return a function that makes a small recipe with changes: `recipe(methods={"ema": {}})`."""
+
+    def make(**changes: Any) -> Recipe:
+        made, problems = typed(merged(SMALL, changes))
+        if problems:
+            raise RecipeError(problems)
+        return made
+
+    return make
+
+
+@pytest.fixture
+def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
+    """Return a function that builds a run of a narrow ResNet-18 on the CPU; every run is closed after the test."""
+    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
+    runs: list[Run] = []
+
+    def make(**changes: Any) -> Run:
+        made = recipe(**changes)
+        runs.append(build(plan.of(made, data.measure(made.data), 1), Rank(0, 0, 1, torch.device("cpu"))))
+        return runs[-1]
+
+    yield make
+    for run in runs:
+        close(run)
+
+
+@pytest.fixture(scope="session")
+def nursery(pytestconfig: pytest.Config) -> Nursery:
+    """A source of ranks, which start in milliseconds."""
+    return pytestconfig.stash[NURSERY]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def composed_once() -> Iterator[None]:
+    """Let Hydra compose the same recipe with the same words once only: it takes a tenth of a second."""
+    compose, made = hydra_compose.composed, {}
+
+    def composed(trees: Sequence[dict[str, Any]], overrides: Sequence[str]) -> dict[str, Any]:
+        key = repr((trees, overrides))
+        if key not in made:
+            made[key] = compose(trees, overrides)
+        return deepcopy(made[key])
+
+    hydra_compose.composed = composed
+    yield
+    hydra_compose.composed = compose
