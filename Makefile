@@ -19,7 +19,8 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/ruff check .
-	$(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 8 --dist worksteal
+	@# Where the environment keeps Python from saving bytecode, every process of every test would compile the package.
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 8 --dist worksteal
 
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
