@@ -1,5 +1,7 @@
 """Triton's interpreter without the work that it repeats."""
 
+from dataclasses import replace
+
 import pytest
 import triton.language as tl
 from triton.runtime import interpreter
@@ -8,9 +10,10 @@ from resnet_recipes.ops.kernels import maps
 
 
 @pytest.fixture(autouse=True, scope="session")
-def patched_once():
-    """Patch Triton's language once: the interpreter would at every call of a function, for a third of its time."""
+def repeated_nothing():
+    """Patch Triton's language once, not for every launch and call; look for no overflow in integers, as on a GPU."""
     for function in (maps.get, tl.sum):         # one that sees `triton.language`, and one of that itself
         interpreter._patch_lang(function.fn)
-    interpreter.InterpretedFunction.__call__ = lambda function, *arguments, **named: function.rewrite()(
-        *arguments, **named)
+    interpreter._patch_lang = lambda _: interpreter._LangPatchScope()
+    builder = interpreter.interpreter_builder
+    builder.options = replace(builder.options, sanitize_overflow=False)
