@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torchvision.models import ResNet, resnet18
+from torchvision.models import ResNet
 
 from resnet_recipes.duration import Horizon
 from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.run import Run
+from tests.process.nursery import narrow_resnet18
 
 
 @pytest.fixture
@@ -46,7 +47,7 @@ def batch_of() -> Callable[..., Batch]:
 def resnet() -> ResNet:
     """Return a small ResNet with random weights; to copy them takes a quarter of the time."""
     torch.manual_seed(0)
-    return resnet18(num_classes=10)
+    return narrow_resnet18(num_classes=10)
 
 
 @pytest.fixture

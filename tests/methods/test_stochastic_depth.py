@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torchvision.models import resnet50
+from torchvision.models import resnet18, resnet50
 from torchvision.models.resnet import BasicBlock
 
 from resnet_recipes.methods import stochastic_depth
@@ -28,13 +28,13 @@ def test_rates_of_resnet50_rise_from_0_00625_to_0_1():
     assert StochasticDepth(0.2, "uniform").rates(3) == [0.2, 0.2, 0.2]
 
 
-@pytest.mark.parametrize("make", ["resnet18", "resnet50"])
-def test_last_norm_of_every_block_is_adopted_in_order(make, network):
-    model = network() if make == "resnet18" else resnet50()
+@pytest.mark.parametrize(("make", "norm", "sizes"), [(resnet18, "bn2", (2, 2, 2, 2)), (resnet50, "bn3", (3, 4, 6, 3))])
+def test_last_norm_of_every_block_is_adopted_in_order(make, norm, sizes):
+    with torch.device("meta"):
+        model = make()
     StochasticDepth().modify_model(model)
     found = [(name, module.drop_rate)
              for name, module in model.named_modules() if isinstance(module, DropSamplesBatchNorm2d)]
-    norm, sizes = ("bn2", (2, 2, 2, 2)) if make == "resnet18" else ("bn3", (3, 4, 6, 3))
     assert [name for name, _ in found] == [f"layer{s}.{b}.{norm}" for s, size in enumerate(sizes, 1)
                                            for b in range(size)]
     assert [rate for _, rate in found] == StochasticDepth().rates(sum(sizes))

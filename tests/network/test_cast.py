@@ -5,10 +5,10 @@ import copy
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torchvision.models import resnet18
 
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.cast import cast_together
+from tests.process.nursery import narrow_resnet18
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)).to(memory_format=torch.channels_last)
 
@@ -28,7 +28,7 @@ class Casts(TorchDispatchMode):
 @pytest.fixture
 def networks():
     """Return two networks with the same weights, one of which casts them together."""
-    plain = resnet18(num_classes=10).to(memory_format=torch.channels_last)
+    plain = narrow_resnet18(10).to(memory_format=torch.channels_last)
     BlurPool().modify_model(plain)
     together = copy.deepcopy(plain)
     cast_together(together)
@@ -59,7 +59,7 @@ def test_no_convolution_needs_its_own_cast(networks):
         with Casts() as casts:
             logits(model).sum().backward()
         found.append(casts.found)
-    assert found[0] - found[1] == 2 * 20
+    assert found[0] - found[1] == 2 * 21
 
 
 def test_after_the_forward_pass_the_weights_are_parameters_again(networks):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from torch import nn
-from torchvision.models import ResNet, resnet18, resnet50
+from torchvision.models import ResNet, resnet50
 from torchvision.models.resnet import Bottleneck
 
 from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool
@@ -17,11 +17,12 @@ from resnet_recipes.network.fuse import (
     fuse,
 )
 from resnet_recipes.ops import Operations, batch_norm, blur, stem
+from tests.process.nursery import narrow_resnet18
 
 FUSED = Operations(blur=blur.fused, batch_norm=batch_norm.fused, stem=stem.fused)
 
 
-def twins(network=resnet18, *methods):
+def twins(network, *methods):
     """Return two networks with the same weights, one of them fused."""
     torch.manual_seed(0)
     plain, fused = network(num_classes=10), network(num_classes=10)
@@ -40,11 +41,17 @@ def images(side=33):
 
 
 def four_bottlenecks(num_classes):
-    """Return a small network with the blocks of a ResNet-50."""
-    return ResNet(Bottleneck, [1, 1, 1, 1], num_classes)
+    """Return a small network with the blocks of a ResNet-50, an eighth as wide inside."""
+    return ResNet(Bottleneck, [1, 1, 1, 1], num_classes, width_per_group=8)
 
 
-@pytest.mark.parametrize("network", [resnet18, four_bottlenecks])
+def empty_resnet50():
+    """Return a ResNet-50 whose weights have no values."""
+    with torch.device("meta"):
+        return resnet50()
+
+
+@pytest.mark.parametrize("network", [narrow_resnet18, four_bottlenecks])
 def test_outputs_gradients_and_statistics_match_the_plain_network(network):
     plain, fused = twins(network, BlurPool())
     for _ in range(2):
@@ -61,7 +68,7 @@ def test_outputs_gradients_and_statistics_match_the_plain_network(network):
 
 
 def test_parameters_and_keys_are_kept_and_every_batch_norm_is_fused():
-    plain, model = resnet50(), resnet50()
+    plain, model = empty_resnet50(), empty_resnet50()
     before = dict(model.named_parameters())
     fuse(model, FUSED)
     assert list(model.state_dict()) == list(plain.state_dict())
@@ -73,7 +80,7 @@ def test_parameters_and_keys_are_kept_and_every_batch_norm_is_fused():
 
 
 def test_the_blurs_of_a_resnet_belong_to_its_batch_norms():
-    model = resnet50()
+    model = empty_resnet50()
     BlurPool().modify_model(model)
     fuse(model, FUSED)
     kinds = BlurConv2d | BlurMaxPool2d | BlurredBatchNorm2d | StemBatchNorm2d
@@ -85,21 +92,21 @@ def test_the_blurs_of_a_resnet_belong_to_its_batch_norms():
 
 
 def test_a_network_with_plain_operations_is_not_changed():
-    model = resnet18()
+    model = empty_resnet50()
     kinds = [type(module) for module in model.modules()]
     fuse(model, Operations())
     assert [type(module) for module in model.modules()] == kinds
 
 
 def test_a_fused_network_drops_examples_too():
-    plain, fused = twins(resnet18, BlurPool(), StochasticDepth(drop_rate=0.5))
+    plain, fused = twins(narrow_resnet18, BlurPool(), StochasticDepth(drop_rate=0.5))
     x, seen = images(), []
     for model in (plain, fused):
         torch.manual_seed(1)
         seen.append(model(x))
     assert torch.allclose(seen[0], seen[1], rtol=1e-8)
     assert sum(isinstance(module, FusedDropSamplesBatchNorm2d) for module in fused.modules()) == 8
-    assert sum(isinstance(module, FusedBatchNorm2d) for module in fused.modules()) == 12
+    assert sum(isinstance(module, FusedBatchNorm2d) for module in fused.modules()) == 13
     seen[0].square().sum().backward()
     seen[1].square().sum().backward()
     for (name, parameter), other in zip(fused.named_parameters(), plain.parameters(), strict=True):

@@ -5,12 +5,14 @@ import math
 
 import pytest
 import torch
+import torchvision
 from torch import nn
 
 from resnet_recipes.config import ModelConfig
 from resnet_recipes.methods.base import one_hot
 from resnet_recipes.methods.bce_loss import BCELoss
 from resnet_recipes.network.model import build_model
+from tests.process.nursery import narrow_resnet18
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,8 @@ def test_torchvision_initialisation_is_left_as_it_is():
     assert (model.bn1.weight == 1).all()
 
 
-def test_the_same_seed_gives_the_same_weights():
+def test_the_same_seed_gives_the_same_weights(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
     first, again, other = (build_model(ModelConfig(name="resnet18"), 10, seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert not torch.equal(first["conv1.weight"], other["conv1.weight"])

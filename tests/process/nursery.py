@@ -213,6 +213,7 @@ def narrow_resnet18(num_classes: int) -> ResNet:
             return super()._make_layer(block, planes // 8, *rest, **options)
 
     model = Narrow(BasicBlock, [2, 2, 2, 2], num_classes)
+    model.__class__ = ResNet        # the only class whose stem is fused
     model.fc = nn.Linear(64, num_classes)
     return model
 
