@@ -43,7 +43,7 @@ def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
     samples = open_samples(facts.root / "val.beton", facts.eval_digest)
     capacity = Capacity.for_evaluation(config, share)
     is_bicubic = config.eval_interpolation == "bicubic"
-    return Pipeline(eval_images(samples, config.eval_resize, is_bicubic, capacity.workers), capacity)
+    return Pipeline(eval_images(samples, config.eval_resize, is_bicubic), capacity)
 
 
 def _problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]:

@@ -29,7 +29,7 @@ def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
     """Open the evaluation images; an unreadable one is always an error, to keep accuracies comparable."""
     files, capacity = Files.of(config, "val", facts.eval_digest), Capacity.for_evaluation(config, share)
     is_bicubic = config.eval_interpolation == "bicubic"
-    return Pipeline(eval_images(files, config.eval_resize, is_bicubic, capacity.workers), capacity)
+    return Pipeline(eval_images(files, config.eval_resize, is_bicubic), capacity)
 
 
 def seconds_per_image(config: DataConfig, facts: DataFacts) -> float:

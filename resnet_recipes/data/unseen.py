@@ -41,7 +41,7 @@ def open_labelled(config: DataConfig, classes: Sequence[str], num_classes: int, 
         raise _unusable(root, "has no images in class folders")
     files = Files(listing, config.root)
     capacity = Capacity.for_evaluation(config, share)
-    storage = eval_images(files, config.eval_resize, config.eval_interpolation == "bicubic", capacity.workers)
+    storage = eval_images(files, config.eval_resize, config.eval_interpolation == "bicubic")
     storage.labels = _places(root, listing.classes, classes, num_classes)[files.labels]
     return EvalLoader(config, share, Pipeline(storage, capacity))
 
@@ -93,7 +93,7 @@ class Unlabelled(EvalLoader):
         capacity = Capacity.for_evaluation(config, share)
         capacity = capacity._replace(workers=0 if len(paths) <= _FEW else capacity.workers)
         self._files, is_bicubic = Files.named(paths), config.eval_interpolation == "bicubic"
-        storage = eval_images(self._files, config.eval_resize, is_bicubic, capacity.workers, _Blackened)
+        storage = eval_images(self._files, config.eval_resize, is_bicubic, _Blackened)
         storage.labels = np.arange(len(paths))
         super().__init__(config, share, Pipeline(storage, capacity))
 

@@ -7,23 +7,23 @@ from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.python import EvalImages, Images, TrainImages
 from resnet_recipes.data.images.source import Source
 from resnet_recipes.data.loading.storage import Rows
+from resnet_recipes.data.native import engine
 from resnet_recipes.data.native.augmentation import put_steps
-from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import description, why_not
 from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, ROW
 
 
-def train_images(source: Source, crop: TrainCrop, augment: SampleAugment | None, reduce: bool, threads: int) -> Images:
+def train_images(source: Source, crop: TrainCrop, augment: SampleAugment | None, reduce: bool) -> Images:
     """Return training images of the engine if it is built and supports the augmentation, else TrainImages."""
     python = TrainImages(source, crop, augment, reduce)
     known = augment is None or hasattr(augment, "steps")
-    return NativeTrainImages(python, threads) if known and _usable(source) else python
+    return NativeTrainImages(python) if known and _usable(source) else python
 
 
-def eval_images(source: Source, resize: int, bicubic: bool, threads: int, kind: type = EvalImages) -> Images:
+def eval_images(source: Source, resize: int, bicubic: bool, kind: type = EvalImages) -> Images:
     """Return evaluation images of the engine if it is built, else a `kind`."""
     python = kind(source, resize, bicubic)
-    return NativeEvalImages(python, threads) if _usable(source) else python
+    return NativeEvalImages(python) if _usable(source) else python
 
 
 def manner() -> str:
@@ -39,16 +39,16 @@ class NativeImages(Images):
 
     in_threads = True
 
-    def __init__(self, python: Images, threads: int):
+    def __init__(self, python: Images):
         super().__init__(python.source)
-        self._python, self._engine = python, Engine(max(1, threads))
+        self._python = python
 
     def _fill(self, rows: Rows, wanted: np.ndarray) -> None:
         """Fill the rows as ROW [n] says, which lacks images and pixels."""
         self.source.locate(rows.indices, wanted)
         wanted["side"] = rows.pixels.shape[1]
         wanted["pixels"] = rows.pixels.ctypes.data + np.arange(len(wanted)) * rows.pixels.strides[0]
-        refused = self._engine.fill(wanted, rows.reading)
+        refused = engine.fill(wanted, rows.reading)
         self.source.note_intact(np.delete(rows.indices, refused))
         for row in refused.tolist():
             self._python.fill(rows.only(row))

@@ -20,7 +20,7 @@ def train_pipeline(source: Source, config: DataConfig, share: Share, augment: Sa
         from resnet_recipes.data.images.decoding import Decoding
         from resnet_recipes.data.images.encoded import EncodedTrainImages
         return Decoding(EncodedTrainImages(TrainImages(source, crop, None, config.reduced_decode)), capacity, skip_bad)
-    return Pipeline(train_images(source, crop, augment, config.reduced_decode, capacity.workers), capacity, skip_bad)
+    return Pipeline(train_images(source, crop, augment, config.reduced_decode), capacity, skip_bad)
 
 
 def manners(config: DataConfig) -> Iterator[str]:

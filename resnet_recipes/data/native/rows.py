@@ -50,8 +50,6 @@ BILINEAR, BICUBIC = range(2)
 class Status(IntEnum):
     """The outcome of a row; src/row.h says what each means."""
 
-    WAITING = -2
-    RUNNING = -1
     DONE = 0
     UNREADABLE = 1
     FOREIGN = 2
@@ -59,5 +57,4 @@ class Status(IntEnum):
     EXCESSIVE = 4
     MISMATCHED = 5
     ALTERED = 6
-    CANCELLED = 7
-    CUT_SHORT = 8
+    CUT_SHORT = 7
