@@ -27,8 +27,9 @@ def work(process: RankProcess) -> int:
     """Evaluate this rank's part at each size."""
     job = json.loads((process.folder / JOB).read_text())
     place = Path(job["place"])
-    trained = Trained.on_device(place, load(place), read(process.folder / RECIPE))
-    distributed.join(trained.rank)
+    recipe = read(process.folder / RECIPE)
+    distributed.join(distributed.this_rank(recipe.launch.device))       # first: kernels are tried on the current GPU
+    trained = Trained.on_device(place, load(place), recipe)
     for number, size in enumerate(job["sizes"]):
         found = trained.at_size(size).evaluated(partial(process.watchdog.beat, 0, "start"))
         content = {"metrics": list(found.metrics), "seconds": found.seconds, "device": found.device,

@@ -1,0 +1,30 @@
+"""A rank that evaluates."""
+
+import json
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+import torch
+
+from resnet_recipes.composing.compose import compose
+from resnet_recipes.composing.frozen import freeze
+from resnet_recipes.process import evaluation
+from resnet_recipes.train import affinity, distributed
+from resnet_recipes.train.distributed import Rank
+from resnet_recipes.train.trained import Trained
+
+
+def test_a_rank_takes_its_gpu_before_the_network_is_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Kernels are tried when the network is put on the device; Triton launches them on the current one."""
+    done = []
+    (tmp_path / evaluation.RECIPE).write_text(freeze(compose("mild", ["data=/images"], needs_data=False).recipe))
+    (tmp_path / evaluation.JOB).write_text(json.dumps({"place": "weights.pt", "sizes": []}))
+    monkeypatch.setattr(distributed, "this_rank", lambda _: Rank(1, 1, 2, torch.device("cuda", 1)))
+    monkeypatch.setattr(distributed, "form_group", lambda _: done.append("joined"))
+    monkeypatch.setattr(affinity, "bind", lambda *_: "")
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: done.append(f"took {device}"))
+    monkeypatch.setattr(evaluation, "load", lambda _: None)
+    monkeypatch.setattr(Trained, "on_device", lambda *_: done.append("put the network there"))
+    evaluation.work(Mock(folder=tmp_path))
+    assert done == ["took cuda:1", "joined", "put the network there"]
