@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from functools import cache
 
 import torch
 
@@ -19,7 +20,7 @@ class Stream:
         self.waited = 0.0                 # seconds spent waiting for the loader
         self._batches = batches
         self._device = device
-        self._side = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._side = _side(device) if device.type == "cuda" else None
         self._copied: torch.cuda.Event | None = None
 
     def __iter__(self) -> Iterator[RawBatch]:
@@ -43,3 +44,9 @@ class Stream:
         for tensor in batch:
             tensor.record_stream(current)         # not to be reused before this step is done with it
         return batch
+
+
+@cache
+def _side(device: torch.device) -> torch.cuda.Stream:
+    """Return the stream of all copies to a device: torch reuses a batch's memory on the same stream only."""
+    return torch.cuda.Stream(device)

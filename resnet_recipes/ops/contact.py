@@ -1,6 +1,7 @@
 """Check that a fused operation compiles on a device and agrees with plain torch."""
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from types import ModuleType
 
 import torch
@@ -15,17 +16,20 @@ def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype, refer
     """
     allowed = max(torch.finfo(dtype).eps, getattr(operation, "TOLERANCE", 1e-5))
     generator = torch.Generator(device).manual_seed(0)
-    try:
-        for tensors, others in operation.samples(generator, dtype):
-            there = [other.to(reference) if isinstance(other, Tensor) else other for other in others]
-            expected = _results(operation.plain, [t.to(reference, torch.float32) for t in tensors], there, dtype)
-            found = _results(operation.fused, tensors, others, dtype)
-            error = max(_distance(a, b.to(device)) for a, b in zip(found, expected, strict=True))
-            if not error <= allowed:
-                return (f"its results differ from torch's on the {reference.type.upper().replace('CUDA', 'GPU')} by "
-                        f"{error:.1e} of their norm; {dtype} explains {allowed:.1e}")
-    except Exception as error:      # whatever it is (no compiler, a device too old), plain torch still works
-        return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else 'no message'}"
+    # Triton launches on the current GPU, wherever the tensors are
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        try:
+            for tensors, others in operation.samples(generator, dtype):
+                there = [other.to(reference) if isinstance(other, Tensor) else other for other in others]
+                expected = _results(operation.plain, [t.to(reference, torch.float32) for t in tensors], there, dtype)
+                found = _results(operation.fused, tensors, others, dtype)
+                error = max(_distance(a, b.to(device)) for a, b in zip(found, expected, strict=True))
+                if not error <= allowed:
+                    return (f"its results differ from torch's on the {reference.type.upper().replace('CUDA', 'GPU')} "
+                            f"by {error:.1e} of their norm; {dtype} explains {allowed:.1e}")
+        except Exception as error:      # whatever it is (no compiler, a device too old), plain torch still works
+            why = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
+            return f"{type(error).__name__}: {why}"
     return ""
 
 

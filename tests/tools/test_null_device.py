@@ -90,6 +90,28 @@ print(len([entry for entry in entries if entry.startswith("launch")]) / len(batc
 print(*batches[0].pixels.shape, batches[0].pixels.device, *sorted(places))
 """
 
+#: On which GPU the kernels of another one are tried; and the memory of GPU 0 after each of four evaluations' copies.
+OTHERS = """
+import torch
+from types import SimpleNamespace
+from resnet_recipes.data.base import RawBatch
+from resnet_recipes.data.stream import Stream
+from resnet_recipes.ops import blur
+from resnet_recipes.ops.contact import fault
+places = []
+operation = SimpleNamespace(samples=blur.samples, plain=blur.plain,
+                            fused=lambda *given: places.append(torch.cuda.current_device()) or blur.plain(*given))
+fault(operation, torch.device("cuda", 1), torch.float32, torch.device("cuda", 1))
+print(*sorted(set(places)), torch.cuda.current_device())
+batch, sizes = RawBatch(torch.empty(1 << 24).pin_memory(), torch.empty(1).pin_memory()), []
+for _ in range(4):
+    for each in Stream(iter([batch] * 3), torch.device("cuda", 0)):
+        pass
+    del each
+    sizes.append(torch.cuda.memory_reserved())
+print(len(set(sizes)))
+"""
+
 #: The rehearsal and one step of every image size of a compiled run, with what torch.compile traces run as it is.
 COMPILED = """
 import torch
@@ -113,7 +135,7 @@ print(len(set(sizes)), keeper.step.call_count, len(graphs))
 """
 
 SCRIPTS = {
-    "decoded": DECODED, "captured": CAPTURE, "refused": REFUSED,
+    "decoded": DECODED, "captured": CAPTURE, "refused": REFUSED, "others": OTHERS,
     "mild": "import json, step; print(json.dumps(step.measure('mild', [])))",
 }
 #: Runs scripts in one process, as importing torch takes longer than most of them.
@@ -143,7 +165,8 @@ def start(tmp_path_factory):
 
     def started(*arguments):
         command = [sys.executable, *arguments]
-        done = subprocess.run(command, env=run.environment(folder), capture_output=True, text=True)
+        environment = run.environment(folder) | {"NULL_DEVICES": "2"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout.splitlines()
     return started
@@ -166,6 +189,7 @@ def test_steps_batches_and_captures(start, tmp_path):
     launches_waits_and_pageable_copies_are_reported(*printed["captured"])
     a_failed_capture_is_reported_and_training_continues_and_reuses_memory(*printed["refused"])
     jpegs_are_decoded_on_their_own_stream_and_thread_and_cropped_in_one_launch(*printed["decoded"])
+    kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(*printed["others"])
     a_step_asks_for_little_and_waits_only_for_an_old_copy("mild", *printed["mild"])
 
 
@@ -185,6 +209,11 @@ def jpegs_are_decoded_on_their_own_stream_and_thread_and_cropped_in_one_launch(r
     assert refused.startswith("NotReadyError data.decode=gpu: nvJPEG does not work through torch")
     assert float(launches) <= 4         # images joined, crops made, and put into rows; the batch ahead may count too
     assert batch == "16 3 64 64 cuda:0 ('decoder_0', True)"
+
+
+def kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(places, sizes):
+    assert places == "1 0"      # and then GPU 0 is the current one again
+    assert sizes == "1"
 
 
 def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):

@@ -199,7 +199,7 @@ static int devices() {
   static int count = getenv("NULL_DEVICES") ? atoi(getenv("NULL_DEVICES")) : 1;
   return count;
 }
-static int current = 0;
+static thread_local int current = 0;
 API cudaError_t cudaGetDeviceCount(int* n) { *n = devices(); return cudaSuccess; }
 API cudaError_t cudaGetDevice(int* d) { *d = current; return cudaSuccess; }
 API cudaError_t cudaSetDevice(int d) { current = d; return cudaSuccess; }
