@@ -39,6 +39,8 @@ class Graphs:
         """Leave a batch's gradient in `.grad` as `eager` would, averaged over ranks if asked to; return the loss."""
         case = batch.images.shape, torch.backends.cudnn.benchmark
         if is_new := case != self._case:
+            if self._graph is not None:     # torch may give its memory back without waiting for the last replay
+                torch.cuda.synchronize()
             self._case, self._graph = case, None
         if self._params[0].grad is not None:        # a sum of several batches
             return eager(batch, sync, lambda: None)
@@ -61,11 +63,12 @@ class Graphs:
                           "replayed as CUDA graphs.")
 
     def _captured(self, eager: Eager, batch: Batch) -> "_Graph | None":
-        pool = torch.cuda.graph_pool_handle()
+        stream, pool = torch.cuda.current_stream(), torch.cuda.graph_pool_handle()
         try:
             return _Graph(eager, self._params, batch, pool)
         except Exception as error:      # whatever it is, the gradient can be computed without a graph
             self._is_possible = False
+            torch.cuda.set_stream(stream)       # older versions of torch leave that of the capture in place
             why = str(error).strip().partition("\n")[0]
             self.tell(f"The gradient cannot be captured as a CUDA graph, so its kernels are launched one by one: {why}")
         for param in self._params:

@@ -43,9 +43,12 @@ class Device:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.waits, self.refuses, self.graphs, self.buffers = True, "", [], []
+        self.synchronized = []      # how many graphs there had been when the host waited for the device
         event = type("Event", (), {"record": lambda _: None, "query": lambda _: self.waits})
         for name, value in {"Event": event, "CUDAGraph": self.make, "graph": self.capture, "current_device": lambda: 0,
-                            "graph_pool_handle": lambda: (0, 1)}.items():
+                            "graph_pool_handle": lambda: (0, 1), "current_stream": lambda: None,
+                            "set_stream": lambda _: None,
+                            "synchronize": lambda: self.synchronized.append(len(self.graphs))}.items():
             monkeypatch.setattr(torch.cuda, name, value)
 
     def make(self) -> Recording:
@@ -124,6 +127,7 @@ def test_every_image_size_has_a_graph_after_one_gradient_without(
     sizes, steps = len(set(run.plan.sizes)), run.plan.steps_per_epoch
     assert sizes == 3
     assert [graph.replays for graph in device.graphs] == [steps - PATIENCE, steps - 1, steps - 1]
+    assert device.synchronized == [1, 2]            # before each graph but the last is given up
     assert told == ["The GPU runs kernels faster than the host launches them: from now on, gradients are replayed as "
                     "CUDA graphs."]
 
