@@ -19,7 +19,7 @@ from resnet_recipes.config import Recipe
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.network.load import load as load
 from resnet_recipes.plan import Plan
-from resnet_recipes.process.lock import RunLock
+from resnet_recipes.process.lock import locked
 from resnet_recipes.process.rank import work
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.process.signals import Interruption, handling
@@ -67,7 +67,7 @@ def train(recipe: Recipe, *callbacks: Callback) -> Trained:
     recipe = replace(recipe, launch=replace(recipe.launch, gpus=1))
     composed = Composed(recipe, Entry(recipe.name, Path.cwd() / "python", "python"), {}, ())
     folder = run_folder.create(composed, with_start(plan(recipe)), ["python"])
-    with RunLock(folder), handling(interruption.receive):
+    with locked(folder), handling(interruption.receive):
         work(RankProcess(folder, 0, sys.stderr, began, interruption, _NoWatchdog(), notify))
     summary = folder / "summary.json"
     return Trained(folder, json.loads(summary.read_text()) if summary.exists() else {})

@@ -23,7 +23,7 @@ from resnet_recipes.data.frozen import dump
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.plan import Plan
 from resnet_recipes.process.folder import refuse_links
-from resnet_recipes.process.lock import RunLock
+from resnet_recipes.process.lock import locked
 from resnet_recipes.report.recorder import METRICS, SUMMARY, read_metrics
 
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf", "simplejpeg")
@@ -98,7 +98,7 @@ def _placed(draft: Path, composed: Composed, plan: Plan) -> Path:
         return folder                           # created here, or by another node of this run
     if not is_shared and _is_unused(folder):
         refuse_links(folder)
-        with RunLock(folder):
+        with locked(folder):
             shutil.rmtree(folder)
         if _renamed(draft, folder):
             return folder

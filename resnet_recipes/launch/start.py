@@ -19,7 +19,7 @@ from resnet_recipes.launch.group import GRACE, Group, command, environments
 from resnet_recipes.process import ending
 from resnet_recipes.process.ending import Ending
 from resnet_recipes.process.folder import HeldFolder
-from resnet_recipes.process.lock import RunLock
+from resnet_recipes.process.lock import locked
 from resnet_recipes.process.observer import Observer
 from resnet_recipes.process.rank_process import die_with_parent
 from resnet_recipes.process.signals import handling
@@ -43,7 +43,7 @@ def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
     """
     held = HeldFolder(folder)
     # On several nodes the folder may be shared by their launchers; there rank 0 holds the lock.
-    with RunLock(folder) if group.nodes == 1 else nullcontext():
+    with locked(folder) if group.nodes == 1 else nullcontext():
         launch = Launch(folder, group, say)
         with handling(launch.receive):
             launch.supervise()

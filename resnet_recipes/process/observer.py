@@ -15,10 +15,9 @@ class Observer:
     It compares what they write, and measures time itself: machines' clocks differ, and may be set during a run.
     """
 
-    def __init__(self, folder: Path, stalled: float = STALLED):
-        """Note what earlier runs left in the folder; `stalled` is in seconds."""
+    def __init__(self, folder: Path):
+        """Note what earlier runs left in the folder."""
         self._folder = folder
-        self._stalled = stalled
         self._old_beats, self._old_endings = set(watchdog.beats(folder)), set(_endings(folder))
         self._last: list[Beat] = []
         self._changed = time.monotonic()
@@ -38,7 +37,7 @@ class Observer:
         beats, now = self.beats(), time.monotonic()
         if beats != self._last:
             self._last, self._changed = beats, now
-        if not beats or now - self._changed < self._stalled:
+        if not beats or now - self._changed < STALLED:
             return ""
         last = min(beats, key=lambda beat: beat.step)
         where = f"rank {last.rank} is behind: {last.step:,} steps done, now in '{last.phase}'" if len(beats) > 1 else \

@@ -4,6 +4,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -69,7 +70,8 @@ def work(process: RankProcess) -> int:
         checkpoints.open_for_writing()
         facts, console = run_facts(run, process.folder), open_console(err=process.console)
         sent_to = trackers.opened(recipe.log.to, process.folder, hyperparameters(recipe))
-        with Recorder(process.folder, facts, console, process.started, sent_to, process.on_record) as recorder:
+        recorder = Recorder(process.folder, facts, console, process.started, sent_to, process.on_record)
+        with closing(recorder):
             code = lead(run, process, checkpoints, recorder, first)
     else:
         code = follow(run, process, first)

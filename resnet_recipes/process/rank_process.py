@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn, TextIO
 from resnet_recipes.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.process.ending import Ending, first_failure, log_path, lost_a_peer, write
 from resnet_recipes.process.folder import HeldFolder
-from resnet_recipes.process.lock import RunLock
+from resnet_recipes.process.lock import locked
 from resnet_recipes.process.observer import Observer
 from resnet_recipes.process.signals import Interruption
 from resnet_recipes.process.watchdog import Watchdog
@@ -108,7 +108,7 @@ def _redirect_output(folder: Path, rank: int) -> TextIO:
 
 def _lock(folder: Path, rank: int) -> AbstractContextManager[object]:
     """Lock the folder, unless the launcher or another rank does."""
-    return RunLock(folder) if rank == 0 and LOCKED not in os.environ else nullcontext()
+    return locked(folder) if rank == 0 and LOCKED not in os.environ else nullcontext()
 
 
 def _report(held: HeldFolder, ending: Ending, others: Observer, console: TextIO) -> None:

@@ -147,12 +147,6 @@ class Recorder:
             self._tell(tracker)
         self._console.close()
 
-    def __enter__(self) -> "Recorder":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
     def _end_epoch(self, done: int, seconds: float) -> None:
         """Log the training seconds of the epoch that ends now; nothing if its beginning was not recorded."""
         start = done - self._facts.steps_per_epoch

@@ -13,7 +13,7 @@ from resnet_recipes.commands import run_folder
 from resnet_recipes.commands.run_folder import create, provenance
 from resnet_recipes.composing.compose import compose
 from resnet_recipes.errors import NotReadyError, RecipeError
-from resnet_recipes.process.lock import RunLock
+from resnet_recipes.process.lock import locked
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def test_a_run_that_has_trained_keeps_its_name(name, text, made):
 
 
 def test_a_run_that_is_starting_keeps_its_name(made):
-    with RunLock(made("run=mine")), pytest.raises(NotReadyError, match="in use"):
+    with locked(made("run=mine")), pytest.raises(NotReadyError, match="in use"):
         made("run=mine")
 
 

@@ -19,7 +19,7 @@ from resnet_recipes.launch.group import Group
 from resnet_recipes.launch.start import start
 from resnet_recipes.process import watchdog
 from resnet_recipes.process.ending import Ending, read
-from resnet_recipes.process.lock import RunLock
+from resnet_recipes.process.lock import locked
 from tests.process.nursery import Nursery
 
 
@@ -168,7 +168,7 @@ def children_asleep() -> int:
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
-    with RunLock(tmp_path), pytest.raises(NotReadyError, match="is in use by another run"):
+    with locked(tmp_path), pytest.raises(NotReadyError, match="is in use by another run"):
         Started(tmp_path)
 
 

@@ -8,32 +8,32 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.errors import NotReadyError
-from resnet_recipes.process.lock import RunLock
+from resnet_recipes.process.lock import locked
 
 
 def test_a_second_run_in_the_same_folder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
     holder = f"is in use by another run.*process {os.getpid()} on"
-    with RunLock(tmp_path), pytest.raises(NotReadyError, match=holder), RunLock(tmp_path):
+    with locked(tmp_path), pytest.raises(NotReadyError, match=holder), locked(tmp_path):
         pass
 
 
 def test_the_lock_is_free_again_after_the_run(tmp_path: Path) -> None:
     for _ in range(2):
-        with RunLock(tmp_path):
+        with locked(tmp_path):
             pass
 
 
 def test_the_lock_of_a_killed_run_is_free(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
-        with RunLock(tmp_path):
+        with locked(tmp_path):
             (tmp_path / "held").touch()
             time.sleep(60)
     while not (tmp_path / "held").exists():
         time.sleep(0.01)
-    with pytest.raises(NotReadyError, match=f"process {child} on"), RunLock(tmp_path):
+    with pytest.raises(NotReadyError, match=f"process {child} on"), locked(tmp_path):
         pass
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    with RunLock(tmp_path):
+    with locked(tmp_path):
         pass

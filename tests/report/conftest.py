@@ -1,5 +1,6 @@
 """A run of four epochs on two image sizes, written by hand."""
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def console():
 
 @pytest.fixture
 def recorder(facts, console):
-    with Recorder(facts.folder, facts, console) as recorder:
+    with closing(Recorder(facts.folder, facts, console)) as recorder:
         yield recorder
 
 

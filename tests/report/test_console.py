@@ -2,7 +2,7 @@
 
 import io
 import re
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def environment(monkeypatch):
 
 def shown(facts, driver, console, err, out):
     """Return what a whole run prints on both streams."""
-    with Recorder(facts.folder, facts, console) as recorder:
+    with closing(Recorder(facts.folder, facts, console)) as recorder:
         driver.recorder = recorder
         recorder.begin()
         driver.run(0, 15)
@@ -82,7 +82,7 @@ def test_the_live_display_shows_the_whole_state_within_80_columns(facts, driver)
 
 def test_the_cursor_comes_back_even_after_an_exception(facts):
     err = Terminal()
-    with suppress(KeyboardInterrupt), Recorder(facts.folder, facts, LiveConsole(err, Terminal())) as recorder:
+    with suppress(KeyboardInterrupt), closing(Recorder(facts.folder, facts, LiveConsole(err, Terminal()))) as recorder:
         recorder.begin()
         raise KeyboardInterrupt
     assert err.getvalue().rindex("\x1b[?25h") > err.getvalue().rindex("\x1b[?25l")
@@ -122,7 +122,7 @@ def test_the_result_goes_to_the_output_stream_and_the_log_does_not(live, facts, 
 
 def test_a_row_of_the_live_table_has_the_figures_of_the_steps_since_the_row_before(facts):
     err = Terminal()
-    with Recorder(facts.folder, facts, LiveConsole(err, Terminal())) as recorder:
+    with closing(Recorder(facts.folder, facts, LiveConsole(err, Terminal()))) as recorder:
         recorder.begin()
         for done, loss, seconds, speed in ((4, 5.0, 8.0, 50.0), (10, 3.0, 20.0, 50.0), (14, 2.0, 24.0, 100.0),
                                            (20, 1.0, 27.0, 200.0)):
@@ -138,7 +138,7 @@ def test_a_row_of_the_live_table_has_the_figures_of_the_steps_since_the_row_befo
 def test_stopping_says_why_and_what_to_type(live, facts):
     err = Terminal() if live else io.StringIO()
     console = LiveConsole(err, io.StringIO()) if live else PlainConsole(err, io.StringIO())
-    with Recorder(facts.folder, facts, console) as recorder:
+    with closing(Recorder(facts.folder, facts, console)) as recorder:
         recorder.begin()
         recorder.evaluation(10, ema=None, raw=Metrics(50, 90, 1.0, 500), seconds=1)
         recorder.stopped(12, "Ctrl-C; the checkpoint is saved", "resnet-train --resume runs/mild")

@@ -6,6 +6,7 @@ import io
 import json
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def session(folder: Path, names: list[str], steps: range, first: int = 0, ends: 
     trackers = opened(names, folder, SETTINGS)
     said = io.StringIO()
     console = PlainConsole(said, said)
-    with Recorder(folder, facts, console, trackers=trackers) as recorder:
+    with closing(Recorder(folder, facts, console, trackers=trackers)) as recorder:
         recorder.begin(first)
         for step in steps:
             recorder.step(step, loss=1 / step, lr=0.1, pixels=32, seconds=1.0 * step, images_per_second=16.0,
