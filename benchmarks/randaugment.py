@@ -21,9 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from resnet_recipes.data.base import Step
-from resnet_recipes.data.native.augmentation import put_steps
 from resnet_recipes.data.native.engine import fill
-from resnet_recipes.data.native.rows import ROW
+from resnet_recipes.data.native.rows import ROW, put_steps
 from resnet_recipes.duration import Horizon
 from resnet_recipes.methods.base import Now
 from resnet_recipes.methods.image_ops import IMAGE_OPS, step

@@ -8,9 +8,8 @@ from resnet_recipes.data.images.python import EvalImages, Images, TrainImages
 from resnet_recipes.data.images.source import Source
 from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.native import engine
-from resnet_recipes.data.native.augmentation import put_steps
 from resnet_recipes.data.native.library import description, why_not
-from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, ROW
+from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, ROW, put_steps
 
 
 def train_images(source: Source, crop: TrainCrop, augment: SampleAugment | None, reduce: bool) -> Images:

@@ -1,8 +1,11 @@
 """The rows that the native engine fills: a mirror of the struct in src/row.h."""
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
+
+from resnet_recipes.data.base import Step
 
 SMALL = np.dtype([              # the same image at half its size, rounded up
     ("data", "u8"),             # 0: none
@@ -58,3 +61,15 @@ class Status(IntEnum):
     MISMATCHED = 5
     ALTERED = 6
     CUT_SHORT = 7
+
+
+def put_steps(rows: np.ndarray, steps: Sequence[Sequence[Step]]) -> np.ndarray:
+    """Make ROW [N] apply the steps of an augmentation, one list per row; return the memory that the rows point to."""
+    counts = np.array([len(of_image) for of_image in steps])
+    operations = np.zeros(counts.sum(), OPERATION)
+    for operation, (name, values) in zip(operations, (step for of_image in steps for step in of_image), strict=True):
+        operation["kind"] = OPERATIONS.index(name)
+        operation["values"][:len(values)] = values
+    rows["operation_count"] = counts
+    rows["operations"] = operations.ctypes.data + (np.cumsum(counts) - counts) * OPERATION.itemsize
+    return operations

@@ -6,8 +6,7 @@ from PIL import Image
 from torchvision.transforms import TrivialAugmentWide
 from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
 
-from resnet_recipes.data.native.augmentation import put_steps
-from resnet_recipes.data.native.rows import OPERATIONS
+from resnet_recipes.data.native.rows import OPERATIONS, put_steps
 from resnet_recipes.methods import trivial_augment
 from resnet_recipes.methods.image_ops import IMAGE_OPS, step
 from resnet_recipes.methods.randaugment import RandAugment
