@@ -10,6 +10,7 @@ import torch
 from resnet_recipes.cores import cores
 from resnet_recipes.data.memory import available_memory
 from resnet_recipes.doctor import Finding
+from resnet_recipes.paths import nearest_existing
 
 _OPEN_FILES = 4096
 _SHARED = 1 << 30      # bytes of /dev/shm; NCCL uses it between GPUs
@@ -70,9 +71,7 @@ def _cores(gpus: int) -> Iterator[Finding]:
 
 
 def _disk(runs: Path) -> Iterator[Finding]:
-    place = Path(runs).absolute()
-    while not place.exists():
-        place = place.parent
+    place = nearest_existing(runs)
     free = shutil.disk_usage(place).free
     if free < _FREE_DISK:
         what = f"{place} has {free / 1e9:.1f} GB free, too little for checkpoints"

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import platform
 import time
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from typing import NamedTuple
 from resnet_recipes import __version__, atomic
 from resnet_recipes.cores import cores
 from resnet_recipes.measure.estimate import Speeds
+from resnet_recipes.paths import cache_folder
 
 
 class Remembered(NamedTuple):
@@ -47,5 +47,4 @@ def remember(key: str, speeds: Speeds) -> None:
 
 
 def _path(key: str) -> Path:
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return home / "resnet-recipes" / "speeds" / f"{key}.json"
+    return cache_folder() / "speeds" / f"{key}.json"

@@ -24,6 +24,7 @@ from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.root import SPLITS
 from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
+from resnet_recipes.paths import nearest_existing
 
 PAGE_SIZE = 8 << 20                     # bytes, FFCV's own default
 LARGE_PAGE_SIZE = 128 << 20             # bytes, used when images keep their size: one image must fit into a page
@@ -131,8 +132,9 @@ def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     levels = [encoded.get(split.name, []) for split in splits[:options.levels]]
     speeds = {side: speed for side, level in zip((176, 88), (levels[0], levels[-1]), strict=True)
               if (speed := images_per_second(level, side))}
+    free = shutil.disk_usage(nearest_existing(Path(dst))).free
     return Forecast(sum(len(split.source.labels) for split in splits if not isinstance(split.source, Halved)), bytes_,
-                    minutes, _free_bytes(Path(dst)), resumed, len(chosen), tuple(unreadable), speeds)
+                    minutes, free, resumed, len(chosen), tuple(unreadable), speeds)
 
 
 def convert(src: Path, dst: Path, options: ConvertOptions, progress: Callable[[Progress], None],
@@ -258,11 +260,3 @@ def _key(split: Split, options: ConvertOptions) -> str:
 def _check(options: ConvertOptions) -> None:
     if problems := options.problems():
         raise RecipeError(problems)
-
-
-def _free_bytes(path: Path) -> int:
-    """Return the free bytes on the disk that holds `path`, or will."""
-    path = path.absolute()
-    while not path.exists():
-        path = path.parent
-    return shutil.disk_usage(path).free

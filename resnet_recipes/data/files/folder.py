@@ -17,13 +17,13 @@ def class_names(split: Path) -> list[str]:
         return sorted(entry.name for entry in entries if not entry.name.startswith(_DEBRIS) and entry.is_dir())
 
 
-def image_names(folder: Path | str, others: Counter | None = None) -> Iterator[str]:
+def image_names(folder: Path) -> Iterator[str]:
     """Yield the paths of images below `folder`, relative to it and unsorted, without a `stat` each; see `walk`."""
-    return (path for path, _ in walk(folder, others=others))
+    return (path for path, _ in walk(folder))
 
 
 def walk(
-    root: Path | str, inside: str = "", others: Counter | None = None, folders: list[str] | None = None,
+    root: Path, inside: str = "", others: Counter | None = None, folders: list[str] | None = None,
 ) -> Iterator[tuple[str, os.DirEntry]]:
     """Yield the paths of images below `root`/`inside`, relative to `root` and unsorted.
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from resnet_recipes import atomic
 from resnet_recipes.data.files.folder import class_names, walk
+from resnet_recipes.paths import cache_folder
 
 #: Smaller listings take less than a second and are not cached.
 _WORTH_KEEPING = 100_000
@@ -99,10 +100,9 @@ class Listing:
 
 
 def cache_path(split: Path) -> Path:
-    """Return the path of a split's cached listing in the user's cache folder (XDG_CACHE_HOME)."""
-    root = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    """Return the path of a split's cached listing."""
     digest = hashlib.sha256(os.fsencode(split.absolute())).hexdigest()
-    return Path(root) / "resnet-recipes" / f"listing-{digest[:32]}.npz"
+    return cache_folder() / f"listing-{digest[:32]}.npz"
 
 
 def _listed(split: Path, tell: Tell) -> tuple[Listing, list[tuple[str, int, int]]]:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from PIL import Image
@@ -187,7 +188,7 @@ def test_a_second_conversion_to_the_same_file_is_refused(folder, tmp_path):
 
 
 def test_a_full_disk_is_noticed_before_anything_is_written(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(converting, "_free_bytes", lambda path: 1000)
+    monkeypatch.setattr(converting.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
     with pytest.raises(NotReadyError, match="are needed"):
         convert(folder, tmp_path / "out", RAW, silent)
     assert not (tmp_path / "out").exists()
