@@ -5,6 +5,7 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.errors import Problem
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load
 from resnet_recipes.network.network import Network
@@ -161,17 +162,12 @@ def problems(network: Network, to: str, folds: bool) -> Iterator[Problem]:
     if folds and to in ("torchvision", "timm", "safetensors"):
         yield Problem("--fold-batchnorm", None, f"removes BatchNorm, which {to}'s own network has", graphs)
     missing, fix = _NEEDS.get(to, ((), ""))
-    if lacking := [name for name in missing if not _is_installed(name)]:
+    if lacking := [name for name in missing if find_spec(name) is None]:
         yield Problem("--to", to, f"needs {', '.join(lacking)}, which is not installed", fix)
 
 
-def _is_installed(package: str) -> bool:
-    from importlib.util import find_spec
-    return find_spec(package) is not None
-
-
 def export(network: Network, to: str, folder: Path) -> Run:
-    """Write a network into an empty folder, and return it as read back by its target program."""
+    """Write a network into an empty folder, and return it as read back by its target program. Raises OSError."""
     target, loggers = TARGETS[to], [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -180,8 +176,6 @@ def export(network: Network, to: str, folder: Path) -> Run:
         with warnings.catch_warnings(action="ignore"), torch.no_grad():
             target.write(network, folder / target.file)
             return target.read(folder / target.file, network.about)
-    except OSError as error:
-        raise NotReadyError([Problem("--out", str(folder), f"cannot be written: {error.strerror}")]) from None
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
