@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,11 +98,8 @@ def of(plan: "Plan", speeds: Speeds) -> Estimate:
     share = plan.total_steps / (plan.steps_per_epoch * len(plan.sizes))  # a run may end within an epoch
     result = estimate(plan.sizes, plan.steps_per_epoch, plan.recipe.batch.global_size, plan.world_size,
                       evaluations * plan.facts.eval_examples, speeds)
-    if share == 1:
-        return result
-    phases = tuple(type(p)(p.pixels, p.epochs, p.low * share, p.minutes * share, p.high * share, p.images_per_second,
-                           p.limit) for p in result.phases)
-    return Estimate(phases, result.evaluation_minutes)
+    return replace(result, phases=tuple(replace(phase, low=phase.low * share, minutes=phase.minutes * share,
+                                                high=phase.high * share) for phase in result.phases))
 
 
 def plan_of(wanted: "Composed") -> "Plan":

@@ -1,7 +1,7 @@
 """How long a run will take and what it will cost, from measured speeds: plain arithmetic."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import groupby
 from statistics import median, quantiles
 from typing import Any, Self
@@ -45,13 +45,9 @@ class Speeds:
         """Return whether the exchange of gradients takes most of a step, so that computation cannot hide it."""
         return self.exchange > WAITS * self.step_seconds(side)
 
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
-
     @classmethod
     def of_json(cls, value: dict[str, Any]) -> Self:
-        """Return the speeds that `as_json` wrote."""
+        """Return the speeds whose `asdict` was written as JSON."""
         step = {int(side): tuple(map(float, laps)) for side, laps in value["step"].items()}
         return cls(**value | {"step": step})
 

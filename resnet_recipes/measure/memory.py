@@ -5,6 +5,7 @@ import json
 import platform
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +42,7 @@ def remember(key: str, speeds: Speeds) -> None:
     """Keep speeds for the next time; if the home folder cannot be written to, they are forgotten."""
     try:
         _path(key).parent.mkdir(parents=True, exist_ok=True)
-        atomic.write_text(_path(key), json.dumps({"speeds": speeds.as_json(), "when": time.time()}))
+        atomic.write_text(_path(key), json.dumps({"speeds": asdict(speeds), "when": time.time()}))
     except OSError:
         return
 

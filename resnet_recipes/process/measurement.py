@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +25,7 @@ def work(process: RankProcess) -> int:
     plan = planning.of(recipe, frozen.load(process.folder / frozen.NAME, recipe.data.root), rank.world_size)
     found = probe.speeds(plan, rank, beat=partial(process.watchdog.beat, 0, "start"))
     if rank.is_main:
-        atomic.write_text(process.folder / SPEEDS, json.dumps(found.as_json()))
+        atomic.write_text(process.folder / SPEEDS, json.dumps(asdict(found)))
     distributed.meet()
     distributed.leave()
     return ExitCode.DONE

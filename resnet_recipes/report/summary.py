@@ -52,9 +52,9 @@ class Summary:
                 top1, top5, loss, examples = metrics
                 accuracy |= {f"{name}_top1_percent": top1, f"{name}_top5_percent": top5, f"{name}_loss": loss,
                              "eval_examples": examples}
-        published = values.pop("published")
-        return {"recipe": values.pop("recipe"), **accuracy, **values,
-                "published": published and _published(self.published)}
+        if published := values.pop("published"):
+            published = {"top1_percent": published.pop("top1"), **published}
+        return {"recipe": values.pop("recipe"), **accuracy, **values, "published": published}
 
 
 class Interval(NamedTuple):
@@ -143,11 +143,6 @@ def _estimated(folder: Path) -> float | None:
     """Return the training seconds estimated before the start; None if there is no estimate."""
     seconds = atomic.read_json(folder / ESTIMATE).get("training_seconds")
     return float(seconds) if isinstance(seconds, int | float) else None
-
-
-def _published(result: Published) -> Record:
-    return {"top1_percent": result.top1, "epochs": result.epochs, "minutes": result.minutes,
-            "hardware": result.hardware, "source": result.source}
 
 
 def metrics_of(evaluation: Record, name: str) -> Metrics | None:

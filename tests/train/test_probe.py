@@ -1,6 +1,7 @@
 """Speeds are measured by really training."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -70,7 +71,7 @@ def speeds_of_two(process: RankProcess) -> dict[str, object]:
     made = plan.of(recipe, data.measure(recipe.data), 2)
     found = probe.speeds(made, distributed.this_rank("cpu"), seconds=2.0)
     distributed.leave()
-    return found.as_json()
+    return asdict(found)
 
 
 @pytest.mark.slow
