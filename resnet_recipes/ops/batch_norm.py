@@ -110,8 +110,8 @@ def _backward(
     g = filters.gradient(g, 1, *x.shape[2:]) if blur == 1 else g
     if relu:
         scale = (weight * rstd).view(-1, 1, 1)
-        positive = (x - mean.view(-1, 1, 1)) * scale + bias.view(-1, 1, 1) > 0 if z is None else z > 0
-        g = torch.where(positive, g, 0)
+        output = (x - mean.view(-1, 1, 1)) * scale + bias.view(-1, 1, 1) if z is None else z
+        g = torch.where(output <= 0, 0, g)
     kept = g if keep is None else g * keep.to(g.dtype).view(-1, 1, 1, 1)
     dx, *sums = torch.ops.aten.native_batch_norm_backward(
         kept, x, weight, None, None, mean, rstd, True, 0.0, [True, True, True])

@@ -67,7 +67,7 @@ def _forward(
     y, indices = F.max_pool2d(z.relu(), 3, 1, 1, return_indices=True)
     rows, columns = (torch.arange(side, device=x.device) for side in x.shape[2:])
     down, right = indices // x.shape[3] - rows.view(-1, 1) + 1, indices % x.shape[3] - columns + 1
-    winner = torch.where(y > 0, 3 * down + right, NOWHERE).to(torch.uint8)
+    winner = torch.where(y <= 0, NOWHERE, 3 * down + right).to(torch.uint8)
     return blur.by_convolution(y, 2), winner, torch.stack(saved)
 
 

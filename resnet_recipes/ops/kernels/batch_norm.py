@@ -15,6 +15,7 @@ from resnet_recipes.ops.kernels import blur as blurring
 from resnet_recipes.ops.kernels import blurred
 from resnet_recipes.ops.kernels.arrivals import arrivals, last
 from resnet_recipes.ops.kernels.launch import launch
+from resnet_recipes.ops.kernels.maps import rectified
 
 #: Rows and channels of a tile; 128 threads then move 16 bytes at a time, twice.
 ROWS, CHANNELS = 32, 64
@@ -192,7 +193,7 @@ def _apply(x, residual, keep, z, saved, weight, bias, m, c, area, ADD: tl.conste
     if ADD:
         value += _tile(residual + first, row, left, channel, c)
     if RELU:
-        value = tl.maximum(value, 0.0)
+        value = rectified(value)
     _put(z + first, row, left, channel, c, value)
 
 
@@ -221,7 +222,7 @@ def _reduce(g, other, x, z, keep, gated, shares, arrivals, saved, weight, bias, 
                 output = _tile(z + first, at, own, channel, c)
             else:
                 output = _normalized(value, saved, weight, bias, channel, c)
-            upstream = tl.where(output > 0, upstream, 0.0)
+            upstream = tl.where(output <= 0, 0.0, upstream)
         if ADD or HALVED:
             _put(gated + first, at, own, channel, c, upstream)
         if KEEP:
@@ -261,7 +262,7 @@ def _spread(g, x, keep, dx, saved, weight, bias, sums, m, c, area, KEEP: tl.cons
     known = channel < c
     upstream, value = _tile(g + first, row, left, channel, c), _tile(x + first, row, left, channel, c)
     if RELU:
-        upstream = tl.where(_normalized(value, saved, weight, bias, channel, c) > 0, upstream, 0.0)
+        upstream = tl.where(_normalized(value, saved, weight, bias, channel, c) <= 0, 0.0, upstream)
     if KEEP:
         upstream *= _kept(keep, tl.program_id(0) * BM + row, m, area)
     inverse = tl.load(saved + c + channel, mask=known, other=0.0)

@@ -9,7 +9,7 @@ import triton.language as tl
 from torch import Tensor
 
 from resnet_recipes.ops.kernels.launch import launch
-from resnet_recipes.ops.kernels.maps import empty, get, inside, put
+from resnet_recipes.ops.kernels.maps import empty, get, inside, put, rectified
 
 #: Rows, pairs of columns and channels of the input of one program. 64 threads then move 16 bytes at a time.
 TILE = 16, 4, 128
@@ -96,7 +96,7 @@ def _value(x, residual, factor, center, scale, level, row, column, channel, h, w
     if ADD:
         value += get(residual, row, column, channel, h, w, c, 0.0).to(tl.float32)
     if RELU:
-        value = tl.maximum(value, 0.0)
+        value = rectified(value)
     return tl.where(inside(row, column, channel, h, w, c), value, 0.0)
 
 

@@ -29,3 +29,9 @@ def inside(row, column, channel, h, w, c):
     """Return whether each pixel is on the map; in a row outside it, none is."""
     end = tl.where((row >= 0) & (row < h), w, 0)
     return (column >= 0) & (column < end) & (channel < c)
+
+
+@triton.jit
+def rectified(x):
+    """Return the ReLU of `x`. What is not a number stays so, as in torch, or a broken run would not be noticed."""
+    return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)

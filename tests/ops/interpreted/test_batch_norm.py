@@ -54,3 +54,21 @@ def test_outputs_statistics_and_gradients_match_float64(shape, add, drop, relu, 
     assert off(sums[1], exact[2].grad) < 1e-6
     assert not add or off(dresidual, exact[3].grad) < 1e-6
     assert int(kernels.arrivals(x.device).sum()) == 0
+
+
+@pytest.mark.parametrize("blur", [0, 2])
+def test_what_is_not_a_number_stays_so_and_passes_gradients_as_in_torch(blur):
+    torch.manual_seed(0)
+    x, residual, g, other = (torch.randn(2, 8, 3, 4).to(memory_format=torch.channels_last) for _ in range(4))
+    other = other[..., :2, :2].contiguous(memory_format=torch.channels_last) if blur else other
+    x[0, 1, 2, 3] = residual[1, 5, 0, 2] = float("nan")
+    weight, bias, running = torch.rand(8) + 0.5, torch.randn(8), (torch.zeros(8), torch.ones(8), torch.tensor(0))
+    inputs = [tensor.clone().requires_grad_() for tensor in (x, weight, bias, residual)]
+    expected = batch_norm.plain(*inputs, None, *(tensor.clone() for tensor in running), 0.1, 1e-5, True, blur)
+    gradients = torch.autograd.grad(expected, inputs, (g, other))
+
+    z, halved, saved = kernels.forward(x, weight, bias, residual, None, running, 0.1, 1e-5, True, blur)
+    dx, dresidual, sums = kernels.backward(g, other, x, z, None, weight, bias, saved, True, blur)
+    found = z, halved if blur else z, dx, *sums, dresidual
+    for a, b in zip(found, (*expected, *gradients), strict=True):
+        assert torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)

@@ -35,3 +35,18 @@ def test_outputs_places_and_gradients_are_those_of_float64(shape, tile, programs
     assert off(sums[0], exact[1].grad) < 1e-6
     assert off(sums[1], exact[2].grad) < 1e-6
     assert int(batch_norm.arrivals(x.device).sum()) == 0
+
+
+def test_what_is_not_a_number_stays_so():
+    torch.manual_seed(0)
+    x = torch.randn(2, 8, 4, 3).to(memory_format=torch.channels_last)
+    x[0, 1, 2, 1] = float("nan")
+    weight, bias, running = torch.rand(8) + 0.5, torch.randn(8), (torch.zeros(8), torch.ones(8), torch.tensor(0))
+    inputs = [tensor.clone().requires_grad_() for tensor in (x, weight, bias)]
+    expected = stem.plain(*inputs, *(tensor.clone() for tensor in running), 0.1, 1e-5)
+    g = torch.randn(expected.shape).to(memory_format=torch.channels_last)
+    y, winner, saved = kernels.forward(x, weight, bias, running, 0.1, 1e-5)
+    dx, sums = kernels.backward(g, winner, x, weight, bias, saved)
+    gradients = torch.autograd.grad(expected, inputs, g)
+    for a, b in zip((y, dx, *sums), (expected, *gradients), strict=True):
+        assert torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)
