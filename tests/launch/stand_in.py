@@ -10,23 +10,23 @@ from pathlib import Path
 from resnet_recipes.errors import NotReadyError, Problem, TrainingError
 from resnet_recipes.process.rank_process import RankProcess, run_rank
 
-STEPS = 400
+STEPS = 2000
 
 
 def work(process: RankProcess) -> int:
-    """Make steps of 10 ms; at step 20 do something bad, if told so."""
+    """Make steps of 2 ms; at step 20 do something bad, if told so."""
     told = dict(reversed(word.split("@")) for word in (process.folder / "behaviour").read_text().split())
     behaviour = told.get(str(process.rank), "")
     print("console of", process.rank, file=process.console)
     print("output of", process.rank)
     print("log of", process.rank, file=sys.stderr)
     for step in range({"finish": 20, "fail-once": 21}.get(behaviour, STEPS)):
-        time.sleep(0.01)
+        time.sleep(0.002)
         process.watchdog.beat(step + 1, "train")
         if step == 20:
             misbehave(behaviour, process)
         if process.interruption.requested:
-            time.sleep(1.5 if behaviour == "slow-to-save" else 0)
+            time.sleep(0.7 if behaviour == "slow-to-save" else 0)
             (process.folder / f"saved{process.rank}").touch()
             return process.interruption.exit_code
     return 0
@@ -50,6 +50,7 @@ def misbehave(behaviour: str, process: RankProcess) -> None:
             sys.exit(5)
         case "stuck":
             signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+            (process.folder / "stuck").touch()
             time.sleep(60)
         case "leave-a-child":
             subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])

@@ -25,8 +25,9 @@ from tests.process.nursery import Nursery
 
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the launcher start the stand-in instead of the worker."""
+    """Let the launcher start the stand-in instead of the worker, and wait less for an echo of a signal."""
     monkeypatch.setattr(group_module, "TRAIN", "stand_in")
+    monkeypatch.setattr(launching, "ECHO", 0.1)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
 
 
@@ -62,6 +63,17 @@ def running(folder: Path) -> list[str]:
         if str(folder) in line and path.parent.name != str(os.getpid()):
             found.append(line)
     return found
+
+
+def until_stuck(folder: Path, then: Callable[[], object]) -> Callable[[], None]:
+    """Return what does something as soon as a rank of the run is stuck."""
+
+    def wait() -> None:
+        while not (folder / "stuck").exists():
+            time.sleep(0.01)
+        then()
+
+    return wait
 
 
 def send(number: signal.Signals) -> Callable[[], None]:
@@ -131,7 +143,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
         time.sleep(launching.ECHO + 0.1)
         os.kill(os.getpid(), signal.SIGINT)
 
-    run = Started(tmp_path, "stuck@0", then=lambda: (time.sleep(0.3), twice()))
+    run = Started(tmp_path, "stuck@0", then=until_stuck(tmp_path, twice))
     assert run.ending.code == 1
     assert "stopped at once" in run.said[-1]
     assert not running(tmp_path)
@@ -146,8 +158,8 @@ def test_a_signal_before_the_first_step_has_nothing_to_save(tmp_path: Path, monk
 
 def test_a_rank_that_does_not_respond_is_killed_and_reported(tmp_path: Path,
                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launching, "GRACE", -9)
-    run = Started(tmp_path, "stuck@0", then=lambda: (time.sleep(0.4), send(signal.SIGTERM)()))
+    monkeypatch.setattr(launching, "GRACE", -9.8)
+    run = Started(tmp_path, "stuck@0", then=until_stuck(tmp_path, send(signal.SIGTERM)))
     assert (run.ending.code, run.ending.error) == (1, "no answer")
     assert not running(tmp_path)
 
@@ -205,7 +217,7 @@ def test_a_killed_launcher_takes_its_rank_with_it(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_rank_that_failed_is_named_and_a_stuck_one_is_stopped(tmp_path: Path,
                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launching, "AFTERMATH", 1)
+    monkeypatch.setattr(launching, "AFTERMATH", 0.2)
     run = Started(tmp_path, "wrong@1 stuck@0", ranks=2)
     assert (run.ending.code, run.ending.rank) == (1, 1)
     (said,) = run.said
