@@ -21,6 +21,7 @@ from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.images import decode, native, python
 from resnet_recipes.data.loading import pipeline
 from resnet_recipes.errors import TrainingError
+from tests.process.nursery import Nursery
 
 ALONE = Share(0, 1, 12, 4, seed=5)
 
@@ -177,33 +178,36 @@ def test_workers_ignore_sigterm_and_ctrl_c(folder, monkeypatch):
 
 
 TRAINER = """
-import multiprocessing, os, sys
+import multiprocessing.util, os, sys, time
+from concurrent.futures import process
 from resnet_recipes import data
 from resnet_recipes.data.images import native
 native.why_not = lambda: "left out"               # the engine has threads, the Python decoder processes
 from resnet_recipes.data.base import DataConfig, Share
-end = "killed" if os.fork() else "finished"       # two trainers for the imports of one
+end = "killed" if os.fork() else "finished"
 settings = DataConfig(backend="torchvision", root=sys.argv[1], train_size=32, eval_resize=40, eval_size=32, workers=2)
 loader = data.open_train(settings, data.measure(settings), Share(0, 1, 12, 4, 5))
 batches = loader.batches()
 next(batches)
 print(end, os.getpid(), *(child.pid for child in multiprocessing.active_children()), flush=True)
 if end == "killed":
-    sys.stdin.read()
+    time.sleep(60)
+process._python_exit()                            # what Python does when a program ends; the nursery's forks do not
+multiprocessing.util._exit_function()
 """
 
 
-def test_workers_do_not_outlive_the_trainer_nor_import_it(folder, tmp_path):
-    script = tmp_path / "trainer.py"
-    script.write_text(TRAINER)                    # would start workers without end, if they imported it
-    trainer = subprocess.Popen([sys.executable, str(script), str(folder)], stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE, text=True)
-    said = [trainer.stdout.readline().split() for _ in range(2)]
+def test_workers_do_not_outlive_the_trainer_nor_import_it(folder: Path, nursery: Nursery, tmp_path: Path):
+    (tmp_path / "trainer.py").write_text(TRAINER)         # would start workers without end, if they imported it
+    trainer = nursery.run(tmp_path, "trainer", str(folder))
+    while len(said := [line.split() for line in trainer.said()[0].splitlines()]) < 2:
+        assert trainer.poll() is None, trainer.said()
+        time.sleep(0.02)
     assert sorted(line[0] for line in said) == ["finished", "killed"]
     pids = [int(pid) for line in said for pid in line[1:]]
     assert len(pids) == 6
-    trainer.kill()
-    trainer.communicate(timeout=60)
+    os.kill(trainer.pid, signal.SIGKILL)
+    trainer.wait()
     deadline = time.monotonic() + 20
     while any(map(alive, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
