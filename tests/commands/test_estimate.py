@@ -88,7 +88,8 @@ def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_t
 
 @pytest.mark.slow
 def test_two_ranks_are_measured_with_their_exchange(nursery: Nursery, tmp_path: Path) -> None:
-    words = [*WORDS, "gpus=2", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "batch.eval_size=16"]
+    words = [*WORDS, "gpus=2", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "batch.eval_size=16",
+             "~methods.progressive_resizing"]
     code, out, err = nursery.run(tmp_path, "tests.commands.verb", "estimate", *words).wait()
     assert code == 0, err
     assert "measuring this machine" in err

@@ -68,15 +68,15 @@ def test_all_points_are_checked_before_the_first_is_trained(runs, capsys):
 
 
 @pytest.mark.slow
-def test_six_runs_killed_at_three_random_moments_end_with_the_results_of_a_sweep_left_alone(nursery, tmp_path):
+def test_four_runs_killed_at_three_random_moments_end_with_the_results_of_a_sweep_left_alone(nursery, tmp_path):
     words = ["resnet_recipes", "-m", "--parallel=2", "recipe=mild,medium", *SMALL, "max_duration=8ba",
-             "checkpoint.interval=2ba", "evaluation.interval=1dur", "seed=1,2,3"]
+             "checkpoint.interval=2ba", "evaluation.interval=1dur", "seed=1,2"]
     rng, kills = random.Random(0), []
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     alone.mkdir()
     killed.mkdir()
     assert nursery.run(alone, *words).wait(100)[0] == 0
-    for finished in sorted(rng.sample(range(4), 3)):     # late enough that some are finished, and some are left
+    for finished in range(3):       # late enough that some are finished in the end, and some are left
         sweep = nursery.run(killed, *words)
         while len(list(killed.glob("runs/*/summary.json"))) < finished:
             assert sweep.poll() is None, sweep.said()
@@ -87,8 +87,8 @@ def test_six_runs_killed_at_three_random_moments_end_with_the_results_of_a_sweep
     code, _, said = nursery.run(killed, *words).wait(100)
     assert (code, kills) == (0, [-signal.SIGKILL] * 3)
     assert "already finished" in said
-    assert f"6 of 6 runs are finished in {killed / 'runs'}" in said
-    assert len(results(alone)) == 6
+    assert f"4 of 4 runs are finished in {killed / 'runs'}" in said
+    assert len(results(alone)) == 4
     assert results(killed) == results(alone)
 
 

@@ -147,9 +147,12 @@ os.kill(int(found[0].suffix[1:]), signal.SIGKILL)
 
 
 def test_stuck_workers_are_given_up_on_and_what_they_were_reading_is_named(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(pipeline, "PATIENCE", 2.0)
+    first = opened(config(folder, workers=1))
+    next(first.batches())                         # the first worker takes seconds to start
+    first.close()
+    monkeypatch.setattr(pipeline, "PATIENCE", 1.0)
     loader = opened(config(folder, workers=2), Stall(tmp_path / "worker"))
-    with pytest.raises(TrainingError, match=r"no image was read for 2 s.*\.jpg"):
+    with pytest.raises(TrainingError, match=r"no image was read for 1 s.*\.jpg"):
         next(loader.batches())
     assert not [child for child in multiprocessing.active_children() if child.name.startswith("ForkServer")]
 
