@@ -1,7 +1,8 @@
 """The report in a real browser: no error, every plot drawn, hovering and switches work."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -42,9 +43,14 @@ def opened(browser: "webdriver.Chrome", words: list[str], out: Path) -> int:
     verbs.run(["report", *words, "--out", str(out)])
     browser.get(out.as_uri())
     plots = len(browser.find_elements(By.CSS_SELECTOR, ".plot"))
-    WebDriverWait(browser, 60).until(lambda _: len(browser.find_elements(By.CSS_SELECTOR, ".plot svg.marks")) == plots)
+    until(browser, lambda: len(browser.find_elements(By.CSS_SELECTOR, ".plot svg.marks")) == plots)
     assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
     return plots
+
+
+def until(browser: "webdriver.Chrome", condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds, at most a minute; Selenium itself would look only every half second."""
+    WebDriverWait(browser, 60, poll_frequency=0.02).until(lambda _: condition())
 
 
 def widest(browser: "webdriver.Chrome") -> int:
@@ -94,9 +100,9 @@ def test_the_machine_can_be_switched_and_tables_sort(browser: "webdriver.Chrome"
     assert machine.first_selected_option.text == "8x A100"
     assert points(browser) > 20
     clock.select_by_visible_text("MLPerf's clock")
-    WebDriverWait(browser, 10).until(lambda _: points(browser) == 4)
+    until(browser, lambda: points(browser) == 4)
     machine.select_by_visible_text("8x H100")
-    WebDriverWait(browser, 10).until(lambda _: points(browser) == 2)
+    until(browser, lambda: points(browser) == 2)
     head = browser.find_element(By.XPATH, "//th[text()='top1']")
     column = [cell.text for cell in browser.find_elements(By.CSS_SELECTOR, "th")].index("top1") + 1
     head.click()
@@ -114,7 +120,7 @@ def test_each_clock_has_its_own_minutes(browser: "webdriver.Chrome", tmp_path: P
         for label, minutes in (("MLPerf's clock", 4.5), ("the wall clock", 5.0)):
             clock.select_by_visible_text(label)
             value = f"{minutes:.4g}" if name == "time" else f"{minutes / 60 * 36:.2f}"
-            WebDriverWait(browser, 10).until(lambda _, name=name, value=value: hovered(browser, name, value))
+            until(browser, partial(hovered, browser, name, value))
 
 
 def test_hovering_shows_a_point_with_its_command(browser: "webdriver.Chrome", tmp_path: Path) -> None:
