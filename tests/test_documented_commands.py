@@ -90,7 +90,12 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def home(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty folder, where the user is at home."""
+    """Return an empty folder, where the user is at home.
+
+    A report leaves out the plotting library, which takes seconds to pack; test_report_browser.py draws with it.
+    """
+    if find_spec("vl_convert"):
+        monkeypatch.setattr("vl_convert.javascript_bundle", lambda: "")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

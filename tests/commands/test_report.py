@@ -10,7 +10,14 @@ from resnet_recipes.commands import verbs
 from resnet_recipes.errors import NotReadyError, RecipeError
 from tests.run_folders import run_folder
 
-pytest.importorskip("vl_convert", reason="the plotting library of the extra `report` is not installed")
+vl_convert = pytest.importorskip("vl_convert",
+                                 reason="the plotting library of the extra `report` is not installed")
+
+
+@pytest.fixture(autouse=True)
+def unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out the plotting library, which takes seconds to pack; test_report_browser.py draws with it."""
+    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda: "")
 
 
 def specs(page: Path) -> dict[str, dict]:
