@@ -1,6 +1,5 @@
 """The library: what its page shows works as written, and methods from other packages can join."""
 
-import os
 import re
 import subprocess
 import sys
@@ -17,7 +16,7 @@ import resnet_recipes
 from resnet_recipes.commands.methods import in_your_loop
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
-from tests.process.nursery import narrow_resnet18
+from tests.process.nursery import Nursery, narrow_resnet18
 
 README = Path(__file__).parents[1] / "README.md"
 PAGE = README.parent / "docs" / "library.md"
@@ -122,9 +121,12 @@ def test_the_lines_of_a_card_run_in_a_loop_of_ones_own(method):
     exec("\n".join(lines), names | {"compute": compute})
 
 
-#: Commands that one process runs, before and after the entry point of a package is put right.
+#: Commands that one process runs, before and after the entry point of a package is put right. The process has imported
+#: the package, and forgets it; torch would not let it register its operations again.
 COMMANDS = """
 import importlib, pathlib, sys
+for name in [name for name in sys.modules if name.startswith("resnet_recipes") and ".ops" not in name]:
+    del sys.modules[name]
 from resnet_recipes import cli
 points = pathlib.Path(sys.argv[1])
 points.write_text("[resnet_recipes.methods]\\nmixup = darken:Darken\\n")
@@ -136,18 +138,20 @@ print([cli.main(command.split()) for command in sys.argv[2:]])
 
 
 @pytest.mark.slow
-def test_a_method_of_another_package_has_schema_card_checks_and_plan_unless_it_takes_a_name_of_ours(tmp_path):
+def test_a_method_of_another_package_has_schema_card_checks_and_plan_unless_it_takes_a_name_of_ours(nursery: Nursery,
+                                                                                                    tmp_path: Path):
     (tmp_path / "darken.py").write_text(DARKEN)
+    (tmp_path / "run_commands.py").write_text(COMMANDS)
     about = tmp_path / "darken-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: darken\nVersion: 1.0\n")
     commands = ["methods darken", "plan mild methods.darken={}", "plan mild methods.darken.factor=0"]
-    done = subprocess.run([sys.executable, "-c", COMMANDS, about / "entry_points.txt", *commands], capture_output=True,
-                          text=True, check=True, env=os.environ | {"PYTHONPATH": str(tmp_path)})
-    refused, said = done.stdout.split("\n", 1)
+    code, out, err = nursery.run(tmp_path, "run_commands", str(about / "entry_points.txt"), *commands).wait()
+    assert code == 0, err
+    refused, said = out.split("\n", 1)
     assert refused == "[<ExitCode.NOT_READY: 3>]"
-    assert "pip uninstall darken" in done.stderr
+    assert "pip uninstall darken" in err
     assert "methods.darken.factor=0.5   of brightness" in said
     assert "transform_batch  progressive_resizing, label_smoothing, darken" in said
     assert "[0, 0, <ExitCode.RECIPE: 2>]" in said
-    assert "methods.darken.factor=0" in done.stderr
+    assert "methods.darken.factor=0" in err
