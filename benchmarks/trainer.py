@@ -88,7 +88,7 @@ def in_memory(args: argparse.Namespace, batch: RawBatch, rank: Rank, compress: b
     plan, methods, device = planning.of(recipe, facts, 1), Stack.of(recipe.methods), rank.device
     model = build_network(recipe, methods, CLASSES, device)
     return Run(plan, rank, model, Exchange(model, compress), recipe.optimizer.build(model), methods,
-               Precision(device, resolve_dtype("auto", device), model), Clock(device), Tuning(plan), Memory(batch),
+               Precision(device, resolve_dtype("auto", device), model), Clock(device), Tuning(), Memory(batch),
                None)
 
 

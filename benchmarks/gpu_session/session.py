@@ -21,6 +21,7 @@ from resnet_recipes.train.loop import train
 from resnet_recipes.train.precision import resolve_dtype
 from resnet_recipes.train.probe import Stopwatch
 from resnet_recipes.train.run import Run
+from resnet_recipes.train.tuning import Tuning
 
 CLASSES = 1000
 RECIPES = Path(__file__).parents[2] / "recipes"
@@ -95,10 +96,10 @@ class Counting(Stopwatch):
 
 
 def run_of(recipe: Recipe, device: torch.device) -> Run:
-    """Return a run of a recipe on one device, on a batch in memory."""
+    """Return a run of a recipe on one device, on a batch in memory, for which cuDNN does not search."""
     size = recipe.batch.global_size
     facts = DataFacts("synthetic", Path("memory"), 10_000 * size, size, tuple(map(str, range(CLASSES))))
-    run = build(planning.of(recipe, facts, 1), Rank(0, 0, 1, device))
+    run = build(planning.of(recipe, facts, 1), Rank(0, 0, 1, device), Tuning())
     run.train_data = Memory(recipe.data.train_size, size, device)
     return run
 

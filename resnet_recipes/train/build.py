@@ -23,8 +23,11 @@ from resnet_recipes.train.run import Run
 from resnet_recipes.train.tuning import Tuning
 
 
-def build(plan: Plan, rank: Rank) -> Run:
-    """Return a run ready for step 0. Every rank builds the same weights from the seed."""
+def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
+    """Return a run ready for step 0. Every rank builds the same weights from the seed.
+
+    `tuning` is for a plan that stands for another one, to measure it.
+    """
     recipe, sizes = plan.recipe, set(plan.sizes)
     placement = join(rank)
 
@@ -51,7 +54,7 @@ def build(plan: Plan, rank: Rank) -> Run:
     run = Run(
         plan=plan, rank=rank, model=model, exchange=exchange, graphs=Graphs(model, exchange) if is_replayed else None,
         optimizer=optimizer, methods=methods, operations=operations, precision=precision,
-        clock=Clock(rank.device), tuning=Tuning(plan), train_data=train_data, eval_data=eval_data,
+        clock=Clock(rank.device), tuning=tuning or Tuning.of(plan), train_data=train_data, eval_data=eval_data,
         notes=(*filter(None, [placement, note_on(optimizer)]), *operations.notes),
     )
     if rank.device.type == "cuda":

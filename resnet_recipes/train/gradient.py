@@ -33,6 +33,7 @@ def watched(run: Run, compute: ComputeGradient, batch: Batch, sync: bool = True)
 def rehearse(run: Run) -> None:
     """Compute and discard a gradient at the largest image size, so that a lack of memory shows at once."""
     side, examples = max(run.plan.sizes), run.plan.rank_size
+    run.tuning.enter(side)
     buffers = list(run.model.buffers())
     kept = [buffer.clone() for buffer in buffers]
     device = run.rank.device

@@ -31,17 +31,16 @@ class Graphs:
         self._exchange = exchange
         self._halfway = torch.cuda.Event()
         self._waits = 0                             # gradients in a row for which the GPU waited
-        self._case: tuple[object, ...] | None = None            # what a graph depends on
+        self._shape: torch.Size | None = None       # of the images of the last gradient
         self._graph: _Graph | None = None
         self._is_possible = True
 
     def gradient(self, eager: Eager, batch: Batch, sync: bool = True) -> Tensor:
         """Leave a batch's gradient in `.grad` as `eager` would, averaged over ranks if asked to; return the loss."""
-        case = batch.images.shape, torch.backends.cudnn.benchmark
-        if is_new := case != self._case:
+        if is_new := batch.images.shape != self._shape:
             if self._graph is not None:     # torch may give its memory back without waiting for the last replay
                 torch.cuda.synchronize()
-            self._case, self._graph = case, None
+            self._shape, self._graph = batch.images.shape, None
         if self._params[0].grad is not None:        # a sum of several batches
             return eager(batch, sync, lambda: None)
         if self._graph is None and self._waits >= PATIENCE and not is_new and self._is_possible:

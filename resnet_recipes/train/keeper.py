@@ -69,8 +69,6 @@ class Keeper:
         self.run.precision.check(losses, done)
         seconds, waited = self.run.clock.seconds(), stream.waited
         span = max(seconds - self._since[0], 1e-9)
-        if losses:
-            self.run.tuning.observe(done - 1, span / len(losses))
         if self.recorder is not None:
             plan = self.run.plan
             finite = [loss for loss in losses if abs(loss) < float("inf")]          # float16 may have skipped a step
@@ -94,6 +92,7 @@ class Keeper:
         def measured() -> Metrics:
             return evaluate(run.model, run.eval_data, run.precision, flip, alive)
 
+        torch.backends.cudnn.benchmark = False      # for its two shapes a search would take longer than it saves
         with run.clock.paused():
             began, averaged, raw = time.perf_counter(), None, None
             if "eval_weights" in run.methods.table():

@@ -31,7 +31,7 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
         seed = int(now.rng.integers(2**63))         # always drawn: later draws must not depend on methods
         if methods.draws_in_forward:
             torch.manual_seed(seed)                 # 0.1 ms
-        run.tuning.enter(step)
+        run.tuning.enter(plan.pixels_at(step))
         for group in run.optimizer.param_groups:
             group["lr"] = plan.lr_at(step) * group["rate"]
 

@@ -17,6 +17,7 @@ from resnet_recipes.train.build import build, close_data, open_data
 from resnet_recipes.train.distributed import Rank, join, mean_over_ranks, meet, total_over_ranks
 from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.loop import train
+from resnet_recipes.train.tuning import Tuning
 
 #: First steps that are not timed: they choose algorithms, compile and fill caches.
 WARM_UP = 2
@@ -71,7 +72,7 @@ def speeds(plan: Plan, rank: Rank, seconds: float = 45.0, beat: Callable[[], Non
     size = _probe_size(plan, rank, min(sides))
     laps = {}
     for side in sides:
-        laps[side] = _laps(plan, rank, side, size, share)
+        laps[side] = _laps(plan, rank, side, size, share, Tuning.of(plan))
         beat()
     steps = {side: _mixed(found[WARM_UP:], _interval(plan)) for side, found in laps.items()}
     settling = median(sum(found[:WARM_UP]) - WARM_UP * median(steps[side]) for side, found in laps.items())
@@ -92,13 +93,13 @@ def _together(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
     """Return images per second of training on real images, `size` per device, at the first image size of the run."""
     images = size * rank.world_size
     recipe = replace(plan.recipe, batch=replace(plan.recipe.batch, global_size=images, bn_size=size))
-    laps = _timed(planning.of(recipe, plan.facts, rank.world_size), rank, seconds)
+    laps = _timed(planning.of(recipe, plan.facts, rank.world_size), rank, seconds, Tuning.of(plan))
     return images / median(laps[WARM_UP:] or laps)          # a run on few images may end within the warm-up
 
 
-def _timed(plan: Plan, rank: Rank, seconds: float, first: int = 0) -> list[float]:
+def _timed(plan: Plan, rank: Rank, seconds: float, tuning: Tuning, first: int = 0) -> list[float]:
     """Return the seconds of steps of a run from step `first` on, warm-up included."""
-    run, stopwatch = build(plan, rank), Stopwatch(rank.device, seconds)
+    run, stopwatch = build(plan, rank, tuning), Stopwatch(rank.device, seconds)
     try:
         train(run, stopwatch, first)
     finally:
@@ -118,16 +119,16 @@ def _probe_size(plan: Plan, rank: Rank, side: int) -> int:
     size = plan.bn_size
     while size > 8:
         began = time.perf_counter()
-        _laps(plan, rank, side, min(size, 8), 0.0)
+        _laps(plan, rank, side, min(size, 8), 0.0, Tuning())
         mean = mean_over_ranks(torch.tensor(time.perf_counter() - began, device=rank.device))  # all take the same size
         images_per_second = 8 * (WARM_UP + 1) / mean.item()
         return max(8, min(size, 1 << int(LONGEST_STEP * images_per_second).bit_length()))
     return size
 
 
-def _laps(plan: Plan, rank: Rank, side: int, size: int, seconds: float) -> list[float]:
+def _laps(plan: Plan, rank: Rank, side: int, size: int, seconds: float, tuning: Tuning) -> list[float]:
     """Return the seconds of steps, warm-up included; the first one after the warm-up is one of SAM's."""
-    return _timed(_synthetic(plan, rank, side, size), rank, seconds, first=-WARM_UP % _interval(plan))
+    return _timed(_synthetic(plan, rank, side, size), rank, seconds, tuning, first=-WARM_UP % _interval(plan))
 
 
 def _interval(plan: Plan) -> int:
@@ -173,7 +174,7 @@ def _crop_for(recipe: Recipe, side: int) -> int:
 def _evaluation_rate(plan: Plan, rank: Rank) -> float:
     """Return images per second of evaluation, on synthetic images."""
     examples = 2 * plan.recipe.batch.eval_size * rank.world_size
-    run = build(_synthetic(plan, rank, max(plan.sizes), 8, examples), rank)
+    run = build(_synthetic(plan, rank, max(plan.sizes), 8, examples), rank, Tuning())
     try:
         evaluate(run.model, run.eval_data, run.precision)
         began = time.perf_counter()
@@ -187,7 +188,7 @@ def _exchange_seconds(plan: Plan, rank: Rank) -> float:
     """Return the seconds that exchanging one step's gradients takes with nothing else running."""
     if rank.world_size == 1:
         return 0.0
-    run, laps = build(_synthetic(plan, rank, min(plan.sizes), 8), rank), []
+    run, laps = build(_synthetic(plan, rank, min(plan.sizes), 8), rank, Tuning()), []
     try:
         for param in run.model.parameters():
             param.grad = torch.zeros_like(param)

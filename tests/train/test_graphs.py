@@ -142,16 +142,6 @@ def test_nothing_is_replayed_while_the_gpu_is_the_limit(
     assert told == []
 
 
-def test_a_search_for_algorithms_begins_a_new_graph(replayed: Callable[..., tuple[Run, list[str]]], device: Device):
-    run, _ = replayed(max_duration="12ba")
-    run.tuning.enter = lambda step: setattr(torch.backends.cudnn, "benchmark", step >= 8)
-    try:
-        train(run, Notes(run))
-    finally:
-        torch.backends.cudnn.benchmark = False
-    assert [graph.replays for graph in device.graphs] == [8 - PATIENCE, 12 - 9]
-
-
 def test_what_a_graph_cannot_hold_is_computed_and_reported(
     replayed: Callable[..., tuple[Run, list[str]]], make_run: Callable[..., Run], device: Device,
 ):

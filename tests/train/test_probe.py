@@ -14,6 +14,7 @@ from resnet_recipes.config import Recipe
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.train import distributed, probe
 from resnet_recipes.train.distributed import Rank
+from resnet_recipes.train.tuning import Tuning
 from tests.process.nursery import Nursery, narrow_resnet18
 
 ALONE = Rank(0, 0, 1, torch.device("cpu"))
@@ -102,5 +103,5 @@ def test_the_first_step_that_is_timed_is_one_of_sams(made: plan.Plan, monkeypatc
     begun = []
     monkeypatch.setattr(probe, "train", lambda run, keeper, first: (begun.append(first), keeper.laps.extend([1.0] * 4)))
     made.recipe.methods.sam.interval = 5
-    probe._laps(made, ALONE, 32, 16, 1.0)
+    probe._laps(made, ALONE, 32, 16, 1.0, Tuning())
     assert (begun[0] + probe.WARM_UP) % 5 == 0

@@ -1,62 +1,63 @@
-"""cuDNN searches where a size lasts a minute, and nowhere else."""
+"""cuDNN searches where many pixels are trained on at one size, from the first convolution on, and nowhere else."""
 
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
 
+from resnet_recipes.train import gradient
+from resnet_recipes.train.keeper import Keeper
+from resnet_recipes.train.loop import train
+from resnet_recipes.train.run import Run
 from resnet_recipes.train.tuning import Tuning
+from tests.train.test_loop import Notes
 
 
 @pytest.fixture(autouse=True)
-def _switch():
+def _switch() -> Iterator[None]:
     before = torch.backends.cudnn.benchmark
     yield
     torch.backends.cudnn.benchmark = before
 
 
-def plan(sizes: tuple[int, ...], steps_per_epoch: int = 100) -> SimpleNamespace:
-    """What tuning reads of a plan: sizes by epoch."""
-    return SimpleNamespace(total_steps=len(sizes) * steps_per_epoch, steps_per_epoch=steps_per_epoch,
-                           pixels_at=lambda step: sizes[step // steps_per_epoch])
+def plan(sizes: tuple[int, ...], images: int, last: float = 1.0) -> SimpleNamespace:
+    """What tuning reads of a plan: the size of each epoch, and how many images a rank trains on in an epoch."""
+    steps = images // 256
+    return SimpleNamespace(total_steps=round((len(sizes) - 1 + last) * steps), steps_per_epoch=steps, rank_size=256,
+                           sizes=sizes)
 
 
-def timed(sizes: tuple[int, ...], seconds: float) -> Tuning:
-    """Return the tuning of a run whose steps of the first size take so long."""
-    tuning = Tuning(plan(sizes))
-    tuning.observe(9, 1000.0)           # with compilation
-    tuning.observe(19, seconds)
-    return tuning
+def test_only_sizes_of_many_pixels_are_searched_for():
+    # of 300,000 images of 224 px, an epoch of 88 px has 10 %, one of 112 px 17 %, and one of 176 px 41 %
+    mild = plan((88,) * 6 + (112,) * 5 + (176,) * 3, 200_000)
+    assert Tuning.of(mild).searched == {176}
+    assert Tuning.of(plan((88,) * 11 + (112, 176), 200_000)).searched == {88}
 
 
-def searched(tuning: Tuning, *steps: int) -> list[bool]:
-    result = []
-    for step in steps:
-        tuning.enter(step)
-        result.append(torch.backends.cudnn.benchmark)
-    return result
+def test_a_size_counts_in_all_its_epochs_as_far_as_they_go():
+    assert Tuning.of(plan((224, 176, 224), 151_000)).searched == {224}
+    assert Tuning.of(plan((224, 176, 224), 151_000, last=0.9)).searched == set()
 
 
-def test_it_is_off_until_a_step_has_been_timed():
-    tuning = Tuning(plan((176,) * 10))
-    assert searched(tuning, 0, 9) == [False, False]
-    tuning.observe(9, 1000.0)           # with compilation
-    assert searched(tuning, 19) == [False]
-    tuning.observe(19, 0.5)
-    assert searched(tuning, 20) == [True]
+def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(make_run: Callable[..., Run], monkeypatch):
+    """Torch keeps the first one, also that of the rehearsal."""
+    run, seen = make_run(max_duration="3ep", methods={"progressive_resizing": {"delay": "0.2dur"}}), []
+    small, *_, large = run.plan.sizes
+    run.tuning = Tuning([large])
+    run.model.register_forward_pre_hook(
+        lambda module, inputs: seen.append((inputs[0].shape[-1], torch.backends.cudnn.benchmark)))
+    gradient.rehearse(run)
+    assert seen == [(large, True)]
+    train(run, Notes(run))
+    assert set(seen) == {(side, side == large) for side in run.plan.sizes}
+    assert small != large
 
 
-def test_only_sizes_that_last_a_minute_are_searched_for():
-    # 0.25 s a step at 88 px: 75 s; 30 s and 35 s; 1 s at 176 px: 200 s
-    tuning = timed((88, 88, 88, 96, 104, 176, 176), 0.25)
-    assert searched(tuning, 20, 300, 400, 500) == [True, False, False, True]
-
-
-def test_a_size_once_searched_for_stays_so_to_its_end():
-    assert searched(timed((88,) * 3, 0.25), 20, 290) == [True, True]
-    assert searched(timed((88,) * 3, 0.25), 290) == [False]
-
-
-def test_a_slow_machine_searches_where_a_fast_one_does_not():
-    for seconds, expected in ((0.05, False), (0.9, True)):
-        assert searched(timed((224,), seconds), 20) == [expected]
+def test_nothing_is_searched_for_in_an_evaluation(make_run: Callable[..., Run]):
+    run, seen = make_run(), []
+    Tuning([64]).enter(64)
+    run.model.register_forward_pre_hook(lambda module, inputs: seen.append(torch.backends.cudnn.benchmark))
+    Keeper(run, None, Mock(), Mock()).evaluate(1)
+    assert set(seen) == {False}
