@@ -23,7 +23,7 @@ from resnet_recipes.train.evaluate import evaluate
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.run import Run
-from tests.process.nursery import narrow_resnet18
+from tests.shallow import shallow_resnet
 
 #: Every method that can be in one recipe with all others, images that grow from the first epoch on, and a SAM step in
 #: every third.
@@ -97,14 +97,6 @@ def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(
     assert trained == 1
     assert len(graphs) == 2                                         # evaluation is a graph of its own
     torch.testing.assert_close(compiled, plain, rtol=1e-5, atol=0)
-
-
-def shallow_resnet(num_classes: int) -> nn.Module:
-    """Return a narrow ResNet with one block a stage: each kind of layer appears once or twice, so tracing is fast."""
-    model = narrow_resnet18(num_classes)
-    for stage in (model.layer1, model.layer2, model.layer3, model.layer4):
-        del stage[1]
-    return model
 
 
 @contextmanager

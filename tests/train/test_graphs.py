@@ -6,13 +6,18 @@ from typing import Any
 
 import pytest
 import torch
+import torchvision
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from resnet_recipes.train.graphs import PATIENCE, Graphs
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.run import Run
+from tests.shallow import shallow_resnet
 from tests.train.test_loop import HOT, Notes, differing
+
+#: Smaller images than those of other tests.
+TINY = {"train_size": 16, "eval_resize": 16, "eval_size": 16}
 
 
 class Recording(TorchDispatchMode):
@@ -69,7 +74,9 @@ class Device:
 
 
 @pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+def device(make_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Device:
+    """A device for runs of a shallow network."""
+    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet)
     return Device(monkeypatch)
 
 
@@ -88,8 +95,8 @@ def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tupl
 
 
 @pytest.mark.parametrize("changes", [
-    {"max_duration": "16ba", "methods": HOT},
-    {"max_duration": "9ba", "batch": {"bn_size": 4}, "methods": {"ema": {"update_interval": "2ba"}}},
+    {"max_duration": "16ba", "data": TINY, "methods": HOT},
+    {"max_duration": "9ba", "data": TINY, "batch": {"bn_size": 4}, "methods": {"ema": {"update_interval": "2ba"}}},
     {"max_duration": "10ba", "precision": {"dtype": "bf16"}, "methods": {"sam": {"interval": 3}, "bce_loss": {}}},
 ])
 def test_replaying_gives_the_bits_of_computing(
@@ -109,7 +116,7 @@ def test_float16_is_replayed_with_the_scale_of_the_step(
     replayed: Callable[..., tuple[Run, list[str]]], make_run: Callable[..., Run], device: Device,
 ):
     changes = {"max_duration": "8ba", "precision": {"dtype": "fp16"}, "batch": {"global_size": 2, "bn_size": 2},
-               "data": {"train_size": 16, "eval_resize": 16, "eval_size": 16}, "optimizer": {"lr": 0.01}}
+               "data": TINY, "optimizer": {"lr": 0.01}}
     ours, theirs = replayed(**changes)[0], make_run(**changes)
     train(ours, Notes(ours))
     train(theirs, Notes(theirs))
