@@ -40,10 +40,10 @@ def test_gradients_are_correct(add, drop, relu, blur):
     def call(x, weight, bias, residual=None):
         buffers = [tensor.clone() for tensor in rest[:3]]
         return batch_norm.fused(x, weight, bias, residual, keep, *buffers, *rest[3:])
-    assert torch.autograd.gradcheck(call, inputs)
+    assert torch.autograd.gradcheck(call, inputs, fast_mode=True)
 
 
-@pytest.mark.parametrize(PARAMETERS, CASES)
+@pytest.mark.parametrize(PARAMETERS, [CASES[0], CASES[3], CASES[4], CASES[5]])     # every kind of argument and output
 def test_registration_passes_opcheck(add, drop, relu, blur):
     call = arguments(add, drop, relu, blur, torch.float32)
     torch.library.opcheck(torch.ops.resnet_recipes.batch_norm.default, call)
@@ -56,7 +56,7 @@ def test_registration_passes_opcheck(add, drop, relu, blur):
 @pytest.mark.parametrize("used", [0, 1])
 def test_a_halved_output_has_a_gradient_without_the_other(used):
     x, *rest = arguments(False, False, True, 2)
-    assert torch.autograd.gradcheck(lambda x: batch_norm.fused(x, *rest)[used], x.requires_grad_())
+    assert torch.autograd.gradcheck(lambda x: batch_norm.fused(x, *rest)[used], x.requires_grad_(), fast_mode=True)
 
 
 def test_a_blurred_sum_is_refused():
