@@ -7,10 +7,8 @@ from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.beton.file import Beton, pair_problems
 from resnet_recipes.data.beton.quasi_random import quasi_random, quasi_random_problem
 from resnet_recipes.data.beton.samples import Samples, fits_memory, open_samples
-from resnet_recipes.data.images.native import eval_images
-from resnet_recipes.data.images.training import manners, train_pipeline
+from resnet_recipes.data.images.pipelines import eval_pipeline, manners, train_pipeline
 from resnet_recipes.data.loading.pipeline import Pipeline
-from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.memory import available_memory
 from resnet_recipes.errors import NotReadyError, Problem
 
@@ -40,10 +38,7 @@ def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: Samp
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
     """Open val.beton; images are resized and cropped like image files."""
-    samples = open_samples(facts.root / "val.beton", facts.eval_digest)
-    capacity = Capacity.for_evaluation(config, share)
-    is_bicubic = config.eval_interpolation == "bicubic"
-    return Pipeline(eval_images(samples, config.eval_resize, is_bicubic), capacity)
+    return eval_pipeline(open_samples(facts.root / "val.beton", facts.eval_digest), config, share)
 
 
 def _problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]:

@@ -59,8 +59,8 @@ def _places(share: Share, step: int, repeats: int) -> np.ndarray:
 def eval_jobs(config: DataConfig, share: Share, examples: int) -> Iterator[Job]:
     """Yield this rank's evaluation examples rank, rank + world_size, ... in batches, the last one short."""
     mine = np.arange(share.rank, examples, share.world_size)
-    return (_once(0, mine[start:start + share.eval_size], config.eval_size)
-            for start in range(0, len(mine), share.eval_size))
+    parts = (mine[start:start + share.eval_size] for start in range(0, len(mine), share.eval_size))
+    return (Job(0, part, np.zeros_like(part), config.eval_size) for part in parts)
 
 
 def whole_batches(share: Share, examples: int) -> int:
@@ -70,7 +70,3 @@ def whole_batches(share: Share, examples: int) -> int:
                                      f"is more than the {examples:,} training images",
                                      f"bs={max(1, examples // 8)}")])
     return steps_per_epoch(examples, share.global_size)
-
-
-def _once(epoch: int, indices: np.ndarray, pixels: int) -> Job:
-    return Job(epoch, indices, np.zeros_like(indices), pixels)

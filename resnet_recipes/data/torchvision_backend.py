@@ -7,11 +7,9 @@ from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.listing import Tell
 from resnet_recipes.data.files.survey import survey
-from resnet_recipes.data.images.native import eval_images
-from resnet_recipes.data.images.training import manners, train_pipeline
+from resnet_recipes.data.images.pipelines import eval_pipeline, manners, train_pipeline
 from resnet_recipes.data.loading.loader import TrainLoader
 from resnet_recipes.data.loading.pipeline import Pipeline
-from resnet_recipes.data.loading.slots import Capacity
 
 
 def measure(config: DataConfig, tell: Tell) -> DataFacts:
@@ -26,10 +24,8 @@ def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: Samp
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> Pipeline:
-    """Open the evaluation images; an unreadable one is always an error, to keep accuracies comparable."""
-    files, capacity = Files.of(config, "val", facts.eval_digest), Capacity.for_evaluation(config, share)
-    is_bicubic = config.eval_interpolation == "bicubic"
-    return Pipeline(eval_images(files, config.eval_resize, is_bicubic), capacity)
+    """Open the evaluation images."""
+    return eval_pipeline(Files.of(config, "val", facts.eval_digest), config, share)
 
 
 def seconds_per_image(config: DataConfig, facts: DataFacts) -> float:

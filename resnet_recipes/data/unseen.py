@@ -13,6 +13,7 @@ from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError
 from resnet_recipes.data.images.native import eval_images
+from resnet_recipes.data.images.pipelines import eval_pipeline
 from resnet_recipes.data.images.python import EvalImages
 from resnet_recipes.data.loading.loader import EvalLoader
 from resnet_recipes.data.loading.pipeline import Pipeline
@@ -40,10 +41,8 @@ def open_labelled(config: DataConfig, classes: Sequence[str], num_classes: int, 
     if not len(listing):
         raise _unusable(root, "has no images in class folders")
     files = Files(listing, config.root)
-    capacity = Capacity.for_evaluation(config, share)
-    storage = eval_images(files, config.eval_resize, config.eval_interpolation == "bicubic")
-    storage.labels = _places(root, listing.classes, classes, num_classes)[files.labels]
-    return EvalLoader(config, share, Pipeline(storage, capacity))
+    files.labels[:] = _places(root, listing.classes, classes, num_classes)[files.labels]
+    return EvalLoader(config, share, eval_pipeline(files, config, share))
 
 
 def _open_beton(config: DataConfig, root: Path, classes: Sequence[str] | int, share: Share) -> EvalLoader:

@@ -1,7 +1,5 @@
 """Training orders that match the layout of a .beton file on disk."""
 
-
-
 import numpy as np
 
 from resnet_recipes.data.beton.file import Beton

@@ -7,7 +7,7 @@ import numpy as np
 
 from resnet_recipes.data.beton.file import RAW
 from resnet_recipes.data.convert.encode import Encoded
-from resnet_recipes.data.crop import attempts, uniforms
+from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.native import engine
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.data.native.rows import CROP, ROW
@@ -20,14 +20,13 @@ def images_per_second(images: Sequence[Encoded], side: int) -> float | None:
     if why_not() or not images:
         return None
     images = images[:_MOST]
-    draws = np.tile(np.array([0.75, 4 / 3]), (len(images), 1))
-    tried = attempts(uniforms(0, 0, np.arange(len(images)), 40), (0.08, 1.0), (0.75, 4 / 3)).reshape(len(images), -1)
-    draws, data = np.concatenate([tried, draws], axis=1), [np.frombuffer(image.data, np.uint8) for image in images]
+    indices, data = np.arange(len(images)), [np.frombuffer(image.data, np.uint8) for image in images]
+    draws, _ = TrainCrop(0, (0.08, 1.0), (0.75, 4 / 3), flip=False).attempts(0, indices, np.zeros_like(indices))
     pixels, wanted = np.empty((side, side, 3), np.uint8), np.zeros(len(images), ROW)
     wanted["data"], wanted["length"] = [one.ctypes.data for one in data], [one.size for one in data]
     wanted["raw"] = [image.mode == RAW for image in images]
     wanted["size"] = [(image.height, image.width) for image in images]
-    wanted["draws"] = draws.ctypes.data + np.arange(len(images)) * draws.strides[0]
+    wanted["draws"] = draws.ctypes.data + indices * draws.strides[0]
     wanted["geometry"], wanted["side"], wanted["pixels"] = CROP, side, pixels.ctypes.data
     started = time.process_time()
     engine.fill(wanted, np.empty(len(images), bool))

@@ -68,11 +68,9 @@ def fill(storage: Storage, rows: Rows, skip_bad: bool = False) -> list[int]:
 def _fill_skipping(storage: Storage, rows: Rows) -> list[int]:
     bad, examples = [], len(storage.labels)
     for row, index in enumerate(rows.indices.tolist()):
-        place = slice(row, row + 1)
         for candidate in range(index, index + min(100, examples)):
-            indices = np.array([candidate % examples])
             try:
-                bad += fill(storage, Rows(rows.epoch, indices, *(field[place] for field in rows[2:])))
+                bad += fill(storage, rows.only(row)._replace(indices=np.array([candidate % examples])))
                 break
             except UnreadableError as error:
                 bad.append(error.index)
