@@ -110,7 +110,7 @@ def composed_once() -> Iterator[None]:
     """Let Hydra compose the same recipe with the same words once only: it takes a tenth of a second."""
     compose, made = hydra_compose.composed, {}
 
-    def composed(trees: Sequence[dict[str, Any]], overrides: Sequence[str]) -> dict[str, Any]:
+    def composed(trees: Sequence[dict[str, Any]], overrides: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         key = repr((trees, overrides))
         if key not in made:
             made[key] = compose(trees, overrides)

@@ -65,7 +65,7 @@ def _changed(recipe: "Recipe", words: Sequence[str], known: tuple[str, ...]) -> 
         raise RecipeError(problems)
     if "data.root" in {change.key for change in changes}:       # other images are not split, unless requested
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0))
-    tree = hydra_compose.composed([frozen.tree_of(recipe)], [change.for_hydra() for change in changes])
+    tree = hydra_compose.composed([frozen.tree_of(recipe)], [(change.key, change.read()) for change in changes])
     changed, wrong = typed(tree)
     if wrong := [problem for problem in wrong if problem.key != "data.root"]:
         raise RecipeError(wrong)

@@ -42,7 +42,7 @@ def compose(name: str, changes: Sequence[str] = (), folder: Path | None = None, 
         trees.append(tree)
         problems += [_placed(problem, document) for problem in wrong]
     try:
-        tree = hydra_compose.composed(trees, [override.for_hydra() for override in changed])
+        tree = hydra_compose.composed(trees, [(override.key, override.read()) for override in changed])
     except ValueError as error:
         raise RecipeError([*problems, Problem(links[-1][0].place, None, f"cannot be composed: {error}")]) from None
     _claim(tree, links, changed)

@@ -22,7 +22,7 @@ def _parsed(override: str) -> Override:
 
 
 def value_of(override: str) -> Any:
-    """Return the value of an override such as "++seed=7". Raises ValueError if Hydra cannot read it as one value."""
+    """Return the value of an override such as "seed=7". Raises ValueError if Hydra cannot read it as one value."""
     try:
         parsed = _parsed(override)
         several = parsed.is_sweep_override()
@@ -49,15 +49,15 @@ def texts_of(override: str, most: int) -> list[str]:
     return list(islice(parsed.sweep_string_iterator(), most))
 
 
-def composed(trees: Sequence[dict[str, Any]], overrides: Sequence[str]) -> dict[str, Any]:
-    """Merge trees, the most basic one first, and overrides such as "++seed=7", the last of which wins.
+def composed(trees: Sequence[dict[str, Any]], overrides: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Merge trees, the most basic one first, and overrides such as ("seed", 7), the last of which wins.
 
     References are resolved. Raises ValueError if the trees do not fit together.
     """
     try:
         merged = OmegaConf.merge(*trees)
-        for override in map(_parsed, overrides):
-            OmegaConf.update(merged, override.key_or_group, override.value(), merge=True, force_add=True)
+        for key, value in overrides:
+            OmegaConf.update(merged, key, value, merge=True, force_add=True)
         return OmegaConf.to_container(merged, resolve=True)
-    except (HydraException, OmegaConfBaseException, RecursionError) as error:
+    except (OmegaConfBaseException, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())[:200]) from None

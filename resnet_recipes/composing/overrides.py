@@ -45,14 +45,14 @@ class Override(NamedTuple):
     def __str__(self) -> str:
         return f"~{self.key}" if self.value is None else f"{self.key}={self.value}"
 
-    def for_hydra(self) -> str:
-        """Return the override in Hydra's grammar; it may add a setting, and the value of a text setting is literal."""
+    def read(self) -> Any:
+        """Return the value: that of a text setting as it is, any other by Hydra's grammar. Raises ValueError."""
         if self.value is None:
-            return f"++{self.key}=null"
+            return None
         kind = settings()[self.key]
         takes_text = kind is str or (is_union(kind) and str in get_args(kind)
                                      and not _NUMBER_OR_NULL.fullmatch(self.value))
-        return f"++{self.key}={_quoted(self.value) if takes_text else self.value}"
+        return self.value if takes_text else value_of(f"{self.key}={self.value}")
 
 
 def parse(words: Iterable[str]) -> tuple[list[Override], list[Problem]]:
@@ -135,7 +135,7 @@ def _wrong(override: Override) -> Iterator[Problem]:
                       meant or "resnet-train recipe=mild --cfg prints every setting")
     elif value is not None:
         try:
-            yield from fitting(_nested(key, value_of(override.for_hydra())), in_file=False)[1]
+            yield from fitting(_nested(key, override.read()), in_file=False)[1]
         except ValueError as error:
             yield Problem(key, value, str(error), _respelled(key, value))
 
@@ -152,8 +152,3 @@ def _nested(key: str, value: Any) -> dict[str, Any]:
     for name in reversed(key.split(".")):
         value = {name: value}
     return value
-
-
-def _quoted(text: str) -> str:
-    """Quote text for Hydra's grammar, where a backslash is special only before a quote."""
-    return "'" + re.sub(r"(\\*)('|$)", lambda match: match[1] * 2 + (r"\'" if match[2] else ""), text) + "'"

@@ -17,6 +17,11 @@ WORDS = ["++seed=7", "++data.root='/x=,y'", "++methods.mixup={alpha:0.4}", "++me
          "++methods.sam={}", "++new.section.key=true"]
 
 
+def read(word: str) -> tuple[str, object]:
+    """Return the key and the value of an override."""
+    return word.partition("=")[0].lstrip("+"), hydra_compose.value_of(word)
+
+
 @pytest.mark.parametrize("words", [[], WORDS, WORDS[::-1]], ids=["none", "in order", "backwards"])
 @pytest.mark.parametrize("trees", [[MILD], [MILD, HOT], [HOT, MILD, CHILD]], ids=["one", "two", "three"])
 def test_files_and_words_win_as_they_do_for_hydra(trees: list[dict], words: list[str]):
@@ -25,7 +30,7 @@ def test_files_and_words_win_as_they_do_for_hydra(trees: list[dict], words: list
                                                        **tree})
     with hydra.initialize(config_path=None, version_base="1.3"):
         expected = OmegaConf.to_container(hydra.compose(f"part{len(trees) - 1}", words), resolve=True)
-    assert hydra_compose.composed(trees, words) == expected
+    assert hydra_compose.composed(trees, list(map(read, words))) == expected
 
 
 @pytest.mark.parametrize(("trees", "words"), [
@@ -36,4 +41,4 @@ def test_files_and_words_win_as_they_do_for_hydra(trees: list[dict], words: list
 ])
 def test_what_does_not_fit_together_is_an_error(trees: list[dict], words: list[str]):
     with pytest.raises(ValueError, match=r"\w"):
-        hydra_compose.composed(trees, words)
+        hydra_compose.composed(trees, list(map(read, words)))
