@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from resnet_recipes.card import card_of
 from resnet_recipes.commands.arguments import WIDTH, Arguments, Usage
 from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.errors import Problem, RecipeError
@@ -32,14 +33,11 @@ def run(arguments: Arguments) -> int:
 
 
 def _list(items: Sequence[type]) -> Iterator[str]:
-    from resnet_recipes.card import card_of
-
     for card in map(card_of, items):
         yield from _filled(f"{card.name:<24}", card.summary)
 
 
 def _page(item: type) -> Iterator[str]:
-    from resnet_recipes.card import card_of
     from resnet_recipes.methods.base import HOOKS, Method
 
     card, is_method = card_of(item), issubclass(item, Method)

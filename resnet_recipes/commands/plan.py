@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes import __version__
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
+from resnet_recipes.cores import cores
 from resnet_recipes.report.text import clock_time
 
 if TYPE_CHECKING:
@@ -76,7 +77,6 @@ def ranks(composed: "Composed") -> int:
 
 def _device(plan: "Plan") -> Iterator[tuple[str, str]]:
     """Yield what the run computes on and in which precision."""
-    from resnet_recipes.cores import cores
     from resnet_recipes.launch import gpus
 
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
@@ -106,7 +106,6 @@ def _memory(plan: "Plan", size: int) -> Iterator[tuple[str, str]]:
 def _time(plan: "Plan") -> Iterator[tuple[str, str]]:
     """Yield how long the run takes, as measured here, else predicted, published or guessed, and what it costs."""
     from resnet_recipes.commands import estimate
-    from resnet_recipes.cores import cores
     from resnet_recipes.guess import cpu_seconds, gpu_seconds, gpu_speeds, roughly
     from resnet_recipes.launch import gpus
     from resnet_recipes.measure import datasheet

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.launch.slurm import SHORTEST, array, script, seconds
 
 if TYPE_CHECKING:
     from resnet_recipes.config import LaunchConfig
@@ -27,7 +28,6 @@ _STAND_INS = ("run.name=run-1", "launch.rdzv=node:20000")
 def run(arguments: Arguments) -> int:
     """Check recipe and settings, and print the script; nodes and GPUs are those of `launch.nodes` and `gpus`."""
     from resnet_recipes.composing.compose import compose
-    from resnet_recipes.launch.slurm import script
 
     words = [word.removeprefix("recipe=") if i == 0 else word for i, word in enumerate(arguments.words)]
     if not words or "=" in words[0]:
@@ -49,7 +49,6 @@ def _array(words: list[str], time: str, arguments: Arguments) -> str:
     """Return the script of a sweep; its runs have the names that `resnet-train -m` gives them."""
     from resnet_recipes.commands.sweep import named
     from resnet_recipes.composing.sweep import points
-    from resnet_recipes.launch.slurm import array
 
     runs = named(points(words), Arguments(), _STAND_INS)
     launch, *others = (point.recipe.launch for point, _ in runs.values())
@@ -84,8 +83,6 @@ def _array_problems(arguments: Arguments) -> Iterator[Problem]:
 
 def _problems(changes: Sequence[str], time: str) -> list[Problem]:
     """Return what is wrong with the time limit, and with settings that the script itself decides."""
-    from resnet_recipes.launch.slurm import SHORTEST, seconds
-
     rule = "is set by the script, which names the run and lets the nodes meet on the first one"
     found = [Problem(word, None, rule, "leave it out") for word in changes if word.startswith(_TAKEN)]
     if not (length := seconds(time)):

@@ -12,6 +12,8 @@ from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
 from resnet_recipes.cores import cores
 from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.launch import external, gpus
+from resnet_recipes.launch.sweep import Sweep, slots
 from resnet_recipes.report.text import clock_time
 
 if TYPE_CHECKING:
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
 def run(arguments: Arguments) -> int:
     """Check every point, then train them; with --dry-run only list them. The same command continues a sweep."""
     from resnet_recipes.composing.sweep import points
-    from resnet_recipes.launch import gpus
-    from resnet_recipes.launch.sweep import Sweep, slots
 
     found, text = gpus.count(), arguments.flags.get("--parallel", "1")
     if problems := [*_problems(arguments), *_share_problems(text, found, arguments.words)]:
@@ -63,8 +63,6 @@ def named(
 
 def _problems(arguments: Arguments) -> Iterator[Problem]:
     """Yield what contradicts a sweep."""
-    from resnet_recipes.launch import external
-
     for word in arguments.words:
         if word.startswith(("run=", "run.name=")):
             yield Problem(word, None, "names one run, but a sweep names its own", "leave it out")

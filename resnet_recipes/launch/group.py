@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.cores import cores
 from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.launch import gpus
 from resnet_recipes.process.rank_process import LOCKED, STARTED
 from resnet_recipes.train import STORE
 
@@ -60,8 +61,6 @@ class Group:
 
 def group_of(config: "LaunchConfig") -> Group:
     """Return the processes that a recipe asks for. Raises NotReadyError if GPUs or a usable TMPDIR are missing."""
-    from resnet_recipes.launch import gpus
-
     if problems := list(temporary_folder_problems()):
         raise NotReadyError(problems)
     found = 0 if config.device == "cpu" else gpus.count()
@@ -93,8 +92,6 @@ def temporary_folder_problems() -> Iterator[Problem]:
 
 def warnings(config: "LaunchConfig") -> Iterator[str]:
     """Yield what the user must not overlook: a GPU that torch does not see, a port that others may reach."""
-    from resnet_recipes.launch import gpus
-
     if config.device != "cpu" and (text := gpus.unused()):
         yield text
     if config.fewest_and_most_nodes[1] > 1:
@@ -145,8 +142,6 @@ def _too_many(wanted: int, found: int) -> Problem:
     """Return the problem of a machine with fewer GPUs than were asked for."""
     if found:
         return Problem("launch.gpus", wanted, f"this machine has {found}", f"gpus={found}")
-    from resnet_recipes.launch import gpus
-
     fix = f"launch.device=cpu gpus={wanted} starts {wanted} {'process' if wanted == 1 else 'processes'} on the CPU"
     fixes = filter(None, [gpus.unused(), fix])
     return Problem("launch.gpus", wanted, "torch sees no GPU on this machine", "\n    ".join(fixes))
