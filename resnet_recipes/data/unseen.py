@@ -91,10 +91,10 @@ class Unlabelled(EvalLoader):
         share, self.paths = Share(0, 1, batch, batch, 0), paths
         capacity = Capacity.for_evaluation(config, share)
         capacity = capacity._replace(workers=0 if len(paths) <= _FEW else capacity.workers)
-        self._files, is_bicubic = Files.named(paths), config.eval_interpolation == "bicubic"
-        storage = eval_images(self._files, config.eval_resize, is_bicubic, _Blackened)
-        storage.labels = np.arange(len(paths))
-        super().__init__(config, share, Pipeline(storage, capacity))
+        self._files = Files.named(paths)
+        self._files.labels[:] = np.arange(len(paths))
+        images = eval_images(self._files, config.eval_resize, config.eval_interpolation == "bicubic")
+        super().__init__(config, share, Pipeline(_Blackened(images), capacity))
 
     def fault(self, index: int) -> str:
         """Return why a black image could not be read, or "" if it really is black."""
@@ -106,11 +106,18 @@ class Unlabelled(EvalLoader):
         return ""
 
 
-class _Blackened(EvalImages):
+class _Blackened:
+    """A storage whose unreadable images are black."""
+
+    def __init__(self, images: EvalImages):
+        self.images, self.labels, self.in_threads, self.path = images, images.labels, images.in_threads, images.path
+
     def fill(self, rows: Rows) -> None:
-        for row in range(len(rows.indices)):
-            one = rows.only(row)
-            try:
-                super().fill(one)
-            except UnreadableError:
-                one.pixels[:] = 0
+        try:
+            self.images.fill(rows)
+        except UnreadableError:
+            if len(rows.indices) == 1:
+                rows.pixels[:] = 0
+            else:
+                for row in range(len(rows.indices)):
+                    self.fill(rows.only(row))
