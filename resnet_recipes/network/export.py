@@ -62,10 +62,6 @@ def _read_timm(path: Path, _: About) -> Run:
     return timm.create_model(f"local-dir:{path.parent}", pretrained=True).eval()
 
 
-def _read_safetensors(path: Path, _: About) -> Run:
-    return load(path).model
-
-
 def _write_onnx(network: Network, path: Path) -> None:
     import onnx
     with _any_size():
@@ -87,18 +83,10 @@ def _write_torchscript(network: Network, path: Path) -> None:
     torch.jit.save(traced, path, _extra_files={f"{KEY}.json": network.about.to_json()})
 
 
-def _read_torchscript(path: Path, _: About) -> Run:
-    return torch.jit.load(path, map_location="cpu")
-
-
 def _write_exported_program(network: Network, path: Path) -> None:
     with _any_size():
         program = torch.export.export(network.model, (_example(network),), dynamic_shapes=_shapes())
     torch.export.save(program, path, extra_files={f"{KEY}.json": network.about.to_json()})
-
-
-def _read_exported_program(path: Path, _: About) -> Run:
-    return torch.export.load(path).module()
 
 
 def _example(network: Network) -> Tensor:
@@ -129,17 +117,18 @@ model.load_state_dict(torch.load("model.pt", weights_only=True))"""),
     "timm": Target("model.safetensors", _write_timm, _read_timm, False, """\
 import timm
 model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()        # this folder"""),
-    "safetensors": Target("model.safetensors", _write_weights, _read_safetensors, True, """\
+    "safetensors": Target("model.safetensors", _write_weights, lambda path, _: load(path).model, True, """\
 from resnet_recipes.network.load import load
 network = load("model.safetensors")"""),
     "onnx": Target("model.onnx", _write_onnx, _read_onnx, True, f"""\
 import onnxruntime
 session = onnxruntime.InferenceSession("model.onnx")
 logits, = session.run(["logits"], {{{{"images": images}}}})        # {_ANY}"""),
-    "torchscript": Target("model.pt", _write_torchscript, _read_torchscript, True, f"""\
+    "torchscript": Target("model.pt", _write_torchscript, lambda path, _: torch.jit.load(path, "cpu"), True, f"""\
 import torch
 model = torch.jit.load("model.pt")        # {_ANY}"""),
-    "exported_program": Target("model.pt2", _write_exported_program, _read_exported_program, True, f"""\
+    "exported_program": Target(
+        "model.pt2", _write_exported_program, lambda path, _: torch.export.load(path).module(), True, f"""\
 import torch
 model = torch.export.load("model.pt2").module()        # {_ANY}"""),
 }

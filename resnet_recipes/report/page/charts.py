@@ -228,16 +228,15 @@ def _quantity(field: str, title: str, **scale: object) -> Spec:
     return {"field": field, "type": "quantitative", "title": title, "scale": scale or {"zero": False}}
 
 
-def _names(field: str, domain: Sequence[str], values: Sequence[str]) -> Spec:
-    """Return a channel that tells names apart by colour or shape."""
+def _names(field: str, domain: Sequence[str], values: Sequence[object]) -> Spec:
+    """Return a channel that tells names apart by colour, shape or dashes."""
     scale = {"domain": list(domain), "range": [values[i % len(values)] for i in range(len(domain))]}
     return {"field": field, "type": "nominal", "title": None, "scale": scale}
 
 
 def _dashes(field: str, domain: Sequence[str]) -> Spec:
     """Return a channel that tells lines apart in black and white, too."""
-    scale = {"domain": list(domain), "range": [DASHES[i % len(DASHES)] for i in range(len(domain))]}
-    return {"field": field, "type": "nominal", "title": None, "scale": scale, "legend": _LINES}
+    return _names(field, domain, DASHES) | {"legend": _LINES}
 
 
 def _tooltip(fields: Iterable[str]) -> list[Spec]:
