@@ -1,17 +1,14 @@
 """Evaluate a network on several devices of this machine: start ranks as in training, and merge their results."""
 
 import json
-import shutil
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes.composing.frozen import freeze
-from resnet_recipes.errors import ExitCode
 from resnet_recipes.launch.group import EVALUATE, Group
-from resnet_recipes.launch.start import start
+from resnet_recipes.launch.start import started
 from resnet_recipes.process.ending import Ending
 
 if TYPE_CHECKING:
@@ -24,16 +21,11 @@ def evaluate(place: Path, recipe: "Recipe", sizes: Sequence[int], group: Group,
     """Evaluate at each size; return how the ranks ended, and the results if they ended well."""
     from resnet_recipes.process.evaluation import JOB, RECIPE, result_path
 
-    folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
-    (folder / RECIPE).write_text(freeze(recipe))
-    (folder / JOB).write_text(json.dumps({"place": str(place.absolute()), "sizes": list(sizes)}))
-    ending, found = start(folder, replace(group, program=EVALUATE), say), []
-    if not ending.code:
-        found = [_merged([result_path(folder, number, rank) for rank in range(group.ranks)])
-                 for number in range(len(sizes))]
-    if not ending.failed or ending.code in (ExitCode.RECIPE, ExitCode.NOT_READY):
-        shutil.rmtree(folder, ignore_errors=True)           # otherwise its logs are needed
-    return ending, found
+    job = json.dumps({"place": str(place.absolute()), "sizes": list(sizes)})
+    with started({RECIPE: freeze(recipe), JOB: job}, replace(group, program=EVALUATE), say) as (folder, ending):
+        numbers = () if ending.code else range(len(sizes))
+        return ending, [_merged([result_path(folder, number, rank) for rank in range(group.ranks)])
+                        for number in numbers]
 
 
 def _merged(paths: Sequence[Path]) -> "Evaluated":

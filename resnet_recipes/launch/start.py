@@ -1,14 +1,15 @@
 """The launcher: start the processes of a run, pass signals on, and report how it ended. It trains nothing itself."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
@@ -53,6 +54,21 @@ def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
     if result.failed or (result.code and not result.step):
         say(result.explained(folder, group.ranks, not group.program))
     return result
+
+
+@contextmanager
+def started(files: Mapping[str, str], group: Group, say: Callable[[str], None]) -> Iterator[tuple[Path, Ending]]:
+    """Start a group in a temporary folder with these files; yield the folder, with its results, and how it ended.
+
+    The folder is deleted at the end of the context, unless its logs are needed.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    ended = start(folder, group, say)
+    yield folder, ended
+    if not ended.failed or ended.code in (ExitCode.RECIPE, ExitCode.NOT_READY):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Launch:
