@@ -14,11 +14,15 @@ TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 @dataclass
 class Cubin:
-    """A compiled kernel: its instructions and labels, its register count, and whether registers spilled to memory."""
+    """A compiled kernel: its instructions and labels, and its register count."""
 
     lines: list[str]
     registers: int
-    spills: bool
+
+    @property
+    def spills(self) -> int:
+        """Return how many instructions keep registers in memory, or get them back."""
+        return self.count(r"\b(STL|LDL)\b")
 
     def count(self, pattern: str) -> int:
         """Return how many instructions match."""
@@ -62,4 +66,4 @@ def cubin(
     listing = subprocess.run([TOOLS / "nvdisasm", "-c", path], capture_output=True, text=True, check=True).stdout
     lines = [line for line in listing.splitlines() if re.match(r"\s*/\*[0-9a-f]{4,}\*/|\.L_x", line)]
     lines = [line for line in lines if "NOP" not in line]
-    return Cubin(lines, int(re.search(r"REG:(\d+)", usage)[1]), "STACK:0 " not in usage)
+    return Cubin(lines, int(re.search(r"REG:(\d+)", usage)[1]))

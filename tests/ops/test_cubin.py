@@ -11,7 +11,6 @@ from tests.ops.cubin import cubin
 ARCHITECTURES = (80, 90, 100)
 
 BLUR_TILE = {"R": blur.ROWS, "BW": blur.COLUMNS, "BC": blur.CHANNELS}
-BATCH_NORM_TILE = {"BM": batch_norm.ROWS, "BC": batch_norm.CHANNELS}
 BLUR_ELEMENTS = blur.ROWS * blur.COLUMNS * blur.CHANNELS
 FLOATS = dict.fromkeys(("shares", "saved", "keep", "sums", "weight", "bias", "running_mean", "running_var",
                         "targets", "losses", "loss", "norm"), "*fp32")
@@ -54,39 +53,41 @@ BLURS = {
 def test_blur_costs_few_instructions(case, arch, tmp_path):
     kernel, constants, results, limit = BLURS[case]
     binary = compiled(kernel, arch, blur.OPTIONS, tmp_path, **BLUR_TILE, **constants)
-    assert not binary.spills
+    assert binary.spills == 0
     assert binary.count("LDG") == binary.count(r"LDG.*\.128") > 0
     assert binary.count("STG") == binary.count(r"STG.*\.128") > 0
     assert binary.count(r"^\s*/") * 32 * blur.OPTIONS["num_warps"] / results <= limit
 
 
 REDUCE = {"TWICE": False, "ADD": False, "KEEP": False, "RELU": True, "HALVED": False}
-SUM, LARGE = REDUCE | {"TWICE": True, "ADD": True}, batch_norm.RESIDENT_LARGE_REDUCE
+SUM = REDUCE | {"TWICE": True, "ADD": True}
+EACH, FEW = (batch_norm.OPTIONS, 0), (batch_norm.REDUCE_OPTIONS, batch_norm.RESIDENT_REDUCE)
+FEWER = batch_norm.LARGE_REDUCE_OPTIONS, batch_norm.RESIDENT_LARGE_REDUCE
 
-#: Kernel, constants, most instructions an element, and how many programs must fit on a multiprocessor at once.
+#: Kernel, constants, most instructions an element, options, and how many programs must fit on a multiprocessor at once.
 BATCH_NORMS = {
-    "statistics": (batch_norm._statistics, {}, 8, batch_norm.RESIDENT_STATISTICS),
-    "apply": (batch_norm._apply, {"ADD": False, "KEEP": False, "RELU": True}, 12, 0),
-    "apply to a sum": (batch_norm._apply, {"ADD": True, "KEEP": False, "RELU": True}, 16, 0),
-    "apply and drop": (batch_norm._apply, {"ADD": True, "KEEP": True, "RELU": True}, 20, 0),
-    "reduce": (batch_norm._reduce, REDUCE, 14, batch_norm.RESIDENT_REDUCE),
-    "reduce of a sum": (batch_norm._reduce, SUM, 16, batch_norm.RESIDENT_REDUCE),
-    "reduce of a dropped sum": (batch_norm._reduce, SUM | {"KEEP": True}, 20, LARGE),
-    "reduce of a halved sum": (batch_norm._reduce, SUM | {"HALVED": True}, 41, LARGE),
-    "reduce of a dropped and halved sum": (batch_norm._reduce, SUM | {"KEEP": True, "HALVED": True}, 42, LARGE),
-    "spread": (batch_norm._spread, {"KEEP": False, "RELU": True}, 24, 0),
-    "spread and drop": (batch_norm._spread, {"KEEP": True, "RELU": False}, 24, 0),
+    "statistics": (batch_norm._statistics, {}, 8, batch_norm.STATISTICS_OPTIONS, batch_norm.RESIDENT_STATISTICS),
+    "apply": (batch_norm._apply, {"ADD": False, "KEEP": False, "RELU": True}, 12, *EACH),
+    "apply to a sum": (batch_norm._apply, {"ADD": True, "KEEP": False, "RELU": True}, 16, *EACH),
+    "apply and drop": (batch_norm._apply, {"ADD": True, "KEEP": True, "RELU": True}, 20, *EACH),
+    "reduce": (batch_norm._reduce, REDUCE, 14, *FEW),
+    "reduce of a sum": (batch_norm._reduce, SUM, 16, *FEW),
+    "reduce of a dropped sum": (batch_norm._reduce, SUM | {"KEEP": True}, 20, *FEWER),
+    "reduce of a halved sum": (batch_norm._reduce, SUM | {"HALVED": True}, 41, *FEWER),
+    "reduce of a dropped and halved sum": (batch_norm._reduce, SUM | {"KEEP": True, "HALVED": True}, 43, *FEWER),
+    "spread": (batch_norm._spread, {"KEEP": False, "RELU": True}, 24, *EACH),
+    "spread and drop": (batch_norm._spread, {"KEEP": True, "RELU": False}, 24, *EACH),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("case", "arch"), everywhere(BATCH_NORMS, "reduce of a sum"))
 def test_batch_norm_costs_few_instructions_and_registers(case, arch, tmp_path):
-    kernel, constants, limit, resident = BATCH_NORMS[case]
-    binary = compiled(kernel, arch, batch_norm.OPTIONS, tmp_path, **BATCH_NORM_TILE, **constants)
-    threads = 32 * batch_norm.OPTIONS["num_warps"]
-    elements = batch_norm.ROWS * batch_norm.CHANNELS / threads
-    assert not binary.spills
+    kernel, constants, limit, options, resident = BATCH_NORMS[case]
+    rows, threads = batch_norm.ROWS * (2 if case == "statistics" else 1), 32 * options["num_warps"]
+    binary = compiled(kernel, arch, options, tmp_path, BM=rows, BC=batch_norm.CHANNELS, **constants)
+    elements = rows * batch_norm.CHANNELS / threads
+    assert binary.spills <= (14 if resident else 0)     # once a program, outside the loop over rows
     assert binary.count(r"LDG.*\.128") >= 2
     assert binary.count(r"(LDG|STG)\S*\.U16") == 0
     assert (binary.first_loop() if resident else binary.count(r"^\s*/")) / elements <= limit
@@ -94,22 +95,24 @@ def test_batch_norm_costs_few_instructions_and_registers(case, arch, tmp_path):
 
 
 #: Kernel, rows, pairs of columns and channels of the input of a tile, constants, rows that its loop takes at once,
-#: bits of an access, instructions an element at most, programs that must fit on a multiprocessor.
+#: bits of an access, instructions an element at most, options, programs that must fit on a multiprocessor.
 PAIRS = {
-    "blurred": (blurred._apply, blurred.TILE, {"S": 1, "ADD": False, "KEEP": False, "RELU": True}, 1, 128, 24, 8),
-    "halved": (blurred._apply, blurred.TILE, {"S": 2, "ADD": True, "KEEP": True, "RELU": True}, 2, 128, 20, 8),
-    "stem": (stem._pool, stem.TILE, {}, 2, 128, 42, 4),
-    "stem backward": (stem._unpool, stem.GRADIENT_TILE, {}, 2, 64, 54, stem.RESIDENT),
+    "blurred": (blurred._apply, blurred.TILE, {"S": 1, "ADD": False, "KEEP": False, "RELU": True}, 1, 128, 24,
+                blurred.OPTIONS, 8),
+    "halved": (blurred._apply, blurred.TILE, {"S": 2, "ADD": True, "KEEP": True, "RELU": True}, 2, 128, 20,
+               blurred.OPTIONS, 8),
+    "stem": (stem._pool, stem.TILE, {}, 2, 128, 43, stem.OPTIONS, 4),
+    "stem backward": (stem._unpool, stem.GRADIENT_TILE, {}, 2, 64, 54, stem.GRADIENT_OPTIONS, stem.RESIDENT),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("case", "arch"), everywhere(PAIRS, "halved"))
 def test_blurs_in_batch_norms_cost_few_instructions_and_registers(case, arch, tmp_path):
-    kernel, (height, pairs, channels), constants, rows, bits, limit, resident = PAIRS[case]
-    binary = compiled(kernel, arch, stem.OPTIONS, tmp_path, R=height, BP=pairs, BC=channels, **constants)
-    threads = 32 * stem.OPTIONS["num_warps"]
-    assert not binary.spills
+    kernel, (height, pairs, channels), constants, rows, bits, limit, options, resident = PAIRS[case]
+    binary = compiled(kernel, arch, options, tmp_path, R=height, BP=pairs, BC=channels, **constants)
+    threads = 32 * options["num_warps"]
+    assert binary.spills == 0
     assert binary.count(rf"LDG\S*\.{bits}") >= 5
     assert binary.count(rf"STG\S*\.{bits}") > 0
     assert binary.count(r"(LDG|STG)\S*\.U16") == 0
@@ -120,16 +123,17 @@ def test_blurs_in_batch_norms_cost_few_instructions_and_registers(case, arch, tm
 CLASSES, VALUES = {"BK": cross_entropy.CLASSES}, {"SOME": True, "BV": images.VALUES}
 
 #: Module, kernel, constants, most instructions an output. The bound of augmentations covers all operations, of which an
-#: image runs one; that of crops covers one step of the loops over rows and columns.
+#: image runs one; that of crops covers one step of the loops over rows and columns. Triton 3.6 makes longer histograms
+#: than 3.9, and keeps 10 numbers in memory for sines of very large angles.
 SMALL = {
-    "loss by sigmoids": (cross_entropy, "_loss", CLASSES | {"BINARY": True}, 85),
-    "loss by softmax": (cross_entropy, "_loss", CLASSES | {"BINARY": False}, 72),
+    "loss by sigmoids": (cross_entropy, "_loss", CLASSES | {"BINARY": True}, 90),
+    "loss by softmax": (cross_entropy, "_loss", CLASSES | {"BINARY": False}, 73),
     "gradient by sigmoids": (cross_entropy, "_gradient", CLASSES | {"BINARY": True}, 31),
-    "gradient by softmax": (cross_entropy, "_gradient", CLASSES | {"BINARY": False}, 72),
+    "gradient by softmax": (cross_entropy, "_gradient", CLASSES | {"BINARY": False}, 73),
     "images": (images, "_make", VALUES | {"RESIZE": False, "MIX": False}, 42),
     "mixed images": (images, "_make", VALUES | {"RESIZE": False, "MIX": True}, 60),
     "mixed and resized images": (images, "_make", VALUES | {"RESIZE": True, "MIX": True}, 160),
-    "tables": (augment, "_tabulate", {"BV": augment.COUNTED}, 80),
+    "tables": (augment, "_tabulate", {"BV": augment.COUNTED}, 133),
     "augmentations": (augment, "_change", {"BV": augment.CHANGED}, 400),
     "crops": (crops, "_crop", {"BV": crops.PIXELS}, 1200),
 }
@@ -141,5 +145,5 @@ def test_loss_images_and_crops_cost_few_instructions(case, arch, tmp_path):
     module, name, constants, limit = SMALL[case]
     binary = compiled(getattr(module, name), arch, module.OPTIONS, tmp_path, **constants)
     results = constants["BV"] if "BV" in constants else constants["BK"]
-    assert not binary.spills
+    assert binary.spills <= (10 if case == "augmentations" else 0)
     assert binary.count(r"^\s*/") * 32 * module.OPTIONS["num_warps"] / results <= limit

@@ -21,9 +21,22 @@ from resnet_recipes.ops.kernels.maps import rectified
 ROWS, CHANNELS = 32, 64
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 
-#: Programs that fit on a multiprocessor at once, given their registers; the rows are split among exactly that many.
-#: Sums take more registers if images have factors or there is the gradient of a blur.
-RESIDENT_STATISTICS, RESIDENT_REDUCE, RESIDENT_LARGE_REDUCE = 7, 5, 4
+#: Programs that fit on a multiprocessor at once; the rows are split among exactly that many. Statistics have half as
+#: many as registers allow, of twice the threads and rows: the last program then has half as many shares to combine, and
+#: takes twice as many at a time. Sums take more registers if images have factors or there is the gradient of a blur.
+RESIDENT_STATISTICS, RESIDENT_REDUCE, RESIDENT_LARGE_REDUCE = 4, 5, 4
+
+
+def fitting(warps: int, resident: int) -> dict[str, object]:
+    """Return options with which `resident` programs fit on a multiprocessor, whichever Triton compiles them.
+
+    It has 65,536 registers, and a thread gets them by eights.
+    """
+    return {"num_warps": warps, "maxnreg": 65536 // (32 * warps * resident) // 8 * 8, "enable_fp_fusion": True}
+
+
+STATISTICS_OPTIONS = fitting(8, RESIDENT_STATISTICS)
+REDUCE_OPTIONS, LARGE_REDUCE_OPTIONS = fitting(4, RESIDENT_REDUCE), fitting(4, RESIDENT_LARGE_REDUCE)
 
 
 def forward(
@@ -58,14 +71,16 @@ def backward(
     g = blurring.forward(g, 1) if blur == 1 else g
     (n, c, h, w), is_added, is_halved = x.shape, z is not None, blur == 2
     m, columns, is_gated = n * h * w, -(-c // CHANNELS), is_added or is_halved
-    resident = RESIDENT_REDUCE if keep is None and not is_halved else RESIDENT_LARGE_REDUCE
+    resident, options = RESIDENT_REDUCE, REDUCE_OPTIONS
+    if keep is not None or is_halved:
+        resident, options = RESIDENT_LARGE_REDUCE, LARGE_REDUCE_OPTIONS
     blocks, rows = shares_of(m, ROWS, columns, x.device, resident)
     shares, sums = weight.new_empty(2, blocks, c), weight.new_empty(2, c)
     gated = torch.empty_like(x) if is_gated else g
     flags = other is not None, is_added, keep is not None, relu, is_halved
     launch(_reduce, (blocks, columns, 1), (x.dtype, c, x.device, *flags), g, g if other is None else other, x,
            z if is_added else x, saved if keep is None else keep, gated, shares, arrivals(x.device), saved, weight,
-           bias, sums, m, c, h, w, rows, blocks, *flags, ROWS, CHANNELS, **OPTIONS)
+           bias, sums, m, c, h, w, rows, blocks, *flags, ROWS, CHANNELS, **options)
     dx = spread(gated, x, keep, saved, weight, bias, sums, relu and not is_gated)
     return dx, gated if is_added else None, sums
 
@@ -73,10 +88,10 @@ def backward(
 def statistics(x: Tensor, running: tuple[Tensor, Tensor, Tensor], momentum: float, eps: float) -> Tensor:
     """Return mean and 1 / standard deviation of channels_last [N, C, H, W]: [2, C]; bring `running` up to date."""
     (n, c, h, w), columns = x.shape, -(-x.shape[1] // CHANNELS)
-    blocks, rows = shares_of(n * h * w, ROWS, columns, x.device, RESIDENT_STATISTICS)
+    blocks, rows = shares_of(n * h * w, 2 * ROWS, columns, x.device, RESIDENT_STATISTICS)
     shares, saved = running[0].new_empty(2, blocks, c), running[0].new_empty(2, c)
     launch(_statistics, (blocks, columns, 1), (x.dtype, c, x.device), x, shares, arrivals(x.device), saved, *running,
-           n * h * w, c, rows, blocks, momentum, eps, ROWS, CHANNELS, **OPTIONS)
+           n * h * w, c, rows, blocks, momentum, eps, 2 * ROWS, CHANNELS, **STATISTICS_OPTIONS)
     return saved
 
 
@@ -109,6 +124,12 @@ def _tile(x, row, rows, channel, c):
     """Load a tile in float32, with zeros beyond row `rows` and channel `c`."""
     inside = (row < rows)[:, None] & (channel < c)[None, :]
     return tl.load(x + row[:, None] * c + channel[None, :], mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _two_tiles(x, row, rows, channel, c, BM: tl.constexpr):  # noqa: N803
+    """Return the sum of two tiles; no later instruction needs the first before the second is loaded, too."""
+    return _tile(x, row, rows, channel, c) + _tile(x, row + BM, rows, channel, c)
 
 
 @triton.jit
@@ -243,9 +264,9 @@ def add_up(shares, arrivals, saved, sums, sum_g, sum_gx, block, blocks, channel,
         row = tl.arange(0, BM)
         total_g = tl.zeros([BM, BC], tl.float32)
         total_gx = tl.zeros([BM, BC], tl.float32)
-        for start in range(0, blocks, BM):
-            total_g += _tile(shares, start + row, blocks, channel, c)
-            total_gx += _tile(shares + blocks * c, start + row, blocks, channel, c)
+        for start in range(0, blocks, 2 * BM):
+            total_g += _two_tiles(shares, start + row, blocks, channel, c, BM)
+            total_gx += _two_tiles(shares + blocks * c, start + row, blocks, channel, c, BM)
         inverse = tl.load(saved + c + channel, mask=known, other=0.0)
         tl.store(sums + c + channel, tl.sum(total_g, 0), mask=known)
         tl.store(sums + channel, tl.sum(total_gx, 0) * inverse, mask=known)

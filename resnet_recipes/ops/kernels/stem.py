@@ -20,8 +20,9 @@ from resnet_recipes.ops.kernels.maps import empty, get, inside, put
 TILE, GRADIENT_TILE = (16, 8, 64), (16, 4, 64)
 OPTIONS = {"num_warps": 2, "enable_fp_fusion": True}
 
-#: Programs of the gradient that fit on a multiprocessor at once, given their registers.
+#: Programs of the gradient that fit on a multiprocessor at once.
 RESIDENT = 6
+GRADIENT_OPTIONS = batch_norm.fitting(2, RESIDENT)
 
 #: The place of a maximum that is not above zero.
 NOWHERE = tl.constexpr(9)
@@ -52,7 +53,7 @@ def backward(
     blocks, own = batch_norm.shares_of(tiles, 1, columns, x.device, RESIDENT)
     gated, shares, sums = torch.empty_like(x), weight.new_empty(2, blocks, c), weight.new_empty(2, c)
     launch(_unpool, (blocks, columns, 1), (x.dtype, c, x.device), g, winner, x, gated, shares, arrivals(x.device),
-           saved, sums, h, w, c, tiles, own, blocks, *GRADIENT_TILE, **OPTIONS)
+           saved, sums, h, w, c, tiles, own, blocks, *GRADIENT_TILE, **GRADIENT_OPTIONS)
     return batch_norm.spread(gated, x, None, saved, weight, bias, sums, relu=False), sums
 
 
@@ -174,7 +175,7 @@ def _unpool(g, winner, x, gated, shares, arrivals, saved, sums, h, w, c, tiles, 
                                   row + 1, column + 1, channel, h, w, c)
             from_p, from_q, beside_p, beside_q = last_p, last_q, next_p, next_q
     batch_norm.add_up(shares, arrivals, saved, sums, tl.sum(sum_g, 0), tl.sum(sum_gx, 0), block, blocks,
-                      known, c, 32, BC)
+                      known, c, 16, BC)
 
 
 @triton.jit
