@@ -4,8 +4,6 @@ import itertools
 import json
 import os
 import shutil
-import subprocess
-import sys
 import threading
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +22,7 @@ from resnet_recipes.data.images import native
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.data.order import shuffled
 from resnet_recipes.errors import NotReadyError, TrainingError
+from tests.process.nursery import Nursery
 
 built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
 
@@ -226,9 +225,11 @@ for name, mode in (("train", "proportion"), ("val", "raw")):
 @pytest.mark.slow
 @pytest.mark.ffcv
 @pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
-def test_files_that_ffcvs_own_writer_wrote_are_read(tmp_path):
+def test_files_that_ffcvs_own_writer_wrote_are_read(nursery: Nursery, tmp_path: Path):
+    (tmp_path / "ffcv_writes.py").write_text(FFCV_WRITES)
     interpreted = os.environ | {"NUMBA_DISABLE_JIT": "1"}       # compiling takes longer than 37 images
-    subprocess.run([sys.executable, "-c", FFCV_WRITES, tmp_path], check=True, capture_output=True, env=interpreted)
+    code, _, err = nursery.run(tmp_path, "ffcv_writes", str(tmp_path), environment=interpreted).wait()
+    assert code == 0, err
     settings = config(tmp_path, eval_resize=32, crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=False)
     facts = measure(settings)
     assert (facts.train_examples, facts.eval_examples, facts.classes) == (37, 37, ("0", "1", "2"))

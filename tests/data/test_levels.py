@@ -1,9 +1,8 @@
 """A .beton file of two levels: small crops are read from the small one, and nothing else changes."""
 
 import itertools
+import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,6 +18,7 @@ from resnet_recipes.data.convert.run import convert, forecast
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.errors import NotReadyError, TrainingError
+from tests.process.nursery import Nursery
 
 built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
 SHARE = Share(0, 1, global_size=12, eval_size=4, seed=5)
@@ -114,12 +114,8 @@ def test_the_forecast_counts_images_once_and_both_files(folder, tmp_path, levels
     assert list(said.speeds) == ([] if why_not() else [176, 88])
 
 
-@pytest.mark.ffcv
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
-def test_ffcv_itself_reads_and_decodes_both_levels(levels):
-    """In its own process: importing FFCV changes torch's thread count."""
-    script = """
+#: FFCV's own reader and decoder, in a separate process: importing FFCV changes torch's thread count.
+FFCV_DECODES = """
 import sys
 import numpy as np
 from ffcv.libffcv import imdecode
@@ -134,8 +130,16 @@ for name in ("train.beton", "train.half.beton"):
         assert imdecode(content[start:ends[start]], pixels, height, width, height, width, 0, 0, 1, 1, False, False) == 0
         print(pixels.mean())
 """
-    done = subprocess.run([sys.executable, "-c", script, str(levels)], check=False, capture_output=True, text=True)
-    assert not done.returncode, done.stderr
-    full, half = np.array(done.stdout.split(), float).reshape(2, 37)
+
+
+@pytest.mark.ffcv
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
+def test_ffcv_itself_reads_and_decodes_both_levels(levels: Path, nursery: Nursery, tmp_path: Path):
+    (tmp_path / "ffcv_decodes.py").write_text(FFCV_DECODES)
+    interpreted = os.environ | {"NUMBA_DISABLE_JIT": "1"}       # compiling takes longer than 74 images
+    code, out, err = nursery.run(tmp_path, "ffcv_decodes", str(levels), environment=interpreted).wait()
+    assert code == 0, err
+    full, half = np.array(out.split(), float).reshape(2, 37)
     assert full.std() > 5
     assert np.abs(full - half).max() < 4         # the same images

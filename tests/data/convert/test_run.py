@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +22,7 @@ from resnet_recipes.data.convert.pool import encode_one
 from resnet_recipes.data.convert.run import convert, forecast
 from resnet_recipes.data.convert.source import BetonSource
 from resnet_recipes.errors import NotReadyError, RecipeError, TrainingError
+from tests.process.nursery import Nursery
 
 RAW = ConvertOptions("raw", workers=1)
 
@@ -313,18 +313,24 @@ def test_a_class_that_only_validation_has_is_refused(folder, tmp_path):
         convert(tmp_path / "images", tmp_path / "out", RAW, silent)
 
 
+#: FFCV's own reader, in a separate process: importing FFCV changes torch's thread count.
+FFCV_READS = """
+import sys
+from ffcv.memory_managers import OSCacheManager
+from ffcv.reader import Reader
+reader = Reader(sys.argv[1])
+pages = OSCacheManager(reader).page_to_samples
+print(sorted(reader.field_names), reader.num_samples, sum(map(len, pages.values())), *reader.metadata["f1"].tolist())
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.ffcv
 @pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
-def test_ffcv_itself_reads_our_files(betons):
-    """In its own process: importing FFCV changes torch's thread count."""
-    script = (
-        "import sys; from ffcv.reader import Reader; from ffcv.memory_managers import OSCacheManager\n"
-        "reader = Reader(sys.argv[1]); pages = OSCacheManager(reader).page_to_samples\n"
-        "print(sorted(reader.field_names), reader.num_samples, sum(map(len, pages.values())), "
-        "*reader.metadata['f1'].tolist())"
-    )
-    said = subprocess.run([sys.executable, "-c", script, betons / "train.beton"], capture_output=True, text=True,
-                          check=True, env=os.environ | {"NUMBA_DISABLE_JIT": "1"}).stdout       # compiles for seconds
+def test_ffcv_itself_reads_our_files(betons: Path, nursery: Nursery, tmp_path: Path):
+    (tmp_path / "ffcv_reads.py").write_text(FFCV_READS)
+    interpreted = os.environ | {"NUMBA_DISABLE_JIT": "1"}       # compiling takes seconds
+    code, out, err = nursery.run(tmp_path, "ffcv_reads", str(betons / "train.beton"), environment=interpreted).wait()
+    assert code == 0, err
     labels = " ".join(map(str, open_beton(betons / "train.beton").labels.tolist()))
-    assert said.strip() == f"['image', 'label'] 37 37 {labels}"
+    assert out.strip() == f"['image', 'label'] 37 37 {labels}"
