@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from resnet_recipes.ops import blur as filters
 from resnet_recipes.ops.library import nhwc, register
@@ -77,6 +78,7 @@ class _BatchNorm(torch.autograd.Function):
         return z, halved if ctx.blur == 2 else z.view_as(z)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, g: Tensor | None, other: Tensor | None) -> tuple[Tensor | None, ...]:
         if g is None and other is None:
             return (None,) * 12

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from resnet_recipes.ops.library import nhwc, register
 
@@ -61,6 +62,7 @@ class _Blur(torch.autograd.Function):
         return torch.ops.resnet_recipes.blur.default(x, stride)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: torch.autograd.function.FunctionCtx, g: Tensor) -> tuple[Tensor, None]:
         return torch.ops.resnet_recipes.blur_backward.default(g, ctx.stride, ctx.height, ctx.width), None
 

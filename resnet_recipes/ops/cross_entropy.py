@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from resnet_recipes.ops.library import register
 
@@ -41,6 +42,7 @@ class _CrossEntropy(torch.autograd.Function):
         return torch.ops.resnet_recipes.cross_entropy.default(logits, targets, binary, divisor)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: torch.autograd.function.FunctionCtx, g: Tensor) -> tuple[Tensor, None, None, None]:
         dx = torch.ops.resnet_recipes.cross_entropy_backward.default(g, *ctx.saved_tensors, *ctx.rest)
         return dx, None, None, None

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from resnet_recipes.ops import batch_norm, blur
 from resnet_recipes.ops.library import nhwc, register
@@ -53,6 +54,7 @@ class _Stem(torch.autograd.Function):
         return y
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, g: Tensor) -> tuple[Tensor | None, ...]:
         dx, sums = torch.ops.resnet_recipes.stem_backward.default(g, *ctx.saved_tensors)
         return dx, sums[0], sums[1], *[None] * 5

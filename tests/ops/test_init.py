@@ -1,9 +1,10 @@
 """The choice between fused operations and plain torch."""
 
+import pytest
 import torch
 
 from resnet_recipes import ops
-from resnet_recipes.ops import batch_norm, blur
+from resnet_recipes.ops import batch_norm, blur, cross_entropy, stem
 
 
 def test_a_cpu_gets_plain_torch():
@@ -15,3 +16,14 @@ def test_an_operation_with_a_fault_is_replaced_and_reported(monkeypatch):
     operations = ops.choose(torch.device("cuda"), torch.bfloat16)
     assert (operations.blur, operations.batch_norm) == (blur.plain, batch_norm.fused)
     assert [("blur" in note, "no compiler" in note) for note in operations.notes] == [(True, True)]
+
+
+@pytest.mark.parametrize("operation", [batch_norm, blur, cross_entropy, stem])
+def test_second_derivatives_are_refused(operation):
+    tensors, others = next(operation.samples(torch.Generator().manual_seed(0), torch.float32))
+    inputs = [tensor.requires_grad_() for tensor in tensors]
+    outputs = operation.fused(*inputs, *others)
+    output = outputs[0] if isinstance(outputs, tuple) else outputs
+    gradient = torch.autograd.grad(output.square().sum(), inputs, create_graph=True)[0]
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
