@@ -105,3 +105,12 @@ def test_every_batch_is_shown_with_its_best_classes_and_labels(model: nn.Module)
                        seen=lambda best, labels: shown.append((best[:, 0] == labels).tolist()))
     assert [len(batch) for batch in shown] == [5, 5, 5, 5, 3]
     assert 100 * sum(map(sum, shown)) / 23 == metrics.top1
+
+
+def test_a_lack_of_memory_says_what_to_type(model: nn.Module):
+    def fail(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.20 GiB")
+
+    model.register_forward_pre_hook(fail)
+    with pytest.raises(TrainingError, match=r"5 images of 8 px to evaluate .* batch\.eval_size=2 needs less"):
+        measured(model, Examples(23, 5))
