@@ -52,7 +52,7 @@ def work(process: RankProcess) -> int:
     recipe = read(process.folder / "config.yaml")
     process.interruption.limit(recipe.launch.max_wall, process.started)
     rank = distributed.this_rank(recipe.launch.device)
-    confirm("recipe", rank, flat(asdict(recipe)) | SOFTWARE)
+    confirm("recipe", rank, flat(asdict(recipe)) | SOFTWARE | {"device": rank.device.type})
     facts = found(process.folder, recipe.data)
     confirm("data", rank, {
         "backend of the images": facts.backend,

@@ -229,6 +229,23 @@ def test_ranks_with_other_images_do_not_train_together(nursery: Nursery, new_run
     assert all("number of training images: is 128 on rank 0, but 127 on rank 1" in text for text in said), said
 
 
+def without_its_gpu(process: RankProcess) -> str:
+    """Train on a GPU, which torch does not see on the node of rank 1."""
+    own = distributed.this_rank
+    distributed.this_rank = lambda device: replace(own(device), device=torch.device("cpu" if process.rank else "cuda"))
+    try:
+        work(process)
+    except NotReadyError as error:
+        return str(error)
+    return ""
+
+
+def test_a_rank_that_sees_no_gpu_does_not_train_with_one_that_does(nursery: Nursery, new_run: Callable[..., Path]):
+    """They would wait for each other for half an hour, one in NCCL and one in gloo."""
+    said = nursery.call(new_run(), 2, without_its_gpu)
+    assert all("device: is cuda on rank 0, but cpu on rank 1" in text for text in said), said
+
+
 def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(nursery: Nursery, new_run: Callable[..., Path]):
     whole = new_run(evaluation={"interval": "3ba", "stop_at_top1": 1e-9})
     nursery.call(whole, 3, trained)
