@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -76,29 +77,25 @@ class TorchLAMB(torch.optim.Optimizer):
             if self.native:
                 self.native.take(params, (group["lr"], group["weight_decay"], *group["betas"], group["eps"]),
                                   mean=means, square=squares, count=steps)
-            elif group["weight_decay"]:
-                self._scaled_adam([self._copies[p] for p in params], params, grads, means, squares, steps, group)
+                continue
+            # If the gradient overflowed, Adam changes nothing.
+            step = partial(
+                adam, grads=grads, exp_avgs=means, exp_avg_sqs=squares, max_exp_avg_sqs=[], state_steps=steps,
+                fused=True, grad_scale=getattr(self, "grad_scale", None), found_inf=getattr(self, "found_inf", None),
+                amsgrad=False, beta1=group["betas"][0], beta2=group["betas"][1], weight_decay=0.0, eps=group["eps"],
+                maximize=False)
+            if group["weight_decay"]:
+                self._scaled(step, params, group)
             else:
-                self._adam(params, grads, means, squares, steps, group, group["lr"])
+                step(params, lr=group["lr"])
 
-    def _scaled_adam(self, updates: list[Tensor], params: list[Tensor], grads: list[Tensor], means: list[Tensor],
-                     squares: list[Tensor], steps: list[Tensor], group: dict[str, Any]) -> None:
-        """Take LAMB's step for parameters with decay; `updates` is memory for a copy of them."""
-        decay = group["weight_decay"]
+    def _scaled(self, adam_step: Callable[..., None], params: list[Tensor], group: dict[str, Any]) -> None:
+        """Take LAMB's step for parameters with decay."""
+        decay, updates = group["weight_decay"], [self._copies[p] for p in params]
         torch._foreach_copy_(updates, params)
-        self._adam(updates, grads, means, squares, steps, group, -1 / decay)    # w + adam / decay: the update / decay
+        adam_step(updates, lr=-1 / decay)       # w + adam / decay: the update / decay
         weight, update = (torch.stack(torch._foreach_norm(tensors)) for tensors in (params, updates))
         ratio = torch.where((weight > 0) & (update > 0), weight / update, decay)
         if (overflow := getattr(self, "found_inf", None)) is not None:      # set by GradScaler: 0 or more
             ratio *= overflow == 0
         torch._foreach_addcmul_(params, updates, ratio.unbind(), value=-group["lr"])
-
-    def _adam(self, targets: list[Tensor], grads: list[Tensor], means: list[Tensor], squares: list[Tensor],
-              steps: list[Tensor], group: dict[str, Any], lr: float) -> None:
-        """Apply Adam's step to `targets`; if the gradient overflowed, change nothing."""
-        beta1, beta2 = group["betas"]
-        adam(
-            targets, grads, means, squares, [], steps, fused=True, grad_scale=getattr(self, "grad_scale", None),
-            found_inf=getattr(self, "found_inf", None), amsgrad=False, beta1=beta1, beta2=beta2, lr=lr,
-            weight_decay=0.0, eps=group["eps"], maximize=False,
-        )

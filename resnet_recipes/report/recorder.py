@@ -6,6 +6,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -156,13 +157,8 @@ class Recorder:
             self._add("epoch", done, seconds=seconds - begin["training_seconds"], training_seconds=seconds)
 
     def _latest(self, count: int, kinds: tuple[str, ...]) -> list[Record]:
-        found: list[Record] = []
-        for record in reversed(self._records):
-            if record["kind"] in kinds:
-                found.append(record)
-            if len(found) == count:
-                break
-        return found[::-1]
+        found = (record for record in reversed(self._records) if record["kind"] in kinds)
+        return list(islice(found, count))[::-1]
 
     def _add(self, kind: str, done: int, **values: object) -> None:
         wall = self._wall_before + time.monotonic() - self._started

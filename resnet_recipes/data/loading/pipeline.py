@@ -77,9 +77,8 @@ class Pipeline(Supply):
             if run != self._runs:
                 raise RuntimeError("these batches ended when the loader was closed or a new iteration began")
             while len(self._pending) < self._capacity.slots and (job := next(jobs, None)) is not None:
-                slot = started % self._capacity.slots
-                batch = Piece(slot, job.epoch, job.pixels, 0, len(job.indices))
-                self._pending.append(Pending(self._slots.place(slot, job), self._pool.submit(batch)))
+                batch = Piece(started % self._capacity.slots, job.epoch, job.pixels, 0, len(job.indices))
+                self._pending.append(Pending(self._slots.place(batch, job), self._pool.submit(batch)))
                 started += 1
             if not self._pending:
                 return

@@ -71,9 +71,9 @@ class Slots:
     def __init__(self, capacity: Capacity):
         self._memory = SharedArrays(**capacity.layout)
 
-    def place(self, slot: int, job: Job) -> Rows:
-        """Put a job into a slot; return its rows, which are views of the slot."""
-        rows = self.rows(Piece(slot, job.epoch, job.pixels, 0, len(job.indices)))
+    def place(self, batch: Piece, job: Job) -> Rows:
+        """Put a job into its slot; return its rows, which are views of the slot."""
+        rows = self.rows(batch)
         rows.indices[:], rows.copies[:], rows.reading[:] = job.indices, job.copies, False
         return rows
 
