@@ -24,8 +24,7 @@ from resnet_recipes import plan as planning
 from resnet_recipes.composing.typed import typed
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.network.build import build_network
-from resnet_recipes.network.model import build_model
+from resnet_recipes.network.build import build_model, build_network
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank, this_rank
 from resnet_recipes.train.exchange import Exchange

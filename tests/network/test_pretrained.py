@@ -17,7 +17,7 @@ from resnet_recipes.errors import NotReadyError
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stochastic_depth import StochasticDepth
 from resnet_recipes.network import pretrained
-from resnet_recipes.network.model import build_model
+from resnet_recipes.network.build import build_model
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.loop import train

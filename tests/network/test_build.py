@@ -11,7 +11,7 @@ from torch import nn
 from resnet_recipes.config import ModelConfig
 from resnet_recipes.methods.base import one_hot
 from resnet_recipes.methods.bce_loss import BCELoss
-from resnet_recipes.network.model import build_model
+from resnet_recipes.network.build import build_model
 from tests.process.nursery import narrow_resnet18
 
 
