@@ -1,5 +1,6 @@
 """What tests share: small recipes, plans and runs on synthetic data."""
 
+import atexit
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -54,9 +55,16 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[NURSERY] = Nursery()
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the nursery."""
+    """End the nursery, and one of xdist's workers, which has reported everything, before it takes torch down.
+
+    That takes seconds, for which the controller would wait.
+    """
     config.stash[NURSERY].close()
+    if hasattr(config, "workerinput"):
+        atexit._run_exitfuncs()
+        os._exit(0)
 
 
 @pytest.fixture(scope="session")
