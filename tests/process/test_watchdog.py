@@ -42,13 +42,13 @@ def test_the_last_beat_counts(tmp_path: Path) -> None:
 
 
 def test_a_stalled_process_dumps_its_stacks_and_lives_on(tmp_path: Path) -> None:
-    log = stderr_of(tmp_path, 0.6, 0.2)
+    log = stderr_of(tmp_path, 0.3, 0.1)
     assert "Timeout" in log
     assert "stuck_in_a_collective" in log
 
 
 def test_a_process_that_gets_on_dumps_nothing(tmp_path: Path) -> None:
-    assert stderr_of(tmp_path, 0, 0.5, "for i in range(60): time.sleep(0.02); watchdog.beat(i, 'train')") == ""
+    assert stderr_of(tmp_path, 0, 0.4, "for i in range(30): time.sleep(0.02); watchdog.beat(i, 'train')") == ""
 
 
 def test_sigusr2_and_crashes_show_the_stacks(tmp_path: Path) -> None:
