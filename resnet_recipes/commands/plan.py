@@ -43,10 +43,13 @@ def show(composed: "Composed", as_json: bool) -> None:
 
 def with_start(plan: "Plan") -> "Plan":
     """Read the initial weights and add a sentence on them to the plan. Raises NotReadyError if they do not fit."""
+    config, classes = plan.recipe.model, plan.num_classes
+    if not config.weights:
+        return plan
+    # This imports torchvision, which takes seconds.
     from resnet_recipes.network import pretrained
 
-    config, classes = plan.recipe.model, plan.num_classes
-    return replace(plan, start=pretrained.find(config, classes).text(config, classes)) if config.weights else plan
+    return replace(plan, start=pretrained.find(config, classes).text(config, classes))
 
 
 def lines(composed: "Composed", plan: "Plan", folder: str = "") -> Iterator[str]:
