@@ -23,6 +23,9 @@ _SHARED_MEMORY = "start the container with --shm-size=16g or --ipc=host, or lowe
 _HINTS = (
     (r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED",
      "lower batch.bn_size: it needs less memory, and the result barely changes since batch.global_size stays"),
+    (r"ECC error|CUDA error: (unspecified launch failure|unknown error)",
+     "a GPU or its memory may have failed: dmesg shows it as Xid; restart the machine, or resume without that GPU "
+     "(CUDA_VISIBLE_DEVICES)"),
     (r"/dev/shm|shared memory|unable to mmap|shm_open", f"shared memory is full: {_SHARED_MEMORY}"),
     (r"SIGBUS|bus error",
      "a file was truncated while it was read, or shared memory is full. Check the data (resnet-recipes doctor data "

@@ -55,6 +55,8 @@ def test_the_loss_of_a_peer_is_known_by_where_it_was_raised_and_never_by_its_tex
 
 @pytest.mark.parametrize(("error", "message", "hint"), [
     ("OutOfMemoryError", "CUDA out of memory. Tried to allocate 20 MiB", "bn_size"),
+    ("AcceleratorError", "CUDA error: uncorrectable ECC error encountered", "Xid"),
+    ("AcceleratorError", "CUDA error: unspecified launch failure", "CUDA_VISIBLE_DEVICES"),
     ("SIGBUS", "the process was killed by SIGBUS", "--shm-size"),
     ("SIGBUS", "the process was killed by SIGBUS", "truncated"),
     ("SIGKILL", "the process was killed by SIGKILL", "dmesg"),
