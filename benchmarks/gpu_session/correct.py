@@ -1,6 +1,7 @@
 """Check that the device computes what the CPU computes: operations, methods, pixels, and steps that do not wait."""
 
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from resnet_recipes.data import demo
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.images import nvjpeg
 from resnet_recipes.methods import ORDER
-from resnet_recipes.ops import crops
+from resnet_recipes.ops import batch_norm, crops, stem
 from resnet_recipes.ops.contact import fault
 from resnet_recipes.ops.pixel_ops import PIXEL_OPS
 from resnet_recipes.train import graphs
@@ -44,6 +45,8 @@ def _checks(device: torch.device, quick: bool) -> Iterator[tuple]:
     """Yield the checks with their arguments; each returns a row."""
     on_gpu = device.type == "cuda"
     yield from ((_operations, dtype, device) for dtype in (torch.bfloat16, torch.float16, torch.float32) if on_gpu)
+    yield from ((_not_a_number, kind, device) for kind in ("batch_norm", "stem"))
+    yield from ((_steady, device) for _ in range(on_gpu))
     yield from ((_pixels, name, device) for name in PIXEL_OPS)
     yield from ((_method, changes, device, quick) for changes in _methods())
     yield _decoded, device, quick
@@ -56,11 +59,45 @@ def _checks(device: torch.device, quick: bool) -> Iterator[tuple]:
 
 
 def _operations(dtype: torch.dtype, device: torch.device) -> dict:
-    """Compare every fused operation with torch's own, as is done before a run."""
+    """Compare every fused operation with torch's own, as is done before a run; the first time, they are compiled."""
+    began = time.perf_counter()
     notes = ops.choose(device, dtype).notes
+    taken = time.perf_counter() - began
     case = f"fused operations, {str(dtype).removeprefix('torch.')}"
     faults = [*notes, *filter(None, [fault(crops, device, dtype, CPU)])]
-    return {"case": case, "value": not faults, "unit": "right", "fault": "; ".join(faults)}
+    return {"case": case, "value": not faults, "unit": "right", "fault": "; ".join(faults), "note": f"{taken:.1f} s"}
+
+
+def _not_a_number(kind: str, device: torch.device) -> dict:
+    """Put NaN into one channel; count the values that are NaN in only one of torch's and the fused results."""
+    operation, x = {"batch_norm": batch_norm, "stem": stem}[kind], torch.ones(2, 64, 8, 8, device=device)
+    x[0, 5] = float("nan")
+    found = []
+    for form in (operation.plain, operation.fused):
+        norm = nn.BatchNorm2d(64).to(device)
+        rest = norm.running_mean, norm.running_var, norm.num_batches_tracked, 0.1, 1e-5
+        rest = (None, None, *rest, True) if kind == "batch_norm" else rest
+        y = form(x.contiguous(memory_format=torch.channels_last), norm.weight, norm.bias, *rest)
+        found.append((y[0] if isinstance(y, tuple) else y).isnan())
+    return _row(f"NaN through {kind}", float((found[0] != found[1]).sum()), 0, "values differ")
+
+
+def _steady(device: torch.device) -> dict:
+    """Repeat BatchNorm while another stream keeps multiprocessors busy: the bits must never change."""
+    norm, side, wrong = nn.BatchNorm2d(64).to(device), torch.cuda.Stream(device), torch.zeros((), device=device)
+    noise = torch.randn(2048, 2048, device=device)
+    x = torch.randn(64, 64, 56, 56, device=device).bfloat16().contiguous(memory_format=torch.channels_last)
+    leaf, first = x.requires_grad_(), None
+    for _ in range(300):
+        with torch.cuda.stream(side):
+            torch.mm(noise, noise)
+        running = torch.zeros(2, 64, device=device)
+        y, _ = batch_norm.fused(leaf, norm.weight, norm.bias, None, None, *running, norm.num_batches_tracked, 0.1, 1e-5,
+                                True)
+        found = [running, y.detach(), *torch.autograd.grad(y, [leaf, norm.weight, norm.bias], x.detach())]
+        first = first or found
+        wrong += sum((a != b).any() for a, b in zip(found, first, strict=True))
+    return _row("300 BatchNorms beside another stream", float(wrong), 0, "of their results differ")
 
 
 def _methods() -> Iterator[dict[str, dict | None]]:

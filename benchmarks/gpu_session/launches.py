@@ -43,4 +43,4 @@ def _longest(name: str, events: list) -> Iterator[dict]:
         taken[event.name[:40]] += event.time_range.elapsed_us()
     whole = max(taken.total(), 1e-9)
     yield from ({"case": f"{name}: {json.dumps(kernel)[1:36]}", "value": 100 * part / whole, "unit": "% of device time"}
-                for kernel, part in taken.most_common(6))
+                for kernel, part in taken.most_common(12))
