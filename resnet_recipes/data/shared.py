@@ -22,7 +22,7 @@ class SharedArrays:
     def __init__(self, **layout: tuple[npt.DTypeLike, tuple[int, ...]]):
         """Allocate zeros; `layout` gives each array's dtype and shape."""
         self.layout = layout
-        self._attach(_memory_file(self._bytes()))
+        self._attach(_memory_file(layout_bytes(layout)))
 
     def __getitem__(self, name: str) -> np.ndarray:
         return self.arrays[name]
@@ -32,16 +32,13 @@ class SharedArrays:
         """The whole file as bytes, for pinning."""
         return np.frombuffer(self._memory, np.uint8)
 
-    def _bytes(self) -> int:
-        return sum(array_bytes(dtype, shape) for dtype, shape in self.layout.values())
-
     def _attach(self, descriptor: int) -> None:
-        self._memory = mmap.mmap(descriptor, self._bytes())
+        self._memory = mmap.mmap(descriptor, layout_bytes(self.layout))
         self._descriptor = descriptor
         self.arrays, at = {}, 0
         for name, (dtype, shape) in self.layout.items():
             self.arrays[name] = np.frombuffer(self._memory, dtype, int(np.prod(shape)), at).reshape(shape)
-            at += array_bytes(dtype, shape)
+            at += _array_bytes(dtype, shape)
 
     def __del__(self):
         if hasattr(self, "_descriptor"):
@@ -55,7 +52,12 @@ class SharedArrays:
         self._attach(descriptor.detach())
 
 
-def array_bytes(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> int:
+def layout_bytes(layout: Layout) -> int:
+    """Return the bytes of all arrays."""
+    return sum(_array_bytes(dtype, shape) for dtype, shape in layout.values())
+
+
+def _array_bytes(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> int:
     """Return the bytes of one array, in whole pages so that every array starts aligned."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     return max(1, -(-size // mmap.PAGESIZE)) * mmap.PAGESIZE

@@ -16,15 +16,14 @@ _REINSTALL = "pip install --force-reinstall --no-deps ."
 
 def check_native() -> list[Finding]:
     """Load both libraries; if that fails, name everything that their build lacks."""
-    found = [*_decoder(), _steps()]
+    found = [_decoder(), _steps()]
     return found if all(finding.level == "ok" for finding in found) else [*_missing(), *found]
 
 
-def _decoder() -> Iterator[Finding]:
+def _decoder() -> Finding:
     if why := why_not():
-        yield Finding("warn", f"the native decoder {why}; {_COST}", _REINSTALL)
-        return
-    yield Finding("ok", f"the native decoder works ({description()})")
+        return Finding("warn", f"the native decoder {why}; {_COST}", _REINSTALL)
+    return Finding("ok", f"the native decoder works ({description()})")
 
 
 def _steps() -> Finding:

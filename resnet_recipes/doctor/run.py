@@ -2,7 +2,6 @@
 
 import resource
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -21,60 +20,55 @@ _FREE_DISK = 5 << 30   # bytes: a few checkpoints of 0.4 GB and logs
 def check_run(root: Path | None = None, runs: Path = Path("runs")) -> list[Finding]:
     """Check the machine, for the data in `root` if given, and for run folders in `runs`."""
     gpus = torch.cuda.device_count()
-    found = [*_files(), *_cores(gpus), *_disk(runs)]
+    found = [_files(), _cores(gpus), _disk(runs)]
     if gpus > 1:
-        found += _shared_memory(Path("/dev/shm"))
+        found.append(_shared_memory(Path("/dev/shm")))
     if root is not None:
-        found += _memory(root)
+        found.append(_memory(root))
     return found
 
 
-def _memory(root: Path) -> Iterator[Finding]:
+def _memory(root: Path) -> Finding:
     """Compare free memory with the .beton files, which are best read from the page cache."""
     size, free = sum(path.stat().st_size for path in Path(root).glob("*.beton")), available_memory()
     if not size:
-        yield Finding("ok", f"free memory: {free / 1e9:.0f} GB")
-    elif size < 0.9 * free:
-        yield Finding("ok", f"the .beton files ({size / 1e9:.1f} GB) fit in the free memory ({free / 1e9:.0f} GB)")
-    else:
-        fix = "data.order=quasi_random, or convert with write_mode=jpg or a smaller max_resolution"
-        what = f"the .beton files ({size / 1e9:.1f} GB) do not fit in the free memory ({free / 1e9:.0f} GB)"
-        yield Finding("warn", what, fix)
+        return Finding("ok", f"free memory: {free / 1e9:.0f} GB")
+    if size < 0.9 * free:
+        return Finding("ok", f"the .beton files ({size / 1e9:.1f} GB) fit in the free memory ({free / 1e9:.0f} GB)")
+    fix = "data.order=quasi_random, or convert with write_mode=jpg or a smaller max_resolution"
+    what = f"the .beton files ({size / 1e9:.1f} GB) do not fit in the free memory ({free / 1e9:.0f} GB)"
+    return Finding("warn", what, fix)
 
 
-def _files() -> Iterator[Finding]:
+def _files() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _OPEN_FILES:
         fix = f"ulimit -n {_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)}"
-        yield Finding("warn", f"a process may open {soft} files, too few for many loader workers", fix)
-    else:
-        yield Finding("ok", f"a process may open {soft} files")
+        return Finding("warn", f"a process may open {soft} files, too few for many loader workers", fix)
+    return Finding("ok", f"a process may open {soft} files")
 
 
-def _shared_memory(folder: Path) -> Iterator[Finding]:
+def _shared_memory(folder: Path) -> Finding:
     """Check /dev/shm, which NCCL uses and the loaders do not."""
     size = shutil.disk_usage(folder).total if folder.exists() else 0
     if size < _SHARED:
         what = f"{folder} has {size / 1e6:.0f} MB; several GPUs may need more"
-        yield Finding("warn", what, "docker run --shm-size=8g")
-    else:
-        yield Finding("ok", f"{folder} has {size / 1e9:.1f} GB")
+        return Finding("warn", what, "docker run --shm-size=8g")
+    return Finding("ok", f"{folder} has {size / 1e9:.1f} GB")
 
 
-def _cores(gpus: int) -> Iterator[Finding]:
+def _cores(gpus: int) -> Finding:
     count = cores()
     if gpus and count < _CORES * gpus:
         fix = "resnet-recipes convert SRC DST  makes decoding cheaper; or use fewer GPUs"
-        yield Finding("warn", f"{count} cores for {gpus} GPUs: below {_CORES} each, the GPUs may wait for images", fix)
-    else:
-        yield Finding("ok", f"{count} cores" + (f" for {gpus} GPUs" if gpus else ""))
+        return Finding("warn", f"{count} cores for {gpus} GPUs: below {_CORES} each, the GPUs may wait for images", fix)
+    return Finding("ok", f"{count} cores" + (f" for {gpus} GPUs" if gpus else ""))
 
 
-def _disk(runs: Path) -> Iterator[Finding]:
+def _disk(runs: Path) -> Finding:
     place = nearest_existing(runs)
     free = shutil.disk_usage(place).free
     if free < _FREE_DISK:
         what = f"{place} has {free / 1e9:.1f} GB free, too little for checkpoints"
-        yield Finding("fix", what, "free some space, or change run.root")
-    else:
-        yield Finding("ok", f"{place} has {free / 1e9:.0f} GB free")
+        return Finding("fix", what, "free some space, or change run.root")
+    return Finding("ok", f"{place} has {free / 1e9:.0f} GB free")

@@ -1,6 +1,7 @@
 """Encode one image for a .beton file."""
 
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,26 +37,24 @@ class ConvertOptions:
     nested_classes: bool = False
     workers: int = 0                    # processes; 0: one per core
 
-    def problems(self) -> list[Problem]:
-        """Return the problems with these values."""
-        found = []
+    def problems(self) -> Iterator[Problem]:
+        """Yield the problems with these values."""
         if self.write_mode not in WRITE_MODES:
-            found.append(Problem("write_mode", self.write_mode, f"must be one of {', '.join(WRITE_MODES)}"))
+            yield Problem("write_mode", self.write_mode, f"must be one of {', '.join(WRITE_MODES)}")
         if self.max_resolution is not None and not 16 <= self.max_resolution <= 8192:
-            found.append(Problem("max_resolution", self.max_resolution, "must be between 16 and 8192 pixels"))
+            yield Problem("max_resolution", self.max_resolution, "must be between 16 and 8192 pixels")
         if not 0 <= self.val_share < 1:
-            found.append(Problem("val_share", self.val_share, "must be at least 0 and below 1"))
+            yield Problem("val_share", self.val_share, "must be at least 0 and below 1")
         if not 0 <= self.compress_probability <= 1:
-            found.append(Problem("compress_probability", self.compress_probability, "must be between 0 and 1"))
+            yield Problem("compress_probability", self.compress_probability, "must be between 0 and 1")
         if self.levels not in (1, 2):
-            found.append(Problem("levels", self.levels, "must be 1 or 2"))
+            yield Problem("levels", self.levels, "must be 1 or 2")
         if not 1 <= self.jpeg_quality <= 100:
-            found.append(Problem("jpeg_quality", self.jpeg_quality, "must be between 1 and 100"))
+            yield Problem("jpeg_quality", self.jpeg_quality, "must be between 1 and 100")
         if self.on_bad_image not in ("error", "skip"):
-            found.append(Problem("on_bad_image", self.on_bad_image, "must be error or skip"))
+            yield Problem("on_bad_image", self.on_bad_image, "must be error or skip")
         if not 0 <= self.workers <= 256:
-            found.append(Problem("workers", self.workers, "must be between 0 (one per core) and 256"))
-        return found
+            yield Problem("workers", self.workers, "must be between 0 (one per core) and 256")
 
 
 class Encoded(NamedTuple):

@@ -67,8 +67,10 @@ class Progress(NamedTuple):
 def plan_conversion(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
     """Return the files to make: DST/train.beton and DST/val.beton if SRC has both splits, else DST itself.
 
-    Raises NotReadyError if SRC cannot be read, or RecipeError if DST does not fit it.
+    Raises NotReadyError if SRC cannot be read, or RecipeError if DST does not fit it or options are wrong.
     """
+    if problems := list(options.problems()):
+        raise RecipeError(problems)
     src, dst = Path(src), Path(dst)
     sources = _sources(src, options)
     if len(sources) == 1 and dst.suffix != ".beton":
@@ -109,7 +111,6 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Source]:
 
 def forecast(src: Path, dst: Path, options: ConvertOptions) -> Forecast:
     """Encode up to 500 images of SRC to estimate the total size and time; takes a few seconds, writes nothing."""
-    _check(options)
     splits = plan_conversion(src, dst, options)
     images = sum(len(split.source.labels) for split in splits)
     chosen = random.Random(options.seed).sample(range(images), min(_SAMPLED, images))
@@ -144,7 +145,6 @@ def convert(src: Path, dst: Path, options: ConvertOptions, progress: Callable[[P
     `expected` is the forecast, if already made. Old files of the same name stay until the new ones are complete.
     Raises NotReadyError (disk full, unreadable images) or TrainingError (a worker died, a file reads back differently).
     """
-    _check(options)
     splits = plan_conversion(src, dst, options)
     if left_out := [problem for split in splits for problem in _left_out(split, options)]:
         raise NotReadyError(left_out)
@@ -255,8 +255,3 @@ def _key(split: Split, options: ConvertOptions) -> str:
     """Return a digest of everything that must be unchanged for an attempt to be resumed."""
     shared = sorted((asdict(options) | _ANY).items()), split.source.fingerprint, split.source.classes
     return hashlib.sha256(repr(shared).encode()).hexdigest()
-
-
-def _check(options: ConvertOptions) -> None:
-    if problems := options.problems():
-        raise RecipeError(problems)

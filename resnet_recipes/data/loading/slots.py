@@ -9,7 +9,7 @@ import torch
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.loading.storage import PARCEL, Rows
 from resnet_recipes.data.order import Job
-from resnet_recipes.data.shared import Layout, SharedArrays, array_bytes
+from resnet_recipes.data.shared import Layout, SharedArrays, layout_bytes
 from resnet_recipes.data.workers import workers
 
 
@@ -41,7 +41,7 @@ class Capacity(NamedTuple):
     @property
     def memory(self) -> int:
         """Bytes of these batches at most, which more workers do not change."""
-        return sum(array_bytes(dtype, shape) for dtype, shape in self.layout.values())
+        return layout_bytes(self.layout)
 
     @property
     def layout(self) -> Layout:
