@@ -111,4 +111,4 @@ def test_every_wrong_option_is_named():
     assert [problem.key for problem in wrong.problems()] == [
         "write_mode", "max_resolution", "compress_probability", "jpeg_quality", "on_bad_image", "workers",
     ]
-    assert not ConvertOptions().problems()
+    assert not list(ConvertOptions().problems())
