@@ -20,7 +20,7 @@ from resnet_recipes.errors import RecipeError
 from resnet_recipes.train.build import build, close
 from resnet_recipes.train.distributed import Rank
 from resnet_recipes.train.run import Run
-from tests.process.nursery import Nursery, narrow_resnet18
+from tests.process.nursery import Nursery, shallow_resnet18
 
 #: A whole recipe that takes a fraction of a second: 64 synthetic images, 8 steps of 16 an epoch.
 SMALL: dict[str, Any] = {
@@ -93,8 +93,8 @@ def recipe() -> Callable[..., Recipe]:
 
 @pytest.fixture
 def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
-    """Return a function that builds a run of a narrow ResNet-18 on the CPU; every run is closed after the test."""
-    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
+    """Return a function that builds a run of a shallow ResNet-18 on the CPU; every run is closed after the test."""
+    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
     runs: list[Run] = []
 
     def make(**changes: Any) -> Run:

@@ -16,7 +16,7 @@ import resnet_recipes
 from resnet_recipes.commands.methods import in_your_loop
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
-from tests.process.nursery import Nursery, narrow_resnet18
+from tests.process.nursery import Nursery, shallow_resnet18
 
 README = Path(__file__).parents[1] / "README.md"
 PAGE = README.parent / "docs" / "library.md"
@@ -77,7 +77,7 @@ def test_a_notebook_completes_what_is_public_alone():
 @pytest.mark.slow
 def test_the_examples_of_the_page_run_in_order(images, monkeypatch):
     monkeypatch.chdir(images)
-    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
+    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert len(examples) == 5
     names = {"step": 3, "images": torch.randn(4, 3, 32, 32), "labels": torch.arange(4)}
@@ -92,7 +92,7 @@ def test_the_examples_of_the_page_run_in_order(images, monkeypatch):
 def test_every_example_of_the_readme_runs(images, monkeypatch):
     """With the demo's recipe and little work; its figures are not looked at."""
     monkeypatch.chdir(images)
-    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
+    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
     training, loading = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     names: dict[str, object] = {}
     words = f'"demo", {SMALL}, "epochs=1", "schedule.warmup=1ba", data="images"'
@@ -103,7 +103,7 @@ def test_every_example_of_the_readme_runs(images, monkeypatch):
 
 @pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
 def test_the_lines_of_a_card_run_in_a_loop_of_ones_own(method):
-    model = narrow_resnet18(num_classes=3)
+    model = shallow_resnet18(num_classes=3)
     names = {
         "np": np, "image": Image.new("RGB", (32, 32)), "model": model, "step": 1, "total_steps": 20,
         "steps_per_epoch": 10, "pixels": torch.zeros(4, 3, 32, 32, dtype=torch.uint8), "num_classes": 3,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torchvision
 
-from tests.process.nursery import narrow_resnet18
+from tests.process.nursery import shallow_resnet18
 
 NOTEBOOK = json.loads((Path(__file__).parents[1] / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))
 CELLS = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
@@ -23,7 +23,7 @@ def test_the_notebook_is_one_without_outputs():
 @pytest.mark.slow
 def test_its_cells_run_in_order_and_show_progress(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
+    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
     monkeypatch.setattr(sys, "stderr", shown := io.StringIO())          # without a descriptor, as in Jupyter
     names: dict[str, object] = {}
     for cell in CELLS:

@@ -12,7 +12,7 @@ from resnet_recipes.network.about import About
 from resnet_recipes.network.export import TARGETS, export, largest_difference, problems
 from resnet_recipes.network.model_card import model_card
 from resnet_recipes.network.network import Network
-from tests.shallow import shallow_resnet
+from tests.process.nursery import shallow_resnet18
 
 IMAGES = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 SURGERY = {"blurpool": vars(BlurPool())}
@@ -20,10 +20,10 @@ SURGERY = {"blurpool": vars(BlurPool())}
 
 @pytest.fixture
 def network(monkeypatch: pytest.MonkeyPatch) -> Network:
-    """A narrow, shallow ResNet with BlurPool."""
-    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet)
+    """A shallow ResNet-18 with BlurPool."""
+    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
     torch.manual_seed(0)
-    model = shallow_resnet(4)
+    model = shallow_resnet18(4)
     BlurPool().modify_model(model)
     classes = ("cat", "dog", "a|b", "<i>")
     about = About("resnet18", 4, classes, SURGERY, eval_size=32, eval_resize=36, top1_percent=71.25)
@@ -82,7 +82,7 @@ def test_formats_without_a_graph_refuse_a_folded_network(network: Network):
 
 
 def test_a_different_network_has_a_large_difference(network: Network):
-    other: nn.Module = shallow_resnet(4).eval()
+    other: nn.Module = shallow_resnet18(4).eval()
     assert largest_difference(network.model, other, IMAGES)[0] > 0.01
 
 

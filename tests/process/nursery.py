@@ -29,6 +29,7 @@ import torchvision
 from torch import nn
 from torchvision.models.resnet import BasicBlock, ResNet
 
+from resnet_recipes.architecture import NETWORKS
 from resnet_recipes.process.rank import work
 from resnet_recipes.process.rank_process import LOCKED, STARTED, RankProcess, die_with_parent, run_rank
 from resnet_recipes.process.watchdog import Watchdog
@@ -162,7 +163,8 @@ def serve(channel: int) -> NoReturn:
         sys.stdout, sys.stderr = (open(number, "w", buffering=1, closefd=False) for number in (1, 2))   # noqa: SIM115
         torch.set_num_threads(1)
         os.environ |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-        torchvision.models.resnet18 = narrow_resnet18
+        torchvision.models.resnet18, NETWORKS["resnet18"] = shallow_resnet18, (False, (1, 1, 0, 0))
+        torchvision.models.resnet34 = narrow_resnet18           # for runs that need a deeper network
         gc.freeze()         # a collection in a rank then looks only at what is its own
         subprocess.Popen = Forked
         _answer(os.fdopen(channel, "r"), os.fdopen(os.dup(channel), "w", buffering=1))
@@ -215,6 +217,22 @@ def narrow_resnet18(num_classes: int) -> ResNet:
     model = Narrow(BasicBlock, [2, 2, 2, 2], num_classes)
     model.__class__ = ResNet        # the only class whose stem is fused
     model.fc = nn.Linear(64, num_classes)
+    return model
+
+
+def shallow_resnet18(num_classes: int) -> ResNet:
+    """Return a ResNet-18 with its stem and two narrow blocks, the second of which halves the map.
+
+    Time goes by the number of layers, that of a step and even more that of a compilation.
+    """
+
+    class Shallow(ResNet):
+        def _make_layer(self, block: type, planes: int, *rest: int, **options: int) -> nn.Sequential:
+            return super()._make_layer(block, planes // 4, *rest, **options) if planes <= 128 else nn.Sequential()
+
+    model = Shallow(BasicBlock, [1, 1, 1, 1], num_classes)
+    model.__class__ = ResNet        # the only class whose stem is fused
+    model.fc = nn.Linear(32, num_classes)
     return model
 
 

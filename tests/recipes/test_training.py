@@ -39,7 +39,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
     """Return the folder of a run of a recipe in small."""
-    words = [f"data={images}", "model.name=resnet18", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32",
+    words = [f"data={images}", "model.name=resnet34", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32",
              "data.crop_scale=[0.5,1.0]", "bs=16", f"batch.bn_size={16 // ranks}", f"lr={RATES[name]}",
              "max_duration=3ep", "ssr=1", "schedule.warmup=0.5ep", "launch.device=cpu", "workers=0",
              "checkpoint.interval=6ba", "evaluation.interval=1dur", "evaluation.offset=0ep", "log.interval=2ba"]

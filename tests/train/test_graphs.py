@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-import torchvision
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from resnet_recipes.train.graphs import PATIENCE, Graphs
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.run import Run
-from tests.shallow import shallow_resnet
 from tests.train.test_loop import HOT, Notes, differing
 
 #: Smaller images than those of other tests.
@@ -74,9 +72,7 @@ class Device:
 
 
 @pytest.fixture
-def device(make_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Device:
-    """A device for runs of a shallow network."""
-    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet)
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
     return Device(monkeypatch)
 
 

@@ -15,7 +15,7 @@ from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.train import distributed, probe
 from resnet_recipes.train.distributed import Rank
 from resnet_recipes.train.tuning import Tuning
-from tests.process.nursery import Nursery, narrow_resnet18
+from tests.process.nursery import Nursery, shallow_resnet18
 
 ALONE = Rank(0, 0, 1, torch.device("cpu"))
 
@@ -23,7 +23,7 @@ ALONE = Rank(0, 0, 1, torch.device("cpu"))
 @pytest.fixture
 def made(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> plan.Plan:
     """A plan with growing images and every kind of method."""
-    monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
+    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
     methods = {
         "progressive_resizing": {"initial_scale": 0.5},
         "colout": {},
@@ -67,7 +67,7 @@ def test_what_the_first_steps_take_longer_is_known(made: plan.Plan, monkeypatch:
 def speeds_of_two(process: RankProcess) -> dict[str, object]:
     """Measure on every rank at once."""
     probe.STEPS = 3
-    torchvision.models.resnet18 = narrow_resnet18
+    torchvision.models.resnet18 = shallow_resnet18
     recipe = read(process.folder / "config.yaml")
     made = plan.of(recipe, data.measure(recipe.data), 2)
     found = probe.speeds(made, distributed.this_rank("cpu"), seconds=2.0)
