@@ -16,6 +16,7 @@ from resnet_recipes.plan import Plan
 from resnet_recipes.train.build import build, close_data, open_data
 from resnet_recipes.train.distributed import Rank, join, mean_over_ranks, meet, total_over_ranks
 from resnet_recipes.train.evaluate import evaluate
+from resnet_recipes.train.graphs import PATIENCE
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.tuning import Tuning
 
@@ -36,12 +37,13 @@ class Stopwatch:
 
     def __init__(self, device: torch.device, seconds: float):
         self.laps: list[float] = []
-        self._device, self._last = device, time.perf_counter()
+        self._device, self._warm_up, self._last = device, warm_up(device), time.perf_counter()
         self._end = self._last + seconds
 
     def wants_to_stop(self) -> bool:
         """Return whether enough steps are timed, or at least one and the time is up."""
-        return len(self.laps) >= WARM_UP + STEPS or (len(self.laps) > WARM_UP and time.perf_counter() > self._end)
+        timed = len(self.laps) - self._warm_up
+        return timed >= STEPS or (timed > 0 and time.perf_counter() > self._end)
 
     def step(self, done: int, loss: Tensor) -> None:
         """Time a step, to its end on the device."""
@@ -61,6 +63,11 @@ class Stopwatch:
         """Save nothing."""
 
 
+def warm_up(device: torch.device) -> int:
+    """Return how many steps are not timed; on a GPU gradients are then replayed, where the host is the bottleneck."""
+    return WARM_UP + PATIENCE + 1 if device.type == "cuda" else WARM_UP
+
+
 def speeds(plan: Plan, rank: Rank, seconds: float = 45.0, beat: Callable[[], None] = lambda: None) -> Speeds:
     """Measure for about `seconds` on all ranks at once; the machine should be otherwise idle. Every rank calls this.
 
@@ -74,8 +81,9 @@ def speeds(plan: Plan, rank: Rank, seconds: float = 45.0, beat: Callable[[], Non
     for side in sides:
         laps[side] = _laps(plan, rank, side, size, share, Tuning.of(plan))
         beat()
-    steps = {side: _mixed(found[WARM_UP:], _interval(plan)) for side, found in laps.items()}
-    settling = median(sum(found[:WARM_UP]) - WARM_UP * median(steps[side]) for side, found in laps.items())
+    first = warm_up(rank.device)
+    steps = {side: _mixed(found[first:], _interval(plan)) for side, found in laps.items()}
+    settling = median(sum(found[:first]) - first * median(steps[side]) for side, found in laps.items())
     images = size * rank.world_size
     speeds = Speeds(
         {side: tuple(lap / images for lap in found) for side, found in steps.items()}, None,
@@ -94,7 +102,7 @@ def _together(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
     images = size * rank.world_size
     recipe = replace(plan.recipe, batch=replace(plan.recipe.batch, global_size=images, bn_size=size))
     laps = _timed(planning.of(recipe, plan.facts, rank.world_size), rank, seconds, Tuning.of(plan))
-    return images / median(laps[WARM_UP:] or laps)          # a run on few images may end within the warm-up
+    return images / median(laps[warm_up(rank.device):] or laps)     # a run on few images may end within the warm-up
 
 
 def _timed(plan: Plan, rank: Rank, seconds: float, tuning: Tuning, first: int = 0) -> list[float]:
@@ -121,14 +129,15 @@ def _probe_size(plan: Plan, rank: Rank, side: int) -> int:
         began = time.perf_counter()
         _laps(plan, rank, side, min(size, 8), 0.0, Tuning())
         mean = mean_over_ranks(torch.tensor(time.perf_counter() - began, device=rank.device))  # all take the same size
-        images_per_second = 8 * (WARM_UP + 1) / mean.item()
+        images_per_second = 8 * (warm_up(rank.device) + 1) / mean.item()
         return max(8, min(size, 1 << int(LONGEST_STEP * images_per_second).bit_length()))
     return size
 
 
 def _laps(plan: Plan, rank: Rank, side: int, size: int, seconds: float, tuning: Tuning) -> list[float]:
     """Return the seconds of steps, warm-up included; the first one after the warm-up is one of SAM's."""
-    return _timed(_synthetic(plan, rank, side, size), rank, seconds, tuning, first=-WARM_UP % _interval(plan))
+    first = -warm_up(rank.device) % _interval(plan)
+    return _timed(_synthetic(plan, rank, side, size), rank, seconds, tuning, first)
 
 
 def _interval(plan: Plan) -> int:

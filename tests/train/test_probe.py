@@ -14,6 +14,7 @@ from resnet_recipes.config import Recipe
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.train import distributed, probe
 from resnet_recipes.train.distributed import Rank
+from resnet_recipes.train.graphs import PATIENCE
 from resnet_recipes.train.tuning import Tuning
 from tests.process.nursery import Nursery, shallow_resnet18
 
@@ -97,6 +98,15 @@ def test_a_step_of_sam_counts_with_its_share() -> None:
     assert probe._mixed(laps, 5) == pytest.approx([1.2] * 5)
     assert probe._mixed([3.0, 4.0], 1) == [3.0, 4.0]
     assert probe._mixed([2.0], 5) == [2.0]
+
+
+@pytest.mark.parametrize(("device", "steps"), [("cpu", 2 + 1), ("cuda", 8 + 1)])
+def test_a_step_is_timed_once_the_warm_up_is_over_and_gradients_are_replayed(device: str, steps: int) -> None:
+    stopwatch = probe.Stopwatch(torch.device(device), seconds=0.0)
+    while not stopwatch.wants_to_stop():
+        stopwatch.laps.append(1.0)
+    assert len(stopwatch.laps) == steps
+    assert device == "cpu" or probe.warm_up(torch.device(device)) > PATIENCE + 1       # the graph is made in one more
 
 
 def test_the_first_step_that_is_timed_is_one_of_sams(made: plan.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
