@@ -103,6 +103,7 @@ def test_an_overflow_in_either_pass_leaves_a_non_finite_gradient_and_untouched_w
 @pytest.mark.parametrize("bad_pass", [1, 2])
 def test_a_float16_overflow_in_either_pass_skips_the_step_and_halves_the_scale(bad_pass, make_run, train_with_overflow):
     run = make_run(max_duration="3ba", precision={"dtype": "fp16"}, batch={"global_size": 4, "bn_size": 4},
+                   data={"train_size": 16, "eval_resize": 16, "eval_size": 16},
                    methods={"sam": {"interval": 1}})
     first, skipped, last = train_with_overflow(run, bad=2 + bad_pass)       # of the second step
     assert skipped.model.keys() == first.model.keys()
