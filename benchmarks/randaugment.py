@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from resnet_recipes.data.base import Step
-from resnet_recipes.data.native.engine import fill
+from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.rows import ROW, put_steps
 from resnet_recipes.duration import Horizon
 from resnet_recipes.methods.base import Now
@@ -31,11 +31,11 @@ from resnet_recipes.ops.pixel_ops import PIXEL_OPS
 
 
 class InEngine:
-    """The native engine, and images in memory for it."""
+    """The native engine with one thread, and images in memory for it."""
 
     def __init__(self, arrays: list[np.ndarray]):
         side = len(arrays[0])
-        self._arrays, self._pixels = arrays, np.empty((len(arrays), side, side, 3), np.uint8)
+        self._engine, self._arrays, self._pixels = Engine(1), arrays, np.empty((len(arrays), side, side, 3), np.uint8)
         self._rows = np.zeros(len(arrays), ROW)
         self._rows["data"] = [array.ctypes.data for array in arrays]
         self._rows["pixels"] = [pixels.ctypes.data for pixels in self._pixels]
@@ -46,7 +46,8 @@ class InEngine:
         """Copy the first images and apply the steps of each to its copy."""
         rows = self._rows[:len(steps)].copy()
         kept = put_steps(rows, steps)
-        assert not len(fill(rows, np.ones(len(rows), bool))), kept
+        self._engine.wait(self._engine.submit(rows), 60)
+        assert not rows["status"].any(), kept
 
 
 def main() -> None:

@@ -18,7 +18,6 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +29,7 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.images.jpeg import frame_size
 from resnet_recipes.data.native import engine as engine_module
-from resnet_recipes.data.native.engine import fill
+from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import PATH, library
 from resnet_recipes.data.native.rows import BOX, CENTRE, ROW, SMALL, Status
 from resnet_recipes.errors import NotReadyError
@@ -129,16 +128,15 @@ def batch(sources: list[np.ndarray], columns: dict, fill: int) -> tuple[np.ndarr
     return rows, pixels
 
 
-def decoded_twice(threads: ThreadPoolExecutor, sources: list[np.ndarray], columns: dict) -> Iterator[Status]:
+def decoded_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> Iterator[Status]:
     """Yield the status of each image; fail if it or the pixels depend on its neighbours or on what the memory held."""
     order = np.random.default_rng(len(sources)).permutation(len(sources))
     there = {name: np.asarray(column)[order] for name, column in columns.items()}
     rows, pixels = batch(sources, columns, 0)
     others, again = batch([sources[place] for place in order], there, 255)
-    reading = np.zeros((2, len(sources)), bool)
-    if wait([threads.submit(fill, *of_thread) for of_thread in zip((rows, others), reading, strict=True)], PATIENCE)[1]:
-        print(f"an image takes more than {PATIENCE} s: {np.argwhere(reading)}", flush=True)
-        os._exit(1)
+    tickets = engine.submit(rows), engine.submit(others)
+    if not all(engine.wait(ticket, PATIENCE) for ticket in tickets):
+        raise SystemExit(f"an image takes more than {PATIENCE} s: {np.flatnonzero(rows['status'] == Status.RUNNING)}")
     assert np.array_equal(rows["status"][order], others["status"]), "a status depends on an image's neighbours"
     done = others["status"] == Status.DONE
     assert np.array_equal(pixels[order][done],
@@ -146,7 +144,7 @@ def decoded_twice(threads: ThreadPoolExecutor, sources: list[np.ndarray], column
     yield from map(Status, rows["status"].tolist())
 
 
-def fuzz_jpegs(threads: ThreadPoolExecutor, count: int, rng: np.random.Generator) -> Counter:
+def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
     """Decode mutated JPEGs, cropped to random boxes and as for evaluation."""
     originals, found = jpegs(rng), Counter()
     sizes = np.array([frame_size(original)[:2] for original in originals])
@@ -168,11 +166,11 @@ def fuzz_jpegs(threads: ThreadPoolExecutor, count: int, rng: np.random.Generator
             "box": np.concatenate([corner, rest], axis=1),
             "size": np.where(has_small, images.sizes, 0), "small": small,
         }
-        found.update(decoded_twice(threads, images.sources, columns))
+        found.update(decoded_twice(engine, images.sources, columns))
     return found
 
 
-def fuzz_betons(threads: ThreadPoolExecutor, count: int, rng: np.random.Generator, folder: Path) -> Counter:
+def fuzz_betons(engine: Engine, count: int, rng: np.random.Generator, folder: Path) -> Counter:
     """Open mutated .beton files of two levels, and decode those that are accepted."""
     for number in range(12):
         for split in ("train", "val"):
@@ -191,7 +189,7 @@ def fuzz_betons(threads: ThreadPoolExecutor, count: int, rng: np.random.Generato
                        "box": np.concatenate([corner, np.maximum(images.sizes[:, ::-1] * share, 1)], axis=1)}
             if half is not None and len(half) == len(beton):
                 columns["small"] = halves.small(rng)
-            found.update(decoded_twice(threads, images.sources, columns))
+            found.update(decoded_twice(engine, images.sources, columns))
     return found
 
 
@@ -230,9 +228,9 @@ def main() -> None:
             raise SystemExit(subprocess.run(command, env=environment, check=False).returncode)
         engine_module.library = lambda: library(args.library)
         began, rng = time.monotonic(), np.random.default_rng(args.seed)
-        with ThreadPoolExecutor(2) as threads:
-            print(f"{args.jpegs} JPEGs: {counts(fuzz_jpegs(threads, args.jpegs, rng))}", flush=True)
-            print(f"{args.betons} .beton files: {counts(fuzz_betons(threads, args.betons, rng, Path(folder)))}",
+        with Engine(2) as engine:
+            print(f"{args.jpegs} JPEGs: {counts(fuzz_jpegs(engine, args.jpegs, rng))}", flush=True)
+            print(f"{args.betons} .beton files: {counts(fuzz_betons(engine, args.betons, rng, Path(folder)))}",
                   flush=True)
         print(f"nothing found in {time.monotonic() - began:.0f} s")
 

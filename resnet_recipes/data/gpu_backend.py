@@ -84,7 +84,7 @@ def _decoded(files: Files, config: DataConfig, share: Share) -> RawBatch:
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_initialized() else torch.device("cpu")
     pixels = torch.empty(len(files), config.eval_size, config.eval_size, 3, dtype=torch.uint8, device=device)
     capacity = Capacity.for_evaluation(config, replace(share, eval_size=_BLOCK))
-    pipeline = Pipeline(eval_images(files, config.eval_resize, False), capacity)
+    pipeline = Pipeline(eval_images(files, config.eval_resize, False, capacity.workers), capacity)
     jobs = order.eval_jobs(config, Share(0, 1, _BLOCK, _BLOCK, 0), len(files))
     try:
         for start, batch in zip(range(0, len(files), _BLOCK), pipeline.run(jobs), strict=True):

@@ -93,7 +93,8 @@ class Unlabelled(EvalLoader):
         capacity = capacity._replace(workers=0 if len(paths) <= _FEW else capacity.workers)
         self._files = Files.named(paths)
         self._files.labels[:] = np.arange(len(paths))
-        images = eval_images(self._files, config.eval_resize, config.eval_interpolation == "bicubic")
+        images = eval_images(self._files, config.eval_resize, config.eval_interpolation == "bicubic",
+                             capacity.workers)
         super().__init__(config, share, Pipeline(_Blackened(images), capacity))
 
     def fault(self, index: int) -> str:

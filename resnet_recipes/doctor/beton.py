@@ -42,7 +42,7 @@ def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Ite
 
 def verdict(beton: Beton) -> Callable[[int], str | None]:
     """Return a function that says what is wrong with a sample, or None, by reading it as training does; thread-safe."""
-    storage = eval_images(Samples(beton), _THUMBNAIL, False)
+    storage = eval_images(Samples(beton), _THUMBNAIL, False, cores())
 
     def complaint(index: int) -> str | None:
         one, pixels = np.array([index]), np.empty((1, _THUMBNAIL, _THUMBNAIL, 3), np.uint8)

@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import description, why_not
 from resnet_recipes.doctor import Finding
 from resnet_recipes.optim.native import steps
@@ -15,7 +16,7 @@ _REINSTALL = "pip install --force-reinstall --no-deps ."
 
 
 def check_native() -> list[Finding]:
-    """Load both libraries; if that fails, name everything that their build lacks."""
+    """Load both libraries and start a thread; if that fails, name everything that their build lacks."""
     found = [_decoder(), _steps()]
     return found if all(finding.level == "ok" for finding in found) else [*_missing(), *found]
 
@@ -23,6 +24,10 @@ def check_native() -> list[Finding]:
 def _decoder() -> Finding:
     if why := why_not():
         return Finding("warn", f"the native decoder {why}; {_COST}", _REINSTALL)
+    try:
+        Engine(1).close()
+    except OSError as error:
+        return Finding("fix", f"the native decoder {error}", "ulimit -u")
     return Finding("ok", f"the native decoder works ({description()})")
 
 

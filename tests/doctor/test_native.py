@@ -41,3 +41,14 @@ def test_a_working_library_says_what_it_runs_on():
     decoder, steps = native.check_native()
     assert decoder.level == steps.level == "ok"
     assert "libjpeg-turbo" in decoder.what
+
+
+def test_threads_that_cannot_start_must_be_put_right(monkeypatch):
+    def refuse(threads):
+        raise OSError("cannot start 1 threads for decoding: Resource temporarily unavailable")
+
+    monkeypatch.setattr(native, "why_not", lambda: "")
+    monkeypatch.setattr(native, "Engine", refuse)
+    findings = native.check_native()
+    assert exit_code(findings) == 3
+    assert any("Resource temporarily unavailable" in finding.what for finding in findings)

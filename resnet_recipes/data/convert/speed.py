@@ -8,7 +8,7 @@ import numpy as np
 from resnet_recipes.data.beton.file import RAW
 from resnet_recipes.data.convert.encode import Encoded
 from resnet_recipes.data.crop import TrainCrop
-from resnet_recipes.data.native import engine
+from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.data.native.rows import CROP, ROW
 
@@ -28,6 +28,7 @@ def images_per_second(images: Sequence[Encoded], side: int) -> float | None:
     wanted["size"] = [(image.height, image.width) for image in images]
     wanted["draws"] = draws.ctypes.data + indices * draws.strides[0]
     wanted["geometry"], wanted["side"], wanted["pixels"] = CROP, side, pixels.ctypes.data
-    started = time.process_time()
-    engine.fill(wanted, np.empty(len(images), bool))
-    return len(images) / max(time.process_time() - started, 1e-9)
+    with Engine(1) as engine:
+        started = time.process_time()
+        engine.fill(wanted, np.empty(len(images), bool))
+        return len(images) / max(time.process_time() - started, 1e-9)

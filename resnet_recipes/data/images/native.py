@@ -1,6 +1,7 @@
 """Fill rows of a batch from encoded images with the native engine; Python handles what it refuses."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -9,21 +10,24 @@ from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.images.python import EvalImages, TrainImages
 from resnet_recipes.data.images.source import Source
 from resnet_recipes.data.loading.storage import Rows
-from resnet_recipes.data.native import engine
+from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import description, why_not
 from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, ROW, put_steps
 
 
-def train_images(source: Source, crop: TrainCrop, augment: SampleAugment | None, reduce: bool) -> TrainImages:
+def train_images(source: Source, crop: TrainCrop, augment: SampleAugment | None, reduce: bool,
+                 threads: int) -> TrainImages:
     """Return training images of the engine if it is built and supports the augmentation, else of Python."""
-    known = augment is None or hasattr(augment, "steps")
-    kind = NativeTrainImages if known and _usable(source) else TrainImages
-    return kind(source, crop, augment, reduce)
+    if _usable(source) and (augment is None or hasattr(augment, "steps")):
+        return NativeTrainImages(Engine(max(1, threads)), source, crop, augment, reduce)
+    return TrainImages(source, crop, augment, reduce)
 
 
-def eval_images(source: Source, resize: int, bicubic: bool) -> EvalImages:
+def eval_images(source: Source, resize: int, bicubic: bool, threads: int) -> EvalImages:
     """Return evaluation images of the engine if it is built, else of Python."""
-    return (NativeEvalImages if _usable(source) else EvalImages)(source, resize, bicubic)
+    if _usable(source):
+        return NativeEvalImages(Engine(max(1, threads)), source, resize, bicubic)
+    return EvalImages(source, resize, bicubic)
 
 
 def manner() -> str:
@@ -39,6 +43,10 @@ class NativeTrainImages(TrainImages):
 
     in_threads = True
 
+    def __init__(self, engine: Engine, *settings: Any):
+        super().__init__(*settings)
+        self._engine = engine
+
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
         crop, wanted = self.crop, np.zeros(len(rows.indices), ROW)
@@ -52,7 +60,7 @@ class NativeTrainImages(TrainImages):
             keys = zip(rows.indices.tolist(), rows.copies.tolist(), strict=True)
             kept += [put_steps(wanted, [self.augment.steps(rows.pixels.shape[1], crop.generator(rows.epoch, *key))
                                         for key in keys])]
-        _fill(self.source, rows, wanted, super().fill)
+        _fill(self._engine, self.source, rows, wanted, super().fill)
 
 
 class NativeEvalImages(EvalImages):
@@ -60,15 +68,19 @@ class NativeEvalImages(EvalImages):
 
     in_threads = True
 
+    def __init__(self, engine: Engine, *settings: Any):
+        super().__init__(*settings)
+        self._engine = engine
+
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
         wanted = np.zeros(len(rows.indices), ROW)
         wanted["geometry"], wanted["resize"], wanted["whole"] = CENTRE, self.resize, True
         wanted["filter"] = self.bicubic
-        _fill(self.source, rows, wanted, super().fill)
+        _fill(self._engine, self.source, rows, wanted, super().fill)
 
 
-def _fill(source: Source, rows: Rows, wanted: np.ndarray, in_python: Callable[[Rows], None]) -> None:
+def _fill(engine: Engine, source: Source, rows: Rows, wanted: np.ndarray, in_python: Callable[[Rows], None]) -> None:
     """Fill the rows as ROW [n] says, which lacks images and pixels; Python reports what is wrong with refused ones."""
     source.locate(rows.indices, wanted)
     wanted["side"] = rows.pixels.shape[1]

@@ -20,13 +20,13 @@ def train_pipeline(source: Source, config: DataConfig, share: Share, augment: Sa
         from resnet_recipes.data.images.decoding import Decoding
         from resnet_recipes.data.images.encoded import EncodedTrainImages
         return Decoding(EncodedTrainImages(TrainImages(source, crop, None, config.reduced_decode)), capacity, skip_bad)
-    return Pipeline(train_images(source, crop, augment, config.reduced_decode), capacity, skip_bad)
+    return Pipeline(train_images(source, crop, augment, config.reduced_decode, capacity.workers), capacity, skip_bad)
 
 
 def eval_pipeline(source: Source, config: DataConfig, share: Share) -> Pipeline:
     """Return centre crops; an unreadable image is always an error, to keep accuracies comparable."""
-    images = eval_images(source, config.eval_resize, config.eval_interpolation == "bicubic")
-    return Pipeline(images, Capacity.for_evaluation(config, share))
+    capacity, is_bicubic = Capacity.for_evaluation(config, share), config.eval_interpolation == "bicubic"
+    return Pipeline(eval_images(source, config.eval_resize, is_bicubic, capacity.workers), capacity)
 
 
 def manners(config: DataConfig) -> Iterator[str]:

@@ -20,13 +20,10 @@ def library(path: Path = PATH) -> ctypes.CDLL:
         raise UnavailableError("was not built when resnet-recipes was installed")
     try:
         loaded = ctypes.CDLL(str(path))
-        row_bytes = loaded.engine_row_bytes()
-        loaded.engine_fill.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int]
-        loaded.engine_fill.restype = None
-        loaded.engine_instructions.restype = loaded.engine_jpeg.restype = ctypes.c_char_p
+        _declare(loaded)
     except (OSError, AttributeError) as error:
         raise UnavailableError(f"cannot be loaded: {error}") from None
-    if row_bytes != ROW.itemsize:
+    if loaded.engine_row_bytes() != ROW.itemsize:
         raise UnavailableError("was built from other sources; install resnet-recipes again")
     return loaded
 
@@ -43,3 +40,19 @@ def why_not() -> str:
 def description() -> str:
     """Return a description of the instructions and libraries in use."""
     return f"{library().engine_instructions().decode()} instructions, {library().engine_jpeg().decode()}"
+
+
+def _declare(loaded: ctypes.CDLL) -> None:
+    """Declare the signatures of src/engine.cpp to ctypes."""
+    engine, ticket = ctypes.c_void_p, ctypes.c_int64
+    for name, result, arguments in (
+        ("engine_create", engine, [ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]),
+        ("engine_submit", ticket, [engine, ctypes.c_void_p, ctypes.c_int64]),
+        ("engine_wait", ctypes.c_int, [engine, ticket, ctypes.c_double]),
+        ("engine_destroy", None, [engine]),
+        ("engine_row_bytes", ctypes.c_size_t, []),
+        ("engine_instructions", ctypes.c_char_p, []),
+        ("engine_jpeg", ctypes.c_char_p, []),
+    ):
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments

@@ -53,6 +53,8 @@ BILINEAR, BICUBIC = range(2)
 class Status(IntEnum):
     """The outcome of a row; src/row.h says what each means."""
 
+    WAITING = -2
+    RUNNING = -1
     DONE = 0
     UNREADABLE = 1
     FOREIGN = 2
@@ -60,7 +62,8 @@ class Status(IntEnum):
     EXCESSIVE = 4
     MISMATCHED = 5
     ALTERED = 6
-    CUT_SHORT = 7
+    CANCELLED = 7
+    CUT_SHORT = 8
 
 
 def put_steps(rows: np.ndarray, steps: Sequence[Sequence[Step]]) -> np.ndarray:

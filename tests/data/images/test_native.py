@@ -53,7 +53,7 @@ def rows_for(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows:
 @pytest.mark.parametrize("rule", ["torchvision", "tensorflow"])
 def test_training_crops_are_those_of_the_python_decoder(rule, files):
     crop = replace(CROP, rule=rule)
-    ours, theirs = train_images(files, crop, None, False), TrainImages(files, crop, None, False)
+    ours, theirs = train_images(files, crop, None, False, 2), TrainImages(files, crop, None, False)
     assert isinstance(ours, NativeTrainImages)
     difference = np.abs(filled(ours, files).astype(int) - filled(theirs, files))
     assert difference.max() <= 1
@@ -64,7 +64,7 @@ def test_training_crops_are_those_of_the_python_decoder(rule, files):
 def test_interpolation_is_that_of_the_python_decoder(files, interpolation):
     crop = replace(CROP, interpolation=interpolation)
     ours, theirs = (filled(storage, files).astype(int) for storage in
-                    (train_images(files, crop, None, False), TrainImages(files, crop, None, False)))
+                    (train_images(files, crop, None, False, 2), TrainImages(files, crop, None, False)))
     assert np.abs(ours - theirs).max() <= 1
     plain = filled(TrainImages(files, CROP, None, False), files)
     unlike = (theirs != plain).any(axis=(1, 2, 3))
@@ -73,14 +73,14 @@ def test_interpolation_is_that_of_the_python_decoder(files, interpolation):
 
 @pytest.mark.parametrize("bicubic", [False, True])
 def test_evaluation_crops_are_those_of_the_python_decoder(files, bicubic):
-    ours, theirs = eval_images(files, 40, bicubic), EvalImages(files, 40, bicubic)
+    ours, theirs = eval_images(files, 40, bicubic, 2), EvalImages(files, 40, bicubic)
     assert isinstance(ours, NativeEvalImages)
     assert np.abs(filled(ours, files).astype(int) - filled(theirs, files)).max() <= 1
 
 
 def test_an_augmentation_with_steps_draws_the_same_as_in_python(files):
     augment = RandAugment(augmentation_set="safe").augment_sample()
-    ours, plain = train_images(files, CROP, augment, False), train_images(files, CROP, None, False)
+    ours, plain = train_images(files, CROP, augment, False, 2), train_images(files, CROP, None, False, 2)
     pixels = filled(plain, files)
     for index in range(len(files)):
         rng = CROP.generator(2, index, index % 2)
@@ -90,20 +90,26 @@ def test_an_augmentation_with_steps_draws_the_same_as_in_python(files):
 
 
 def test_an_augmentation_of_python_alone_stays_there(files):
-    assert type(train_images(files, CROP, lambda image, rng: image, True)) is TrainImages
+    assert type(train_images(files, CROP, lambda image, rng: image, True, 2)) is TrainImages
+
+
+def test_pixels_do_not_depend_on_the_number_of_threads(files):
+    images = [filled(train_images(files, CROP, None, True, threads), files) for threads in (0, 1, 5)]
+    assert np.array_equal(images[0], images[1])
+    assert np.array_equal(images[0], images[2])
 
 
 def test_a_folder_of_pngs_is_left_to_processes(tmp_path):
     (tmp_path / "a").mkdir()
     for number in range(5):
         Image.new("RGB", (40, 40)).save(tmp_path / "a" / f"{number}.png")
-    assert type(train_images(Files(Listing.of(tmp_path)), CROP, None, True)) is TrainImages
+    assert type(train_images(Files(Listing.of(tmp_path)), CROP, None, True, 2)) is TrainImages
 
 
 def test_without_the_library_everything_is_as_before(files, monkeypatch):
     monkeypatch.setattr(native, "why_not", lambda: "was not built")
-    assert type(train_images(files, CROP, None, True)) is TrainImages
-    assert type(eval_images(files, 40, False)) is EvalImages
+    assert type(train_images(files, CROP, None, True, 2)) is TrainImages
+    assert type(eval_images(files, 40, False, 2)) is EvalImages
 
 
 def test_a_damaged_file_is_named_as_in_python(files):
@@ -112,17 +118,17 @@ def test_a_damaged_file_is_named_as_in_python(files):
     data[-2:] = b"\0\0"
     path.write_bytes(data)
     sentences = []
-    for storage in (train_images(files, CROP, None, True), TrainImages(files, CROP)):
+    for storage in (train_images(files, CROP, None, True, 2), TrainImages(files, CROP)):
         with pytest.raises(UnreadableError) as failure:
             storage.fill(rows_for(np.arange(8)))
         sentences.append(str(failure.value))
     assert sentences[0] == sentences[1]
     rows = rows_for(np.arange(4, 8))
-    assert fill(train_images(files, CROP, None, True), rows, skip_bad=True) == [5]
+    assert fill(train_images(files, CROP, None, True, 2), rows, skip_bad=True) == [5]
 
 
 def test_a_file_of_another_size_than_it_was_listed_with_is_reported(files):
     path = Path(files.path(3))
     path.write_bytes(path.read_bytes() + b"more")
     with pytest.raises(ChangedError, match="when it was listed"):
-        train_images(files, CROP, None, True).fill(rows_for(np.arange(8)))
+        train_images(files, CROP, None, True, 2).fill(rows_for(np.arange(8)))

@@ -5,7 +5,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.data.native.engine import fill
+from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.rows import ROW
 
 HEIGHT, WIDTH = 150, 211
@@ -44,7 +44,7 @@ class Batch:
         for name, column in columns.items():
             self.rows[name] = column
 
-    def filled(self, scalar: bool = False) -> np.ndarray:
+    def filled(self, engine: Engine) -> np.ndarray:
         """Fill the rows and return their status."""
-        fill(self.rows, np.ones(len(self.rows), bool), scalar)
+        assert engine.wait(engine.submit(self.rows), 60)
         return self.rows["status"]

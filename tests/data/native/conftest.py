@@ -1,7 +1,10 @@
 """The native engine, where it has been built."""
 
+from collections.abc import Iterator
+
 import pytest
 
+from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import why_not
 
 
@@ -10,3 +13,10 @@ def built() -> None:
     """Skip tests of the native library where it was not built."""
     if why := why_not():
         pytest.skip(f"the native library {why}: python setup.py build_ext --inplace")
+
+
+@pytest.fixture
+def engine(built: None) -> Iterator[Engine]:
+    """An engine of two threads."""
+    with Engine(2) as made:
+        yield made

@@ -23,22 +23,22 @@ def images(side: int) -> list[np.ndarray]:
     return [*drawn, np.zeros((side, side, 3), np.uint8), np.full((side, side, 3), 200, np.uint8)]
 
 
-def augmented(built, sources: list[np.ndarray], steps: list) -> np.ndarray:
+def augmented(engine, sources: list[np.ndarray], steps: list) -> np.ndarray:
     """Return the engine's pixels."""
     side = sources[0].shape[0]
     batch = Batch(sources, side, raw=True, size=side, box=(0, 0, side, side))
     kept = put_steps(batch.rows, steps)
-    assert not batch.filled().any()
+    assert not batch.filled(engine).any()
     assert len(kept) == sum(map(len, steps))
     return batch.pixels
 
 
 @pytest.mark.parametrize("side", [8, 61, 176])
 @pytest.mark.parametrize("name", IMAGE_OPS)
-def test_every_operation_of_randaugment_has_pillows_pixels(built, name, side):
+def test_every_operation_of_randaugment_has_pillows_pixels(engine, name, side):
     sources = images(side)
     values = RandAugment().values(name, side, np.random.default_rng(1), COUNT).tolist()
-    pixels = augmented(built, sources, [[step(name, value, side)] for value in values])
+    pixels = augmented(engine, sources, [[step(name, value, side)] for value in values])
     theirs = [np.asarray(IMAGE_OPS[name](Image.fromarray(source), value))
               for source, value in zip(sources, values, strict=True)]
     assert np.array_equal(pixels, theirs)
@@ -46,16 +46,16 @@ def test_every_operation_of_randaugment_has_pillows_pixels(built, name, side):
 
 @pytest.mark.parametrize("method", [RandAugment(depth=2), RandAugment(augmentation_set="original"), TrivialAugment()],
                          ids=["randaugment", "original", "trivial_augment"])
-def test_the_same_draw_gives_the_same_pixels_with_and_without_the_engine(built, method):
+def test_the_same_draw_gives_the_same_pixels_with_and_without_the_engine(engine, method):
     augment, side = method.augment_sample(), 48
     sources = images(side) * 30
-    pixels = augmented(built, sources,
+    pixels = augmented(engine, sources,
                        [augment.steps(side, np.random.default_rng(seed)) for seed in range(len(sources))])
     for seed, (ours, source) in enumerate(zip(pixels, sources, strict=True)):
         assert np.array_equal(ours, np.asarray(augment(Image.fromarray(source), np.random.default_rng(seed)))), seed
 
 
-def test_trivial_augment_gives_photographs_the_very_pixels_of_torchvision(built, photographs, monkeypatch):
+def test_trivial_augment_gives_photographs_the_very_pixels_of_torchvision(engine, photographs, monkeypatch):
     side, augment, space = 176, TrivialAugment().augment_sample(), TrivialAugmentWide()._augmentation_space(31)
     sources = [np.asarray(Image.open(path).convert("RGB").resize((side, side))) for path in photographs]
     drawn = [(name, sign * strength) for name, (strengths, signed) in space.items()
@@ -64,15 +64,15 @@ def test_trivial_augment_gives_photographs_the_very_pixels_of_torchvision(built,
     for number, (name, strength) in enumerate(drawn):
         monkeypatch.setattr(trivial_augment, "_drawn", lambda _, draw=(name, strength): draw)
         mine = sources[number % 10::10]
-        ours = augmented(built, mine, [augment.steps(side, np.random.default_rng())] * len(mine))
+        ours = augmented(engine, mine, [augment.steps(side, np.random.default_rng())] * len(mine))
         for source, pixels in zip(mine, ours, strict=True):
             theirs = _apply_op(Image.fromarray(source), name, strength, InterpolationMode.NEAREST, None)
             assert np.array_equal(pixels, theirs), (name, strength)
 
 
-def test_no_steps_leave_an_image_as_it_is(built):
+def test_no_steps_leave_an_image_as_it_is(engine):
     sources = images(16)
-    assert np.array_equal(augmented(built, sources, [[] for _ in sources]), sources)
+    assert np.array_equal(augmented(engine, sources, [[] for _ in sources]), sources)
 
 
 def test_every_operation_of_the_engine_is_used():

@@ -1,18 +1,19 @@
-"""The native engine: threads, forks, files, reading ahead, memory."""
+"""The pool of native threads: tickets, several batches at once, reading ahead, closing, forks and signals."""
 
 import ctypes
 import mmap
 import os
+import resource
+import signal
 import threading
 import time
 import zlib
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from resnet_recipes.data.native.engine import fill
+from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.rows import BOX, ROW, Status
 from tests.data.native.batch import Batch, encoded, photo
 
@@ -25,22 +26,34 @@ def jpeg() -> bytes:
     return encoded(photo(), quality=90)
 
 
-def test_threads_that_fill_batches_at_the_same_time_do_not_disturb_each_other(built, jpeg):
-    alone, *others = (Batch([jpeg] * 200, 32, box=BOXES) for _ in range(5))
-    assert not alone.filled().any()
-    with ThreadPoolExecutor(4) as threads:
-        assert not any(status.any() for status in threads.map(Batch.filled, others))
-    for other in others:
-        assert np.array_equal(alone.pixels, other.pixels)
+def test_pixels_do_not_depend_on_the_number_of_threads(built, jpeg):
+    images = []
+    for threads in (1, 2, 7):
+        with Engine(threads) as engine:
+            batch = Batch([jpeg] * 200, 32, box=BOXES)
+            assert not batch.filled(engine).any()
+            images.append(batch.pixels)
+    assert np.array_equal(images[0], images[1])
+    assert np.array_equal(images[0], images[2])
 
 
-def test_an_empty_batch_is_filled(built):
-    assert not len(fill(np.zeros(0, ROW), np.zeros(0, bool)))
+def test_several_batches_are_filled_at_once_and_may_be_waited_for_in_any_order(engine, jpeg):
+    batches = [Batch([jpeg] * 20, 16 + n, box=BOXES[:20]) for n in range(6)]
+    tickets = [engine.submit(batch.rows) for batch in batches]
+    assert len(set(tickets)) == 6
+    for ticket, batch in reversed(list(zip(tickets, batches, strict=True))):
+        assert engine.wait(ticket, 30)
+        assert not batch.rows["status"].any()
+        assert (batch.pixels != 77).any(axis=(1, 2, 3)).all()
 
 
-def test_a_row_that_fails_leaves_the_others_alone(built, jpeg):
+def test_an_empty_batch_is_whole_at_once(engine):
+    assert engine.wait(engine.submit(np.zeros(0, ROW)), 0)
+
+
+def test_a_row_that_fails_leaves_the_others_alone(engine, jpeg):
     batch = Batch([jpeg, b"not an image at all", jpeg], 32, box=BOXES[:3])
-    assert batch.filled().tolist() == [Status.DONE, Status.FOREIGN, Status.DONE]
+    assert batch.filled(engine).tolist() == [Status.DONE, Status.FOREIGN, Status.DONE]
     assert (batch.pixels[1] == 77).all()
 
 
@@ -58,10 +71,10 @@ class FileBatch(Batch):
         self.rows["length"] = len("class/one.jpg")
 
 
-def test_files_are_read_by_folder_and_name(built, jpeg, tmp_path):
+def test_files_are_read_by_folder_and_name(engine, jpeg, tmp_path):
     from_file, from_memory = FileBatch(tmp_path, jpeg), Batch([jpeg], 32, box=BOXES[0])
-    assert not from_file.filled().any()
-    from_memory.filled()
+    assert not from_file.filled(engine).any()
+    from_memory.filled(engine)
     assert np.array_equal(from_file.pixels, from_memory.pixels)
 
 
@@ -80,21 +93,20 @@ def is_in_page_cache(path: Path) -> bool:
         return bool(resident.value & 1)
 
 
-def test_files_are_fetched_before_their_turn(built, jpeg, tmp_path):
-    file = FileBatch(tmp_path, jpeg)
-    drop_from_page_cache(file.path)
-    if is_in_page_cache(file.path):
+def test_files_are_fetched_before_a_thread_comes_to_them(built, jpeg, tmp_path):
+    late = FileBatch(tmp_path, jpeg)
+    drop_from_page_cache(late.path)
+    if is_in_page_cache(late.path):
         pytest.skip("the temporary folder is in memory")
-    slow = Batch([encoded(photo(0, 1500, 2000), quality=95)] * 7, 32, box=(0, 0, 2000, 1500))
-    rows, reading = np.concatenate([slow.rows, file.rows]), np.ones(8, bool)
-    thread = threading.Thread(target=fill, args=(rows, reading))
-    thread.start()
-    while not is_in_page_cache(file.path):
-        time.sleep(0.001)
-    assert not reading[7]
-    assert thread.is_alive()
-    thread.join()
-    assert not rows["status"].any()
+    with Engine(1) as engine:
+        early = Batch([jpeg] * 3000, 64, box=(0, 0, 150, 150))
+        for batch in (early, late):
+            engine.submit(batch.rows)
+    assert late.rows["status"].tolist() == [Status.CANCELLED]
+    patience = time.monotonic() + 30
+    while not is_in_page_cache(late.path) and time.monotonic() < patience:
+        time.sleep(0.01)
+    assert is_in_page_cache(late.path)
 
 
 def anonymous_memory() -> int:
@@ -106,48 +118,93 @@ def anonymous_memory() -> int:
 def test_threads_give_back_the_memory_of_a_large_file(built, tmp_path):
     large = FileBatch(tmp_path, b"")
     os.truncate(large.path, 40 << 20)
-    parts, before = [np.repeat(large.rows, 4) for _ in range(4)], anonymous_memory()
-    with ThreadPoolExecutor(4) as threads:
-        refused = threads.map(lambda rows: len(fill(rows, np.ones(4, bool))), parts)
-        assert list(refused) == [4] * 4
+    large.rows = np.repeat(large.rows, 16)
+    with Engine(4) as engine:
+        before = anonymous_memory()
+        assert Status.DONE not in large.filled(engine)
         assert anonymous_memory() - before < 60 << 20          # two threads that kept theirs would have 80
 
 
-def test_a_changed_image_is_noticed_by_its_checksum(built, jpeg):
+def test_a_changed_image_is_noticed_by_its_checksum(engine, jpeg):
     batch = Batch([jpeg, jpeg], 32, box=BOXES[:2], checked=True, crc=[zlib.crc32(jpeg), zlib.crc32(jpeg) ^ 1])
-    assert batch.filled().tolist() == [Status.DONE, Status.ALTERED]
+    assert batch.filled(engine).tolist() == [Status.DONE, Status.ALTERED]
 
 
-def test_raw_pixels_are_those_that_were_given(built):
+def test_raw_pixels_are_those_that_were_given(engine):
     raw = np.asarray(photo())
     batch = Batch([raw], 60, geometry=BOX, box=(11, 13, 60, 60), size=raw.shape[:2], raw=True)
-    assert not batch.filled().any()
+    assert not batch.filled(engine).any()
     assert np.array_equal(batch.pixels[0], raw[13:73, 11:71])
 
 
-def test_the_interpreter_is_free_meanwhile_and_sees_which_row_is_being_read(built):
+def test_closing_drops_the_rows_that_were_not_begun_and_waits_for_the_others(built, jpeg):
+    batch = Batch([jpeg] * 3000, 64, box=(0, 0, 150, 150))
+    engine = Engine(2)
+    engine.submit(batch.rows)
+    engine.close()
+    engine.close()
+    assert set(batch.rows["status"].tolist()) <= {Status.DONE, Status.CANCELLED}
+    assert batch.rows["status"][-1] == Status.CANCELLED
+    kept = batch.pixels.copy()
+    time.sleep(0.05)
+    assert np.array_equal(kept, batch.pixels)
+    with pytest.raises(RuntimeError, match="closed"):
+        engine.submit(batch.rows)
+
+
+def test_waiting_gives_up_after_its_seconds_and_leaves_the_interpreter_free(built, tmp_path):
+    # Regular files cannot make a thread hang, so this waits for a batch that the only thread has not reached yet.
     image = encoded(photo(0, 1500, 2000), quality=95)
-    batch, reading, seen = Batch([image] * 40, 224, box=(0, 0, 2000, 1500)), np.zeros(40, bool), set()
-    thread = threading.Thread(target=fill, args=(batch.rows, reading))
-    thread.start()
-    while thread.is_alive():
-        seen |= set(np.flatnonzero(reading).tolist())
-        time.sleep(0.001)
-    assert len(seen) > 1
-    assert not reading.any()
-    assert not batch.rows["status"].any()
+    ran = []
+    with Engine(1) as engine:
+        batch = Batch([image] * 40, 224, box=(0, 0, 2000, 1500))
+        ticket = engine.submit(batch.rows)
+        other = threading.Thread(target=lambda: ran.append(not engine.wait(ticket, 0.0)))
+        other.start()
+        assert not engine.wait(ticket, 0.02)
+        other.join()
+        assert ran == [True]
 
 
-def test_a_forked_child_can_fill_rows_too(built, jpeg):
+def test_a_forked_child_is_told_that_it_has_no_threads(engine, jpeg):
     batch = Batch([jpeg], 32, box=BOXES[0])
-    assert not batch.filled().any()
     child = os.fork()
     if not child:
-        os._exit(int(batch.filled().any()))
+        try:
+            engine.submit(batch.rows)
+        except RuntimeError as error:
+            engine.close()
+            os._exit(0 if "forked" in str(error) else 1)
+        os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert not batch.filled(engine).any()
+
+
+def test_signals_are_left_to_pythons_threads(engine, jpeg):
+    Batch([jpeg] * 20, 32, box=BOXES[0]).filled(engine)          # a thread has its name once it works
+    blocked = set()
+    for task in Path("/proc/self/task").iterdir():
+        if (task / "comm").read_text().strip() == "decode":
+            line = next(line for line in (task / "status").read_text().splitlines() if line.startswith("SigBlk"))
+            blocked.add(int(line.split()[1], 16))
+    assert blocked
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
+        assert all(mask >> (one - 1) & 1 for mask in blocked)
+
+
+def test_a_limit_of_threads_is_reported(built):
+    child = os.fork()
+    if not child:
+        os.setuid(65534)                                 # root has no limit
+        resource.setrlimit(resource.RLIMIT_NPROC, (3, 3))
+        try:
+            Engine(50)
+        except OSError as error:
+            os._exit(0 if "50 threads" in str(error) else 1)
+        os._exit(2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-@pytest.mark.parametrize("rows", [np.zeros(3), np.zeros(2, ROW)])
-def test_rows_must_be_rows_and_each_has_a_mark(built, rows):
+def test_rows_must_be_rows(engine):
     with pytest.raises(AssertionError):
-        fill(rows, np.zeros(3, bool))
+        engine.submit(np.zeros(3))

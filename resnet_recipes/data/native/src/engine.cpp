@@ -1,19 +1,61 @@
 // The C interface of the library, which resnet_recipes/data/native/engine.py calls through ctypes.
 #include <cstdio>       // jpeglib.h needs it
+#include <cstring>
+#include <exception>
+#include <unistd.h>
 
 #include <jpeglib.h>
 
 #include "fault.h"
-#include "fill.h"
+#include "pool.h"
 
 #define EXPORTED extern "C" __attribute__((visibility("default")))
 #define TEXT_OF(number) #number
 #define TEXT(number) TEXT_OF(number)
 
-// Fill the rows of a batch in the calling thread; `scalar` avoids vector instructions.
-EXPORTED void engine_fill(Row *rows, int64_t count, bool *reading, int scalar) {
+namespace {
+
+struct Engine {
+    Pool pool;
+    pid_t owner = getpid();
+
+    Engine(int threads, bool scalar) : pool(threads, scalar ? SCALAR : best_instructions()) {}
+    // A forked child has the memory of the threads, but not the threads.
+    bool is_mine() const { return owner == getpid(); }
+};
+
+}  // namespace
+
+// Start an engine; on failure return null, with the cause in `reason`.
+EXPORTED Engine *engine_create(int threads, int scalar, char *reason, size_t size) {
     FaultGuard::install();
-    fill(rows, count, reading, scalar ? SCALAR : best_instructions());
+    try {
+        return new Engine(threads, scalar);
+    } catch (const std::exception &error) {
+        snprintf(reason, size, "%s", error.what());
+        return nullptr;
+    }
+}
+
+// Return the ticket of a batch; -1 in a forked child, -2 if memory runs out.
+EXPORTED int64_t engine_submit(Engine *engine, Row *rows, int64_t count) {
+    try {
+        return engine->is_mine() ? engine->pool.submit(rows, count) : -1;
+    } catch (const std::bad_alloc &) {
+        return -2;
+    }
+}
+
+// Return 1 if every row of the batch has its status, 0 after a time-out, -1 in a forked child.
+EXPORTED int engine_wait(Engine *engine, int64_t ticket, double seconds) {
+    return engine->is_mine() ? engine->pool.wait(ticket, seconds) : -1;
+}
+
+// Wait for the rows being written, then free everything; does nothing in a forked child.
+EXPORTED void engine_destroy(Engine *engine) {
+    if (engine->is_mine()) {
+        delete engine;
+    }
 }
 
 EXPORTED size_t engine_row_bytes() { return sizeof(Row); }

@@ -1,4 +1,4 @@
-// Reading a mapped file that has been truncated raises SIGBUS; the engine turns it into a status.
+// Reading a mapped file that has been truncated raises SIGBUS; the engine's threads turn it into a status.
 #pragma once
 #include <csetjmp>
 

@@ -3,6 +3,8 @@
 #include <cstdint>
 
 enum Status : int32_t {
+    WAITING = -2,       // not begun
+    RUNNING = -1,       // in progress
     DONE = 0,
     UNREADABLE = 1,     // the file cannot be opened or read; `error` is the errno
     FOREIGN = 2,        // not a supported kind of JPEG: PNG, WebP, CMYK, 12 bits
@@ -10,7 +12,8 @@ enum Status : int32_t {
     EXCESSIVE = 4,      // more pixels, scans or bytes than allowed
     MISMATCHED = 5,     // not of the size the caller expects
     ALTERED = 6,        // its CRC-32 differs
-    CUT_SHORT = 7,      // its mapped file was truncated while being read
+    CANCELLED = 7,
+    CUT_SHORT = 8,      // its mapped file was truncated while being read
 };
 
 enum Geometry : int32_t {
