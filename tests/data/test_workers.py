@@ -48,3 +48,9 @@ def test_all_ranks_of_this_machine_count_and_before_a_launch_its_gpus(folder, mo
     assert "data.workers=3 for each of 4 ranks is more than the 8 cores of this machine" in notes(folder, 3)
     assert "use data.workers=2" in notes(folder, 3)
     assert "cores" not in notes(folder, 2)
+
+
+def test_a_rank_with_one_worker_is_not_told_to_use_one(folder, monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")     # more ranks than the 8 cores
+    assert "cores" not in notes(folder, 1)
+    assert "use data.workers=1" in notes(folder, 2)
