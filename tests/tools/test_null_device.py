@@ -14,6 +14,7 @@ TOOL = Path(__file__).parents[2] / "tools" / "null_device"
 HEADERS = Path(torch.__file__).parents[1] / "nvidia" / "cu13" / "include" / "cuda_runtime_api.h"
 CAPTURE = """
 import torch
+from concurrent.futures import ThreadPoolExecutor
 from null_device import recorded
 ones, host = torch.ones(4, device="cuda"), torch.ones(100_000)
 with recorded() as entries:
@@ -22,6 +23,12 @@ with recorded() as entries:
     torch.add(ones, 1)
 print([entry.split()[0] for entry in entries if not entry.startswith("malloc")])
 side = torch.cuda.Stream()
+def elsewhere():
+    with torch.cuda.stream(side):
+        return host.to("cuda", non_blocking=True).shape
+with ThreadPoolExecutor(1) as thread, torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
+    torch.add(ones, 1)
+    print(*thread.submit(elsewhere).result())
 try:
     with recorded() as entries, torch.cuda.graph(torch.cuda.CUDAGraph()):
         torch.add(ones, 1)
@@ -98,9 +105,12 @@ print(len([entry for entry in entries if entry.startswith("launch")]) / len(batc
 print(*batches[0].pixels.shape, batches[0].pixels.device, *sorted(places))
 """
 
-#: On which GPU the kernels of another one are tried; and the memory of GPU 0 after each of four evaluations' copies.
+#: What the driver tells; on which GPU the kernels of another one are tried; and the memory of GPU 0 after each of four
+#: evaluations' copies.
 OTHERS = """
 import torch
+from resnet_recipes.launch import gpus
+print(gpus.count(), *gpus.first(), gpus.memory())
 from types import SimpleNamespace
 from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.stream import Stream
@@ -203,8 +213,9 @@ def test_steps_batches_and_captures(start, tmp_path):
     a_step_asks_for_little_and_waits_only_for_an_old_copy("mild", *printed["mild"])
 
 
-def launches_waits_and_pageable_copies_are_reported(plain, error, captured):
+def launches_waits_and_pageable_copies_are_reported(plain, copied, error, captured):
     assert plain == "['launch', 'pin', 'copy', 'wait', 'copy', 'launch']"
+    assert copied == "100000"       # by another thread, on another stream, which a capture leaves alone
     assert "during capture" in error
     assert captured == "['captured launch', 'captured launch other stream', 'captured wait stream']"
 
@@ -221,7 +232,8 @@ def jpegs_are_decoded_on_their_own_stream_and_thread_and_cropped_in_one_launch(r
     assert batch == "16 3 64 64 cuda:0 ('decoder_0', True)"
 
 
-def kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(places, sizes):
+def kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(gpus, places, sizes):
+    assert gpus == "2 null device (as an H200) bf16 150754820096"
     assert places == "1 0"      # and then GPU 0 is the current one again
     assert sizes == "1"
 

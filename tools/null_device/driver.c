@@ -23,14 +23,24 @@ GIVES(cuDevicePrimaryCtxRetain, void*, (void*)1, int device)
 GIVES(cuCtxGetCurrent, void*, (void*)1)
 GIVES(cuCtxGetDevice, int, 0)
 GIVES(cuCtxGetLimit, size_t, 1024, int limit)
-GIVES(cuDeviceGetCount, int, 1)
 GIVES(cuDriverGetVersion, int, 13000)
 GIVES(cuOccupancyMaxActiveClusters, int, 1)
 GIVES(cuOccupancyMaxActiveBlocksPerMultiprocessor, int, 4)
 GIVES(cuPointerGetAttribute, unsigned long, pointer, int attribute, unsigned long pointer)
+GIVES(cuDeviceTotalMem_v2, size_t, 150754820096, int device)
 int cuDeviceGet(int* out, int device) { *out = device; return 0; }
 int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) { *flags = 0; *active = 1; return 0; }
 int cuGetErrorString(int error, const char** out) { *out = "null device"; return 0; }
+
+int cuDeviceGetCount(int* out) {
+  int (*runtime)(int*) = (int (*)(int*))dlsym(RTLD_DEFAULT, "cudaGetDeviceCount");
+  return runtime(out);
+}
+
+int cuDeviceGetName(char* out, int bytes, int device) {
+  snprintf(out, bytes, "null device (as an H200)");
+  return 0;
+}
 
 int cuDeviceGetAttribute(int* out, int attribute, int device) {
   int (*runtime)(int*, int, int) = (int (*)(int*, int, int))dlsym(RTLD_DEFAULT, "cudaDeviceGetAttribute");

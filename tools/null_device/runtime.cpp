@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -20,6 +21,7 @@ static std::unordered_map<const void*, std::string> kernel_names;
 static std::vector<std::string> entries;
 static bool logging = false, capturing = false, is_broken = false;
 static cudaStream_t captured;
+static std::thread::id capturer;
 
 API void null_note(const char* text) {
   std::lock_guard<std::recursive_mutex> guard(mutex);
@@ -35,11 +37,14 @@ API const char* null_entry(int i) { return entries[i].c_str(); }
 
 static cudaError_t noted(const std::string& text) { null_note(text.c_str()); return cudaSuccess; }
 
-// Something that a graph cannot contain: it breaks the capture, as on a GPU.
-static cudaError_t forbidden(const std::string& text) {
-  is_broken |= capturing;
+static bool is_captured(cudaStream_t stream) { return capturing && stream == captured; }
+
+// Something that a graph cannot contain: it breaks the capture, as on a GPU, unless another thread does it elsewhere.
+static cudaError_t forbidden(const std::string& text, cudaStream_t stream) {
+  bool breaks = is_captured(stream) || (capturing && std::this_thread::get_id() == capturer);
+  is_broken |= breaks;
   null_note(text.c_str());
-  return capturing ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
+  return breaks ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
 }
 
 // Marks work on other streams than the captured one: the graph does not contain it.
@@ -81,7 +86,7 @@ static cudaError_t copied(const char* how, void* to, const void* from, size_t by
   if (bytes <= SMALL) memcpy(to, from, bytes);
   std::string places = place(from) + " -> " + place(to), text = how + on(stream) + places;
   bool waits = places.find("pageable") != std::string::npos || !strncmp(how, "wait", 4);
-  return waits ? forbidden(text + " " + std::to_string(bytes)) : noted(text + " " + std::to_string(bytes));
+  return waits ? forbidden(text + " " + std::to_string(bytes), stream) : noted(text + " " + std::to_string(bytes));
 }
 
 static cudaError_t filled(void* p, int value, size_t bytes, cudaStream_t stream) {
@@ -146,7 +151,7 @@ template <class Handle> static cudaError_t handle(Handle* out) {
 API cudaError_t cudaStreamCreate(cudaStream_t* s) { return handle(s); }
 API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) { return handle(s); }
 API cudaError_t cudaStreamSynchronize(cudaStream_t s) {
-  return on(s).empty() ? forbidden("wait stream") : noted("wait other stream");
+  return on(s).empty() ? forbidden("wait stream", s) : noted("wait other stream");
 }
 API cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
 API cudaError_t cudaStreamGetPriority(cudaStream_t, int* p) { *p = 0; return cudaSuccess; }
@@ -159,14 +164,15 @@ API cudaError_t cudaEventCreate(cudaEvent_t* e) { return handle(e); }
 API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return handle(e); }
 API cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
 API cudaError_t cudaEventRecordWithFlags(cudaEvent_t, cudaStream_t, unsigned) { return cudaSuccess; }
-API cudaError_t cudaEventSynchronize(cudaEvent_t) { return forbidden("wait event"); }
+API cudaError_t cudaEventSynchronize(cudaEvent_t) { return forbidden("wait event", nullptr); }
 API cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { *ms = 1; return cudaSuccess; }
-API cudaError_t cudaDeviceSynchronize() { return forbidden("wait device"); }
+API cudaError_t cudaDeviceSynchronize() { return forbidden("wait device", captured); }
 
 API cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
   capturing = true;
   is_broken = false;
   captured = s;
+  capturer = std::this_thread::get_id();
   return cudaSuccess;
 }
 API cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* g) {
@@ -174,14 +180,17 @@ API cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* g) {
   *g = is_broken ? nullptr : (cudaGraph_t)1;
   return is_broken ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
 }
-static cudaStreamCaptureStatus status() {
-  return capturing ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+static cudaStreamCaptureStatus status(cudaStream_t stream) {
+  return is_captured(stream) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
 }
-API cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* s) { *s = status(); return cudaSuccess; }
+API cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* s) {
+  *s = status(stream);
+  return cudaSuccess;
+}
 API cudaError_t cudaStreamGetCaptureInfo(
-    cudaStream_t, cudaStreamCaptureStatus* s, unsigned long long* id, cudaGraph_t* g, const cudaGraphNode_t** nodes,
+    cudaStream_t stream, cudaStreamCaptureStatus* s, unsigned long long* id, cudaGraph_t* g, const cudaGraphNode_t** nodes,
     const cudaGraphEdgeData** edges, size_t* n) {
-  *s = status();
+  *s = status(stream);
   if (id) *id = 1;
   if (g) *g = (cudaGraph_t)1;
   if (nodes) *nodes = nullptr;
