@@ -29,8 +29,6 @@ CASES = ((32, 64), (64, 32), (64, 64))      # pixels, batch
 class Turn:
     """A keeper that saves nothing and stops after a number of steps."""
 
-    has_reached_target = False
-
     def __init__(self, steps: int):
         self.left = steps
 

@@ -146,7 +146,7 @@ def follow(run: Run, process: RankProcess, first: int) -> int:
     """Train as one of the ranks that write nothing."""
     keeper = Keeper(run, None, process.interruption, process.watchdog)
     done = train(run, keeper, first)
-    return ExitCode.DONE if _is_over(run, done, keeper) else process.interruption.exit_code
+    return ExitCode.DONE if _is_over(run, done) else process.interruption.exit_code
 
 
 def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, first: int) -> int:
@@ -165,7 +165,7 @@ def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Rec
     if run.train_data.skipped:
         count, some = len(run.train_data.skipped), ", ".join(list(run.train_data.skipped)[:5])
         recorder.note(done, f"{count} training images could not be read and were replaced, on rank 0: {some}")
-    if not _is_over(run, done, keeper):
+    if not _is_over(run, done):
         reason = process.interruption.reason or "another rank was asked to stop"
         recorder.stopped(done, reason, f"resnet-train --resume {process.folder}")
         return process.interruption.exit_code
@@ -188,8 +188,8 @@ def write_results(run: Run, folder: Path, recorder: Recorder) -> tuple[Path, Pat
     return path, write_weights(run.model, folder / "weights-raw.pt", described(raw))
 
 
-def _is_over(run: Run, done: int, keeper: Keeper) -> bool:
-    return done == run.plan.total_steps or keeper.has_reached_target
+def _is_over(run: Run, done: int) -> bool:
+    return done == run.plan.total_steps or run.has_reached_target
 
 
 def run_facts(run: Run, folder: Path) -> RunFacts:

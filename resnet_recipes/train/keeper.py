@@ -52,11 +52,6 @@ class Keeper:
         """Return whether this rank was asked to stop."""
         return self.interruption.requested
 
-    @property
-    def has_reached_target(self) -> bool:
-        """Return whether evaluation.stop_at_top1 ends the run, now or before it was resumed."""
-        return self.run.has_reached_target
-
     def step(self, done: int, loss: Tensor) -> None:
         """Take in a completed step; does not wait for the device."""
         self._losses[self._count] = loss

@@ -29,7 +29,7 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
     if run.rank.device.type == "cuda":
         generators.append(torch.cuda.default_generators[run.rank.device.index])
     model.train()
-    last = first if keeper.has_reached_target else plan.total_steps
+    last = first if run.has_reached_target else plan.total_steps
     for step, raw in zip(range(first, last), stream, strict=False):
         now = Now(step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step)))
         seed = int(now.rng.integers(2**63))         # always drawn: later draws must not depend on methods
@@ -62,7 +62,7 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
             keeper.log(done, stream)                            # the only place in training that waits for the device
         if plan.evaluates_at(done):
             keeper.evaluate(done)
-        stop = stop or keeper.has_reached_target
+        stop = stop or run.has_reached_target
         if plan.saves_at(done) or stop:
             keeper.save(done)
         if stop:

@@ -33,8 +33,6 @@ LONGEST_STEP = 2.0
 class Stopwatch:
     """A keeper that only times steps, and stops training when it has timed enough."""
 
-    has_reached_target = False
-
     def __init__(self, device: torch.device, seconds: float):
         self.laps: list[float] = []
         self._device, self._warm_up, self._last = device, warm_up(device), time.perf_counter()

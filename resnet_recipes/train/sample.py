@@ -14,8 +14,6 @@ from resnet_recipes.train.run import Run
 class EpochTimer:
     """A keeper that times each epoch, and stops training at a given step."""
 
-    has_reached_target = False
-
     def __init__(self, run: Run, end: int, tell: Callable[[int, float], None], interruption: StopRequest,
                  watchdog: Heartbeat):
         self._run, self._end, self._done, self._tell = run, end, 0, tell

@@ -97,7 +97,7 @@ def train_with_overflow() -> Callable[[Run, int], list[After]]:
             passes.append(inputs)
             return output * torch.inf if len(passes) == bad else output
 
-        keeper = Mock(spec=Keeper, has_reached_target=False)
+        keeper = Mock(spec=Keeper)
         keeper.wants_to_stop.return_value = False
         keeper.step.side_effect = lambda done, loss: states.append(After.step(run, done, loss))
         run.model.conv1.register_forward_hook(spoil)

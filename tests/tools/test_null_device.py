@@ -144,7 +144,7 @@ def backend(graph, _):
     return graph.forward
 torch.compile = partial(torch.compile, backend=backend)
 run = a_run("mild", ["precision.compile=true", "model.name=resnet18"])
-keeper = Mock(spec=Keeper, has_reached_target=False)
+keeper = Mock(spec=Keeper)
 keeper.wants_to_stop.return_value = True
 sizes = run.plan.sizes
 for size in set(sizes):

@@ -36,7 +36,7 @@ ALL: dict[str, Any] = {method.name: {}
 
 def losses_of(run: Run) -> Tensor:
     """Train to the end and return the loss of every step."""
-    keeper = Mock(spec=Keeper, has_reached_target=False)
+    keeper = Mock(spec=Keeper)
     keeper.wants_to_stop.return_value = False
     train(run, keeper)
     return torch.stack([call.args[1] for call in keeper.step.call_args_list])
@@ -60,7 +60,7 @@ def test_convolutions_and_images_are_channels_last_with_every_method_on(make_run
                for weight in wide)
     seen = []
     run.model.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    train(run, Mock(spec=Keeper, has_reached_target=False))
+    train(run, Mock(spec=Keeper))
     assert [images.shape for images in seen] == [(16, 3, 16, 16)]
     assert seen[0].is_contiguous(memory_format=torch.channels_last)
 

@@ -25,8 +25,6 @@ HOT: dict[str, Any] = {
 class Notes:
     """A keeper that remembers losses, and the whole state after some steps; it asks to stop after a number of steps."""
 
-    has_reached_target = False
-
     def __init__(self, run: Run, stop_at: int = 0, keep: tuple[int, ...] = ()):
         self.run, self.stop_at, self.keep, self.states = run, stop_at, keep, {}
         self.losses, self.logged, self.evaluated, self.saved = [], [], [], []
@@ -105,9 +103,10 @@ def test_statistics_are_averaged_at_the_end_of_every_epoch_if_the_recipe_says_so
 
 
 def test_a_run_that_reaches_its_target_saves_and_ends(make_run: Callable[..., Run]):
-    run = make_run(max_duration="8ba", checkpoint={"interval": "1dur"}, evaluation={"interval": "2ba", "offset": "1ba"})
+    often = {"interval": "2ba", "offset": "1ba", "stop_at_top1": 50.0}
+    run = make_run(max_duration="8ba", checkpoint={"interval": "1dur"}, evaluation=often)
     notes = Notes(run)
-    notes.evaluate = lambda done: setattr(notes, "has_reached_target", done >= 3)
+    notes.evaluate = lambda done: setattr(run, "top1", 20.0 * done)
     assert train(run, notes) == 3
     assert notes.saved == [3]
 

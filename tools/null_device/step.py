@@ -81,7 +81,7 @@ def a_run(name: str, changes: list[str]) -> Run:
 
 def recorded_steps(run: Run) -> list[list[str]]:
     """Return what each step of the training loop asks of the device, without the first two."""
-    keeper, found = Mock(spec=Keeper, has_reached_target=False), []
+    keeper, found = Mock(spec=Keeper), []
     keeper.wants_to_stop.side_effect = lambda: len(found) == STEPS
     keeper.step.side_effect = lambda done, loss: turn()
     block = None
@@ -101,7 +101,7 @@ def recorded_steps(run: Run) -> list[list[str]]:
 
 def cpu_ms(run: Run) -> float:
     """Return the CPU time of a plain step, on all threads."""
-    keeper, laps = Mock(spec=Keeper, has_reached_target=False), [time.process_time()]
+    keeper, laps = Mock(spec=Keeper), [time.process_time()]
     keeper.wants_to_stop.side_effect = lambda: len(laps) > STEPS
     keeper.step.side_effect = lambda done, loss: laps.append(time.process_time())
     train(run, keeper, FIRST)
