@@ -25,6 +25,7 @@ from resnet_recipes.composing.typed import typed
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model, build_network
+from resnet_recipes.ops import Operations
 from resnet_recipes.train.clock import Clock
 from resnet_recipes.train.distributed import Rank, this_rank
 from resnet_recipes.train.exchange import Exchange
@@ -84,9 +85,11 @@ def in_memory(args: argparse.Namespace, batch: RawBatch, rank: Rank, compress: b
     facts = DataFacts("synthetic", "memory", args.batch * args.steps, args.batch, tuple(map(str, range(CLASSES))))
     plan, methods, device = planning.of(recipe, facts, 1), Stack.of(recipe.methods), rank.device
     model = build_network(recipe, methods, CLASSES, device)
-    return Run(plan, rank, model, Exchange(model, compress), recipe.optimizer.build(model), methods,
-               Precision(device, resolve_dtype("auto", device), model), Clock(device), Tuning(), Memory(batch),
-               None)
+    return Run(
+        plan=plan, rank=rank, model=model, exchange=Exchange(model, compress), optimizer=recipe.optimizer.build(model),
+        methods=methods, operations=Operations(), precision=Precision(device, resolve_dtype("auto", device), model),
+        clock=Clock(device), tuning=Tuning(), train_data=Memory(batch), eval_data=None,
+    )
 
 
 def ours(args: argparse.Namespace, batch: RawBatch, device: torch.device) -> Callable[[int], float]:
