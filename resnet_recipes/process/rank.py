@@ -160,6 +160,7 @@ def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Rec
     keeper = Keeper(run, (recorder, checkpoints), process.interruption, process.watchdog)
     try:
         done = train(run, keeper, first)
+        seconds = run.clock.seconds()       # writing the last checkpoint and the weights is not training
     finally:
         checkpoints.wait()      # what was saved before a failure must reach the disk
     if run.train_data.skipped:
@@ -170,7 +171,7 @@ def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Rec
         recorder.stopped(done, reason, f"resnet-train --resume {process.folder}")
         return process.interruption.exit_code
     path, raw = write_results(run, process.folder, recorder)
-    recorder.finish(done, seconds=run.clock.seconds(), weights=path, raw_weights=raw)
+    recorder.finish(done, seconds=seconds, weights=path, raw_weights=raw)
     if run.plan.recipe.log.mlperf:
         recorder.write_mlperf(mlperf_values(run.plan), run.has_reached_target)
     return ExitCode.DONE

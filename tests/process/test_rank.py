@@ -1,0 +1,22 @@
+"""What the first rank reports about its run."""
+
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+
+from resnet_recipes.process import rank
+
+
+def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_written(monkeypatch: pytest.MonkeyPatch):
+    times = [10.0]
+    monkeypatch.setattr(rank, "train", lambda *_: 7)
+    monkeypatch.setattr(rank, "Keeper", Mock())
+    monkeypatch.setattr(rank, "write_results", Mock(side_effect=lambda *_: times.append(30.0) or (Path("w.pt"), None)))
+    settings = {"plan.total_steps": 7, "plan.recipe.log.mlperf": False, "train_data.notes": (),
+                "train_data.skipped": (), "clock.seconds": lambda: times[-1]}
+    run, checkpoints, recorder = Mock(notes=(), graphs=None, **settings), Mock(notes=()), Mock()
+    checkpoints.wait.side_effect = lambda: times.append(20.0)
+    rank.lead(run, Mock(), checkpoints, recorder, 0)
+    assert times == [10.0, 20.0, 30.0]
+    assert recorder.finish.call_args.kwargs["seconds"] == 10.0
