@@ -47,7 +47,9 @@ def find(config: ModelConfig, num_classes: int) -> Start:
     try:
         network = load_network(path)
     except NotReadyError as error:
-        raise _refused(config, str(error.problems[0])) from None
+        (problem,) = error.problems
+        place = "" if problem.key == config.weights else f"{problem.key} "      # of a run, or in a cache
+        raise _refused(config, place + problem.rule, problem.fix) from None
     about = network.about
     if about.architecture != config.name:
         rule = f"{path} has the weights of {about.architecture}, not {config.name}"
@@ -99,7 +101,7 @@ def _located(config: ModelConfig) -> Path:
     path = Path(config.weights)
     if not path.exists():
         fix = "a .pt or .safetensors file, a run folder, torchvision or timm:NAME"
-        raise _refused(config, f"{path} does not exist", fix)
+        raise _refused(config, "does not exist", fix)
     return path
 
 

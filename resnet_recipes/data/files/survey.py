@@ -53,7 +53,7 @@ def _part_problems(root: Path, split: str, part: Part) -> Iterator[Problem]:
     if part.is_table or class_names(part.place):
         return
     if next(image_names(part.place), None) is None:
-        yield Problem("data.root", str(part.place), "is empty", LAYOUT)
+        yield Problem("data.root", str(part.place), "has no images", LAYOUT)
     elif split != "val":
         yield Problem("data.root", str(part.place), "contains images without class folders", LAYOUT)
     else:

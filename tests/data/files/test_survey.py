@@ -55,7 +55,7 @@ def test_what_decoding_costs_is_measured_where_a_user_reads_it(folder):
 
 def test_a_missing_and_an_empty_root_are_named(tmp_path):
     assert "does not exist" in refusal(tmp_path / "nowhere")
-    assert "is empty" in refusal(tmp_path)
+    assert "has no images" in refusal(tmp_path)
     (tmp_path / "val" / "ant").mkdir(parents=True)
     assert "has no training images" in refusal(tmp_path)
 
