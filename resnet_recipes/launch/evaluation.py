@@ -37,6 +37,5 @@ def _merged(paths: Sequence[Path]) -> "Evaluated":
     from resnet_recipes.train.trained import Evaluated
 
     found = [torch.load(path, weights_only=True) for path in paths]
-    device, ranks = found[0]["device"].partition(":")[0], len(found)
-    return Evaluated(Metrics(*found[0]["metrics"]), max(one["seconds"] for one in found), f"{ranks} x {device}",
+    return Evaluated(Metrics(*found[0]["metrics"]), max(one["seconds"] for one in found), found[0]["device"],
                      Confusion([one["pairs"] for one in found]))

@@ -17,7 +17,6 @@ from resnet_recipes import __version__, atomic, data
 from resnet_recipes import plan as planning
 from resnet_recipes.composing.frozen import read, tree_of
 from resnet_recipes.config import Recipe
-from resnet_recipes.cores import cores
 from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.errors import ExitCode, TrainingError
@@ -197,7 +196,7 @@ def run_facts(run: Run, folder: Path) -> RunFacts:
     """Return the parts of a run's plan that the reports need."""
     plan = run.plan
     return RunFacts(
-        recipe=plan.recipe.name, folder=folder, devices=devices(run.rank),
+        recipe=plan.recipe.name, folder=folder, devices=run.rank.devices,
         total_steps=plan.total_steps, steps_per_epoch=plan.steps_per_epoch,
         global_size=plan.recipe.batch.global_size, pixels=plan.sizes,
         eval_steps=plan.steps(plan.recipe.evaluation.interval),
@@ -215,14 +214,6 @@ def mlperf_values(plan: planning.Plan) -> dict[str, object]:
         "opt_base_learning_rate": recipe.optimizer.lr, "opt_weight_decay": recipe.optimizer.weight_decay,
         "opt_learning_rate_warmup_epochs": plan.warmup / plan.steps_per_epoch,
     }
-
-
-def devices(rank: Rank) -> str:
-    """Describe the run's devices."""
-    if rank.device.type == "cuda":
-        return f"{rank.world_size} x {torch.cuda.get_device_name(rank.device)}"
-    ranks = "" if rank.world_size == 1 else f", {rank.world_size} processes"
-    return f"CPU, {cores()} cores{ranks}"
 
 
 if __name__ == "__main__":

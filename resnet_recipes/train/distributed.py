@@ -10,6 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from resnet_recipes.cores import cores
 from resnet_recipes.train import STORE, affinity
 
 #: How long a rank waits for the others: long enough to compile, read folders and evaluate.
@@ -31,6 +32,14 @@ class Rank:
     def is_main(self) -> bool:
         """Return whether this is the rank that writes the run folder."""
         return self.rank == 0
+
+    @property
+    def devices(self) -> str:
+        """Describe the devices of all ranks."""
+        if self.device.type == "cuda":
+            return f"{self.world_size} x {torch.cuda.get_device_name(self.device)}"
+        ranks = "" if self.world_size == 1 else f", {self.world_size} processes"
+        return f"CPU, {cores()} cores{ranks}"
 
 
 def this_rank(device: str) -> Rank:

@@ -97,7 +97,7 @@ class Trained:
         try:
             began = time.perf_counter()
             metrics = evaluate(self.model, images, self.precision, self.recipe.evaluation.flip, seen)
-            return Evaluated(metrics, time.perf_counter() - began, str(self.device), confusion)
+            return Evaluated(metrics, time.perf_counter() - began, self.rank.devices, confusion)
         finally:
             images.close()
 
