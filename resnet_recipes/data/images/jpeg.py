@@ -42,7 +42,7 @@ def without_metadata(data: bytes) -> bytes:
 
 
 def _segments(data: bytes | np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Yield marker, start and end of each segment up to the first scan, or to what is no segment."""
+    """Yield marker, start and end of each segment up to the first scan or the first invalid segment."""
     start = 2
     while start + 9 < len(data) and data[start] == 0xFF:
         marker = int(data[start + 1])
