@@ -1,5 +1,6 @@
 """The GPUs of this machine, as CUDA shows them."""
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -45,6 +46,17 @@ def memory() -> int:
     """Return the bytes of memory of the first GPU; 0 if unknown."""
     _, _, _, size, *_ = *_answer(), 0, 0, 0, 0
     return int(size)
+
+
+def has_nvml() -> bool:
+    """Return whether NVIDIA's management library works, as it may not in a container.
+
+    Torch asks it where to place expandable segments, and crashes at the first one if there is none (torch 2.15).
+    """
+    try:
+        return ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2() == 0
+    except (OSError, AttributeError):
+        return False
 
 
 @cache

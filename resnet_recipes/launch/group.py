@@ -122,7 +122,7 @@ def environments(group: Group, started: float, store: str = "", attempt: int = 0
     `started` is when the user's command began (time.monotonic()), `store` the file through which one node's ranks meet.
     """
     defaults = MEMORY | {"OMP_NUM_THREADS": str(max(1, cores() // group.local_ranks))}
-    if not {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys():
+    if not {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys() and gpus.has_nvml():
         defaults["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"         # image sizes change: less fragmentation
     fixed = {
         STARTED: str(started),

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from multiprocessing.connection import Listener
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -105,16 +106,28 @@ def test_the_users_environment_is_kept_without_modules_of_the_current_folder(mon
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=1")
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
+    monkeypatch.setattr(gpus, "has_nvml", lambda: True)
     monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
     given, _ = environments(Group(2), 1.0)
     assert (given["OMP_NUM_THREADS"], given["PYTHONSAFEPATH"], given["GLOO_SOCKET_IFNAME"]) == ("7", "1", "eth7")
     assert "PYTORCH_ALLOC_CONF" not in given
     assert given["GLIBC_TUNABLES"] == "glibc.malloc.check=1"
     monkeypatch.delenv("OMP_NUM_THREADS")
-    monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF")
     given, _ = environments(Group(2), 1.0)
     assert int(given["OMP_NUM_THREADS"]) >= 1
-    assert given["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
+
+
+@pytest.mark.parametrize(("answer", "expected"), [(0, "expandable_segments:True"), (1, None), (None, None)])
+def test_segments_are_expandable_where_nvml_works(answer, expected, monkeypatch: pytest.MonkeyPatch) -> None:
+    def library(name: str) -> SimpleNamespace:
+        if answer is None:
+            raise OSError(f"{name}: cannot open shared object file")
+        return SimpleNamespace(nvmlInit_v2=lambda: answer)
+    monkeypatch.setattr(gpus.ctypes, "CDLL", library)
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    given, _ = environments(Group(2), 1.0)
+    assert given.get("PYTORCH_ALLOC_CONF") == expected
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc is meant")
