@@ -130,6 +130,31 @@ for _ in range(4):
 print(len(set(sizes)))
 """
 
+#: Replayed gradients of images that grow, and then of small ones again, in little more memory than one gradient needs:
+#: replays and bytes of memory after three steps of each size.
+SIZES = """
+import torch
+from unittest.mock import Mock, patch
+from null_device import recorded
+from step import a_run
+from resnet_recipes.train import graphs
+from resnet_recipes.train.keeper import Keeper
+from resnet_recipes.train.loop import train
+torch.cuda.empty_cache()
+torch.cuda.reset_peak_memory_stats()
+run = a_run("mild", ["model.name=resnet18"])
+run.graphs.tell = print
+needed, all_of_it = torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()[1]
+torch.cuda.set_per_process_memory_fraction(1.2 * needed / all_of_it)
+keeper, sizes = Mock(spec=Keeper), run.plan.sizes
+for side in (88, 136, 172, 176, 88):
+    keeper.wants_to_stop.side_effect = [False, False, True]
+    with recorded() as entries, patch.object(graphs, "PATIENCE", 0):
+        train(run, keeper, sizes.index(side) * run.plan.steps_per_epoch)
+    print(entries.count("launch graph"), torch.cuda.memory_reserved())
+torch.cuda.set_per_process_memory_fraction(1.0)
+"""
+
 #: The rehearsal and one step of every image size of a compiled run, with what torch.compile traces run as it is.
 COMPILED = """
 import torch
@@ -153,7 +178,7 @@ print(len(set(sizes)), keeper.step.call_count, len(graphs))
 """
 
 SCRIPTS = {
-    "decoded": DECODED, "refused": REFUSED, "others": OTHERS,
+    "decoded": DECODED, "refused": REFUSED, "others": OTHERS, "sizes": SIZES,
     "mild": "import json, step; print(json.dumps(step.measure('mild', [])))",
     "captured": CAPTURE,        # last: older versions of torch stay on the stream of a capture that failed
 }
@@ -184,7 +209,8 @@ def start(tmp_path_factory):
 
     def started(*arguments):
         command = [sys.executable, *arguments]
-        environment = run.environment(folder) | {"NULL_DEVICES": "2"}
+        # as a launcher sets it
+        environment = run.environment(folder) | {"NULL_DEVICES": "2", "PYTORCH_ALLOC_CONF": "expandable_segments:True"}
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout.splitlines()
@@ -210,6 +236,7 @@ def test_steps_batches_and_captures(start, tmp_path):
     a_failed_capture_is_reported_and_training_continues_and_reuses_memory(*printed["refused"])
     jpegs_are_decoded_on_their_own_stream_and_thread_and_cropped_in_one_launch(*printed["decoded"])
     kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(*printed["others"])
+    graphs_of_growing_images_use_the_memory_of_those_before(*printed["sizes"])
     a_step_asks_for_little_and_waits_only_for_an_old_copy("mild", *printed["mild"])
 
 
@@ -236,6 +263,13 @@ def kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_bat
     assert gpus == "2 null device (as an H200) bf16 150754820096"
     assert places == "1 0"      # and then GPU 0 is the current one again
     assert sizes == "1"
+
+
+def graphs_of_growing_images_use_the_memory_of_those_before(*sizes):
+    graphs, memory = zip(*(map(int, line.split()) for line in sizes), strict=True)
+    assert graphs == (2,) * 5       # after a first gradient without one
+    assert memory[-1] <= memory[0] + (20 << 20)         # a segment
+    assert memory[0] < memory[1] < memory[2] < memory[3]
 
 
 def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):

@@ -1,4 +1,5 @@
-/* A CUDA driver for Triton's launcher: kernels do not run; runtime.cpp logs their launches by name. */
+/* A CUDA driver for Triton's launcher: kernels do not run; runtime.cpp logs their launches by name. And an NVML, without
+   which torch's allocator cannot make expandable segments. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
@@ -8,7 +9,16 @@
 DOES_NOTHING(cuInit) DOES_NOTHING(cuCtxSetCurrent) DOES_NOTHING(cuCtxSetLimit) DOES_NOTHING(cuFuncSetAttribute)
 DOES_NOTHING(cuFuncSetCacheConfig) DOES_NOTHING(cuModuleUnload) DOES_NOTHING(cuPointerGetAttributes)
 DOES_NOTHING(cuTensorMapEncodeTiled) DOES_NOTHING(cuLinkAddData_v2) DOES_NOTHING(cuLinkComplete)
-DOES_NOTHING(cuLinkCreate_v2)
+DOES_NOTHING(cuLinkCreate_v2) DOES_NOTHING(nvmlInit_v2) DOES_NOTHING(nvmlDeviceGetGpuFabricInfoV)
+
+/* What torch's allocator looks up and does not call. */
+#define NOT_SUPPORTED(name) int name() { return 801; }
+NOT_SUPPORTED(cuMemGetAddressRange) NOT_SUPPORTED(cuMemExportToShareableHandle)
+NOT_SUPPORTED(cuMemImportFromShareableHandle) NOT_SUPPORTED(cuMemRetainAllocationHandle)
+NOT_SUPPORTED(cuMemGetAllocationPropertiesFromHandle) NOT_SUPPORTED(cuMemsetD32Async)
+NOT_SUPPORTED(cuStreamWriteValue32) NOT_SUPPORTED(nvmlDeviceGetNvLinkRemoteDeviceType)
+NOT_SUPPORTED(nvmlDeviceGetNvLinkRemotePciInfo_v2) NOT_SUPPORTED(nvmlDeviceGetComputeRunningProcesses)
+NOT_SUPPORTED(nvmlSystemGetCudaDriverVersion_v2)
 
 #define GIVES(name, type, value, ...) int name(type* out, ##__VA_ARGS__) { *out = value; return 0; }
 GIVES(cuModuleLoad, void*, (void*)1, const char* s)
@@ -28,6 +38,7 @@ GIVES(cuOccupancyMaxActiveClusters, int, 1)
 GIVES(cuOccupancyMaxActiveBlocksPerMultiprocessor, int, 4)
 GIVES(cuPointerGetAttribute, unsigned long, pointer, int attribute, unsigned long pointer)
 GIVES(cuDeviceTotalMem_v2, size_t, 150754820096, int device)
+int nvmlDeviceGetHandleByPciBusId_v2(const char* bus, void** out) { *out = (void*)1; return 0; }
 int cuDeviceGet(int* out, int device) { *out = device; return 0; }
 int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) { *flags = 0; *active = 1; return 0; }
 int cuGetErrorString(int error, const char** out) { *out = "null device"; return 0; }
@@ -36,6 +47,7 @@ int cuDeviceGetCount(int* out) {
   int (*runtime)(int*) = (int (*)(int*))dlsym(RTLD_DEFAULT, "cudaGetDeviceCount");
   return runtime(out);
 }
+int nvmlDeviceGetCount_v2(int* out) { return cuDeviceGetCount(out); }
 
 int cuDeviceGetName(char* out, int bytes, int device) {
   snprintf(out, bytes, "null device (as an H200)");

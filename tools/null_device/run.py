@@ -1,6 +1,7 @@
 """Run a Python script on the null device:  python tools/null_device/run.py SCRIPT [ARGUMENTS].
 
-Needs g++ and a CUDA build of torch, whose headers it uses; the libraries are built once, in the folder build.
+Needs g++ and a CUDA build of torch, whose headers it uses. The libraries are built in the folder build, and again after
+their sources have changed.
 """
 
 import os
@@ -21,8 +22,9 @@ def build(folder: Path) -> None:
     compiler = ["g++", "-O1", "-shared", "-fPIC", "-w", f"-I{HERE / 'include'}", f"-I{headers}"]
     subprocess.run([*compiler, HERE / "runtime.cpp", "-o", runtime], check=True)
     subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-w", HERE / "driver.c", "-o", driver, "-ldl"], check=True)
-    (folder / "libcuda.so").unlink(missing_ok=True)
-    (folder / "libcuda.so").symlink_to("libcuda.so.1")
+    for name in ("libnvidia-ml.so.1", "libcuda.so"):
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(driver.name)
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -34,6 +36,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 if __name__ == "__main__":
     built = HERE / "build"
-    if not (built / "libcuda.so").exists():
+    last = built / "libcuda.so"
+    if not last.exists() or last.stat().st_mtime < max(file.stat().st_mtime for file in HERE.glob("*.c*")):
         build(built)
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environment(built))

@@ -1,6 +1,7 @@
 // A CUDA runtime and cuBLAS that do nothing and keep a log: memory is lazy host memory, kernels are not run, and only
 // small copies are made. Preloading it overrides the libraries that come with torch.
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -140,6 +141,39 @@ API cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 API cudaError_t cudaGetSymbolAddress(void** p, const void*) { *p = allocate(on_device, 4096); return cudaSuccess; }
 
+// Virtual memory, of which torch makes expandable segments: addresses, memory at them, and access to it.
+
+typedef unsigned long long Address, Handle;
+
+static int placed(Address at, size_t bytes, int access, Address* result = nullptr) {
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (at ? MAP_FIXED : 0);
+  void* p = mmap((void*)at, bytes, access, flags, -1, 0);
+  if (result) *result = (Address)p;
+  return p == MAP_FAILED ? 2 : 0;       // out of memory
+}
+
+API int cuMemGetAllocationGranularity(size_t* bytes, const void*, int) { *bytes = 2 << 20; return 0; }
+API int cuMemAddressReserve(Address* p, size_t n, size_t, Address, Handle) { return placed(0, n, PROT_NONE, p); }
+API int cuMemAddressFree(Address p, size_t n) { return munmap((void*)p, n); }
+API int cuMemCreate(Handle* h, size_t n, const void*, Handle) {
+  *h = n;
+  return noted("malloc " + std::to_string(n));
+}
+API int cuMemRelease(Handle) { return 0; }
+API int cuMemMap(Address p, size_t n, size_t, Handle h, Handle) {
+  std::lock_guard<std::recursive_mutex> guard(mutex);
+  return on_device.emplace((char*)p, n).second && h == n ? 0 : 1;       // invalid value
+}
+API int cuMemSetAccess(Address p, size_t n, const void*, size_t) {
+  return mprotect((void*)p, n, PROT_READ | PROT_WRITE);
+}
+API int cuMemUnmap(Address p, size_t n) {
+  std::lock_guard<std::recursive_mutex> guard(mutex);
+  on_device.erase(on_device.lower_bound((char*)p), on_device.lower_bound((char*)p + n));
+  noted("unmap " + std::to_string(n));
+  return placed(p, n, PROT_NONE);
+}
+
 // Streams, events, graphs.
 
 template <class Handle> static cudaError_t handle(Handle* out) {
@@ -271,9 +305,11 @@ API cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* n, c
   return cudaSuccess;
 }
 API cudaError_t cudaGetDriverEntryPointByVersion(
-    const char*, void** f, unsigned, unsigned long long, cudaDriverEntryPointQueryResult* r) {
-  *f = nullptr;
-  if (r) *r = cudaDriverEntryPointSymbolNotFound;
+    const char* name, void** f, unsigned, unsigned long long, cudaDriverEntryPointQueryResult* r) {
+  static void* driver = dlopen("libcuda.so.1", RTLD_LAZY);
+  *f = dlsym(RTLD_DEFAULT, name);
+  if (!*f && driver) *f = dlsym(driver, name);
+  if (r) *r = *f ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return cudaSuccess;
 }
 API const char* cudaGetErrorName(cudaError_t) { return "null"; }
