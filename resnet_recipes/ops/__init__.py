@@ -6,14 +6,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from resnet_recipes.ops import augment, batch_norm, blur, cross_entropy, images, stem
+from resnet_recipes.ops import augment, batch_norm, blur, cross_entropy, images, sgd, stem
 from resnet_recipes.ops.contact import fault
 
-_FUSED = (augment, images, blur, batch_norm, stem, cross_entropy)
+_FUSED = (augment, images, blur, batch_norm, stem, cross_entropy, sgd)
 
 
 class Operations(NamedTuple):
-    """The operations that a network and its methods call, and notes about the choice, one sentence each."""
+    """The operations that a network, its methods and its optimizer call; and notes on the choice, one sentence each."""
 
     augment: Callable[..., Tensor] = augment.plain
     images: Callable[..., Tensor] = images.plain
@@ -21,6 +21,7 @@ class Operations(NamedTuple):
     batch_norm: Callable[..., tuple[Tensor, Tensor]] = batch_norm.plain
     stem: Callable[..., Tensor] = stem.plain
     cross_entropy: Callable[..., Tensor] = cross_entropy.plain
+    sgd: Callable[..., None] = sgd.plain
     notes: tuple[str, ...] = ()
 
     def fused(self) -> list[str]:

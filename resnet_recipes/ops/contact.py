@@ -6,6 +6,7 @@ from types import ModuleType
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 
 def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype, reference: torch.device) -> str:
@@ -20,7 +21,7 @@ def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype, refer
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
         try:
             for tensors, others in operation.samples(generator, dtype):
-                there = [other.to(reference) if isinstance(other, Tensor) else other for other in others]
+                there = tree_map_only(Tensor, lambda tensor: tensor.to(reference), others)
                 expected = _results(operation.plain, [t.to(reference, torch.float32) for t in tensors], there, dtype)
                 found = _results(operation.fused, tensors, others, dtype)
                 error = max(_distance(a, b.to(device)) for a, b in zip(found, expected, strict=True))
@@ -36,14 +37,14 @@ def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype, refer
 def _results(
     function: Callable[..., Tensor | tuple[Tensor, ...]], tensors: Iterable[Tensor], others: list, dtype: torch.dtype,
 ) -> list[Tensor]:
-    """Return the output of `function`, the gradients of its tensors, and the buffers passed to it."""
+    """Return the output of `function`, the gradients of its tensors, and the tensors passed to it besides."""
     inputs = [tensor.detach().requires_grad_() for tensor in tensors]
-    others = [other.clone() if isinstance(other, Tensor) else other for other in others]
+    others = tree_map_only(Tensor, Tensor.clone, others)
     outputs = function(*inputs, *others)
-    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    outputs = outputs if isinstance(outputs, tuple) else () if outputs is None else (outputs,)
     upstream = [torch.arange(y.numel()).add(i).cos().to(dtype).to(y.device, y.dtype).view(y.shape)
                 for i, y in enumerate(outputs)]
-    changed = [other for other in others if isinstance(other, Tensor)]
+    changed = [leaf for leaf in tree_leaves(others) if isinstance(leaf, Tensor)]
     # of a sum: for gradients of tensors torch loads sympy, which takes a second
     total = sum((y * g).sum() for y, g in zip(outputs, upstream, strict=True)) if inputs else None
     gradients = torch.autograd.grad(total, inputs) if inputs else ()

@@ -1,15 +1,23 @@
 """The base class of optimizer settings in a recipe: a dataclass that builds a torch optimizer."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from resnet_recipes.errors import Problem
+from resnet_recipes.ops import Operations
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm)
+
+#: Copies of weights in the dtype that the network computes in.
+Copies = Mapping[Tensor, Tensor]
+NO_COPIES: Copies = MappingProxyType({})
+
+PLAIN = Operations()
 
 CLASSIFIER = "fc"       # torchvision's name for the module exempt from `backbone_rate`
 
@@ -57,10 +65,13 @@ class OptimizerSettings:
             fix = "model.freeze=backbone trains the classifier alone"
             yield Problem("backbone_rate", self.backbone_rate, "must be above 0 and at most 1", fix)
 
-    def build(self, model: nn.Module) -> torch.optim.Optimizer:
+    def build(
+        self, model: nn.Module, operations: Operations = PLAIN, copies: Copies = NO_COPIES,
+    ) -> torch.optim.Optimizer:
         """Return a torch optimizer for `model`'s trainable parameters.
 
-        A schedule sets every group's "lr" to the step's rate times the group's "rate".
+        If it steps by one of the `operations`, the same launch also renews the `copies`. A schedule sets every group's
+        "lr" to the step's rate times the group's "rate".
         """
         raise NotImplementedError
 

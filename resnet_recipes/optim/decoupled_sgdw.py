@@ -1,13 +1,13 @@
 """Stochastic gradient descent whose weight decay is decoupled from the gradient."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
-from resnet_recipes.optim.base import trainable
+from resnet_recipes.ops import Operations
+from resnet_recipes.optim.base import NO_COPIES, PLAIN, Copies
 from resnet_recipes.optim.sgd import SGD, TorchSGD
 
 
@@ -19,37 +19,27 @@ class DecoupledSGDW(SGD):
     gradient without decay. So `weight_decay` is the fraction of a weight lost in one step at the peak rate.
     """
 
-    cost: ClassVar[str] = "one pass over the weights, two on a GPU, and one tensor a parameter in memory."
+    cost: ClassVar[str] = "one pass over the weights (two on a GPU without kernels), one tensor a parameter."
     gain: ClassVar[str] = "rate and decay can be tuned separately; part of MosaicML's recipes, not measured separately."
     hurts: ClassVar[str] = "nothing known, but values of SGD's weight_decay cannot be reused."
 
     name: str = "decoupled_sgdw"
     weight_decay: float = 5.0e-4        # fraction of a weight lost in one step at the peak rate
 
-    def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        return TorchDecoupledSGDW(self.groups(model), self)
+    def build(
+        self, model: nn.Module, operations: Operations = PLAIN, copies: Copies = NO_COPIES,
+    ) -> torch.optim.Optimizer:
+        return TorchDecoupledSGDW(self.groups(model), self, operations, copies)
 
 
 class TorchDecoupledSGDW(TorchSGD):
     """SGD with decoupled decay; torch's own "weight_decay" stays 0."""
 
-    def __init__(self, groups: list[dict[str, Any]], settings: DecoupledSGDW):
+    def __init__(self, groups: list[dict[str, Any]], settings: DecoupledSGDW, operations: Operations, copies: Copies):
         super().__init__([group | {"weight_decay": 0.0, "decoupled_decay": group["weight_decay"]} for group in groups],
-                         settings)
+                         settings, operations, copies)
         for group in self.param_groups:
             group["initial_lr"] = settings.lr * group["rate"]       # the peak: schedules change only "lr"
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Decay, then update; `closure` is not supported."""
-        if self.native is None:
-            overflow = getattr(self, "found_inf", None)     # a tensor that GradScaler sets around this call, 0 or more
-            for group in self.param_groups:
-                weights = trainable(group) if group["decoupled_decay"] else ()
-                if weights:
-                    decay = self.decay(group)
-                    torch._foreach_mul_(weights, 1 - decay if overflow is None else 1 - decay * (overflow == 0))
-        return super().step()
 
     def decay(self, group: dict[str, Any]) -> float:
         return group["lr"] / group["initial_lr"] * group["decoupled_decay"]

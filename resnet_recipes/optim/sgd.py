@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from resnet_recipes.errors import Problem
-from resnet_recipes.optim.base import OptimizerSettings, momentum_problems, trainable
+from resnet_recipes.ops import Operations
+from resnet_recipes.optim.base import NO_COPIES, PLAIN, Copies, OptimizerSettings, momentum_problems, trainable
 from resnet_recipes.optim.native.steps import native_steps
 
 
@@ -36,32 +37,39 @@ class SGD(OptimizerSettings):
         if self.nesterov and self.momentum == 0:
             yield Problem("nesterov", True, "needs momentum above 0", "optimizer.nesterov=false")
 
-    def build(self, model: nn.Module) -> torch.optim.Optimizer:
-        return TorchSGD(self.groups(model), self)
+    def build(
+        self, model: nn.Module, operations: Operations = PLAIN, copies: Copies = NO_COPIES,
+    ) -> torch.optim.Optimizer:
+        return TorchSGD(self.groups(model), self, operations, copies)
 
 
 class TorchSGD(torch.optim.SGD):
-    """torch's SGD, with steps by the native library where it can take them."""
+    """torch's SGD, with steps by the native library where it can take them, else by an operation."""
 
-    def __init__(self, groups: list[dict[str, Any]], settings: SGD):
+    def __init__(self, groups: list[dict[str, Any]], settings: SGD, operations: Operations, copies: Copies):
         super().__init__(groups, lr=settings.lr, momentum=settings.momentum, nesterov=settings.nesterov, fused=True)
         for group in self.param_groups:
             for parameter in group["params"] if group["momentum"] else ():
                 # torch leaves it uninitialised if float16 overflows in step 0
                 self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         self.native = native_steps("sgd", self)
+        self._operation, self._copies = operations.sgd, copies
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+    def step(self, closure: Callable[[], float] | None = None) -> None:
         """Update the weights; `closure` is not supported."""
-        if self.native is None:
-            return super().step()
+        scaler = [getattr(self, name, None) for name in ("grad_scale", "found_inf")]        # set by GradScaler
         for group in self.param_groups:
-            params, momentum = trainable(group), group["momentum"]
-            states = {"mean": [self.state[p]["momentum_buffer"] for p in params]} if momentum else {}
-            self.native.take(params, (group["lr"], 1 - self.decay(group), group["weight_decay"], momentum,
-                                       group["nesterov"]), **states)
-        return None
+            if not (params := trainable(group)):
+                continue
+            momentum = group["momentum"]
+            means = [self.state[p]["momentum_buffer"] for p in params] if momentum else []
+            rule = group["lr"], 1 - self.decay(group), group["weight_decay"], momentum, group["nesterov"]
+            if self.native:
+                self.native.take(params, rule, **{"mean": means} if momentum else {})
+            else:
+                copies = [self._copies.get(p, p) for p in params]
+                self._operation(params, [p.grad for p in params], means, copies, *rule, *scaler)
 
     def decay(self, group: dict[str, Any]) -> float:
         """Return the fraction of each weight that a step removes, apart from the gradient."""

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes.methods.base import Batch
+from resnet_recipes.network.cast import Casts
 from resnet_recipes.train.exchange import Exchange
 
 #: How many gradients in a row must keep the GPU waiting before they are replayed.
@@ -25,10 +26,10 @@ class Graphs:
     they need few launches, and depend on numbers that change with every step.
     """
 
-    def __init__(self, model: nn.Module, exchange: Exchange):
+    def __init__(self, model: nn.Module, exchange: Exchange, casts: Casts):
         self.tell: Callable[[str], None] = lambda text: None        # shows the user a line
         self._params = [param for param in model.parameters() if param.requires_grad]
-        self._exchange = exchange
+        self._exchange, self._casts = exchange, casts
         self._halfway = torch.cuda.Event()
         self._waits = 0                             # gradients in a row for which the GPU waited
         self._shape: torch.Size | None = None       # of the images of the last gradient
@@ -43,6 +44,7 @@ class Graphs:
             self._shape, self._graph = batch.images.shape, None
         if self._params[0].grad is not None:        # a sum of several batches
             return eager(batch, sync, lambda: None)
+        self._casts.refresh()       # here, so that no graph contains it: it is rarely needed
         if self._graph is None and self._waits >= PATIENCE and not is_new and self._is_possible:
             self._graph = self._captured(eager, batch)
         if self._graph is None:

@@ -7,13 +7,13 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from resnet_recipes.methods.blurpool import BlurPool
-from resnet_recipes.network.cast import cast_together
+from resnet_recipes.network.cast import Casts
 from tests.process.nursery import narrow_resnet18
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)).to(memory_format=torch.channels_last)
 
 
-class Casts(TorchDispatchMode):
+class Counted(TorchDispatchMode):
     """Count the casts of four-dimensional tensors to bfloat16 and back."""
 
     def __init__(self):
@@ -31,7 +31,7 @@ def networks():
     plain = narrow_resnet18(10).to(memory_format=torch.channels_last)
     BlurPool().modify_model(plain)
     together = copy.deepcopy(plain)
-    cast_together(together)
+    Casts(torch.bfloat16).cover(together)
     return plain, together
 
 
@@ -56,7 +56,7 @@ def test_outputs_and_gradients_have_the_same_bits(networks, dtype):
 def test_no_convolution_needs_its_own_cast(networks):
     found = []
     for model in networks:
-        with Casts() as casts:
+        with Counted() as casts:
             logits(model).sum().backward()
         found.append(casts.found)
     assert found[0] - found[1] == 2 * 21
@@ -89,3 +89,15 @@ def test_a_copied_network_casts_its_own_weights(networks):
         twin.layer1[0].conv1.weight.zero_()
         assert not torch.equal(logits(twin), logits(networks[1]))
         assert torch.equal(logits(networks[0]), logits(networks[1]))
+
+
+def test_weights_are_cast_again_only_after_a_change(networks):
+    model = copy.deepcopy(networks[0])
+    casts = Casts(torch.bfloat16)
+    casts.cover(model)
+    before, weight = logits(model), model.layer1[0].conv1.weight
+    casts.copies[weight].zero_()        # as if a kernel had changed the weight and its copy
+    assert not torch.equal(logits(model), before)
+    with torch.no_grad():
+        model.fc.bias.copy_(model.fc.bias.clone())
+    assert torch.equal(logits(model), before)

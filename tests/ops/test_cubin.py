@@ -4,7 +4,9 @@ import pytest
 
 pytest.importorskip("triton")
 
-from resnet_recipes.ops.kernels import augment, batch_norm, blur, blurred, crops, cross_entropy, images, stem
+import triton.language as tl
+
+from resnet_recipes.ops.kernels import augment, batch_norm, blur, blurred, crops, cross_entropy, images, sgd, stem
 from tests.ops.cubin import cubin
 
 #: A100, H100 and H200, B200.
@@ -19,7 +21,8 @@ ARRAYS = dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated", "other", 
 ARGUMENTS = ARRAYS | {"arrivals": "*i32", "tracked": "*i64", "momentum": "fp32", "eps": "fp32",
                       "divisor": "fp32", "share": "fp32", "pixels": "*u8", "lines": "*i32",
                       "drawn": "*fp32", "tables": "*u8", "changed": "*u8",
-                      "winner": "*u8", "cuts": "*i64", "crops": "*u8"}
+                      "winner": "*u8", "cuts": "*i64", "crops": "*u8", "table": "*i64", "weight_of": "*i32",
+                      "scale": "*fp32", "overflow": "*fp32", "rate": "fp32", "kept": "fp32", "decay": "fp32"}
 
 
 def compiled(kernel, arch, options, folder, **constants):
@@ -147,3 +150,23 @@ def test_loss_images_and_crops_cost_few_instructions(case, arch, tmp_path):
     results = constants["BV"] if "BV" in constants else constants["BK"]
     assert binary.spills <= (10 if case == "augmentations" else 0)
     assert binary.count(r"^\s*/") * 32 * module.OPTIONS["num_warps"] / results <= limit
+
+
+#: Constants of the kernel of gradient descent.
+STEPS = {
+    "step": {"MEAN": True, "NESTEROV": False, "SCALED": False, "GUARDED": False},
+    "guarded step": {"MEAN": True, "NESTEROV": True, "SCALED": True, "GUARDED": True},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "arch"), everywhere(STEPS, "step"))
+def test_a_step_moves_16_bytes_at_a_time(case, arch, tmp_path):
+    binary = compiled(sgd._step, arch, sgd.OPTIONS, tmp_path, COPY=tl.bfloat16, BV=sgd.VALUES, **STEPS[case])
+    threads = 32 * sgd.OPTIONS["num_warps"]
+    of_a_thread = sgd.VALUES // threads
+    assert binary.spills == 0
+    assert binary.count(r"LDG.*\.128") == 3 * of_a_thread // 4
+    assert binary.count(r"STG.*\.128") >= 2 * of_a_thread // 4
+    assert binary.count(r"^\s*/") / of_a_thread <= 55       # a whole part and, value by value, the end of a weight
+    assert fit(4, threads, binary)

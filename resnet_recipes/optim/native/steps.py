@@ -8,6 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from resnet_recipes.ops.memory import matched, require
+
 PATH = Path(__file__).with_name("libsteps.so")
 
 #: One parameter as src/steps.cpp sees it: addresses, 0 for a state it does not have, and its number of values.
@@ -77,11 +79,8 @@ class NativeSteps:
 
         A gradient in another memory format than its parameter is copied. Raises RuntimeError for such a state.
         """
-        for name, tensors in states.items():
-            if not all(tensor.numel() == 1 if name == "count" else _fits(tensor, parameter)
-                       for tensor, parameter in zip(tensors, params, strict=True)):
-                raise RuntimeError(f"{name}: stored in another shape or memory format than its parameter")
-        grads = [p.grad if _fits(p.grad, p) else torch.empty_like(p).copy_(p.grad) for p in params]
+        require(params, {name: tensors for name, tensors in states.items() if name != "count"})
+        grads = matched(params, [p.grad for p in params])
         rows = np.zeros(len(params), PARAMETER)
         for name, tensors in {"weight": params, "grad": grads, **states}.items():
             rows[name] = [tensor.data_ptr() for tensor in tensors]
@@ -91,11 +90,4 @@ class NativeSteps:
         settings = np.array(settings, "f8")
         scratch = () if self._scratch is None else (self._scratch.data_ptr(), self._scratch.shape[1])
         self._step(rows.ctypes.data, len(rows), self._threads, scaler.ctypes.data, settings.ctypes.data, *scratch)
-
-
-def _fits(tensor: Tensor, parameter: Tensor) -> bool:
-    """Return whether the tensor has its values in the same order in memory as a dense parameter."""
-    if tensor.shape != parameter.shape or tensor.dtype != parameter.dtype:
-        return False
-    return all(size == 1 or ours == theirs
-               for size, ours, theirs in zip(parameter.shape, tensor.stride(), parameter.stride(), strict=True))
+        torch.autograd.graph.increment_version(params)

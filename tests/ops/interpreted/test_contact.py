@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from resnet_recipes.ops import augment, batch_norm, blur, crops, cross_entropy, images, stem
+from resnet_recipes.ops import augment, batch_norm, blur, crops, cross_entropy, images, sgd, stem
 from resnet_recipes.ops.contact import fault
 
 CPU = torch.device("cpu")
@@ -20,3 +20,7 @@ def test_no_fault_is_found_in_the_kernels(operation, monkeypatch):
         if hasattr(operation, "_backward_cuda"):
             library.impl(f"{name}_backward", operation._backward_cuda, "CPU", allow_override=True)
         assert fault(operation, CPU, torch.float16, CPU) == ""
+
+
+def test_no_fault_is_found_in_the_kernel_of_gradient_descent():
+    assert fault(sgd, CPU, torch.float16, CPU) == ""
