@@ -60,6 +60,8 @@ def work(process: RankProcess) -> int:
         "digest of the class names": digest_of(facts.classes),
         "digest of the images": facts.digest,
     })
+    if recipe.precision.compile and rank.is_main:
+        process.console.write("compiling the network before the first step, which can take minutes\n")
     run = build(planning.of(recipe, facts, rank.world_size), rank)
     checkpoints = Checkpoints(process.folder / "checkpoints", recipe.checkpoint.keep, warn=print)
     first = resume(run, checkpoints)

@@ -1,11 +1,29 @@
 """What the first rank reports about its run."""
 
+from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 
+from resnet_recipes.composing.frozen import freeze
+from resnet_recipes.config import Recipe
 from resnet_recipes.process import rank
+from resnet_recipes.process.rank_process import RankProcess
+
+
+@pytest.mark.parametrize(("compiles", "said"), [
+    (True, "compiling the network before the first step, which can take minutes\n"), (False, ""),
+])
+def test_a_run_that_compiles_says_so_before_it_does(compiles, said, recipe: Callable[..., Recipe], tmp_path: Path,
+                                                    monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "config.yaml").write_text(freeze(recipe(precision={"compile": compiles})))
+    monkeypatch.setattr(rank, "build", Mock(side_effect=RuntimeError("compiling")))
+    console = StringIO()
+    with pytest.raises(RuntimeError, match="compiling"):
+        rank.work(RankProcess(tmp_path, 0, console, 0.0, Mock(), Mock()))
+    assert console.getvalue() == said
 
 
 def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_written(monkeypatch: pytest.MonkeyPatch):
