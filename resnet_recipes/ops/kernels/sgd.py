@@ -13,7 +13,7 @@ from resnet_recipes.ops.host import send
 from resnet_recipes.ops.kernels.launch import launch
 from resnet_recipes.ops.memory import matched, require
 
-VALUES = 2048       # values of a weight that one program steps
+VALUES, PART = 2048, 512        # values of a weight that one program steps, and at once
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 
 TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
@@ -51,7 +51,7 @@ def step(
     flags = bool(means), nesterov, scale is not None, overflow is not None
     scaler = [rows if tensor is None else tensor for tensor in (scale, overflow)]
     launch(_step, (len(weight_of), 1, 1), (dtype, rows.device, *flags), rows, weight_of, *scaler, rate, kept, decay,
-           momentum, *flags, TYPES[dtype], VALUES, **OPTIONS)
+           momentum, *flags, TYPES[dtype], VALUES, PART, **OPTIONS)
 
 
 @lru_cache(maxsize=TABLES)
@@ -85,19 +85,20 @@ def _part(weight, grad, mean, copy, at, mask, inverse, rate, kept, decay, moment
 @triton.jit
 def _step(table, weight_of, scale, overflow, rate, kept, decay, momentum, MEAN: tl.constexpr,  # noqa: N803
           NESTEROV: tl.constexpr, SCALED: tl.constexpr, GUARDED: tl.constexpr, COPY: tl.constexpr,  # noqa: N803
-          BV: tl.constexpr):  # noqa: N803
+          BV: tl.constexpr, BP: tl.constexpr):  # noqa: N803
     """Step up to BV values of one weight."""
     table += 6 * tl.load(weight_of + tl.program_id(0))
     weight, grad = _address(table, 0, tl.float32), _address(table, 1, tl.float32)
     mean, copy = _address(table, 2, tl.float32), _address(table, 3, COPY)
-    size, start = tl.load(table + 4), (tl.program_id(0) - tl.load(table + 5)) * BV
+    size, start = tl.load(table + 4).to(tl.int32), (tl.program_id(0) - tl.load(table + 5).to(tl.int32)) * BV
     inverse = 1.0
     if SCALED:
         inverse = 1.0 / tl.load(scale).to(tl.float32)
     if GUARDED:
         size = tl.where(tl.load(overflow).to(tl.float32) == 0, size, 0)
-    at = start + tl.arange(0, BV)
-    if start + BV <= size:
-        _part(weight, grad, mean, copy, at, None, inverse, rate, kept, decay, momentum, MEAN, NESTEROV, COPY)
-    else:
-        _part(weight, grad, mean, copy, at, at < size, inverse, rate, kept, decay, momentum, MEAN, NESTEROV, COPY)
+    for begin in range(start, tl.minimum(start + BV, size), BP):
+        at = begin + tl.arange(0, BP)
+        if begin + BP <= size:
+            _part(weight, grad, mean, copy, at, None, inverse, rate, kept, decay, momentum, MEAN, NESTEROV, COPY)
+        else:
+            _part(weight, grad, mean, copy, at, at < size, inverse, rate, kept, decay, momentum, MEAN, NESTEROV, COPY)
