@@ -21,8 +21,12 @@ from tests.process.nursery import narrow_resnet18
 
 FUSED = Operations(blur=blur.fused, batch_norm=batch_norm.fused, stem=stem.fused)
 
+#: The same operations in plain torch, but not the default ones, for which a network would not be changed.
+PLAIN = Operations(**{name: lambda *rest, call=module.plain: call(*rest)
+                      for name, module in {"blur": blur, "batch_norm": batch_norm, "stem": stem}.items()})
 
-def twins(network, *methods):
+
+def twins(network, *methods, dtype=torch.float64, operations=FUSED):
     """Return two networks with the same weights, one of them fused."""
     torch.manual_seed(0)
     plain, fused = network(num_classes=10), network(num_classes=10)
@@ -30,8 +34,8 @@ def twins(network, *methods):
     for model in (plain, fused):
         for method in methods:
             method.modify_model(model)
-        model.to(torch.float64, memory_format=torch.channels_last)
-    fuse(fused, FUSED)
+        model.to(dtype, memory_format=torch.channels_last)
+    fuse(fused, operations)
     return plain, fused
 
 
@@ -65,6 +69,19 @@ def test_outputs_gradients_and_statistics_match_the_plain_network(network):
     for name, value in plain.state_dict().items():
         assert torch.allclose(fused.state_dict()[name], value), name
     assert torch.allclose(fused.eval()(x), plain.eval()(x), rtol=1e-8)
+
+
+@pytest.mark.parametrize("network", [narrow_resnet18, four_bottlenecks])
+def test_with_plain_operations_a_fused_network_computes_the_same_bits(network):
+    methods = BlurPool(), StochasticDepth(drop_rate=0.5)
+    pair, x, seen = twins(network, *methods, dtype=torch.float32, operations=PLAIN), images().float(), []
+    for model in pair:
+        torch.manual_seed(1)
+        output = model(x)
+        output.square().sum().backward()
+        seen.append([output, *(parameter.grad for parameter in model.parameters()), *model.state_dict().values()])
+    assert all(map(torch.equal, *seen))
+    assert isinstance(pair[1].bn1, StemBatchNorm2d)
 
 
 def test_parameters_and_keys_are_kept_and_every_batch_norm_is_fused():
