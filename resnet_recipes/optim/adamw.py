@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from resnet_recipes.errors import Problem
-from resnet_recipes.optim.base import OptimizerSettings, adam_problems
+from resnet_recipes.optim.base import OptimizerSettings, adam_problems, visible
 
 
 @dataclass
@@ -33,4 +33,5 @@ class AdamW(OptimizerSettings):
         yield from adam_problems(self.betas, self.eps)
 
     def build(self, model: nn.Module, *_: object) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(self.groups(model), lr=self.lr, betas=tuple(self.betas), eps=self.eps, fused=True)
+        betas = tuple(self.betas)
+        return visible(torch.optim.AdamW(self.groups(model), lr=self.lr, betas=betas, eps=self.eps, fused=True))

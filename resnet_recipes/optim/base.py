@@ -70,8 +70,8 @@ class OptimizerSettings:
     ) -> torch.optim.Optimizer:
         """Return a torch optimizer for `model`'s trainable parameters.
 
-        If it steps by one of the `operations`, the same launch also renews the `copies`. A schedule sets every group's
-        "lr" to the step's rate times the group's "rate".
+        If it steps by one of the `operations`, this also renews the `copies`; else torch must see that the weights
+        changed. A schedule sets every group's "lr" to the step's rate times the group's "rate".
         """
         raise NotImplementedError
 
@@ -120,6 +120,18 @@ def adam_problems(betas: tuple[float, float], eps: float) -> Iterator[Problem]:
         yield Problem("betas", list(betas), "must be two numbers, at least 0 and below 1")
     if not eps > 0:
         yield Problem("eps", eps, "must be positive")
+
+
+def visible(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Let torch see that each step changes the weights, which its own fused steps hide; return the optimizer.
+
+    Otherwise copies of the weights would never be renewed (`network.cast`).
+    """
+    def tell(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        torch.autograd.graph.increment_version([p for group in optimizer.param_groups for p in trainable(group)])
+
+    optimizer.register_step_post_hook(tell)
+    return optimizer
 
 
 def trainable(group: dict[str, Any]) -> list[nn.Parameter]:
