@@ -155,6 +155,39 @@ for side in (88, 136, 172, 176, 88):
 torch.cuda.set_per_process_memory_fraction(1.0)
 """
 
+#: What a rank asks of NCCL, here in a group of its own: to share weights, in steps of two buckets, and outside of
+#: steps; and how torch refuses what NCCL cannot send.
+JOINED = """
+import os, sys
+import torch
+from null_device import recorded
+from step import a_run, recorded_steps
+from resnet_recipes.train import STORE, distributed
+def asked(entries):
+    return [entry.removeprefix("launch ") for entry in entries if "nccl" in entry or entry == "launch graph"]
+os.environ[STORE] = sys.argv[1] + ".store"
+with recorded() as entries:
+    distributed.form_group(distributed.this_rank("cuda"))
+    run = a_run("mild", ["model.name=resnet18"])
+print(*asked(entries), sep=", ")
+print(*sorted({", ".join(asked(step)) for step in recorded_steps(run)}), sep="; ")
+with recorded() as entries:
+    distributed.agree(torch.zeros((), dtype=torch.int64, device="cuda"))
+    distributed.average_statistics(run.model)
+    distributed.total_over_ranks(torch.ones(3, dtype=torch.int64, device="cuda"))
+    distributed.meet()
+print(*asked(entries), sep=", ")
+with recorded() as entries:
+    distributed.broadcast_statistics(run.model)
+print(len(asked(entries)) - len(list(run.model.buffers())))
+for given in (torch.ones(3), torch.ones(3, device="cuda:1"), torch.ones(3, 3, device="cuda").t()[:, :2]):
+    try:
+        distributed.total_over_ranks(given)
+    except (RuntimeError, ValueError) as error:
+        print(type(error))
+distributed.leave()
+"""
+
 #: The rehearsal and one step of every image size of a compiled run.
 COMPILED = """
 import torch
@@ -171,15 +204,15 @@ for size in set(sizes):
 print(len(set(sizes)), keeper.step.call_count, torch._dynamo.utils.counters["stats"]["unique_graphs"])
 """
 
-#: A run of a compiled network, from the command line, on images of three sizes.
+#: A run from the command line, on images of three sizes.
 COMMAND = [
-    "recipe=mild", "precision.compile=true", "model.name=resnet18", "data.backend=synthetic", "epochs=3", "bs=64",
-    "batch.bn_size=64", "data.train_size=128", "data.eval_resize=128", "data.eval_size=128", "schedule.warmup=2ba",
-    "methods.progressive_resizing.delay=0dur", "evaluation.interval=3ep", "checkpoint.interval=3ep",
+    "model.name=resnet18", "data.backend=synthetic", "epochs=3", "bs=64", "data.train_size=128", "data.eval_resize=128",
+    "data.eval_size=128", "schedule.warmup=2ba", "methods.progressive_resizing.delay=0dur", "evaluation.interval=3ep",
+    "checkpoint.interval=3ep",
 ]
 
 SCRIPTS = {
-    "decoded": DECODED, "refused": REFUSED, "others": OTHERS, "sizes": SIZES,
+    "decoded": DECODED, "refused": REFUSED, "others": OTHERS, "sizes": SIZES, "joined": JOINED,
     "mild": "import json, step; print(json.dumps(step.measure('mild', [])))",
     "captured": CAPTURE,        # last: older versions of torch stay on the stream of a capture that failed
 }
@@ -240,6 +273,7 @@ def test_steps_batches_and_captures(start, tmp_path):
     jpegs_are_decoded_on_their_own_stream_and_thread_and_cropped_in_one_launch(*printed["decoded"])
     kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(*printed["others"])
     graphs_of_growing_images_use_the_memory_of_those_before(*printed["sizes"])
+    nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay(*printed["joined"])
     a_step_asks_for_little_and_waits_only_for_an_old_copy("mild", *printed["mild"])
 
 
@@ -275,6 +309,15 @@ def graphs_of_growing_images_use_the_memory_of_those_before(*sizes):
     assert memory[0] < memory[1] < memory[2] < memory[3]
 
 
+def nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay(start, steps, others, missing, *refused):
+    sums = "nccl all_reduce 5366760, nccl all_reduce 6322752"
+    assert start == sums.replace("all_reduce", "broadcast")
+    assert steps == f"graph, {sums}; {sums}"
+    assert others == "nccl all_reduce 2, nccl all_reduce 9600, nccl all_reduce 3, nccl all_reduce 1"
+    assert missing == "0"
+    assert len(refused) == 3        # a tensor of the CPU, one of another GPU, and one with gaps
+
+
 def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):
     found = json.loads(printed)
     for facts, (plain, sam) in zip((found, found["replayed"]), LIMITS[recipe], strict=True):
@@ -300,17 +343,33 @@ def test_a_compiled_run_has_one_training_graph_for_all_image_sizes(start):
     assert graphs == 1
 
 
+@pytest.fixture
+def command(environment, tmp_path):
+    """Return a function that runs COMMAND, which fails at its evaluation, and returns what it shows before."""
+    def ran(*words, **changes):
+        words = ["-m", "resnet_recipes", *COMMAND, *words, f"run.root={tmp_path}", "run=tried"]
+        done = subprocess.run([sys.executable, *words], env=environment | changes, stderr=subprocess.PIPE, text=True)
+        *shown, _, error, _ = done.stderr.splitlines()
+        assert "evaluation saw 0 of 50 images" in error         # the device counts nothing
+        return shown
+    return ran
+
+
 @pytest.mark.exhaustive
 @pytest.mark.timeout(600)     # 90 s of CPU time, for compiling
-def test_a_command_compiles_one_graph_for_training_and_one_for_evaluation_and_says_so(environment, tmp_path):
-    logged = {"TORCH_LOGS": "recompiles", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "compiled"), "NULL_DEVICES": "1"}
-    done = subprocess.run([sys.executable, "-m", "resnet_recipes", *COMMAND, f"run.root={tmp_path}", "run=compiled"],
-                          env=environment | logged, stderr=subprocess.PIPE, text=True)
-    *_, compiling, begin, _, replayed, last, _, error, _ = done.stderr.splitlines()
+def test_a_command_compiles_one_graph_for_training_and_one_for_evaluation_and_says_so(command, tmp_path):
+    *_, compiling, begin, _, replayed, last = command(
+        "recipe=mild", "precision.compile=true", "batch.bn_size=64", NULL_DEVICES="1", TORCH_LOGS="recompiles",
+        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"))
     assert compiling == "compiling the network before the first step, which can take minutes"
     assert "begin step=0/6" in begin
     assert "from now on, gradients are replayed as CUDA graphs" in replayed
     assert "step=6/6 ep=3.00 px=116" in last
-    assert error.strip().startswith("evaluation saw 0 of 50 images")       # which the device does not count
-    log = (tmp_path / "compiled" / "logs" / "rank0.log").read_text()
-    assert log.count("Recompiling function") == 1       # for evaluation
+    assert (tmp_path / "tried" / "logs" / "rank0.log").read_text().count("Recompiling function") == 1   # to evaluate
+
+
+@pytest.mark.exhaustive
+@pytest.mark.timeout(300)     # 20 s of CPU time
+@pytest.mark.parametrize("words", ["recipe=mild", "recipe=hot precision.compress_gradients=true batch.bn_average=true"])
+def test_a_command_trains_on_two_gpus(words, command):
+    assert "step=6/6 ep=3.00" in command("batch.bn_size=32", *words.split())[-1]

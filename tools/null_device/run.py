@@ -20,7 +20,7 @@ def build(folder: Path) -> None:
     runtime, driver = folder / "runtime.so", folder / "libcuda.so.1"
     folder.mkdir(parents=True, exist_ok=True)
     compiler = ["g++", "-O1", "-shared", "-fPIC", "-w", f"-I{HERE / 'include'}", f"-I{headers}"]
-    subprocess.run([*compiler, HERE / "runtime.cpp", "-o", runtime], check=True)
+    subprocess.run([*compiler, HERE / "runtime.cpp", HERE / "nccl.cpp", "-o", runtime], check=True)
     subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-w", HERE / "driver.c", "-o", driver, "-ldl"], check=True)
     for name in ("libnvidia-ml.so.1", "libcuda.so"):
         (folder / name).unlink(missing_ok=True)

@@ -79,6 +79,8 @@ static bool within(std::map<char*, size_t>& where, const void* p) {
   return next != where.begin() && (char*)p < std::prev(next)->first + std::prev(next)->second;
 }
 
+API bool null_holds(const void* p) { return within(on_device, p); }
+
 static std::string place(const void* p) {
   return within(on_device, p) ? "device" : within(pinned, p) ? "pinned" : "pageable";
 }
@@ -177,8 +179,8 @@ API int cuMemUnmap(Address p, size_t n) {
 // Streams, events, graphs.
 
 template <class Handle> static cudaError_t handle(Handle* out) {
-  static long next = 101;
-  *out = (Handle)(next++);
+  static long next = 1 << 12;         // even, as torch tells pointers from its own numbers by that
+  *out = (Handle)(next += 16);
   return cudaSuccess;
 }
 

@@ -6,5 +6,8 @@ if any(word.startswith("resnet_recipes.process.") for word in sys.orig_argv):
     import null_device  # noqa: F401
 
     from resnet_recipes import ops
+    from resnet_recipes.train import distributed
 
-    ops.fault = lambda *_: ""       # the device computes nothing that could be compared
+    # the device computes nothing that could be compared
+    ops.fault = lambda *_: ""
+    compared, distributed.agree = distributed.agree, lambda tensor: compared(tensor) or True
