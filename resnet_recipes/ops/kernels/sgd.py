@@ -50,8 +50,9 @@ def step(
     rows, dtype = table
     flags = bool(means), nesterov, scale is not None, overflow is not None
     scaler = [rows if tensor is None else tensor for tensor in (scale, overflow)]
-    launch(_step, (len(weight_of), 1, 1), (dtype, rows.device, *flags), rows, weight_of, *scaler, rate, kept, decay,
-           momentum, *flags, TYPES[dtype], VALUES, PART, **OPTIONS)
+    numbers = map(float, (rate, kept, decay, momentum))         # Triton would compile an integer 1 into the kernel
+    launch(_step, (len(weight_of), 1, 1), (dtype, rows.device, *flags), rows, weight_of, *scaler, *numbers, *flags,
+           TYPES[dtype], VALUES, PART, **OPTIONS)
 
 
 @lru_cache(maxsize=TABLES)

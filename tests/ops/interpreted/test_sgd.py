@@ -55,3 +55,11 @@ def test_addresses_are_sent_again_only_after_a_change(monkeypatch):
         kernels.step(weights, each, [], weights, 0.5, 1.0, 0.0, 0.0, False, None, None)
     assert sum(drawn.dtype == "int64" for drawn in sent) == 2
     assert torch.equal(weights[0], torch.full((11,), -1.0))
+
+
+def test_no_number_is_compiled_into_the_kernel_that_calls_share(monkeypatch):
+    passed = []
+    monkeypatch.setattr(kernels, "launch", lambda kernel, grid, key, *args, **options: passed.append(args))
+    weights = [torch.ones(11)]
+    kernels.step(weights, weights, weights, weights, 1, 1, 0, 1, False, None, None)
+    assert [type(number) for number in passed[0][4:8]] == [float] * 4
