@@ -21,8 +21,8 @@ TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: 
 #: What a program looks up about its weight: addresses, the number of values, and its first program.
 WEIGHT = np.dtype([(name, "i8") for name in ("weight", "grad", "mean", "copy", "size", "first")])
 
-#: For tensors at given addresses: their table, on the GPU, and the dtype of the copies.
-_tables: dict[tuple, tuple[Tensor, torch.dtype]] = {}
+#: The tables of tensors at given addresses, on the GPU.
+_tables: dict[tuple, Tensor] = {}
 TABLES = 16         # tables kept; only gradients that are replayed or exchanged keep their addresses
 
 
@@ -41,17 +41,16 @@ def step(
         rows["size"], rows["first"] = sizes, firsts
         for name, tensors in (("weight", weights), ("grad", in_order), ("mean", means or weights), ("copy", copies)):
             rows[name] = [tensor.data_ptr() for tensor in tensors]
-        dtype = min((copy.dtype for copy in copies), key=lambda dtype: dtype.itemsize)
-        table = send(rows.view(np.int64), weights[0].device), dtype
+        table = send(rows.view(np.int64), weights[0].device)
         if all(map(is_, in_order, grads)):
             if len(_tables) == TABLES:
                 _tables.clear()
             _tables[key] = table
-    rows, dtype = table
+    dtype = min({copy.dtype for copy in copies}, key=lambda dtype: dtype.itemsize)
     flags = bool(means), nesterov, scale is not None, overflow is not None
-    scaler = [rows if tensor is None else tensor for tensor in (scale, overflow)]
+    scaler = [table if tensor is None else tensor for tensor in (scale, overflow)]
     numbers = map(float, (rate, kept, decay, momentum))         # Triton would compile an integer 1 into the kernel
-    launch(_step, (len(weight_of), 1, 1), (dtype, rows.device, *flags), rows, weight_of, *scaler, *numbers, *flags,
+    launch(_step, (len(weight_of), 1, 1), (dtype, table.device, *flags), table, weight_of, *scaler, *numbers, *flags,
            TYPES[dtype], VALUES, PART, **OPTIONS)
 
 

@@ -63,3 +63,12 @@ def test_no_number_is_compiled_into_the_kernel_that_calls_share(monkeypatch):
     weights = [torch.ones(11)]
     kernels.step(weights, weights, weights, weights, 1, 1, 0, 1, False, None, None)
     assert [type(number) for number in passed[0][4:8]] == [float] * 4
+
+
+def test_copies_of_another_dtype_at_the_same_addresses_are_written_in_it():
+    weights, grads = [torch.full((11,), 3.0)], [torch.ones(11)]
+    copies = [torch.zeros(11, dtype=torch.float16)]
+    for dtype in (torch.float16, torch.bfloat16):
+        again = [copy.view(dtype) for copy in copies]
+        kernels.step(weights, grads, [], again, 0.5, 1.0, 0.0, 0.0, False, None, None)
+        assert torch.equal(again[0], weights[0].to(dtype))
