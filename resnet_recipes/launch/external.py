@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from resnet_recipes import __version__
 from resnet_recipes.cores import cores
 from resnet_recipes.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
-from resnet_recipes.launch.group import LOOPBACK, temporary_folder_problems
+from resnet_recipes.launch.group import LOOPBACK, allocator, temporary_folder_problems
 from resnet_recipes.process import watchdog
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
         os.environ |= _from_srun(os.environ)
     if _on_one_machine(by):
         os.environ |= LOOPBACK | os.environ
+    os.environ |= allocator()       # before torch looks for it
 
     def checked() -> Path | None:
         if wrong := list(_problems(words, by)):

@@ -121,9 +121,7 @@ def environments(group: Group, started: float, store: str = "", attempt: int = 0
 
     `started` is when the user's command began (time.monotonic()), `store` the file through which one node's ranks meet.
     """
-    defaults = MEMORY | {"OMP_NUM_THREADS": str(max(1, cores() // group.local_ranks))}
-    if not {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys() and gpus.has_nvml():
-        defaults["PYTORCH_ALLOC_CONF"] = "expandable_segments:True"         # image sizes change: less fragmentation
+    defaults = MEMORY | allocator() | {"OMP_NUM_THREADS": str(max(1, cores() // group.local_ranks))}
     fixed = {
         STARTED: str(started),
         "PYTHONSAFEPATH": "1",                          # no module is imported from the current folder
@@ -136,6 +134,12 @@ def environments(group: Group, started: float, store: str = "", attempt: int = 0
              "TORCHELASTIC_RESTART_COUNT": str(attempt)}
     common = defaults | LOOPBACK | os.environ | fixed | world
     return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(group.ranks)]
+
+
+def allocator() -> dict[str, str]:
+    """Return the variable that keeps GPU memory from fragmenting when image sizes change; none if the user set one."""
+    is_set = bool({"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys())
+    return {} if is_set or not gpus.has_nvml() else {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
 
 
 def _too_many(wanted: int, found: int) -> Problem:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.errors import NotReadyError
-from resnet_recipes.launch import external
+from resnet_recipes.errors import ExitCode, NotReadyError
+from resnet_recipes.launch import external, gpus
 from resnet_recipes.process.ending import read
 from resnet_recipes.process.watchdog import Beat
 from resnet_recipes.train import distributed
@@ -87,6 +87,14 @@ def test_a_port_in_use_is_a_message(told: pytest.MonkeyPatch) -> None:
         put(told, TORCHRUN | {"MASTER_PORT": str(taken.getsockname()[1])})
         with pytest.raises(NotReadyError, match=r"127\.0\.0\.1:\d+: rank 0 cannot reach the others there: .*in use"):
             external._store(0, 2)
+
+
+def test_gpu_memory_is_allocated_as_under_our_launcher(told: pytest.MonkeyPatch) -> None:
+    told.setattr(os, "environ", TORCHRUN | {"PATH": os.environ["PATH"]})
+    told.setattr(gpus, "has_nvml", lambda: True)
+    told.setattr(external, "_agreed", lambda *_: (None, ExitCode.DONE))
+    assert external.join([], Path) == ExitCode.DONE
+    assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
 
 
 def test_a_class_called_igloo_does_not_silence_the_rank_that_failed(tmp_path: Path, told: pytest.MonkeyPatch) -> None:
