@@ -60,8 +60,6 @@ def _faster_step(plan: "Plan") -> Iterator[str]:
     recipe = plan.recipe
     if recipe.methods.progressive_resizing is None:
         yield "methods.progressive_resizing={}   smaller images at first"
-    if not recipe.precision.compile:
-        yield "precision.compile=true            compile the network; pays off in runs of hours"
     yield "a smaller data.train_size, a shorter run (epochs=), or more devices"
 
 
