@@ -66,7 +66,7 @@ def test_no_number_is_compiled_into_the_kernel_that_calls_share(monkeypatch):
 
 
 def test_copies_of_another_dtype_at_the_same_addresses_are_written_in_it():
-    weights, grads = [torch.full((11,), 3.0)], [torch.ones(11)]
+    weights, grads = [torch.full((11,), 3.5)], [torch.ones(11)]
     copies = [torch.zeros(11, dtype=torch.float16)]
     for dtype in (torch.float16, torch.bfloat16):
         again = [copy.view(dtype) for copy in copies]
