@@ -38,7 +38,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     precision = Precision(rank.device, resolve_dtype(recipe.precision.dtype, rank.device), model)
     wanted = recipe.precision.kernels == "auto" and recipe.precision.channels_last
     operations = ops.choose(rank.device, precision.dtype) if wanted else ops.Operations()
-    fuse(model, operations)
+    channels = fuse(model, operations)
     methods.use(operations)
     casts = Casts(precision.dtype)
     if wanted and rank.device.type == "cuda" and precision.dtype != torch.float32 and not recipe.precision.compile:
@@ -55,7 +55,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     run = Run(
         plan=plan, rank=rank, model=model, exchange=exchange,
         graphs=Graphs(model, exchange, casts) if is_replayed else None,
-        optimizer=optimizer, methods=methods, operations=operations, precision=precision,
+        optimizer=optimizer, methods=methods, operations=operations, channels=channels, precision=precision,
         clock=Clock(rank.device), tuning=tuning or Tuning.of(plan), train_data=train_data, eval_data=eval_data,
         notes=(*filter(None, [placement, note_on(optimizer)]), *operations.notes),
     )

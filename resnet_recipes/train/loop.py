@@ -44,7 +44,8 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
         with torch.no_grad():
             pixels = methods.augment_pixels(raw.pixels, now)
             targets = one_hot(raw.labels, plan.num_classes)
-            draft = Draft(pixels, shift_and_scale(pixels.device), precision.dtype, methods.operations.images)
+            draft = Draft(pixels, shift_and_scale(pixels.device), precision.dtype, methods.operations.images,
+                          run.channels)
             batch = methods.transform_batch(Batch(draft, targets, raw.labels), now)
 
         precision.before_step()

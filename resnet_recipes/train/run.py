@@ -36,6 +36,7 @@ class Run:
     graphs: Graphs | None = None        # replays gradients on a GPU
     compiling: Compiling = field(default_factory=Compiling)
     notes: tuple[str, ...] = ()         # about how it was built, one sentence each, shown to the user
+    channels: int = 3                   # of the images in training; after the third, zeros
     top1: float = 0.0                   # percent, of the weights that count at the last evaluation
 
     @property

@@ -123,7 +123,7 @@ def test_blurs_in_batch_norms_cost_few_instructions_and_registers(case, arch, tm
     assert fit(resident, threads, binary)
 
 
-CLASSES, VALUES = {"BK": cross_entropy.CLASSES}, {"SOME": True, "BV": images.VALUES}
+CLASSES, VALUES = {"BK": cross_entropy.CLASSES}, {"SOME": True, "C": 4, "BV": images.VALUES}
 
 #: Module, kernel, constants, most instructions an output. The bound of augmentations covers all operations, of which an
 #: image runs one; that of crops covers one step of the loops over rows and columns. Triton 3.6 makes longer histograms
@@ -135,6 +135,7 @@ SMALL = {
     "gradient by softmax": (cross_entropy, "_gradient", CLASSES | {"BINARY": False}, 73),
     "images": (images, "_make", VALUES | {"RESIZE": False, "MIX": False}, 42),
     "mixed images": (images, "_make", VALUES | {"RESIZE": False, "MIX": True}, 60),
+    "images of three channels": (images, "_make", VALUES | {"RESIZE": False, "MIX": False, "C": 3}, 45),
     "mixed and resized images": (images, "_make", VALUES | {"RESIZE": True, "MIX": True}, 160),
     "tables": (augment, "_tabulate", {"BV": augment.COUNTED}, 133),
     "augmentations": (augment, "_change", {"BV": augment.CHANGED}, 400),

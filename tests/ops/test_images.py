@@ -64,6 +64,17 @@ def test_a_second_mix_uses_the_mixed_images(pixels):
     assert torch.equal(made(twice(draft(pixels))), twice(draft(pixels).made()))
 
 
+@pytest.mark.parametrize("operation", [images.plain, images.fused])
+def test_a_fourth_channel_is_zero(operation, pixels):
+    three, four = (Draft(pixels, NORM, torch.float32, operation, channels) for channels in (3, 4))
+    for change in (lambda x: x, lambda x: mix(resize(x, (3, 4)), PARTNERS, 0.3)):
+        found = change(four)
+        assert found.shape == found.made().shape
+        assert torch.equal(found.made()[:, :3], change(three).made())
+        assert not found.made()[:, 3].any()
+        assert found.made().is_contiguous(memory_format=torch.channels_last)
+
+
 def test_images_have_the_requested_dtype_and_are_rounded_once(pixels):
     half = Draft(pixels, NORM, torch.bfloat16).made()
     assert torch.equal(half, draft(pixels).made().bfloat16())
@@ -71,6 +82,6 @@ def test_images_have_the_requested_dtype_and_are_rounded_once(pixels):
 
 def test_registration_passes_opcheck(pixels):
     lines = torch.tensor([*ROWS, *COLUMNS, *PARTNERS], dtype=torch.int32)
-    for chosen, size in ((None, (5, 7)), (lines, (3, 4)), (lines[:7], (3, 4)), (lines, (2, 3))):
-        call = pixels, NORM, chosen, (5, 7) if chosen is None else (3, 4), size, 0.2, torch.float16
+    for chosen, size, channels in ((None, (5, 7), 3), (lines, (3, 4), 4), (lines[:7], (3, 4), 3), (lines, (2, 3), 4)):
+        call = pixels, NORM, chosen, (5, 7) if chosen is None else (3, 4), size, 0.2, torch.float16, channels
         torch.library.opcheck(torch.ops.resnet_recipes.images.default, call)

@@ -13,15 +13,16 @@ OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 
 def forward(
     pixels: Tensor, norm: Tensor, lines: Tensor | None, chosen: tuple[int, int], size: tuple[int, int], share: float,
-    dtype: torch.dtype,
+    dtype: torch.dtype, channels: int,
 ) -> Tensor:
-    """Return [N, 3, *size] of `dtype` for channels_last uint8 [N, 3, H, W]; see `ops.images.plain`."""
+    """Return [N, channels, *size] of `dtype` for channels_last uint8 [N, 3, H, W]; see `ops.images.plain`."""
     (n, _, h, w), (height, width) = pixels.shape, size
-    images = torch.empty(n, 3, height, width, dtype=dtype, device=pixels.device, memory_format=torch.channels_last)
+    images = torch.empty(n, channels, height, width, dtype=dtype, device=pixels.device,
+                         memory_format=torch.channels_last)
     flags = lines is not None, tuple(chosen) != tuple(size), lines is not None and len(lines) > sum(chosen)
-    launch(_make, (n * height, -(-3 * width // VALUES), 1), (dtype, pixels.device, *flags), pixels, norm,
-           norm if lines is None else lines, images, h, w, *chosen, height, width, share, *flags, VALUES,
-           **OPTIONS)
+    launch(_make, (n * height, -(-channels * width // VALUES), 1), (dtype, pixels.device, channels, *flags), pixels,
+           norm, norm if lines is None else lines, images, h, w, *chosen, height, width, share, *flags, channels,
+           VALUES, **OPTIONS)
     return images
 
 
@@ -53,13 +54,14 @@ def _pixel(pixels, top, bottom, down, left, right, over, inside, RESIZE: tl.cons
 @triton.jit(do_not_specialize=["h", "w", "rows", "columns", "height", "width"],
             do_not_specialize_on_alignment=["pixels", "lines"])
 def _make(pixels, norm, lines, images, h, w, rows, columns, height, width, share, SOME: tl.constexpr,  # noqa: N803
-          RESIZE: tl.constexpr, MIX: tl.constexpr, BV: tl.constexpr):  # noqa: N803
+          RESIZE: tl.constexpr, MIX: tl.constexpr, C: tl.constexpr, BV: tl.constexpr):  # noqa: N803
     """Make part of a row of an image: look up its row and columns, mix in the partner's pixels, and normalise."""
     image, row = tl.program_id(0) // height, tl.program_id(0) % height
     value = tl.program_id(1) * BV + tl.arange(0, BV)
-    column, channel = value // 3, value % 3
-    inside = column < width
-    images += tl.program_id(0).to(tl.int64) * width * 3
+    column, channel = value // C, value % C
+    exists = column < width
+    inside = exists & (channel < 3)         # the others are zero
+    images += tl.program_id(0).to(tl.int64) * width * C
     top, bottom, down = row, row, 0.0
     left, right, over = column, column, 0.0
     if RESIZE:
@@ -78,5 +80,5 @@ def _make(pixels, norm, lines, images, h, w, rows, columns, height, width, share
         partner = tl.load(lines + rows + columns + image)
         result += (_pixel(pixels + partner * area, top, bottom, down, left, right, over, inside, RESIZE) - result) \
             * share
-    result = tl.load(norm + channel) + result * tl.load(norm + 3 + channel)
-    tl.store(images + value, result.to(images.dtype.element_ty), mask=inside)
+    shift, scale = tl.load(norm + channel, mask=inside, other=0), tl.load(norm + 3 + channel, mask=inside, other=0)
+    tl.store(images + value, (shift + result * scale).to(images.dtype.element_ty), mask=exists)

@@ -24,18 +24,19 @@ def arguments(width, lines, partners):
     return pixels, norm, torch.cat(indices).int() if lines or partners else None, (len(rows), width)
 
 
+@pytest.mark.parametrize("channels", [3, 4])
 @pytest.mark.parametrize(("width", "lines", "partners", "size"), CASES)
-def test_images_match_float64(width, lines, partners, size):
+def test_images_match_float64(width, lines, partners, size, channels):
     pixels, norm, indices, chosen = arguments(width, lines, partners)
     size = size or chosen
-    expected = images.plain(pixels, norm.double(), indices, chosen, size, 0.3, torch.float64)
-    found = kernels.forward(pixels, norm, indices, chosen, size, 0.3, torch.float32)
+    expected = images.plain(pixels, norm.double(), indices, chosen, size, 0.3, torch.float64, channels)
+    found = kernels.forward(pixels, norm, indices, chosen, size, 0.3, torch.float32, channels)
     assert torch.allclose(found.double(), expected, rtol=0, atol=1e-6)
     assert found.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_a_side_that_is_halved_averages_four_pixels():
     pixels, norm, _, chosen = arguments(8, False, False)
-    found = kernels.forward(pixels, norm, None, chosen, (2, 4), 0.0, torch.float32)
+    found = kernels.forward(pixels, norm, None, chosen, (2, 4), 0.0, torch.float32, 3)
     image = pixels * norm[1].view(3, 1, 1) + norm[0].view(3, 1, 1)
     assert torch.allclose(found, torch.nn.functional.avg_pool2d(image, 2), rtol=0, atol=1e-6)
