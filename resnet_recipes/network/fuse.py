@@ -17,6 +17,9 @@ from resnet_recipes.ops.blur import Blurring
 #: What a block passes on besides its output: nothing, the output again, or the output blurred with stride 2.
 NONE, SAME, HALVED = range(3)
 
+#: Channels of images that are padded.
+PADDED = 4
+
 
 def fuse(model: nn.Module, operations: Operations) -> int:
     """Make the modules of `model` call `operations`, in place; return how many channels images should have in training.
@@ -40,7 +43,7 @@ def fuse(model: nn.Module, operations: Operations) -> int:
     if operations.images is images.plain or type(first) is not nn.Conv2d or first.in_channels != 3:
         return 3
     adopt(first, PaddedConv2d)
-    return 4
+    return PADDED
 
 
 def _fuse_stem(network: ResNet, operations: Operations) -> None:
@@ -98,7 +101,9 @@ class PaddedConv2d(nn.Conv2d):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        return self._conv_forward(x, images.pad(self.weight, x.shape[1]), self.bias)
+        # compared with a constant, which tells torch.compile the number; else it would be a variable
+        is_padded = x.shape[1] == PADDED
+        return self._conv_forward(x, images.pad(self.weight, PADDED) if is_padded else self.weight, self.bias)
 
 
 class FusedBatchNorm2d(nn.BatchNorm2d, Blurring):

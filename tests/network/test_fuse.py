@@ -9,6 +9,7 @@ from torchvision.models.resnet import Bottleneck
 from resnet_recipes import ops
 from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool
 from resnet_recipes.methods.stochastic_depth import StochasticDepth, fold
+from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.network.fuse import (
     BlurredBatchNorm2d,
     FusedBatchNorm2d,
@@ -164,3 +165,17 @@ def test_images_get_a_fourth_channel_where_the_first_convolution_can_take_it(ope
     model = narrow_resnet18(10)
     BlurPool(min_channels=blur_from).modify_model(model)
     assert fuse(model, Operations(images=getattr(ops.images, operation))) == channels
+
+
+def test_a_compiled_convolution_knows_how_many_channels_images_have():
+    conv, found = nn.Conv2d(3, 8, 3), []
+    adopt(conv, PaddedConv2d)
+
+    def backend(graph, _):
+        found.extend(node.meta["example_value"].shape[1] for node in graph.graph.nodes if node.name == "l_x_")
+        return graph.forward
+
+    conv.compile(dynamic=True, backend=backend)
+    for channels in (4, 3):
+        conv(torch.zeros(2, channels, 8, 8))
+    assert list(map(str, found)) == ["4", "3"]
