@@ -32,10 +32,11 @@ class Batch(NamedTuple):
     """The examples of one optimizer step on one rank, ready for the model.
 
     In training, methods with `takes_drafts` get images still to be made (`ops.images.Draft`) and the others get float32
-    images; the model gets them in the dtype it computes in.
+    images; the model gets them in the dtype it computes in. On a GPU they may have a fourth channel, which the model
+    ignores.
     """
 
-    images: Tensor        # float32 [N, 3, H, W], normalised, channels_last memory
+    images: Tensor        # float32 [N, 3 or 4, H, W], normalised, channels_last memory
     targets: Tensor       # float32 [N, K], each row sums to one
     labels: Tensor        # int64 [N], the true classes, never changed by methods
 
