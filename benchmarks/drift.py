@@ -118,8 +118,7 @@ def main() -> None:
         images = few_images(arguments.data, Path(folder))
         rows = [row for dtype in arguments.dtypes.split(",")
                 for row in rows_of(images, arguments.steps, getattr(torch, dtype))]
-    table = Table("dtype", "changed", *(f"steps {span}" for span in rows[0]["apart"]),
-                  title="largest relative difference of the loss")
+    table = Table("dtype", "changed", *rows[0]["apart"], title="largest relative difference of the loss, by steps")
     for row in rows:
         table.add_row(row["dtype"], row["changed"], *(f"{x:.0e}" if x else "0" for x in row["apart"].values()))
     Console().print(table)
