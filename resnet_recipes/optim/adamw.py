@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from resnet_recipes.errors import Problem
-from resnet_recipes.optim.base import OptimizerSettings, adam_problems, visible
+from resnet_recipes.optim.base import OptimizerSettings, adam_problems
 
 
 @dataclass
@@ -33,5 +33,4 @@ class AdamW(OptimizerSettings):
         yield from adam_problems(self.betas, self.eps)
 
     def build(self, model: nn.Module, *_: object) -> torch.optim.Optimizer:
-        betas = tuple(self.betas)
-        return visible(torch.optim.AdamW(self.groups(model), lr=self.lr, betas=betas, eps=self.eps, fused=True))
+        return torch.optim.AdamW(self.groups(model), lr=self.lr, betas=tuple(self.betas), eps=self.eps, fused=True)

@@ -1,21 +1,17 @@
 """The base class of optimizer settings in a recipe: a dataclass that builds a torch optimizer."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from resnet_recipes.errors import Problem
 from resnet_recipes.ops import Operations
+from resnet_recipes.optim.copies import Copies
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm)
-
-#: Copies of weights in the dtype that the network computes in.
-Copies = Mapping[Tensor, Tensor]
-NO_COPIES: Copies = MappingProxyType({})
 
 PLAIN = Operations()
 
@@ -66,12 +62,12 @@ class OptimizerSettings:
             yield Problem("backbone_rate", self.backbone_rate, "must be above 0 and at most 1", fix)
 
     def build(
-        self, model: nn.Module, operations: Operations = PLAIN, copies: Copies = NO_COPIES,
+        self, model: nn.Module, operations: Operations = PLAIN, copies: Copies | None = None,
     ) -> torch.optim.Optimizer:
         """Return a torch optimizer for `model`'s trainable parameters.
 
-        If it steps by one of the `operations`, this also renews the `copies`; else torch must see that the weights
-        changed. A schedule sets every group's "lr" to the step's rate times the group's "rate".
+        If it steps by one of the `operations`, that also renews the `copies`. A schedule sets every group's "lr" to the
+        step's rate times the group's "rate".
         """
         raise NotImplementedError
 
@@ -120,18 +116,6 @@ def adam_problems(betas: tuple[float, float], eps: float) -> Iterator[Problem]:
         yield Problem("betas", list(betas), "must be two numbers, at least 0 and below 1")
     if not eps > 0:
         yield Problem("eps", eps, "must be positive")
-
-
-def visible(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
-    """Let torch see that each step changes the weights, which its own fused steps hide; return the optimizer.
-
-    Otherwise copies of the weights would never be renewed (`network.cast`).
-    """
-    def tell(optimizer: torch.optim.Optimizer, *_: object) -> None:
-        torch.autograd.graph.increment_version([p for group in optimizer.param_groups for p in trainable(group)])
-
-    optimizer.register_step_post_hook(tell)
-    return optimizer
 
 
 def trainable(group: dict[str, Any]) -> list[nn.Parameter]:

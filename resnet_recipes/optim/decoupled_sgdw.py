@@ -7,7 +7,8 @@ import torch
 from torch import nn
 
 from resnet_recipes.ops import Operations
-from resnet_recipes.optim.base import NO_COPIES, PLAIN, Copies
+from resnet_recipes.optim.base import PLAIN
+from resnet_recipes.optim.copies import Copies
 from resnet_recipes.optim.sgd import SGD, TorchSGD
 
 
@@ -27,7 +28,7 @@ class DecoupledSGDW(SGD):
     weight_decay: float = 5.0e-4        # fraction of a weight lost in one step at the peak rate
 
     def build(
-        self, model: nn.Module, operations: Operations = PLAIN, copies: Copies = NO_COPIES,
+        self, model: nn.Module, operations: Operations = PLAIN, copies: Copies | None = None,
     ) -> torch.optim.Optimizer:
         return TorchDecoupledSGDW(self.groups(model), self, operations, copies)
 
@@ -35,7 +36,8 @@ class DecoupledSGDW(SGD):
 class TorchDecoupledSGDW(TorchSGD):
     """SGD with decoupled decay; torch's own "weight_decay" stays 0."""
 
-    def __init__(self, groups: list[dict[str, Any]], settings: DecoupledSGDW, operations: Operations, copies: Copies):
+    def __init__(self, groups: list[dict[str, Any]], settings: DecoupledSGDW, operations: Operations,
+                 copies: Copies | None):
         super().__init__([group | {"weight_decay": 0.0, "decoupled_decay": group["weight_decay"]} for group in groups],
                          settings, operations, copies)
         for group in self.param_groups:

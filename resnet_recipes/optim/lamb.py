@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from resnet_recipes.errors import Problem
-from resnet_recipes.optim.base import OptimizerSettings, adam_problems, trainable, visible
+from resnet_recipes.optim.base import OptimizerSettings, adam_problems, trainable
 from resnet_recipes.optim.native.steps import native_steps
 
 
@@ -44,7 +44,7 @@ class LAMB(OptimizerSettings):
         yield from adam_problems(self.betas, self.eps)
 
     def build(self, model: nn.Module, *_: object) -> torch.optim.Optimizer:
-        return visible(TorchLAMB(self.groups(model), self))
+        return TorchLAMB(self.groups(model), self)
 
 
 class TorchLAMB(torch.optim.Optimizer):

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
 from resnet_recipes.errors import Problem
-from resnet_recipes.optim.base import OptimizerSettings, momentum_problems, trainable, visible
+from resnet_recipes.optim.base import OptimizerSettings, momentum_problems, trainable
 from resnet_recipes.optim.native.steps import native_steps
 
 
@@ -43,7 +43,7 @@ class LARS(OptimizerSettings):
             yield Problem("eps", self.eps, "must be at least 0")
 
     def build(self, model: nn.Module, *_: object) -> torch.optim.Optimizer:
-        return visible(TorchLARS(self.groups(model), self))
+        return TorchLARS(self.groups(model), self)
 
 
 class TorchLARS(torch.optim.Optimizer):

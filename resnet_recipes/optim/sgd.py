@@ -9,7 +9,8 @@ from torch import nn
 
 from resnet_recipes.errors import Problem
 from resnet_recipes.ops import Operations
-from resnet_recipes.optim.base import NO_COPIES, PLAIN, Copies, OptimizerSettings, momentum_problems, trainable
+from resnet_recipes.optim.base import PLAIN, OptimizerSettings, momentum_problems, trainable
+from resnet_recipes.optim.copies import Copies
 from resnet_recipes.optim.native.steps import native_steps
 
 
@@ -38,7 +39,7 @@ class SGD(OptimizerSettings):
             yield Problem("nesterov", True, "needs momentum above 0", "optimizer.nesterov=false")
 
     def build(
-        self, model: nn.Module, operations: Operations = PLAIN, copies: Copies = NO_COPIES,
+        self, model: nn.Module, operations: Operations = PLAIN, copies: Copies | None = None,
     ) -> torch.optim.Optimizer:
         return TorchSGD(self.groups(model), self, operations, copies)
 
@@ -46,14 +47,15 @@ class SGD(OptimizerSettings):
 class TorchSGD(torch.optim.SGD):
     """torch's SGD, with steps by the native library where it can take them, else by an operation."""
 
-    def __init__(self, groups: list[dict[str, Any]], settings: SGD, operations: Operations, copies: Copies):
+    def __init__(self, groups: list[dict[str, Any]], settings: SGD, operations: Operations,
+                 copies: Copies | None):
         super().__init__(groups, lr=settings.lr, momentum=settings.momentum, nesterov=settings.nesterov, fused=True)
         for group in self.param_groups:
             for parameter in group["params"] if group["momentum"] else ():
                 # torch leaves it uninitialised if float16 overflows in step 0
                 self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         self.native = native_steps("sgd", self)
-        self._operation, self._copies = operations.sgd, copies
+        self._operation, self._copies = operations.sgd, Copies() if copies is None else copies
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:
@@ -70,6 +72,8 @@ class TorchSGD(torch.optim.SGD):
             else:
                 copies = [self._copies.get(p, p) for p in params]
                 self._operation(params, [p.grad for p in params], means, copies, *rule, *scaler)
+        if not self.native:
+            self._copies.renewed()
 
     def decay(self, group: dict[str, Any]) -> float:
         """Return the fraction of each weight that a step removes, apart from the gradient."""

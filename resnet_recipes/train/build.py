@@ -8,9 +8,10 @@ from resnet_recipes.data.base import NO_GPU, Share
 from resnet_recipes.errors import NotReadyError
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
-from resnet_recipes.network.cast import Casts
+from resnet_recipes.network.cast import cast_together
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.pretrained import freeze
+from resnet_recipes.optim.copies import Copies
 from resnet_recipes.optim.native.steps import note_on
 from resnet_recipes.plan import Plan
 from resnet_recipes.train.clock import Clock
@@ -40,9 +41,8 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     operations = ops.choose(rank.device, precision.dtype) if wanted else ops.Operations()
     channels = fuse(model, operations)
     methods.use(operations)
-    casts = Casts(precision.dtype)
-    if wanted and rank.device.type == "cuda" and precision.dtype != torch.float32 and not recipe.precision.compile:
-        casts.cover(model)
+    casts = wanted and rank.device.type == "cuda" and precision.dtype != torch.float32 and not recipe.precision.compile
+    copies = cast_together(model, precision.dtype) if casts else Copies()
     if recipe.precision.compile:
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, len(sizes) + 2)
         model.compile(dynamic=True if len(sizes) > 1 else None)
@@ -50,11 +50,11 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     # 4. the data, which pins its memory if a GPU is in use, 5. the exchange between ranks, 6. the optimizer
     train_data, eval_data = open_data(plan, rank, methods)
     exchange = Exchange(model, recipe.precision.compress_gradients)
-    optimizer = recipe.optimizer.build(model, operations, casts.copies)
+    optimizer = recipe.optimizer.build(model, operations, copies)
     is_replayed = recipe.precision.kernels == "auto" and rank.device.type == "cuda"
     run = Run(
         plan=plan, rank=rank, model=model, exchange=exchange,
-        graphs=Graphs(model, exchange, casts) if is_replayed else None,
+        graphs=Graphs(model, exchange, copies) if is_replayed else None,
         optimizer=optimizer, methods=methods, operations=operations, channels=channels, precision=precision,
         clock=Clock(rank.device), tuning=tuning or Tuning.of(plan), train_data=train_data, eval_data=eval_data,
         notes=(*filter(None, [placement, note_on(optimizer)]), *operations.notes),

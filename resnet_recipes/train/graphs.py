@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes.methods.base import Batch
-from resnet_recipes.network.cast import Casts
+from resnet_recipes.optim.copies import Copies
 from resnet_recipes.train.exchange import Exchange
 
 #: How many gradients in a row must keep the GPU waiting before they are replayed.
@@ -23,13 +23,14 @@ class Graphs:
     Only the graph of the current image size is kept, with its own memory. At a new size the first gradient is computed
     kernel by kernel, which compiles kernels and finds convolution algorithms; the second is captured. If capturing
     fails, gradients are computed kernel by kernel, and the user is told. Optimizer and input stay outside the graph:
-    they need few launches, and depend on numbers that change with every step.
+    they need few launches, and depend on numbers that change with every step. So does the cast of the weights, which is
+    rarely needed.
     """
 
-    def __init__(self, model: nn.Module, exchange: Exchange, casts: Casts):
+    def __init__(self, model: nn.Module, exchange: Exchange, copies: Copies):
         self.tell: Callable[[str], None] = lambda text: None        # shows the user a line
         self._params = [param for param in model.parameters() if param.requires_grad]
-        self._exchange, self._casts = exchange, casts
+        self._exchange, self._copies = exchange, copies
         self._halfway = torch.cuda.Event()
         self._waits = 0                             # gradients in a row for which the GPU waited
         self._shape: torch.Size | None = None       # of the images of the last gradient
@@ -44,13 +45,13 @@ class Graphs:
             self._shape, self._graph = batch.images.shape, None
         if self._params[0].grad is not None:        # a sum of several batches
             return eager(batch, sync, lambda: None)
-        self._casts.refresh()       # here, so that no graph contains it: it is rarely needed
         if self._graph is None and self._waits >= PATIENCE and not is_new and self._is_possible:
             self._graph = self._captured(eager, batch)
         if self._graph is None:
             loss = eager(batch, sync, self._halfway.record)
             self._watch()
             return loss
+        self._copies.renew()
         loss = self._graph.replay(batch)
         with self._exchange.averaging(sync):
             return loss
@@ -66,7 +67,8 @@ class Graphs:
     def _captured(self, eager: Eager, batch: Batch) -> "_Graph | None":
         stream, pool = torch.cuda.current_stream(), torch.cuda.graph_pool_handle()
         try:
-            return _Graph(eager, self._params, batch, pool)
+            with self._copies.held():
+                return _Graph(eager, self._params, batch, pool)
         except Exception as error:      # whatever it is, the gradient can be computed without a graph
             self._is_possible = False
             torch.cuda.set_stream(stream)       # older versions of torch leave that of the capture in place

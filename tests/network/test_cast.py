@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from resnet_recipes.methods.blurpool import BlurPool
-from resnet_recipes.network.cast import Casts
+from resnet_recipes.network.cast import cast_together
 from tests.process.nursery import narrow_resnet18
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)).to(memory_format=torch.channels_last)
@@ -31,7 +31,7 @@ def networks():
     plain = narrow_resnet18(10).to(memory_format=torch.channels_last)
     BlurPool().modify_model(plain)
     together = copy.deepcopy(plain)
-    Casts(torch.bfloat16).cover(together)
+    cast_together(together, torch.bfloat16)
     return plain, together
 
 
@@ -91,13 +91,14 @@ def test_a_copied_network_casts_its_own_weights(networks):
         assert torch.equal(logits(networks[0]), logits(networks[1]))
 
 
-def test_weights_are_cast_again_only_after_a_change(networks):
-    model = copy.deepcopy(networks[0])
-    casts = Casts(torch.bfloat16)
-    casts.cover(model)
+def test_a_step_that_has_written_the_copies_saves_the_cast_until_the_weights_change(networks):
+    model = networks[1]
     before, weight = logits(model), model.layer1[0].conv1.weight
-    casts.copies[weight].zero_()        # as if a kernel had changed the weight and its copy
+    model.copies[weight].zero_()
+    assert torch.equal(logits(model), before)
+    model.copies[weight].zero_()        # as if a kernel had set both to zero
+    model.copies.renewed()
     assert not torch.equal(logits(model), before)
     with torch.no_grad():
-        model.fc.bias.copy_(model.fc.bias.clone())
+        torch._foreach_add_([model.fc.bias], 0.0)
     assert torch.equal(logits(model), before)

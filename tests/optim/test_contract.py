@@ -11,7 +11,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from resnet_recipes.card import card_of
-from resnet_recipes.network.cast import Casts
+from resnet_recipes.network.cast import cast_together
 from resnet_recipes.ops import Operations
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.optim.base import POLICIES
@@ -176,16 +176,15 @@ def test_weights_in_channels_last_memory_take_the_same_walk(optimizer, small, gr
 @every_optimizer
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 def test_copies_of_the_weights_follow_them(optimizer, decay, small, gradients):
-    model, casts = small(), Casts(torch.bfloat16)
-    casts.cover(model)
-    casts.refresh()
-    built = optimizer(lr=0.01, weight_decay=decay).build(model, Operations(), casts.copies)
-    before = [copy.clone() for copy in casts.copies.values()]
+    model = small()
+    copies = cast_together(model, torch.bfloat16)
+    built = optimizer(lr=0.01, weight_decay=decay).build(model, Operations(), copies)
+    before = [weight.bfloat16() for weight in copies]
     for grads in gradients(model, 2):
         stepped(model, built, grads)
-        casts.refresh()
-        assert all(torch.equal(copy, weight.bfloat16()) for weight, copy in casts.copies.items())
-    assert not any(map(torch.equal, before, casts.copies.values()))
+        copies.renew()
+        assert all(torch.equal(copy, weight.bfloat16()) for weight, copy in copies.items())
+    assert not any(map(torch.equal, before, copies.values()))
 
 
 @pytest.mark.parametrize(("policy", "spared"), [

@@ -9,8 +9,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from resnet_recipes.network.cast import Casts
+from resnet_recipes.network.cast import cast_together
 from resnet_recipes.ops import Operations, sgd
+from resnet_recipes.optim.copies import Copies
 from resnet_recipes.optim.native import steps
 from resnet_recipes.train.graphs import PATIENCE, Graphs
 from resnet_recipes.train.loop import train
@@ -85,10 +86,9 @@ def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tupl
 
     def make(**changes: Any) -> tuple[Run, list[str]]:
         run, told = make_run(**changes), []
-        casts = Casts(run.precision.dtype)
-        if run.precision.dtype != torch.float32:
-            casts.cover(run.model)
-        run.graphs = Graphs(run.model, run.exchange, casts)
+        half = run.precision.dtype != torch.float32
+        copies = cast_together(run.model, run.precision.dtype) if half else Copies()
+        run.graphs = Graphs(run.model, run.exchange, copies)
         run.graphs.tell = told.append
         device.buffers = list(run.model.buffers())
         return run, told
@@ -115,7 +115,8 @@ def test_replaying_gives_the_bits_of_computing(
 
 
 def test_a_step_that_renews_the_cast_weights_gives_the_bits_of_casting_them(
-    replayed: Callable[..., tuple[Run, list[str]]], make_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch,
+    replayed: Callable[..., tuple[Run, list[str]]], make_run: Callable[..., Run], device: Device,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     def unseen(weights: list[torch.Tensor], *rest: Any) -> None:
         sgd.plain([weight.data for weight in weights], *rest)       # as a kernel does, without torch seeing it
@@ -124,14 +125,15 @@ def test_a_step_that_renews_the_cast_weights_gives_the_bits_of_casting_them(
     changes = {"max_duration": "10ba", "precision": {"dtype": "bf16"},
                "methods": {"sam": {"interval": 4}, "ema": {"update_interval": "2ba"}}}
     ours, theirs = replayed(**changes)[0], make_run(**changes)
-    casts, versions = ours.graphs._casts, set()
-    ours.optimizer = ours.plan.recipe.optimizer.build(ours.model, Operations(sgd=unseen), casts.copies)
-    refresh = casts.refresh
-    monkeypatch.setattr(casts, "refresh", lambda: (refresh(), versions.add(tuple(casts._versions))))
+    ours.optimizer = ours.plan.recipe.optimizer.build(ours.model, Operations(sgd=unseen), ours.model.copies)
     train(ours, Notes(ours))
     train(theirs, Notes(theirs))
     assert differing(ours, theirs) == []
-    assert len(versions) == 1 + 2 * 2       # at first, and for both SAM steps after each change of the weights
+    copies = {copy.data_ptr() for copy in ours.model.copies.values()}
+    casts = [args[0] for operation, args, *_ in device.graphs[0].calls
+             if operation is torch.ops.aten._foreach_copy_.default]
+    assert casts        # of gradients
+    assert not any(place.data_ptr() in copies for places in casts for place in places)
 
 
 def test_float16_is_replayed_with_the_scale_of_the_step(

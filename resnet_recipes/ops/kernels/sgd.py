@@ -67,16 +67,17 @@ def _address(table, entry: tl.constexpr, dtype: tl.constexpr):
 
 
 @triton.jit
-def _part(weight, grad, mean, copy, at, mask, inverse, rate, kept, decay, momentum, MEAN: tl.constexpr,  # noqa: N803
-          NESTEROV: tl.constexpr, COPY: tl.constexpr):  # noqa: N803
-    """Step a part of a weight; a mask of None stands for the whole part."""
+def _part(weight, grad, mean, copy, at, mask, skips, inverse, rate, kept, decay, momentum,
+          MEAN: tl.constexpr, NESTEROV: tl.constexpr, COPY: tl.constexpr):  # noqa: N803
+    """Step a part of a weight, or only write its copy; a mask of None stands for the whole part."""
     value = tl.load(weight + at, mask=mask)
     change = tl.load(grad + at, mask=mask) * inverse + decay * value
     if MEAN:
-        average = momentum * tl.load(mean + at, mask=mask) + change
-        tl.store(mean + at, average, mask=mask)
+        before = tl.load(mean + at, mask=mask)
+        average = momentum * before + change
+        tl.store(mean + at, tl.where(skips, before, average), mask=mask)
         change = change + momentum * average if NESTEROV else average
-    value = kept * value - rate * change
+    value = tl.where(skips, value, kept * value - rate * change)
     tl.store(weight + at, value, mask=mask)
     if copy.to(tl.int64) != weight.to(tl.int64):
         tl.store(copy + at, value.to(COPY), mask=mask)
@@ -91,14 +92,15 @@ def _step(table, weight_of, scale, overflow, rate, kept, decay, momentum, MEAN: 
     weight, grad = _address(table, 0, tl.float32), _address(table, 1, tl.float32)
     mean, copy = _address(table, 2, tl.float32), _address(table, 3, COPY)
     size, start = tl.load(table + 4).to(tl.int32), (tl.program_id(0) - tl.load(table + 5).to(tl.int32)) * BV
-    inverse = 1.0
+    inverse, skips = 1.0, False
     if SCALED:
         inverse = 1.0 / tl.load(scale).to(tl.float32)
     if GUARDED:
-        size = tl.where(tl.load(overflow).to(tl.float32) == 0, size, 0)
+        skips = tl.load(overflow).to(tl.float32) != 0
     for begin in range(start, tl.minimum(start + BV, size), BP):
         at = begin + tl.arange(0, BP)
         if begin + BP <= size:
-            _part(weight, grad, mean, copy, at, None, inverse, rate, kept, decay, momentum, MEAN, NESTEROV, COPY)
+            _part(weight, grad, mean, copy, at, None, skips, inverse, rate, kept, decay, momentum, MEAN, NESTEROV, COPY)
         else:
-            _part(weight, grad, mean, copy, at, at < size, inverse, rate, kept, decay, momentum, MEAN, NESTEROV, COPY)
+            _part(weight, grad, mean, copy, at, at < size, skips, inverse, rate, kept, decay, momentum, MEAN, NESTEROV,
+                  COPY)

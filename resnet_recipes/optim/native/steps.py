@@ -90,4 +90,3 @@ class NativeSteps:
         settings = np.array(settings, "f8")
         scratch = () if self._scratch is None else (self._scratch.data_ptr(), self._scratch.shape[1])
         self._step(rows.ctypes.data, len(rows), self._threads, scaler.ctypes.data, settings.ctypes.data, *scratch)
-        torch.autograd.graph.increment_version(params)
