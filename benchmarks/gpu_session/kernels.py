@@ -95,7 +95,7 @@ def _norm(function: Callable[..., Tensor], x: Tensor, add: bool) -> Callable[[],
 
     def call() -> object:
         y = function(inputs[0], weight, bias, residual, None, *running, tracked, 0.1, 1e-5, True)
-        return torch.autograd.grad(y[0], inputs, x)
+        return torch.autograd.grad(y, inputs, x)
 
     return call
 

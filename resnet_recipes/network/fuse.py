@@ -117,7 +117,7 @@ class BlurredBatchNorm2d(FusedBatchNorm2d):
     """A BatchNorm with the ReLU and blur that follow it, as one operation in training."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return _train(self, None, x, None, 1)[0] if self.training else self.blur(super().forward(x), 1)
+        return _train(self, None, x, None, 1, False) if self.training else self.blur(super().forward(x), 1)
 
 
 class StemBatchNorm2d(FusedBatchNorm2d):
@@ -143,18 +143,17 @@ def _normalize(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Return the output, or two with `second`, so that the next block's branch and sum have separate gradients."""
     if norm.training:
-        outputs = _train(norm, keep, x, residual, 2 if second == HALVED else 0)
-        return outputs if second else outputs[0]
+        return _train(norm, keep, x, residual, 2 if second == HALVED else 0, second != NONE)
     y = plainly(x)
     y = y if residual is None else y + residual
     return _with_second(F.relu(y, inplace=True) if norm.relu else y, second, norm.blur)
 
 
 def _train(
-    norm: nn.BatchNorm2d, keep: Tensor | None, x: Tensor, residual: Tensor | None, blur: int,
-) -> tuple[Tensor, Tensor]:
+    norm: nn.BatchNorm2d, keep: Tensor | None, x: Tensor, residual: Tensor | None, blur: int, twice: bool,
+) -> Tensor | tuple[Tensor, Tensor]:
     return norm.operation(x, norm.weight, norm.bias, residual, keep, norm.running_mean, norm.running_var,
-                          norm.num_batches_tracked, norm.momentum, norm.eps, norm.relu, blur)
+                          norm.num_batches_tracked, norm.momentum, norm.eps, norm.relu, blur, twice)
 
 
 def _with_second(y: Tensor, second: int, blur: Callable[[Tensor, int], Tensor]) -> Tensor | tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ class Operations(NamedTuple):
     augment: Callable[..., Tensor] = augment.plain
     images: Callable[..., Tensor] = images.plain
     blur: Callable[..., Tensor] = blur.plain
-    batch_norm: Callable[..., tuple[Tensor, Tensor]] = batch_norm.plain
+    batch_norm: Callable[..., Tensor | tuple[Tensor, Tensor]] = batch_norm.plain
     stem: Callable[..., Tensor] = stem.plain
     cross_entropy: Callable[..., Tensor] = cross_entropy.plain
     sgd: Callable[..., None] = sgd.plain

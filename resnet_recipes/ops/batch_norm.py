@@ -16,12 +16,14 @@ FunctionCtx = torch.autograd.function.FunctionCtx
 def plain(
     x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, running_mean: Tensor,
     running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool, blur: int = 0,
-) -> tuple[Tensor, Tensor]:
+    twice: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
     """Normalise [N, C, H, W] by its own statistics, add `residual`, apply ReLU and blur, in plain torch.
 
-    Each image is multiplied by its factor in `keep`, float32 [N], before `residual` is added. The output is returned
-    twice, one for each of its two consumers: as it is if `blur` is 0, blurred if it is 1. If it is 2, the second is
-    blurred with stride 2. Updates `running_mean`, `running_var` and the batch count `tracked`.
+    Each image is multiplied by its factor in `keep`, float32 [N], before `residual` is added. The output is blurred if
+    `blur` is 1, and returned `twice` if it has two consumers, once for each. If `blur` is 2, there are always two
+    outputs, of which the second is blurred with stride 2. Updates `running_mean`, `running_var` and the batch count
+    `tracked`.
     """
     tracked.add_(1)
     y = F.batch_norm(x, running_mean, running_var, weight, bias, True, momentum, eps)
@@ -31,13 +33,14 @@ def plain(
     if blur == 2:
         return y, filters.plain(y, 2)
     y = filters.plain(y) if blur else y
-    return y, y
+    return (y, y) if twice else y
 
 
 def fused(
     x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, running_mean: Tensor,
     running_var: Tensor, tracked: Tensor, momentum: float, eps: float, relu: bool, blur: int = 0,
-) -> tuple[Tensor, Tensor]:
+    twice: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
     """Do the same for channels_last in two launches per pass: float32 sums in a fixed order, rounded once.
 
     If each of the two consumers takes its own copy of the output, no extra launch is needed to add their gradients.
@@ -46,7 +49,7 @@ def fused(
     if residual is not None and blur == 1:
         raise ValueError("a sum can be blurred with stride 2 only")
     return _BatchNorm.apply(
-        x, weight, bias, residual, keep, running_mean, running_var, tracked, momentum, eps, relu, blur)
+        x, weight, bias, residual, keep, running_mean, running_var, tracked, momentum, eps, relu, blur, twice)
 
 
 def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[object]]]:
@@ -54,39 +57,42 @@ def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[li
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, device=generator.device)
 
-    for channels, relu, add, drop, blur in (
-        (64, False, False, False, 0), (64, True, False, False, 0), (64, True, True, True, 0),
-        (128, True, True, False, 0), (128, True, False, False, 1), (128, True, True, True, 2),
+    for channels, relu, add, drop, blur, twice in (
+        (64, False, False, False, 0, False), (64, True, False, False, 0, True), (64, True, True, True, 0, True),
+        (128, True, True, False, 0, False), (128, True, False, False, 1, False), (128, True, True, True, 2, True),
     ):
         x = nhwc((draw(2, channels, 3, 9) * 2 + 1).to(dtype))
         tensors = [x, draw(channels), draw(channels), *([nhwc(draw(2, channels, 3, 9).to(dtype))] if add else [])]
         keep = torch.tensor([1.0, 0.0], device=generator.device) if drop else None
         running = [draw(channels), draw(channels).abs(), torch.zeros((), dtype=torch.int64, device=generator.device)]
-        yield tensors, [*([] if add else [None]), keep, *running, 0.1, 1e-5, relu, blur]
+        yield tensors, [*([] if add else [None]), keep, *running, 0.1, 1e-5, relu, blur, twice]
 
 
 class _BatchNorm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: FunctionCtx, x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None, *rest,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        *rest, twice = rest
         z, halved, saved = torch.ops.resnet_recipes.batch_norm.default(x, weight, bias, residual, keep, *rest)
         # The ReLU's gradient needs signs. After a sum they are the output's, which the next convolution saves anyway.
         ctx.save_for_backward(x, None if residual is None else z, keep, weight, bias, saved)
         ctx.set_materialize_grads(False)        # an unused output has no gradient to add
         *_, ctx.relu, ctx.blur = rest
-        return z, halved if ctx.blur == 2 else z.view_as(z)
+        if ctx.blur == 2:
+            return z, halved
+        return (z, z.view_as(z)) if twice else z
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, g: Tensor | None, other: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: FunctionCtx, g: Tensor | None, other: Tensor | None = None) -> tuple[Tensor | None, ...]:
         if g is None and other is None:
-            return (None,) * 12
+            return (None,) * 13
         saved = ctx.saved_tensors
         if g is None:
             g, other = (torch.zeros_like(saved[0]), other) if ctx.blur == 2 else (other, None)
         dx, dresidual, sums = torch.ops.resnet_recipes.batch_norm_backward.default(g, other, *saved, ctx.relu, ctx.blur)
-        return dx, sums[0], sums[1], None if saved[1] is None else dresidual, *[None] * 8
+        return dx, sums[0], sums[1], None if saved[1] is None else dresidual, *[None] * 9
 
 
 def _forward(

@@ -22,7 +22,7 @@ def plain(
 
     `running_mean`, `running_var` and the number of batches `tracked` are brought up to date.
     """
-    y, _ = batch_norm.plain(x, weight, bias, None, None, running_mean, running_var, tracked, momentum, eps, True)
+    y = batch_norm.plain(x, weight, bias, None, None, running_mean, running_var, tracked, momentum, eps, True)
     return blur.plain(F.max_pool2d(y, 3, 1, 1), 2)
 
 

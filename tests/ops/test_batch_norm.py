@@ -4,28 +4,46 @@ import pytest
 import torch
 import torch._dynamo.testing
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from resnet_recipes.ops import batch_norm
 
-CASES = ((False, False, False, 0), (False, False, True, 0), (True, False, True, 0), (True, True, True, 0),
-         (False, False, True, 1), (True, True, True, 2), (False, False, True, 2))
-PARAMETERS = ("add", "drop", "relu", "blur")        # a residual, a factor for each image, ReLU, the blur
+#: A residual, a factor for each image, ReLU, the blur, two outputs.
+PARAMETERS = ("add", "drop", "relu", "blur", "twice")
+CASES = ((False, False, False, 0, False), (False, False, True, 0, True), (True, False, True, 0, False),
+         (True, True, True, 0, True), (False, False, True, 1, False), (True, True, True, 2, True),
+         (False, False, True, 2, True))
 
 
-def arguments(add, drop, relu, blur, dtype=torch.float64):
+def arguments(add, drop, relu, blur, twice=False, dtype=torch.float64):
     """Return the arguments of a call on a small feature map."""
     generator = torch.Generator().manual_seed(3)
     x, residual = torch.randn(2, 2, 4, 3, 5, generator=generator, dtype=dtype)
     weight, bias, mean = torch.randn(3, 4, generator=generator, dtype=dtype)
     running = (mean, weight.abs() + 0.5, torch.tensor(3))
     keep = torch.tensor([0.0, 1.0]) if drop else None
-    return [x * 2 + 1, weight, bias, residual if add else None, keep, *running, 0.1, 1e-5, relu, blur]
+    return [x * 2 + 1, weight, bias, residual if add else None, keep, *running, 0.1, 1e-5, relu, blur, twice]
+
+
+class Backwards(TorchDispatchMode):
+    """Note for each backward pass of a BatchNorm whether there is a gradient of a second output."""
+
+    def __init__(self):
+        super().__init__()
+        self.seconds = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function is torch.ops.resnet_recipes.batch_norm_backward.default:
+            self.seconds.append(args[1] is not None)
+        return function(*args, **kwargs or {})
 
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
-def test_outputs_and_statistics_match_torch(add, drop, relu, blur):
-    found, expected = arguments(add, drop, relu, blur), arguments(add, drop, relu, blur)
-    for output, reference in zip(batch_norm.fused(*found), batch_norm.plain(*expected), strict=True):
+def test_outputs_and_statistics_match_torch(add, drop, relu, blur, twice):
+    found, expected = (arguments(add, drop, relu, blur, twice) for _ in range(2))
+    outputs, references = batch_norm.fused(*found), batch_norm.plain(*expected)
+    assert isinstance(outputs, tuple) == isinstance(references, tuple) == twice
+    for output, reference in zip(outputs, references, strict=True):
         assert torch.allclose(output, reference, rtol=1e-12)
     for statistic, reference in zip(found[5:8], expected[5:8], strict=True):      # threads sum in another order
         assert torch.allclose(statistic, reference, rtol=1e-12)
@@ -33,8 +51,8 @@ def test_outputs_and_statistics_match_torch(add, drop, relu, blur):
 
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
-def test_gradients_are_correct(add, drop, relu, blur):
-    x, weight, bias, residual, keep, *rest = arguments(add, drop, relu, blur)
+def test_gradients_are_correct(add, drop, relu, blur, twice):
+    x, weight, bias, residual, keep, *rest = arguments(add, drop, relu, blur, twice)
     inputs = [tensor.requires_grad_() for tensor in (x, weight, bias, residual) if tensor is not None]
 
     def call(x, weight, bias, residual=None):
@@ -44,11 +62,11 @@ def test_gradients_are_correct(add, drop, relu, blur):
 
 
 @pytest.mark.parametrize(PARAMETERS, [CASES[0], CASES[3], CASES[4], CASES[5]])     # every kind of argument and output
-def test_registration_passes_opcheck(add, drop, relu, blur):
-    call = arguments(add, drop, relu, blur, torch.float32)
+def test_registration_passes_opcheck(add, drop, relu, blur, twice):
+    *call, _ = arguments(add, drop, relu, blur, twice, torch.float32)
     torch.library.opcheck(torch.ops.resnet_recipes.batch_norm.default, call)
     z, halved, saved = torch.ops.resnet_recipes.batch_norm.default(*call)
-    gradients = torch.ones_like(z), torch.ones_like(halved if blur == 2 else z)
+    gradients = torch.ones_like(z), torch.ones_like(halved if blur == 2 else z) if twice else None
     backward = (*gradients, call[0], z if add else None, call[4], *call[1:3], saved, relu, blur)
     torch.library.opcheck(torch.ops.resnet_recipes.batch_norm_backward.default, backward)
 
@@ -72,13 +90,17 @@ def test_one_compiled_graph_serves_all_sizes_and_updates_the_statistics():
 
     def call(operation, norm, x):
         rest = norm.running_mean, norm.running_var, norm.num_batches_tracked, 0.1, 1e-5, True
-        y, again = operation(x, norm.weight, norm.bias, None, None, *rest)
+        y = operation(x, norm.weight, norm.bias, None, None, *rest)
+        y, again = operation(y, norm.weight, norm.bias, None, None, *rest, 0, True)
         z, halved = operation(y, norm.weight, norm.bias, again, None, *rest, 2)
         return z.square().sum() + halved.square().sum()
     compiled = torch.compile(call, backend=counter, dynamic=True, fullgraph=True)
     for side in (11, 12, 14):
         x = torch.randn(4, 5, side, side, dtype=torch.float64, requires_grad=True)
         found, expected = compiled(batch_norm.fused, norms[0], x), call(batch_norm.plain, norms[1], x)
-        assert torch.allclose(torch.autograd.grad(found, x)[0], torch.autograd.grad(expected, x)[0])
+        with Backwards() as backwards:
+            gradient, = torch.autograd.grad(found, x)
+        assert torch.allclose(gradient, torch.autograd.grad(expected, x)[0])
+        assert backwards.seconds == [True, True, False]     # a compiled graph has zeros where an output is not used
     assert counter.frame_count == 1
     assert all(torch.allclose(a, b) for a, b in zip(*(norm.buffers() for norm in norms), strict=True))

@@ -37,7 +37,7 @@ def test_outputs_statistics_and_gradients_match_float64(shape, add, drop, relu, 
     weight, bias, running = torch.rand(c) + 0.5, torch.randn(c), (torch.randn(c), torch.rand(c), torch.tensor(3))
     exact = [None if t is None else t.double().requires_grad_() for t in (x, weight, bias, residual)]
     exact_running = [*(tensor.double() for tensor in running[:2]), running[2].clone()]
-    expected = batch_norm.plain(*exact, keep, *exact_running, 0.1, 1e-5, relu, blur)
+    expected = batch_norm.plain(*exact, keep, *exact_running, 0.1, 1e-5, relu, blur, True)
     g, other = (torch.randn(y.shape).to(memory_format=torch.channels_last) for y in expected)
     alone = not add and blur < 2
     ((expected[0] * g).sum() + (0 if alone else (expected[1] * other).sum())).backward()
@@ -64,7 +64,7 @@ def test_what_is_not_a_number_stays_so_and_passes_gradients_as_in_torch(blur):
     x[0, 1, 2, 3] = residual[1, 5, 0, 2] = float("nan")
     weight, bias, running = torch.rand(8) + 0.5, torch.randn(8), (torch.zeros(8), torch.ones(8), torch.tensor(0))
     inputs = [tensor.clone().requires_grad_() for tensor in (x, weight, bias, residual)]
-    expected = batch_norm.plain(*inputs, None, *(tensor.clone() for tensor in running), 0.1, 1e-5, True, blur)
+    expected = batch_norm.plain(*inputs, None, *(tensor.clone() for tensor in running), 0.1, 1e-5, True, blur, True)
     gradients = torch.autograd.grad(expected, inputs, (g, other))
 
     z, halved, saved = kernels.forward(x, weight, bias, residual, None, running, 0.1, 1e-5, True, blur)
