@@ -19,6 +19,7 @@ from resnet_recipes.methods import ORDER
 from resnet_recipes.ops import batch_norm, crops, stem
 from resnet_recipes.ops.contact import fault
 from resnet_recipes.ops.pixel_ops import PIXEL_OPS
+from resnet_recipes.optim import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
 from resnet_recipes.train import graphs
 from resnet_recipes.train.exchange import Exchange
 from resnet_recipes.train.loop import train
@@ -53,6 +54,7 @@ def _checks(device: torch.device, quick: bool) -> Iterator[tuple]:
     yield _overflow, device
     yield _checkpoint, device, quick
     if on_gpu:
+        yield from ((_copies, dtype, settings, device) for dtype in ("bf16", "fp16") for settings in OPTIMIZERS)
         yield from ((_replayed, *case, device) for case in (("mild", "bf16"), ("hot", "bf16"), ("hot", "fp16")))
         yield _waits, device
         yield _nccl, device
@@ -153,8 +155,8 @@ def _decoded(device: torch.device, quick: bool) -> dict:
 def _overflow(device: torch.device) -> dict:
     """Let float16 overflow: weights and statistics must not change."""
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).to(device)
-    precision = Precision(device, torch.float16, model)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    precision, operations = Precision(device, torch.float16, model), ops.choose(device, torch.float16)
+    optimizer = DecoupledSGDW(lr=0.1).build(model, operations)
     kept = {name: value.clone() for name, value in model.state_dict().items() if value.is_floating_point()}
     precision.before_step()
     with precision.autocast():
@@ -163,6 +165,19 @@ def _overflow(device: torch.device) -> dict:
     precision.step(optimizer, None)
     same = all(torch.equal(value, kept[name]) for name, value in model.state_dict().items() if name in kept)
     return _row("overflow in fp16 changes nothing", 0.0 if same else 1.0, 0.5, "changed")
+
+
+def _copies(dtype: str, settings: type[OptimizerSettings], device: torch.device) -> dict:
+    """Take steps with an optimizer; count weights that did not change, or whose cast copy is not theirs."""
+    recipe = replace(recipe_of("mild", 64, 16, True, precision={"dtype": dtype}), optimizer=settings())
+    run = run_of(recipe, device)
+    copies = run.model.copies
+    before = {weight: weight.clone() for weight in copies}
+    train(run, Counting(8))
+    copies.renew()
+    wrong = sum(torch.equal(weight, before[weight]) or not torch.equal(copy, weight.to(copy.dtype))
+                for weight, copy in copies.items())
+    return _row(f"8 steps of {settings.name}, {dtype}", float(wrong), 0, "weights or their copies are wrong")
 
 
 def _checkpoint(device: torch.device, quick: bool) -> dict:
@@ -229,6 +244,7 @@ def _nccl(device: torch.device) -> dict:
         losses = []
         for run in (alone, grouped):
             keeper = Counting(12)
+            run.graphs = None       # which would keep the exchange of a single process
             train(run, keeper)
             losses.append([float(keeper.losses[-1])])
         torch.distributed.destroy_process_group()
