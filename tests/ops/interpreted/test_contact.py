@@ -9,16 +9,21 @@ from resnet_recipes.ops.contact import fault
 CPU = torch.device("cpu")
 
 
+def register(library, operation):
+    """Let a CPU run the kernels of an operation while `library` lives."""
+    name = operation.__name__.split(".")[-1]
+    library.impl(name, operation._forward_cuda, "CPU", allow_override=True)
+    if hasattr(operation, "_backward_cuda"):
+        library.impl(f"{name}_backward", operation._backward_cuda, "CPU", allow_override=True)
+
+
 @pytest.mark.parametrize("operation", [augment, images, blur, batch_norm, stem, cross_entropy, crops])
 def test_no_fault_is_found_in_the_kernels(operation, monkeypatch):
     """Run the last of the samples, in float16, because the interpreter does not round to bfloat16."""
     samples = operation.samples
     monkeypatch.setattr(operation, "samples", lambda *arguments: [*samples(*arguments)][-1:])
-    name = operation.__name__.split(".")[-1]
     with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
-        library.impl(name, operation._forward_cuda, "CPU", allow_override=True)
-        if hasattr(operation, "_backward_cuda"):
-            library.impl(f"{name}_backward", operation._backward_cuda, "CPU", allow_override=True)
+        register(library, operation)
         assert fault(operation, CPU, torch.float16, CPU) == ""
 
 

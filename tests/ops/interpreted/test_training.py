@@ -1,0 +1,71 @@
+"""A step of training by the kernels, from a recipe: the step of plain torch."""
+
+import torch
+import torchvision
+from torch import nn
+from torchvision.models.resnet import Bottleneck, ResNet
+
+from resnet_recipes import data, ops, plan
+from resnet_recipes.composing.typed import typed
+from resnet_recipes.ops import Operations
+from resnet_recipes.ops.kernels import batch_norm, blurred, stem
+from resnet_recipes.optim.native import steps
+from resnet_recipes.train.build import build, close
+from resnet_recipes.train.distributed import Rank
+from resnet_recipes.train.loop import train
+from tests.fixtures import SMALL, merged
+from tests.ops.interpreted.test_contact import register
+from tests.train.test_loop import Notes
+
+RECIPE = merged(SMALL, {
+    "max_duration": "1ba", "schedule": {"warmup": "0ba"}, "optimizer": {"name": "decoupled_sgdw"},
+    "data": {"train_size": 12, "eval_resize": 12, "eval_size": 12}, "batch": {"global_size": 4, "bn_size": 4},
+    "methods": {"bce_loss": {}, "blurpool": {}, "label_smoothing": {}, "mixup": {}},
+})
+
+
+class Tiny(ResNet):
+    """A ResNet of a stem and two narrow bottleneck blocks, the second of which halves the map."""
+
+    def __init__(self, num_classes):
+        super().__init__(Bottleneck, [1, 1, 1, 1])
+        self.fc = nn.Linear(32, num_classes)
+        self.__class__ = ResNet         # the only class whose stem is fused
+
+    def _make_layer(self, block, planes, *rest, **options):
+        return super()._make_layer(block, planes // 16, *rest, **options) if planes <= 128 else nn.Sequential()
+
+
+def trained(kernels):
+    """Return a run after its only step, with the step's loss."""
+    recipe, problems = typed(merged(RECIPE, {"precision": {"kernels": kernels}}))
+    assert not problems
+    run = build(plan.of(recipe, data.measure(recipe.data), 1), Rank(0, 0, 1, torch.device("cpu")))
+    train(run, notes := Notes(run))
+    close(run)
+    return run, notes.losses[0]
+
+
+def momenta(run):
+    """Return the momenta of all weights, which are their gradients after the first step, as one vector."""
+    return torch.cat([state["momentum_buffer"].flatten() for state in run.optimizer.state.values()])
+
+
+def test_a_step_by_the_kernels_is_that_of_plain_torch(monkeypatch):
+    sizes = (batch_norm, "ROWS", 128), (blurred, "TILE", (4, 2, 16)), (stem, "TILE", (8, 4, 64)), \
+        (stem, "GRADIENT_TILE", (8, 4, 64))
+    for module, name, size in sizes:        # for a CPU: few tiles, and hardly larger than the maps
+        monkeypatch.setattr(module, name, size)
+    monkeypatch.setattr(torchvision.models, "resnet18", Tiny)
+    monkeypatch.setattr(steps, "library", lambda: None)
+    expected, loss = trained("off")
+    fused = {name: getattr(ops, name).fused for name in Operations._fields if name != "notes"}
+    monkeypatch.setattr(ops, "choose", lambda *_: Operations(**fused))
+    with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
+        for operation in (ops.images, ops.batch_norm, ops.stem, ops.cross_entropy):
+            register(library, operation)
+        found, found_loss = trained("auto")
+    assert found.operations.fused() == list(fused)
+    torch.testing.assert_close(found_loss, loss)
+    torch.testing.assert_close(found.model.state_dict(), expected.model.state_dict(), rtol=1e-4, atol=1e-5)
+    assert torch.dist(momenta(found), momenta(expected)) < 1e-4 * momenta(expected).norm()
