@@ -17,7 +17,7 @@ def cast_together(model: nn.Module, dtype: torch.dtype) -> Copies:
     model.cast_stages = [found for stage in model.children() if (found := _cast_in(stage))]
     model.copies = Copies()
     for weight in (getattr(*place) for stage in model.cast_stages for place in stage):
-        model.copies[weight] = torch.empty_like(weight, dtype=dtype, requires_grad=False)
+        model.copies[weight] = torch.empty_like(weight, dtype=dtype)
     model.register_forward_pre_hook(_cover)
     model.register_forward_hook(_uncover, always_call=True)
     return model.copies

@@ -1,4 +1,4 @@
-"""Training-mode BatchNorm, fused with the residual sum and the ReLU that follow it."""
+"""Training-mode BatchNorm, fused with the residual sum, ReLU and blur that follow it."""
 
 from collections.abc import Iterator
 
@@ -43,8 +43,9 @@ def fused(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Do the same for channels_last in two launches per pass: float32 sums in a fixed order, rounded once.
 
-    If each of the two consumers takes its own copy of the output, no extra launch is needed to add their gradients.
-    Raises ValueError for a residual with `blur` 1: the ReLU's gradient needs the signs of the sum, which is not stored.
+    With `blur` 1 the backward pass has a third launch. If each of the two consumers takes its own copy of the output,
+    none is needed to add their gradients. Raises ValueError for a residual with `blur` 1: the ReLU's gradient needs the
+    signs of the sum, which is not stored.
     """
     if residual is not None and blur == 1:
         raise ValueError("a sum can be blurred with stride 2 only")

@@ -7,7 +7,7 @@ ALIGNMENT = 16      # bytes; a GPU moves as many at a time
 
 
 def matched(weights: list[Tensor], grads: list[Tensor]) -> list[Tensor]:
-    """Return the gradient of each dense weight in the weight's memory format; a copy, if it is in another one."""
+    """Return each gradient in the memory format of its dense weight; a copy, if it is in another one or not aligned."""
     return [grad if _fits(grad, weight) and grad.data_ptr() % ALIGNMENT == 0 else torch.empty_like(weight).copy_(grad)
             for grad, weight in zip(grads, weights, strict=True)]
 

@@ -33,7 +33,8 @@ def fused(
 ) -> None:
     """Do the same in one launch that reads and writes every value once; torch does not see that the weights change.
 
-    A gradient in another memory format than its weight is copied. Raises RuntimeError for such a momentum.
+    A gradient that is not aligned, or in another memory format than its weight, is copied. Raises RuntimeError for a
+    momentum in another format.
     """
     from resnet_recipes.ops.kernels import sgd as kernels
     kernels.step(weights, grads, means, copies, rate, kept, decay, momentum, nesterov, scale, overflow)
@@ -48,6 +49,7 @@ def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[li
         weights, grads, means = ([torch.randn(shape, generator=generator, device=device) for shape in shapes]
                                  for _ in range(3))
         copies = [weight.to(dtype) for weight in weights]
+        # a scale of 1, because torch's operation also leaves the gradients divided by it
         scaler = [None, None] if overflow is None else [torch.tensor(each, device=device) for each in (1.0, overflow)]
         rule = 0.3, kept, 0.2 if kept == 1 else 0.0, momentum, nesterov
         yield [], [weights, grads, means if momentum else [], copies, *rule, *scaler]

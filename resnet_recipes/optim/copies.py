@@ -32,7 +32,7 @@ class Copies(dict[Tensor, Tensor]):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Renew nothing inside, such as the capture of a CUDA graph, before each replay of which copies are renewed."""
+        """Renew nothing inside: a CUDA graph leaves out the cast, which comes before each replay that needs it."""
         self._is_held = True
         try:
             yield

@@ -23,8 +23,8 @@ class Graphs:
     Only the graph of the current image size is kept, with its own memory. At a new size the first gradient is computed
     kernel by kernel, which compiles kernels and finds convolution algorithms; the second is captured. If capturing
     fails, gradients are computed kernel by kernel, and the user is told. Optimizer and input stay outside the graph:
-    they need few launches, and depend on numbers that change with every step. So does the cast of the weights, which is
-    rarely needed.
+    they need few launches, and depend on numbers that change with every step. Weights are cast outside it too, and only
+    if the optimizer's step has not written their copies.
     """
 
     def __init__(self, model: nn.Module, exchange: Exchange, copies: Copies):
