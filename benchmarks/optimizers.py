@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
+from resnet_recipes import ops
 from resnet_recipes.optim import OPTIMIZERS
 
 
@@ -43,7 +44,9 @@ def main() -> None:
 
 def measure(device: torch.device, rounds: int) -> list[dict[str, object]]:
     """Return a row for each optimizer."""
-    steps = {settings.name: step_of(settings().build, device) for settings in OPTIMIZERS}
+    operations = ops.choose(device, torch.bfloat16)         # a kernel for SGD on a GPU, as in a run
+    steps = {settings.name: step_of(lambda model, settings=settings: settings().build(model, operations), device)
+             for settings in OPTIMIZERS}
     peer = step_of(lambda model: torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.875, fused=True), device)
     everyone = {**steps, "": peer}
     for step in everyone.values():
