@@ -19,6 +19,7 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	@# Where the environment keeps Python from saving bytecode, every process of every test would compile the package.
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 8 --dist worksteal
 

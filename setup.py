@@ -9,10 +9,12 @@ from setuptools.command.build_ext import build_ext
 DECODER = "resnet_recipes.data.native.libengine"
 STEPS = "resnet_recipes.optim.native.libsteps"
 MISSED = {
-    DECODER: "the native decoder was not built ({error}). It needs a C++17 compiler and libjpeg-turbo's headers; on "
-             "Debian and Ubuntu:  sudo apt-get install g++ libjpeg-dev. Everything else works.",
-    STEPS: "the native optimizer steps were not built ({error}). They need a C++17 compiler; on Debian and Ubuntu:  "
-           "sudo apt-get install g++. Everything else works.",
+    DECODER: "the native decoder was not built ({error}). It needs a C++17 compiler and "
+    "libjpeg-turbo's headers; on "
+    "Debian and Ubuntu:  sudo apt-get install g++ libjpeg-dev. Everything else works.",
+    STEPS: "the native optimizer steps were not built ({error}). They need a C++17 compiler; on "
+    "Debian and Ubuntu:  "
+    "sudo apt-get install g++. Everything else works.",
 }
 
 
@@ -34,7 +36,7 @@ class BuildLibrary(build_ext):
     def _builds(self, ext: Extension) -> bool:
         try:
             self.build_extension(ext)
-        except Exception as error:                  # whatever goes wrong with a compiler, or without one
+        except Exception as error:  # whatever goes wrong with a compiler, or without one
             Path(self.get_ext_fullpath(ext.name)).unlink(missing_ok=True)
             self.warn(MISSED[ext.name].format(error=error))
             return False
@@ -62,9 +64,18 @@ def library(name: str, **settings: list[str]) -> Extension:
         name,
         sources=sorted(map(str, sources.glob("*.cpp"))),
         depends=sorted(map(str, sources.glob("*.h"))),
-        # Python's own flags come first: with -fwrapv, loops whose indices might wrap are not vectorised.
-        extra_compile_args=["-std=c++17", "-O3", "-fno-wrapv", "-g0", "-ffp-contract=off", "-fno-math-errno",
-                            "-fvisibility=hidden", "-pthread"],
+        # Python's own flags come first: with -fwrapv, loops whose indices might wrap are not
+        # vectorised.
+        extra_compile_args=[
+            "-std=c++17",
+            "-O3",
+            "-fno-wrapv",
+            "-g0",
+            "-ffp-contract=off",
+            "-fno-math-errno",
+            "-fvisibility=hidden",
+            "-pthread",
+        ],
         extra_link_args=["-pthread"],
         language="c++",
         **settings,
@@ -72,7 +83,8 @@ def library(name: str, **settings: list[str]) -> Extension:
 
 
 setup(
-    packages=[*find_packages(include=["resnet_recipes*"]), "resnet_recipes.recipes"],     # recipes/ travels inside
+    # recipes/ travels inside
+    packages=[*find_packages(include=["resnet_recipes*"]), "resnet_recipes.recipes"],
     ext_modules=[library(DECODER, libraries=["jpeg"]), library(STEPS)],
     cmdclass={"build_ext": BuildLibrary, "bdist_wheel": LibraryWheel},
 )

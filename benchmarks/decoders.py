@@ -2,9 +2,9 @@
 
     python benchmarks/decoders.py DATA [--workers 2] [--json FILE]
 
-DATA is any folder with JPEGs below it. All workers run the same decoder at the same time, decoders take turns, and
-every decoder's pixels are compared with Pillow's. A ranking on a single thread would mislead: with several workers,
-memory bandwidth and caches matter as well.
+DATA is any folder with JPEGs below it. All workers run the same decoder at the same time, decoders
+take turns, and every decoder's pixels are compared with Pillow's. A ranking on a single thread
+would mislead: with several workers, memory bandwidth and caches matter as well.
 """
 
 import argparse
@@ -84,9 +84,14 @@ def ours_cropped(data: bytes) -> np.ndarray:
 
 
 DECODERS: dict[str, Callable[[bytes], np.ndarray]] = {
-    "Pillow": pillow, "Pillow, draft 1/2": pillow_draft, "simplejpeg": simplejpeg,
+    "Pillow": pillow,
+    "Pillow, draft 1/2": pillow_draft,
+    "simplejpeg": simplejpeg,
     "simplejpeg, fast and inexact": simplejpeg_fast,
-    "OpenCV": opencv, "TorchCodec": torchcodec, "ours": ours, "ours, 70 % crop at 176 px": ours_cropped,
+    "OpenCV": opencv,
+    "TorchCodec": torchcodec,
+    "ours": ours,
+    "ours, 70 % crop at 176 px": ours_cropped,
 }
 
 _files: list[bytes] = []
@@ -128,26 +133,42 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=200)
     parser.add_argument("--json", type=Path, help="also write the rows here")
     args = parser.parse_args()
-    paths = sorted(path for path in args.data.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))[:args.images]
+    paths = sorted(
+        path for path in args.data.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg")
+    )[: args.images]
     rates: dict[str, list[float]] = {name: [] for name in DECODERS}
     with multiprocessing.get_context("spawn").Pool(args.workers, load, (paths,)) as pool:
         for _ in range(args.rounds):
             for name in DECODERS:
-                rates[name].append(statistics.mean(pool.map(rate, [name] * args.workers, chunksize=1)))
-    table = Table("decoder", "images per CPU-second", "ratio to Pillow", "range", "max / mean difference",
-                  title=f"{len(paths)} JPEGs, {args.workers} workers, median of {args.rounds} rounds")
+                rates[name].append(
+                    statistics.mean(pool.map(rate, [name] * args.workers, chunksize=1))
+                )
+    table = Table(
+        "decoder",
+        "images per CPU-second",
+        "ratio to Pillow",
+        "range",
+        "max / mean difference",
+        title=f"{len(paths)} JPEGs, {args.workers} workers, median of {args.rounds} rounds",
+    )
     rows, sample = [], [path.read_bytes() for path in paths[:40]]
     for name, values in rates.items():
         if np.isnan(values).any():
             table.add_row(name, "not installed")
             continue
         ratios = [ours / theirs for ours, theirs in zip(values, rates["Pillow"], strict=True)]
-        row = {"case": name, "ours": round(statistics.median(values), 1),
-               "peer": round(statistics.median(rates["Pillow"]), 1),
-               "ratio": round(statistics.median(ratios), 3), "unit": "images per CPU-second"}
+        row = {
+            "case": name,
+            "ours": round(statistics.median(values), 1),
+            "peer": round(statistics.median(rates["Pillow"]), 1),
+            "ratio": round(statistics.median(ratios), 3),
+            "unit": "images per CPU-second",
+        }
         rows.append(row)
         span = f"{min(ratios):.2f} to {max(ratios):.2f}"
-        table.add_row(name, f"{row['ours']:.0f}", f"{row['ratio']:.2f}", span, difference(name, sample))
+        table.add_row(
+            name, f"{row['ours']:.0f}", f"{row['ratio']:.2f}", span, difference(name, sample)
+        )
     Console(width=None if sys.stdout.isatty() else 140).print(table)
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1) + "\n")

@@ -2,10 +2,11 @@
 
     python benchmarks/kill_campaign.py --kills 44 --ranks 2 --json campaign.json
 
-The run is Hot with all its methods, ResNet-18 on synthetic images, on the CPU. A fault counts as survived if all
-processes are gone within 30 seconds, the exit code is the documented one, the newest checkpoint is bit for bit that of
-the undisturbed run at that step, and no more steps are lost than `may_lose` allows: two checkpoint intervals for most
-faults, since the newest checkpoint may still be on its way to the disk. About 15 seconds per kill on two cores.
+The run is Hot with all its methods, ResNet-18 on synthetic images, on the CPU. A fault counts as
+survived if all processes are gone within 30 seconds, the exit code is the documented one, the
+newest checkpoint is bit for bit that of the undisturbed run at that step, and no more steps are
+lost than `may_lose` allows: two checkpoint intervals for most faults, since the newest checkpoint
+may still be on its way to the disk. About 15 seconds per kill on two cores.
 """
 
 import argparse
@@ -31,16 +32,30 @@ from resnet_recipes.process.observer import Observer
 from resnet_recipes.train.checkpoint import Checkpoints
 
 STEPS = 24
-INTERVAL = 3            # steps between two checkpoints
+INTERVAL = 3  # steps between two checkpoints
 
 RECIPE = [
-    "recipe=hot", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32",
+    "recipe=hot",
+    "data.backend=synthetic",
+    "data.train_size=32",
+    "data.eval_resize=32",
+    "data.eval_size=32",
     "model.name=resnet18",
-    "model.num_classes=auto", "batch.global_size=4", "batch.bn_size=2", "batch.eval_size=50", f"max_duration={STEPS}ba",
+    "model.num_classes=auto",
+    "batch.global_size=4",
+    "batch.bn_size=2",
+    "batch.eval_size=50",
+    f"max_duration={STEPS}ba",
     "ssr=1",
-    "schedule.warmup=2ba", f"checkpoint.interval={INTERVAL}ba", "evaluation.interval=12ba", "log.interval=1ba",
+    "schedule.warmup=2ba",
+    f"checkpoint.interval={INTERVAL}ba",
+    "evaluation.interval=12ba",
+    "log.interval=1ba",
     "launch.device=cpu",
-    "optimizer.lr=0.01", "methods.sam.interval=3", "methods.ema.half_life=4ba", "methods.ema.update_interval=2ba",
+    "optimizer.lr=0.01",
+    "methods.sam.interval=3",
+    "methods.ema.half_life=4ba",
+    "methods.ema.update_interval=2ba",
 ]
 
 
@@ -48,11 +63,11 @@ class Outcome(NamedTuple):
     """The outcome of one fault."""
 
     fault: str
-    done: int             # steps that the ranks had done
-    saved: int            # step of the newest checkpoint afterwards; 0 if there was none yet
-    seconds: float        # from the fault to the last process gone
+    done: int  # steps that the ranks had done
+    saved: int  # step of the newest checkpoint afterwards; 0 if there was none yet
+    seconds: float  # from the fault to the last process gone
     exit_code: int
-    problem: str          # empty: survived
+    problem: str  # empty: survived
 
 
 class Victim:
@@ -64,14 +79,27 @@ class Victim:
 
     def start(self, *changes: str) -> None:
         """Start or resume it, with the same command."""
-        words = [*RECIPE, f"run.root={self.root / 'runs'}", f"run.name={self.folder.name}", f"gpus={self.ranks}",
-                 *changes]
-        program = [sys.executable, "-c", "import sys; from resnet_recipes.cli import train; sys.exit(train())",
-                   "--resume", "auto", *words]
+        words = [
+            *RECIPE,
+            f"run.root={self.root / 'runs'}",
+            f"run.name={self.folder.name}",
+            f"gpus={self.ranks}",
+            *changes,
+        ]
+        program = [
+            sys.executable,
+            "-c",
+            "import sys; from resnet_recipes.cli import train; sys.exit(train())",
+            "--resume",
+            "auto",
+            *words,
+        ]
         self.observer = Observer(self.folder)
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
         with (self.root / "output.txt").open("a") as output:
-            self._process = subprocess.Popen(program, cwd=self.root, stdout=output, stderr=output, env=environment)
+            self._process = subprocess.Popen(
+                program, cwd=self.root, stdout=output, stderr=output, env=environment
+            )
 
     def wait(self, seconds: float = 600) -> int:
         """Return the exit code of the command."""
@@ -82,8 +110,12 @@ class Victim:
         if rng.random() < 0.1:
             time.sleep(rng.uniform(0.5, 5))
         else:
-            target = max((beat.step for beat in watchdog.beats(self.folder)), default=0) + rng.randint(1, 12)
-            while self.is_alive and not any(beat.step >= min(target, STEPS) for beat in self.beats()):
+            target = max(
+                (beat.step for beat in watchdog.beats(self.folder)), default=0
+            ) + rng.randint(1, 12)
+            while self.is_alive and not any(
+                beat.step >= min(target, STEPS) for beat in self.beats()
+            ):
                 time.sleep(0.01)
             time.sleep(rng.uniform(0, 0.5))
         return self.is_alive
@@ -139,13 +171,16 @@ def damage(victim: Victim, rng: random.Random) -> None:
     files[-1].write_bytes(content if rng.random() < 0.5 else content[:place])
 
 
-#: Every fault, with the exit codes that it may lead to. If it strikes during start-up, signals have their usual effect,
-#: and the launcher stands in for a rank.
+#: Every fault, with the exit codes that it may lead to. If it strikes during start-up, signals have
+#: their usual effect, and the launcher stands in for a rank.
 FAULTS: dict[str, tuple[Callable[[Victim, random.Random], Any], set[int]]] = {
     "SIGKILL of a rank": (lambda victim, rng: os.kill(victim.rank(rng), signal.SIGKILL), {1, -9}),
     "SIGKILL of the launcher": (lambda victim, rng: os.kill(victim.launcher, signal.SIGKILL), {-9}),
     "SIGTERM": (lambda victim, rng: os.kill(victim.launcher, signal.SIGTERM), {75, -15}),
-    "SIGTERM to one rank": (lambda victim, rng: os.kill(victim.rank(rng), signal.SIGTERM), {75, -15}),
+    "SIGTERM to one rank": (
+        lambda victim, rng: os.kill(victim.rank(rng), signal.SIGTERM),
+        {75, -15},
+    ),
     "Ctrl-C": (lambda victim, rng: os.kill(victim.launcher, signal.SIGINT), {130, 1}),
     "damaged checkpoint": (damage, {-9}),
     "disk full, SIGTERM": (lambda victim, rng: fill_disk(victim), {1, 75, -15}),
@@ -158,7 +193,9 @@ def digest(state: dict[str, Any]) -> str:
 
     def visit(value: Any, key: str) -> None:
         if isinstance(value, torch.Tensor):
-            found.update(key.encode() + value.contiguous().flatten().view(torch.uint8).numpy().tobytes())
+            found.update(
+                key.encode() + value.contiguous().flatten().view(torch.uint8).numpy().tobytes()
+            )
         elif isinstance(value, dict):
             for name, item in value.items():
                 visit(item, f"{key}/{name}")
@@ -188,7 +225,7 @@ def strike(victim: Victim, fault: str, rng: random.Random, truth: dict[int, str]
     try:
         act(victim, rng)
     except (ProcessLookupError, FileNotFoundError):
-        codes = codes | {0}                 # the run has just ended
+        codes = codes | {0}  # the run has just ended
     code = victim.wait()
     while (left := victim.processes()) and time.monotonic() - began < 150:
         time.sleep(0.05)
@@ -212,9 +249,9 @@ def strike(victim: Victim, fault: str, rng: random.Random, truth: dict[int, str]
 def may_lose(fault: str, code: int, done: int) -> int:
     """Return how many of the steps done may be missing after a fault."""
     if code in (75, 130):
-        return 0 if done > 1 else 1         # asked to stop: saved, unless it had hardly begun
+        return 0 if done > 1 else 1  # asked to stop: saved, unless it had hardly begun
     if fault == "disk full, SIGTERM":
-        return STEPS                        # nothing could be saved from then on
+        return STEPS  # nothing could be saved from then on
     return (3 if fault == "damaged checkpoint" else 2) * INTERVAL
 
 
@@ -243,14 +280,26 @@ def finished(victim: Victim, truth: dict[int, str]) -> list[Outcome]:
     step, state = Checkpoints(victim.folder / "checkpoints", 2, print).newest()
     if (step, digest(state)) == (STEPS, truth[STEPS]):
         return []
-    return [Outcome("resumed to the end", STEPS, step, 0.0, 0, "the final weights differ from the undisturbed run's")]
+    return [
+        Outcome(
+            "resumed to the end",
+            STEPS,
+            step,
+            0.0,
+            0,
+            "the final weights differ from the undisturbed run's",
+        )
+    ]
 
 
 def show(number: int, outcome: Outcome) -> None:
     """Print one line."""
-    print(f"{number:>4}  {outcome.fault:<24}{outcome.done:>5}{outcome.saved:>7}{outcome.seconds:>8.1f} "
-          f"s{outcome.exit_code:>6}   "
-          f"{outcome.problem or 'survived'}", flush=True)
+    print(
+        f"{number:>4}  {outcome.fault:<24}{outcome.done:>5}{outcome.saved:>7}{outcome.seconds:>8.1f} "
+        f"s{outcome.exit_code:>6}   "
+        f"{outcome.problem or 'survived'}",
+        flush=True,
+    )
 
 
 def main() -> int:
@@ -267,13 +316,24 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         outcomes = campaign(Path(folder), arguments.kills, arguments.ranks, arguments.seed)
     lost = [outcome for outcome in outcomes if outcome.problem]
-    print(f"{arguments.kills - len(lost)} of {arguments.kills} survived on {arguments.ranks} ranks (seed "
-          f"{arguments.seed})")
+    print(
+        f"{arguments.kills - len(lost)} of {arguments.kills} survived on {arguments.ranks} "
+        "ranks (seed "
+        f"{arguments.seed})"
+    )
     if arguments.json:
-        arguments.json.write_text(json.dumps({"ranks": arguments.ranks, "seed": arguments.seed,
-                                              "torch": str(torch.__version__),
-                                              "outcomes": [outcome._asdict() for outcome in outcomes]}, indent=1)
-                                  + "\n")
+        arguments.json.write_text(
+            json.dumps(
+                {
+                    "ranks": arguments.ranks,
+                    "seed": arguments.seed,
+                    "torch": str(torch.__version__),
+                    "outcomes": [outcome._asdict() for outcome in outcomes],
+                },
+                indent=1,
+            )
+            + "\n"
+        )
     return 1 if lost else 0
 
 

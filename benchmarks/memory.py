@@ -2,7 +2,8 @@
 
     python benchmarks/memory.py [--rounds 5] [--json FILE]
 
-Our loop trains ResNet-18 on synthetic images with these settings and without, in turns, each time in a new process.
+Our loop trains ResNet-18 on synthetic images with these settings and without, in turns, each time
+in a new process.
 """
 
 import argparse
@@ -44,8 +45,13 @@ print(json.dumps(stopwatch.laps[2:]))
 def seconds(side: int, size: int, environment: dict[str, str]) -> float:
     """Return the median seconds of a step."""
     bare = {name: value for name, value in os.environ.items() if name not in MEMORY}
-    done = subprocess.run([sys.executable, "-c", STEP, str(side), str(size)], env=bare | environment, check=True,
-                          capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", STEP, str(side), str(size)],
+        env=bare | environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     return median(json.loads(done.stdout))
 
 
@@ -57,13 +63,25 @@ def main() -> None:
     arguments = parser.parse_args()
     rows = []
     for side, size in CASES:
-        pairs = [(seconds(side, size, MEMORY), seconds(side, size, {})) for _ in range(arguments.rounds)]
+        pairs = [
+            (seconds(side, size, MEMORY), seconds(side, size, {})) for _ in range(arguments.rounds)
+        ]
         ours, peer = (1 / median(column) for column in zip(*pairs, strict=True))
         ratios = sorted(bare / kept for kept, bare in pairs)
-        rows.append({"case": f"{side} px, batch {size}", "ours": ours, "peer": peer, "ratio": median(ratios),
-                     "unit": "steps per second"})
-        print(f"{rows[-1]['case']:<18} {ours:6.2f} {peer:6.2f} steps/s  ratio {median(ratios):.2f} "
-              f"({ratios[0]:.2f} to {ratios[-1]:.2f})", flush=True)
+        rows.append(
+            {
+                "case": f"{side} px, batch {size}",
+                "ours": ours,
+                "peer": peer,
+                "ratio": median(ratios),
+                "unit": "steps per second",
+            }
+        )
+        print(
+            f"{rows[-1]['case']:<18} {ours:6.2f} {peer:6.2f} steps/s  ratio {median(ratios):.2f} "
+            f"({ratios[0]:.2f} to {ratios[-1]:.2f})",
+            flush=True,
+        )
     if arguments.json:
         with open(arguments.json, "w") as file:
             json.dump(rows, file, indent=2)

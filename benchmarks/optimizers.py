@@ -2,8 +2,8 @@
 
     python benchmarks/optimizers.py [--device cpu|cuda] [--threads N] [--rounds 9] [--json FILE]
 
-All take their steps in turns on equal models in channels_last memory, with the same gradients; the fastest round of
-each counts. On a CPU memory bandwidth decides: leave the machine alone meanwhile.
+All take their steps in turns on equal models in channels_last memory, with the same gradients; the
+fastest round of each counts. On a CPU memory bandwidth decides: leave the machine alone meanwhile.
 """
 
 import argparse
@@ -24,7 +24,9 @@ from resnet_recipes.optim import OPTIMIZERS
 
 def main() -> None:
     """Measure, print a table, and write it to a file if requested."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=9)
@@ -35,8 +37,12 @@ def main() -> None:
     table = Table("optimizer", "ms a step", "torch's SGD", "ratio", "times our SGD")
     sgd = next(row["ours"] for row in rows if row["case"] == "sgd")
     for row in rows:
-        table.add_row(row["case"], *(f"{row[name]:.1f}" for name in ("ours", "peer")), f"{row['ratio']:.2f}",
-                      f"{row['ours'] / sgd:.2f}")
+        table.add_row(
+            row["case"],
+            *(f"{row[name]:.1f}" for name in ("ours", "peer")),
+            f"{row['ratio']:.2f}",
+            f"{row['ours'] / sgd:.2f}",
+        )
     Console().print(table)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1))
@@ -44,20 +50,37 @@ def main() -> None:
 
 def measure(device: torch.device, rounds: int) -> list[dict[str, object]]:
     """Return a row for each optimizer."""
-    operations = ops.choose(device, torch.bfloat16)         # a kernel for SGD on a GPU, as in a run
-    steps = {settings.name: step_of(lambda model, settings=settings: settings().build(model, operations), device)
-             for settings in OPTIMIZERS}
-    peer = step_of(lambda model: torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.875, fused=True), device)
+    operations = ops.choose(device, torch.bfloat16)  # a kernel for SGD on a GPU, as in a run
+    steps = {
+        settings.name: step_of(
+            lambda model, settings=settings: settings().build(model, operations), device
+        )
+        for settings in OPTIMIZERS
+    }
+    peer = step_of(
+        lambda model: torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.875, fused=True),
+        device,
+    )
     everyone = {**steps, "": peer}
     for step in everyone.values():
         step()
     laps = [{name: seconds(step, device) for name, step in everyone.items()} for _ in range(rounds)]
     best = {name: 1000 * min(lap[name] for lap in laps) for name in everyone}
-    return [{"case": name, "ours": best[name], "peer": best[""], "ratio": best[""] / best[name], "unit": "ms"}
-            for name in steps]
+    return [
+        {
+            "case": name,
+            "ours": best[name],
+            "peer": best[""],
+            "ratio": best[""] / best[name],
+            "unit": "ms",
+        }
+        for name in steps
+    ]
 
 
-def step_of(build: Callable[[nn.Module], torch.optim.Optimizer], device: torch.device) -> Callable[[], None]:
+def step_of(
+    build: Callable[[nn.Module], torch.optim.Optimizer], device: torch.device
+) -> Callable[[], None]:
     """Return the step function of an optimizer for a ResNet-50 of its own."""
     torch.manual_seed(0)
     model = torchvision.models.resnet50().to(device, memory_format=torch.channels_last)

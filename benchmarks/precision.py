@@ -2,7 +2,8 @@
 
     python benchmarks/precision.py [--steps 6] [--rounds 5] [--json FILE]
 
-Our loop trains ResNet-18 on synthetic images, without methods. The ratio is bf16 over fp32: above 1, bf16 is faster.
+Our loop trains ResNet-18 on synthetic images, without methods. The ratio is bf16 over fp32: above
+1, bf16 is faster.
 """
 
 import argparse
@@ -23,7 +24,7 @@ from resnet_recipes.train.distributed import Rank
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.run import Run
 
-CASES = ((32, 64), (64, 32), (64, 64))      # pixels, batch
+CASES = ((32, 64), (64, 32), (64, 64))  # pixels, batch
 
 
 class Turn:
@@ -49,12 +50,20 @@ class Turn:
 
 def run_in(dtype: str, pixels: int, batch: int) -> Run:
     """Return a run in this precision."""
-    recipe, problems = typed({
-        "name": "precision", "max_duration": "10000ba", "model": {"name": "resnet18"},
-        "data": {"backend": "synthetic", "train_size": pixels}, "batch": {"global_size": batch, "bn_size": batch},
-        "optimizer": {"lr": 0.01}, "schedule": {"warmup": "2ba"}, "launch": {"device": "cpu"}, "methods": {},
-        "precision": {"dtype": dtype},
-    })
+    recipe, problems = typed(
+        {
+            "name": "precision",
+            "max_duration": "10000ba",
+            "model": {"name": "resnet18"},
+            "data": {"backend": "synthetic", "train_size": pixels},
+            "batch": {"global_size": batch, "bn_size": batch},
+            "optimizer": {"lr": 0.01},
+            "schedule": {"warmup": "2ba"},
+            "launch": {"device": "cpu"},
+            "methods": {},
+            "precision": {"dtype": dtype},
+        }
+    )
     assert not problems, problems
     return build(plan.of(recipe, data.measure(recipe.data), 1), Rank(0, 0, 1, torch.device("cpu")))
 
@@ -67,7 +76,7 @@ def rates(pixels: int, batch: int, steps: int, rounds: int) -> dict[str, list[fl
         for dtype in sorted(runs, reverse=turn % 2 == 0):
             began = time.perf_counter()
             done = train(runs[dtype], Turn(steps))
-            if turn:                            # the first turn warms up
+            if turn:  # the first turn warms up
                 found[dtype].append(done / (time.perf_counter() - began))
     return found
 
@@ -79,15 +88,28 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json")
     arguments = parser.parse_args()
-    table, rows = Table("case", "bf16", "fp32", "ratio", "range", title="training steps per second, CPU"), []
+    table, rows = (
+        Table("case", "bf16", "fp32", "ratio", "range", title="training steps per second, CPU"),
+        [],
+    )
     for pixels, batch in CASES:
         found = rates(pixels, batch, arguments.steps, arguments.rounds)
         ratios = [a / b for a, b in zip(found["bf16"], found["fp32"], strict=True)]
-        row = {"case": f"resnet18 {pixels} px, batch {batch}", "bf16": statistics.median(found["bf16"]),
-               "fp32": statistics.median(found["fp32"]), "ratio": statistics.median(ratios), "unit": "steps/s"}
+        row = {
+            "case": f"resnet18 {pixels} px, batch {batch}",
+            "bf16": statistics.median(found["bf16"]),
+            "fp32": statistics.median(found["fp32"]),
+            "ratio": statistics.median(ratios),
+            "unit": "steps/s",
+        }
         rows.append(row)
-        table.add_row(row["case"], f"{row['bf16']:.2f}", f"{row['fp32']:.2f}", f"{row['ratio']:.2f}",
-                      f"{min(ratios):.2f} to {max(ratios):.2f}")
+        table.add_row(
+            row["case"],
+            f"{row['bf16']:.2f}",
+            f"{row['fp32']:.2f}",
+            f"{row['ratio']:.2f}",
+            f"{min(ratios):.2f} to {max(ratios):.2f}",
+        )
     Console().print(table)
     if arguments.json:
         Path(arguments.json).write_text(json.dumps(rows, indent=2))

@@ -1,10 +1,11 @@
 """Measure the overhead of the training loop: its steps per second against a bare PyTorch loop, with data in memory.
 
-    python benchmarks/trainer.py [--model resnet18] [--batch 32] [--pixels 64] [--steps 10] [--rounds 9] [--json FILE]
+    python benchmarks/trainer.py [--model resnet18] [--batch 32] [--pixels 64] [--steps 10]
+    [--rounds 9] [--json FILE]
 
-Both run the same model, loss, optimizer, normalisation and learning-rate schedule in one process, in turns, so that a
-noisy machine affects both alike. The ratio is ours over bare: above 1, ours is faster. Both run on the GPU if there is
-one.
+Both run the same model, loss, optimizer, normalisation and learning-rate schedule in one process,
+in turns, so that a noisy machine affects both alike. The ratio is ours over bare: above 1, ours is
+faster. Both run on the GPU if there is one.
 """
 
 import argparse
@@ -75,20 +76,39 @@ class Silence:
 
 def in_memory(args: argparse.Namespace, batch: RawBatch, rank: Rank, compress: bool = False) -> Run:
     """Return one of the package's runs on one batch, which exchanges gradients if there is a process group."""
-    recipe, problems = typed({
-        "name": "bench", "max_duration": f"{args.steps}ba", "model": {"name": args.model},
-        "data": {"backend": "synthetic", "train_size": args.pixels}, "batch": {"global_size": args.batch},
-        "optimizer": {"lr": 0.1}, "schedule": {"warmup": "2ba"}, "log": {"interval": f"{args.steps}ba"},
-        "evaluation": {"interval": "1dur"}, "methods": {"bce_loss": {}},
-    })
+    recipe, problems = typed(
+        {
+            "name": "bench",
+            "max_duration": f"{args.steps}ba",
+            "model": {"name": args.model},
+            "data": {"backend": "synthetic", "train_size": args.pixels},
+            "batch": {"global_size": args.batch},
+            "optimizer": {"lr": 0.1},
+            "schedule": {"warmup": "2ba"},
+            "log": {"interval": f"{args.steps}ba"},
+            "evaluation": {"interval": "1dur"},
+            "methods": {"bce_loss": {}},
+        }
+    )
     assert not problems, problems
-    facts = DataFacts("synthetic", "memory", args.batch * args.steps, args.batch, tuple(map(str, range(CLASSES))))
+    facts = DataFacts(
+        "synthetic", "memory", args.batch * args.steps, args.batch, tuple(map(str, range(CLASSES)))
+    )
     plan, methods, device = planning.of(recipe, facts, 1), Stack.of(recipe.methods), rank.device
     model = build_network(recipe, methods, CLASSES, device)
     return Run(
-        plan=plan, rank=rank, model=model, exchange=Exchange(model, compress), optimizer=recipe.optimizer.build(model),
-        methods=methods, operations=Operations(), precision=Precision(device, resolve_dtype("auto", device), model),
-        clock=Clock(device), tuning=Tuning(), train_data=Memory(batch), eval_data=None,
+        plan=plan,
+        rank=rank,
+        model=model,
+        exchange=Exchange(model, compress),
+        optimizer=recipe.optimizer.build(model),
+        methods=methods,
+        operations=Operations(),
+        precision=Precision(device, resolve_dtype("auto", device), model),
+        clock=Clock(device),
+        tuning=Tuning(),
+        train_data=Memory(batch),
+        eval_data=None,
     )
 
 
@@ -117,13 +137,19 @@ def bare(args: argparse.Namespace, batch: RawBatch, device: torch.device) -> Cal
 
     def go(steps: int) -> float:
         for step in range(steps):
-            lr = 0.1 * (step / 2 if step < 2 else (1 + math.cos(math.pi * (step - 2) / (steps - 2))) / 2)
+            lr = 0.1 * (
+                step / 2 if step < 2 else (1 + math.cos(math.pi * (step - 2) / (steps - 2))) / 2
+            )
             optimizer.param_groups[0]["lr"] = lr
-            images = ((batch.pixels.float() - mean) / std).contiguous(memory_format=torch.channels_last)
+            images = ((batch.pixels.float() - mean) / std).contiguous(
+                memory_format=torch.channels_last
+            )
             targets = F.one_hot(batch.labels, CLASSES).float()
             with torch.autocast(device.type, dtype, enabled=dtype != torch.float32):
                 logits = model(images)
-            loss = F.binary_cross_entropy_with_logits(logits.float(), targets, reduction="sum") / len(targets)
+            loss = F.binary_cross_entropy_with_logits(
+                logits.float(), targets, reduction="sum"
+            ) / len(targets)
             loss.backward()
             with torch.no_grad():
                 torch._foreach_mul_(weights, 1 - lr / 0.1 * 5e-4)
@@ -146,27 +172,43 @@ def main() -> None:
     args = parser.parse_args()
     device = this_rank("auto").device
     generator = torch.Generator().manual_seed(0)
-    pixels = torch.randint(0, 256, (args.batch, args.pixels, args.pixels, 3), dtype=torch.uint8,
-                           generator=generator).permute(0, 3, 1, 2)
-    batch = RawBatch(pixels.to(device), torch.randint(0, CLASSES, (args.batch,), generator=generator).to(device))
+    pixels = torch.randint(
+        0, 256, (args.batch, args.pixels, args.pixels, 3), dtype=torch.uint8, generator=generator
+    ).permute(0, 3, 1, 2)
+    batch = RawBatch(
+        pixels.to(device), torch.randint(0, CLASSES, (args.batch,), generator=generator).to(device)
+    )
     contenders = {"ours": ours(args, batch, device), "bare": bare(args, batch, device)}
     rates: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(args.rounds + 1):
         for name in sorted(contenders, reverse=turn % 2 == 0):
             began = time.perf_counter()
             contenders[name](args.steps)
-            if turn:        # the first turn warms up
+            if turn:  # the first turn warms up
                 rates[name].append(args.steps / (time.perf_counter() - began))
     ratios = [a / b for a, b in zip(rates["ours"], rates["bare"], strict=True)]
     row = {
         "case": f"{args.model} {args.pixels} px, batch {args.batch}, {device.type}",
         "ours": statistics.median(rates["ours"]),
-        "peer": statistics.median(rates["bare"]), "ratio": statistics.median(ratios), "unit": "steps/s",
+        "peer": statistics.median(rates["bare"]),
+        "ratio": statistics.median(ratios),
+        "unit": "steps/s",
     }
-    table = Table("case", "ours", "bare loop", "ratio", "range",
-                  title="training loop against a bare PyTorch loop, steps per second")
-    table.add_row(row["case"], f"{row['ours']:.3f}", f"{row['peer']:.3f}", f"{row['ratio']:.3f}",
-                  f"{min(ratios):.3f} to {max(ratios):.3f}")
+    table = Table(
+        "case",
+        "ours",
+        "bare loop",
+        "ratio",
+        "range",
+        title="training loop against a bare PyTorch loop, steps per second",
+    )
+    table.add_row(
+        row["case"],
+        f"{row['ours']:.3f}",
+        f"{row['peer']:.3f}",
+        f"{row['ratio']:.3f}",
+        f"{min(ratios):.3f} to {max(ratios):.3f}",
+    )
     Console().print(table)
     if args.json:
         with open(args.json, "w") as file:

@@ -2,9 +2,9 @@
 
     python benchmarks/two_nodes.py [--json FILE]
 
-Both are launchers on this machine with one rank each, which meet at a port of its loopback interface. The recipe is
-that of kill_campaign.py. The launcher that serves the rendezvous is not killed. torchrun takes half a minute to give up
-on a node.
+Both are launchers on this machine with one rank each, which meet at a port of its loopback
+interface. The recipe is that of kill_campaign.py. The launcher that serves the rendezvous is not
+killed. torchrun takes half a minute to give up on a node.
 """
 
 import argparse
@@ -23,16 +23,31 @@ from kill_campaign import RECIPE, STEPS, digest, untouched
 from resnet_recipes.process import watchdog
 from resnet_recipes.train.checkpoint import Checkpoints
 
-PROGRAM = [sys.executable, "-c", "import sys; from resnet_recipes.cli import train; sys.exit(train())"]
+PROGRAM = [
+    sys.executable,
+    "-c",
+    "import sys; from resnet_recipes.cli import train; sys.exit(train())",
+]
 
 
 def start(root: Path, port: int) -> subprocess.Popen[bytes]:
     """Start or restart the launcher of one node; the command is the same on every node."""
-    words = ["--resume", "auto", *RECIPE, f"run.root={root / 'runs'}", "run.name=nodes", "gpus=1", "launch.nodes=2",
-             f"launch.rdzv=127.0.0.1:{port}", "launch.max_restarts=3"]
+    words = [
+        "--resume",
+        "auto",
+        *RECIPE,
+        f"run.root={root / 'runs'}",
+        "run.name=nodes",
+        "gpus=1",
+        "launch.nodes=2",
+        f"launch.rdzv=127.0.0.1:{port}",
+        "launch.max_restarts=3",
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     with (root / "output.txt").open("a") as output:
-        return subprocess.Popen([*PROGRAM, *words], cwd=root, stdout=output, stderr=output, env=environment)
+        return subprocess.Popen(
+            [*PROGRAM, *words], cwd=root, stdout=output, stderr=output, env=environment
+        )
 
 
 def is_open(port: int) -> bool:
@@ -70,8 +85,12 @@ def main() -> int:
         codes = [node.wait(600) for node in (first, second)]
         step, state = Checkpoints(folder / "checkpoints", 2, print).newest()
         same = (step, digest(state)) == (STEPS, truth)
-        print(f"killed after step {killed_at} of {STEPS}, restarted, ended {time.monotonic() - began:.0f} s later with "
-              f"exit codes {codes} and {'the weights of the undisturbed run' if same else 'DIFFERENT WEIGHTS'}")
+        print(
+            f"killed after step {killed_at} of {STEPS}, restarted, ended "
+            f"{time.monotonic() - began:.0f} s later with "
+            f"exit codes {codes} and "
+            f"{'the weights of the undisturbed run' if same else 'DIFFERENT WEIGHTS'}"
+        )
         if arguments.json:
             row = {"killed_at": killed_at, "exit_codes": codes, "same_weights": same}
             arguments.json.write_text(json.dumps(row) + "\n")

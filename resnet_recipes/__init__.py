@@ -1,6 +1,7 @@
 """Train ResNet-50 and its family by recipes, in the least time for the accuracy you want.
 
-`__all__` is the public API; only it follows semantic versioning. Importing the package loads nothing heavy.
+`__all__` is the public API; only it follows semantic versioning. Importing the package loads
+nothing heavy.
 """
 
 import sys
@@ -12,8 +13,16 @@ __version__ = "0.1.0"
 __all__ = ["RecipeError", "compose", "data", "load", "methods", "optim", "plan", "train"]
 
 #: The module of each public name, imported when the name is first used.
-_HOMES = {"RecipeError": "library", "compose": "library", "load": "library", "data": "data", "methods": "methods",
-          "optim": "optim", "plan": "plan", "train": "train"}
+_HOMES = {
+    "RecipeError": "library",
+    "compose": "library",
+    "load": "library",
+    "data": "data",
+    "methods": "methods",
+    "optim": "optim",
+    "plan": "plan",
+    "train": "train",
+}
 
 
 def __getattr__(name: str) -> Any:

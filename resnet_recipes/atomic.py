@@ -16,9 +16,9 @@ _PART = re.compile(r".+\.[0-9a-f]{16}\.part")
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that is renamed to `path` at the end of the block, once its bytes are on disk.
 
-    Readers see either the old file or the new one. An exception in the block, or a full disk, leaves the old one. A
-    killed process also leaves a part file; its name is random, so that several processes can write at once and nobody
-    can plant a link in its place.
+    Readers see either the old file or the new one. An exception in the block, or a full disk,
+    leaves the old one. A killed process also leaves a part file; its name is random, so that
+    several processes can write at once and nobody can plant a link in its place.
     """
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:

@@ -1,11 +1,11 @@
 """What is known about a method or an optimizer, read from its class."""
 
+import ast
 import inspect
-import re
-from dataclasses import MISSING, fields
+import itertools
+import textwrap
+from dataclasses import MISSING, Field, fields
 from typing import NamedTuple
-
-_COMMENTED_FIELD = re.compile(r"^    (\w+): [^#\n]* = [^#\n]*# (.*)$", re.MULTILINE)
 
 
 class Setting(NamedTuple):
@@ -13,26 +13,27 @@ class Setting(NamedTuple):
 
     name: str
     default: object
-    meaning: str          # the comment at the end of its line: unit, range, choices
+    meaning: str  # the comment of its field: unit, range, choices
 
     @property
     def written(self) -> str:
         """The default as one would type it."""
         if isinstance(self.default, list | tuple):
             return f"[{','.join(map(str, self.default))}]"
-        return "null" if self.default is None else str(self.default).lower() if isinstance(self.default, bool) \
-            else str(self.default)
+        if isinstance(self.default, bool):
+            return str(self.default).lower()
+        return "null" if self.default is None else str(self.default)
 
 
 class Card(NamedTuple):
     """A class described for people; every text is one paragraph on one line."""
 
     name: str
-    summary: str          # one sentence with its paper
-    details: str          # what exactly it does, and how it differs from its source
+    summary: str  # one sentence with its paper
+    details: str  # what exactly it does, and how it differs from its source
     cost: str
-    gain: str             # as measured by others, with the source
-    hurts: str            # when to leave it out
+    gain: str  # as measured by others, with the source
+    hurts: str  # when to leave it out
     settings: tuple[Setting, ...]
 
 
@@ -40,12 +41,37 @@ def card_of(cls: type) -> Card:
     """Return the card of a dataclass with `name`, `cost`, `gain` and `hurts`, a docstring and fields."""
     summary, _, details = inspect.cleandoc(cls.__doc__ or "").partition("\n")
     settings = tuple(setting for setting in settings_of(cls) if setting.name != "name")
-    return Card(cls.name, summary, " ".join(details.split()), cls.cost, cls.gain, cls.hurts, settings)
+    return Card(
+        cls.name, summary, " ".join(details.split()), cls.cost, cls.gain, cls.hurts, settings
+    )
 
 
 def settings_of(cls: type) -> tuple[Setting, ...]:
     """Return the fields of a dataclass, in order."""
-    sources = map(inspect.getsource, reversed(cls.__mro__[:-1]))
-    comments = dict(pair for source in sources for pair in _COMMENTED_FIELD.findall(source))
-    return tuple(Setting(item.name, item.default if item.default_factory is MISSING else item.default_factory(),
-                         comments.get(item.name, "")) for item in fields(cls))
+    meanings = {}
+    for owner in reversed(cls.__mro__[:-1]):
+        meanings |= _commented_fields(inspect.getsource(owner))
+    return tuple(
+        Setting(item.name, _default_of(item), meanings.get(item.name, "")) for item in fields(cls)
+    )
+
+
+def _default_of(item: Field) -> object:
+    return item.default if item.default_factory is MISSING else item.default_factory()
+
+
+def _commented_fields(source: str) -> dict[str, str]:
+    """Return the comment of every field of a class: at the end of its lines, or just above them."""
+    lines = textwrap.dedent(source).splitlines()
+    comments = {}
+    for node in ast.parse("\n".join(lines)).body[0].body:
+        if isinstance(node, ast.AnnAssign):
+            _, _, comment = lines[node.end_lineno - 1].partition("  # ")
+            comments[node.target.id] = comment or " ".join(_comment_above(lines[: node.lineno - 1]))
+    return {name: comment for name, comment in comments.items() if comment}
+
+
+def _comment_above(lines: list[str]) -> list[str]:
+    """Return the comment that ends with the last of `lines`."""
+    above = itertools.takewhile(lambda line: line.startswith("    # "), reversed(lines))
+    return [line.removeprefix("    # ") for line in above][::-1]

@@ -14,6 +14,7 @@ from resnet_recipes.report.text import printable
 def train(argv: Sequence[str] | None = None) -> int:
     """Run `resnet-train` and return its exit code."""
     from resnet_recipes.commands import train as verb
+
     if argv is not None:
         return guarded(verb.run, argv)
     protect_output()
@@ -21,12 +22,14 @@ def train(argv: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, _leave)
     code = guarded(verb.run, sys.argv[1:])
     sys.stderr.flush()
-    os._exit(code)              # all output is written, and tearing down torch would delay the prompt by seconds
+    # all output is written, and tearing down torch would delay the prompt by seconds
+    os._exit(code)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `resnet-recipes` and return its exit code."""
     from resnet_recipes.commands import verbs
+
     if argv is None:
         protect_output()
     return guarded(verbs.run, sys.argv[1:] if argv is None else argv)

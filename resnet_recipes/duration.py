@@ -10,7 +10,8 @@ from resnet_recipes.errors import Problem
 
 _FORM = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
 
-#: Upper limit of a duration, in epochs or steps; the longest published ImageNet run has 750,000 steps.
+#: Upper limit of a duration, in epochs or steps; the longest published ImageNet run has 750,000
+#: steps.
 LONGEST = 10**9
 
 
@@ -19,7 +20,7 @@ class Duration:
     """A length of training: epochs ("8ep"), batches, that is optimizer steps ("100ba"), or a share of it ("0.5dur")."""
 
     value: Fraction
-    unit: str             # "ep", "ba" or "dur"
+    unit: str  # "ep", "ba" or "dur"
 
     @staticmethod
     @cache
@@ -27,7 +28,9 @@ class Duration:
         """Parse a duration. Raises ValueError with the rule that the user broke."""
         match = _FORM.fullmatch(str(text).strip())
         if match is None:
-            raise ValueError("is not a duration: write a number and a unit, as in 8ep, 100ba or 0.5dur")
+            raise ValueError(
+                "is not a duration: write a number and a unit, as in 8ep, 100ba or 0.5dur"
+            )
         value, unit = Fraction(match[1]), match[2]
         if unit == "dur" and value > 1:
             raise ValueError("is longer than the run: a share of it is between 0dur and 1dur")
@@ -38,8 +41,8 @@ class Duration:
     def scaled(self, ratio: Fraction) -> "Duration":
         """Return this duration stretched by `ratio` and rounded down to whole units (28.8ep is 28ep); unchanged for 1.
 
-        Composer multiplies floats: there, at 90 epochs, 12 of the ratios from 0.01 to 10.00 give one epoch less, for
-        example 0.7 (62 instead of 63).
+        Composer multiplies floats: there, at 90 epochs, 12 of the ratios from 0.01 to 10.00 give
+        one epoch less, for example 0.7 (62 instead of 63).
         """
         if self.unit == "dur" or ratio == 1:
             return self
@@ -50,8 +53,9 @@ class Duration:
         return f"{number}{self.unit}"
 
 
-def duration_problem(key: str, text: str, units: tuple[str, ...] = ("ep", "ba", "dur"),
-                     positive: bool = True) -> Iterator[Problem]:
+def duration_problem(
+    key: str, text: str, units: tuple[str, ...] = ("ep", "ba", "dur"), positive: bool = True
+) -> Iterator[Problem]:
     """Yield a problem if `text` is not a duration in one of `units`."""
     try:
         duration = Duration.parse(text)
@@ -86,7 +90,7 @@ class Horizon:
     total_steps: int
     steps_per_epoch: int
 
-    @cache   # noqa: B019  a run has one horizon and a handful of durations
+    @cache  # noqa: B019  a run has one horizon and a handful of durations
     def steps(self, duration: Duration) -> int:
         """Convert to steps, rounding down; at least 1, unless the duration itself is 0."""
         scale = {"ep": self.steps_per_epoch, "ba": 1, "dur": self.total_steps}[duration.unit]

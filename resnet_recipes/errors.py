@@ -4,27 +4,27 @@ from collections.abc import Iterable
 from enum import IntEnum
 from typing import NamedTuple
 
-SHOWN = 500               # longest value that a message shows, in characters
+SHOWN = 500  # longest value that a message shows, in characters
 
 
 class ExitCode(IntEnum):
     """How a command ended, for the shell and for Slurm."""
 
     DONE = 0
-    FAILED = 1            # training failed, or was stopped by a second signal
-    RECIPE = 2            # wrong command or recipe
-    NOT_READY = 3         # the data or the machine must be fixed first
-    PREEMPTED = 75        # stopped from outside; a checkpoint was saved
-    CANCELLED = 130       # Ctrl-C; a checkpoint was saved
+    FAILED = 1  # training failed, or was stopped by a second signal
+    RECIPE = 2  # wrong command or recipe
+    NOT_READY = 3  # the data or the machine must be fixed first
+    PREEMPTED = 75  # stopped from outside; a checkpoint was saved
+    CANCELLED = 130  # Ctrl-C; a checkpoint was saved
 
 
 class Problem(NamedTuple):
     """One thing that is wrong with what the user wrote."""
 
-    key: str              # where: "methods.mixup.alpha", or "recipes/mine.yaml:7"
-    value: object         # what was written there; None if nothing was
-    rule: str             # the rule that was broken: "must be positive"
-    fix: str = ""         # what to type instead
+    key: str  # where: "methods.mixup.alpha", or "recipes/mine.yaml:7"
+    value: object  # what was written there; None if nothing was
+    rule: str  # the rule that was broken: "must be positive"
+    fix: str = ""  # what to type instead
 
     def under(self, section: str) -> "Problem":
         """Return the same problem with its key placed inside `section`."""

@@ -9,7 +9,8 @@ from resnet_recipes.measure.estimate import EXCHANGE
 from resnet_recipes.measure.roofline import Speed, Work
 from resnet_recipes.plan import Plan
 
-#: Billions of multiply-adds per second on one CPU core; two cores reach 17 in this project's demo, 29 on CIFAR-10.
+#: Billions of multiply-adds per second on one CPU core; two cores reach 17 in this project's demo,
+#: 29 on CIFAR-10.
 PER_CORE = 12
 
 
@@ -35,17 +36,28 @@ def gpu_seconds(plan: Plan, gpu: Gpu) -> float:
 def gpu_memory(plan: Plan) -> float:
     """Return the bytes that a run in bf16 or fp16 needs on each GPU, to within some tens of percent."""
     methods = enabled(plan.recipe.methods)
-    copies = 3 + ("ema" in methods) + ("sam" in methods)        # weights, gradients, momentum
-    training = roofline.memory(_work(plan, max(plan.sizes)), plan.rank_size, plan.parameters, copies)
+    copies = 3 + ("ema" in methods) + ("sam" in methods)  # weights, gradients, momentum
+    training = roofline.memory(
+        _work(plan, max(plan.sizes)), plan.rank_size, plan.parameters, copies
+    )
     return training + _decoding_memory(plan)
 
 
 def roughly(seconds: float) -> str:
     """Return a length of time to one or two digits, in the largest unit that fits at least twice: "11 weeks"."""
-    units = (("years", 365.25 * 86400), ("weeks", 7 * 86400), ("days", 86400), ("hours", 3600), ("minutes", 60))
+    units = (
+        ("years", 365.25 * 86400),
+        ("weeks", 7 * 86400),
+        ("days", 86400),
+        ("hours", 3600),
+        ("minutes", 60),
+    )
     name, unit = next((item for item in units if seconds >= 2 * item[1]), units[-1])
     number = seconds / unit
-    return f"{max(1, round(number)) if number < 100 else round(number, -1):,.0f} {name if number >= 1.5 else name[:-1]}"
+    return (
+        f"{max(1, round(number)) if number < 100 else round(number, -1):,.0f} "
+        f"{name if number >= 1.5 else name[:-1]}"
+    )
 
 
 def _decoding_memory(plan: Plan) -> int:
@@ -53,20 +65,30 @@ def _decoding_memory(plan: Plan) -> int:
     if plan.recipe.data.decode != "gpu":
         return 0
     from resnet_recipes.data.images.decoding import device_memory
-    return device_memory(plan.rank_size, max(plan.loader_pixels, default=plan.recipe.data.train_size))
+
+    return device_memory(
+        plan.rank_size, max(plan.loader_pixels, default=plan.recipe.data.train_size)
+    )
 
 
 def _work(plan: Plan, side: int) -> Work:
     precision = plan.recipe.precision
-    return Work(plan.recipe.model.name, side, plan.bn_size, "blurpool" in enabled(plan.recipe.methods),
-                precision.kernels == "auto" and precision.channels_last)
+    return Work(
+        plan.recipe.model.name,
+        side,
+        plan.bn_size,
+        "blurpool" in enabled(plan.recipe.methods),
+        precision.kernels == "auto" and precision.channels_last,
+    )
 
 
 def _images(plan: Plan) -> Counter[int]:
     """Return the number of training images of a run at each image size."""
     found, last = Counter(), len(plan.sizes) - 1
     for epoch, side in enumerate(plan.sizes):
-        steps = plan.steps_per_epoch if epoch < last else plan.total_steps - last * plan.steps_per_epoch
+        steps = (
+            plan.steps_per_epoch if epoch < last else plan.total_steps - last * plan.steps_per_epoch
+        )
         found[side] += steps * plan.recipe.batch.global_size
     return found
 

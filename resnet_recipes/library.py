@@ -24,7 +24,8 @@ from resnet_recipes.process.rank import work
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.process.signals import Interruption, handling
 
-#: Called with each record of metrics.jsonl as it is written; a true return value saves the run and ends it.
+#: Called with each record of metrics.jsonl as it is written; a true return value saves the run and
+#: ends it.
 Callback = Callable[[dict[str, Any]], object]
 
 
@@ -32,7 +33,7 @@ class Trained(NamedTuple):
     """A finished or stopped run."""
 
     folder: Path
-    summary: dict[str, Any]         # contents of summary.json; empty if the run was stopped early
+    summary: dict[str, Any]  # contents of summary.json; empty if the run was stopped early
 
 
 def compose(recipe: str, *changes: str, **settings: object) -> Recipe:
@@ -54,8 +55,8 @@ def plan(recipe: Recipe, ranks: int = 1) -> Plan:
 def train(recipe: Recipe, *callbacks: Callback) -> Trained:
     """Train `recipe` in this process, on one device, and return the run.
 
-    Progress goes to the error stream. Ctrl-C, or a notebook's stop button, saves a checkpoint; the command
-    `resnet-train --resume FOLDER` continues the run.
+    Progress goes to the error stream. Ctrl-C, or a notebook's stop button, saves a checkpoint; the
+    command `resnet-train --resume FOLDER` continues the run.
     """
     interruption, began = Interruption(), time.monotonic()
 

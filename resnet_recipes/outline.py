@@ -8,7 +8,7 @@ from resnet_recipes.plan import Plan
 from resnet_recipes.report.facts import Published
 from resnet_recipes.report.text import printable
 
-LABEL = 13      # columns of a row's label
+LABEL = 13  # columns of a row's label
 
 Row = tuple[str, str]
 
@@ -18,38 +18,69 @@ def lines(rows: Iterable[Row], width: int = 80) -> list[str]:
     out = []
     for label, text in rows:
         indent = f"  {label:<{LABEL - 2}}"
-        out += textwrap.wrap(printable(text), width, initial_indent=indent, subsequent_indent=" " * LABEL,
-                             break_on_hyphens=False)
+        out += textwrap.wrap(
+            printable(text),
+            width,
+            initial_indent=indent,
+            subsequent_indent=" " * LABEL,
+            break_on_hyphens=False,
+        )
     return [line.rstrip() for line in out]
 
 
 def rows(plan: Plan) -> Iterator[Row]:
     """Yield everything a run will do, in the order in which people ask."""
     recipe = plan.recipe
-    yield "length", f"{length(plan)} = {plan.total_steps:,} steps, {plan.steps_per_epoch:,} per epoch{_scaling(plan)}"
-    parts = f"{_count(plan.world_size, 'device')} x {_count(plan.microbatches, 'micro-batch')} x {plan.bn_size}"
+    yield (
+        "length",
+        f"{length(plan)} = {plan.total_steps:,} steps, {plan.steps_per_epoch:,} per "
+        f"epoch{_scaling(plan)}",
+    )
+    parts = (
+        f"{_count(plan.world_size, 'device')} x {_count(plan.microbatches, 'micro-batch')} x "
+        f"{plan.bn_size}"
+    )
     yield "batch", f"{recipe.batch.global_size} = {parts}; BatchNorm over {plan.bn_size}"
     yield "rate", _rates(plan)
     yield "optimizer", recipe.optimizer.text()
     forms = ", compiled" * recipe.precision.compile
     forms += ", without fused kernels and CUDA graphs" * (recipe.precision.kernels == "off")
-    yield "model", f"{recipe.model.name}, {plan.num_classes:,} classes, {plan.parameters:,} parameters{forms}"
+    yield (
+        "model",
+        f"{recipe.model.name}, {plan.num_classes:,} classes, {plan.parameters:,} parameters{forms}",
+    )
     if plan.start:
         yield "start", plan.start
     yield "images", size_ranges(plan.sizes)
     sizes = f"{recipe.data.eval_resize} -> {recipe.data.eval_size} px"
-    yield "evaluation", f"every {recipe.evaluation.interval}, {sizes}; checkpoint every {recipe.checkpoint.interval}"
+    yield (
+        "evaluation",
+        f"every {recipe.evaluation.interval}, {sizes}; checkpoint every "
+        f"{recipe.checkpoint.interval}",
+    )
     hooks = plan.hooks
     for index, (hook, names) in enumerate(hooks.items()):
         yield "methods" if index == 0 else "", f"{hook:<16} {', '.join(names)}"
     if not hooks:
         yield "methods", "none"
     facts = plan.facts
-    yield "data", (f"{facts.backend}, {facts.root}: {facts.train_examples:,} training and {facts.eval_examples:,} "
-                   f"evaluation images, {_count(len(facts.classes), 'class')}")
+    yield (
+        "data",
+        (
+            f"{facts.backend}, {facts.root}: {facts.train_examples:,} training and "
+            f"{facts.eval_examples:,} "
+            f"evaluation images, {_count(len(facts.classes), 'class')}"
+        ),
+    )
     if plan.batch_memory:
-        yield "loader", (f"up to {plan.batch_memory / 1e6:,.0f} MB of memory for the batches of "
-                         f"{_count(plan.world_size, 'device')} in all, with data.prefetch={recipe.data.prefetch}")
+        yield (
+            "loader",
+            (
+                f"up to {plan.batch_memory / 1e6:,.0f} MB of memory for the batches of "
+                f"{_count(plan.world_size, 'device')} in all, with "
+                f"data.prefetch={recipe.data.prefetch}"
+            ),
+        )
     for index, result in enumerate(plan.published):
         yield "" if index else "published", published(result)
     for index, note in enumerate((*facts.notes, *plan.notes)):
@@ -68,7 +99,11 @@ def size_ranges(sizes: tuple[int, ...]) -> str:
     for size, group in groupby(sizes):
         last = first + len(list(group)) - 1
         span = f"{first}" if first == last else f"{first}-{last}"
-        parts.append(f"{size} ({span})" if parts else f"{size} px (epoch{'' if first == last else 's'} {span})")
+        parts.append(
+            f"{size} ({span})"
+            if parts
+            else f"{size} px (epoch{'' if first == last else 's'} {span})"
+        )
         first = last + 1
     return ", ".join(parts)
 
@@ -90,10 +125,19 @@ def _scaling(plan: Plan) -> str:
 def _rates(plan: Plan) -> str:
     """Return the shape of the learning-rate curve, and the rate at a few epochs."""
     config, last = plan.recipe.schedule, plan.total_steps - 1
-    steps = sorted({0, plan.warmup, *(plan.total_steps * quarter // 4 for quarter in (1, 2, 3)), last})
-    points = ", ".join(f"{plan.lr_at(step):.3g} at {step / plan.steps_per_epoch:.3g}" for step in steps)
-    rise = f"{_count(plan.warmup, 'step')} of warm-up ({config.warmup}), then " if plan.warmup else ""
-    return f"{rise}{config.name} from {plan.recipe.optimizer.lr:g}, updated every {config.interval}; by epoch: {points}"
+    steps = sorted(
+        {0, plan.warmup, *(plan.total_steps * quarter // 4 for quarter in (1, 2, 3)), last}
+    )
+    points = ", ".join(
+        f"{plan.lr_at(step):.3g} at {step / plan.steps_per_epoch:.3g}" for step in steps
+    )
+    rise = (
+        f"{_count(plan.warmup, 'step')} of warm-up ({config.warmup}), then " if plan.warmup else ""
+    )
+    return (
+        f"{rise}{config.name} from {plan.recipe.optimizer.lr:g}, updated every "
+        f"{config.interval}; by epoch: {points}"
+    )
 
 
 def _count(number: int, noun: str) -> str:

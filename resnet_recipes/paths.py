@@ -8,7 +8,7 @@ from resnet_recipes.errors import Problem, RecipeError
 
 def typed_path(key: str, text: str) -> Path:
     """Return the path that was typed for `key`, with ~ expanded. Raises RecipeError if there is no such user."""
-    path = os.path.expanduser(text)         # pathlib's raises RuntimeError
+    path = os.path.expanduser(text)  # pathlib's raises RuntimeError
     if path.startswith("~"):
         user = path.partition("/")[0]
         rule = f"{user} is not a user of this machine"
@@ -24,4 +24,6 @@ def nearest_existing(path: Path) -> Path:
 
 def cache_folder() -> Path:
     """Return this program's folder in the user's cache (XDG_CACHE_HOME); it may not exist."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "resnet-recipes"
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "resnet-recipes"
+    )

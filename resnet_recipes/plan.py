@@ -20,10 +20,16 @@ from resnet_recipes.measure.roofline import backbone
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.report.facts import Published
 
-#: ImageNet-1k, which the published results are for, and which a plan assumes until data.root is set.
-IMAGENET = DataFacts("torchvision", Path("ImageNet-1k"), IMAGENET_IMAGES, 50_000,
-                     tuple(f"class {index}" for index in range(1000)),
-                     ("data.root is not set: this plan assumes ImageNet-1k.",))
+#: ImageNet-1k, which the published results are for, and which a plan assumes until data.root is
+#: set.
+IMAGENET = DataFacts(
+    "torchvision",
+    Path("ImageNet-1k"),
+    IMAGENET_IMAGES,
+    50_000,
+    tuple(f"class {index}" for index in range(1000)),
+    ("data.root is not set: this plan assumes ImageNet-1k.",),
+)
 
 
 @dataclass(frozen=True)
@@ -32,10 +38,10 @@ class Plan:
 
     recipe: Recipe
     facts: DataFacts
-    world_size: int                     # ranks, one device each
+    world_size: int  # ranks, one device each
     num_classes: int
     horizon: Horizon
-    start: str = ""                     # a sentence about the initial weights; "": random ones, drawn from the seed
+    start: str = ""  # a sentence about the initial weights; "": random ones, drawn from the seed
 
     @property
     def total_steps(self) -> int:
@@ -74,7 +80,14 @@ class Plan:
         if not self.facts.augments_samples:
             return 0
         data, batch = self.recipe.data, self.recipe.batch
-        share = Share(0, self.world_size, batch.global_size, batch.eval_size, self.recipe.seed, self.loader_pixels)
+        share = Share(
+            0,
+            self.world_size,
+            batch.global_size,
+            batch.eval_size,
+            self.recipe.seed,
+            self.loader_pixels,
+        )
         capacities = Capacity.for_training(data, share), Capacity.for_evaluation(data, share)
         return self.world_size * sum(capacity.memory for capacity in capacities)
 
@@ -82,7 +95,7 @@ class Plan:
     def parameters(self) -> int:
         """Weights of the model, classifier included."""
         name = self.recipe.model.name
-        features = 2048 if NETWORKS[name][0] else 512       # that the classifier sees
+        features = 2048 if NETWORKS[name][0] else 512  # that the classifier sees
         return backbone(name) + (features + 1) * self.num_classes
 
     @cached_property
@@ -98,20 +111,29 @@ class Plan:
         """Return the learning rate of a step, counted from 0."""
         if self.recipe.schedule.interval == "epoch":
             start = self.recipe.schedule.start
-            step = schedule.epochwise(step, steps_per_epoch=self.steps_per_epoch, warmup=self.warmup, start=start)
+            step = schedule.epochwise(
+                step, steps_per_epoch=self.steps_per_epoch, warmup=self.warmup, start=start
+            )
         return self.recipe.optimizer.lr * self._curve(step)
 
     @cached_property
     def _curve(self) -> Callable[[int], float]:
-        config, rise = self.recipe.schedule, {"warmup": self.warmup, "start": self.recipe.schedule.start}
+        config, rise = (
+            self.recipe.schedule,
+            {"warmup": self.warmup, "start": self.recipe.schedule.start},
+        )
         falling = rise | {"total": self.total_steps, "final": config.final}
         stretched = self.recipe.milestones(self.horizon)
         return {
             "cosine": partial(schedule.cosine, **falling, from_start=config.from_start),
             "linear": partial(schedule.linear, **falling),
             "polynomial": partial(schedule.polynomial, **falling, power=config.power),
-            "multistep": partial(schedule.multistep, **rise, milestones=stretched, gamma=config.gamma),
-            "piecewise": partial(schedule.piecewise, **rise, milestones=stretched, values=config.values),
+            "multistep": partial(
+                schedule.multistep, **rise, milestones=stretched, gamma=config.gamma
+            ),
+            "piecewise": partial(
+                schedule.piecewise, **rise, milestones=stretched, values=config.values
+            ),
             "constant": partial(schedule.constant, **rise),
         }[config.name]
 
@@ -133,7 +155,9 @@ class Plan:
             return (narrowed(full),) * self._epochs
         if self.loader_pixels:
             return tuple(narrowed(side) for side in self.loader_pixels)
-        return tuple(resizing.size_in(narrowed(full), epoch, self.horizon) for epoch in range(self._epochs))
+        return tuple(
+            resizing.size_in(narrowed(full), epoch, self.horizon) for epoch in range(self._epochs)
+        )
 
     @cached_property
     def loader_pixels(self) -> tuple[int, ...]:
@@ -141,8 +165,10 @@ class Plan:
         resizing = enabled(self.recipe.methods).get("progressive_resizing")
         if resizing is None or resizing.at != "loader":
             return ()
-        return tuple(resizing.size_in(self.recipe.data.train_size, epoch, self.horizon)
-                     for epoch in range(self._epochs))
+        return tuple(
+            resizing.size_in(self.recipe.data.train_size, epoch, self.horizon)
+            for epoch in range(self._epochs)
+        )
 
     @property
     def _epochs(self) -> int:
@@ -201,11 +227,21 @@ class Plan:
             "warmup_steps": self.warmup,
             "lr": {step: self.lr_at(step) for step in points},
             "sizes": list(self.sizes),
-            "batch": {"global": self.recipe.batch.global_size, "ranks": self.world_size, "rank": self.rank_size,
-                      "microbatches": self.microbatches, "bn": self.bn_size},
-            "model": {"name": self.recipe.model.name, "classes": self.num_classes, "parameters": self.parameters,
-                      "start": self.start},
-            "data": asdict(self.facts) | {"root": str(self.facts.root), "classes": len(self.facts.classes)},
+            "batch": {
+                "global": self.recipe.batch.global_size,
+                "ranks": self.world_size,
+                "rank": self.rank_size,
+                "microbatches": self.microbatches,
+                "bn": self.bn_size,
+            },
+            "model": {
+                "name": self.recipe.model.name,
+                "classes": self.num_classes,
+                "parameters": self.parameters,
+                "start": self.start,
+            },
+            "data": asdict(self.facts)
+            | {"root": str(self.facts.root), "classes": len(self.facts.classes)},
             "hooks": self.hooks,
             "notes": list(self.notes),
         }
@@ -215,9 +251,13 @@ def of(recipe: Recipe, facts: DataFacts, world_size: int) -> Plan:
     """Derive the plan of a valid recipe. Raises RecipeError with everything that does not fit data and ranks."""
     if problems := list(feasible.problems(recipe, facts, world_size, _stack(recipe, facts))):
         raise RecipeError(problems)
-    num_classes = len(facts.classes) if recipe.model.num_classes == "auto" else int(recipe.model.num_classes)
+    num_classes = (
+        len(facts.classes) if recipe.model.num_classes == "auto" else int(recipe.model.num_classes)
+    )
     return Plan(recipe, facts, world_size, num_classes, recipe.horizon(facts.train_examples))
 
 
 def _stack(recipe: Recipe, facts: DataFacts) -> Stack:
-    return Stack.of(recipe.methods, sample_ops=facts.backend == "torchvision" and recipe.data.decode == "cpu")
+    return Stack.of(
+        recipe.methods, sample_ops=facts.backend == "torchvision" and recipe.data.decode == "cpu"
+    )

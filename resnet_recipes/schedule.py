@@ -1,9 +1,10 @@
 """Learning-rate curves: the share of the peak rate, as a pure function of the step.
 
-Step k uses the value at k completed steps, so the first step of a warm-up has rate 0, as in Composer up to 0.9, which
-the published results come from; from 0.10 on Composer's step k uses the value at k - 1, so that its first two steps
-have rate 0. Every curve rises linearly from `start` during `warmup` steps and then follows its own shape to step
-`total`; all lengths are steps from the start of the run.
+Step k uses the value at k completed steps, so the first step of a warm-up has rate 0, as in
+Composer up to 0.9, which the published results come from; from 0.10 on Composer's step k uses the
+value at k - 1, so that its first two steps have rate 0. Every curve rises linearly from `start`
+during `warmup` steps and then follows its own shape to step `total`; all lengths are steps from the
+start of the run.
 """
 
 from bisect import bisect_right
@@ -15,24 +16,42 @@ Value = TypeVar("Value")
 
 
 def cosine(
-    step: int, *, total: int, warmup: int = 0, start: float = 0.0, final: float = 0.0, from_start: bool = False,
+    step: int,
+    *,
+    total: int,
+    warmup: int = 0,
+    start: float = 0.0,
+    final: float = 0.0,
+    from_start: bool = False,
 ) -> float:
     """Fall from 1 to `final` along half a cosine (Loshchilov and Hutter, 2017, arXiv:1608.03983).
 
-    The fall begins at the end of the warm-up or, `from_start`, at step 0: then the warm-up hides its beginning.
+    The fall begins at the end of the warm-up or, `from_start`, at step 0: then the warm-up hides
+    its beginning.
     """
     if step < warmup:
         return _rise(step, warmup, start)
-    return final + (1 - final) * (1 + cos(pi * _progress(step, 0 if from_start else warmup, total))) / 2
+    return (
+        final
+        + (1 - final) * (1 + cos(pi * _progress(step, 0 if from_start else warmup, total))) / 2
+    )
 
 
-def linear(step: int, *, total: int, warmup: int = 0, start: float = 0.0, final: float = 0.0) -> float:
+def linear(
+    step: int, *, total: int, warmup: int = 0, start: float = 0.0, final: float = 0.0
+) -> float:
     """Fall from 1 to `final` along a straight line."""
     return polynomial(step, total=total, warmup=warmup, start=start, final=final, power=1)
 
 
 def polynomial(
-    step: int, *, total: int, warmup: int = 0, start: float = 0.0, final: float = 0.0, power: float = 2.0,
+    step: int,
+    *,
+    total: int,
+    warmup: int = 0,
+    start: float = 0.0,
+    final: float = 0.0,
+    power: float = 2.0,
 ) -> float:
     """Fall from 1 to `final` as (1 - progress) ** power, as used with LARS (You et al., 2017, arXiv:1708.03888)."""
     if step < warmup:
@@ -40,13 +59,22 @@ def polynomial(
     return final + (1 - final) * (1 - _progress(step, warmup, total)) ** power
 
 
-def multistep(step: int, *, milestones: Sequence[int], gamma: float, warmup: int = 0, start: float = 0.0) -> float:
+def multistep(
+    step: int, *, milestones: Sequence[int], gamma: float, warmup: int = 0, start: float = 0.0
+) -> float:
     """Stay at 1, times `gamma` for every milestone that has been reached (He et al., 2015, arXiv:1512.03385)."""
-    return (_rise(step, warmup, start) if step < warmup else 1.0) * gamma ** bisect_right(milestones, step)
+    return (_rise(step, warmup, start) if step < warmup else 1.0) * gamma ** bisect_right(
+        milestones, step
+    )
 
 
 def piecewise(
-    step: int, *, milestones: Sequence[int], values: Sequence[float], warmup: int = 0, start: float = 0.0,
+    step: int,
+    *,
+    milestones: Sequence[int],
+    values: Sequence[float],
+    warmup: int = 0,
+    start: float = 0.0,
 ) -> float:
     """Join values[0] at the end of the warm-up and values[i] at milestones[i - 1] by lines, then hold the last one."""
     if step < warmup:
@@ -67,8 +95,8 @@ def constant(step: int, *, warmup: int = 0, start: float = 0.0) -> float:
 def epochwise(step: int, *, steps_per_epoch: int, warmup: int = 0, start: float = 0.0) -> int:
     """Return the step whose rate the whole epoch of `step` uses: its first one.
 
-    An epoch of a warm-up from 0 uses its end instead, as NVIDIA's examples do (epoch e of 8 has (e + 1) / 8 of the
-    peak): an epoch at rate 0 would train nothing.
+    An epoch of a warm-up from 0 uses its end instead, as NVIDIA's examples do (epoch e of 8 has (e
+    + 1) / 8 of the peak): an epoch at rate 0 would train nothing.
     """
     first = step - step % steps_per_epoch
     return min(first + steps_per_epoch, warmup) if first < warmup and not start else first

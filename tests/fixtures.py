@@ -24,11 +24,16 @@ from tests.process.nursery import Nursery, shallow_resnet18
 
 #: A whole recipe that takes a fraction of a second: 64 synthetic images, 8 steps of 16 an epoch.
 SMALL: dict[str, Any] = {
-    "name": "small", "max_duration": "2ep", "seed": 3,
+    "name": "small",
+    "max_duration": "2ep",
+    "seed": 3,
     "model": {"name": "resnet18"},
     "data": {"backend": "synthetic", "train_size": 32, "eval_resize": 36, "eval_size": 32},
     "batch": {"global_size": 16, "bn_size": 16, "eval_size": 16},
-    "optimizer": {"lr": 0.05}, "schedule": {"warmup": "2ba"}, "log": {"interval": "2ba"}, "launch": {"device": "cpu"},
+    "optimizer": {"lr": 0.05},
+    "schedule": {"warmup": "2ba"},
+    "log": {"interval": "2ba"},
+    "launch": {"device": "cpu"},
     "methods": {},
 }
 
@@ -47,9 +52,13 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 def pytest_configure(config: pytest.Config) -> None:
     """Heed signals that nohup or a background shell ignores: a run ignores what was ignored when it began.
 
-    Then fork the nursery, while this process has no threads of OpenMP's and has not asked for a GPU.
+    Then fork the nursery, while this process has no threads of OpenMP's and has not asked for a
+    GPU.
     """
-    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+    ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
     config.stash[NURSERY] = Nursery()
@@ -73,9 +82,11 @@ def photographs() -> list[Path]:
     root = os.environ.get("RESNET_RECIPES_TEST_DATA")
     if not root:
         pytest.skip("RESNET_RECIPES_TEST_DATA names no folder of photographs")
-    found = sorted(path for path in Path(root).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    found = sorted(
+        path for path in Path(root).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg")
+    )
     assert found, f"no photographs in {root}"
-    return found[::max(1, len(found) // 50)][:50]
+    return found[:: max(1, len(found) // 50)][:50]
 
 
 @pytest.fixture
@@ -99,7 +110,9 @@ def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> 
 
     def make(**changes: Any) -> Run:
         made = recipe(**changes)
-        runs.append(build(plan.of(made, data.measure(made.data), 1), Rank(0, 0, 1, torch.device("cpu"))))
+        runs.append(
+            build(plan.of(made, data.measure(made.data), 1), Rank(0, 0, 1, torch.device("cpu")))
+        )
         return runs[-1]
 
     yield make
@@ -118,7 +131,9 @@ def composed_once() -> Iterator[None]:
     """Let Hydra compose the same recipe with the same words once only: it takes a tenth of a second."""
     compose, made = hydra_compose.composed, {}
 
-    def composed(trees: Sequence[dict[str, Any]], overrides: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    def composed(
+        trees: Sequence[dict[str, Any]], overrides: Sequence[tuple[str, Any]]
+    ) -> dict[str, Any]:
         key = repr((trees, overrides))
         if key not in made:
             made[key] = compose(trees, overrides)

@@ -10,8 +10,10 @@ ROOT = Path(__file__).parents[1]
 @cache
 def sources() -> dict[Path, ast.Module]:
     """Every source file of the package with its syntax tree."""
-    return {path: ast.parse(path.read_text(encoding="utf-8"))
-            for path in sorted((ROOT / "resnet_recipes").rglob("*.py"))}
+    return {
+        path: ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted((ROOT / "resnet_recipes").rglob("*.py"))
+    }
 
 
 @cache

@@ -21,8 +21,12 @@ def test_nothing_has_the_name_before_the_end_of_the_block(tmp_path: Path):
     assert (tmp_path / "a").read_bytes() == b"half"
 
 
-@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
-def test_after_a_failure_the_old_file_stays_and_nothing_else(failure: BaseException, tmp_path: Path):
+@pytest.mark.parametrize(
+    "failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
+)
+def test_after_a_failure_the_old_file_stays_and_nothing_else(
+    failure: BaseException, tmp_path: Path
+):
     def interrupted() -> None:
         with atomic.replacing(tmp_path / "a") as file:
             file.write(b"new")
@@ -46,10 +50,16 @@ def test_only_parts_of_our_own_are_deleted(tmp_path: Path):
     for name in (f"a.{16 * 'f'}.part", "a.part", "b.tmp", f"{16 * 'f'}.part.txt"):
         (tmp_path / name).touch()
     atomic.delete_parts(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.part", "b.tmp", f"{16 * 'f'}.part.txt"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a.part",
+        "b.tmp",
+        f"{16 * 'f'}.part.txt",
+    ]
 
 
-def test_a_file_that_cannot_reach_the_disk_does_not_replace_the_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_file_that_cannot_reach_the_disk_does_not_replace_the_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     def failing(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 

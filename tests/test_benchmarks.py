@@ -29,7 +29,8 @@ def test_the_loop_is_compared_with_a_bare_one(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.slow
 def test_mild_has_the_same_losses_with_the_modules_of_a_gpu_and_others_with_another_weight(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     rng = np.random.default_rng(0)
     for split in ("train", "val"):
@@ -39,7 +40,9 @@ def test_mild_has_the_same_losses_with_the_modules_of_a_gpu_and_others_with_anot
                 pixels = rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)
                 Image.fromarray(pixels).save(tmp_path / split / name / f"{number}.jpg")
     words = str(tmp_path), "--steps", "2", "--dtypes", "float32"
-    plain, gradients, ulp = rows_of("drift.py", *words, rows=tmp_path / "rows.json", patched=monkeypatch)
+    plain, gradients, ulp = rows_of(
+        "drift.py", *words, rows=tmp_path / "rows.json", patched=monkeypatch
+    )
     assert plain == {"dtype": "float32", "changed": "plain", "apart": {"1-1": 0, "2-2": 0}}
     assert gradients["apart"]["1-1"] == 0
     assert ulp["apart"]["2-2"] > 0

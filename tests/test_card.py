@@ -20,22 +20,33 @@ class Toy:
     cost: ClassVar[str] = "none."
     gain: ClassVar[str] = "+1 point."
     hurts: ClassVar[str] = "nobody."
-    size: int = 3                       # pixels, at least 1
+    size: int = 3  # pixels, at least 1
     plain: bool = False
 
 
 def test_card_of_a_class():
     card = card_of(Toy)
-    assert card[:6] == ("toy", "Do one thing (Somebody, 2020).", "It does it in two lines.", "none.", "+1 point.",
-                        "nobody.")
+    assert card[:6] == (
+        "toy",
+        "Do one thing (Somebody, 2020).",
+        "It does it in two lines.",
+        "none.",
+        "+1 point.",
+        "nobody.",
+    )
     assert card.settings == (Setting("size", 3, "pixels, at least 1"), Setting("plain", False, ""))
 
 
 def test_card_of_mixup():
     card = card_of(MixUp)
     assert card.name == "mixup"
-    assert card.summary == "Train on convex combinations of pairs of examples (Zhang et al., 2018, arXiv:1710.09412)."
-    assert card.settings == (Setting("alpha", 0.2, "concentration of the Beta distribution, above 0"),)
+    assert (
+        card.summary == "Train on convex combinations of pairs of examples (Zhang et al., 2018, "
+        "arXiv:1710.09412)."
+    )
+    assert card.settings == (
+        Setting("alpha", 0.2, "concentration of the Beta distribution, above 0"),
+    )
     assert card.cost.startswith("one gather")
     assert "Table 5" in card.hurts
 

@@ -12,9 +12,11 @@ from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingE
 def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a shell line with `train` and `recipes` as the two commands."""
     run = f"{sys.executable} -c 'import sys; from resnet_recipes import cli; sys.exit(cli.%s())'"
-    functions = f"train() {{ {run % 'train'} \"$@\"; }}; recipes() {{ {run % 'main'} \"$@\"; }}"
+    functions = f'train() {{ {run % "train"} "$@"; }}; recipes() {{ {run % "main"} "$@"; }}'
     script = f"set -o pipefail; {functions}; {command}"
-    return subprocess.run(["bash", "-c", script], cwd=cwd, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        ["bash", "-c", script], cwd=cwd, capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 @pytest.mark.parametrize("entry", [cli.train, cli.main])
@@ -30,15 +32,32 @@ def test_help_and_version_go_to_stdout(capsys, entry, words):
         assert max(map(len, out.splitlines())) <= 80
 
 
-@pytest.mark.parametrize(("error", "code", "said"), [
-    (RecipeError([Problem("lr", -1, "must be positive", "lr=1"), Problem("b", None, "x")]), 2,
-     "error: 2 problems\n\n  lr=-1: must be positive\n"),
-    (NotReadyError([Problem("data.root", "/x", "is empty")]), 3,
-     "error: 1 problem\n\n  data.root=/x: is empty\n\nNothing was started.  [exit 3]"),
-    (TrainingError("the loss is not finite at step 3"), 1, "error: the loss is not finite at step 3"),
-    (KeyboardInterrupt(), 130, "interrupted"),
-    (PermissionError(13, "Permission denied", "/locked/a"), 3, "error: /locked/a: Permission denied"),
-])
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (
+            RecipeError([Problem("lr", -1, "must be positive", "lr=1"), Problem("b", None, "x")]),
+            2,
+            "error: 2 problems\n\n  lr=-1: must be positive\n",
+        ),
+        (
+            NotReadyError([Problem("data.root", "/x", "is empty")]),
+            3,
+            "error: 1 problem\n\n  data.root=/x: is empty\n\nNothing was started.  [exit 3]",
+        ),
+        (
+            TrainingError("the loss is not finite at step 3"),
+            1,
+            "error: the loss is not finite at step 3",
+        ),
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (
+            PermissionError(13, "Permission denied", "/locked/a"),
+            3,
+            "error: /locked/a: Permission denied",
+        ),
+    ],
+)
 def test_what_a_user_can_put_right_becomes_a_message_and_an_exit_code(capsys, error, code, said):
     def fail(_):
         raise error
@@ -66,30 +85,45 @@ def test_messages_cannot_act_on_the_terminal(capsys):
 
 
 def test_a_reader_that_goes_away_is_no_error(tmp_path):
-    result = shell("train --help | head -1 && recipes show hot | head -1 && train --list | head -1", tmp_path)
+    result = shell(
+        "train --help | head -1 && recipes show hot | head -1 && train --list | head -1", tmp_path
+    )
     assert result.stderr == ""
     assert result.returncode == 0
 
 
-@pytest.mark.parametrize(("command", "code"), [
-    ("train recipe=nope 2>&1 | head -0; exit ${PIPESTATUS[0]}", 2),
-    ("recipes validate nope.yaml 2>&1 | head -0; exit ${PIPESTATUS[0]}", 2),
-    ("train recipe=nope 2>&-", 2),
-    ("train --list >&-", 0),
-    ("train --list <&- >&- 2>&-", 0),
-    ("train --list > /dev/full", 1),
-    ("PYTHONIOENCODING=ascii recipes validate $'caf\\xc3\\xa9.yaml'", 2),
-    ("LC_ALL=C recipes show $'x\\xff.yaml'", 2),
-])
-def test_streams_that_take_no_text_change_no_exit_code_unless_the_result_is_lost(command, code, tmp_path):
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("train recipe=nope 2>&1 | head -0; exit ${PIPESTATUS[0]}", 2),
+        ("recipes validate nope.yaml 2>&1 | head -0; exit ${PIPESTATUS[0]}", 2),
+        ("train recipe=nope 2>&-", 2),
+        ("train --list >&-", 0),
+        ("train --list <&- >&- 2>&-", 0),
+        ("train --list > /dev/full", 1),
+        ("PYTHONIOENCODING=ascii recipes validate $'caf\\xc3\\xa9.yaml'", 2),
+        ("LC_ALL=C recipes show $'x\\xff.yaml'", 2),
+    ],
+)
+def test_streams_that_take_no_text_change_no_exit_code_unless_the_result_is_lost(
+    command, code, tmp_path
+):
     result = shell(command, tmp_path)
     assert result.returncode == code
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("words", ["recipe=~nosuchuser/a.yaml", "--recipes ~nosuchuser recipe=mild",
-                                   "--resume ~nosuchuser/run", "--resume auto run.root=~nosuchuser",
-                                   "recipe=mild data=~nosuchuser", "recipe=mild data=/ run.root=~nosuchuser"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        "recipe=~nosuchuser/a.yaml",
+        "--recipes ~nosuchuser recipe=mild",
+        "--resume ~nosuchuser/run",
+        "--resume auto run.root=~nosuchuser",
+        "recipe=mild data=~nosuchuser",
+        "recipe=mild data=/ run.root=~nosuchuser",
+    ],
+)
 def test_a_user_who_does_not_exist_is_named(words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert cli.train(words.split()) == 2
@@ -97,8 +131,10 @@ def test_a_user_who_does_not_exist_is_named(words, capsys, tmp_path, monkeypatch
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("words",
-                         ["recipe=PATH", "--recipes PATH recipe=mild", "--resume PATH", "--resume auto run.root=PATH"])
+@pytest.mark.parametrize(
+    "words",
+    ["recipe=PATH", "--recipes PATH recipe=mild", "--resume PATH", "--resume auto run.root=PATH"],
+)
 @pytest.mark.parametrize("kind", ["long", "loop", "locked"])
 def test_a_path_that_cannot_be_followed_is_named(kind, words, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -110,23 +146,42 @@ def test_a_path_that_cannot_be_followed_is_named(kind, words, capsys, tmp_path, 
 
 
 def test_ctrl_c_is_not_lost_in_a_destructor(tmp_path):
-    code = ("import os, signal, time; from resnet_recipes import cli; from resnet_recipes.commands import train as "
-            "verb\n"
-            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-            "class Loses:\n    def __del__(self):\n        os.kill(os.getpid(), signal.SIGINT); time.sleep(1)\n"
-            "def run(_):\n    Loses()\n    return 0\n"
-            "verb.run = run; cli.train()")
-    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60,
-                            check=False)
+    code = (
+        "import os, signal, time; from resnet_recipes import cli; from resnet_recipes.commands "
+        "import train as "
+        "verb\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "class Loses:\n    def __del__(self):\n        os.kill(os.getpid(), signal.SIGINT); "
+        "time.sleep(1)\n"
+        "def run(_):\n    Loses()\n    return 0\n"
+        "verb.run = run; cli.train()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (result.returncode, result.stderr) == (130, "interrupted: nothing was started\n")
 
 
 def test_listing_imports_neither_torch_nor_hydra(tmp_path):
-    code = ("import sys; from resnet_recipes import cli; cli.train(['--list']); cli.train(['--help']); "
-            "cli.main(['--help']); cli.main(['plan', '-h']); "
-            "sys.exit(any(name in sys.modules for name in ('torch', 'hydra', 'omegaconf', 'numpy', 'rich')))")
-    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60,
-                            check=False)
+    code = (
+        "import sys; from resnet_recipes import cli; cli.train(['--list']); cli.train(['--help']); "
+        "cli.main(['--help']); cli.main(['plan', '-h']); "
+        "sys.exit(any(name in sys.modules for name in ('torch', 'hydra', 'omegaconf', "
+        "'numpy', 'rich')))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert result.returncode == 0, result.stderr
     assert "mild" in result.stdout
 
@@ -150,4 +205,6 @@ def test_every_command_has_its_own_help_page(capsys, verb):
 
 def test_the_overview_names_every_command(capsys):
     cli.main(["--help"])
-    assert {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")} >= VERBS.keys()
+    assert {
+        line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")
+    } >= VERBS.keys()

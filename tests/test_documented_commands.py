@@ -28,8 +28,10 @@ from resnet_recipes.methods.base import Batch, Now
 from tests.run_folders import run_folder
 
 ROOT = Path(__file__).parents[1]
-PAGES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
-         for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+}
 
 #: Flags of `resnet-train` with which it starts nothing.
 ASKS = {"--list", "--describe", "--cfg", "--version", "--help", "--dry-run"}
@@ -37,7 +39,8 @@ ASKS = {"--list", "--describe", "--cfg", "--version", "--help", "--dry-run"}
 #: What is added to a command, so that it takes no time.
 BRIEF = {"convert": ["--dry-run"], "watch": ["--once"]}
 
-#: Commands that need a minute of this machine, or a trained network: their flags are read, and recipes composed.
+#: Commands that need a minute of this machine, or a trained network: their flags are read, and
+#: recipes composed.
 LONG = {"estimate", "measure", "bottleneck", "eval", "predict", "export"}
 
 #: Values of a sweep that are left out: every point takes as long as any other.
@@ -49,7 +52,9 @@ SHELL = ("", "sh", "bash", "console")
 
 def fenced(page: str, *languages: str) -> Iterator[tuple[str, str]]:
     """Yield the code blocks of a page in one of these languages, "" where none is named: language and block."""
-    for language, block in re.findall(r"^```(\w*)[^\n]*\n(.*?)^```", PAGES[page], re.DOTALL | re.MULTILINE):
+    for language, block in re.findall(
+        r"^```(\w*)[^\n]*\n(.*?)^```", PAGES[page], re.DOTALL | re.MULTILINE
+    ):
         if language in languages:
             yield language, block
 
@@ -66,7 +71,7 @@ def commands(block: str) -> Iterator[list[str]]:
         for part in re.split(r" && | \| ", line.removeprefix("$ ")):
             try:
                 yield shlex.split(part, comments=True)
-            except ValueError:      # a table or a tree, with a lone quote
+            except ValueError:  # a table or a tree, with a lone quote
                 continue
 
 
@@ -74,7 +79,7 @@ def own(words: list[str]) -> tuple[str, list[str]] | None:
     """Return which of the two commands a line starts, under any launcher, and its words; None for other lines."""
     for name in ("resnet-train", "resnet-recipes", "resnet_recipes"):
         if name in words:
-            return name.replace("_recipes", "-train"), words[words.index(name) + 1:]
+            return name.replace("_recipes", "-train"), words[words.index(name) + 1 :]
     return None
 
 
@@ -92,7 +97,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def home(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return an empty folder, where the user is at home.
 
-    A report leaves out the plotting library, which takes seconds to pack; test_report_browser.py draws with it.
+    A report leaves out the plotting library, which takes seconds to pack; test_report_browser.py
+    draws with it.
     """
     if find_spec("vl_convert"):
         monkeypatch.setattr("vl_convert.javascript_bundle", lambda: "")
@@ -121,20 +127,32 @@ def test_every_command_of_the_page_works(page: str, images: Path, home: Path) ->
 def placed(words: list[str], images: Path, home: Path) -> list[str]:
     """Return the words with paths of the machine under `home`, and images at every place that a word names."""
     moved = [re.sub(r"(^|=)(/data/|~/)", rf"\1{home}/", word) for word in words]
-    sources = [word.removeprefix("data=") for word in moved if word.startswith(("data=", f"{home}/"))]
-    sources += moved[1:2] if moved[:1] == ["convert"] else moved[2:3] if moved[:2] == ["doctor", "data"] else []
+    sources = [
+        word.removeprefix("data=") for word in moved if word.startswith(("data=", f"{home}/"))
+    ]
+    sources += (
+        moved[1:2]
+        if moved[:1] == ["convert"]
+        else moved[2:3]
+        if moved[:2] == ["doctor", "data"]
+        else []
+    )
     wants_val = any(word.startswith("data.val_share=") for word in words)
     for place in sources:
         if not Path(place).exists():
             Path(place).parent.mkdir(parents=True, exist_ok=True)
             Path(place).symlink_to(images / "train" if wants_val else images)
-    return [path for word in moved for path in (sorted(glob.glob(word)) if "*" in word else []) or [word]]
+    return [
+        path
+        for word in moved
+        for path in (sorted(glob.glob(word)) if "*" in word else []) or [word]
+    ]
 
 
 def attempt(name: str, words: list[str]) -> tuple[int, str]:
     """Run a command, or what of it can be run here; return its exit code and what it said, 0 for success."""
     target = words[words.index(">") + 1] if ">" in words else None
-    words = [FEWER.get(word, word) for word in (words[:words.index(">")] if target else words)]
+    words = [FEWER.get(word, word) for word in (words[: words.index(">")] if target else words)]
     code, said = trained(tuple(words)) if name == "resnet-train" else asked(words)
     if target and not code:
         Path(target).parent.mkdir(exist_ok=True)
@@ -149,8 +167,12 @@ def trained(words: tuple[str, ...]) -> tuple[int, str]:
         return 0, "\n".join(split(words, train.USAGE).words)
     if "--resume" in words:
         at = words.index("--resume")
-        words = words[:at] + words[at + 2:]
-    ask = "--cfg" if any(word.startswith(("recipe=finetune", "model.weights=")) for word in words) else "--dry-run"
+        words = words[:at] + words[at + 2 :]
+    ask = (
+        "--cfg"
+        if any(word.startswith(("recipe=finetune", "model.weights=")) for word in words)
+        else "--dry-run"
+    )
     return heard(cli.train, [*words] if ASKS & set(words) else [*words, ask])
 
 
@@ -162,9 +184,11 @@ def asked(words: list[str]) -> tuple[int, str]:
         recipe = any(word.startswith("recipe=") for word in arguments.words)
         return trained(tuple(arguments.words)) if recipe else (0, "")
     if {"--png", "--fix-val"} & set(rest) or (verb == "report" and not find_spec("vl_convert")):
-        split(rest, VERBS[verb].USAGE)      # plots take seconds; --fix-val needs a file
+        split(rest, VERBS[verb].USAGE)  # plots take seconds; --fix-val needs a file
         return 0, ""
-    code, said = heard(cli.main, [verb, *rest, *BRIEF.get(verb, []), *["--no-images"] * (rest[:1] == ["data"])])
+    code, said = heard(
+        cli.main, [verb, *rest, *BRIEF.get(verb, []), *["--no-images"] * (rest[:1] == ["data"])]
+    )
     return (0 if verb == "doctor" and code == 3 else code), said
 
 
@@ -182,12 +206,15 @@ def test_commands_in_the_text_have_flags_that_exist(page: str) -> None:
         if name == "resnet-recipes" and words[0].startswith("-"):
             continue
         usage = train.USAGE if name == "resnet-train" else VERBS[words[0]].USAGE
-        split([word for word in words[name == "resnet-recipes":] if word != "--help"], usage)
+        split([word for word in words[name == "resnet-recipes" :] if word != "--help"], usage)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_targets_scripts_and_extras_exist(page: str) -> None:
-    makefile, project = (ROOT / "Makefile").read_text(), tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    makefile, project = (
+        (ROOT / "Makefile").read_text(),
+        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"],
+    )
     commands = [*lines(page), *(span.split() for span in re.findall(r"`([^`]+)`", PAGES[page]))]
     for words in filter(None, commands):
         if words[0] == "make" and len(words) == 2:
@@ -220,7 +247,10 @@ def test_the_method_of_the_page_does_what_it_says(tmp_path: Path) -> None:
         patch.syspath_prepend(tmp_path)
         method = importlib.import_module("gaussian_noise").GaussianNoise(strength=0.5)
     batch = Batch(torch.zeros(4, 3, 16, 16), torch.eye(4), torch.arange(4))
-    first, again = (method.transform_batch(batch, Now(0, Horizon(8, 4), np.random.default_rng(1))) for _ in range(2))
+    first, again = (
+        method.transform_batch(batch, Now(0, Horizon(8, 4), np.random.default_rng(1)))
+        for _ in range(2)
+    )
     assert first.images.std() == pytest.approx(0.5, abs=0.05)
     assert torch.equal(first.images, again.images)
     assert [problem.key for problem in type(method)(0.0).problems()] == ["strength"]

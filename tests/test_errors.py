@@ -16,7 +16,9 @@ def nothing_starts(tmp_path, monkeypatch):
     """Work in an empty folder, and fail if any run would be started."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").mkdir()
-    monkeypatch.setattr("resnet_recipes.launch.start.start", lambda *_: pytest.fail("a run was started"))
+    monkeypatch.setattr(
+        "resnet_recipes.launch.start.start", lambda *_: pytest.fail("a run was started")
+    )
 
 
 def check(capsys, argv: list[str], *said: str) -> None:
@@ -31,34 +33,42 @@ def check(capsys, argv: list[str], *said: str) -> None:
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    ("recipe=hott", ["recipe=hott", "did you mean hot?", "hot, medium, mild"]),
-    ("recipe=", ["recipe=", "neither the name of a recipe"]),
-    ("recipe=../x", ["recipe=../x", "neither the name of a recipe"]),
-    ("recipe=/etc/passwd", ["recipe=/etc/passwd", "neither the name of a recipe"]),
-    ("recipe=../x.yaml", ["recipe=../x.yaml", "no such file"]),
-    ("recipe=a.yml", ["rename it to a.yaml"]),
-    ("recipe=mild recipe=hot", ["a run has one recipe"]),
-    ("lr=1", ["recipe", "is missing"]),
-    ("mild", ["recipe=mild"]),
-    ("recipe=mild --lr 0.1", ["--lr", "lr=0.1"]),
-    ("recipe=mild --batch-size=3", ["--batch-size", "batch_size=3"]),
-    ("recipe=mild --dryrun", ["--dryrun", "did you mean --dry-run?"]),
-    ("recipe=Mild", ["recipe=Mild", "did you mean mild?"]),
-    ("recipe = mild lr= 0.1 bs =3", ["recipe=mild", "lr = 0.1: has spaces around '='", "lr=0.1", "bs=3"]),
-    ("-m recipe=mild,medium run=x", ["run=x: names one run"]),
-    ("-m --resume auto recipe=mild", ["--resume", "cannot be used with -m"]),
-    ("-m recipe=mild seed=interval(1,2)", ["seed=interval(1,2)", "no list of values"]),
-    ("-m recipe=mild seed=range(0,1000000000)", ["-m", "the maximum is 1,000"]),
-    ("-m recipe=mild,hott data=/x lr=-1,x seed=1,2,3",
-     ["recipe=hott", "optimizer.lr=-1.0: must be positive", "optimizer.lr=x"]),
-    ("recipe=mild --config-dir=/x", ["--config-dir"]),
-    ("recipe=mild --describe", ["--describe", "needs a value"]),
-    ("recipe=mild --recipes nowhere", ["--recipes", "is not a directory"]),
-    ("recipe=mild --resume", ["--resume", "needs a value"]),
-    ("--resume nowhere", ["nowhere", "is not a run folder"]),
-    ("--resume auto", ["no unfinished run"]),
-])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("recipe=hott", ["recipe=hott", "did you mean hot?", "hot, medium, mild"]),
+        ("recipe=", ["recipe=", "neither the name of a recipe"]),
+        ("recipe=../x", ["recipe=../x", "neither the name of a recipe"]),
+        ("recipe=/etc/passwd", ["recipe=/etc/passwd", "neither the name of a recipe"]),
+        ("recipe=../x.yaml", ["recipe=../x.yaml", "no such file"]),
+        ("recipe=a.yml", ["rename it to a.yaml"]),
+        ("recipe=mild recipe=hot", ["a run has one recipe"]),
+        ("lr=1", ["recipe", "is missing"]),
+        ("mild", ["recipe=mild"]),
+        ("recipe=mild --lr 0.1", ["--lr", "lr=0.1"]),
+        ("recipe=mild --batch-size=3", ["--batch-size", "batch_size=3"]),
+        ("recipe=mild --dryrun", ["--dryrun", "did you mean --dry-run?"]),
+        ("recipe=Mild", ["recipe=Mild", "did you mean mild?"]),
+        (
+            "recipe = mild lr= 0.1 bs =3",
+            ["recipe=mild", "lr = 0.1: has spaces around '='", "lr=0.1", "bs=3"],
+        ),
+        ("-m recipe=mild,medium run=x", ["run=x: names one run"]),
+        ("-m --resume auto recipe=mild", ["--resume", "cannot be used with -m"]),
+        ("-m recipe=mild seed=interval(1,2)", ["seed=interval(1,2)", "no list of values"]),
+        ("-m recipe=mild seed=range(0,1000000000)", ["-m", "the maximum is 1,000"]),
+        (
+            "-m recipe=mild,hott data=/x lr=-1,x seed=1,2,3",
+            ["recipe=hott", "optimizer.lr=-1.0: must be positive", "optimizer.lr=x"],
+        ),
+        ("recipe=mild --config-dir=/x", ["--config-dir"]),
+        ("recipe=mild --describe", ["--describe", "needs a value"]),
+        ("recipe=mild --recipes nowhere", ["--recipes", "is not a directory"]),
+        ("recipe=mild --resume", ["--resume", "needs a value"]),
+        ("--resume nowhere", ["nowhere", "is not a run folder"]),
+        ("--resume auto", ["no unfinished run"]),
+    ],
+)
 def test_a_command_that_means_nothing_is_answered(capsys, words, said):
     check(capsys, words.split(), *said)
 
@@ -122,7 +132,9 @@ def groups(rows: list[tuple[str, list[str]]]) -> list[list[tuple[str, list[str]]
     """Put words into as few commands as can hold them: no setting twice in one, since the last one would win."""
     commands: list[dict[str, tuple[str, list[str]]]] = []
     for word, said in rows:
-        key = {"lr": "optimizer.lr", "epochs": "max_duration"}.get(word.split("=")[0], word.split("=")[0])
+        key = {"lr": "optimizer.lr", "epochs": "max_duration"}.get(
+            word.split("=")[0], word.split("=")[0]
+        )
         home = next((command for command in commands if key not in command), None)
         if home is None:
             commands.append(home := {})
@@ -141,27 +153,43 @@ def test_settings_that_cannot_be_are_all_named_with_their_rules(capsys, rows):
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("defaults: [mild]\noptimizer:\n  lrr: 1.7\n", ["recipes/mine.yaml:3: optimizer.lrr",
-                                                    "did you mean optimizer.lr?"]),
-    ("defaults: [mild]\nseed: yes\n", ["recipes/mine.yaml:2", "true or false"]),
-    ("defaults: [mild]\nseed: 0777\n", ["recipes/mine.yaml:2"]),
-    ("defaults: [mild]\noptimizer: 5\n", ["recipes/mine.yaml", "optimizer"]),
-    ("defaults: [mildd]\n", ["recipes/mine.yaml:1", "did you mean mild?"]),
-    ("defaults: [mine]\n", ["recipes/mine.yaml:1", "in a circle"]),
-    ("defaults: [../../etc/passwd]\n", ["recipes/mine.yaml:1", "a list of recipe names"]),
-    ("defaults: [_self_, mild]\n", ["recipes/mine.yaml:1", "must come last"]),
-    ("defaults:\n  - override hydra/launcher: joblib\n", ["recipes/mine.yaml:2", "not the name of a setting"]),
-    ("hydra:\n  callbacks: {x: {_target_: os.system}}\n", ["recipes/mine.yaml:1", "cannot configure Hydra"]),
-    ("# @package _global_\nname: mine\n", ["recipes/mine.yaml:1", "instruction to Hydra"]),
-    ("name: mine\nabout: ${oc.env:SECRET}\n", ["recipes/mine.yaml:2", "is not a reference to one setting"]),
-    ("name: mine\nabout: !!python/object/apply:os.system ['touch pwned']\n",
-     ["recipes/mine.yaml:2", "tags are not used"]),
-    (BOMB, ["recipes/mine.yaml:1", "anchors"]),
-    ("name: mine\nname: yours\n", ["recipes/mine.yaml:2", "duplicate key"]),
-    ("name: [mine\n", ["recipes/mine.yaml", "not YAML"]),
-    ("", ["recipes/mine.yaml:1", "a mapping of settings"]),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "defaults: [mild]\noptimizer:\n  lrr: 1.7\n",
+            ["recipes/mine.yaml:3: optimizer.lrr", "did you mean optimizer.lr?"],
+        ),
+        ("defaults: [mild]\nseed: yes\n", ["recipes/mine.yaml:2", "true or false"]),
+        ("defaults: [mild]\nseed: 0777\n", ["recipes/mine.yaml:2"]),
+        ("defaults: [mild]\noptimizer: 5\n", ["recipes/mine.yaml", "optimizer"]),
+        ("defaults: [mildd]\n", ["recipes/mine.yaml:1", "did you mean mild?"]),
+        ("defaults: [mine]\n", ["recipes/mine.yaml:1", "in a circle"]),
+        ("defaults: [../../etc/passwd]\n", ["recipes/mine.yaml:1", "a list of recipe names"]),
+        ("defaults: [_self_, mild]\n", ["recipes/mine.yaml:1", "must come last"]),
+        (
+            "defaults:\n  - override hydra/launcher: joblib\n",
+            ["recipes/mine.yaml:2", "not the name of a setting"],
+        ),
+        (
+            "hydra:\n  callbacks: {x: {_target_: os.system}}\n",
+            ["recipes/mine.yaml:1", "cannot configure Hydra"],
+        ),
+        ("# @package _global_\nname: mine\n", ["recipes/mine.yaml:1", "instruction to Hydra"]),
+        (
+            "name: mine\nabout: ${oc.env:SECRET}\n",
+            ["recipes/mine.yaml:2", "is not a reference to one setting"],
+        ),
+        (
+            "name: mine\nabout: !!python/object/apply:os.system ['touch pwned']\n",
+            ["recipes/mine.yaml:2", "tags are not used"],
+        ),
+        (BOMB, ["recipes/mine.yaml:1", "anchors"]),
+        ("name: mine\nname: yours\n", ["recipes/mine.yaml:2", "duplicate key"]),
+        ("name: [mine\n", ["recipes/mine.yaml", "not YAML"]),
+        ("", ["recipes/mine.yaml:1", "a mapping of settings"]),
+    ],
+)
 def test_a_recipe_file_that_cannot_be_is_named_with_its_line(capsys, text, said):
     Path("recipes/mine.yaml").write_text(text)
     check(capsys, ["recipe=mine", "data=/data"], *said)
@@ -174,7 +202,9 @@ def test_data_that_are_not_there_exit_with_3(capsys, tmp_path):
 
 
 def test_a_problem_reads_as_a_sentence_and_knows_its_section():
-    problem = Problem("alpha", -1, "must be positive", "methods.mixup.alpha=0.2").under("methods.mixup")
+    problem = Problem("alpha", -1, "must be positive", "methods.mixup.alpha=0.2").under(
+        "methods.mixup"
+    )
     assert str(problem) == "methods.mixup.alpha=-1: must be positive\n    methods.mixup.alpha=0.2"
     assert str(Problem("data.root", None, "is not set")) == "data.root: is not set"
 

@@ -54,18 +54,30 @@ def test_the_recipes_fit_into_sixteen_gigabytes_and_averages_and_sam_take_more()
 
 def test_jpegs_decoded_on_the_gpu_take_memory_there_once_for_each_image_of_a_batch_up_to_a_limit():
     def added(ranks: int) -> float:
-        return guess.gpu_memory(mild("data.decode=gpu", ranks=ranks)) - guess.gpu_memory(mild(ranks=ranks))
+        return guess.gpu_memory(mild("data.decode=gpu", ranks=ranks)) - guess.gpu_memory(
+            mild(ranks=ranks)
+        )
 
-    crop = 3 * 176 ** 2
+    crop = 3 * 176**2
     assert added(8) == pytest.approx(256 * (9 * 211_000 + 114_000 + crop))
     assert added(16) == pytest.approx(added(8) / 2)
-    assert added(1) == pytest.approx((1 + 114 / 211 / 9) * 3 * 2 ** 28 + 2048 * crop, rel=1e-3)
+    assert added(1) == pytest.approx((1 + 114 / 211 / 9) * 3 * 2**28 + 2048 * crop, rel=1e-3)
 
 
-@pytest.mark.parametrize(("length", "said"), [
-    (3, "1 minute"), (100, "2 minutes"), (3000, "50 minutes"), (5400, "90 minutes"), (86400, "24 hours"),
-    (4 * 86400, "4 days"),
-    (80 * 86400, "11 weeks"), (730 * 86400, "100 weeks"), (740 * 86400, "2 years"), (3.2e9, "100 years"),
-])
+@pytest.mark.parametrize(
+    ("length", "said"),
+    [
+        (3, "1 minute"),
+        (100, "2 minutes"),
+        (3000, "50 minutes"),
+        (5400, "90 minutes"),
+        (86400, "24 hours"),
+        (4 * 86400, "4 days"),
+        (80 * 86400, "11 weeks"),
+        (730 * 86400, "100 weeks"),
+        (740 * 86400, "2 years"),
+        (3.2e9, "100 years"),
+    ],
+)
 def test_a_length_is_told_in_the_unit_that_a_person_would_use(length, said):
     assert roughly(length) == said

@@ -12,28 +12,33 @@ from tests.sources import ROOT, nodes, sources
 
 PACKAGE = "resnet_recipes"
 
-#: From the bottom up. A module imports only from tiers below its own, and from its own package. Siblings on a tier
-#: never meet, except on the tier of the loose modules, which is where a new module at the top of the package belongs.
+#: From the bottom up. A module imports only from tiers below its own, and from its own package.
+#: Siblings on a tier never meet, except on the tier of the loose modules, which is where a new
+#: module at the top of the package belongs.
 TIERS = (
     {"errors", "names", "paths", "duration", "schedule", "atomic", "card", "cores", "architecture"},
     {"ops"},
     {"methods", "optim", "data", "report"},
     {"measure"},
     {"config"},
-    {"plan", "composing"},          # and the other modules at the top of the package
+    {"plan", "composing"},  # and the other modules at the top of the package
     {"network"},
     {"train"},
     {"process"},
     {"launch"},
     {"commands"},
     {"library"},
-    {"cli", ""},                    # "": the package itself, which offers the public names
+    {"cli", ""},  # "": the package itself, which offers the public names
     {"__main__"},
 )
 LOOSE = 5
 
 #: Outside packages that only these parts may import.
-RESERVED = {"hydra": {"composing"}, "omegaconf": {"composing"}, "rich": {"report", "commands", "cli"}}
+RESERVED = {
+    "hydra": {"composing"},
+    "omegaconf": {"composing"},
+    "rich": {"report", "commands", "cli"},
+}
 
 
 @cache
@@ -67,10 +72,14 @@ def imports(module: str, lazily: bool = True) -> frozenset[str]:
             named |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module} imports relatively, line {node.lineno}"
-            named |= {full if (full := f"{node.module}.{alias.name}") in modules() else node.module
-                      for alias in node.names}
+            named |= {
+                full if (full := f"{node.module}.{alias.name}") in modules() else node.module
+                for alias in node.names
+            }
     parts = [name.split(".") for name in named | {module}]
-    return frozenset(".".join(part[:length]) for part in parts for length in range(1, len(part) + 1)) - {module}
+    return frozenset(
+        ".".join(part[:length]) for part in parts for length in range(1, len(part) + 1)
+    ) - {module}
 
 
 def reaches(module: str, lazily: bool = True) -> set[str]:
@@ -97,13 +106,23 @@ def tier(name: str) -> int:
 @cache
 def calls(module: str) -> list[tuple[str, ast.Call]]:
     """Return every call with what it calls, as written: "torch.load"."""
-    return [(ast.unparse(node.func), node) for node in nodes(modules()[module]) if isinstance(node, ast.Call)]
+    return [
+        (ast.unparse(node.func), node)
+        for node in nodes(modules()[module])
+        if isinstance(node, ast.Call)
+    ]
 
 
 def keyword(call: ast.Call, name: str) -> object:
     """Return the constant that a call gives for a keyword; None if it gives none or computes it."""
-    return next((item.value.value
-                 for item in call.keywords if item.arg == name and isinstance(item.value, ast.Constant)), None)
+    return next(
+        (
+            item.value.value
+            for item in call.keywords
+            if item.arg == name and isinstance(item.value, ast.Constant)
+        ),
+        None,
+    )
 
 
 def test_every_import_points_downwards():
@@ -114,7 +133,9 @@ def test_every_import_points_downwards():
             other = part(name)
             if not name.startswith(f"{PACKAGE}.") or other == own:
                 continue
-            allowed = tier(other) < tier(own) or (tier(other) == tier(own) and tier(own) in (0, LOOSE))
+            allowed = tier(other) < tier(own) or (
+                tier(other) == tier(own) and tier(own) in (0, LOOSE)
+            )
             if not allowed and not (own == "config" and name == f"{PACKAGE}.data"):
                 wrong.append(f"{module} imports {name}")
     assert not wrong, "\n".join(["", *wrong])
@@ -126,8 +147,12 @@ def test_config_takes_only_the_schema_from_data():
 
 
 def test_no_modules_import_each_other_in_a_circle_inside_functions_neither():
-    arrows = {module: {name for name in imports(module) & modules().keys() if not module.startswith(f"{name}.")}
-              for module in modules()}
+    arrows = {
+        module: {
+            name for name in imports(module) & modules().keys() if not module.startswith(f"{name}.")
+        }
+        for module in modules()
+    }
     assert not (wrong := in_circles(arrows)), "\n".join(["", *wrong])
 
 
@@ -151,6 +176,7 @@ def folders(module: str) -> list[str]:
 
 def in_circles(arrows: dict[str, set[str]]) -> list[str]:
     """Return every node that can be reached from itself."""
+
     def reached(start: str) -> set[str]:
         seen, ahead = set(), [start]
         while ahead:
@@ -164,18 +190,27 @@ def in_circles(arrows: dict[str, set[str]]) -> list[str]:
 
 @pytest.mark.parametrize("name", sorted(TIERS[0]))
 def test_the_foundation_needs_only_the_standard_library(name):
-    outside = {found.split(".")[0] for found in imports(f"{PACKAGE}.{name}")} - set(sys.stdlib_module_names) - {PACKAGE}
+    outside = (
+        {found.split(".")[0] for found in imports(f"{PACKAGE}.{name}")}
+        - set(sys.stdlib_module_names)
+        - {PACKAGE}
+    )
     assert outside == set()
 
 
 def test_results_can_be_read_without_torch():
-    wrong = [module for module in modules() if part(module) == "report" and "torch" in reaches(module)]
+    wrong = [
+        module for module in modules() if part(module) == "report" and "torch" in reaches(module)
+    ]
     assert not wrong, "\n".join(["", *wrong])
 
 
 def test_workers_never_import_hydra():
-    workers = [module for module in modules()
-               if part(module) in ("train", "process", "network", "optim", "data", "methods", "report")]
+    workers = [
+        module
+        for module in modules()
+        if part(module) in ("train", "process", "network", "optim", "data", "methods", "report")
+    ]
     assert workers
     wrong = [module for module in workers if "hydra" in reaches(module)]
     assert not wrong, "\n".join(["", *wrong])
@@ -187,15 +222,25 @@ def test_starting_the_command_imports_neither_torch_nor_hydra():
 
 
 def test_some_packages_belong_to_one_part():
-    wrong = [f"{module} imports {name}" for module in modules() for name, owners in RESERVED.items()
-             if name in imports(module) and part(module) not in owners]
+    wrong = [
+        f"{module} imports {name}"
+        for module in modules()
+        for name, owners in RESERVED.items()
+        if name in imports(module) and part(module) not in owners
+    ]
     assert not wrong, "\n".join(["", *wrong])
 
 
 def test_only_the_surface_prints():
     speakers = ("cli", "commands")
-    wrong = [f"{module}:{call.lineno}" for module in modules() for name, call in calls(module)
-             if name == "print" and part(module) not in speakers and module != f"{PACKAGE}.report.console"]
+    wrong = [
+        f"{module}:{call.lineno}"
+        for module in modules()
+        for name, call in calls(module)
+        if name == "print"
+        and part(module) not in speakers
+        and module != f"{PACKAGE}.report.console"
+    ]
     assert not wrong, "\n".join(["", *wrong])
 
 
@@ -203,34 +248,67 @@ def from_a_fixed_list(name: ast.expr) -> bool:
     """Return whether an expression yields only names in the source: "ffcv", or f"resnet_recipes.data.{TABLE[key]}"."""
     if isinstance(name, ast.JoinedStr):
         values = [part.value for part in name.values if isinstance(part, ast.FormattedValue)]
-        return all(isinstance(value, ast.Subscript) and ast.unparse(value.value).isupper() for value in values)
+        return all(
+            isinstance(value, ast.Subscript) and ast.unparse(value.value).isupper()
+            for value in values
+        )
     return isinstance(name, ast.Constant)
 
 
 def test_nothing_runs_text_as_code():
-    forbidden = {"eval", "exec", "compile", "__import__", "os.system", "os.popen", "yaml.load", "yaml.unsafe_load",
-                 "yaml.full_load",
-                 "hydra.utils.instantiate", "hydra.utils.get_class", "hydra.utils.get_method", "hydra.utils.get_object"}
-    wrong = [f"{module}:{call.lineno} {name}" for module in modules()
-             for name, call in calls(module) if name in forbidden]
-    wrong += [f"{module}:{call.lineno} shell=True" for module in modules()
-              for _, call in calls(module) if keyword(call, "shell")]
-    wrong += [f"{module}:{call.lineno} {name}" for module in modules() for name, call in calls(module)
-              if name.split(".")[-1] == "import_module" and not from_a_fixed_list(call.args[0])]
+    forbidden = {
+        "eval",
+        "exec",
+        "compile",
+        "__import__",
+        "os.system",
+        "os.popen",
+        "yaml.load",
+        "yaml.unsafe_load",
+        "yaml.full_load",
+        "hydra.utils.instantiate",
+        "hydra.utils.get_class",
+        "hydra.utils.get_method",
+        "hydra.utils.get_object",
+    }
+    wrong = [
+        f"{module}:{call.lineno} {name}"
+        for module in modules()
+        for name, call in calls(module)
+        if name in forbidden
+    ]
+    wrong += [
+        f"{module}:{call.lineno} shell=True"
+        for module in modules()
+        for _, call in calls(module)
+        if keyword(call, "shell")
+    ]
+    wrong += [
+        f"{module}:{call.lineno} {name}"
+        for module in modules()
+        for name, call in calls(module)
+        if name.split(".")[-1] == "import_module" and not from_a_fixed_list(call.args[0])
+    ]
     assert not wrong, "\n".join(["", *wrong])
 
 
 def test_nothing_is_unpickled():
-    wrong = [f"{module} imports {name}" for module in modules()
-             for name in imports(module) & {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}]
+    wrong = [
+        f"{module} imports {name}"
+        for module in modules()
+        for name in imports(module)
+        & {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib"}
+    ]
     for module in modules():
         for name, call in calls(module):
             if name == "torch.load" and keyword(call, "weights_only") is not True:
                 wrong.append(f"{module}:{call.lineno} torch.load without weights_only=True")
             if keyword(call, "weights_only") is False or keyword(call, "allow_pickle"):
                 wrong.append(f"{module}:{call.lineno} allows pickles")
-            if name.split(".")[-1].endswith(("_object",
-                                             "_object_list")) and name.split(".")[-1].split("_")[0] in COLLECTIVES:
+            if (
+                name.split(".")[-1].endswith(("_object", "_object_list"))
+                and name.split(".")[-1].split("_")[0] in COLLECTIVES
+            ):
                 wrong.append(f"{module}:{call.lineno} {name} sends a pickle")
     assert not wrong, "\n".join(["", *wrong])
 

@@ -59,19 +59,26 @@ def images(tmp_path: Path) -> Path:
         for name in ("dark", "light"):
             (tmp_path / "images" / split / name).mkdir(parents=True)
             for index in range(count):
-                pixels = rng.integers(0, 128, (64, 64, 3), dtype=np.uint8) + (name == "light") * np.uint8(100)
+                pixels = rng.integers(0, 128, (64, 64, 3), dtype=np.uint8) + (
+                    name == "light"
+                ) * np.uint8(100)
                 Image.fromarray(pixels).save(tmp_path / "images" / split / name / f"{index}.png")
     return tmp_path
 
 
 def test_importing_it_loads_nothing_heavy_and_its_names_are_there():
-    code = "import sys, resnet_recipes; sys.exit(bool({'torch', 'hydra', 'numpy'} & sys.modules.keys()))"
+    code = (
+        "import sys, resnet_recipes; sys.exit(bool({'torch', 'hydra', 'numpy'} & "
+        "sys.modules.keys()))"
+    )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
     assert all(getattr(resnet_recipes, name) for name in resnet_recipes.__all__)
 
 
 def test_a_notebook_completes_what_is_public_alone():
-    assert [name for name in dir(resnet_recipes) if name != "__version__"] == sorted(resnet_recipes.__all__)
+    assert [name for name in dir(resnet_recipes) if name != "__version__"] == sorted(
+        resnet_recipes.__all__
+    )
 
 
 @pytest.mark.slow
@@ -82,7 +89,9 @@ def test_the_examples_of_the_page_run_in_order(images, monkeypatch):
     assert len(examples) == 5
     names = {"step": 3, "images": torch.randn(4, 3, 32, 32), "labels": torch.arange(4)}
     for example in examples:
-        small = example.replace('data="images"', f'{SMALL}, data="images"').replace("workers=2", "workers=0")
+        small = example.replace('data="images"', f'{SMALL}, data="images"').replace(
+            "workers=2", "workers=0"
+        )
         if "rr.load" not in small and "mixup" in small:
             names["model"] = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(3, 10))
         exec(small, names)
@@ -105,9 +114,17 @@ def test_every_example_of_the_readme_runs(images, monkeypatch):
 def test_the_lines_of_a_card_run_in_a_loop_of_ones_own(method):
     model = shallow_resnet18(num_classes=3)
     names = {
-        "np": np, "image": Image.new("RGB", (32, 32)), "model": model, "step": 1, "total_steps": 20,
-        "steps_per_epoch": 10, "pixels": torch.zeros(4, 3, 32, 32, dtype=torch.uint8), "num_classes": 3,
-        "images": torch.randn(4, 3, 32, 32), "labels": torch.tensor([0, 1, 2, 0]), "params": list(model.parameters()),
+        "np": np,
+        "image": Image.new("RGB", (32, 32)),
+        "model": model,
+        "step": 1,
+        "total_steps": 20,
+        "steps_per_epoch": 10,
+        "pixels": torch.zeros(4, 3, 32, 32, dtype=torch.uint8),
+        "num_classes": 3,
+        "images": torch.randn(4, 3, 32, 32),
+        "labels": torch.tensor([0, 1, 2, 0]),
+        "params": list(model.parameters()),
         "evaluate": model.eval,
     }
 
@@ -121,8 +138,9 @@ def test_the_lines_of_a_card_run_in_a_loop_of_ones_own(method):
     exec("\n".join(lines), names | {"compute": compute})
 
 
-#: Commands that one process runs, before and after the entry point of a package is put right. The process has imported
-#: the package, and forgets it; torch would not let it register its operations again.
+#: Commands that one process runs, before and after the entry point of a package is put right. The
+#: process has imported the package, and forgets it; torch would not let it register its operations
+#: again.
 COMMANDS = """
 import importlib, pathlib, sys
 for name in [name for name in sys.modules if name.startswith("resnet_recipes") and ".ops" not in name]:
@@ -138,15 +156,22 @@ print([cli.main(command.split()) for command in sys.argv[2:]])
 
 
 @pytest.mark.slow
-def test_a_method_of_another_package_has_schema_card_checks_and_plan_unless_it_takes_a_name_of_ours(nursery: Nursery,
-                                                                                                    tmp_path: Path):
+def test_a_method_of_another_package_has_schema_card_checks_and_plan_unless_it_takes_a_name_of_ours(
+    nursery: Nursery, tmp_path: Path
+):
     (tmp_path / "darken.py").write_text(DARKEN)
     (tmp_path / "run_commands.py").write_text(COMMANDS)
     about = tmp_path / "darken-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: darken\nVersion: 1.0\n")
-    commands = ["methods darken", "plan mild methods.darken={}", "plan mild methods.darken.factor=0"]
-    code, out, err = nursery.run(tmp_path, "run_commands", str(about / "entry_points.txt"), *commands).wait()
+    commands = [
+        "methods darken",
+        "plan mild methods.darken={}",
+        "plan mild methods.darken.factor=0",
+    ]
+    code, out, err = nursery.run(
+        tmp_path, "run_commands", str(about / "entry_points.txt"), *commands
+    ).wait()
     assert code == 0, err
     refused, said = out.split("\n", 1)
     assert refused == "[<ExitCode.NOT_READY: 3>]"

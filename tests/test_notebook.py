@@ -10,21 +10,27 @@ import torchvision
 
 from tests.process.nursery import shallow_resnet18
 
-NOTEBOOK = json.loads((Path(__file__).parents[1] / "docs" / "notebook.ipynb").read_text(encoding="utf-8"))
+NOTEBOOK = json.loads(
+    (Path(__file__).parents[1] / "docs" / "notebook.ipynb").read_text(encoding="utf-8")
+)
 CELLS = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
 
 
 def test_the_notebook_is_one_without_outputs():
     assert (NOTEBOOK["nbformat"], NOTEBOOK["nbformat_minor"]) == (4, 4)
-    assert all(not cell["outputs"] and cell["execution_count"] is None
-               for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code")
+    assert all(
+        not cell["outputs"] and cell["execution_count"] is None
+        for cell in NOTEBOOK["cells"]
+        if cell["cell_type"] == "code"
+    )
 
 
 @pytest.mark.slow
 def test_its_cells_run_in_order_and_show_progress(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
-    monkeypatch.setattr(sys, "stderr", shown := io.StringIO())          # without a descriptor, as in Jupyter
+    # without a descriptor, as in Jupyter
+    monkeypatch.setattr(sys, "stderr", shown := io.StringIO())
     names: dict[str, object] = {}
     for cell in CELLS:
         exec(cell.replace("train_images=60, val_images=10", "train_images=6, val_images=2"), names)

@@ -20,20 +20,28 @@ def test_an_outline_fits_in_eighty_columns_and_in_ascii():
 def test_an_outline_says_what_will_run():
     said = " ".join(text("hot").split())
     for part in (
-        "270 epochs = 168,750 steps, 625 per epoch (90ep x 3, rounded down)", "2048 = 8 devices x 1 micro-batch x 256",
-        "25,557,032 parameters", "100 px (epochs 1-59), 104 (60-69)",
+        "270 epochs = 168,750 steps, 625 per epoch (90ep x 3, rounded down)",
+        "2048 = 8 devices x 1 micro-batch x 256",
+        "25,557,032 parameters",
+        "100 px (epochs 1-59), 104 (60-69)",
         "colout, progressive_resizing, label_smoothing, mixup",
-        "sam (every 5th step)", "79.86 % top-1, 180 epochs, 254 min, 8x A100 80GB", "232 -> 224 px",
+        "sam (every 5th step)",
+        "79.86 % top-1, 180 epochs, 254 min, 8x A100 80GB",
+        "232 -> 224 px",
         "this plan assumes ImageNet-1k",
     ):
         assert part in said
 
 
 def test_the_memory_of_all_loaders_is_told_and_more_threads_or_ranks_do_not_multiply_it():
-    # Three batches of 2,048 images of 176 px are 571 MB; the rest is evaluation, a batch of each rank's own.
+    # Three batches of 2,048 images of 176 px are 571 MB; the rest is evaluation, a batch of each
+    # rank's own.
     assert "loader     up to 586 MB of memory for the batches of 1 device in all" in text(
-        "mild", "batch.eval_size=32", ranks=1)
-    assert "loader     up to 687 MB of memory for the batches of 8 devices in all" in text("mild", "batch.eval_size=32")
+        "mild", "batch.eval_size=32", ranks=1
+    )
+    assert "loader     up to 687 MB of memory for the batches of 8 devices in all" in text(
+        "mild", "batch.eval_size=32"
+    )
     assert "loader     up to 687 MB" in text("mild", "batch.eval_size=32", "data.workers=64")
 
 
@@ -48,8 +56,10 @@ def test_sizes_are_reported_as_ranges_of_epochs():
 
 def test_a_published_result_says_only_what_is_known():
     assert outline.published(Published(top1=78.4)) == "78.4 % top-1"
-    assert outline.published(Published(76.6, 32, 25.3, "8x A100",
-                                       "paper")) == "76.6 % top-1, 32 epochs, 25.3 min, 8x A100 (paper)"
+    assert (
+        outline.published(Published(76.6, 32, 25.3, "8x A100", "paper"))
+        == "76.6 % top-1, 32 epochs, 25.3 min, 8x A100 (paper)"
+    )
 
 
 def test_text_from_a_recipe_cannot_act_on_the_terminal():

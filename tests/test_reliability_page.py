@@ -13,5 +13,7 @@ def test_every_test_that_the_page_names_exists() -> None:
     assert len(named) > 25
     functions = "\n".join(sources.values())
     files = {path.name for path in sources}
-    missing = [name for name in named if name not in files and f"def {name.rstrip('*')}" not in functions]
+    missing = [
+        name for name in named if name not in files and f"def {name.rstrip('*')}" not in functions
+    ]
     assert missing == []

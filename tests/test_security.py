@@ -11,8 +11,8 @@ from resnet_recipes.composing.compose import compose
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.launch.group import Group, environments
 
-#: Recipe files that try to run code, to read what is not theirs, or to cost minutes. MARKER stands for a file that must
-#: not appear.
+#: Recipe files that try to run code, to read what is not theirs, or to cost minutes. MARKER stands
+#: for a file that must not appear.
 RECIPES = {
     "python tag": "name: !!python/object/apply:os.system ['touch MARKER']",
     "python name tag": "name: !!python/name:os.system",
@@ -23,7 +23,8 @@ RECIPES = {
     "set": "methods: !!set {ema}",
     "ordered map": "methods: !!omap [ema: {}]",
     "hydra callback": "hydra: {callbacks: {evil: {_target_: os.system, command: touch MARKER}}}",
-    "hydra logging": "hydra: {job_logging: {handlers: {evil: {(): os.system, command: touch MARKER}}}}",
+    "hydra logging": "hydra: {job_logging: {handlers: {evil: {(): os.system, command: "
+    "touch MARKER}}}}",
     "hydra folder": "hydra: {run: {dir: /tmp/elsewhere}}",
     "hydra search path": "hydra: {searchpath: [file:///tmp/elsewhere]}",
     "hydra sweeper": "hydra: {sweeper: {_target_: os.system}}",
@@ -43,8 +44,9 @@ RECIPES = {
     "reference bomb": "about: ${name}\nname: ${about}",
     "anchors": "a: &a [1, 1]\nb: *a",
     "merge key": "base: &base {lr: 1}\noptimizer: {<<: *base}",
-    "laughs": "a: &a [x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, *b, *b, *b, *b, "
-              "*b]\nabout: *c",
+    "laughs": "a: &a [x, x, x, x, x, x, x, x, x]\nb: &b [*a, *a, *a, *a, *a, *a, *a]\nc: &c [*b, "
+    "*b, *b, *b, *b, "
+    "*b]\nabout: *c",
     "depth": "name: " + "[" * 5000 + "]" * 5000,
     "depth in mappings": "name: " + "{a: " * 1000 + "1" + "}" * 1000,
     "size": "about: " + "x" * 100_000,
@@ -66,17 +68,35 @@ RECIPES = {
 
 #: Names of recipes.
 NAMES = (
-    "../hot", "../../etc/passwd", "/etc/passwd", "hot/../hot", "Hot", "hot.yaml/../../x.yaml", "hot;ls", "$(ls)", "",
-    "-", "hot\0",
+    "../hot",
+    "../../etc/passwd",
+    "/etc/passwd",
+    "hot/../hot",
+    "Hot",
+    "hot.yaml/../../x.yaml",
+    "hot;ls",
+    "$(ls)",
+    "",
+    "-",
+    "hot\0",
     "a" * 300,
 )
 
 #: Settings of a command, as a wrapper that passes on a stranger's text might build them.
 WORDS = (
-    "hydra.run.dir=/tmp/elsewhere", "+hydra.callbacks.evil._target_=os.system", "hydra.searchpath=[file:///tmp]",
-    "model._target_=os.system", "methods.ema._target_=os.system", "optimizer@hydra.callbacks=sgd",
-    "run.name=../../outside", "run.name=..", "run.name=a/b", "run.name=a;ls",
-    "model.name=${oc.env:HOME}", "run.name=${oc.env:HOME}", "optimizer.lr=nan",
+    "hydra.run.dir=/tmp/elsewhere",
+    "+hydra.callbacks.evil._target_=os.system",
+    "hydra.searchpath=[file:///tmp]",
+    "model._target_=os.system",
+    "methods.ema._target_=os.system",
+    "optimizer@hydra.callbacks=sgd",
+    "run.name=../../outside",
+    "run.name=..",
+    "run.name=a/b",
+    "run.name=a;ls",
+    "model.name=${oc.env:HOME}",
+    "run.name=${oc.env:HOME}",
+    "optimizer.lr=nan",
 )
 
 
@@ -97,7 +117,9 @@ def refused(recipe: str, *words: str) -> str:
 @pytest.mark.parametrize("kind", RECIPES)
 def test_a_hostile_recipe_is_refused_and_not_run(kind: str, here: Path) -> None:
     marker = here / "marker"
-    (here / "hostile.yaml").write_bytes(RECIPES[kind].replace("MARKER", str(marker)).encode(errors="surrogateescape"))
+    (here / "hostile.yaml").write_bytes(
+        RECIPES[kind].replace("MARKER", str(marker)).encode(errors="surrogateescape")
+    )
     assert refused("hostile.yaml")
     assert not marker.exists()
 

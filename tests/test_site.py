@@ -33,7 +33,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_page_can_be_reached_and_loads_nothing_from_elsewhere(site: Path) -> None:
     home = (site / "index.html").read_text(encoding="utf-8")
-    pages = [path.relative_to(site).as_posix() for path in site.rglob("*.html") if path.name != "404.html"]
+    pages = [
+        path.relative_to(site).as_posix()
+        for path in site.rglob("*.html")
+        if path.name != "404.html"
+    ]
     assert len(pages) > 15
     assert [page for page in pages if f'href="{page}"' not in home and page != "index.html"] == []
     for page in pages:
@@ -42,21 +46,35 @@ def test_every_page_can_be_reached_and_loads_nothing_from_elsewhere(site: Path) 
 
 
 def test_every_setting_is_there_with_its_meaning(site: Path) -> None:
-    text = "".join((site / "reference" / f"{name}.html").read_text() for name in ("settings", "methods", "optimizers"))
+    text = "".join(
+        (site / "reference" / f"{name}.html").read_text()
+        for name in ("settings", "methods", "optimizers")
+    )
     rows = dict(re.findall(r"<td><code>([\w.]+)</code></td>\n.*\n.*\n<td>(.*)</td>", text))
     keys = [key for key in settings() if not key.startswith(("methods", "optimizer", "published"))]
     sections = {key.rpartition(".")[0] for key in keys}
     assert [key for key in keys if key not in sections and not rows.get(key)] == []
     cards = {f"methods.{cls.name}.{item.name}" for cls in ORDER for item in fields(cls)}
-    cards |= {f"optimizer.{item.name}" for cls in OPTIMIZERS for item in fields(cls) if item.name != "name"}
+    cards |= {
+        f"optimizer.{item.name}"
+        for cls in OPTIMIZERS
+        for item in fields(cls)
+        if item.name != "name"
+    }
     assert [key for key in cards if not rows.get(key)] == []
 
 
-@pytest.mark.parametrize(("page", "names"), [
-    ("methods", [cls.name for cls in ORDER]), ("optimizers", [cls.name for cls in OPTIMIZERS]),
-    ("recipes", sorted(path.stem for path in packaged_folder().glob("*.yaml"))),
-    ("commands", ["resnet-train", *(f"resnet-recipes-{name}" for name in VERBS)]),
-])
-def test_a_page_read_from_the_code_has_a_section_for_each_name(site: Path, page: str, names: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("methods", [cls.name for cls in ORDER]),
+        ("optimizers", [cls.name for cls in OPTIMIZERS]),
+        ("recipes", sorted(path.stem for path in packaged_folder().glob("*.yaml"))),
+        ("commands", ["resnet-train", *(f"resnet-recipes-{name}" for name in VERBS)]),
+    ],
+)
+def test_a_page_read_from_the_code_has_a_section_for_each_name(
+    site: Path, page: str, names: list[str]
+) -> None:
     text = (site / "reference" / f"{page}.html").read_text(encoding="utf-8")
     assert re.findall(r'<h2 id="([\w-]+)"', text) == names

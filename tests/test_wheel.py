@@ -21,9 +21,20 @@ pytestmark = pytest.mark.slow
 
 def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a command where nothing of this checkout can be found by accident."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "RESNET_RECIPES"))}
-    return subprocess.run([str(part) for part in command], cwd=cwd, env=clean, capture_output=True, text=True,
-                          timeout=120, check=False)
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "RESNET_RECIPES"))
+    }
+    return subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=clean,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -32,16 +43,30 @@ def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     sources = folder / "sources"
     for name in ("resnet_recipes", "recipes"):
-        shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
+        shutil.copytree(
+            ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "*.so")
+        )
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, sources)
     build = sources / "build" / f"lib.{get_platform()}-{sys.implementation.cache_tag}"
-    for library in (ROOT / "resnet_recipes").rglob("*.so"):     # setup.py compiles again what a source is newer than
+    # setup.py compiles again what a source is newer than
+    for library in (ROOT / "resnet_recipes").rglob("*.so"):
         compiled = build / library.relative_to(ROOT)
         compiled.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(library, compiled)
-    built = run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder,
-                sources, cwd=folder)
+    built = run(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "-w",
+        folder,
+        sources,
+        cwd=folder,
+    )
     assert built.returncode == 0, built.stderr
     return next(folder.glob("*.whl"))
 
@@ -52,10 +77,23 @@ def installed(wheel, tmp_path_factory):
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True, with_pip=False)
     python = folder / "bin" / "python"
-    done = run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", wheel, cwd=folder)
+    done = run(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--no-deps",
+        "--no-index",
+        wheel,
+        cwd=folder,
+    )
     assert done.returncode == 0, done.stderr
     packages = next(folder.glob("lib/python*/site-packages"))
-    lent = {str(Path(find_spec(name).origin).parents[1]) for name in ("torch", "hydra", "yaml", "rich")}
+    lent = {
+        str(Path(find_spec(name).origin).parents[1]) for name in ("torch", "hydra", "yaml", "rich")
+    }
     # a path added so does not run the .pth files in it
     (packages / "lent.pth").write_text("\n".join(sorted(lent)) + "\n")
     return folder / "bin"
@@ -77,17 +115,31 @@ def images(tmp_path):
 def test_the_wheel_holds_every_module_and_every_recipe(wheel):
     inside = set(zipfile.ZipFile(wheel).namelist())
     modules = {str(path.relative_to(ROOT)) for path in (ROOT / "resnet_recipes").rglob("*.py")}
-    recipes = {f"resnet_recipes/recipes/{path.name}"
-               for path in (ROOT / "recipes").iterdir() if path.suffix in (".py", ".yaml")}
+    recipes = {
+        f"resnet_recipes/recipes/{path.name}"
+        for path in (ROOT / "recipes").iterdir()
+        if path.suffix in (".py", ".yaml")
+    }
     assert len(recipes) >= 5
     assert (modules | recipes) - inside == set()
 
 
 def test_the_wheel_holds_nothing_else(wheel):
     inside = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    known = (".py", ".yaml", ".csv", ".css", ".js", "native/libengine.so", "native/libsteps.so", "py.typed",
-             "/__init__.pyi")
-    assert all(name.startswith("resnet_recipes/") and name.endswith(known) for name in inside), sorted(inside)
+    known = (
+        ".py",
+        ".yaml",
+        ".csv",
+        ".css",
+        ".js",
+        "native/libengine.so",
+        "native/libsteps.so",
+        "py.typed",
+        "/__init__.pyi",
+    )
+    assert all(name.startswith("resnet_recipes/") and name.endswith(known) for name in inside), (
+        sorted(inside)
+    )
 
 
 def test_one_wheel_serves_every_python(wheel):
@@ -97,8 +149,15 @@ def test_one_wheel_serves_every_python(wheel):
 
 
 def test_an_installed_wheel_lists_its_recipes_from_an_empty_folder(installed, tmp_path):
-    found = run(installed / "python", "-c", "import resnet_recipes; print(resnet_recipes.__file__)", cwd=tmp_path)
-    assert found.stdout.startswith(str(installed.parent)), "another copy of the package is in the way"
+    found = run(
+        installed / "python",
+        "-c",
+        "import resnet_recipes; print(resnet_recipes.__file__)",
+        cwd=tmp_path,
+    )
+    assert found.stdout.startswith(str(installed.parent)), (
+        "another copy of the package is in the way"
+    )
     listed = run(installed / "resnet-train", "--list", cwd=tmp_path)
     assert listed.returncode == 0, listed.stderr
     for recipe in (ROOT / "recipes").glob("*.yaml"):
@@ -110,7 +169,9 @@ def test_an_installed_wheel_plans_a_run_from_an_empty_folder(installed, images, 
     empty = tmp_path / "empty"
     empty.mkdir()
     sizes = ("bs=8", "batch.bn_size=8", "epochs=10")
-    planned = run(installed / "resnet-train", "recipe=mild", f"data={images}", *sizes, "--dry-run", cwd=empty)
+    planned = run(
+        installed / "resnet-train", "recipe=mild", f"data={images}", *sizes, "--dry-run", cwd=empty
+    )
     assert planned.returncode == 0, planned.stderr
     assert "20 steps" in planned.stdout
     assert list(empty.iterdir()) == []

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Write the tables that the baselines are tested against, computed by their sources' own code where possible.
 
-    python tools/baseline_tables.py        # needs torch, torchvision and timm; writes tests/recipes/golden/peers.json
+    python tools/baseline_tables.py        # needs torch, torchvision and timm; writes
+    tests/recipes/golden/peers.json
 
-A table has the learning rate of the first and the last step of every epoch, its mean over each epoch if it changes
-within epochs, the warm-up, the image size of every epoch, and the names of the parameters that do not decay. timm's,
-torch's and torchvision's own classes compute their part; NVIDIA's, FFCV's, Composer's and MLPerf's formulas are written
-out here, each in a few lines, because no package has them.
+A table has the learning rate of the first and the last step of every epoch, its mean over each
+epoch if it changes within epochs, the warm-up, the image size of every epoch, and the names of the
+parameters that do not decay. timm's, torch's and torchvision's own classes compute their part;
+NVIDIA's, FFCV's, Composer's and MLPerf's formulas are written out here, each in a few lines,
+because no package has them.
 """
 
 import json
@@ -30,36 +32,52 @@ IMAGES = 1_281_167
 #: Changes to NVIDIA's recipe for the reference convergence point that suits one GPU.
 ONE_GPU = "bs=1632 lr=7.4 epochs=35 schedule.final=1.3513513513513514e-05"
 
-Rate = Callable[[int], float]       # of a step
+Rate = Callable[[int], float]  # of a step
 
 
 def nvidia_hparams() -> dict:
     """Return the table of Composer's CosineAnnealingWithWarmupScheduler, one rate per step."""
+
     def rate(step: int) -> float:
-        return 2.048 * (step / 5000 if step < 5000 else (1 + cos(pi * (step - 5000) / (90 * 625 - 5000))) / 2)
+        return 2.048 * (
+            step / 5000 if step < 5000 else (1 + cos(pi * (step - 5000) / (90 * 625 - 5000))) / 2
+        )
 
     return table(rate, 90, 625, 8, [224] * 90, [])
 
 
 def nvidia_dle() -> dict:
     """Return the table of lr_cosine_policy in image_classification/training.py, one rate per epoch."""
+
     def rate(step: int) -> float:
         epoch = step // 625
-        return 2.048 * ((epoch + 1) / 8 if epoch < 8 else (1 + np.cos(np.pi * (epoch - 8) / (90 - 8))) / 2)
+        return 2.048 * (
+            (epoch + 1) / 8 if epoch < 8 else (1 + np.cos(np.pi * (epoch - 8) / (90 - 8))) / 2
+        )
 
     return table(rate, 90, 625, 8, [224] * 90, [name for name in parameters() if "bn" in name])
 
 
 def pytorch_v1() -> dict:
     """Return the table of torch's StepLR, as references/classification/train.py makes it."""
-    return table(of_torch(0.1, lambda optimizer: StepLR(optimizer, 30, 0.1), 90, 5004), 90, 5004, 0, [224] * 90, [])
+    return table(
+        of_torch(0.1, lambda optimizer: StepLR(optimizer, 30, 0.1), 90, 5004),
+        90,
+        5004,
+        0,
+        [224] * 90,
+        [],
+    )
 
 
 def pytorch_v2() -> dict:
     """Return the table of torch's LinearLR, then CosineAnnealingLR, as references/classification/train.py has them."""
+
     def scheduler(optimizer: torch.optim.Optimizer) -> SequentialLR:
         warmup = LinearLR(optimizer, start_factor=0.01, total_iters=5)
-        return SequentialLR(optimizer, [warmup, CosineAnnealingLR(optimizer, T_max=595)], milestones=[5])
+        return SequentialLR(
+            optimizer, [warmup, CosineAnnealingLR(optimizer, T_max=595)], milestones=[5]
+        )
 
     norms = {id(parameter) for parameter in split_normalization_params(model)[0]}
     spared = [name for name, parameter in parameters().items() if id(parameter) in norms]
@@ -69,7 +87,9 @@ def pytorch_v2() -> dict:
 def timm(epochs: int, lr: float, decay: float, size: int) -> dict:
     """Return the table of timm's CosineLRScheduler with its train.py's defaults, and of its parameter groups."""
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=lr)
-    scheduler = CosineLRScheduler(optimizer, t_initial=epochs, lr_min=1e-6, warmup_t=5, warmup_lr_init=1e-4)
+    scheduler = CosineLRScheduler(
+        optimizer, t_initial=epochs, lr_min=1e-6, warmup_t=5, warmup_lr_init=1e-4
+    )
     rates = [scheduler._get_lr(epoch)[0] for epoch in range(epochs)]
     spared = {id(parameter) for parameter in param_groups_weight_decay(model, decay)[0]["params"]}
     names = [name for name, parameter in parameters().items() if id(parameter) in spared]
@@ -78,7 +98,14 @@ def timm(epochs: int, lr: float, decay: float, size: int) -> dict:
 
 def ffcv(epochs: int) -> dict:
     """Return the table of get_lr and get_resolution in train_imagenet.py, with the ramps of rn50_configs."""
-    start, end = {16: (11, 13), 24: (17, 20), 32: (23, 27), 40: (29, 34), 56: (41, 48), 88: (65, 76)}[epochs]
+    start, end = {
+        16: (11, 13),
+        24: (17, 20),
+        32: (23, 27),
+        40: (29, 34),
+        56: (41, 48),
+        88: (65, 76),
+    }[epochs]
 
     def rate(step: int) -> float:
         epoch, iteration = divmod(step, 312)
@@ -119,17 +146,32 @@ def of_torch(lr: float, scheduler: Callable, epochs: int, steps: int) -> Rate:
     return lambda step: rates[step // steps]
 
 
-def table(rate: Rate, epochs: int, steps: int, warmup: int, sizes: list[int], spared: list[str]) -> dict:
+def table(
+    rate: Rate, epochs: int, steps: int, warmup: int, sizes: list[int], spared: list[str]
+) -> dict:
     """Return the table of one recipe."""
+
     def shown(value: float) -> float:
         return float(f"{value:.10g}")
 
-    ends = [[shown(rate(epoch * steps)), shown(rate(epoch * steps + steps - 1))] for epoch in range(epochs)]
+    ends = [
+        [shown(rate(epoch * steps)), shown(rate(epoch * steps + steps - 1))]
+        for epoch in range(epochs)
+    ]
     by_step = any(first != last for first, last in ends)
-    means = [shown(fmean(map(rate, range(epoch * steps, epoch * steps + steps)))) for epoch in range(epochs)]
-    return {"epochs": epochs, "steps_per_epoch": steps, "warmup_epochs": warmup, "rates": ends,
-            "means": means if by_step else [],
-            "sizes": [[size, len(list(group))] for size, group in groupby(sizes)], "not_decayed": sorted(spared)}
+    means = [
+        shown(fmean(map(rate, range(epoch * steps, epoch * steps + steps))))
+        for epoch in range(epochs)
+    ]
+    return {
+        "epochs": epochs,
+        "steps_per_epoch": steps,
+        "warmup_epochs": warmup,
+        "rates": ends,
+        "means": means if by_step else [],
+        "sizes": [[size, len(list(group))] for size, group in groupby(sizes)],
+        "not_decayed": sorted(spared),
+    }
 
 
 def parameters() -> dict[str, torch.nn.Parameter]:
@@ -140,13 +182,23 @@ def parameters() -> dict[str, torch.nn.Parameter]:
 if __name__ == "__main__":
     model = torchvision.models.resnet50()
     found = {
-        "nvidia_hparams": nvidia_hparams(), "nvidia_hparams_mlperf": nvidia_hparams(), "nvidia_dle": nvidia_dle(),
-        "pytorch_v1": pytorch_v1(), "pytorch_v2": pytorch_v2(),
-        "timm_a1": timm(600, 5e-3, 0.01, 224), "timm_a2": timm(300, 5e-3, 0.02, 224),
+        "nvidia_hparams": nvidia_hparams(),
+        "nvidia_hparams_mlperf": nvidia_hparams(),
+        "nvidia_dle": nvidia_dle(),
+        "pytorch_v1": pytorch_v1(),
+        "pytorch_v2": pytorch_v2(),
+        "timm_a1": timm(600, 5e-3, 0.01, 224),
+        "timm_a2": timm(300, 5e-3, 0.02, 224),
         "timm_a3": timm(100, 8e-3, 0.02, 160),
-        "nvidia_mlperf_pt": mlperf(3264, 10.5, 37), f"nvidia_mlperf_pt {ONE_GPU}": mlperf(1632, 7.4, 35),
+        "nvidia_mlperf_pt": mlperf(3264, 10.5, 37),
+        f"nvidia_mlperf_pt {ONE_GPU}": mlperf(1632, 7.4, 35),
     } | {f"ffcv_rn50 epochs={epochs}": ffcv(epochs) for epochs in (16, 24, 32, 40, 56, 88)}
     policies = {json.dumps(entry["not_decayed"]): entry["not_decayed"] for entry in found.values()}
-    for entry in found.values():        # four lists of names, not sixteen
+    for entry in found.values():  # four lists of names, not sixteen
         entry["not_decayed"] = list(policies).index(json.dumps(entry["not_decayed"]))
-    OUT.write_text(json.dumps({"not_decayed": list(policies.values()), "recipes": found}, separators=(",", ":")) + "\n")
+    OUT.write_text(
+        json.dumps(
+            {"not_decayed": list(policies.values()), "recipes": found}, separators=(",", ":")
+        )
+        + "\n"
+    )

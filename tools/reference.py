@@ -26,7 +26,9 @@ RESULT = ("top1", "epochs", "minutes", "hardware", "source")
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages to the site, and to its navigation every page that mkdocs.yml does not name."""
     for page in (recipes, methods, optimizers, settings, commands):
-        files.append(File.generated(config, f"reference/{page.__name__}.md", content="\n".join(page())))
+        files.append(
+            File.generated(config, f"reference/{page.__name__}.md", content="\n".join(page()))
+        )
     named = re.findall(r"[\w/-]+\.md", str(config.nav))
     others = sorted({file.src_uri for file in files.documentation_pages()} - set(named))
     config.nav += [{"More": others}] if others else []
@@ -36,8 +38,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def recipes() -> Iterator[str]:
     """Yield a section for each packaged recipe: what it is for, what it reached, its methods, its file."""
     yield "# Recipes\n"
-    yield "The packaged recipes. A recipe is one file, in which every number has its unit and source; " \
-          "[your own](../howto/recipe.md) can start from any of them.\n"
+    yield (
+        "The packaged recipes. A recipe is one file, in which every number has its unit "
+        "and source; "
+        "[your own](../howto/recipe.md) can start from any of them.\n"
+    )
     for path in sorted(packaged_folder().glob("*.yaml")):
         yield from _recipe(path.read_text(encoding="utf-8"), strict_yaml.load(path).tree)
 
@@ -45,13 +50,19 @@ def recipes() -> Iterator[str]:
 def methods() -> Iterator[str]:
     """Yield a section for each method, in the order in which they run."""
     yield "# Methods\n"
-    yield "These are in the order in which they run. A method is on if its key is in the recipe's `methods` section: " \
-          "`methods.NAME={}` adds one with its defaults, `~methods.NAME` removes it. `resnet-recipes methods NAME` " \
-          "prints the same card.\n"
+    yield (
+        "These are in the order in which they run. A method is on if its key is in the recipe's "
+        "`methods` section: "
+        "`methods.NAME={}` adds one with its defaults, `~methods.NAME` removes it. "
+        "`resnet-recipes methods NAME` "
+        "prints the same card.\n"
+    )
     for method in ORDER:
         hooks = [hook for hook in HOOKS if method().provides(hook)]
-        facts = {"Acts at": ", ".join(f"`{hook}`" for hook in hooks),
-                 "Excludes": ", ".join(f"[{name}](#{name})" for name in sorted(method.conflicts))}
+        facts = {
+            "Acts at": ", ".join(f"`{hook}`" for hook in hooks),
+            "Excludes": ", ".join(f"[{name}](#{name})" for name in sorted(method.conflicts)),
+        }
         yield from _card(method, f"methods.{method.name}", facts)
         lines = "\n".join(in_your_loop(method, hooks))
         yield f"In [a loop of your own](../library.md#one-method-in-a-loop-of-your-own):\n\n```python\n{lines}\n```\n"
@@ -68,10 +79,18 @@ def optimizers() -> Iterator[str]:
 def settings() -> Iterator[str]:
     """Yield a table of the keys of each section of a recipe."""
     yield "# Settings\n"
-    yield "Every key of a recipe. On the command line a setting is `key=value`; `resnet-train recipe=NAME --cfg` " \
-          "prints all of them with their values. [Methods](methods.md) and [optimizers](optimizers.md) have pages of " \
-          "their own.\n"
-    sections = {item.name: item.default_factory for item in fields(Recipe) if isinstance(item.default_factory, type)}
+    yield (
+        "Every key of a recipe. On the command line a setting is `key=value`; `resnet-train "
+        "recipe=NAME --cfg` "
+        "prints all of them with their values. [Methods](methods.md) and "
+        "[optimizers](optimizers.md) have pages of "
+        "their own.\n"
+    )
+    sections = {
+        item.name: item.default_factory
+        for item in fields(Recipe)
+        if isinstance(item.default_factory, type)
+    }
     elsewhere = {"methods", "optimizer", "published"}
     plain = [setting for setting in settings_of(Recipe) if setting.name not in sections]
     yield from _table("", plain, types_of(Recipe))
@@ -91,8 +110,12 @@ def commands() -> Iterator[str]:
 
 def types_of(section: type) -> dict[str, str]:
     """Return the types of the fields of a section, by name."""
-    return {item.name: item.type.__name__ if isinstance(item.type, type) and not hasattr(item.type, "__args__")
-            else str(item.type) for item in fields(section)}
+    return {
+        item.name: item.type.__name__
+        if isinstance(item.type, type) and not hasattr(item.type, "__args__")
+        else str(item.type)
+        for item in fields(section)
+    }
 
 
 def _recipe(text: str, tree: Mapping[str, Any]) -> Iterator[str]:
@@ -125,7 +148,12 @@ def _card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str]:
 def _table(prefix: str, rows: Sequence[Setting], types: Mapping[str, str]) -> Iterator[str]:
     yield "| key | type | default | meaning |\n|---|---|---|---|"
     for row in rows:
-        cells = f"`{prefix}{row.name}`", _text(types[row.name]), f"`{row.written or '(empty)'}`", _text(row.meaning)
+        cells = (
+            f"`{prefix}{row.name}`",
+            _text(types[row.name]),
+            f"`{row.written or '(empty)'}`",
+            _text(row.meaning),
+        )
         yield f"| {' | '.join(cells)} |"
     yield ""
 
@@ -138,4 +166,6 @@ def _text(plain: str) -> str:
     """Return plain text as Markdown: special characters escaped, backticks kept as code, papers linked."""
     parts = plain.split("`")
     parts[::2] = [re.sub(r"([\\*_\[\]|<])", r"\\\1", part) for part in parts[::2]]
-    return re.sub(r"arXiv:(\d{4}\.\d{4,5})", r"[arXiv:\1](https://arxiv.org/abs/\1)", "`".join(parts))
+    return re.sub(
+        r"arXiv:(\d{4}\.\d{4,5})", r"[arXiv:\1](https://arxiv.org/abs/\1)", "`".join(parts)
+    )

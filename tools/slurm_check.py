@@ -3,11 +3,12 @@
     apt-get install slurm-wlm munge
     python tools/slurm_check.py [--steps 200] [--only array]
 
-Every run must end with exactly the weights of an undisturbed one: a job that is requeued by hand and runs out of time,
-a run with one srun task per rank, and the tasks of an array, one of which is requeued by hand.
+Every run must end with exactly the weights of an undisturbed one: a job that is requeued by hand
+and runs out of time, a run with one srun task per rank, and the tasks of an array, one of which is
+requeued by hand.
 
-Needs root on Debian or Ubuntu without another Slurm. Takes about ten minutes on two cores. Everything is in a temporary
-folder, which is kept if something fails.
+Needs root on Debian or Ubuntu without another Slurm. Takes about ten minutes on two cores.
+Everything is in a temporary folder, which is kept if something fails.
 """
 
 import argparse
@@ -24,9 +25,21 @@ from pathlib import Path
 from resnet_recipes.process import watchdog
 from resnet_recipes.process.ending import read
 
-RECIPE = ["data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "bs=16",
-          "batch.bn_size=8", "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "ssr=1", "launch.device=cpu",
-          "checkpoint.interval=25ba", "evaluation.interval=1dur"]
+RECIPE = [
+    "data.backend=synthetic",
+    "data.train_size=32",
+    "data.eval_resize=32",
+    "data.eval_size=32",
+    "bs=16",
+    "batch.bn_size=8",
+    "lr=0.05",
+    "model.name=resnet18",
+    "schedule.warmup=1ba",
+    "ssr=1",
+    "launch.device=cpu",
+    "checkpoint.interval=25ba",
+    "evaluation.interval=1dur",
+]
 
 ENDED = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED")
 
@@ -67,16 +80,23 @@ class Cluster:
         key, host = self.folder / "munge.key", socket.gethostname().partition(".")[0]
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)
-        node = subprocess.run(["slurmd", "-C"], capture_output=True, text=True, check=True).stdout.splitlines()[0]
+        node = subprocess.run(
+            ["slurmd", "-C"], capture_output=True, text=True, check=True
+        ).stdout.splitlines()[0]
         node += " NodeAddr=127.0.0.1 State=UNKNOWN"
-        (self.folder / "slurm.conf").write_text(CONFIGURATION.format(host=host, folder=self.folder, node=node))
+        (self.folder / "slurm.conf").write_text(
+            CONFIGURATION.format(host=host, folder=self.folder, node=node)
+        )
         names = ("socket", "pid-file", "log-file", "seed-file")
         munge = [f"--{name}={self.folder / 'munge'}.{name.partition('-')[0]}" for name in names]
         self._start("munged", "--foreground", "--force", f"--key-file={key}", *munge)
         self._start("slurmctld", "-D")
         self._start("slurmd", "-D")
         states = ["sinfo", "-h", "-o", "%T"]
-        self._wait("an idle node", lambda: "idle" in subprocess.run(states, capture_output=True, text=True).stdout)
+        self._wait(
+            "an idle node",
+            lambda: "idle" in subprocess.run(states, capture_output=True, text=True).stdout,
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -87,14 +107,20 @@ class Cluster:
 
     def submit(self, script: Path) -> str:
         """Submit a job and return its id."""
-        submitted = subprocess.run(["sbatch", "--parsable", str(script)], cwd=self.folder, text=True,
-                                   stdout=subprocess.PIPE, check=True)
+        submitted = subprocess.run(
+            ["sbatch", "--parsable", str(script)],
+            cwd=self.folder,
+            text=True,
+            stdout=subprocess.PIPE,
+            check=True,
+        )
         return submitted.stdout.strip()
 
     def job(self, number: str) -> dict[str, str]:
         """Return what Slurm knows about a job."""
-        shown = subprocess.run(["scontrol", "show", "job", "-o", number], capture_output=True, text=True,
-                               check=True).stdout
+        shown = subprocess.run(
+            ["scontrol", "show", "job", "-o", number], capture_output=True, text=True, check=True
+        ).stdout
         return dict(re.findall(r"(\S+?)=(\S*)", shown))
 
     def _start(self, *command: str) -> None:
@@ -106,7 +132,9 @@ class Cluster:
         deadline = time.monotonic() + limit
         while not holds():
             if time.monotonic() > deadline:
-                raise SystemExit(f"gave up after waiting {limit:.0f} s for {what}: see {self.folder}")
+                raise SystemExit(
+                    f"gave up after waiting {limit:.0f} s for {what}: see {self.folder}"
+                )
             time.sleep(1)
 
 
@@ -117,8 +145,12 @@ def steps(run: Path) -> int:
 
 def requeued(cluster: Cluster, words: list[str]) -> Path:
     """Run a job that is requeued once by hand, and by its time limit as often as needed; return its run."""
-    text = subprocess.run(["resnet-recipes", "slurm", *words, "gpus=2", "--time", "5"], capture_output=True, text=True,
-                          check=True).stdout
+    text = subprocess.run(
+        ["resnet-recipes", "slurm", *words, "gpus=2", "--time", "5"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     script = cluster.folder / "job.sh"
     script.write_text(text)
     number = cluster.submit(script)
@@ -137,21 +169,39 @@ def requeued(cluster: Cluster, words: list[str]) -> Path:
         time.sleep(1)
     print(f"job {number}: {state} after {restarts} restarts")
     if state != "COMPLETED" or restarts < 2:
-        raise SystemExit(f"the job did not complete, or in fewer than 2 restarts (more --steps?): see {cluster.folder}")
+        raise SystemExit(
+            "the job did not complete, or in fewer than 2 restarts (more --steps?): see "
+            f"{cluster.folder}"
+        )
     return run
 
 
 def one_task_per_rank(cluster: Cluster, words: list[str]) -> Path:
     """Train with two srun tasks, each of which is a rank; return the run."""
-    subprocess.run(["srun", "--ntasks=2", "--time=20", "resnet-train", f"recipe={words[0]}", *words[1:], "run=tasks"],
-                   cwd=cluster.folder, check=True)
+    subprocess.run(
+        [
+            "srun",
+            "--ntasks=2",
+            "--time=20",
+            "resnet-train",
+            f"recipe={words[0]}",
+            *words[1:],
+            "run=tasks",
+        ],
+        cwd=cluster.folder,
+        check=True,
+    )
     return cluster.folder / "runs" / "tasks"
 
 
 def swept(cluster: Cluster, words: list[str]) -> list[Path]:
     """Train two seeds as an array, requeue by hand the task whose job id is the array's, and return the runs."""
-    text = subprocess.run(["resnet-recipes", "slurm", "-m", *words, "seed=1,2", "gpus=1", "--time", "10"],
-                          capture_output=True, text=True, check=True).stdout
+    text = subprocess.run(
+        ["resnet-recipes", "slurm", "-m", *words, "seed=1,2", "gpus=1", "--time", "10"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
     script = cluster.folder / "sweep.sh"
     script.write_text(text)
     runs = [cluster.folder / "runs" / name for name in re.findall(r"run\.name=([^ )]+)\)", text)]
@@ -161,7 +211,12 @@ def swept(cluster: Cluster, words: list[str]) -> list[Path]:
     while not all(cluster.job(task)["JobState"] in ENDED for task in tasks):
         for task, run in zip(tasks, runs, strict=True):
             job = cluster.job(task)
-            if not by_hand and job["JobId"] == number and job["JobState"] == "RUNNING" and steps(run) > 20:
+            if (
+                not by_hand
+                and job["JobId"] == number
+                and job["JobState"] == "RUNNING"
+                and steps(run) > 20
+            ):
                 by_hand = task
                 subprocess.run(["scontrol", "requeue", task], check=True)
                 print(f"task {task}: requeued by hand after step {steps(run)}")
@@ -169,7 +224,9 @@ def swept(cluster: Cluster, words: list[str]) -> list[Path]:
     jobs = {task: cluster.job(task) for task in tasks}
     for task, job in jobs.items():
         print(f"task {task}: {job['JobState']} after {job['Restarts']} restarts")
-    if {job["JobState"] for job in jobs.values()} != {"COMPLETED"} or jobs[by_hand]["Restarts"] != "1":
+    if {job["JobState"] for job in jobs.values()} != {"COMPLETED"} or jobs[by_hand][
+        "Restarts"
+    ] != "1":
         raise SystemExit(f"the array did not end as expected: see {cluster.folder}")
     return runs
 
@@ -186,7 +243,15 @@ def compared_jobs(cluster: Cluster, words: list[str]) -> list[tuple[Path, Path]]
 def compared_tasks(cluster: Cluster, words: list[str]) -> list[tuple[Path, Path]]:
     """Return pairs: each run of an undisturbed sweep, and that of the same task of the array."""
     root = cluster.folder / "alone"
-    train = ["resnet-train", "-m", f"recipe={words[0]}", *words[1:], "seed=1,2", "gpus=1", f"run.root={root}"]
+    train = [
+        "resnet-train",
+        "-m",
+        f"recipe={words[0]}",
+        *words[1:],
+        "seed=1,2",
+        "gpus=1",
+        f"run.root={root}",
+    ]
     subprocess.run(train, cwd=cluster.folder, check=True, stdout=subprocess.DEVNULL)
     return [(root / run.name, run) for run in swept(cluster, words)]
 

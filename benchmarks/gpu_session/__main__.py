@@ -2,13 +2,14 @@
 
     python benchmarks/gpu_session [--json FILE] [--only SECTION,...] [--device cpu] [--quick]
 
-Each section is a process with its own time limit; if it is stopped or fails, what it has measured so far is kept, and
-written to FILE. Measurements are printed next to predictions from datasheets. `--quick` runs everything on tiny inputs,
-even on a CPU, to test the script; its numbers mean nothing. Exit code 1 if a section failed or a check found a fault.
+Each section is a process with its own time limit; if it is stopped or fails, what it has measured
+so far is kept, and written to FILE. Measurements are printed next to predictions from datasheets.
+`--quick` runs everything on tiny inputs, even on a CPU, to test the script; its numbers mean
+nothing. Exit code 1 if a section failed or a check found a fault.
 
 If nothing can be installed on the machine, bring the missing packages along:
-    pip install --target carried --no-deps hydra-core omegaconf antlr4-python3-runtime==4.9.3 simplejpeg
-    PYTHONPATH=carried:. python benchmarks/gpu_session
+    pip install --target carried --no-deps hydra-core omegaconf antlr4-python3-runtime==4.9.3
+    simplejpeg PYTHONPATH=carried:. python benchmarks/gpu_session
 """
 
 import argparse
@@ -23,11 +24,19 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-LIMIT = 580         # seconds, all sections together
+LIMIT = 580  # seconds, all sections together
 
 #: Sections in order, with the seconds that each may take.
-SECTIONS = {"ceilings": 30, "correct": 100, "launches": 50, "kernels": 60, "steps": 210, "tuning": 40, "compiling": 80,
-            "whole": 80}
+SECTIONS = {
+    "ceilings": 30,
+    "correct": 100,
+    "launches": 50,
+    "kernels": 60,
+    "steps": 210,
+    "tuning": 40,
+    "compiling": 80,
+    "whole": 80,
+}
 
 
 def main() -> int:
@@ -45,7 +54,11 @@ def main() -> int:
     wanted = [name for name in SECTIONS if name in args.only.split(",")]
     for name in ["machine", *wanted]:
         left = LIMIT - (time.monotonic() - began)
-        rows += run(name, min(SECTIONS.get(name, 30), left), args) if name != "machine" else [machine(args)]
+        rows += (
+            run(name, min(SECTIONS.get(name, 30), left), args)
+            if name != "machine"
+            else [machine(args)]
+        )
         if args.json:
             args.json.write_text(json.dumps(rows, indent=1) + "\n")
     return int(any(row.get("fault") for row in rows))
@@ -56,7 +69,8 @@ def one(args: argparse.Namespace) -> int:
     import torch
 
     device = torch.device("cuda", 0) if args.device == "cuda" else torch.device(args.device)
-    torch.set_num_threads(1 if args.quick else torch.get_num_threads())     # threads would only wait for each other
+    # threads would only wait for each other
+    torch.set_num_threads(1 if args.quick else torch.get_num_threads())
     for row in importlib.import_module(args.section).rows(device, args.quick):
         print(json.dumps(row), flush=True)
     return 0
@@ -68,8 +82,14 @@ def run(section: str, limit: float, args: argparse.Namespace) -> list[dict]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     began, rows = time.monotonic(), []
     print(f"\n{section}", flush=True)
-    process = subprocess.Popen(command + ["--quick"] * args.quick, env=os.environ | {"PYTHONPATH": path},
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        command + ["--quick"] * args.quick,
+        env=os.environ | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     complaints: list[str] = []
     reader = threading.Thread(target=lambda: complaints.extend(process.stderr), daemon=True)
     reader.start()
@@ -88,7 +108,14 @@ def run(section: str, limit: float, args: argparse.Namespace) -> list[dict]:
     if code:
         last = next((line.strip() for line in reversed(complaints) if line.strip()), "no message")
         why = f"stopped after {took:.0f} s" if took >= limit else f"ended with {code}: {last}"
-        rows.append({"section": section, "case": "section", "fault": why, "log": "".join(complaints)[-4000:]})
+        rows.append(
+            {
+                "section": section,
+                "case": "section",
+                "fault": why,
+                "log": "".join(complaints)[-4000:],
+            }
+        )
         tell(rows[-1])
     rows.append({"section": section, "case": "seconds", "value": round(took, 1), "unit": "s"})
     return rows
@@ -104,7 +131,9 @@ def tell(row: dict) -> None:
     if isinstance(value, float) and abs(value) >= 1e4:
         shown = f"{value:>12,.0f}"
     predicted = row.get("predicted")
-    more = f"  predicted {predicted:,.4g}, reached {value / predicted:.2f} of it" if predicted else ""
+    more = (
+        f"  predicted {predicted:,.4g}, reached {value / predicted:.2f} of it" if predicted else ""
+    )
     note = f"  ({row['note']})" if row.get("note") else ""
     print(f"  {row['case']:<46}{shown} {row['unit']}{more}{note}", flush=True)
 
@@ -114,9 +143,16 @@ def machine(args: argparse.Namespace) -> dict:
     import torch
 
     name = torch.cuda.get_device_name() if args.device == "cuda" else "CPU"
-    versions = {"python": sys.version.split()[0], "torch": torch.__version__, "cuda": torch.version.cuda,
-                "cudnn": torch.backends.cudnn.version(), "device": name, "quick": args.quick,
-                "command": " ".join(sys.argv), "when": time.strftime("%Y-%m-%d %H:%M")}
+    versions = {
+        "python": sys.version.split()[0],
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "cudnn": torch.backends.cudnn.version(),
+        "device": name,
+        "quick": args.quick,
+        "command": " ".join(sys.argv),
+        "when": time.strftime("%Y-%m-%d %H:%M"),
+    }
     print("  ".join(f"{key} {value}" for key, value in versions.items()), flush=True)
     return {"section": "machine", "case": name} | versions
 

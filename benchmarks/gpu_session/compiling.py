@@ -13,8 +13,10 @@ from resnet_recipes.train.loop import train
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield the seconds of the first steps, including compilation, and the number of compiled graphs."""
     sides, batch = ((32, 40), 2) if quick else ((128, 176), 256)
-    is_cpu = device.type == "cpu"       # where the script is only tested, without generating code
-    run = run_of(recipe_of("mild", sides[0], batch, quick, precision={"compile": not is_cpu}), device)
+    is_cpu = device.type == "cpu"  # where the script is only tested, without generating code
+    run = run_of(
+        recipe_of("mild", sides[0], batch, quick, precision={"compile": not is_cpu}), device
+    )
     if is_cpu:
         run.model.compile(backend="eager", dynamic=True)
     done = 0
@@ -23,6 +25,10 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
         began = time.perf_counter()
         done = train(run, Counting(2), done)
         settle(device)
-        yield {"case": f"compiled, first two steps at {side} px", "value": time.perf_counter() - began, "unit": "s"}
+        yield {
+            "case": f"compiled, first two steps at {side} px",
+            "value": time.perf_counter() - began,
+            "unit": "s",
+        }
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
     yield {"case": f"graphs for {len(sides)} sizes", "value": graphs, "unit": "graphs"}

@@ -37,15 +37,24 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     for check, *arguments in _checks(device, quick):
         try:
             yield check(*arguments)
-        except Exception as error:      # the remaining checks are still worth running
-            case = " ".join([check.__name__.strip("_"), *(each for each in arguments if isinstance(each, str))])
-            yield {"case": case, "fault": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"}
+        except Exception as error:  # the remaining checks are still worth running
+            case = " ".join(
+                [check.__name__.strip("_"), *(each for each in arguments if isinstance(each, str))]
+            )
+            yield {
+                "case": case,
+                "fault": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}",
+            }
 
 
 def _checks(device: torch.device, quick: bool) -> Iterator[tuple]:
     """Yield the checks with their arguments; each returns a row."""
     on_gpu = device.type == "cuda"
-    yield from ((_operations, dtype, device) for dtype in (torch.bfloat16, torch.float16, torch.float32) if on_gpu)
+    yield from (
+        (_operations, dtype, device)
+        for dtype in (torch.bfloat16, torch.float16, torch.float32)
+        if on_gpu
+    )
     yield from ((_not_a_number, kind, device) for kind in ("batch_norm", "stem"))
     yield from ((_steady, device) for _ in range(on_gpu))
     yield from ((_pixels, name, device) for name in PIXEL_OPS)
@@ -54,8 +63,15 @@ def _checks(device: torch.device, quick: bool) -> Iterator[tuple]:
     yield _overflow, device
     yield _checkpoint, device, quick
     if on_gpu:
-        yield from ((_copies, dtype, settings, device) for dtype in ("bf16", "fp16") for settings in OPTIMIZERS)
-        yield from ((_replayed, *case, device) for case in (("mild", "bf16"), ("hot", "bf16"), ("hot", "fp16")))
+        yield from (
+            (_copies, dtype, settings, device)
+            for dtype in ("bf16", "fp16")
+            for settings in OPTIMIZERS
+        )
+        yield from (
+            (_replayed, *case, device)
+            for case in (("mild", "bf16"), ("hot", "bf16"), ("hot", "fp16"))
+        )
         yield _waits, device
         yield _nccl, device
 
@@ -67,35 +83,70 @@ def _operations(dtype: torch.dtype, device: torch.device) -> dict:
     taken = time.perf_counter() - began
     case = f"fused operations, {str(dtype).removeprefix('torch.')}"
     faults = [*notes, *filter(None, [fault(crops, device, dtype, CPU)])]
-    return {"case": case, "value": not faults, "unit": "right", "fault": "; ".join(faults), "note": f"{taken:.1f} s"}
+    return {
+        "case": case,
+        "value": not faults,
+        "unit": "right",
+        "fault": "; ".join(faults),
+        "note": f"{taken:.1f} s",
+    }
 
 
 def _not_a_number(kind: str, device: torch.device) -> dict:
     """Put NaN into one channel; count the values that are NaN in only one of torch's and the fused results."""
-    operation, x = {"batch_norm": batch_norm, "stem": stem}[kind], torch.ones(2, 64, 8, 8, device=device)
+    operation, x = (
+        {"batch_norm": batch_norm, "stem": stem}[kind],
+        torch.ones(2, 64, 8, 8, device=device),
+    )
     x[0, 5] = float("nan")
     found = []
     for form in (operation.plain, operation.fused):
         norm = nn.BatchNorm2d(64).to(device)
         rest = norm.running_mean, norm.running_var, norm.num_batches_tracked, 0.1, 1e-5
         rest = (None, None, *rest, True) if kind == "batch_norm" else rest
-        found.append(form(x.contiguous(memory_format=torch.channels_last), norm.weight, norm.bias, *rest).isnan())
+        found.append(
+            form(
+                x.contiguous(memory_format=torch.channels_last), norm.weight, norm.bias, *rest
+            ).isnan()
+        )
     return _row(f"NaN through {kind}", float((found[0] != found[1]).sum()), 0, "values differ")
 
 
 def _steady(device: torch.device) -> dict:
     """Repeat BatchNorm while another stream keeps multiprocessors busy: the bits must never change."""
-    norm, side, wrong = nn.BatchNorm2d(64).to(device), torch.cuda.Stream(device), torch.zeros((), device=device)
+    norm, side, wrong = (
+        nn.BatchNorm2d(64).to(device),
+        torch.cuda.Stream(device),
+        torch.zeros((), device=device),
+    )
     noise = torch.randn(2048, 2048, device=device)
-    x = torch.randn(64, 64, 56, 56, device=device).bfloat16().contiguous(memory_format=torch.channels_last)
+    x = (
+        torch.randn(64, 64, 56, 56, device=device)
+        .bfloat16()
+        .contiguous(memory_format=torch.channels_last)
+    )
     leaf, first = x.requires_grad_(), None
     for _ in range(300):
         with torch.cuda.stream(side):
             torch.mm(noise, noise)
         running = torch.zeros(2, 64, device=device)
-        y = batch_norm.fused(leaf, norm.weight, norm.bias, None, None, *running, norm.num_batches_tracked, 0.1, 1e-5,
-                                True)
-        found = [running, y.detach(), *torch.autograd.grad(y, [leaf, norm.weight, norm.bias], x.detach())]
+        y = batch_norm.fused(
+            leaf,
+            norm.weight,
+            norm.bias,
+            None,
+            None,
+            *running,
+            norm.num_batches_tracked,
+            0.1,
+            1e-5,
+            True,
+        )
+        found = [
+            running,
+            y.detach(),
+            *torch.autograd.grad(y, [leaf, norm.weight, norm.bias], x.detach()),
+        ]
         first = first or found
         wrong += sum((a != b).any() for a, b in zip(found, first, strict=True))
     return _row("300 BatchNorms beside another stream", float(wrong), 0, "of their results differ")
@@ -107,7 +158,7 @@ def _methods() -> Iterator[dict[str, dict | None]]:
     yield none
     for cls in ORDER:
         in_workers = cls().provides("augment_sample") and not cls().provides("augment_pixels")
-        if not in_workers and not cls().draws_in_forward:       # a GPU draws different numbers
+        if not in_workers and not cls().draws_in_forward:  # a GPU draws different numbers
             yield none | {cls.name: {}}
 
 
@@ -128,11 +179,28 @@ def _losses(recipe: object, device: torch.device) -> list[float]:
 
 def _pixels(name: str, device: torch.device) -> dict:
     """Return the share of values that are more than one grey level from the CPU's."""
-    images = torch.randint(0, 256, (16, 64, 64, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
-    value = torch.linspace(0.1, 0.9, 16) * (8 if name in ("posterize", "translate_x", "translate_y", "rotate") else 1)
-    value = value * 200 if name == "solarize" else value.floor() if name in ("posterize", "translate_x") else value
-    expected, found = (PIXEL_OPS[name](images.to(place), value.to(place)).cpu().int() for place in (CPU, device))
-    return _row(f"pixels, {name}", float(((expected - found).abs() > 1).float().mean()), 1e-3, "of the values differ")
+    images = torch.randint(
+        0, 256, (16, 64, 64, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
+    )
+    value = torch.linspace(0.1, 0.9, 16) * (
+        8 if name in ("posterize", "translate_x", "translate_y", "rotate") else 1
+    )
+    value = (
+        value * 200
+        if name == "solarize"
+        else value.floor()
+        if name in ("posterize", "translate_x")
+        else value
+    )
+    expected, found = (
+        PIXEL_OPS[name](images.to(place), value.to(place)).cpu().int() for place in (CPU, device)
+    )
+    return _row(
+        f"pixels, {name}",
+        float(((expected - found).abs() > 1).float().mean()),
+        1e-3,
+        "of the values differ",
+    )
 
 
 def _decoded(device: torch.device, quick: bool) -> dict:
@@ -140,7 +208,9 @@ def _decoded(device: torch.device, quick: bool) -> dict:
     found = []
     with tempfile.TemporaryDirectory() as folder:
         root = demo.write(Path(folder) / "demo", train_images=2 if quick else 10, val_images=1)
-        config = DataConfig(backend="torchvision", root=str(root), train_size=64, reduced_decode=False, workers=0)
+        config = DataConfig(
+            backend="torchvision", root=str(root), train_size=64, reduced_decode=False, workers=0
+        )
         facts = data.measure(config)
         share = Share(0, 1, facts.train_examples, 1, seed=0)
         for decode in ("cpu", "gpu"):
@@ -148,36 +218,61 @@ def _decoded(device: torch.device, quick: bool) -> dict:
             found.append(next(loader.batches()).pixels.cpu().double())
             loader.close()
     apart = float(10 * torch.log10(255**2 / (found[0] - found[1]).square().mean()))
-    row = {"case": f"JPEGs decoded on the device, by {nvjpeg.name()}", "value": apart, "unit": "dB from the CPU's"}
-    return row if apart > 30 else row | {"fault": f"{apart:.1f} dB from the CPU's, where 30 are expected"}
+    row = {
+        "case": f"JPEGs decoded on the device, by {nvjpeg.name()}",
+        "value": apart,
+        "unit": "dB from the CPU's",
+    }
+    return (
+        row
+        if apart > 30
+        else row | {"fault": f"{apart:.1f} dB from the CPU's, where 30 are expected"}
+    )
 
 
 def _overflow(device: torch.device) -> dict:
     """Let float16 overflow: weights and statistics must not change."""
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).to(device)
-    precision, operations = Precision(device, torch.float16, model), ops.choose(device, torch.float16)
+    precision, operations = (
+        Precision(device, torch.float16, model),
+        ops.choose(device, torch.float16),
+    )
     optimizer = DecoupledSGDW(lr=0.1).build(model, operations)
-    kept = {name: value.clone() for name, value in model.state_dict().items() if value.is_floating_point()}
+    kept = {
+        name: value.clone()
+        for name, value in model.state_dict().items()
+        if value.is_floating_point()
+    }
     precision.before_step()
     with precision.autocast():
-        loss = model(torch.full((2, 3, 8, 8), 6e4, device=device)).float().square().sum() * float("inf")
+        loss = model(torch.full((2, 3, 8, 8), 6e4, device=device)).float().square().sum() * float(
+            "inf"
+        )
     precision.backward(loss)
     precision.step(optimizer, None)
-    same = all(torch.equal(value, kept[name]) for name, value in model.state_dict().items() if name in kept)
+    same = all(
+        torch.equal(value, kept[name]) for name, value in model.state_dict().items() if name in kept
+    )
     return _row("overflow in fp16 changes nothing", 0.0 if same else 1.0, 0.5, "changed")
 
 
 def _copies(dtype: str, settings: type[OptimizerSettings], device: torch.device) -> dict:
     """Take steps with an optimizer; count weights that did not change, or whose cast copy is not theirs."""
-    recipe = replace(recipe_of("mild", 64, 16, True, precision={"dtype": dtype}), optimizer=settings())
+    recipe = replace(
+        recipe_of("mild", 64, 16, True, precision={"dtype": dtype}), optimizer=settings()
+    )
     run = run_of(recipe, device)
     copies = run.model.copies
     before = {weight: weight.clone() for weight in copies}
     train(run, Counting(8))
     copies.renew()
-    wrong = sum(torch.equal(weight, before[weight]) or not torch.equal(copy, weight.to(copy.dtype))
-                for weight, copy in copies.items())
-    return _row(f"8 steps of {settings.name}, {dtype}", float(wrong), 0, "weights or their copies are wrong")
+    wrong = sum(
+        torch.equal(weight, before[weight]) or not torch.equal(copy, weight.to(copy.dtype))
+        for weight, copy in copies.items()
+    )
+    return _row(
+        f"8 steps of {settings.name}, {dtype}", float(wrong), 0, "weights or their copies are wrong"
+    )
 
 
 def _checkpoint(device: torch.device, quick: bool) -> dict:
@@ -202,7 +297,12 @@ def _checkpoint(device: torch.device, quick: bool) -> dict:
 
 def _replayed(name: str, dtype: str, device: torch.device) -> dict:
     """Compare twelve steps that replay their gradients with twelve that do not, with the same random draws."""
-    recipe, told, runs, losses = recipe_of(name, 64, 16, True, precision={"dtype": dtype}), [], [], []
+    recipe, told, runs, losses = (
+        recipe_of(name, 64, 16, True, precision={"dtype": dtype}),
+        [],
+        [],
+        [],
+    )
     torch.backends.cudnn.deterministic = True
     for patience in (0, graphs.PATIENCE):
         with patch.object(graphs, "PATIENCE", patience):
@@ -213,8 +313,15 @@ def _replayed(name: str, dtype: str, device: torch.device) -> dict:
         runs.append(run)
         losses.append([float(loss) for loss in keeper.losses])
     torch.backends.cudnn.deterministic = False
-    same = sum(torch.equal(a, b) for a, b in zip(*(run.model.parameters() for run in runs), strict=True))
-    row = _row(f"12 steps of {name} as CUDA graphs, {dtype}", _apart(*losses), ALLOWED, "relative error of the loss")
+    same = sum(
+        torch.equal(a, b) for a, b in zip(*(run.model.parameters() for run in runs), strict=True)
+    )
+    row = _row(
+        f"12 steps of {name} as CUDA graphs, {dtype}",
+        _apart(*losses),
+        ALLOWED,
+        "relative error of the loss",
+    )
     row["note"] = f"{same} of {len(list(run.model.parameters()))} parameters have the same bits"
     return row | {"fault": told[0]} if told else row
 
@@ -227,7 +334,12 @@ def _waits(device: torch.device) -> dict:
     try:
         train(run, Counting(20), done)
     except RuntimeError as error:
-        return {"case": "20 steps without waiting", "value": False, "unit": "right", "fault": str(error).split("\n")[0]}
+        return {
+            "case": "20 steps without waiting",
+            "value": False,
+            "unit": "right",
+            "fault": str(error).split("\n")[0],
+        }
     finally:
         torch.cuda.set_sync_debug_mode("default")
     return {"case": "20 steps without waiting", "value": True, "unit": "right"}
@@ -239,12 +351,14 @@ def _nccl(device: torch.device) -> dict:
     alone, grouped = run_of(recipe, device), run_of(recipe, device)
     with tempfile.TemporaryDirectory() as folder:
         store = torch.distributed.FileStore(str(Path(folder) / "store"), 1)
-        torch.distributed.init_process_group("nccl", store=store, rank=0, world_size=1, device_id=device)
+        torch.distributed.init_process_group(
+            "nccl", store=store, rank=0, world_size=1, device_id=device
+        )
         grouped.exchange = Exchange(grouped.model)
         losses = []
         for run in (alone, grouped):
             keeper = Counting(12)
-            run.graphs = None       # which would keep the exchange of a single process
+            run.graphs = None  # which would keep the exchange of a single process
             train(run, keeper)
             losses.append([float(keeper.losses[-1])])
         torch.distributed.destroy_process_group()
@@ -259,4 +373,8 @@ def _apart(expected: list[float], found: list[float]) -> float:
 
 def _row(case: str, error: float, allowed: float, unit: str) -> dict:
     row = {"case": case, "value": error, "unit": unit, "allowed": allowed}
-    return row if error <= allowed else row | {"fault": f"{error:.2e} {unit}, where {allowed:.0e} is allowed"}
+    return (
+        row
+        if error <= allowed
+        else row | {"fault": f"{error:.2e} {unit}, where {allowed:.0e} is allowed"}
+    )

@@ -32,7 +32,10 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
         size, place = 2 * x.numel(), f"{channels} channels, {side} px"
         for add in (False, True):
             case = f"BatchNorm{' + sum' * add} + ReLU, {place}"
-            forms = {"torch": _norm(batch_norm.plain, x, add), "compiled": _compiled(batch_norm.plain, x, add)}
+            forms = {
+                "torch": _norm(batch_norm.plain, x, add),
+                "compiled": _compiled(batch_norm.plain, x, add),
+            }
             if device.type == "cuda":
                 forms["fused"] = _norm(batch_norm.fused, x, add)
             yield from _timed(case, forms, (8 + 4 * add) * size, device, predicted)
@@ -50,8 +53,17 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
         yield from _timed(f"stem, {place}", calls, 8.5 * size, device, predicted)
     model = torchvision.models.resnet50().to(device, memory_format=torch.channels_last)
     weights = [weight.detach() for weight in model.parameters()]
-    arguments = (*([torch.zeros_like(weight) for weight in weights] for _ in range(2)),
-                 [weight.to(dtype) for weight in weights], 0.1, 0.99, 0.0, 0.9, False, None, None)
+    arguments = (
+        *([torch.zeros_like(weight) for weight in weights] for _ in range(2)),
+        [weight.to(dtype) for weight in weights],
+        0.1,
+        0.99,
+        0.0,
+        0.9,
+        False,
+        None,
+        None,
+    )
     forms = {"torch": sgd.plain} | ({"fused": sgd.fused} if device.type == "cuda" else {})
     calls = {name: partial(form, weights, *arguments) for name, form in forms.items()}
     moved = 22 * sum(weight.numel() for weight in weights)
@@ -59,29 +71,48 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     for side in (32,) if quick else SIDES:
         for channels in PADDED:
             taken = seconds(_stem(batch, channels, side, device, dtype), device, times=3)
-            yield {"case": f"first convolution, {side} px, {channels} channels", "value": 1e3 * taken, "unit": "ms"}
+            yield {
+                "case": f"first convolution, {side} px, {channels} channels",
+                "value": 1e3 * taken,
+                "unit": "ms",
+            }
 
 
-def _stem(batch: int, channels: int, side: int, device: torch.device, dtype: torch.dtype) -> Callable[[], object]:
+def _stem(
+    batch: int, channels: int, side: int, device: torch.device, dtype: torch.dtype
+) -> Callable[[], object]:
     """Return a call of the first convolution and its weights' gradient, by cuDNN's fastest algorithms."""
     shapes = (batch, channels, side, side), (64, channels, 7, 7), (batch, 64, side // 2, side // 2)
-    images, weights, upstream = (torch.randn(shape, device=device).to(dtype, memory_format=torch.channels_last)
-                                 for shape in shapes)
+    images, weights, upstream = (
+        torch.randn(shape, device=device).to(dtype, memory_format=torch.channels_last)
+        for shape in shapes
+    )
     weights.requires_grad_()
 
     def call() -> object:
         with torch.backends.cudnn.flags(benchmark=True):
-            return torch.autograd.grad(F.conv2d(images, weights, stride=2, padding=3), weights, upstream)
+            return torch.autograd.grad(
+                F.conv2d(images, weights, stride=2, padding=3), weights, upstream
+            )
 
     return call
 
 
-def _timed(case: str, forms: dict[str, Callable], moved: float, device: torch.device,
-           predicted: float | None) -> Iterator[dict]:
+def _timed(
+    case: str,
+    forms: dict[str, Callable],
+    moved: float,
+    device: torch.device,
+    predicted: float | None,
+) -> Iterator[dict]:
     for name, form in forms.items():
         taken = seconds(form, device, times=3, repeats=5 if device.type == "cuda" else 1)
-        yield {"case": f"{case}: {name}", "value": moved / taken / 1e9, "unit": "GB/s",
-               "predicted": predicted if name == "fused" else None}
+        yield {
+            "case": f"{case}: {name}",
+            "value": moved / taken / 1e9,
+            "unit": "GB/s",
+            "predicted": predicted if name == "fused" else None,
+        }
 
 
 def _norm(function: Callable[..., Tensor], x: Tensor, add: bool) -> Callable[[], object]:

@@ -15,13 +15,19 @@ from resnet_recipes.ops.blur import Blurring, by_convolution
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
 
 
-def bare(model: nn.Module, batch: Memory, device: torch.device, dtype: torch.dtype,
-         is_compiled: bool = False) -> Steps:
+def bare(
+    model: nn.Module,
+    batch: Memory,
+    device: torch.device,
+    dtype: torch.dtype,
+    is_compiled: bool = False,
+) -> Steps:
     """Return a loop as one would write it by hand: autocast, channels_last, fused SGD, nothing that waits."""
     model = model.to(device, memory_format=torch.channels_last).train()
     called = compiled(model, device) if is_compiled else model
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-5,
-                                fused=device.type == "cuda")
+    optimizer = torch.optim.SGD(
+        model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-5, fused=device.type == "cuda"
+    )
 
     def go(steps: int) -> None:
         for _ in range(steps):
@@ -37,7 +43,11 @@ def bare(model: nn.Module, batch: Memory, device: torch.device, dtype: torch.dty
 
 def torchvision_reference(batch: Memory, device: torch.device, model_name: str) -> Steps:
     """Return the step of torchvision's references/classification: scaled fp16, plain SGD, the loss read every step."""
-    model = torchvision.models.get_model(model_name).to(device, memory_format=torch.channels_last).train()
+    model = (
+        torchvision.models.get_model(model_name)
+        .to(device, memory_format=torch.channels_last)
+        .train()
+    )
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=2e-5)
     scaler = torch.amp.GradScaler(device.type)
 
@@ -57,8 +67,9 @@ def torchvision_reference(batch: Memory, device: torch.device, model_name: str) 
     return go
 
 
-def timm_loop(name: str, batch: Memory, device: torch.device, dtype: torch.dtype,
-              is_compiled: bool = False) -> Steps:
+def timm_loop(
+    name: str, batch: Memory, device: torch.device, dtype: torch.dtype, is_compiled: bool = False
+) -> Steps:
     """Return a bare loop around one of timm's networks; raises ImportError if timm is not installed."""
     import timm
 
@@ -68,8 +79,8 @@ def timm_loop(name: str, batch: Memory, device: torch.device, dtype: torch.dtype
 def composer(batch: Memory, device: torch.device, model_name: str) -> Steps:
     """Return the step of Composer 0.7 with Mild's methods, transcribed because its package needs an older torch.
 
-    Blur by depthwise convolutions, fp16 with a scaler, an optimizer that loops over weights, EMA by loops every 20
-    steps, and a loss that is read at every step.
+    Blur by depthwise convolutions, fp16 with a scaler, an optimizer that loops over weights, EMA by
+    loops every 20 steps, and a loss that is read at every step.
     """
     model = torchvision.models.get_model(model_name)
     BlurPool().modify_model(model)
@@ -87,7 +98,9 @@ def composer(batch: Memory, device: torch.device, model_name: str) -> Steps:
             targets = F.one_hot(batch.batch.labels, CLASSES) * 0.92 + 0.08 / CLASSES
             with torch.autocast(device.type, half(device)):
                 output = model(images)
-            loss = F.binary_cross_entropy_with_logits(output.float(), targets, reduction="sum") / len(targets)
+            loss = F.binary_cross_entropy_with_logits(
+                output.float(), targets, reduction="sum"
+            ) / len(targets)
             optimizer.zero_grad()
             scaler.scale(loss).backward()
             scaler.step(optimizer)

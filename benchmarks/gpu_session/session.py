@@ -65,7 +65,9 @@ class Memory:
 
     def __init__(self, side: int, batch: int, device: torch.device):
         generator = torch.Generator().manual_seed(0)
-        pixels = torch.randint(0, 256, (batch, side, side, 3), dtype=torch.uint8, generator=generator)
+        pixels = torch.randint(
+            0, 256, (batch, side, side, 3), dtype=torch.uint8, generator=generator
+        )
         labels = torch.randint(0, CLASSES, (batch,), generator=generator)
         self.batch = RawBatch(pixels.to(device).permute(0, 3, 1, 2), labels.to(device))
 
@@ -98,7 +100,9 @@ class Counting(Stopwatch):
 def run_of(recipe: Recipe, device: torch.device) -> Run:
     """Return a run of a recipe on one device, on a batch in memory, for which cuDNN does not search."""
     size = recipe.batch.global_size
-    facts = DataFacts("synthetic", Path("memory"), 10_000 * size, size, tuple(map(str, range(CLASSES))))
+    facts = DataFacts(
+        "synthetic", Path("memory"), 10_000 * size, size, tuple(map(str, range(CLASSES)))
+    )
     run = build(planning.of(recipe, facts, 1), Rank(0, 0, 1, device), Tuning())
     run.train_data = Memory(recipe.data.train_size, size, device)
     return run
@@ -117,7 +121,9 @@ def ours(recipe: Recipe, device: torch.device, is_replayed: bool = True) -> Step
 
 def compiled(function: Callable, device: torch.device, **settings: bool) -> Callable:
     """Return a compiled function; on a CPU, where the script is only tested, without generating code."""
-    return torch.compile(function, backend="inductor" if device.type == "cuda" else "eager", **settings)
+    return torch.compile(
+        function, backend="inductor" if device.type == "cuda" else "eager", **settings
+    )
 
 
 def half(device: torch.device) -> torch.dtype:
@@ -130,7 +136,9 @@ def without_methods(recipe: Recipe) -> Recipe:
     return replace(recipe, methods=type(recipe.methods)())
 
 
-def in_turns(contenders: dict[str, Steps], device: torch.device, steps: int, rounds: int) -> dict[str, list[tuple]]:
+def in_turns(
+    contenders: dict[str, Steps], device: torch.device, steps: int, rounds: int
+) -> dict[str, list[tuple]]:
     """Return (seconds, seconds of the host) per step for every contender, which is warm: one pair per round."""
     found: dict[str, list[tuple]] = {name: [] for name in contenders}
     for turn in range(rounds):

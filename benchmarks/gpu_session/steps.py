@@ -16,14 +16,16 @@ from resnet_recipes.measure.roofline import Work
 #: Image side and images per step, the most important first, in case the section is stopped.
 CASES = ((176, 256), (88, 256), (224, 256), (128, 256), (88, 1024))
 COMPILED = (176, 256)
-ROUNDS, STEPS, WARM_UP = 3, 10, 8        # after the warm-up, gradients are replayed
+ROUNDS, STEPS, WARM_UP = 3, 10, 8  # after the warm-up, gradients are replayed
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield images per second of every contender, host ms per step, memory, and our ratio to the best peer."""
     for side, batch in ((32, 4), (40, 4)) if quick else CASES:
         found, is_last = {}, quick and side == 40
-        for name, make in _contenders(side, batch, device, quick, (side, batch) == COMPILED or is_last).items():
+        for name, make in _contenders(
+            side, batch, device, quick, (side, batch) == COMPILED or is_last
+        ).items():
             if contender := _started(name, make, device):
                 found[name] = contender
         if found:
@@ -34,9 +36,15 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
             torch.cuda.empty_cache()
 
 
-def _contenders(side: int, batch: int, device: torch.device, quick: bool, compiled: bool) -> dict[str, Callable]:
+def _contenders(
+    side: int, batch: int, device: torch.device, quick: bool, compiled: bool
+) -> dict[str, Callable]:
     """Return a function for each contender that makes it."""
-    recipe, memory, dtype = recipe_of("mild", side, batch, quick), Memory(side, batch, device), dtype_of(device)
+    recipe, memory, dtype = (
+        recipe_of("mild", side, batch, quick),
+        Memory(side, batch, device),
+        dtype_of(device),
+    )
     model, blurred = ("resnet18", "resnet18") if quick else ("resnet50", "resnetblur50")
     network = partial(torchvision.models.get_model, model)
     off = recipe_of("mild", side, batch, quick, precision={"kernels": "off"})
@@ -54,9 +62,13 @@ def _contenders(side: int, batch: int, device: torch.device, quick: bool, compil
         made["ours, Mild, not replayed"] = partial(ours, recipe, device, is_replayed=False)
     if compiled:
         tree = recipe_of("mild", side, batch, quick, precision={"compile": True})
-        made |= {"ours, Mild, compiled": partial(ours, tree, device)} if device.type == "cuda" else {}
-        made |= {"bare loop, compiled": lambda: bare(network(), memory, device, dtype, is_compiled=True),
-                 "timm, compiled": partial(timm_loop, model, memory, device, dtype, is_compiled=True)}
+        made |= (
+            {"ours, Mild, compiled": partial(ours, tree, device)} if device.type == "cuda" else {}
+        )
+        made |= {
+            "bare loop, compiled": lambda: bare(network(), memory, device, dtype, is_compiled=True),
+            "timm, compiled": partial(timm_loop, model, memory, device, dtype, is_compiled=True),
+        }
     return made
 
 
@@ -76,26 +88,53 @@ def _started(name: str, make: Callable[[], Steps], device: torch.device) -> Step
     return contender
 
 
-def _measured(case: str, side: int, batch: int, found: dict[str, Steps], device: torch.device,
-              quick: bool) -> Iterator[dict]:
+def _measured(
+    case: str, side: int, batch: int, found: dict[str, Steps], device: torch.device, quick: bool
+) -> Iterator[dict]:
     laps = in_turns(found, device, 1 if quick else STEPS, 1 if quick else ROUNDS)
     rates = {name: [batch / lap for lap, _ in pairs] for name, pairs in laps.items()}
     host = {name: [issuing for _, issuing in pairs] for name, pairs in laps.items()}
     gpu = None if quick else gpu_of(device)
     for name, values in rates.items():
-        work = Work("resnet50", side, batch, "Mild" in name or "Composer" in name,
-                    name.startswith("ours") and "off" not in name)
-        known = gpu and not name.endswith(("compiled", "not replayed")) and roofline.speed(gpu, work).images_per_second
-        yield {"case": f"{case}: {name}", "value": median(values), "unit": "images/s", "predicted": known or None,
-               "note": f"{min(values):,.0f} to {max(values):,.0f}; host {1e3 * median(host[name]):.1f} ms"}
-    for name, peers in (("ours, no methods", ("bare", "torchvision", "timm")),
-                        ("ours, Mild", ("timm, blurred", "Composer"))):
-        eager = [other for other in rates if other.startswith(peers) and "compiled" not in other
-                 and ("Mild" in name or "blurred" not in other)]
+        work = Work(
+            "resnet50",
+            side,
+            batch,
+            "Mild" in name or "Composer" in name,
+            name.startswith("ours") and "off" not in name,
+        )
+        known = (
+            gpu
+            and not name.endswith(("compiled", "not replayed"))
+            and roofline.speed(gpu, work).images_per_second
+        )
+        yield {
+            "case": f"{case}: {name}",
+            "value": median(values),
+            "unit": "images/s",
+            "predicted": known or None,
+            "note": f"{min(values):,.0f} to {max(values):,.0f}; host "
+            f"{1e3 * median(host[name]):.1f} ms",
+        }
+    for name, peers in (
+        ("ours, no methods", ("bare", "torchvision", "timm")),
+        ("ours, Mild", ("timm, blurred", "Composer")),
+    ):
+        eager = [
+            other
+            for other in rates
+            if other.startswith(peers)
+            and "compiled" not in other
+            and ("Mild" in name or "blurred" not in other)
+        ]
         best = max(eager, key=lambda other: median(rates[other]), default="")
         ratios = [a / b for a, b in zip(rates[name], rates.get(best, []), strict=False)]
         if ratios:
-            yield {"case": f"{case}: {name}, over the best eager", "value": median(ratios), "unit": f"x {best}"}
+            yield {
+                "case": f"{case}: {name}, over the best eager",
+                "value": median(ratios),
+                "unit": f"x {best}",
+            }
     if device.type == "cuda":
         used = torch.cuda.max_memory_allocated() / 1e9
         yield {"case": f"{case}: memory of all contenders", "value": used, "unit": "GB"}

@@ -19,8 +19,8 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
         for search in (False, True):
             run, done = run_of(recipe_of("mild", side, batch, quick), device), 0
             run.tuning = Tuning([side] if search else [])
-            # Torch keeps the algorithms that a shape began with, so none would be searched for. It keeps them by this
-            # flag, too, which has no effect in bf16 and fp16.
+            # Torch keeps the algorithms that a shape began with, so none would be searched for. It
+            # keeps them by this flag, too, which has no effect in bf16 and fp16.
             torch.backends.cudnn.allow_tf32 = not search
             began = time.perf_counter()
             done = train(run, Counting(1), done)
@@ -36,4 +36,8 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
             rates[search] = median(batch / lap for lap, _ in laps)
             torch.backends.cudnn.allow_tf32, torch.backends.cudnn.benchmark = True, False
             yield {"case": name, "value": rates[search], "unit": "images/s"}
-        yield {"case": f"{side} px, {batch}: gain of the search", "value": rates[True] / rates[False], "unit": "x"}
+        yield {
+            "case": f"{side} px, {batch}: gain of the search",
+            "value": rates[True] / rates[False],
+            "unit": "x",
+        }

@@ -3,9 +3,9 @@
     python benchmarks/loaders DATA [--sizes 176,88] [--json FILE]
     python benchmarks/loaders DATA --cold [--only "files|torchvision + PIL"]
 
-DATA is a folder of class folders of JPEGs, or one with train/. Every loader runs in its own process, with its own
-workers. Loaders take turns, and each round counts the CPU time of that process and all its descendants for the same
-number of images, from idle to idle.
+DATA is a folder of class folders of JPEGs, or one with train/. Every loader runs in its own
+process, with its own workers. Loaders take turns, and each round counts the CPU time of that
+process and all its descendants for the same number of images, from idle to idle.
 """
 
 import argparse
@@ -26,7 +26,9 @@ from rich.table import Table
 THREADS = (1, 2, 4)
 
 
-def measured(setting: Setting, names: list[str], rounds: int, batches: int) -> dict[str, list[float]]:
+def measured(
+    setting: Setting, names: list[str], rounds: int, batches: int
+) -> dict[str, list[float]]:
     """Return images per CPU-second by loader and round; the loaders take turns."""
     benches = {name: Bench(name, setting) for name in names}
     rates = {name: [] for name in names}
@@ -41,15 +43,23 @@ def rows(pixels: int, rates: dict[str, list[float]]) -> Iterator[dict]:
     """Yield a row for each of our loaders and each peer it is compared with."""
     for our, peer in PAIRS:
         if our in rates and peer in rates:
-            yield row(f"{our} / {peer}, {pixels} px", rates[our], rates[peer], "images per CPU-second")
+            yield row(
+                f"{our} / {peer}, {pixels} px", rates[our], rates[peer], "images per CPU-second"
+            )
 
 
 def row(case: str, ours: list[float], peer: list[float], unit: str) -> dict:
     """Return the medians of two series, and of their ratios by round."""
     ratios = [a / b for a, b in zip(ours, peer, strict=True)]
-    return {"case": case, "ours": round(statistics.median(ours), 2), "peer": round(statistics.median(peer), 2),
-            "ratio": round(statistics.median(ratios), 3), "low": round(min(ratios), 3), "high": round(max(ratios), 3),
-            "unit": unit}
+    return {
+        "case": case,
+        "ours": round(statistics.median(ours), 2),
+        "peer": round(statistics.median(peer), 2),
+        "ratio": round(statistics.median(ratios), 3),
+        "low": round(min(ratios), 3),
+        "high": round(max(ratios), 3),
+        "unit": unit,
+    }
 
 
 def clock(setting: Setting, rounds: int, batches: int) -> Iterator[dict]:
@@ -59,10 +69,16 @@ def clock(setting: Setting, rounds: int, batches: int) -> Iterator[dict]:
     for _, (threads, bench) in itertools.product(range(rounds), benches.items()):
         rates[threads].append(bench.wall_rate(batches))
     for threads in THREADS[1:]:
-        yield row(f"files, {threads} threads / 1 thread, {setting.pixels} px", rates[threads], rates[1],
-                  "images per second")
+        yield row(
+            f"files, {threads} threads / 1 thread, {setting.pixels} px",
+            rates[threads],
+            rates[1],
+            "images per second",
+        )
     plain = Bench("torchvision + PIL", setting)
-    yield row("files / torchvision + PIL, first batch", [benches[2].start_up], [plain.start_up], "seconds")
+    yield row(
+        "files / torchvision + PIL, first batch", [benches[2].start_up], [plain.start_up], "seconds"
+    )
     for bench in (plain, *benches.values()):
         bench.close()
 
@@ -72,7 +88,9 @@ def cold_rows(setting: Setting, names: list[str], rounds: int, batches: int) -> 
     found = cold.rates(setting, names, rounds, batches)
     unit = "images per worker-second"
     for name, pairs in found.items():
-        yield row(f"{name}, cold / warm, {setting.pixels} px", *map(list, zip(*pairs, strict=True)), unit)
+        yield row(
+            f"{name}, cold / warm, {setting.pixels} px", *map(list, zip(*pairs, strict=True)), unit
+        )
     for our, peer in PAIRS:
         if our in found and peer in found:
             firsts = ([first for first, _ in found[name]] for name in (our, peer))
@@ -82,7 +100,8 @@ def cold_rows(setting: Setting, names: list[str], rounds: int, batches: int) -> 
 def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
     """Link `source` into `root` as train and val, write the .beton files needed, and yield notes on their sizes.
 
-    Some images in "equal" are stored as raw pixels, so that it is as large as both files of "levels" together.
+    Some images in "equal" are stored as raw pixels, so that it is as large as both files of
+    "levels" together.
     """
     from resnet_recipes.data.beton.file import open_beton
     from resnet_recipes.data.convert.encode import ConvertOptions
@@ -98,7 +117,10 @@ def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
     if any(".beton" in name or name == "bare FFCV" for name in names):
         yield f"train.beton: {made('.') / 1e6:.1f} MB"
     if any("levels" in name or "size" in name for name in names):
-        both, jpegs = made("levels", write_mode="jpg", levels=2), made("jpegs", compress_probability=1.0)
+        both, jpegs = (
+            made("levels", write_mode="jpg", levels=2),
+            made("jpegs", compress_probability=1.0),
+        )
         raw = 3 * int(open_beton(root / "jpegs" / "train.beton").sizes.prod(axis=1).sum())
         equal = made("equal", compress_probability=1 - max(0.0, (both - jpegs) / (raw - jpegs)))
         yield f"levels=2: {both / 1e6:.1f} MB; FFCV's file of that size: {equal / 1e6:.1f} MB"
@@ -112,8 +134,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batches", type=int, default=8, help=f"of {BATCH} images, in each round")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--only", help="loaders to measure, names separated by |; all, if not given")
-    parser.add_argument("--cold", action="store_true", help="compare files out of the page cache with files in it")
+    parser.add_argument(
+        "--only", help="loaders to measure, names separated by |; all, if not given"
+    )
+    parser.add_argument(
+        "--cold", action="store_true", help="compare files out of the page cache with files in it"
+    )
     parser.add_argument("--no-clock", action="store_true", help="only CPU time")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
@@ -126,7 +152,11 @@ def main() -> None:
     lacking = missing()
     for name, package in lacking.items():
         console.print(f"skipped: {name} ({package} is not installed)")
-    names = [name for name in LOADERS if name not in lacking and (not args.only or name in args.only.split("|"))]
+    names = [
+        name
+        for name in LOADERS
+        if name not in lacking and (not args.only or name in args.only.split("|"))
+    ]
     results = []
     with tempfile.TemporaryDirectory() as folder:
         for note in prepare(args.data, Path(folder), names):
@@ -138,7 +168,9 @@ def main() -> None:
             else:
                 results += rows(size, measured(setting, names, args.rounds, args.batches))
         if not args.no_clock and not args.cold:
-            results += clock(Setting(Path(folder), sizes[0], args.workers), args.rounds, args.batches)
+            results += clock(
+                Setting(Path(folder), sizes[0], args.workers), args.rounds, args.batches
+            )
     console.print(table(results))
     if args.json:
         args.json.write_text(json.dumps(results, indent=1) + "\n")
@@ -149,8 +181,14 @@ def table(results: list[dict]) -> Table:
     made = Table("case", "ours", "peer", "ratio", "range", "unit", title="medians; ratios by round")
     for one in results:
         digits = 0 if one["ours"] > 20 else 2
-        made.add_row(one["case"], f"{one['ours']:.{digits}f}", f"{one['peer']:.{digits}f}", f"{one['ratio']:.2f}",
-                     f"{one['low']:.2f} to {one['high']:.2f}", one["unit"])
+        made.add_row(
+            one["case"],
+            f"{one['ours']:.{digits}f}",
+            f"{one['peer']:.{digits}f}",
+            f"{one['ratio']:.2f}",
+            f"{one['low']:.2f} to {one['high']:.2f}",
+            one["unit"],
+        )
     return made
 
 

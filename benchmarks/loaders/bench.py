@@ -12,7 +12,7 @@ import numpy as np
 from cases import BATCH, LOADERS, Setting
 
 TICKS = os.sysconf("SC_CLK_TCK")
-AHEAD = 4       # batches that a loader with two workers may have ready
+AHEAD = 4  # batches that a loader with two workers may have ready
 
 
 def serve(name: str, setting: Setting) -> None:
@@ -29,15 +29,24 @@ class Bench:
 
     def __init__(self, name: str, setting: Setting):
         main = str(Path(__file__).with_name("__main__.py"))
-        command = [sys.executable, main, str(setting.root), "--serve", name, "--sizes", str(setting.pixels)]
+        command = [
+            sys.executable,
+            main,
+            str(setting.root),
+            "--serve",
+            name,
+            "--sizes",
+            str(setting.pixels),
+        ]
         command += ["--workers", str(setting.workers)]
         environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                         env=environment)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
         started = time.perf_counter()
         self._read(1)
-        self.start_up = time.perf_counter() - started          # seconds, imports included
-        self.rate(4)                                           # start workers, compile, fill the page cache
+        self.start_up = time.perf_counter() - started  # seconds, imports included
+        self.rate(4)  # start workers, compile, fill the page cache
 
     def wall_rate(self, batches: int) -> float:
         """Read some batches; return images per second of wall time."""
@@ -54,8 +63,8 @@ class Bench:
     def worker_rate(self, batches: int) -> float:
         """Read some batches after those that are ready; return images per worker-second.
 
-        These are the seconds of threads and processes that do at least a twentieth of the work, without the time they
-        wait for a core, so that other work on the machine matters little.
+        These are the seconds of threads and processes that do at least a twentieth of the work,
+        without the time they wait for a core, so that other work on the machine matters little.
         """
         self._read(AHEAD)
         before, started = tasks(self._process.pid), time.perf_counter()
@@ -96,7 +105,9 @@ def tasks(root: int) -> dict[int, np.ndarray]:
     for pid in processes(root):
         for task in Path(f"/proc/{pid}/task").iterdir():
             with suppress(OSError):
-                found[int(task.name)] = np.array((task / "schedstat").read_text().split()[:2], float) / 1e9
+                found[int(task.name)] = (
+                    np.array((task / "schedstat").read_text().split()[:2], float) / 1e9
+                )
     return found
 
 

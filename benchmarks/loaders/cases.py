@@ -12,7 +12,7 @@ BATCH = 50
 class Setting(NamedTuple):
     """The batches requested from a loader."""
 
-    root: Path            # has what `prepare` puts there
+    root: Path  # has what `prepare` puts there
     pixels: int
     workers: int
 
@@ -22,9 +22,15 @@ def ours(setting: Setting, backend: str, place: str = "", augment: object = None
     from resnet_recipes import data
     from resnet_recipes.data.base import DataConfig, Share
 
-    config = DataConfig(backend=backend, root=str(setting.root / place), train_size=setting.pixels,
-                        workers=setting.workers)
-    return data.open_train(config, data.measure(config), Share(0, 1, BATCH, BATCH, seed=0), augment).batches()
+    config = DataConfig(
+        backend=backend,
+        root=str(setting.root / place),
+        train_size=setting.pixels,
+        workers=setting.workers,
+    )
+    return data.open_train(
+        config, data.measure(config), Share(0, 1, BATCH, BATCH, seed=0), augment
+    ).batches()
 
 
 def ours_normalized(setting: Setting) -> Iterator:
@@ -54,13 +60,24 @@ def plain(setting: Setting) -> Iterator:
     from torch.utils.data import DataLoader, RandomSampler
     from torchvision import datasets, transforms
 
-    transform = transforms.Compose([
-        transforms.RandomResizedCrop(setting.pixels), transforms.RandomHorizontalFlip(), transforms.ToTensor(),
-        transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
-    ])
+    transform = transforms.Compose(
+        [
+            transforms.RandomResizedCrop(setting.pixels),
+            transforms.RandomHorizontalFlip(),
+            transforms.ToTensor(),
+            transforms.Normalize((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+        ]
+    )
     folder = datasets.ImageFolder(str(setting.root / "train"), transform)
-    return iter(DataLoader(folder, BATCH, sampler=RandomSampler(folder, num_samples=10**6),
-                           num_workers=setting.workers, prefetch_factor=2))
+    return iter(
+        DataLoader(
+            folder,
+            BATCH,
+            sampler=RandomSampler(folder, num_samples=10**6),
+            num_workers=setting.workers,
+            prefetch_factor=2,
+        )
+    )
 
 
 def timm(setting: Setting) -> Iterator:
@@ -82,9 +99,17 @@ def timm(setting: Setting) -> Iterator:
             return self.images[index % len(self.images)]
 
     images = create_dataset("", root=str(setting.root / "train"), is_training=True)
-    loader = create_loader(Endless(images), (3, setting.pixels, setting.pixels), BATCH, is_training=True,
-                           num_workers=setting.workers,
-                           interpolation="bilinear", color_jitter=0.0, device=torch.device("cpu"), pin_memory=False)
+    loader = create_loader(
+        Endless(images),
+        (3, setting.pixels, setting.pixels),
+        BATCH,
+        is_training=True,
+        num_workers=setting.workers,
+        interpolation="bilinear",
+        color_jitter=0.0,
+        device=torch.device("cpu"),
+        pin_memory=False,
+    )
     return iter(loader.loader)
 
 
@@ -95,13 +120,23 @@ def bare_ffcv(setting: Setting, place: str = "") -> Iterator:
     from ffcv.transforms import RandomHorizontalFlip, Squeeze, ToTensor, ToTorchImage
 
     pipelines = {
-        "image": [RandomResizedCropRGBImageDecoder((setting.pixels, setting.pixels)), RandomHorizontalFlip(),
-                  ToTensor(), ToTorchImage()],
+        "image": [
+            RandomResizedCropRGBImageDecoder((setting.pixels, setting.pixels)),
+            RandomHorizontalFlip(),
+            ToTensor(),
+            ToTorchImage(),
+        ],
         "label": [IntDecoder(), ToTensor(), Squeeze()],
     }
-    loader = Loader(str(setting.root / place / "train.beton"), batch_size=BATCH, num_workers=setting.workers,
-                    order=OrderOption.RANDOM,
-                    os_cache=True, drop_last=True, pipelines=pipelines)
+    loader = Loader(
+        str(setting.root / place / "train.beton"),
+        batch_size=BATCH,
+        num_workers=setting.workers,
+        order=OrderOption.RANDOM,
+        os_cache=True,
+        drop_last=True,
+        pipelines=pipelines,
+    )
     return itertools.chain.from_iterable(itertools.repeat(loader))
 
 
@@ -109,12 +144,17 @@ def dali(setting: Setting) -> Iterator:
     """Read with DALI's CPU pipeline: fused decoding of random crops, uint8 out."""
     from nvidia.dali import fn, pipeline_def, types
 
-    @pipeline_def(batch_size=BATCH, num_threads=setting.workers, device_id=None, prefetch_queue_depth=2)
+    @pipeline_def(
+        batch_size=BATCH, num_threads=setting.workers, device_id=None, prefetch_queue_depth=2
+    )
     def pipeline():
         files, labels = fn.readers.file(file_root=str(setting.root / "train"), random_shuffle=True)
-        crops = fn.decoders.image_random_crop(files, device="cpu", random_area=[0.08, 1.0],
-                                              random_aspect_ratio=[0.75, 4 / 3])
-        resized = fn.resize(crops, size=[setting.pixels] * 2, interp_type=types.INTERP_LINEAR, antialias=True)
+        crops = fn.decoders.image_random_crop(
+            files, device="cpu", random_area=[0.08, 1.0], random_aspect_ratio=[0.75, 4 / 3]
+        )
+        resized = fn.resize(
+            crops, size=[setting.pixels] * 2, interp_type=types.INTERP_LINEAR, antialias=True
+        )
         return fn.flip(resized, horizontal=fn.random.coin_flip()), labels
 
     built = pipeline()
@@ -130,10 +170,19 @@ def torchcodec(setting: Setting) -> Iterator:
     from torchvision import datasets
     from torchvision.transforms import v2
 
-    transform = v2.Compose([v2.RandomResizedCrop(setting.pixels, antialias=True), v2.RandomHorizontalFlip()])
+    transform = v2.Compose(
+        [v2.RandomResizedCrop(setting.pixels, antialias=True), v2.RandomHorizontalFlip()]
+    )
     folder = datasets.ImageFolder(str(setting.root / "train"), transform, loader=decode_image)
-    return iter(DataLoader(folder, BATCH, sampler=RandomSampler(folder, num_samples=10**6),
-                           num_workers=setting.workers, prefetch_factor=2))
+    return iter(
+        DataLoader(
+            folder,
+            BATCH,
+            sampler=RandomSampler(folder, num_samples=10**6),
+            num_workers=setting.workers,
+            prefetch_factor=2,
+        )
+    )
 
 
 LOADERS: dict[str, Callable[[Setting], Iterator]] = {
@@ -144,7 +193,9 @@ LOADERS: dict[str, Callable[[Setting], Iterator]] = {
     "torchcodec": torchcodec,
     "DALI": dali,
     "files, RandAugment": lambda setting: ours(setting, "torchvision", augment=InPillow().augment),
-    "files, RandAugment in Pillow": lambda setting: ours(setting, "torchvision", augment=InPillow()),
+    "files, RandAugment in Pillow": lambda setting: ours(
+        setting, "torchvision", augment=InPillow()
+    ),
     ".beton": lambda setting: ours(setting, "ffcv"),
     "bare FFCV": bare_ffcv,
     ".beton, levels=2": lambda setting: ours(setting, "ffcv", "levels"),
@@ -153,12 +204,22 @@ LOADERS: dict[str, Callable[[Setting], Iterator]] = {
 
 #: Which of ours is compared with which peer.
 PAIRS = (
-    ("files", "torchvision + PIL"), ("files, normalised on the CPU", "torchvision + PIL"), ("files", "timm"),
-    ("files", "torchcodec"), ("files", "DALI"), ("files, RandAugment", "files, RandAugment in Pillow"),
-    (".beton", "bare FFCV"), (".beton, levels=2", "bare FFCV, a file of that size"),
+    ("files", "torchvision + PIL"),
+    ("files, normalised on the CPU", "torchvision + PIL"),
+    ("files", "timm"),
+    ("files", "torchcodec"),
+    ("files", "DALI"),
+    ("files, RandAugment", "files, RandAugment in Pillow"),
+    (".beton", "bare FFCV"),
+    (".beton, levels=2", "bare FFCV, a file of that size"),
 )
-_NEEDS = {"timm": "timm", "torchcodec": "torchcodec", "DALI": "nvidia.nvimgcodec", "bare FFCV": "ffcv",
-          "bare FFCV, a file of that size": "ffcv"}
+_NEEDS = {
+    "timm": "timm",
+    "torchcodec": "torchcodec",
+    "DALI": "nvidia.nvimgcodec",
+    "bare FFCV": "ffcv",
+    "bare FFCV, a file of that size": "ffcv",
+}
 
 
 def missing() -> dict[str, str]:

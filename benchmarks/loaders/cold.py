@@ -14,12 +14,16 @@ Pair = tuple[float, float]
 def rates(setting: Setting, names: list[str], rounds: int, batches: int) -> dict[str, list[Pair]]:
     """Return images per worker-second by loader and round, cold and warm; the loaders take turns.
 
-    No loader reads an image twice: pages of a mapped file cannot be dropped once they have been read.
+    No loader reads an image twice: pages of a mapped file cannot be dropped once they have been
+    read.
     """
     files = list(stored(setting.root))
     needed = BATCH * (10 + 2 * rounds * (AHEAD + batches))
     if len(files) < needed:
-        raise SystemExit(f"--cold with these --rounds and --batches needs {needed:,} images: DATA has {len(files):,}")
+        raise SystemExit(
+            f"--cold with these --rounds and --batches needs {needed:,} images: DATA has "
+            f"{len(files):,}"
+        )
     benches = {name: Bench(name, setting) for name in names}
     found: dict[str, list[Pair]] = {name: [] for name in names}
     for _, (name, bench) in itertools.product(range(rounds), benches.items()):
@@ -44,5 +48,5 @@ def drop(files: Iterable[Path]) -> None:
     """Drop files from the page cache."""
     for file in files:
         with file.open("rb") as opened:
-            os.fsync(opened.fileno())           # what is not on the disk yet would stay
+            os.fsync(opened.fileno())  # what is not on the disk yet would stay
             os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

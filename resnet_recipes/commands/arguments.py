@@ -11,7 +11,7 @@ from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.paths import typed_path
 
-WIDTH = 80          # columns of a help page
+WIDTH = 80  # columns of a help page
 
 RECIPES = {"--recipes DIR": "your own recipes (default ./recipes)"}
 
@@ -20,13 +20,13 @@ RECIPES = {"--recipes DIR": "your own recipes (default ./recipes)"}
 class Usage:
     """What a command takes, and the page that --help prints."""
 
-    line: str                           # "resnet-recipes cp NAME FILE"
-    about: str                          # one sentence
-    example: str                        # a whole command that works
-    flags: Mapping[str, str] = field(default_factory=dict)      # "--recipes DIR": "your own recipes"
-    more: str = ""                      # paragraphs after the flags; those without indented lines are wrapped
-    words: tuple[int, float] = (0, inf)     # the fewest and the most words besides flags
-    takes: str = ""                     # what they are: "two recipes or run folders"
+    line: str  # "resnet-recipes cp NAME FILE"
+    about: str  # one sentence
+    example: str  # a whole command that works
+    flags: Mapping[str, str] = field(default_factory=dict)  # "--recipes DIR": "your own recipes"
+    more: str = ""  # paragraphs after the flags; those without indented lines are wrapped
+    words: tuple[int, float] = (0, inf)  # the fewest and the most words besides flags
+    takes: str = ""  # what they are: "two recipes or run folders"
 
     @property
     def values(self) -> dict[str, str]:
@@ -37,18 +37,32 @@ class Usage:
         """Return the help page."""
         rows = dict(self.flags) | {"--help": "print this page"}
         about = textwrap.fill(f"{self.about[:1].upper()}{self.about[1:]}.", WIDTH)
-        more = (text if "\n  " in text else textwrap.fill(" ".join(text.split()), WIDTH, break_on_hyphens=False)
-                for text in self.more.strip("\n").split("\n\n"))
-        parts = [self.line, about, "\n".join(row(*item) for item in rows.items()), *more, f"Example:\n  {self.example}"]
+        more = (
+            text
+            if "\n  " in text
+            else textwrap.fill(" ".join(text.split()), WIDTH, break_on_hyphens=False)
+            for text in self.more.strip("\n").split("\n\n")
+        )
+        parts = [
+            self.line,
+            about,
+            "\n".join(row(*item) for item in rows.items()),
+            *more,
+            f"Example:\n  {self.example}",
+        ]
         return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def row(label: str, text: str, indent: int = 2, column: int = 22) -> str:
     """Return one row of a help page: a label, and text wrapped to its right."""
     head = f"{'':<{indent}}{label:<{column - indent}}"
-    head = head if len(head) == column and head.endswith(" ") else f"{head.rstrip()}\n{'':<{column}}"
+    head = (
+        head if len(head) == column and head.endswith(" ") else f"{head.rstrip()}\n{'':<{column}}"
+    )
     first, _, last = head.rpartition("\n")
-    wrapped = textwrap.fill(text, WIDTH, initial_indent=last, subsequent_indent=" " * column, break_on_hyphens=False)
+    wrapped = textwrap.fill(
+        text, WIDTH, initial_indent=last, subsequent_indent=" " * column, break_on_hyphens=False
+    )
     return f"{first}\n{wrapped}" if first else wrapped
 
 
@@ -65,7 +79,9 @@ class Arguments:
     @property
     def recipes(self) -> Path | None:
         """The user's recipe folder, if one was named."""
-        return typed_path("--recipes", self.flags["--recipes"]) if "--recipes" in self.flags else None
+        return (
+            typed_path("--recipes", self.flags["--recipes"]) if "--recipes" in self.flags else None
+        )
 
 
 def split(argv: Sequence[str], usage: Usage) -> Arguments:
@@ -87,8 +103,11 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
             problems.append(Problem(word, None, f"takes no value: {name}"))
         else:
             found.flags[name] = ""
-    problems += [Problem(word, None, "is not UTF-8", "rename the file or folder")
-                 for word in argv if not _is_utf8(word)]
+    problems += [
+        Problem(word, None, "is not UTF-8", "rename the file or folder")
+        for word in argv
+        if not _is_utf8(word)
+    ]
     if problems := problems + _spaced(found.words):
         raise RecipeError(problems)
     if not usage.words[0] <= len(found.words) <= usage.words[1]:
@@ -114,4 +133,7 @@ def _is_utf8(word: str) -> bool:
 def _spaced(words: Sequence[str]) -> list[Problem]:
     """Return a problem for each setting with spaces around its '=', which the shell has split into several words."""
     pairs = re.findall(r"(?:^|\0)([\w.]+)(?:\0=\0?|=\0)([^\0=]+)(?=\0|$)", "\0".join(words))
-    return [Problem(f"{key} = {value}", None, "has spaces around '='", f"{key}={value}") for key, value in pairs]
+    return [
+        Problem(f"{key} = {value}", None, "has spaces around '='", f"{key}={value}")
+        for key, value in pairs
+    ]

@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     from resnet_recipes.measure.estimate import Speeds
     from resnet_recipes.plan import Plan
 
-USAGE = Usage("resnet-recipes bottleneck recipe=NAME data=PATH [key=value ...]",
-              "measure the loader alone, the step alone, and both, and say what to change",
-              "resnet-recipes bottleneck recipe=mild data=/data/imagenet", RECIPES)
+USAGE = Usage(
+    "resnet-recipes bottleneck recipe=NAME data=PATH [key=value ...]",
+    "measure the loader alone, the step alone, and both, and say what to change",
+    "resnet-recipes bottleneck recipe=mild data=/data/imagenet",
+    RECIPES,
+)
 
 
 def run(arguments: Arguments) -> int:
@@ -37,19 +40,27 @@ def _lines(plan: "Plan", found: "Speeds") -> Iterator[str]:
     if found.together:
         yield f"both          {rate(found.together)} images/s at {first} px"
     if found.devices > 1:
-        yield (f"exchange      {1000 * found.exchange:.0f} ms alone; a step at {first} px takes "
-               f"{1000 * found.step_seconds(first):.0f} ms")
+        yield (
+            f"exchange      {1000 * found.exchange:.0f} ms alone; a step at {first} px takes "
+            f"{1000 * found.step_seconds(first):.0f} ms"
+        )
     yield ""
     if not found.loader or found.loader >= 1.1 * need:
         waits = found.waits_for_exchange(first)
         limit = "exchange of gradients" if waits else "step"
-        yield f"The {limit} is the bottleneck: {devices} can train {rate(need)} images/s at {first} px."
+        yield (
+            f"The {limit} is the bottleneck: {devices} can train {rate(need)} images/s "
+            f"at {first} px."
+        )
         yield "To speed it up:"
-        yield from (f"  {advice}" for advice in (_faster_exchange(plan) if waits else _faster_step(plan)))
+        yield from (
+            f"  {advice}" for advice in (_faster_exchange(plan) if waits else _faster_step(plan))
+        )
     else:
         wait = 1 - found.loader / need
         yield (
-            f"The loader is the bottleneck: at {first} px, {devices} could train {rate(need)} images/s, but will "
+            f"The loader is the bottleneck: at {first} px, {devices} could train {rate(need)} "
+            "images/s, but will "
             f"wait {100 * wait:.0f} % of the time."
         )
         yield "To speed it up:"
@@ -71,10 +82,16 @@ def _faster_exchange(plan: "Plan") -> Iterator[str]:
 
 def _faster_loader(plan: "Plan") -> Iterator[str]:
     if plan.facts.backend == "torchvision":
-        yield f"resnet-recipes convert {plan.recipe.data.root} DESTINATION    smaller images, in one file per split"
+        yield (
+            f"resnet-recipes convert {plan.recipe.data.root} DESTINATION    smaller images, in "
+            "one file per split"
+        )
     resizing = plan.recipe.methods.progressive_resizing
     if resizing is not None and resizing.at != "loader":
-        yield "methods.progressive_resizing.at=loader    decode small images while the network sees small ones"
+        yield (
+            "methods.progressive_resizing.at=loader    decode small images while the network "
+            "sees small ones"
+        )
     if plan.recipe.methods.randaugment is not None:
         yield "methods.randaugment.placement=batch       augment on the device, not in the loader"
     yield "more CPU cores per GPU"

@@ -1,6 +1,7 @@
 """`resnet-train --completion SHELL`: a script that completes recipes, settings, methods and runs.
 
-Settings are part of the script, and the shell looks up recipes and runs itself, so that completion starts no program.
+Settings are part of the script, and the shell looks up recipes and runs itself, so that completion
+starts no program.
 """
 
 from collections.abc import Iterable
@@ -61,8 +62,14 @@ def script(shell: str, flags: Iterable[str]) -> str:
     from resnet_recipes.commands import verbs
 
     head = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
-    parts = {"shell": shell, "place": PLACES[shell], "head": head, "settings": " ".join(_settings()),
-             "commands": " ".join(verbs.VERBS), "flags": " ".join([*flags, "--help"])}
+    parts = {
+        "shell": shell,
+        "place": PLACES[shell],
+        "head": head,
+        "settings": " ".join(_settings()),
+        "commands": " ".join(verbs.VERBS),
+        "flags": " ".join([*flags, "--help"]),
+    }
     text = _FISH if shell == "fish" else _BASH
     for name, value in parts.items():
         text = text.replace(f"@{name}", value)
@@ -78,7 +85,10 @@ def _settings() -> list[str]:
     known = settings()
     sections = {key.rpartition(".")[0] for key in known if "." in key}
     methods = [key for key in known if key.startswith("methods.") and key.count(".") == 1]
-    return [*(f"recipe={name}" for name in Library().packaged), *(f"{key}=" for key in SHORT),
-            *(f"{key}=" for key in known if key not in sections and key not in methods),
-            *(f"{key}={{}}" for key in methods),
-            *(f"~{key}" for key in methods)]
+    return [
+        *(f"recipe={name}" for name in Library().packaged),
+        *(f"{key}=" for key in SHORT),
+        *(f"{key}=" for key in known if key not in sections and key not in methods),
+        *(f"{key}={{}}" for key in methods),
+        *(f"~{key}" for key in methods),
+    ]

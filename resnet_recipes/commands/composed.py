@@ -18,10 +18,22 @@ def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
     changes = [word for word in arguments.words if not word.startswith("recipe=")]
     if len(names) != 1:
         known = library.names()
-        fix = next((f"recipe={word}" for word in changes if word in known), f"recipe=NAME, one of {', '.join(known)}")
-        raise RecipeError([Problem("recipe", " ".join(names) or None,
-                                   "a run has one recipe" if names else "is missing", fix)])
-    library.chain(names[0])         # reports a wrong name or a broken file before seconds of imports
+        fix = next(
+            (f"recipe={word}" for word in changes if word in known),
+            f"recipe=NAME, one of {', '.join(known)}",
+        )
+        raise RecipeError(
+            [
+                Problem(
+                    "recipe",
+                    " ".join(names) or None,
+                    "a run has one recipe" if names else "is missing",
+                    fix,
+                )
+            ]
+        )
+    library.chain(names[0])  # reports a wrong name or a broken file before seconds of imports
 
     from resnet_recipes.composing.compose import compose
+
     return compose(names[0], changes, arguments.recipes, needs_data)

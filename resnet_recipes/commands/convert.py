@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from resnet_recipes.data.convert.run import Forecast, Progress
 
 USAGE = Usage(
-    "resnet-recipes convert SRC DST [option=value ...]", "convert class folders to .beton files for FFCV",
+    "resnet-recipes convert SRC DST [option=value ...]",
+    "convert class folders to .beton files for FFCV",
     "resnet-recipes convert /data/imagenet /data/imagenet-ffcv max_resolution=500",
     {"--dry-run": "only predict size and time"},
     """\
@@ -32,7 +33,8 @@ Options, with their defaults:
   on_bad_image=error         error or skip
   val_share=0  val_seed=0    as data.val_share: some images become val.beton
   nested_classes=false       as data.nested_classes
-  workers=0                  processes; 0: one per core""")
+  workers=0                  processes; 0: one per core""",
+)
 
 
 def run(arguments: Arguments) -> int:
@@ -49,7 +51,9 @@ def run(arguments: Arguments) -> int:
     say("\n".join(_forecast(expected, target)))
     if "--dry-run" not in arguments:
         tell = progress_printer()
-        for path in convert(source, target, options, lambda progress: tell(_progress(progress)), expected):
+        for path in convert(
+            source, target, options, lambda progress: tell(_progress(progress)), expected
+        ):
             print(printable(path))
     return 0
 
@@ -64,9 +68,14 @@ def _options(words: Sequence[str]) -> "ConvertOptions":
     known = kinds_of(ConvertOptions)
     given = dict(word.split("=", 1) for word in words)
     listed = f"options: {', '.join(known)}"
-    problems = [Problem(f"{key}={value}", None, "unknown option", did_you_mean(key, known) or listed)
-                for key, value in given.items() if key not in known]
-    options = build(ConvertOptions, {key: plain(value) for key, value in given.items()}, "", problems)
+    problems = [
+        Problem(f"{key}={value}", None, "unknown option", did_you_mean(key, known) or listed)
+        for key, value in given.items()
+        if key not in known
+    ]
+    options = build(
+        ConvertOptions, {key: plain(value) for key, value in given.items()}, "", problems
+    )
     if problems:
         raise RecipeError(problems)
     return options
@@ -74,16 +83,24 @@ def _options(words: Sequence[str]) -> "ConvertOptions":
 
 def _forecast(expected: "Forecast", target: Path) -> list[str]:
     size, free = f"{expected.bytes / 1e9:.2f} GB", f"{expected.free_bytes / 1e9:.1f} GB"
-    lines = [f"{expected.images:,} images to {target}: about {size} of {free} free, "
-             f"about {clock_time(60 * expected.minutes)} (measured on {expected.sampled})"]
+    lines = [
+        f"{expected.images:,} images to {target}: about {size} of {free} free, "
+        f"about {clock_time(60 * expected.minutes)} (measured on {expected.sampled})"
+    ]
     if expected.speeds:
         speeds = ", ".join(f"{speed:,.0f} at {side} px" for side, speed in expected.speeds.items())
-        lines.append(f"random crops by the native decoder, images per second and core on this machine: {speeds}")
+        lines.append(
+            "random crops by the native decoder, images per second and core on this "
+            f"machine: {speeds}"
+        )
     if expected.resumed_images:
         lines.append(f"{expected.resumed_images:,} images are already there; resuming")
     return lines + [f"unreadable: {printable(name)}" for name in expected.unreadable[:10]]
 
 
 def _progress(progress: "Progress") -> str:
-    return (f"{progress.split}: {progress.done:,} of {progress.total:,} images, {progress.bytes / 1e9:.2f} GB, "
-            f"{clock_time(progress.seconds_left)} left")
+    return (
+        f"{progress.split}: {progress.done:,} of {progress.total:,} images, "
+        f"{progress.bytes / 1e9:.2f} GB, "
+        f"{clock_time(progress.seconds_left)} left"
+    )

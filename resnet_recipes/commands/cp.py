@@ -9,10 +9,15 @@ from resnet_recipes.composing.library import Library, parents
 from resnet_recipes.composing.strict_yaml import shown
 from resnet_recipes.errors import Problem, RecipeError
 
-USAGE = Usage("resnet-recipes cp NAME FILE", "start your own recipe from another one",
-              "resnet-recipes cp hot recipes/mine.yaml",
-              {"--full": "a complete copy; without it, FILE inherits from NAME and has only what differs"} | RECIPES,
-              words=(2, 2), takes="a recipe and a file")
+USAGE = Usage(
+    "resnet-recipes cp NAME FILE",
+    "start your own recipe from another one",
+    "resnet-recipes cp hot recipes/mine.yaml",
+    {"--full": "a complete copy; without it, FILE inherits from NAME and has only what differs"}
+    | RECIPES,
+    words=(2, 2),
+    takes="a recipe and a file",
+)
 
 CHILD = """\
 # Everything not set here comes from {parent}: resnet-recipes show {parent}
@@ -31,28 +36,55 @@ def run(arguments: Arguments) -> int:
         raise RecipeError([problem])
     if "--full" not in arguments:
         if entry.origin == "file":
-            raise RecipeError([Problem("cp", source, "is a file; recipes inherit from names only",
-                                       "--full copies the file")])
+            raise RecipeError(
+                [
+                    Problem(
+                        "cp",
+                        source,
+                        "is a file; recipes inherit from names only",
+                        "--full copies the file",
+                    )
+                ]
+            )
         text = CHILD.format(parent=entry.name, name=path.stem)
     elif parents(document):
-        raise RecipeError([Problem("--full", source, f"itself inherits from {', '.join(parents(document))}",
-                                   "copy that one")])
+        raise RecipeError(
+            [
+                Problem(
+                    "--full",
+                    source,
+                    f"itself inherits from {', '.join(parents(document))}",
+                    "copy that one",
+                )
+            ]
+        )
     else:
-        text = re.sub(r"(?m)^name:.*$", f"name: {path.stem}", document.raw.decode("utf-8-sig"), count=1)
+        text = re.sub(
+            r"(?m)^name:.*$", f"name: {path.stem}", document.raw.decode("utf-8-sig"), count=1
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise RecipeError([Problem("cp", str(path), f"cannot be written: {error.strerror}")]) from None
+        raise RecipeError(
+            [Problem("cp", str(path), f"cannot be written: {error.strerror}")]
+        ) from None
     by_name = path.parent.resolve() == Path("recipes").resolve()
-    print(f"{shown(path)} was written. Try:  resnet-train recipe={path.stem if by_name else shown(path)} --dry-run")
+    print(
+        f"{shown(path)} was written. Try:  resnet-train "
+        f"recipe={path.stem if by_name else shown(path)} --dry-run"
+    )
     return 0
 
 
 def _unusable(path: Path) -> Problem | None:
     if path.suffix != ".yaml" or not names.RECIPE.fullmatch(path.stem):
-        return Problem("cp", str(path), "must end in .yaml and be named with lower-case letters, digits and '_'",
-                       "recipes/mine.yaml")
+        return Problem(
+            "cp",
+            str(path),
+            "must end in .yaml and be named with lower-case letters, digits and '_'",
+            "recipes/mine.yaml",
+        )
     if path.exists():
         return Problem("cp", str(path), "already exists", "choose another name")
     return None

@@ -6,10 +6,16 @@ from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.compare import table
 from resnet_recipes.measure.comparison import differences, flat
 
-USAGE = Usage("resnet-recipes diff A B", "compare the settings of two recipes or runs",
-              "resnet-recipes diff mild runs/NAME", RECIPES, words=(2, 2), takes="two recipes or run folders")
+USAGE = Usage(
+    "resnet-recipes diff A B",
+    "compare the settings of two recipes or runs",
+    "resnet-recipes diff mild runs/NAME",
+    RECIPES,
+    words=(2, 2),
+    takes="two recipes or run folders",
+)
 
-SILENT = ("name", "about", "published")       # descriptions, which do not affect a run
+SILENT = ("name", "about", "published")  # descriptions, which do not affect a run
 
 
 def run(arguments: Arguments) -> int:
@@ -25,5 +31,9 @@ def _settings(word: str, folder: Path | None) -> dict[str, str]:
     from resnet_recipes.composing.compose import compose
 
     saved, name = Path(word) / "config.yaml", word.removeprefix("recipe=")
-    recipe = frozen.read(saved) if saved.is_file() else compose(name, folder=folder, needs_data=False).recipe
+    recipe = (
+        frozen.read(saved)
+        if saved.is_file()
+        else compose(name, folder=folder, needs_data=False).recipe
+    )
     return flat({key: value for key, value in frozen.tree_of(recipe).items() if key not in SILENT})

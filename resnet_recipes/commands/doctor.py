@@ -12,19 +12,24 @@ from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import printable
 
 EXAMPLE = "resnet-recipes doctor data /data/imagenet"
-USAGE = Usage("resnet-recipes doctor [TOPIC] [PATH]",
-              "check data, decoder, GPUs and machine, and say how to fix what is wrong",
-              EXAMPLE, {
-    "--no-images": "data: do not decode the images",
-    "--fix-val MAP": "data: sort a flat val/ into class folders by this file",
-    "--synsets NAMES": "data: the class folder of each number in MAP, one per line", "--json": "print JSON",
-}, """\
+USAGE = Usage(
+    "resnet-recipes doctor [TOPIC] [PATH]",
+    "check data, decoder, GPUs and machine, and say how to fix what is wrong",
+    EXAMPLE,
+    {
+        "--no-images": "data: do not decode the images",
+        "--fix-val MAP": "data: sort a flat val/ into class folders by this file",
+        "--synsets NAMES": "data: the class folder of each number in MAP, one per line",
+        "--json": "print JSON",
+    },
+    """\
 Topics:
   data PATH           the images in a folder
   native              whether the native decoder works, or what its build lacks
   gpu                 driver, memory and what torch sees
   run [PATH]          cores, memory and disk
-Without a topic: native, gpu and run.""")
+Without a topic: native, gpu and run.""",
+)
 MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 
@@ -35,12 +40,18 @@ def run(arguments: Arguments) -> int:
         fix = "topics: data PATH, native, gpu, run [PATH]; without one, all but data"
         raise RecipeError([Problem(f"doctor {topic}", None, "unknown topic", fix)])
     if (topic == "data" and len(places) != 1) or len(places) > 1:
-        raise RecipeError([Problem(f"doctor {topic}", " ".join(places) or None, "needs one folder", EXAMPLE)])
+        raise RecipeError(
+            [Problem(f"doctor {topic}", " ".join(places) or None, "needs one folder", EXAMPLE)]
+        )
     place = Path(os.path.expanduser(places[0])) if places else None
     if "--fix-val" in arguments:
         return _fix_val(place, arguments)
     findings = _findings(topic, place, arguments)
-    print(json.dumps(as_json(topic, findings), indent=2) if "--json" in arguments else "\n".join(_listed(findings)))
+    print(
+        json.dumps(as_json(topic, findings), indent=2)
+        if "--json" in arguments
+        else "\n".join(_listed(findings))
+    )
     return exit_code(findings)
 
 
@@ -48,20 +59,29 @@ def _findings(topic: str, place: Path | None, arguments: Arguments) -> list[Find
     found: list[Finding] = []
     if topic == "data":
         from resnet_recipes.doctor.data import check_data, estimate
+
         images = "--no-images" not in arguments
         if images and (expected := estimate(place)).minutes > 0.5:
-            say(f"{expected.images:,} images to decode: about {expected.minutes:.0f} min on {expected.cores} cores "
-                "(skip with --no-images)")
+            say(
+                f"{expected.images:,} images to decode: about {expected.minutes:.0f} min on "
+                f"{expected.cores} cores "
+                "(skip with --no-images)"
+            )
         tell = progress_printer()
-        found += check_data(place, images, lambda done, total: tell(f"{done:,} of {total:,} images"))
+        found += check_data(
+            place, images, lambda done, total: tell(f"{done:,} of {total:,} images")
+        )
     if topic in ("native", "machine"):
         from resnet_recipes.doctor.native import check_native
+
         found += check_native()
     if topic in ("gpu", "machine"):
         from resnet_recipes.doctor.gpu import check_gpu
+
         found += check_gpu()
     if topic in ("run", "machine"):
         from resnet_recipes.doctor.run import check_run
+
         found += check_run(place)
     return found
 
@@ -72,7 +92,9 @@ def _fix_val(place: Path | None, arguments: Arguments) -> int:
     if place is None:
         rule = "needs the folder whose val/ has no class folders"
         raise RecipeError([Problem("--fix-val", None, rule, f"{EXAMPLE} --fix-val MAP")])
-    names = Path(os.path.expanduser(arguments.flags["--synsets"])) if "--synsets" in arguments else None
+    names = (
+        Path(os.path.expanduser(arguments.flags["--synsets"])) if "--synsets" in arguments else None
+    )
     made = build_val_tree(place, Path(os.path.expanduser(arguments.flags["--fix-val"])), names)
     print(f"created {made}, made of links; train with data={made}")
     return 0

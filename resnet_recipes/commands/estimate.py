@@ -22,12 +22,18 @@ if TYPE_CHECKING:
     from resnet_recipes.composing.compose import Composed
     from resnet_recipes.plan import Plan
 
-USAGE = Usage("resnet-recipes estimate recipe=NAME data=PATH [key=value ...]",
-              "measure this machine for a minute, and predict how long a run will take and what it will cost",
-              "resnet-recipes estimate recipe=mild data=/data/imagenet --price 32.8",
-              RECIPES
-              | {"--price PER_HOUR": "price of the machine", "--again": "measure again", "--json": "print JSON"},
-              "Run it while nothing else is running. All devices of this machine are measured at once.")
+USAGE = Usage(
+    "resnet-recipes estimate recipe=NAME data=PATH [key=value ...]",
+    "measure this machine for a minute, and predict how long a run will take and what it will cost",
+    "resnet-recipes estimate recipe=mild data=/data/imagenet --price 32.8",
+    RECIPES
+    | {
+        "--price PER_HOUR": "price of the machine",
+        "--again": "measure again",
+        "--json": "print JSON",
+    },
+    "Run it while nothing else is running. All devices of this machine are measured at once.",
+)
 
 
 def run(arguments: Arguments) -> int:
@@ -42,9 +48,16 @@ def run(arguments: Arguments) -> int:
             return code
     result = of(plan, found.speeds)
     if "--json" in arguments:
-        values = {"training_minutes": result.minutes, "bounds_minutes": result.bounds, "measured": found.when,
-                  "evaluation_minutes": result.evaluation_minutes, "phases": [asdict(phase) for phase in result.phases]}
-        print(json.dumps(values | ({} if price is None else {"cost": result.cost(price)}), indent=2))
+        values = {
+            "training_minutes": result.minutes,
+            "bounds_minutes": result.bounds,
+            "measured": found.when,
+            "evaluation_minutes": result.evaluation_minutes,
+            "phases": [asdict(phase) for phase in result.phases],
+        }
+        print(
+            json.dumps(values | ({} if price is None else {"cost": result.cost(price)}), indent=2)
+        )
     else:
         print("\n".join(_lines(plan, result, found, price)))
     return 0
@@ -72,8 +85,10 @@ def keep(plan: "Plan", folder: Path) -> None:
     """Write the estimate of a run to its folder, if this machine was measured; the summary reports its error."""
     if before := known(plan):
         result = of(plan, before.speeds)
-        values = {"training_seconds": 60 * result.minutes,
-                  "bounds_seconds": [60 * minutes for minutes in result.bounds]}
+        values = {
+            "training_seconds": 60 * result.minutes,
+            "bounds_seconds": [60 * minutes for minutes in result.bounds],
+        }
         atomic.write_text(folder / ESTIMATE, json.dumps(values) + "\n")
 
 
@@ -85,21 +100,47 @@ def _key(plan: "Plan") -> str:
 
     recipe = plan.recipe
     gpu = gpus.first()[0] if recipe.launch.device != "cpu" else ""
-    return key_of({"device": gpu or f"cpu, {torch.get_num_threads()} threads", "torch": torch.__version__,
-                   "model": recipe.model, "precision": recipe.precision, "methods": recipe.methods,
-                   "optimizer": recipe.optimizer.name, "micro-batch": plan.bn_size, "data": recipe.data,
-                   "sizes": (plan.sizes[0], min(plan.sizes), max(plan.sizes)), "backend": plan.facts.backend,
-                   "devices": plan.world_size // recipe.launch.fewest_and_most_nodes[1]})
+    return key_of(
+        {
+            "device": gpu or f"cpu, {torch.get_num_threads()} threads",
+            "torch": torch.__version__,
+            "model": recipe.model,
+            "precision": recipe.precision,
+            "methods": recipe.methods,
+            "optimizer": recipe.optimizer.name,
+            "micro-batch": plan.bn_size,
+            "data": recipe.data,
+            "sizes": (plan.sizes[0], min(plan.sizes), max(plan.sizes)),
+            "backend": plan.facts.backend,
+            "devices": plan.world_size // recipe.launch.fewest_and_most_nodes[1],
+        }
+    )
 
 
 def of(plan: "Plan", speeds: Speeds) -> Estimate:
     """Return the estimate of a plan."""
-    evaluations = -(-plan.total_steps // plan.steps(plan.recipe.evaluation.interval)) + ("eval_weights" in plan.hooks)
-    share = plan.total_steps / (plan.steps_per_epoch * len(plan.sizes))  # a run may end within an epoch
-    result = estimate(plan.sizes, plan.steps_per_epoch, plan.recipe.batch.global_size, plan.world_size,
-                      evaluations * plan.facts.eval_examples, speeds)
-    return replace(result, phases=tuple(replace(phase, low=phase.low * share, minutes=phase.minutes * share,
-                                                high=phase.high * share) for phase in result.phases))
+    evaluations = -(-plan.total_steps // plan.steps(plan.recipe.evaluation.interval)) + (
+        "eval_weights" in plan.hooks
+    )
+    # a run may end within an epoch
+    share = plan.total_steps / (plan.steps_per_epoch * len(plan.sizes))
+    result = estimate(
+        plan.sizes,
+        plan.steps_per_epoch,
+        plan.recipe.batch.global_size,
+        plan.world_size,
+        evaluations * plan.facts.eval_examples,
+        speeds,
+    )
+    return replace(
+        result,
+        phases=tuple(
+            replace(
+                phase, low=phase.low * share, minutes=phase.minutes * share, high=phase.high * share
+            )
+            for phase in result.phases
+        ),
+    )
 
 
 def plan_of(wanted: "Composed") -> "Plan":
@@ -108,7 +149,9 @@ def plan_of(wanted: "Composed") -> "Plan":
     from resnet_recipes import plan as planning
     from resnet_recipes.launch.group import group_of
 
-    return planning.of(wanted.recipe, data.measure(wanted.recipe.data), group_of(wanted.recipe.launch).ranks)
+    return planning.of(
+        wanted.recipe, data.measure(wanted.recipe.data), group_of(wanted.recipe.launch).ranks
+    )
 
 
 def _lines(plan: "Plan", result: Estimate, found: Remembered, price: float | None) -> Iterator[str]:
@@ -123,18 +166,27 @@ def _lines(plan: "Plan", result: Estimate, found: Remembered, price: float | Non
     yield ""
     yield f"training    {clock_time(60 * result.minutes):>8}   between {low} and {high}"
     yield f"evaluation  {clock_time(60 * result.evaluation_minutes):>8}"
-    yield f"total       {clock_time(60 * result.total_minutes):>8}   without start-up and checkpoints"
+    yield (
+        f"total       {clock_time(60 * result.total_minutes):>8}   without start-up and checkpoints"
+    )
     if price is not None:
         yield f"cost        {result.cost(price):>8.2f}   at {price:g} per hour"
     yield ""
     yield (
-        f"Measured on this machine {time.strftime('%Y-%m-%d %H:%M', time.localtime(found.when))}, with "
+        "Measured on this machine "
+        f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(found.when))}, with "
         f"{speeds.batch} images per device and step "
         f"at {', '.join(f'{side} px' for side in sorted(speeds.step))}."
     )
     if speeds.devices > 1:
         side = min(speeds.step)
-        yield (f"The exchange between {speeds.devices} ranks takes {1000 * speeds.exchange:.0f} ms alone; a step "
-               f"at {side} px takes {1000 * speeds.step_seconds(side):.0f} ms.")
+        yield (
+            f"The exchange between {speeds.devices} ranks takes {1000 * speeds.exchange:.0f} ms "
+            "alone; a step "
+            f"at {side} px takes {1000 * speeds.step_seconds(side):.0f} ms."
+        )
     if plan.world_size > speeds.devices:
-        yield f"The exchange between nodes was not measured; it is assumed to cost up to {EXCHANGE:.0%}."
+        yield (
+            "The exchange between nodes was not measured; it is assumed to cost up to "
+            f"{EXCHANGE:.0%}."
+        )

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
 USAGE = Usage(
     "resnet-recipes eval RUN|FILE [data=PATH] [key=value ...]",
     "evaluate a run, a checkpoint or a weights file: accuracy, classes and confusions",
-    "resnet-recipes eval runs/NAME data=/data/imagenet data.eval_size=256", {
+    "resnet-recipes eval runs/NAME data=/data/imagenet data.eval_size=256",
+    {
         "--json": "print everything as JSON",
         "--csv FILE": "write the accuracy of every class",
         "--png FILE": "plot it",
-    }, """\
+    },
+    """\
 PATH is a folder with val/, val.beton or class folders, or a table of labels; by
 default, a run's own images are used. FILE may be ours, or a .pt or .safetensors file with torchvision's or
 timm's names. Settings are those of a recipe: data.eval_size, data.eval_resize,
@@ -36,7 +38,8 @@ evaluation.flip, batch.eval_size, precision.dtype, launch.device, workers, gpus.
 All GPUs are used, as in training; gpus=1 takes one.
 
 'evaluation.sizes=[192,224,256,288]' prints a table of test sizes in pixels; the
-shorter side of the images grows with them.""")
+shorter side of the images grows with them.""",
+)
 
 #: How many classes and confusions are printed.
 _SHOWN = 10
@@ -44,10 +47,20 @@ _SHOWN = 10
 
 def run(arguments: Arguments) -> int:
     """Evaluate, and print the result."""
-    place, network, recipe = named(arguments.words, USAGE.example, also=("evaluation.sizes", "launch.gpus"))
+    place, network, recipe = named(
+        arguments.words, USAGE.example, also=("evaluation.sizes", "launch.gpus")
+    )
     sizes = recipe.evaluation.sizes
-    if problems := [Problem(flag, arguments.flags[flag], f"is for one test size, but evaluation.sizes is {sizes}",
-                            "evaluation.sizes=[]") for flag in ("--csv", "--png") if sizes and flag in arguments]:
+    if problems := [
+        Problem(
+            flag,
+            arguments.flags[flag],
+            f"is for one test size, but evaluation.sizes is {sizes}",
+            "evaluation.sizes=[]",
+        )
+        for flag in ("--csv", "--png")
+        if sizes and flag in arguments
+    ]:
         raise RecipeError(problems)
     tried = sizes or [recipe.data.eval_size]
     code, found = _evaluated(place, network, recipe, tried)
@@ -58,10 +71,23 @@ def run(arguments: Arguments) -> int:
         print(json.dumps(rows, indent=2) if "--json" in arguments else "\n".join(_table(rows)))
         return 0
     result, confusion = rows[0], found[0].confusion
-    classes = [{"class": network.about.class_name(row.label), "images": row.images, "correct": row.correct,
-                "top1_percent": row.top1_percent} for row in confusion.classes()]
-    wrong = [{"class": network.about.class_name(row.label), "taken_for": network.about.class_name(row.taken_for),
-              "images": row.images} for row in confusion.mistakes(_SHOWN)]
+    classes = [
+        {
+            "class": network.about.class_name(row.label),
+            "images": row.images,
+            "correct": row.correct,
+            "top1_percent": row.top1_percent,
+        }
+        for row in confusion.classes()
+    ]
+    wrong = [
+        {
+            "class": network.about.class_name(row.label),
+            "taken_for": network.about.class_name(row.taken_for),
+            "images": row.images,
+        }
+        for row in confusion.mistakes(_SHOWN)
+    ]
     for flag, write in (("--csv", _csv), ("--png", _png)):
         if file := arguments.flags.get(flag):
             _written(flag, Path(file), write(classes))
@@ -72,8 +98,9 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _evaluated(place: Path, network: "Network", recipe: "Recipe",
-               sizes: Sequence[int]) -> "tuple[int, list[Evaluated]]":
+def _evaluated(
+    place: Path, network: "Network", recipe: "Recipe", sizes: Sequence[int]
+) -> "tuple[int, list[Evaluated]]":
     """Evaluate at each size, in this process or one per device; return the exit code, and the results if it is 0."""
     from resnet_recipes.launch import evaluation
     from resnet_recipes.launch.group import group_of
@@ -90,37 +117,61 @@ def _evaluated(place: Path, network: "Network", recipe: "Recipe",
 def _row(place: Path, recipe: "Recipe", size: int, found: "Evaluated") -> dict[str, Any]:
     top1, top5, loss, examples = found.metrics
     return {
-        "network": str(place), "data": recipe.data.root, "eval_size": size, "eval_resize": recipe.data.resize_for(size),
-        "flip": recipe.evaluation.flip, "top1_percent": top1, "top5_percent": top5, "loss": loss,
-        "eval_examples": examples, "images_per_second": examples / found.seconds, "device": found.device,
+        "network": str(place),
+        "data": recipe.data.root,
+        "eval_size": size,
+        "eval_resize": recipe.data.resize_for(size),
+        "flip": recipe.evaluation.flip,
+        "top1_percent": top1,
+        "top5_percent": top5,
+        "loss": loss,
+        "eval_examples": examples,
+        "images_per_second": examples / found.seconds,
+        "device": found.device,
     }
 
 
-def _page(about: "About", result: dict[str, Any], classes: list[dict[str, Any]],
-          wrong: list[dict[str, Any]]) -> list[str]:
+def _page(
+    about: "About",
+    result: dict[str, Any],
+    classes: list[dict[str, Any]],
+    wrong: list[dict[str, Any]],
+) -> list[str]:
     flip = ", each with its mirror image" if result["flip"] else ""
     surgery = "".join(f" + {name}" for name in about.surgery)
     return [
-        f"network   {about.architecture}{surgery}, {about.num_classes:,} classes" +
-        (f", recipe {printable(about.recipe)}" if about.recipe else ""),
+        f"network   {about.architecture}{surgery}, {about.num_classes:,} classes"
+        + (f", recipe {printable(about.recipe)}" if about.recipe else ""),
         f"images    {result['eval_examples']:,} of {printable(result['data'])}",
-        f"size      {result['eval_size']} px, cut from a shorter side of {result['eval_resize']}{flip}",
+        f"size      {result['eval_size']} px, cut from a shorter side of "
+        f"{result['eval_resize']}{flip}",
         f"top-1     {result['top1_percent']:.2f} %",
         f"top-5     {result['top5_percent']:.2f} %",
         f"loss      {result['loss']:.4f}",
-        f"speed     {rate(result['images_per_second'])} images/s on {result['device']}, decoding included",
-        "", f"worst classes of {len(classes):,}",
-        *(f"  {row['top1_percent']:6.2f} % of {row['images']:<5,} {printable(row['class'])}"
-          for row in classes[:_SHOWN]),
+        f"speed     {rate(result['images_per_second'])} images/s on {result['device']}, "
+        "decoding included",
+        "",
+        f"worst classes of {len(classes):,}",
+        *(
+            f"  {row['top1_percent']:6.2f} % of {row['images']:<5,} {printable(row['class'])}"
+            for row in classes[:_SHOWN]
+        ),
         *(["", "most common confusions"] if wrong else []),
-        *(f"  {row['images']:6,} {printable(row['class'])} taken for {printable(row['taken_for'])}" for row in wrong),
+        *(
+            f"  {row['images']:6,} {printable(row['class'])} taken for "
+            f"{printable(row['taken_for'])}"
+            for row in wrong
+        ),
     ]
 
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:
     return [f"{'SIZE':>5} {'OF':>5} {'TOP-1':>9} {'TOP-5':>9} {'LOSS':>8} {'IMAGES/S':>9}"] + [
-        f"{row['eval_size']:>5} {row['eval_resize']:>5} {row['top1_percent']:>7.2f} % {row['top5_percent']:>7.2f} % "
-        f"{row['loss']:>8.4f} {rate(row['images_per_second']):>9}" for row in rows]
+        f"{row['eval_size']:>5} {row['eval_resize']:>5} {row['top1_percent']:>7.2f} % "
+        f"{row['top5_percent']:>7.2f} % "
+        f"{row['loss']:>8.4f} {rate(row['images_per_second']):>9}"
+        for row in rows
+    ]
 
 
 def _csv(classes: list[dict[str, Any]]) -> bytes:
@@ -133,8 +184,15 @@ def _csv(classes: list[dict[str, Any]]) -> bytes:
 
 def _png(classes: list[dict[str, Any]]) -> bytes:
     """Draw a bar for each of the forty worst classes."""
-    axes = {"y": {"field": "class", "type": "nominal", "sort": None, "title": None},
-            "x": {"field": "top1_percent", "type": "quantitative", "title": "top-1 (%)", "scale": {"domain": [0, 100]}}}
+    axes = {
+        "y": {"field": "class", "type": "nominal", "sort": None, "title": None},
+        "x": {
+            "field": "top1_percent",
+            "type": "quantitative",
+            "title": "top-1 (%)",
+            "scale": {"domain": [0, 100]},
+        },
+    }
     chart = {"data": {"values": classes[:40]}, "mark": "bar", "encoding": axes, "width": 500}
     return plotting("--png").vegalite_to_png(json.dumps(chart), scale=2)
 
@@ -144,4 +202,6 @@ def _written(flag: str, path: Path, content: bytes) -> None:
         with atomic.replacing(path) as file:
             file.write(content)
     except OSError as error:
-        raise NotReadyError([Problem(flag, str(path), f"cannot be written: {error.strerror}")]) from None
+        raise NotReadyError(
+            [Problem(flag, str(path), f"cannot be written: {error.strerror}")]
+        ) from None

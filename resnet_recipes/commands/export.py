@@ -18,34 +18,53 @@ if TYPE_CHECKING:
 
 USAGE = Usage(
     "resnet-recipes export RUN|FILE --to FORMAT --out FOLDER [data=PATH]",
-    "write a trained network for another program, and compare what that program computes with the run",
-    "resnet-recipes export runs/NAME --to onnx --out exported", {
+    "write a trained network for another program, and compare what that program computes "
+    "with the run",
+    "resnet-recipes export runs/NAME --to onnx --out exported",
+    {
         "--to FORMAT": "torchvision, timm, safetensors, onnx, torchscript or exported_program",
         "--out FOLDER": "a new folder for the network and README.md, its model card",
-        "--fold-batchnorm": "fold BatchNorm into the convolutions (onnx, torchscript, exported_program)",
-    }, """\
+        "--fold-batchnorm": "fold BatchNorm into the convolutions (onnx, torchscript, "
+        "exported_program)",
+    },
+    """\
 The network is complete: it contains BlurPool, and StochasticDepth's factors are
 part of its weights. The other program reads it back, and its results are compared
 on 64 validation images (of the run, or of PATH; random ones if there are none), at
-two sizes. ONNX accepts batches and images of any size.""")
+two sizes. ONNX accepts batches and images of any size.""",
+)
 
 _IMAGES = 64
 
-#: Share of the largest logit by which an export may differ: float32 sums in another order differ by 1e-6 to 1e-5 of it.
+#: Share of the largest logit by which an export may differ: float32 sums in another order differ by
+#: 1e-6 to 1e-5 of it.
 _TOLERANCE = 1e-3
 
 
 def run(arguments: Arguments) -> int:
     """Export, compare, and print the largest difference."""
-    to, out, folds = arguments.flags.get("--to"), arguments.flags.get("--out"), "--fold-batchnorm" in arguments
-    if lacking := [Problem(flag, None, "is missing", USAGE.example) for flag in ("--to", "--out")
-                   if flag not in arguments]:
+    to, out, folds = (
+        arguments.flags.get("--to"),
+        arguments.flags.get("--out"),
+        "--fold-batchnorm" in arguments,
+    )
+    if lacking := [
+        Problem(flag, None, "is missing", USAGE.example)
+        for flag in ("--to", "--out")
+        if flag not in arguments
+    ]:
         raise RecipeError(lacking)
     from resnet_recipes.network.export import problems
 
     folder = typed_path("--out", out)
     if folder.exists():
-        raise RecipeError([Problem("--out", out, "already exists; an export creates a new folder", "--out another")])
+        raise RecipeError(
+            [
+                Problem(
+                    "--out", out, "already exists; an export creates a new folder", "--out another"
+                )
+            ]
+        )
     network = trained([*arguments.words, "launch.device=cpu"], USAGE.example)
     if found := list(problems(network.network, to, folds)):
         raise RecipeError(found)
@@ -57,7 +76,9 @@ def run(arguments: Arguments) -> int:
             print(line)
         draft.rename(folder)
     except OSError as error:
-        raise NotReadyError([Problem("--out", out, f"cannot be written: {error.strerror}")]) from None
+        raise NotReadyError(
+            [Problem("--out", out, f"cannot be written: {error.strerror}")]
+        ) from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     print(f"written   {folder}")
@@ -74,7 +95,9 @@ def _images(network: "Trained") -> "tuple[Tensor, str]":
         labelled, parts = network.open_images(), []
     except NotReadyError:
         size = network.recipe.data.eval_size
-        drawn = torch.randint(256, (_IMAGES, 3, size, size), generator=torch.Generator().manual_seed(0))
+        drawn = torch.randint(
+            256, (_IMAGES, 3, size, size), generator=torch.Generator().manual_seed(0)
+        )
         return normalize(drawn.to(torch.uint8)), f"{_IMAGES} random images"
     try:
         for raw in labelled.batches():
@@ -87,7 +110,9 @@ def _images(network: "Trained") -> "tuple[Tensor, str]":
     return images, f"{len(images)} validation images"
 
 
-def _exported(network: "Network", to: str, folder: Path, compared: "tuple[Tensor, str]", folds: bool) -> list[str]:
+def _exported(
+    network: "Network", to: str, folder: Path, compared: "tuple[Tensor, str]", folds: bool
+) -> list[str]:
     """Write the network and its card into a folder; return lines to print. Raises TrainingError if results differ."""
     import torch
 
@@ -100,13 +125,21 @@ def _exported(network: "Network", to: str, folder: Path, compared: "tuple[Tensor
     model = network.model.to(memory_format=torch.contiguous_format)
     written = Network(fold_batchnorm(model) if folds else model, network.about)
     if folds:
-        notes.append(f"folded    {largest_difference(model, written.model, images)[0]:.2g} by folding BatchNorm")
+        notes.append(
+            f"folded    {largest_difference(model, written.model, images)[0]:.2g} by "
+            "folding BatchNorm"
+        )
     difference, scale = largest_difference(model, export(written, to, folder), images)
     size = sum(path.stat().st_size for path in folder.iterdir()) / 1e6
     if not difference <= _TOLERANCE * max(1.0, scale):
-        raise TrainingError(f"{to} computes different logits: they differ by up to {difference:.2g} of {scale:.2g} on "
-                            f"{which}; nothing was written")
+        raise TrainingError(
+            f"{to} computes different logits: they differ by up to {difference:.2g} of "
+            f"{scale:.2g} on "
+            f"{which}; nothing was written"
+        )
     result = f"largest difference of logits {difference:.2g}, of {scale:.3g}, on {which}"
-    card = model_card(network.about, to, TARGETS[to].use, f"Read by its own runtime after the export: {result}.")
+    card = model_card(
+        network.about, to, TARGETS[to].use, f"Read by its own runtime after the export: {result}."
+    )
     (folder / "README.md").write_text(card, encoding="utf-8")
     return [f"network   {TARGETS[to].file} for {to}, {size:,.1f} MB", *notes, f"compared  {result}"]

@@ -11,8 +11,12 @@ from resnet_recipes.duration import Duration, decimal
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.report.text import printable
 
-USAGE = Usage("resnet-recipes ls", "list recipes, with their length and best-known result", "resnet-recipes ls",
-              RECIPES | {"--json": "print JSON"})
+USAGE = Usage(
+    "resnet-recipes ls",
+    "list recipes, with their length and best-known result",
+    "resnet-recipes ls",
+    RECIPES | {"--json": "print JSON"},
+)
 
 
 def run(arguments: Arguments) -> int:
@@ -32,24 +36,43 @@ def list_recipes(folder: Path | None, as_json: bool = False) -> None:
         name, length, result = (max(len(row[column]) for row in rows) for column in range(3))
         for row in rows:
             head = f"{row[0]:<{name}}  {row[1]:>{length}}  {row[2]:<{result}}  "
-            print(textwrap.fill(printable(row[3]) or "-", max(WIDTH, len(head) + 20), initial_indent=head,
-                                subsequent_indent=" " * len(head), break_long_words=False))
+            print(
+                textwrap.fill(
+                    printable(row[3]) or "-",
+                    max(WIDTH, len(head) + 20),
+                    initial_indent=head,
+                    subsequent_indent=" " * len(head),
+                    break_long_words=False,
+                )
+            )
         print()
-    print("PUBLISHED is the ImageNet result whose length is nearest to the recipe's own.\n"
-          "All results, with hardware and source: resnet-recipes show NAME")
+    print(
+        "PUBLISHED is the ImageNet result whose length is nearest to the recipe's own.\n"
+        "All results, with hardware and source: resnet-recipes show NAME"
+    )
 
 
 def _rows(group: str, found: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
     """Return the table of one group with its headings; nothing if the group is empty."""
-    rows = [(item["name"], item["epochs"], _result(item["published"]), _use(item)) for item in found
-            if item["group"] == group.lower()]
+    rows = [
+        (item["name"], item["epochs"], _result(item["published"]), _use(item))
+        for item in found
+        if item["group"] == group.lower()
+    ]
     return [(group, "EPOCHS", "PUBLISHED TOP-1", "USE IT FOR"), *rows] if rows else []
 
 
 def _summary(library: Library, entry: Entry) -> dict[str, Any]:
     """Return a recipe's entry in the list; if the recipe cannot be read, `about` says why."""
-    item = {"name": entry.name, "epochs": "-", "about": "", "published": None, "place": entry.place,
-            "shadows": entry.shadows is not None, "group": "ours" if entry.origin == "packaged" else "yours"}
+    item = {
+        "name": entry.name,
+        "epochs": "-",
+        "about": "",
+        "published": None,
+        "place": entry.place,
+        "shadows": entry.shadows is not None,
+        "group": "ours" if entry.origin == "packaged" else "yours",
+    }
     try:
         links = library.chain(entry.name)
     except RecipeError as error:
@@ -68,12 +91,18 @@ def _summary(library: Library, entry: Entry) -> dict[str, Any]:
 def _use(item: dict[str, Any]) -> str:
     """Return what the recipe is for, and its file if it is not packaged."""
     hides = ", hides the packaged recipe of the same name" if item["shadows"] else ""
-    return str(item["about"]) if item["place"] == "packaged" else f"{item['about']} ({item['place']}{hides})".strip()
+    return (
+        str(item["about"])
+        if item["place"] == "packaged"
+        else f"{item['about']} ({item['place']}{hides})".strip()
+    )
 
 
 def _length(head: dict[str, Any]) -> str:
     try:
-        length = Duration.parse(str(head["max_duration"])).scaled(decimal(head.get("scale_schedule_ratio", 1)))
+        length = Duration.parse(str(head["max_duration"])).scaled(
+            decimal(head.get("scale_schedule_ratio", 1))
+        )
     except (KeyError, ValueError):
         return "-"
     return str(length).removesuffix("ep")
@@ -92,7 +121,10 @@ def _result(result: dict[str, Any] | None) -> str:
     """Return accuracy, time and length in one cell; any of them may be missing or have another type."""
     if not result:
         return "-"
-    cells = [f"{result[key]:.4g} {unit}" for key, unit in (("top1", "%"), ("minutes", "min"))
-             if isinstance(result.get(key), int | float)]
+    cells = [
+        f"{result[key]:.4g} {unit}"
+        for key, unit in (("top1", "%"), ("minutes", "min"))
+        if isinstance(result.get(key), int | float)
+    ]
     length = f", {result['epochs']} epochs" if isinstance(result.get("epochs"), int) else ""
     return ", ".join(cells) + length

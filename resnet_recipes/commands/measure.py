@@ -20,13 +20,15 @@ from resnet_recipes.report.text import clock_time, rate
 if TYPE_CHECKING:
     from resnet_recipes.plan import Plan
 
-USAGE = Usage("resnet-recipes measure recipe=NAME data=PATH [epochs=N] [key=value ...]",
-              "train some epochs of a run, and predict the whole run's time by the papers' rule",
-              "resnet-recipes measure recipe=timm_a1 data=/data/imagenet epochs=10",
-              RECIPES | {"--json": "print JSON"},
-              "epochs=N (default 10): train the first N epochs of the whole run, without\n"
-              "shortening its schedule; if its images grow, epochs at several sizes instead.\n"
-              "Nothing is evaluated or kept. ssr=R changes the length of the whole run.")
+USAGE = Usage(
+    "resnet-recipes measure recipe=NAME data=PATH [epochs=N] [key=value ...]",
+    "train some epochs of a run, and predict the whole run's time by the papers' rule",
+    "resnet-recipes measure recipe=timm_a1 data=/data/imagenet epochs=10",
+    RECIPES | {"--json": "print JSON"},
+    "epochs=N (default 10): train the first N epochs of the whole run, without\n"
+    "shortening its schedule; if its images grow, epochs at several sizes instead.\n"
+    "Nothing is evaluated or kept. ssr=R changes the length of the whole run.",
+)
 
 
 def run(arguments: Arguments) -> int:
@@ -41,14 +43,26 @@ def run(arguments: Arguments) -> int:
     wanted = composed(arguments)
     plan = plan_of(wanted)
     if plan.epochs < 2:
-        raise RecipeError([Problem("max_duration", wanted.recipe.max_duration, "must be at least two epochs: the first "
-                                   "is timed as the second")])
-    folder, epochs = Path(tempfile.mkdtemp(prefix="resnet-recipes-measure-")), sampled(plan.sizes, count)
+        raise RecipeError(
+            [
+                Problem(
+                    "max_duration",
+                    wanted.recipe.max_duration,
+                    "must be at least two epochs: the first is timed as the second",
+                )
+            ]
+        )
+    folder, epochs = (
+        Path(tempfile.mkdtemp(prefix="resnet-recipes-measure-")),
+        sampled(plan.sizes, count),
+    )
     recipe = replace(wanted.recipe, run=replace(wanted.recipe.run, root=str(folder), name="sample"))
-    place = run_folder.create(replace(wanted, recipe=recipe), plan, ["resnet-recipes", *sys.argv[1:]])
+    place = run_folder.create(
+        replace(wanted, recipe=recipe), plan, ["resnet-recipes", *sys.argv[1:]]
+    )
     atomic.write_text(place / SAMPLE, json.dumps({"epochs": epochs}))
     if (ending := start(place, group_of(recipe.launch), say)).code:
-        return ending.code      # the logs that the message names are kept
+        return ending.code  # the logs that the message names are kept
     seconds = {int(epoch): taken for epoch, taken in atomic.read_json(place / SECONDS).items()}
     shutil.rmtree(folder, ignore_errors=True)
     if "--json" in arguments:
@@ -62,17 +76,27 @@ def _count(words: Sequence[str]) -> int:
     """Return how many epochs to train."""
     given = [word.removeprefix("epochs=") for word in words if word.startswith("epochs=")] or ["10"]
     if len(given) > 1 or not given[0].isdecimal() or int(given[0]) < 2:
-        rule = "must be the number of epochs to measure, at least 2: the first is timed as the second"
+        rule = (
+            "must be the number of epochs to measure, at least 2: the first is timed as the second"
+        )
         raise RecipeError([Problem("epochs", " ".join(given), rule, "epochs=10")])
     return int(given[0])
 
 
 def _values(plan: "Plan", seconds: Mapping[int, float]) -> dict[str, object]:
-    share = plan.total_steps / (plan.steps_per_epoch * len(plan.sizes))     # a run may end within an epoch
-    return {"recipe": plan.recipe.name, "epochs": float(plan.epochs), "devices": plan.world_size,
-            "papers_minutes": share * whole(plan.sizes, seconds) / 60, "extrapolated": len(seconds) < plan.epochs,
-            "measured": [{"epoch": epoch + 1, "pixels": plan.sizes[epoch], "seconds": taken}
-                         for epoch, taken in sorted(seconds.items())]}
+    # a run may end within an epoch
+    share = plan.total_steps / (plan.steps_per_epoch * len(plan.sizes))
+    return {
+        "recipe": plan.recipe.name,
+        "epochs": float(plan.epochs),
+        "devices": plan.world_size,
+        "papers_minutes": share * whole(plan.sizes, seconds) / 60,
+        "extrapolated": len(seconds) < plan.epochs,
+        "measured": [
+            {"epoch": epoch + 1, "pixels": plan.sizes[epoch], "seconds": taken}
+            for epoch, taken in sorted(seconds.items())
+        ],
+    }
 
 
 def _lines(plan: "Plan", seconds: Mapping[int, float]) -> Iterator[str]:
@@ -80,9 +104,19 @@ def _lines(plan: "Plan", seconds: Mapping[int, float]) -> Iterator[str]:
     yield f"{'EPOCH':>6}  {'IMAGES':<8} {'SECONDS':>9} {'IMAGES/S':>9}"
     for epoch, taken in sorted(seconds.items()):
         first = "  timed as the second" if epoch == 0 else ""
-        yield f"{epoch + 1:>6}  {f'{plan.sizes[epoch]} px':<8} {taken:>9.1f} {rate(images / taken):>9}{first}"
+        yield (
+            f"{epoch + 1:>6}  {f'{plan.sizes[epoch]} px':<8} {taken:>9.1f} "
+            f"{rate(images / taken):>9}{first}"
+        )
     yield ""
-    how = f"extrapolated from {len(seconds)} epochs" if values["extrapolated"] else "all of it measured"
+    how = (
+        f"extrapolated from {len(seconds)} epochs"
+        if values["extrapolated"]
+        else "all of it measured"
+    )
     devices = "1 device" if plan.world_size == 1 else f"{plan.world_size} devices"
-    yield f"{plan.recipe.name}: {clock_time(60 * values['papers_minutes'])} on the papers' clock, {how}"
+    yield (
+        f"{plan.recipe.name}: {clock_time(60 * values['papers_minutes'])} on the papers' "
+        f"clock, {how}"
+    )
     yield f"{float(plan.epochs):.4g} epochs on {devices}, without evaluation and checkpoints"

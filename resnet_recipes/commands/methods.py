@@ -8,8 +8,11 @@ from resnet_recipes.commands.arguments import WIDTH, Arguments, Usage
 from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.errors import Problem, RecipeError
 
-USAGE = Usage("resnet-recipes methods [NAME]",
-              "list the speed-up methods and optimizers, or show one with its settings", "resnet-recipes methods mixup")
+USAGE = Usage(
+    "resnet-recipes methods [NAME]",
+    "list the speed-up methods and optimizers, or show one with its settings",
+    "resnet-recipes methods mixup",
+)
 
 
 def run(arguments: Arguments) -> int:
@@ -26,7 +29,10 @@ def run(arguments: Arguments) -> int:
         print("\n".join(_page(known[word])))
     if not words:
         print("\n".join(_list(ORDER)))
-        print("\nMethods are in the order in which they run. More about one: resnet-recipes methods mixup\n")
+        print(
+            "\nMethods are in the order in which they run. More about one: resnet-recipes "
+            "methods mixup\n"
+        )
         print("Optimizers, chosen by optimizer.name:\n")
         print("\n".join(_list(OPTIMIZERS)))
     return 0
@@ -49,14 +55,21 @@ def _page(item: type) -> Iterator[str]:
     yield from _filled("  ", card.summary)
     yield from _filled("  ", card.details) if card.details else ()
     yield ""
-    for label, text in (("gain", card.gain), ("cost", card.cost), ("hurts", card.hurts), ("acts at", ", ".join(hooks)),
-                        ("excludes", ", ".join(excludes))):
+    for label, text in (
+        ("gain", card.gain),
+        ("cost", card.cost),
+        ("hurts", card.hurts),
+        ("acts at", ", ".join(hooks)),
+        ("excludes", ", ".join(excludes)),
+    ):
         yield from _filled(f"  {label:<10}", text) if text else ()
     yield ""
     if not is_method:
         yield f"  optimizer.name={card.name}"
     for setting in card.settings:
-        yield from _filled(f"  {prefix}.{setting.name}={setting.written}   ", setting.meaning, indent=6)
+        yield from _filled(
+            f"  {prefix}.{setting.name}={setting.written}   ", setting.meaning, indent=6
+        )
     if not card.settings:
         yield f"  {prefix}={{}}   has no settings"
     if is_method:
@@ -95,6 +108,7 @@ def in_your_loop(item: type, hooks: Sequence[str]) -> Iterator[str]:
 
 def _filled(label: str, text: str, indent: int | None = None) -> list[str]:
     hanging = " " * (len(label) if indent is None else indent)
-    lines = textwrap.wrap(text, WIDTH, initial_indent=label, subsequent_indent=hanging, break_on_hyphens=False)
+    lines = textwrap.wrap(
+        text, WIDTH, initial_indent=label, subsequent_indent=hanging, break_on_hyphens=False
+    )
     return lines or [label.rstrip()]
-

@@ -17,9 +17,14 @@ if TYPE_CHECKING:
     from resnet_recipes.composing.compose import Composed
     from resnet_recipes.plan import Plan
 
-USAGE = Usage("resnet-recipes plan NAME [key=value ...]", "print everything a run would do, without starting it",
-              "resnet-recipes plan mild data=/data/imagenet gpus=8", RECIPES | {"--json": "print JSON"},
-              words=(1, inf), takes="a recipe")
+USAGE = Usage(
+    "resnet-recipes plan NAME [key=value ...]",
+    "print everything a run would do, without starting it",
+    "resnet-recipes plan mild data=/data/imagenet gpus=8",
+    RECIPES | {"--json": "print JSON"},
+    words=(1, inf),
+    takes="a recipe",
+)
 
 
 def run(arguments: Arguments) -> int:
@@ -36,7 +41,11 @@ def show(composed: "Composed", as_json: bool) -> None:
     from resnet_recipes import plan as planning
 
     config = composed.recipe.data
-    facts = data.measure(config, with_cost=True) if config.root or config.backend == "synthetic" else planning.IMAGENET
+    facts = (
+        data.measure(config, with_cost=True)
+        if config.root or config.backend == "synthetic"
+        else planning.IMAGENET
+    )
     plan = with_start(planning.of(composed.recipe, facts, ranks(composed)))
     print(json.dumps(plan.as_dict(), indent=2) if as_json else "\n".join(lines(composed, plan)))
 
@@ -60,8 +69,10 @@ def lines(composed: "Composed", plan: "Plan", folder: str = "") -> Iterator[str]
     config = composed.recipe.launch
     entry = composed.entry
     hides = ", hides the packaged recipe of the same name" if entry.shadows else ""
-    head = [*(("WARNING", text) for text in warnings(config)),
-            ("recipe", f"{composed.recipe.name}, {entry.place}{hides}")]
+    head = [
+        *(("WARNING", text) for text in warnings(config)),
+        ("recipe", f"{composed.recipe.name}, {entry.place}{hides}"),
+    ]
     if composed.overrides:
         head.append(("changed", "  ".join(map(str, composed.overrides))))
     head += [*_device(plan), *_time(plan)]
@@ -75,7 +86,11 @@ def ranks(composed: "Composed") -> int:
     from resnet_recipes.launch.group import group_of
 
     config = composed.recipe.launch
-    return int(config.gpus) * config.fewest_and_most_nodes[1] if config.gpus != "auto" else group_of(config).ranks
+    return (
+        int(config.gpus) * config.fewest_and_most_nodes[1]
+        if config.gpus != "auto"
+        else group_of(config).ranks
+    )
 
 
 def _device(plan: "Plan") -> Iterator[tuple[str, str]]:
@@ -92,7 +107,11 @@ def _device(plan: "Plan") -> Iterator[tuple[str, str]]:
         if "fp32" not in resolved and (size := gpus.memory()):
             yield from _memory(plan, size)
         return
-    yield "device", f"CPU with {cores()} core{'' if cores() == 1 else 's'}, {'fp32' if dtype == 'auto' else dtype}"
+    yield (
+        "device",
+        f"CPU with {cores()} core{'' if cores() == 1 else 's'}, "
+        f"{'fp32' if dtype == 'auto' else dtype}",
+    )
 
 
 def _memory(plan: "Plan", size: int) -> Iterator[tuple[str, str]]:
@@ -100,10 +119,19 @@ def _memory(plan: "Plan", size: int) -> Iterator[tuple[str, str]]:
     from resnet_recipes.guess import gpu_memory
 
     expected = gpu_memory(plan)
-    yield "memory", f"about {expected / 1e9:.0f} of {size / 1e9:.0f} GB per GPU: predicted, not measured"
+    yield (
+        "memory",
+        f"about {expected / 1e9:.0f} of {size / 1e9:.0f} GB per GPU: predicted, not measured",
+    )
     if expected > size:
-        yield "WARNING", (f"may not fit in a GPU's memory: batch.bn_size={plan.bn_size // 2} needs about half as much; "
-                          "BatchNorm then sees fewer images, which barely changes the result")
+        yield (
+            "WARNING",
+            (
+                f"may not fit in a GPU's memory: batch.bn_size={plan.bn_size // 2} needs about "
+                "half as much; "
+                "BatchNorm then sees fewer images, which barely changes the result"
+            ),
+        )
 
 
 def _time(plan: "Plan") -> Iterator[tuple[str, str]]:
@@ -125,15 +153,32 @@ def _time(plan: "Plan") -> Iterator[tuple[str, str]]:
             yield "cost", f"{result.cost(price):,.2f} at {price:g} per hour"
     elif gpu is not None:
         speeds = gpu_speeds(plan, gpu)
-        each = ", ".join(f"{speed.images_per_second:,.0f} images/s at {speed.side} px ({speed.limit})"
-                         for speed in sorted({speeds[0], speeds[len(speeds) // 2], speeds[-1]}))
-        yield "time", (f"roughly {roughly(gpu_seconds(plan, gpu))} of training on {plan.world_size} x {gpu.name}, if "
-                       "loading keeps up: predicted, not measured; `resnet-recipes estimate` measures")
+        each = ", ".join(
+            f"{speed.images_per_second:,.0f} images/s at {speed.side} px ({speed.limit})"
+            for speed in sorted({speeds[0], speeds[len(speeds) // 2], speeds[-1]})
+        )
+        yield (
+            "time",
+            (
+                f"roughly {roughly(gpu_seconds(plan, gpu))} of training on {plan.world_size} x "
+                f"{gpu.name}, if "
+                "loading keeps up: predicted, not measured; `resnet-recipes estimate` measures"
+            ),
+        )
         yield "speed", f"predicted for one GPU, with its bottleneck: {each}"
     elif plan.world_size == 1 and (is_cpu or not gpus.count()):
         seconds = cpu_seconds(plan, cores())
-        yield "time", f"roughly {roughly(seconds)} on this CPU: a guess from the network's arithmetic"
+        yield (
+            "time",
+            f"roughly {roughly(seconds)} on this CPU: a guess from the network's arithmetic",
+        )
     elif timed := [result for result in plan.published if result.minutes and result.epochs]:
         nearest = min(timed, key=lambda result: abs(result.epochs - plan.epochs))
-        yield "time", (f"published: {nearest.minutes:g} min for {nearest.epochs} epochs on {nearest.hardware}; "
-                       "`resnet-recipes estimate` measures this machine")
+        yield (
+            "time",
+            (
+                f"published: {nearest.minutes:g} min for {nearest.epochs} epochs on "
+                f"{nearest.hardware}; "
+                "`resnet-recipes estimate` measures this machine"
+            ),
+        )

@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 USAGE = Usage(
     "resnet-recipes predict RUN|FILE IMAGE ... | FOLDER ... [key=value ...]",
     "print the five most likely classes of each image, with their probabilities",
-    "resnet-recipes predict runs/NAME ~/photos --csv > photos.csv", {"--json": "print JSON", "--csv": "print CSV"}, """\
+    "resnet-recipes predict runs/NAME ~/photos --csv > photos.csv",
+    {"--json": "print JSON", "--csv": "print CSV"},
+    """\
 Folders are searched for images, with all their subfolders. Images that cannot
 be read are reported on stderr, and the others are still classified. Settings
-are those of resnet-recipes eval.""")
+are those of resnet-recipes eval.""",
+)
 
 
 def run(arguments: Arguments) -> int:
@@ -33,7 +36,11 @@ def run(arguments: Arguments) -> int:
     paths = list(_images([word for word in words if word not in settings]))
     network = trained([*place, *settings], USAGE.example)
     rows = _predicted(network, paths)
-    bad = _print_json(rows) if "--json" in arguments else _print_rows(rows, as_csv="--csv" in arguments)
+    bad = (
+        _print_json(rows)
+        if "--json" in arguments
+        else _print_rows(rows, as_csv="--csv" in arguments)
+    )
     if bad:
         say(f"{bad:,} of {len(paths):,} images cannot be read")
     return ExitCode.NOT_READY if bad == len(paths) else ExitCode.DONE
@@ -44,9 +51,13 @@ def _images(words: Sequence[str]) -> Iterator[str]:
     from resnet_recipes.data.files.folder import image_names
 
     if not words:
-        raise RecipeError([Problem("IMAGE", None, "is missing: images, or folders with images", USAGE.example)])
+        raise RecipeError(
+            [Problem("IMAGE", None, "is missing: images, or folders with images", USAGE.example)]
+        )
     paths = [typed_path("IMAGE", word).absolute() for word in words]
-    if missing := [Problem(str(path), None, "no such file or folder") for path in paths if not path.exists()]:
+    if missing := [
+        Problem(str(path), None, "no such file or folder") for path in paths if not path.exists()
+    ]:
         raise NotReadyError(missing)
     for path in paths:
         if not path.is_dir():
@@ -55,7 +66,9 @@ def _images(words: Sequence[str]) -> Iterator[str]:
         try:
             found = sorted(image_names(path))
         except OSError as error:
-            raise NotReadyError([Problem(str(path), None, f"cannot be read: {error.strerror}")]) from None
+            raise NotReadyError(
+                [Problem(str(path), None, f"cannot be read: {error.strerror}")]
+            ) from None
         if not found:
             raise NotReadyError([Problem(str(path), None, "has no images")])
         yield from (str(path / name) for name in found)
@@ -74,14 +87,20 @@ def _predicted(network: "Trained", paths: Sequence[str]) -> Iterator[dict[str, A
             logits = logits_of(network.model, raw.pixels, network.precision, recipe.evaluation.flip)
             shares, best = logits.softmax(1).topk(min(5, logits.shape[1]))
             black = raw.pixels.flatten(1).amax(1) == 0
-            for index, *row in zip(*(part.tolist() for part in (raw.labels, black, best, shares)), strict=True):
+            for index, *row in zip(
+                *(part.tolist() for part in (raw.labels, black, best, shares)), strict=True
+            ):
                 is_black, labels, probabilities = row
                 if is_black and (fault := images.fault(index)):
                     yield {"file": paths[index], "error": fault}
                     continue
                 pairs = zip(labels, probabilities, strict=True)
-                yield {"file": paths[index], "classes": [{"class": name(label), "probability": share}
-                                                         for label, share in pairs]}
+                yield {
+                    "file": paths[index],
+                    "classes": [
+                        {"class": name(label), "probability": share} for label, share in pairs
+                    ],
+                }
     finally:
         images.close()
 
@@ -98,12 +117,25 @@ def _print_rows(rows: Iterator[dict[str, Any]], as_csv: bool) -> int:
     table, bad = csv.writer(sys.stdout, lineterminator="\n"), 0
     for count, row in enumerate(rows):
         if count == 0 and as_csv:
-            table.writerow(["file", *(f"{what}_{place}" for place in range(1, 6) for what in ("class", "probability"))])
+            table.writerow(
+                [
+                    "file",
+                    *(
+                        f"{what}_{place}"
+                        for place in range(1, 6)
+                        for what in ("class", "probability")
+                    ),
+                ]
+            )
         if "error" in row:
             bad += 1
             say(f"{printable(row['file'])} {printable(row['error'])}")
         elif as_csv:
-            values = [value for item in row["classes"] for value in (item["class"], f"{item['probability']:.6f}")]
+            values = [
+                value
+                for item in row["classes"]
+                for value in (item["class"], f"{item['probability']:.6f}")
+            ]
             table.writerow([row["file"], *values])
         else:
             print(printable(row["file"]))

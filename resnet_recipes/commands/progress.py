@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 
-EVERY = 10.0          # seconds
+EVERY = 10.0  # seconds
 
 
 def say(line: str) -> None:

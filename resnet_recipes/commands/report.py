@@ -15,11 +15,17 @@ from resnet_recipes.measure.runs import RunRecord, read_run
 from resnet_recipes.measure.sections import sections_of
 from resnet_recipes.report.page.html import Section, page
 
-USAGE = Usage("resnet-recipes report [RUN|FOLDER ...]",
-              "draw the curves of runs over the published results, as one HTML page that needs no network",
-              "resnet-recipes report runs --price 32.77 --out report.html",
-              {"--out FILE": "the page (default report.html)", "--price PER_HOUR": "also plot accuracy against cost",
-               "--published": "only the published results", "--png FOLDER": "also write every plot as a picture"})
+USAGE = Usage(
+    "resnet-recipes report [RUN|FOLDER ...]",
+    "draw the curves of runs over the published results, as one HTML page that needs no network",
+    "resnet-recipes report runs --price 32.77 --out report.html",
+    {
+        "--out FILE": "the page (default report.html)",
+        "--price PER_HOUR": "also plot accuracy against cost",
+        "--published": "only the published results",
+        "--png FOLDER": "also write every plot as a picture",
+    },
+)
 
 
 def run(arguments: Arguments) -> int:
@@ -27,7 +33,9 @@ def run(arguments: Arguments) -> int:
     price = price_of(arguments.flags.get("--price"))
     out = Path(arguments.flags.get("--out", "report.html"))
     if arguments.words and "--published" in arguments:
-        raise RecipeError([Problem("--published", None, "takes no runs: it only plots the published results")])
+        raise RecipeError(
+            [Problem("--published", None, "takes no runs: it only plots the published results")]
+        )
     plotting("report")
     runs = [] if "--published" in arguments else list(_runs(arguments.words or ["runs"]))
     sections = list(sections_of(runs, price))
@@ -51,7 +59,9 @@ def plotting(key: str) -> ModuleType:
         import vl_convert
     except ImportError:
         rule = "needs the plotting library, which is not installed"
-        raise NotReadyError([Problem(key, None, rule, "pip install 'resnet-recipes[report]'")]) from None
+        raise NotReadyError(
+            [Problem(key, None, rule, "pip install 'resnet-recipes[report]'")]
+        ) from None
     return vl_convert
 
 

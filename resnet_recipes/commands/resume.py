@@ -22,20 +22,24 @@ _NAMING = ("run=", "run.name=", "run.root=")
 def named(run: str, words: Sequence[str]) -> Path | None:
     """Continue `run`, or with `auto` the newest unfinished one, with changed settings.
 
-    Return its folder, or None if it is finished. Raises RecipeError if there is no such run, or if a change would
-    make it a different one.
+    Return its folder, or None if it is finished. Raises RecipeError if there is no such run, or if
+    a change would make it a different one.
     """
     if run != "auto":
         rule = "--resume chooses the run, and a run keeps its recipe"
         if wrong := [word for word in words if word.startswith(("recipe=", *_NAMING))]:
             raise RecipeError(Problem(word, None, rule, "leave it out") for word in wrong)
         return continued(typed_path("--resume", run), words)
-    name = next((word.partition("=")[2] for word in words if word.startswith(("run=", "run.name="))), None)
+    name = next(
+        (word.partition("=")[2] for word in words if word.startswith(("run=", "run.name="))), None
+    )
     root = root_of(words)
     folder = root / name if name else next(unfinished(root), None)
     if folder is None:
         fix = "resnet-train recipe=mild data=... starts one"
-        raise RecipeError([Problem("--resume", "auto", f"there is no unfinished run in {root}", fix)])
+        raise RecipeError(
+            [Problem("--resume", "auto", f"there is no unfinished run in {root}", fix)]
+        )
     return continued(folder, [word for word in words if not word.startswith(_NAMING)])
 
 
@@ -76,7 +80,9 @@ def continued(folder: Path, changes: "Sequence[str] | Recipe") -> Path | None:
     config = folder / "config.yaml"
     if not config.is_file():
         rule = "is not a run folder: it has no config.yaml"
-        raise RecipeError([Problem("--resume", str(folder), rule, "resnet-train --resume runs/NAME")])
+        raise RecipeError(
+            [Problem("--resume", str(folder), rule, "resnet-train --resume runs/NAME")]
+        )
     refuse_links(folder)
     began = frozen.read(config)
     if isinstance(changes, Sequence):
@@ -89,7 +95,7 @@ def continued(folder: Path, changes: "Sequence[str] | Recipe") -> Path | None:
         say(f"{folder} is finished; its results are in {folder / 'summary.json'}")
         return None
     if recipe != began:
-        atomic.write_text(config, frozen.freeze(recipe))        # all nodes may do this at once
+        atomic.write_text(config, frozen.freeze(recipe))  # all nodes may do this at once
     say(f"resuming {folder}")
     return folder
 
@@ -102,7 +108,11 @@ def root_of(words: Sequence[str]) -> Path:
 
 def unfinished(root: Path) -> Iterator[Path]:
     """Yield the run folders without a summary, the newest first."""
-    configs = [path for path in root.glob("[!.]*/config.yaml") if not (path.parent / "summary.json").exists()]
+    configs = [
+        path
+        for path in root.glob("[!.]*/config.yaml")
+        if not (path.parent / "summary.json").exists()
+    ]
     for config in sorted(configs, key=lambda path: path.stat().st_mtime, reverse=True):
         yield config.parent
 
@@ -118,5 +128,7 @@ def _changes(folder: Path, recipe: "Recipe") -> list[Problem]:
         return list(error.problems)
     problems = list(changed_settings(asdict(began), recipe))
     if recipe.run.name == "auto" and began.data.root != recipe.data.root:
-        problems.append(Problem("data.root", recipe.data.root, f"was {began.data.root} when the run began"))
+        problems.append(
+            Problem("data.root", recipe.data.root, f"was {began.data.root} when the run began")
+        )
     return problems

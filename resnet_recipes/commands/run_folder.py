@@ -35,7 +35,8 @@ _MAX_GIT_FILE = 16 << 20
 def create(composed: Composed, plan: Plan, command: Sequence[str]) -> Path:
     """Create the run folder, with what is known before the start, and return it. Raises RecipeError if it exists.
 
-    It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the name.
+    It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the
+    name.
     """
     run, frozen = composed.recipe.run, freeze(composed.recipe)
     if composed.recipe.launch.fewest_and_most_nodes[1] > 1 and run.name == "auto":
@@ -58,7 +59,9 @@ def create(composed: Composed, plan: Plan, command: Sequence[str]) -> Path:
         return _placed(draft, composed, plan)
     except OSError as error:
         rule = f"cannot be written to: {error.strerror}"
-        raise NotReadyError([Problem("run.root", run.root, rule, "run.root=/your/folder")]) from None
+        raise NotReadyError(
+            [Problem("run.root", run.root, rule, "run.root=/your/folder")]
+        ) from None
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -95,7 +98,7 @@ def _placed(draft: Path, composed: Composed, plan: Plan) -> Path:
     folder = draft.with_name(recipe.run.name)
     is_shared = recipe.launch.fewest_and_most_nodes[1] > 1
     if _renamed(draft, folder) or (is_shared and _same(draft, folder)):
-        return folder                           # created here, or by another node of this run
+        return folder  # created here, or by another node of this run
     if not is_shared and _is_unused(folder):
         refuse_links(folder)
         with locked(folder):
@@ -104,7 +107,9 @@ def _placed(draft: Path, composed: Composed, plan: Plan) -> Path:
             return folder
     is_run = (folder / "config.yaml").is_file()
     fix = "choose another name" + f", or resume it: resnet-train --resume {folder}" * is_run
-    raise RecipeError([Problem("run.name", recipe.run.name, f"is taken: {folder} already exists", fix)])
+    raise RecipeError(
+        [Problem("run.name", recipe.run.name, f"is taken: {folder} already exists", fix)]
+    )
 
 
 def _renamed(draft: Path, folder: Path) -> bool:
@@ -120,7 +125,9 @@ def _renamed(draft: Path, folder: Path) -> bool:
 
 def _name(composed: Composed, plan: Plan) -> str:
     recipe, length = composed.recipe, f"{float(plan.epochs):.3g}ep"
-    return "-".join([recipe.name, length, f"s{recipe.seed}", time.strftime("%Y%m%d"), secrets.token_hex(2)])
+    return "-".join(
+        [recipe.name, length, f"s{recipe.seed}", time.strftime("%Y%m%d"), secrets.token_hex(2)]
+    )
 
 
 def _same(draft: Path, folder: Path) -> bool:
@@ -131,8 +138,11 @@ def _same(draft: Path, folder: Path) -> bool:
 def _is_unused(folder: Path) -> bool:
     """Return whether a folder belongs to a run that ended before its first step: nothing in it is worth keeping."""
     has_trained = any((folder / "checkpoints").glob("step-*")) or (folder / SUMMARY).exists()
-    return (folder / "config.yaml").is_file() and not has_trained and \
-        not any(record["kind"] == "step" for record in read_metrics(folder / METRICS))
+    return (
+        (folder / "config.yaml").is_file()
+        and not has_trained
+        and not any(record["kind"] == "step" for record in read_metrics(folder / METRICS))
+    )
 
 
 def _commit(folder: Path) -> str | None:
@@ -140,16 +150,20 @@ def _commit(folder: Path) -> str | None:
 
     Read from its files: git itself runs programs that a repository's own configuration names.
     """
-    git = next((found for place in (folder, *folder.parents) if (found := place / ".git").exists()), None)
+    git = next(
+        (found for place in (folder, *folder.parents) if (found := place / ".git").exists()), None
+    )
     if git is None:
         return None
-    if link := re.fullmatch(r"gitdir: (.+)\s*", _text(git)):             # a worktree or a submodule
+    if link := re.fullmatch(r"gitdir: (.+)\s*", _text(git)):  # a worktree or a submodule
         git = git.parent / link[1].strip()
     common = git / (_text(git / "commondir").strip() or ".")
     head = _text(git / "HEAD").strip()
     if name := head.removeprefix("ref: ") if head.startswith("ref: refs/") else "":
         packed = (line.split() for line in _text(common / "packed-refs").splitlines())
-        head = _text(common / name).strip() or next((words[0] for words in packed if words[1:] == [name]), "")
+        head = _text(common / name).strip() or next(
+            (words[0] for words in packed if words[1:] == [name]), ""
+        )
     return head if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", head) else None
 
 

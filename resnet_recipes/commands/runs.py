@@ -22,15 +22,21 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
     "state": lambda run: (run.state, run.name),
 }
 
-USAGE = Usage("resnet-recipes runs [FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
-              "list runs with their state, progress, accuracy, time and cost",
-              "resnet-recipes runs --sort top1 recipe=mild",
-              {"--sort KEY": ", ".join(KEYS), "--price PER_HOUR": "show what each run cost, by its wall time",
-               "--json": "print JSON", "--csv": "print CSV"},
-              """\
+USAGE = Usage(
+    "resnet-recipes runs [FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
+    "list runs with their state, progress, accuracy, time and cost",
+    "resnet-recipes runs --sort top1 recipe=mild",
+    {
+        "--sort KEY": ", ".join(KEYS),
+        "--price PER_HOUR": "show what each run cost, by its wall time",
+        "--json": "print JSON",
+        "--csv": "print CSV",
+    },
+    """\
 The default folder is runs. States: finished, running, stopped, failed, killed.
 TIME is training only, with the first epoch timed as the second; MLPERF also
-includes evaluations and checkpoints.""")
+includes evaluations and checkpoints.""",
+)
 
 
 def run(arguments: Arguments) -> int:
@@ -38,12 +44,22 @@ def run(arguments: Arguments) -> int:
     filters = [word.partition("=")[::2] for word in arguments.words if "=" in word]
     roots = [Path(word) for word in arguments.words if "=" not in word] or [Path("runs")]
     order, price = arguments.flags.get("--sort", "name"), price_of(arguments.flags.get("--price"))
-    problems = [Problem("--sort", order, f"must be one of {', '.join(KEYS)}")] if order not in KEYS else []
-    problems += [Problem(key, value, "unknown filter", "filters: recipe=NAME state=STATE name=TEXT")
-                 for key, value in filters if key not in ("recipe", "state", "name")]
+    problems = (
+        [Problem("--sort", order, f"must be one of {', '.join(KEYS)}")] if order not in KEYS else []
+    )
+    problems += [
+        Problem(key, value, "unknown filter", "filters: recipe=NAME state=STATE name=TEXT")
+        for key, value in filters
+        if key not in ("recipe", "state", "name")
+    ]
     if problems:
         raise RecipeError(problems)
-    found = [run for root in roots for run in listed(root) if all(_matches(run, *words) for words in filters)]
+    found = [
+        run
+        for root in roots
+        for run in listed(root)
+        if all(_matches(run, *words) for words in filters)
+    ]
     found.sort(key=KEYS[order])
     if "--json" in arguments:
         print(json.dumps([_row(run, price) for run in found], indent=2))
@@ -62,7 +78,14 @@ def listed(root: Path) -> list[RunRecord]:
         return list(runs_in(root))
     except OSError as error:
         raise NotReadyError(
-            [Problem(str(root), None, f"cannot be listed: {error.strerror}", "resnet-recipes runs FOLDER")]
+            [
+                Problem(
+                    str(root),
+                    None,
+                    f"cannot be listed: {error.strerror}",
+                    "resnet-recipes runs FOLDER",
+                )
+            ]
         ) from None
 
 
@@ -75,7 +98,9 @@ def price_of(text: str | None) -> float | None:
     except ValueError:
         price = -1.0
     if not 0 <= price < 1e6:
-        raise RecipeError([Problem("--price", text, "must be a price per hour, as in 32.77 or 32.77/h")])
+        raise RecipeError(
+            [Problem("--price", text, "must be a price per hour, as in 32.77 or 32.77/h")]
+        )
     return price
 
 
@@ -110,14 +135,33 @@ def _show(runs: list[RunRecord], price: float | None) -> None:
         total = "?" if run.epochs is None else f"{run.epochs:.4g}"
         epochs = total if run.state == "finished" else f"{run.epochs_done:.3g}/{total}"
         top1 = "-" if run.top1_percent is None else f"{run.top1_percent:.2f} %"
-        papers, mlperf = (_clock(minutes) for minutes in (run.minutes_papers or run.minutes, run.minutes_mlperf))
-        cost = "" if price is None else f" {run.cost(price):>8.2f}" if run.wall_minutes is not None else f" {'-':>8}"
+        papers, mlperf = (
+            _clock(minutes) for minutes in (run.minutes_papers or run.minutes, run.minutes_mlperf)
+        )
+        cost = (
+            ""
+            if price is None
+            else f" {run.cost(price):>8.2f}"
+            if run.wall_minutes is not None
+            else f" {'-':>8}"
+        )
         name = f"{printable(run.name):<{width}}  " if width else f"{printable(run.name)}\n  "
-        row = f"{printable(run.recipe):<{recipe}} {run.state:<9} {epochs:>9} {top1:>7} {papers:>8} {mlperf:>8}{cost}"
+        row = (
+            f"{printable(run.recipe):<{recipe}} {run.state:<9} {epochs:>9} {top1:>7} "
+            f"{papers:>8} {mlperf:>8}{cost}"
+        )
         print(f"{name}{row}".rstrip())
         if changes := run.changes_besides_name:
-            print(textwrap.fill(printable("  ".join(changes)), WIDTH, initial_indent="    ", subsequent_indent="    ",
-                                break_long_words=False, break_on_hyphens=False))
+            print(
+                textwrap.fill(
+                    printable("  ".join(changes)),
+                    WIDTH,
+                    initial_indent="    ",
+                    subsequent_indent="    ",
+                    break_long_words=False,
+                    break_on_hyphens=False,
+                )
+            )
         if run.reason:
             print(f"    {printable(run.reason.splitlines()[0])}")
         if run.resumable:

@@ -9,8 +9,14 @@ from pathlib import Path
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.composing.library import Library
 
-USAGE = Usage("resnet-recipes show NAME", "print a recipe's file, with the source of every value",
-              "resnet-recipes show mild", RECIPES, words=(1, 1), takes="the name of one recipe")
+USAGE = Usage(
+    "resnet-recipes show NAME",
+    "print a recipe's file, with the source of every value",
+    "resnet-recipes show mild",
+    RECIPES,
+    words=(1, 1),
+    takes="the name of one recipe",
+)
 
 
 def run(arguments: Arguments) -> int:
@@ -40,12 +46,18 @@ def folded(line: str, width: int) -> str:
     code, mark, comment = line.partition("  # ")
     if line.startswith("#"):
         first = below = f"#{' ' * (len(line[1:]) - len(line[1:].lstrip()))}"
-        comment = line[len(first):]
+        comment = line[len(first) :]
     elif mark:
         first, below = code + mark, f"{'':<{len(code)}}{mark}"
     else:
         first, below, comment = "", f"{'':<{len(line) - len(line.lstrip()) + 3}}", line
     if len(line) <= width or len(first) > width - 24:
         return line
-    return textwrap.fill(comment, width, initial_indent=first, subsequent_indent=below, break_long_words=False,
-                         break_on_hyphens=False)
+    return textwrap.fill(
+        comment,
+        width,
+        initial_indent=first,
+        subsequent_indent=below,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

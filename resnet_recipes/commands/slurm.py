@@ -11,12 +11,17 @@ from resnet_recipes.launch.slurm import SHORTEST, array, script, seconds
 if TYPE_CHECKING:
     from resnet_recipes.config import LaunchConfig
 
-USAGE = Usage("resnet-recipes slurm NAME [key=value ...]",
-              "print a Slurm script that is requeued until the run is done",
-              "resnet-recipes slurm hot data=/data/imagenet launch.nodes=2 > job.sh",
-              {"--time HH:MM:SS": "limit of one job (default 24:00:00)",
-               "-m": "a job array with one job for each combination of several values: mild,medium seed=1,2,3",
-               "--parallel N": "with -m: at most N jobs at a time"})
+USAGE = Usage(
+    "resnet-recipes slurm NAME [key=value ...]",
+    "print a Slurm script that is requeued until the run is done",
+    "resnet-recipes slurm hot data=/data/imagenet launch.nodes=2 > job.sh",
+    {
+        "--time HH:MM:SS": "limit of one job (default 24:00:00)",
+        "-m": "a job array with one job for each combination of several values: "
+        "mild,medium seed=1,2,3",
+        "--parallel N": "with -m: at most N jobs at a time",
+    },
+)
 
 #: Settings that the script fills in.
 _TAKEN = ("run=", "run.name=", "launch.rdzv=")
@@ -29,7 +34,9 @@ def run(arguments: Arguments) -> int:
     """Check recipe and settings, and print the script; nodes and GPUs are those of `launch.nodes` and `gpus`."""
     from resnet_recipes.composing.compose import compose
 
-    words = [word.removeprefix("recipe=") if i == 0 else word for i, word in enumerate(arguments.words)]
+    words = [
+        word.removeprefix("recipe=") if i == 0 else word for i, word in enumerate(arguments.words)
+    ]
     if not words or "=" in words[0]:
         raise RecipeError([Problem("slurm", None, "needs a recipe", USAGE.example)])
     recipe, *changes = words
@@ -53,11 +60,24 @@ def _array(words: list[str], time: str, arguments: Arguments) -> str:
     runs = named(points(words), Arguments(), _STAND_INS)
     launch, *others = (point.recipe.launch for point, _ in runs.values())
     if any(other != launch for other in others):
-        raise RecipeError([Problem("-m", None, "the jobs of an array must have the same nodes and GPUs",
-                                   "give gpus and launch settings one value each")])
+        raise RecipeError(
+            [
+                Problem(
+                    "-m",
+                    None,
+                    "the jobs of an array must have the same nodes and GPUs",
+                    "give gpus and launch settings one value each",
+                )
+            ]
+        )
     _check_nodes(launch)
     most = arguments.flags.get("--parallel")
-    return array({name: _kept(words) for name, (_, words) in runs.items()}, launch, time, int(most) if most else None)
+    return array(
+        {name: _kept(words) for name, (_, words) in runs.items()},
+        launch,
+        time,
+        int(most) if most else None,
+    )
 
 
 def _check_nodes(launch: "LaunchConfig") -> None:
@@ -69,7 +89,9 @@ def _check_nodes(launch: "LaunchConfig") -> None:
 
 def _kept(words: Sequence[str]) -> list[str]:
     """Return the words that the script does not write itself."""
-    return [word for word in words if not word.startswith(("gpus=", "launch.gpus=", "launch.nodes="))]
+    return [
+        word for word in words if not word.startswith(("gpus=", "launch.gpus=", "launch.nodes="))
+    ]
 
 
 def _array_problems(arguments: Arguments) -> Iterator[Problem]:
@@ -84,11 +106,15 @@ def _array_problems(arguments: Arguments) -> Iterator[Problem]:
 def _problems(changes: Sequence[str], time: str) -> list[Problem]:
     """Return what is wrong with the time limit, and with settings that the script itself decides."""
     rule = "is set by the script, which names the run and lets the nodes meet on the first one"
-    found = [Problem(word, None, rule, "leave it out") for word in changes if word.startswith(_TAKEN)]
+    found = [
+        Problem(word, None, rule, "leave it out") for word in changes if word.startswith(_TAKEN)
+    ]
     if not (length := seconds(time)):
         rule = "must be a time limit in one of Slurm's forms"
         found.append(Problem("--time", time, rule, "--time 24:00:00, or --time 2-00:00:00"))
     elif length < SHORTEST:
-        rule = f"must be at least {SHORTEST // 60} minutes: the run saves 3 minutes before the limit"
+        rule = (
+            f"must be at least {SHORTEST // 60} minutes: the run saves 3 minutes before the limit"
+        )
         found.append(Problem("--time", time, rule, "--time 1:00:00"))
     return found

@@ -49,10 +49,14 @@ def named(
     """
     runs: dict[str, tuple[Composed, list[str]]] = {}
     problems: dict[str, Problem] = {}
-    swept = {word for words in found for word in words if not all(word in others for others in found)}
+    swept = {
+        word for words in found for word in words if not all(word in others for others in found)
+    }
     for words in found:
         try:
-            point = composed(Arguments(arguments.flags, [*words, *own]), needs_data="--dry-run" not in arguments)
+            point = composed(
+                Arguments(arguments.flags, [*words, *own]), needs_data="--dry-run" not in arguments
+            )
             runs[_name(point, [word for word in words if word in swept])] = point, words
         except RecipeError as error:
             problems |= {str(problem): problem for problem in error.problems}
@@ -67,7 +71,12 @@ def _problems(arguments: Arguments) -> Iterator[Problem]:
         if word.startswith(("run=", "run.name=")):
             yield Problem(word, None, "names one run, but a sweep names its own", "leave it out")
     if "--resume" in arguments:
-        yield Problem("--resume", None, "cannot be used with -m: the same command continues a sweep", "leave it out")
+        yield Problem(
+            "--resume",
+            None,
+            "cannot be used with -m: the same command continues a sweep",
+            "leave it out",
+        )
     if by := external.launcher(arguments.words):
         yield Problem("-m", None, f"starts each run itself, so it cannot be started by {by}")
 
@@ -76,14 +85,18 @@ def _share_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Prob
     """Yield what is wrong with --parallel."""
     most, unit = (gpus, "GPUs") if gpus else (cores(), "cores")
     if not (parallel.isascii() and parallel.isdecimal() and 1 <= int(parallel[:9]) <= most):
-        yield Problem("--parallel", parallel, f"must be from 1 to {most}, the {unit} of this machine")
+        yield Problem(
+            "--parallel", parallel, f"must be from 1 to {most}, the {unit} of this machine"
+        )
     elif int(parallel) > 1 and gpus:
         for word in words:
             if word.startswith(("gpus=", "launch.gpus=")):
                 yield Problem(word, None, "--parallel gives each run one GPU", "leave it out")
 
 
-def _outline(runs: Mapping[str, tuple["Composed", list[str]]], parallel: int, gpus: int) -> Iterator[str]:
+def _outline(
+    runs: Mapping[str, tuple["Composed", list[str]]], parallel: int, gpus: int
+) -> Iterator[str]:
     """Yield the runs, with their time and cost if this machine was measured."""
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
     yield f"{len(runs)} run{'' if len(runs) == 1 else 's'}, {order}:"
@@ -97,9 +110,11 @@ def _outline(runs: Mapping[str, tuple["Composed", list[str]]], parallel: int, gp
         yield f"  {name}" + (f"  {clock_time(60 * expected.total_minutes)}" if expected else "")
         yield f"    {' '.join(words)}"
     if minutes:
-        share = parallel if gpus else 1         # on a CPU, parallel runs share the cores
+        share = parallel if gpus else 1  # on a CPU, parallel runs share the cores
         money = f", {cost / share:,.2f} at launch.price" if cost else ""
-        yield f"about {clock_time(60 * minutes / share)} in total{money}, as measured on this machine"
+        yield (
+            f"about {clock_time(60 * minutes / share)} in total{money}, as measured on this machine"
+        )
     if unknown:
         which = "" if unknown == len(runs) else f"{unknown} of "
         yield f"not measured: {which}these runs; `resnet-recipes estimate ...` measures one"
@@ -115,7 +130,7 @@ def _expected(point: "Composed", facts: dict[str, "DataFacts"]) -> "Estimate | N
     config = point.recipe.data
     if not config.root and config.backend != "synthetic":
         return None
-    key = str(config)                           # counting a million images takes seconds
+    key = str(config)  # counting a million images takes seconds
     facts[key] = facts.get(key) or data.measure(config)
     plan = planning.of(point.recipe, facts[key], ranks(point))
     return estimate.of(plan, before.speeds) if (before := estimate.known(plan)) else None
@@ -128,6 +143,8 @@ def _name(point: "Composed", swept: list[str]) -> str:
 
     recipe = replace(point.recipe, run=RunConfig(), launch=LaunchConfig())
     parts = [word.partition("=") for word in swept if not word.startswith("recipe=")]
-    said = [re.sub(r"[^A-Za-z0-9.]+", "", f"{key.rpartition('.')[2]}{value}") for key, _, value in parts]
+    said = [
+        re.sub(r"[^A-Za-z0-9.]+", "", f"{key.rpartition('.')[2]}{value}") for key, _, value in parts
+    ]
     digest = hashlib.sha256(freeze(recipe).encode()).hexdigest()[:8]
     return "-".join([recipe.name[:40], *filter(None, ["-".join(said)[:60]]), digest])

@@ -16,19 +16,28 @@ if TYPE_CHECKING:
     from resnet_recipes.composing.compose import Composed
 
 USAGE = Usage(
-    "resnet-train recipe=NAME data=/path/to/images [key=value ...]", "train a ResNet by a recipe",
-    "resnet-train recipe=hot data=/data/imagenet epochs=180 ~methods.sam", {
+    "resnet-train recipe=NAME data=/path/to/images [key=value ...]",
+    "train a ResNet by a recipe",
+    "resnet-train recipe=hot data=/data/imagenet epochs=180 ~methods.sam",
+    {
         "--list": "list recipes",
         "--describe NAME": "show a recipe, with the source of every value",
         "--dry-run": "print the plan without starting (--json: as JSON)",
         "--cfg": "print the complete recipe as YAML",
-        "--resume RUN": "continue a run; RUN is its folder, or auto for the unfinished run with these settings, or "
-                        "else a new one",
-        "-m": "run every combination of several values: recipe=mild,medium seed=1,2,3 epochs=curve (22.5, 30, 54, 60, "
-              "72 and 90)",
+        "--resume RUN": "continue a run; RUN is its folder, or auto for the unfinished run with "
+        "these settings, or "
+        "else a new one",
+        "-m": "run every combination of several values: recipe=mild,medium seed=1,2,3 "
+        "epochs=curve (22.5, 30, 54, 60, "
+        "72 and 90)",
         "--parallel N": "with -m: N runs at a time, one GPU each",
-    } | RECIPES | {"--json": "with --list or --dry-run: print JSON", "--version": "print the version",
-                 "--completion SHELL": "print a completion script for bash, zsh or fish"},
+    }
+    | RECIPES
+    | {
+        "--json": "with --list or --dry-run: print JSON",
+        "--version": "print the version",
+        "--completion SHELL": "print a completion script for bash, zsh or fish",
+    },
     """\
 Settings are key=value, in any order:
   data=PATH  epochs=N  ssr=R    images; length in epochs, or as a multiple of 90
@@ -46,7 +55,8 @@ Under another launcher:
 Exit codes: 0 done; 1 training failed; 2 wrong command or recipe; 3 data or
 machine not ready; 75 stopped from outside and saved; 130 Ctrl-C and saved.
 
-Other commands (copy, compare, convert, check ...): resnet-recipes --help""")
+Other commands (copy, compare, convert, check ...): resnet-recipes --help""",
+)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -60,24 +70,31 @@ def run(argv: Sequence[str]) -> int:
         print(f"resnet-recipes {__version__}")
     elif "--completion" in arguments:
         from resnet_recipes.commands import completion
+
         print(completion.script(arguments.flags["--completion"], USAGE.values), end="")
     elif "--list" in arguments:
         from resnet_recipes.commands.ls import list_recipes
+
         list_recipes(folder, as_json="--json" in arguments)
     elif "--describe" in arguments:
         from resnet_recipes.commands.show import describe
+
         describe(arguments.flags["--describe"], folder)
     elif "--cfg" in arguments:
         from resnet_recipes.composing.frozen import freeze
+
         print(freeze(composed(arguments, needs_data=False).recipe), end="")
     elif "-m" in arguments:
         from resnet_recipes.commands import sweep
+
         return sweep.run(arguments)
     elif "--dry-run" in arguments:
         from resnet_recipes.commands.plan import show
+
         show(composed(arguments, needs_data=False), as_json="--json" in arguments)
     else:
         from resnet_recipes.launch import external
+
         prepare = partial(prepared, arguments)
         return external.join(argv, prepare) if external.launcher(argv) else _launched(prepare())
     return 0
@@ -110,7 +127,11 @@ def _new_run(wanted: "Composed") -> Path:
     from resnet_recipes.launch.group import group_of
 
     ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
-    plan = with_start(planning.of(wanted.recipe, data.measure(wanted.recipe.data, with_cost=True, tell=say), ranks))
+    plan = with_start(
+        planning.of(
+            wanted.recipe, data.measure(wanted.recipe.data, with_cost=True, tell=say), ranks
+        )
+    )
     folder = run_folder.create(wanted, plan, ["resnet-train", *sys.argv[1:]])
     estimate.keep(plan, folder)
     for line in lines(wanted, plan, str(folder)):

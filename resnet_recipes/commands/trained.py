@@ -16,9 +16,23 @@ if TYPE_CHECKING:
     from resnet_recipes.train.trained import Trained
 
 #: Settings that change how a network is used; the others are for training.
-_SETTINGS = ("data.root", "data.backend", "data.eval_resize", "data.eval_size", "data.eval_interpolation",
-             "data.val_share", "data.val_seed", "data.nested_classes", "data.workers", "data.prefetch",
-             "batch.eval_size", "evaluation.flip", "precision.dtype", "precision.kernels", "launch.device")
+_SETTINGS = (
+    "data.root",
+    "data.backend",
+    "data.eval_resize",
+    "data.eval_size",
+    "data.eval_interpolation",
+    "data.val_share",
+    "data.val_seed",
+    "data.nested_classes",
+    "data.workers",
+    "data.prefetch",
+    "batch.eval_size",
+    "evaluation.flip",
+    "precision.dtype",
+    "precision.kernels",
+    "launch.device",
+)
 
 
 def trained(words: Sequence[str], usage: str) -> "Trained":
@@ -28,7 +42,9 @@ def trained(words: Sequence[str], usage: str) -> "Trained":
     return Trained.on_device(*named(words, usage))
 
 
-def named(words: Sequence[str], usage: str, also: tuple[str, ...] = ()) -> "tuple[Path, Network, Recipe]":
+def named(
+    words: Sequence[str], usage: str, also: tuple[str, ...] = ()
+) -> "tuple[Path, Network, Recipe]":
     """Return where the network is, the network on the CPU, and the recipe; `also` are settings of this command only.
 
     Raises RecipeError.
@@ -59,13 +75,21 @@ def _changed(recipe: "Recipe", words: Sequence[str], known: tuple[str, ...]) -> 
     from resnet_recipes.composing.typed import typed
 
     changes, problems = overrides.parse(words)
-    problems += [Problem(change.key, change.value, "cannot be changed here", f"settings here: {', '.join(known)}")
-                 for change in changes if change.key not in known]
+    problems += [
+        Problem(
+            change.key, change.value, "cannot be changed here", f"settings here: {', '.join(known)}"
+        )
+        for change in changes
+        if change.key not in known
+    ]
     if problems:
         raise RecipeError(problems)
-    if "data.root" in {change.key for change in changes}:       # other images are not split, unless requested
+    # other images are not split, unless requested
+    if "data.root" in {change.key for change in changes}:
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0))
-    tree = hydra_compose.composed([frozen.tree_of(recipe)], [(change.key, change.read()) for change in changes])
+    tree = hydra_compose.composed(
+        [frozen.tree_of(recipe)], [(change.key, change.read()) for change in changes]
+    )
     changed, wrong = typed(tree)
     if wrong := [problem for problem in wrong if problem.key != "data.root"]:
         raise RecipeError(wrong)

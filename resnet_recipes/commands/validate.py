@@ -9,9 +9,12 @@ from resnet_recipes.composing.strict_yaml import shown
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.report.text import printable
 
-USAGE = Usage("resnet-recipes validate [FILE ...]",
-              "check recipe files, by default all in ./recipes, without data or a GPU",
-              "resnet-recipes validate recipes/mine.yaml", RECIPES)
+USAGE = Usage(
+    "resnet-recipes validate [FILE ...]",
+    "check recipe files, by default all in ./recipes, without data or a GPU",
+    "resnet-recipes validate recipes/mine.yaml",
+    RECIPES,
+)
 
 
 def run(arguments: Arguments) -> int:
@@ -22,15 +25,21 @@ def run(arguments: Arguments) -> int:
     wrong = 0
     for name in names:
         try:
-            library.chain(name)         # reports a broken file before seconds of imports
+            library.chain(name)  # reports a broken file before seconds of imports
             from resnet_recipes.composing.compose import compose
 
             compose(name, folder=folder, needs_data=False)
             print(f"{shown(Path(name))}: ok")
         except RecipeError as error:
             wrong += 1
-            print("\n".join(printable(line) for problem in error.problems for line in str(problem).splitlines()),
-                  file=sys.stderr)
+            print(
+                "\n".join(
+                    printable(line)
+                    for problem in error.problems
+                    for line in str(problem).splitlines()
+                ),
+                file=sys.stderr,
+            )
     if not names:
         print(f"no recipe to check in {folder or './recipes'}")
     return RecipeError.exit_code if wrong else 0

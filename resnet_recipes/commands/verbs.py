@@ -29,13 +29,29 @@ from resnet_recipes.commands.arguments import row, split
 from resnet_recipes.composing.suggestions import did_you_mean
 from resnet_recipes.errors import Problem, RecipeError
 
-#: In the order of the help page. Each module has `USAGE` and `run`, and imports heavy packages only when it runs.
+#: In the order of the help page. Each module has `USAGE` and `run`, and imports heavy packages only
+#: when it runs.
 VERBS = {
-    "ls": ls, "show": show, "cp": cp, "diff": diff, "validate": validate, "methods": methods, "plan": plan,
-    "estimate": estimate, "measure": measure, "bottleneck": bottleneck,
-    "runs": runs, "watch": watch, "compare": compare, "report": report,
-    "eval": eval, "predict": predict, "export": export,
-    "convert": convert, "doctor": doctor, "slurm": slurm,
+    "ls": ls,
+    "show": show,
+    "cp": cp,
+    "diff": diff,
+    "validate": validate,
+    "methods": methods,
+    "plan": plan,
+    "estimate": estimate,
+    "measure": measure,
+    "bottleneck": bottleneck,
+    "runs": runs,
+    "watch": watch,
+    "compare": compare,
+    "report": report,
+    "eval": eval,
+    "predict": predict,
+    "export": export,
+    "convert": convert,
+    "doctor": doctor,
+    "slurm": slurm,
 }
 
 
@@ -49,8 +65,16 @@ def run(argv: Sequence[str]) -> int:
         print(f"resnet-recipes {__version__}")
         return 0
     if name not in VERBS:
-        raise RecipeError([Problem(name, None, "unknown command",
-                                   did_you_mean(name, VERBS) or f"commands: {', '.join(VERBS)}")])
+        raise RecipeError(
+            [
+                Problem(
+                    name,
+                    None,
+                    "unknown command",
+                    did_you_mean(name, VERBS) or f"commands: {', '.join(VERBS)}",
+                )
+            ]
+        )
     if {"--help", "-h"} & set(rest):
         print(VERBS[name].USAGE.page(), end="")
         return 0
@@ -59,7 +83,17 @@ def run(argv: Sequence[str]) -> int:
 
 def _overview() -> str:
     usages = [verb.USAGE for verb in VERBS.values()]
-    rows = [row(usage.line.removeprefix("resnet-recipes "), usage.about, column=27) for usage in usages]
-    return "\n".join(["resnet-recipes COMMAND ...", "", *rows, "",
-                      "More about one of them: resnet-recipes COMMAND --help",
-                      "To train: resnet-train recipe=NAME data=/path/to/images", ""])
+    rows = [
+        row(usage.line.removeprefix("resnet-recipes "), usage.about, column=27) for usage in usages
+    ]
+    return "\n".join(
+        [
+            "resnet-recipes COMMAND ...",
+            "",
+            *rows,
+            "",
+            "More about one of them: resnet-recipes COMMAND --help",
+            "To train: resnet-train recipe=NAME data=/path/to/images",
+            "",
+        ]
+    )

@@ -17,10 +17,14 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 USAGE = Usage(
-    "resnet-recipes watch RUN", "follow a run from another terminal, with its loss as a plot",
+    "resnet-recipes watch RUN",
+    "follow a run from another terminal, with its loss as a plot",
     "resnet-recipes watch runs/NAME",
     {"--once": "print the state of the run once"},
-    "It ends when the run does. Into a pipe it prints one line for each evaluation.", (1, 1), "one run folder")
+    "It ends when the run does. Into a pipe it prints one line for each evaluation.",
+    (1, 1),
+    "one run folder",
+)
 
 #: Seconds between readings of the run's files.
 EVERY = 1.0
@@ -30,7 +34,9 @@ def run(arguments: Arguments) -> int:
     """Show the run until it ends, or until Ctrl-C."""
     folder = Path(arguments.words[0])
     if read_run(folder) is None:
-        raise NotReadyError([Problem(str(folder), None, "is not a run folder", "list runs: resnet-recipes runs")])
+        raise NotReadyError(
+            [Problem(str(folder), None, "is not a run folder", "list runs: resnet-recipes runs")]
+        )
     if "--once" in arguments:
         print("\n".join(_lines(read_run(folder), read_metrics(folder / METRICS))))
     elif is_live(sys.stdout):
@@ -60,7 +66,9 @@ def _print(folder: Path) -> None:
     printed = 0
     while True:
         found = read_run(folder)
-        evaluations = [record for record in read_metrics(folder / METRICS) if record["kind"] == "evaluation"]
+        evaluations = [
+            record for record in read_metrics(folder / METRICS) if record["kind"] == "evaluation"
+        ]
         for record in evaluations[printed:]:
             print(f"epoch={record['epoch']:g} top1={_top1(record):.2f}", flush=True)
         printed = len(evaluations)
@@ -85,16 +93,27 @@ def _lines(found: RunRecord, records: list[dict[str, Any]]) -> Iterator[str]:
     steps = [record for record in records if record["kind"] == "step"]
     if steps:
         last = steps[-1]
-        yield (f"loss {last['loss']:.3f}   rate {last['lr']:.3g}   {last['pixels']} px   "
-               f"{rate(last['images_per_second'])} images/s   waiting for data {percent(last['data_wait_share'])}")
+        yield (
+            f"loss {last['loss']:.3f}   rate {last['lr']:.3g}   {last['pixels']} px   "
+            f"{rate(last['images_per_second'])} images/s   waiting for data "
+            f"{percent(last['data_wait_share'])}"
+        )
     evaluations = [record for record in records if record["kind"] == "evaluation"]
     if evaluations:
         best = max(evaluations, key=_top1)
-        yield f"top-1 {_top1(evaluations[-1]):.2f} %   best {_top1(best):.2f} % at epoch {best['epoch']:g}"
+        yield (
+            f"top-1 {_top1(evaluations[-1]):.2f} %   best {_top1(best):.2f} % at epoch "
+            f"{best['epoch']:g}"
+        )
     if len(steps) > 1 and found.epochs and found.state == "running":
         first, last = steps[-min(20, len(steps))], steps[-1]
-        pace = (last["training_seconds"] - first["training_seconds"]) / max(last["epoch"] - first["epoch"], 1e-9)
-        yield f"about {clock_time(pace * (found.epochs - last['epoch']))} of training left at this pace"
+        pace = (last["training_seconds"] - first["training_seconds"]) / max(
+            last["epoch"] - first["epoch"], 1e-9
+        )
+        yield (
+            f"about {clock_time(pace * (found.epochs - last['epoch']))} of training left "
+            "at this pace"
+        )
     if found.reason:
         yield printable(found.reason.splitlines()[0])
 
@@ -105,7 +124,11 @@ def _top1(record: dict[str, Any]) -> float:
 
 def _plot(records: list[dict[str, Any]], width: int) -> str:
     """Return the loss over the epochs as text; empty without the plotting library."""
-    points = [(record["epoch"], record["loss"]) for record in records if record["kind"] == "step" and record["loss"]]
+    points = [
+        (record["epoch"], record["loss"])
+        for record in records
+        if record["kind"] == "step" and record["loss"]
+    ]
     try:
         import plotext
     except ImportError:

@@ -21,15 +21,19 @@ def read(path: Path) -> Recipe:
     """Read what `freeze` wrote. Raises RecipeError if an edit made it invalid."""
     recipe, problems = typed(strict_yaml.load(Path(path)).tree)
     if problems:
-        raise RecipeError(problem._replace(key=f"{strict_yaml.shown(Path(path))}: {problem.key}")
-                          for problem in problems)
+        raise RecipeError(
+            problem._replace(key=f"{strict_yaml.shown(Path(path))}: {problem.key}")
+            for problem in problems
+        )
     return recipe
 
 
 def tree_of(recipe: Recipe) -> dict[str, Any]:
     """Return the recipe as plain mappings, lists and values; methods that are off are left out."""
     tree = _plain(asdict(recipe))
-    tree["methods"] = {name: values for name, values in tree["methods"].items() if values is not None}
+    tree["methods"] = {
+        name: values for name, values in tree["methods"].items() if values is not None
+    }
     return tree
 
 

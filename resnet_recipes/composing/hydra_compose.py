@@ -1,7 +1,8 @@
 """What Hydra and OmegaConf are used for: reading values in Hydra's grammar, and merging recipes and overrides.
 
-The rules of what wins are Hydra's: a file over its parents, an override over all files, the later of two overrides.
-`hydra.compose` would compose its own configuration along with ours, which takes most of its time.
+The rules of what wins are Hydra's: a file over its parents, an override over all files, the later
+of two overrides. `hydra.compose` would compose its own configuration along with ours, which takes
+most of its time.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 
-@lru_cache(1024)        # the points of a sweep have most words in common
+@lru_cache(1024)  # the points of a sweep have most words in common
 def _parsed(override: str) -> Override:
     return OverridesParser.create().parse_override(override)
 
@@ -41,15 +42,21 @@ def texts_of(override: str, most: int) -> list[str]:
     try:
         parsed = _parsed(override)
     except (HydraException, ValueError, RecursionError):
-        return []                                   # such as data=/a=b: the value is read literally
+        return []  # such as data=/a=b: the value is read literally
     if not parsed.is_sweep_override():
         return []
-    if parsed.value_type not in (ValueType.CHOICE_SWEEP, ValueType.SIMPLE_CHOICE_SWEEP, ValueType.RANGE_SWEEP):
+    if parsed.value_type not in (
+        ValueType.CHOICE_SWEEP,
+        ValueType.SIMPLE_CHOICE_SWEEP,
+        ValueType.RANGE_SWEEP,
+    ):
         raise ValueError("an interval or a pattern has no list of values to run")
     return list(islice(parsed.sweep_string_iterator(), most))
 
 
-def composed(trees: Sequence[dict[str, Any]], overrides: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def composed(
+    trees: Sequence[dict[str, Any]], overrides: Sequence[tuple[str, Any]]
+) -> dict[str, Any]:
     """Merge trees, the most basic one first, and overrides such as ("seed", 7), the last of which wins.
 
     References are resolved. Raises ValueError if the trees do not fit together.

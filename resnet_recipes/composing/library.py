@@ -22,8 +22,8 @@ class Entry:
 
     name: str
     path: Path
-    origin: str                         # "packaged", "user" (the user's recipe folder) or "file" (named by its path)
-    shadows: Path | None = None         # the packaged recipe of the same name, which this file hides
+    origin: str  # "packaged", "user" (the user's recipe folder) or "file" (named by its path)
+    shadows: Path | None = None  # the packaged recipe of the same name, which this file hides
 
     @property
     def place(self) -> str:
@@ -46,11 +46,17 @@ class Library:
         chosen = folder or USER_FOLDER
         self.packaged = {path.stem: path for path in sorted(packaged_folder().glob("*.yaml"))}
         same = chosen.is_dir() and chosen.resolve() == packaged_folder().resolve()
-        self.user = {} if same else {path.stem: path.absolute() for path in sorted(chosen.glob("*.yaml"))}
+        self.user = (
+            {} if same else {path.stem: path.absolute() for path in sorted(chosen.glob("*.yaml"))}
+        )
 
     def entries(self) -> list[Entry]:
         """Return every recipe with a valid name, packaged ones first; shadowed ones are left out."""
-        return [self.find(name) for name in dict.fromkeys((*self.packaged, *self.user)) if names.RECIPE.fullmatch(name)]
+        return [
+            self.find(name)
+            for name in dict.fromkeys((*self.packaged, *self.user))
+            if names.RECIPE.fullmatch(name)
+        ]
 
     def names(self) -> list[str]:
         """Return the names of all recipes, sorted."""
@@ -65,7 +71,11 @@ class Library:
             return Entry(name, self.user[name], "user", self.packaged.get(name))
         if usable and name in self.packaged:
             return Entry(name, self.packaged[name], "packaged")
-        rule = "no such recipe" if usable else "is neither the name of a recipe nor a path ending in .yaml"
+        rule = (
+            "no such recipe"
+            if usable
+            else "is neither the name of a recipe nor a path ending in .yaml"
+        )
         meant, known = did_you_mean(name, self.names()), f"recipes: {', '.join(self.names())}"
         raise RecipeError([Problem("recipe", name, f"{rule}; {meant}" if meant else rule, known)])
 
@@ -75,14 +85,30 @@ class Library:
         self._collect(self.find(name), links, ())
         return links
 
-    def _collect(self, entry: Entry, links: list[tuple[Entry, Document]], below: tuple[Path, ...]) -> None:
+    def _collect(
+        self, entry: Entry, links: list[tuple[Entry, Document]], below: tuple[Path, ...]
+    ) -> None:
         document = strict_yaml.load(entry.path, references=entry.origin == "user")
         if entry.path in below:
-            raise RecipeError([Problem(document.where("defaults"), None,
-                                       "recipes inherit from each other in a circle")])
+            raise RecipeError(
+                [
+                    Problem(
+                        document.where("defaults"),
+                        None,
+                        "recipes inherit from each other in a circle",
+                    )
+                ]
+            )
         if len(links) + len(below) >= MAX_PARENTS:
-            raise RecipeError([Problem(shown(entry.path), None,
-                                       f"a recipe may inherit from at most {MAX_PARENTS - 1} files")])
+            raise RecipeError(
+                [
+                    Problem(
+                        shown(entry.path),
+                        None,
+                        f"a recipe may inherit from at most {MAX_PARENTS - 1} files",
+                    )
+                ]
+            )
         for parent in parents(document):
             found = self._parent(parent, entry, document)
             self._collect(found, links, (*below, entry.path))
@@ -102,21 +128,50 @@ class Library:
     def _file(self, name: str) -> Entry:
         path = typed_path("recipe", name).absolute()
         if path.suffix == ".yml":
-            raise RecipeError([Problem("recipe", name, "recipe files end in .yaml", f"rename it to {path.stem}.yaml")])
-        if not os.path.isfile(path):          # Path.is_file raises for a name that is too long
+            raise RecipeError(
+                [
+                    Problem(
+                        "recipe",
+                        name,
+                        "recipe files end in .yaml",
+                        f"rename it to {path.stem}.yaml",
+                    )
+                ]
+            )
+        if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
             raise RecipeError([Problem("recipe", name, "no such file")])
         own = next((key for key, mine in self.user.items() if mine == path), None)
-        return self.find(own) if own and names.RECIPE.fullmatch(own) else Entry(path.stem, path, "file")
+        return (
+            self.find(own)
+            if own and names.RECIPE.fullmatch(own)
+            else Entry(path.stem, path, "file")
+        )
 
 
 def parents(document: Document) -> list[str]:
     """Return the names in a recipe's `defaults`. Raises RecipeError if it has anything but names."""
     listed = document.tree.get("defaults", [])
-    if not isinstance(listed, list) or not all(isinstance(name, str) and names.RECIPE.fullmatch(name.strip("_"))
-                                               for name in listed):
-        raise RecipeError([Problem(document.where("defaults"), listed, "must be a list of recipe names",
-                                   "defaults: [hot]")])
+    if not isinstance(listed, list) or not all(
+        isinstance(name, str) and names.RECIPE.fullmatch(name.strip("_")) for name in listed
+    ):
+        raise RecipeError(
+            [
+                Problem(
+                    document.where("defaults"),
+                    listed,
+                    "must be a list of recipe names",
+                    "defaults: [hot]",
+                )
+            ]
+        )
     if "_self_" in listed[:-1]:
-        raise RecipeError([Problem(document.where("defaults"), listed,
-                                   "_self_ must come last: a recipe changes what it inherits")])
+        raise RecipeError(
+            [
+                Problem(
+                    document.where("defaults"),
+                    listed,
+                    "_self_ must come last: a recipe changes what it inherits",
+                )
+            ]
+        )
     return [name for name in listed if name != "_self_"]

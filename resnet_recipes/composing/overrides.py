@@ -28,8 +28,8 @@ SHORT = {
 #: Settings that are folders: `~` is expanded and the path made absolute.
 FOLDERS = ("data.root", "run.root")
 
-MAX_LENGTH = 4096       # characters of a word
-MAX_BRACKETS = 32       # opening brackets in a word: Hydra's parser recurses as deeply
+MAX_LENGTH = 4096  # characters of a word
+MAX_BRACKETS = 32  # opening brackets in a word: Hydra's parser recurses as deeply
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 _NUMBER_OR_NULL = re.compile(r"null|[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -38,9 +38,9 @@ _NUMBER_OR_NULL = re.compile(r"null|[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+
 class Override(NamedTuple):
     """One setting that a user changed."""
 
-    typed: str            # the word as it was typed: "epochs=18"
-    key: str              # "max_duration"
-    value: str | None     # "18ep"; None: the method, or the optimizer's setting, is removed
+    typed: str  # the word as it was typed: "epochs=18"
+    key: str  # "max_duration"
+    value: str | None  # "18ep"; None: the method, or the optimizer's setting, is removed
 
     def __str__(self) -> str:
         return f"~{self.key}" if self.value is None else f"{self.key}={self.value}"
@@ -50,8 +50,9 @@ class Override(NamedTuple):
         if self.value is None:
             return None
         kind = settings()[self.key]
-        takes_text = kind is str or (is_union(kind) and str in get_args(kind)
-                                     and not _NUMBER_OR_NULL.fullmatch(self.value))
+        takes_text = kind is str or (
+            is_union(kind) and str in get_args(kind) and not _NUMBER_OR_NULL.fullmatch(self.value)
+        )
         return self.value if takes_text else value_of(f"{self.key}={self.value}")
 
 
@@ -68,8 +69,14 @@ def parse(words: Iterable[str]) -> tuple[list[Override], list[Problem]]:
             problems += wrong
             overrides += [] if wrong else [override]
     if {"epochs", "ssr"} <= {word.split("=")[0] for word in words}:
-        problems.append(Problem("epochs", None, "sets the whole length, so ssr= cannot stretch it",
-                                "leave one of them out"))
+        problems.append(
+            Problem(
+                "epochs",
+                None,
+                "sets the whole length, so ssr= cannot stretch it",
+                "leave one of them out",
+            )
+        )
     return overrides, problems
 
 
@@ -81,7 +88,11 @@ def absolute(key: str, path: str) -> str:
 def _refused(word: str) -> Problem | None:
     """Return why a word is not an override, and the right spelling; None if it is one."""
     key, equals, value = word.partition("=")
-    if len(word) > MAX_LENGTH or not word.isprintable() or sum(map(word.count, "[{(")) > MAX_BRACKETS:
+    if (
+        len(word) > MAX_LENGTH
+        or not word.isprintable()
+        or sum(map(word.count, "[{(")) > MAX_BRACKETS
+    ):
         limits = f"{MAX_LENGTH} characters and {MAX_BRACKETS} brackets"
         return Problem(key[:40], None, f"must be one line of at most {limits}")
     if key.lstrip("+~").split(".")[0].split("/")[0].split("@")[0] == "hydra":
@@ -92,16 +103,30 @@ def _refused(word: str) -> Problem | None:
         if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", word):
             return None
         method = f"methods.{key[1:].removeprefix('methods.')}"
-        return Problem(word, None, "only a method or a setting of the optimizer can be removed",
-                       f"~{method if method in settings() else 'methods.ema'}")
+        return Problem(
+            word,
+            None,
+            "only a method or a setting of the optimizer can be removed",
+            f"~{method if method in settings() else 'methods.ema'}",
+        )
     if not equals:
-        return Problem(word, None, "settings are written key=value",
-                       f"recipe={word}" if _KEY.fullmatch(word) else "lr=0.5")
+        return Problem(
+            word,
+            None,
+            "settings are written key=value",
+            f"recipe={word}" if _KEY.fullmatch(word) else "lr=0.5",
+        )
     if not _KEY.fullmatch(key):
-        return Problem(word, None, "is not a setting: names are letters, digits and '_', joined by '.'",
-                       "optimizer.lr=0.5")
+        return Problem(
+            word,
+            None,
+            "is not a setting: names are letters, digits and '_', joined by '.'",
+            "optimizer.lr=0.5",
+        )
     if "${" in value:
-        return Problem(key, value, "references are only read from recipe files", "write the value out")
+        return Problem(
+            key, value, "references are only read from recipe files", "write the value out"
+        )
     if "???" in value:
         return Problem(key, value, "??? means a missing value", "write the value out")
     if key == "epochs" and not _DECIMAL.fullmatch(value) and not is_duration(value):
@@ -118,9 +143,12 @@ def _expanded(word: str) -> list[Override]:
         value = value[1:-1]
     targets = SHORT.get(key, (f"{key}={{}}",))
     if key == "epochs" and not _DECIMAL.fullmatch(value):
-        targets = ("max_duration={}", "scale_schedule_ratio=1.0")       # epochs=90ep
+        targets = ("max_duration={}", "scale_schedule_ratio=1.0")  # epochs=90ep
     pairs = [full.format(value).split("=", 1) for full in targets]
-    return [Override(word, full, absolute(full, given) if full in FOLDERS else given) for full, given in pairs]
+    return [
+        Override(word, full, absolute(full, given) if full in FOLDERS else given)
+        for full, given in pairs
+    ]
 
 
 def _wrong(override: Override) -> Iterator[Problem]:
@@ -128,11 +156,17 @@ def _wrong(override: Override) -> Iterator[Problem]:
     key, value, known = override.key, override.value, settings()
     if key not in known and value is None:
         meant = did_you_mean(key, known).replace("mean ", "mean ~")
-        yield Problem(override.typed, None, "no such method", meant or "resnet-recipes methods lists them")
+        yield Problem(
+            override.typed, None, "no such method", meant or "resnet-recipes methods lists them"
+        )
     elif key not in known:
         meant = did_you_mean(key, known, f"={value}")
-        yield Problem(override.typed, None, "no such setting",
-                      meant or "resnet-train recipe=mild --cfg prints every setting")
+        yield Problem(
+            override.typed,
+            None,
+            "no such setting",
+            meant or "resnet-train recipe=mild --cfg prints every setting",
+        )
     elif value is not None:
         try:
             yield from fitting(_nested(key, override.read()), in_file=False)[1]

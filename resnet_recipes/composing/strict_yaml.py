@@ -1,9 +1,9 @@
 """The one reader of recipe files: plain YAML that means what it looks like, and nothing else.
 
-A recipe may come from anyone. Before anything else sees it, it is read by strict rules: names and plain values in
-mappings and lists, of YAML 1.2's core schema. Anchors, aliases, tags, merge keys and duplicate keys are
-refused, and so are values that YAML 1.1 readers turn into something else (`no`, `010`, `1:30`). Time and memory are
-bounded by the limits below.
+A recipe may come from anyone. Before anything else sees it, it is read by strict rules: names and
+plain values in mappings and lists, of YAML 1.2's core schema. Anchors, aliases, tags, merge keys
+and duplicate keys are refused, and so are values that YAML 1.1 readers turn into something else
+(`no`, `010`, `1:30`). Time and memory are bounded by the limits below.
 """
 
 import re
@@ -21,14 +21,16 @@ MAX_BYTES = 64 * 1024
 MAX_DEPTH = 6
 MAX_NODES = 2000
 MAX_REFERENCES = 16
-MAX_TEXT = 4096         # characters of one value
+MAX_TEXT = 4096  # characters of one value
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]{1,30}|[0-9]{1,30}(\.[0-9]{0,30})?)([eE][-+]?[0-9]{1,3})?")
 _OLD_BOOL = re.compile(r"y|n|yes|no|on|off", re.IGNORECASE)
-_OLD_NUMBER = re.compile(r"[-+]?(0[0-9_]+|0x[0-9a-fA-F_]+|0o[0-7_]+|0b[01_]+|[0-9][0-9_]*_[0-9_.]*"
-                         r"|[0-9]+(:[0-9]{1,2})+(\.[0-9]*)?)")
+_OLD_NUMBER = re.compile(
+    r"[-+]?(0[0-9_]+|0x[0-9a-fA-F_]+|0o[0-7_]+|0b[01_]+|[0-9][0-9_]*_[0-9_.]*"
+    r"|[0-9]+(:[0-9]{1,2})+(\.[0-9]*)?)"
+)
 _REFERENCE = re.compile(r"\$\{[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*\}")
 
 
@@ -38,7 +40,7 @@ class Document:
 
     path: Path
     tree: dict[str, Any]
-    lines: dict[str, int] = field(default_factory=dict)       # "optimizer.lr" -> the line of the key
+    lines: dict[str, int] = field(default_factory=dict)  # "optimizer.lr" -> the line of the key
     raw: bytes = b""
 
     def where(self, key: str) -> str:
@@ -52,33 +54,51 @@ def load(path: Path, references: bool = False) -> Document:
         with path.open("rb") as file:
             raw = file.read(MAX_BYTES + 1)
     except OSError as error:
-        raise RecipeError([Problem(shown(path), None, f"cannot be read: {error.strerror}")]) from None
+        raise RecipeError(
+            [Problem(shown(path), None, f"cannot be read: {error.strerror}")]
+        ) from None
     if len(raw) > MAX_BYTES:
-        raise RecipeError([Problem(shown(path), None,
-                                   f"is larger than {MAX_BYTES // 1024} KiB, so it is not a recipe")])
+        raise RecipeError(
+            [
+                Problem(
+                    shown(path),
+                    None,
+                    f"is larger than {MAX_BYTES // 1024} KiB, so it is not a recipe",
+                )
+            ]
+        )
     return parse(raw, path, references)
 
 
-@lru_cache(64)      # the points of a sweep are made of the same files
+@lru_cache(64)  # the points of a sweep are made of the same files
 def parse(raw: bytes, path: Path, references: bool = False) -> Document:
     """Read a recipe from bytes; `path` is its name in messages. The document is shared: nobody may change it."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = raw[:error.start].count(b"\n") + 1
-        raise RecipeError([Problem(f"{shown(path)}:{line}", None, "is not UTF-8 text",
-                                   "save the file as UTF-8")]) from None
+        line = raw[: error.start].count(b"\n") + 1
+        raise RecipeError(
+            [Problem(f"{shown(path)}:{line}", None, "is not UTF-8 text", "save the file as UTF-8")]
+        ) from None
     reader = _Reader(path, references)
     for number, line in enumerate(text.splitlines(), 1):
         if re.match(r"\s*#\s*@package", line):
-            reader.refuse(number, line.strip(), "is an instruction to Hydra, which recipes do not use",
-                          "delete the line")
+            reader.refuse(
+                number,
+                line.strip(),
+                "is an instruction to Hydra, which recipes do not use",
+                "delete the line",
+            )
     try:
         tree = reader.document(iter(yaml.parse(text, Loader=yaml.SafeLoader)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        reader.refuse(mark.line + 1 if mark else 1, None, f"is not YAML: {error.problem or error.context}",
-                      "indent with spaces, two for each level, and put unusual text in quotes")
+        reader.refuse(
+            mark.line + 1 if mark else 1,
+            None,
+            f"is not YAML: {error.problem or error.context}",
+            "indent with spaces, two for each level, and put unusual text in quotes",
+        )
     except yaml.YAMLError as error:
         reader.refuse(1, None, f"is not YAML: {' '.join(str(error).split())[:120]}")
     if reader.problems:
@@ -108,7 +128,9 @@ class _Reader:
     def refuse(self, line: int, value: object, rule: str, fix: str = "") -> None:
         """Note a problem at a line."""
         place = f"{shown(self.path)}:{line}"
-        self.problems.append(Problem(place if value is None else f"{place}: {value}", None, rule, fix))
+        self.problems.append(
+            Problem(place if value is None else f"{place}: {value}", None, rule, fix)
+        )
 
     def stop(self, line: int, rule: str) -> NoReturn:
         """Note a problem after which reading cannot continue, and raise."""
@@ -123,14 +145,23 @@ class _Reader:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    self.stop(event.start_mark.line + 1, "a second document begins here; a recipe is one document")
+                    self.stop(
+                        event.start_mark.line + 1,
+                        "a second document begins here; a recipe is one document",
+                    )
                 if event.tags or event.version:
-                    self.refuse(event.start_mark.line + 1, None, "YAML directives (%...) are not used in recipes",
-                                "delete the line")
+                    self.refuse(
+                        event.start_mark.line + 1,
+                        None,
+                        "YAML directives (%...) are not used in recipes",
+                        "delete the line",
+                    )
             elif isinstance(event, yaml.NodeEvent):
                 tree = self._node(event, events, "", 0)
         if not isinstance(tree, dict) or not tree:
-            self.problems or self.refuse(1, None, "a recipe is a mapping of settings, as in 'name: mine'")
+            self.problems or self.refuse(
+                1, None, "a recipe is a mapping of settings, as in 'name: mine'"
+            )
         return tree
 
     def _node(self, event: Any, events: Iterator[Any], key: str, depth: int) -> Any:
@@ -139,8 +170,12 @@ class _Reader:
         if self.nodes > MAX_NODES:
             self.stop(line, f"has more than {MAX_NODES} values, so it is not a recipe")
         if isinstance(event, yaml.AliasEvent) or event.anchor:
-            self.refuse(line, f"{'*' if isinstance(event, yaml.AliasEvent) else '&'}{event.anchor}",
-                        "anchors and aliases are not used in recipes", "write the value out")
+            self.refuse(
+                line,
+                f"{'*' if isinstance(event, yaml.AliasEvent) else '&'}{event.anchor}",
+                "anchors and aliases are not used in recipes",
+                "write the value out",
+            )
         if getattr(event, "tag", None):
             self.refuse(line, event.tag, "tags are not used in recipes", "delete the tag")
         if isinstance(event, yaml.ScalarEvent):
@@ -161,7 +196,12 @@ class _Reader:
             name, line = self._key(event), event.start_mark.line + 1
             full = f"{key}.{name}" if key else name
             if name in tree:
-                self.refuse(line, full, f"duplicate key; the first is on line {self.lines[full]}", "delete one of them")
+                self.refuse(
+                    line,
+                    full,
+                    f"duplicate key; the first is on line {self.lines[full]}",
+                    "delete one of them",
+                )
             self.lines[full] = line
             tree[name] = self._node(next(events), events, full, depth + 1)
         return tree
@@ -184,8 +224,12 @@ class _Reader:
         if name == "hydra":
             self.refuse(line, name, "a recipe cannot configure Hydra", "delete the block")
         elif name == "<<":
-            self.refuse(line, name, "merge keys are not used in recipes",
-                        "write the values out, or inherit with 'defaults: [hot]'")
+            self.refuse(
+                line,
+                name,
+                "merge keys are not used in recipes",
+                "write the values out, or inherit with 'defaults: [hot]'",
+            )
         elif not _KEY.fullmatch(name):
             fix = "write it as nested keys, one on each line" if "." in name else "delete it"
             rule = "is not the name of a setting (letters, digits and '_', starting with a letter)"
@@ -210,23 +254,41 @@ class _Reader:
             section, _, name = key.rpartition(".")
             switch = f"{name}: {{}} turns it on, {name}: null off"
             fix = switch if section == "methods" else f"write true or false, or '{text}' in quotes"
-            self.refuse(line, f"{name}: {text}", "is read differently by different YAML readers", fix)
+            self.refuse(
+                line, f"{name}: {text}", "is read differently by different YAML readers", fix
+            )
         elif _OLD_NUMBER.fullmatch(text):
-            self.refuse(line, text, "is read differently by different YAML readers",
-                        f"write a decimal number, or '{text}' in quotes")
+            self.refuse(
+                line,
+                text,
+                "is read differently by different YAML readers",
+                f"write a decimal number, or '{text}' in quotes",
+            )
         return plain(text)
 
     def _check_reference(self, text: str, line: int) -> None:
         self.used_references += 1
         if not _REFERENCE.fullmatch(text):
-            self.refuse(line, text[:80], "is not a reference to one setting, as in ${optimizer.lr}",
-                        "write the value out")
+            self.refuse(
+                line,
+                text[:80],
+                "is not a reference to one setting, as in ${optimizer.lr}",
+                "write the value out",
+            )
         elif not self.references:
-            self.refuse(line, text, "references are only read from recipes in your own ./recipes folder",
-                        "write the value out")
+            self.refuse(
+                line,
+                text,
+                "references are only read from recipes in your own ./recipes folder",
+                "write the value out",
+            )
         elif self.used_references > MAX_REFERENCES:
-            self.refuse(line, text, f"is one reference too many; a recipe may have {MAX_REFERENCES}",
-                        "write the value out")
+            self.refuse(
+                line,
+                text,
+                f"is one reference too many; a recipe may have {MAX_REFERENCES}",
+                "write the value out",
+            )
 
 
 def plain(text: str) -> Any:

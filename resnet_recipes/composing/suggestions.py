@@ -44,11 +44,15 @@ def closest(name: str, known: Collection[str]) -> str:
     """Return the known dotted name that is most like `name`, or ""."""
     name = name[:80].lower()
     leaf = name.rsplit(".", 1)[-1]
-    known = [key for key in known if not name.startswith(f"{key}.")]        # not its own section
+    known = [key for key in known if not name.startswith(f"{key}.")]  # not its own section
     if ALIASES.get(leaf) in known:
         return ALIASES[leaf]
     if whole := get_close_matches(name, known, n=1, cutoff=0.72):
         return whole[0]
     same_leaf = [key for key in known if key.rsplit(".", 1)[-1] == leaf]
-    near_leaf = [key for key in known if SequenceMatcher(None, key.rsplit(".", 1)[-1], leaf).ratio() >= 0.8]
-    return max(same_leaf or near_leaf, key=lambda key: SequenceMatcher(None, key, name).ratio(), default="")
+    near_leaf = [
+        key for key in known if SequenceMatcher(None, key.rsplit(".", 1)[-1], leaf).ratio() >= 0.8
+    ]
+    return max(
+        same_leaf or near_leaf, key=lambda key: SequenceMatcher(None, key, name).ratio(), default=""
+    )

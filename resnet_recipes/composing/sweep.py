@@ -22,7 +22,11 @@ def points(words: Sequence[str]) -> list[list[str]]:
         except ValueError as error:
             problems.append(Problem(word, None, str(error), "seed=1,2,3 or seed=range(1,4)"))
     if count > MAX_POINTS:
-        problems.append(Problem("-m", None, f"would start at least {count:,} runs; the maximum is {MAX_POINTS:,}"))
+        problems.append(
+            Problem(
+                "-m", None, f"would start at least {count:,} runs; the maximum is {MAX_POINTS:,}"
+            )
+        )
     if problems:
         raise RecipeError(problems)
     return [list(point) for point in product(*choices)]

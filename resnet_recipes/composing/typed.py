@@ -12,27 +12,42 @@ from resnet_recipes.config import Recipe
 from resnet_recipes.duration import is_duration
 from resnet_recipes.errors import Problem
 
-_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text, in quotes", type(None): "null"}
+_WORDS = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text, in quotes",
+    type(None): "null",
+}
 _ON, _OFF = ("true", "on", "yes", "1"), ("false", "off", "no", "none", "0")
 
 
 class _WrongTypeError(Exception):
-    """A value does not fit; the message completes "must be ...". """
+    """A value does not fit; the message completes "must be ..."."""
 
 
-def fitting(tree: dict[str, Any], in_file: bool, prefix: str = "") -> tuple[dict[str, Any], list[Problem]]:
+def fitting(
+    tree: dict[str, Any], in_file: bool, prefix: str = ""
+) -> tuple[dict[str, Any], list[Problem]]:
     """Return the tree without values where sections belong and sections where values belong, and a problem for each.
 
-    The fix is spelled as in a recipe file or as on the command line. Types of values are checked later, by `typed`.
+    The fix is spelled as in a recipe file or as on the command line. Types of values are checked
+    later, by `typed`.
     """
     fits, problems = {}, []
     for name, value in tree.items():
         key = f"{prefix}{name}"
         kind = settings().get(key)
         sections = _dataclasses_in(kind)
-        if sections and not isinstance(value, dict) and not (value is None and type(None) in get_args(kind)):
+        if (
+            sections
+            and not isinstance(value, dict)
+            and not (value is None and type(None) in get_args(kind))
+        ):
             rule = "must be a mapping of its settings"
-            problems.append(Problem(key, value, rule, _as_section(key, value, sections[0], in_file)))
+            problems.append(
+                Problem(key, value, rule, _as_section(key, value, sections[0], in_file))
+            )
         elif kind and not sections and isinstance(value, dict):
             problems.append(Problem(key, value, f"must be {_words(kind)}"))
         elif isinstance(value, dict):
@@ -48,8 +63,10 @@ def typed(tree: dict[str, Any]) -> tuple[Recipe, list[Problem]]:
     problems = list(unknown(tree))
     mistyped: list[Problem] = []
     recipe = build(Recipe, tree, "", mistyped)
-    wrong = tuple(problem.key for problem in mistyped)      # the recipe has defaults for these
-    return recipe, problems + mistyped + [problem for problem in recipe.problems() if problem.key not in wrong]
+    wrong = tuple(problem.key for problem in mistyped)  # the recipe has defaults for these
+    return recipe, problems + mistyped + [
+        problem for problem in recipe.problems() if problem.key not in wrong
+    ]
 
 
 def unknown(tree: dict[str, Any]) -> Iterator[Problem]:
@@ -97,7 +114,9 @@ def build(cls: type, tree: dict[str, Any], prefix: str, problems: list[Problem])
         try:
             values[name] = _convert(tree[name], kind)
         except _WrongTypeError as error:
-            problems.append(Problem(key, tree[name], f"must be {error}", _fix(cls, name, tree[name], key)))
+            problems.append(
+                Problem(key, tree[name], f"must be {error}", _fix(cls, name, tree[name], key))
+            )
     return cls(**values)
 
 
@@ -107,14 +126,18 @@ def is_union(kind: Any) -> bool:
 
 
 def _dataclasses_in(kind: Any) -> list[type]:
-    return [option for option in (get_args(kind) if is_union(kind) else (kind,)) if is_dataclass(option)]
+    return [
+        option for option in (get_args(kind) if is_union(kind) else (kind,)) if is_dataclass(option)
+    ]
 
 
-def _chosen(sections: list[type], tree: dict[str, Any], key: str, problems: list[Problem]) -> tuple[type,
-                                                                                                    dict[str, Any]]:
+def _chosen(
+    sections: list[type], tree: dict[str, Any], key: str, problems: list[Problem]
+) -> tuple[type, dict[str, Any]]:
     """Return the section that `name` in the tree chooses, or the only one, and its settings.
 
-    A setting of another section, such as `momentum` next to `name: lamb`, is a problem unless it is null.
+    A setting of another section, such as `momentum` next to `name: lamb`, is a problem unless it is
+    null.
     """
     names = {section.name: section for section in sections} if len(sections) > 1 else {}
     if not names:
@@ -124,9 +147,16 @@ def _chosen(sections: list[type], tree: dict[str, Any], key: str, problems: list
         problems.append(Problem(f"{key}.name", name, f"must be one of {', '.join(names)}"))
         return sections[0], {}
     own = kinds_of(names[name])
-    strange = {setting for section in sections for setting in kinds_of(section)} & tree.keys() - own.keys()
-    problems += [Problem(f"{key}.{setting}", tree[setting], f"is not a setting of {name}", f"~{key}.{setting}")
-                 for setting in tree if setting in strange and tree[setting] is not None]
+    strange = {
+        setting for section in sections for setting in kinds_of(section)
+    } & tree.keys() - own.keys()
+    problems += [
+        Problem(
+            f"{key}.{setting}", tree[setting], f"is not a setting of {name}", f"~{key}.{setting}"
+        )
+        for setting in tree
+        if setting in strange and tree[setting] is not None
+    ]
     return names[name], {setting: value for setting, value in tree.items() if setting in own}
 
 
@@ -149,7 +179,11 @@ def _as_section(key: str, value: Any, section: type, in_file: bool) -> str:
     else:
         target = "name" if "name" in names and isinstance(value, str) else None
     if target:
-        return f"{key.rpartition('.')[2]}: {{{target}: {value}}}" if in_file else f"{key}.{target}={value}"
+        return (
+            f"{key.rpartition('.')[2]}: {{{target}: {value}}}"
+            if in_file
+            else f"{key}.{target}={value}"
+        )
     return f"its settings: {', '.join(names)}" if names else "it has no settings; write {}"
 
 
@@ -157,7 +191,11 @@ def _fix(cls: type, name: str, value: Any, key: str) -> str:
     default = next(item.default for item in fields(cls) if item.name == name)
     if isinstance(default, str) and isinstance(value, int | float) and is_duration(default):
         return f"a length needs a unit: {key}={value}ep or {key}={value}ba"
-    if isinstance(value, str) and kinds_of(cls)[name] in (int, float) and value.replace(".", "", 1).isdigit():
+    if (
+        isinstance(value, str)
+        and kinds_of(cls)[name] in (int, float)
+        and value.replace(".", "", 1).isdigit()
+    ):
         return f"write {value} without quotes"
     if default is MISSING or default is None:
         return ""
@@ -179,7 +217,9 @@ def _convert(value: Any, kind: Any) -> Any:
         items = _items(value, kind)
         if len(items) != len(get_args(kind)):
             raise _WrongTypeError(f"a list of {len(get_args(kind))} values")
-        return tuple(_convert(item, option) for item, option in zip(items, get_args(kind), strict=True))
+        return tuple(
+            _convert(item, option) for item, option in zip(items, get_args(kind), strict=True)
+        )
     if is_dataclass(kind):
         return _record(value, kind)
     if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
@@ -202,7 +242,9 @@ def _record(value: Any, cls: type) -> Any:
     kinds = kinds_of(cls)
     if strange := sorted(map(str, set(value) - set(kinds))):
         raise _WrongTypeError(f"{_words(cls)} (not {', '.join(strange)})")
-    if absent := [item.name for item in fields(cls) if item.default is MISSING and item.name not in value]:
+    if absent := [
+        item.name for item in fields(cls) if item.default is MISSING and item.name not in value
+    ]:
         raise _WrongTypeError(f"{_words(cls)} ({', '.join(absent)} is missing)")
     return cls(**{name: _convert(value[name], kinds[name]) for name in value})
 
@@ -222,7 +264,7 @@ def _words(kind: Any) -> str:
     if kind in _WORDS:
         return _WORDS[kind]
     if is_union(kind):
-        others = _dataclasses_in(kind)[1:]      # one optimizer is enough as an example
+        others = _dataclasses_in(kind)[1:]  # one optimizer is enough as an example
         return " or ".join(_words(option) for option in get_args(kind) if option not in others)
     if is_dataclass(kind):
         names = ", ".join(item.name for item in fields(kind))

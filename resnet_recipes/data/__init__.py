@@ -17,15 +17,21 @@ from resnet_recipes.errors import NotReadyError
 
 __all__ = ["DataConfig", "DataFacts", "Share", "measure", "normalize", "open_eval", "open_train"]
 
-_MODULES = {"torchvision": "torchvision_backend", "ffcv": "ffcv_backend", "gpu": "gpu_backend",
-            "synthetic": "synthetic"}
+_MODULES = {
+    "torchvision": "torchvision_backend",
+    "ffcv": "ffcv_backend",
+    "gpu": "gpu_backend",
+    "synthetic": "synthetic",
+}
 
 
-def measure(config: DataConfig, with_cost: bool = False, tell: Callable[[str], None] = lambda line: None) -> DataFacts:
+def measure(
+    config: DataConfig, with_cost: bool = False, tell: Callable[[str], None] = lambda line: None
+) -> DataFacts:
     """Survey the images at `config.root` and choose the backend; takes seconds for ImageNet. `tell` shows progress.
 
-    Decodes nothing, except a few images if `with_cost` is set and `auto` finds no .beton files. Raises NotReadyError
-    with all problems found.
+    Decodes nothing, except a few images if `with_cost` is set and `auto` finds no .beton files.
+    Raises NotReadyError with all problems found.
     """
     problems = [NO_GPU] if config.decode == "gpu" and not torch.cuda.device_count() else []
     if config.backend != "synthetic" and (problem := root_problem(config.root)):
@@ -40,15 +46,29 @@ def measure(config: DataConfig, with_cost: bool = False, tell: Callable[[str], N
     if config.backend == "auto" and backend == "torchvision":
         cost = ""
         if with_cost and config.decode == "cpu":
-            cost = f", {1000 * _module(backend).seconds_per_image(config, facts):.1f} ms of CPU each on this machine"
-        note = f"images are decoded from their files (torchvision backend){cost}: no train.beton and val.beton"
+            cost = (
+                f", {1000 * _module(backend).seconds_per_image(config, facts):.1f} ms of CPU "
+                "each on this machine"
+            )
+        note = (
+            f"images are decoded from their files (torchvision backend){cost}: no train.beton "
+            "and val.beton"
+        )
         facts = replace(facts, notes=(note, *facts.notes))
-    return facts if backend == "synthetic" else replace(facts, notes=(*facts.notes, *oversubscription(config)))
+    return (
+        facts
+        if backend == "synthetic"
+        else replace(facts, notes=(*facts.notes, *oversubscription(config)))
+    )
 
 
-def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None = None) -> TrainLoader:
+def open_train(
+    config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None = None
+) -> TrainLoader:
     """Open this rank's training images; backends that decode image by image apply `augment` after crop and flip."""
-    return TrainLoader(config, share, _module(facts.backend).open_train(config, facts, share, augment))
+    return TrainLoader(
+        config, share, _module(facts.backend).open_train(config, facts, share, augment)
+    )
 
 
 def open_eval(config: DataConfig, facts: DataFacts, share: Share) -> EvalLoader:

@@ -12,34 +12,44 @@ from resnet_recipes.errors import Problem
 BACKENDS = ("auto", "torchvision", "ffcv", "gpu", "synthetic")
 
 #: The complaint about `data.decode=gpu` without a GPU.
-NO_GPU = Problem("data.decode", "gpu", "needs an NVIDIA GPU, and this run has none", "data.decode=cpu")
+NO_GPU = Problem(
+    "data.decode", "gpu", "needs an NVIDIA GPU, and this run has none", "data.decode=cpu"
+)
 
 
 @dataclass
 class DataConfig:
     """The `data` section of a recipe."""
 
-    backend: str = "auto"               # auto: ffcv if root has .beton files, otherwise torchvision
-    root: str = ""                      # folder with train/ and val/, or with train.beton and val.beton; or a CSV
-    val_share: float = 0.0              # fraction of each class set aside for validation if there is no val/
-    val_seed: int = 0                   # chooses the images set aside; separate from `seed`, so all runs use the same
-    nested_classes: bool = False        # true: every folder of images is a class; false: only the folders in train/
-    train_size: int = 176               # pixels, side of the training crop
-    eval_resize: int = 232              # pixels, shorter side before the centre crop at evaluation
-    eval_size: int = 224                # pixels, side of the centre crop at evaluation
-    crop_scale: tuple[float, float] = (0.08, 1.0)          # area of a training crop, relative to the image
-    crop_ratio: tuple[float, float] = (0.75, 4 / 3)        # width / height of a training crop
-    crop_rule: str = "torchvision"      # how crops are drawn: torchvision | tensorflow (distorted bounding box)
-    interpolation: str = "bilinear"     # of training crops: bilinear | bicubic | random (either, for each image)
-    eval_interpolation: str = "bilinear"           # of evaluation images: bilinear | bicubic
-    flip: bool = True                   # mirror half of the training images
-    reduced_decode: bool = True         # decode training JPEGs at 1/2, 1/4 or 1/8 if the crop is larger than needed
-    decode: str = "cpu"                 # of training JPEGs: cpu | gpu, by nvJPEG; never at a reduced size there
-    workers: int | str = "auto"         # loader processes or threads per rank; auto: cores / ranks, at most 16
-    prefetch: int = 2                   # batches to prepare ahead
-    on_bad_image: str = "error"         # error | skip (replaces bad training images; bad validation images are errors)
-    repeats: int = 1                    # times each image is used in a row; epochs keep their length, with fewer images
-    order: str = "random"               # random | quasi_random (ffcv: reads the file in larger pieces)
+    backend: str = "auto"  # auto: ffcv if root has .beton files, otherwise torchvision
+    root: str = ""  # folder with train/ and val/, or with train.beton and val.beton; or a CSV
+    val_share: float = 0.0  # fraction of each class set aside for validation if there is no val/
+    # chooses the images set aside; separate from `seed`, so all runs use the same
+    val_seed: int = 0
+    # true: every folder of images is a class; false: only the folders in train/
+    nested_classes: bool = False
+    train_size: int = 176  # pixels, side of the training crop
+    eval_resize: int = 232  # pixels, shorter side before the centre crop at evaluation
+    eval_size: int = 224  # pixels, side of the centre crop at evaluation
+    crop_scale: tuple[float, float] = (0.08, 1.0)  # area of a training crop, relative to the image
+    crop_ratio: tuple[float, float] = (0.75, 4 / 3)  # width / height of a training crop
+    # how crops are drawn: torchvision | tensorflow (distorted bounding box)
+    crop_rule: str = "torchvision"
+    # of training crops: bilinear | bicubic | random (either, for each image)
+    interpolation: str = "bilinear"
+    eval_interpolation: str = "bilinear"  # of evaluation images: bilinear | bicubic
+    flip: bool = True  # mirror half of the training images
+    # decode training JPEGs at 1/2, 1/4 or 1/8 if the crop is larger than needed
+    reduced_decode: bool = True
+    decode: str = "cpu"  # of training JPEGs: cpu | gpu, by nvJPEG; never at a reduced size there
+    # loader processes or threads per rank; auto: cores / ranks, at most 16
+    workers: int | str = "auto"
+    prefetch: int = 2  # batches to prepare ahead
+    # error | skip (replaces bad training images; bad validation images are errors)
+    on_bad_image: str = "error"
+    # times each image is used in a row; epochs keep their length, with fewer images
+    repeats: int = 1
+    order: str = "random"  # random | quasi_random (ffcv: reads the file in larger pieces)
 
     def resize_for(self, size: int) -> int:
         """Return the shorter side for another crop size, keeping the ratio of the two."""
@@ -48,39 +58,67 @@ class DataConfig:
     def problems(self) -> Iterator[Problem]:
         """Yield the problems with these values alone; keys are relative to `data`."""
         if self.backend not in BACKENDS:
-            yield Problem("backend", self.backend, f"must be one of {', '.join(BACKENDS)}",
-                          "data.backend=auto picks what can run")
+            yield Problem(
+                "backend",
+                self.backend,
+                f"must be one of {', '.join(BACKENDS)}",
+                "data.backend=auto picks what can run",
+            )
         if not self.root and self.backend != "synthetic":
-            yield Problem("root", None, "is not set: say where the images are",
-                          "data=/path/to/imagenet (a folder with train/ and val/)")
+            yield Problem(
+                "root",
+                None,
+                "is not set: say where the images are",
+                "data=/path/to/imagenet (a folder with train/ and val/)",
+            )
         if not 0 <= self.val_share < 1:
-            yield Problem("val_share", self.val_share, "must be at least 0 and below 1", "data.val_share=0.1")
+            yield Problem(
+                "val_share", self.val_share, "must be at least 0 and below 1", "data.val_share=0.1"
+            )
         for key in ("train_size", "eval_resize", "eval_size"):
             if not 8 <= getattr(self, key) <= 1024:
                 yield Problem(key, getattr(self, key), "must be between 8 and 1024 pixels")
         if self.eval_resize < self.eval_size:
-            yield Problem("eval_resize", self.eval_resize,
-                          f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it")
+            yield Problem(
+                "eval_resize",
+                self.eval_resize,
+                f"must be at least data.eval_size ({self.eval_size}): the crop is cut from it",
+            )
         for key, low, high in (("crop_scale", 0, 1), ("crop_ratio", 0, 100)):
             pair = getattr(self, key)
             if not low < pair[0] <= pair[1] <= high:
-                yield Problem(key, list(pair), f"must be [low, high] with {low} < low <= high <= {high}")
-        if self.workers != "auto" and not (isinstance(self.workers, int) and 0 <= self.workers <= 256):
-            yield Problem("workers", self.workers,
-                          "must be auto or a number from 0 (decode in the training process) to 256")
+                yield Problem(
+                    key, list(pair), f"must be [low, high] with {low} < low <= high <= {high}"
+                )
+        if self.workers != "auto" and not (
+            isinstance(self.workers, int) and 0 <= self.workers <= 256
+        ):
+            yield Problem(
+                "workers",
+                self.workers,
+                "must be auto or a number from 0 (decode in the training process) to 256",
+            )
         if not 1 <= self.prefetch <= 64:
             yield Problem("prefetch", self.prefetch, "must be between 1 and 64 batches")
         if self.on_bad_image not in ("error", "skip"):
             yield Problem("on_bad_image", self.on_bad_image, "must be error or skip")
-        for key, known in (("interpolation", ("bilinear", "bicubic", "random")),
-                           ("eval_interpolation", ("bilinear", "bicubic"))):
+        for key, known in (
+            ("interpolation", ("bilinear", "bicubic", "random")),
+            ("eval_interpolation", ("bilinear", "bicubic")),
+        ):
             if getattr(self, key) not in known:
-                yield Problem(key, getattr(self, key), f"must be {', '.join(known[:-1])} or {known[-1]}")
+                yield Problem(
+                    key, getattr(self, key), f"must be {', '.join(known[:-1])} or {known[-1]}"
+                )
         if self.decode not in ("cpu", "gpu"):
             yield Problem("decode", self.decode, "must be cpu or gpu")
         elif self.decode == "gpu" and self.backend in ("gpu", "synthetic"):
-            yield Problem("decode", self.decode, f"is not for data.backend={self.backend}, which decodes no image in "
-                          "training", "data.decode=cpu")
+            yield Problem(
+                "decode",
+                self.decode,
+                f"is not for data.backend={self.backend}, which decodes no image in training",
+                "data.decode=cpu",
+            )
         if self.crop_rule not in ("torchvision", "tensorflow"):
             yield Problem("crop_rule", self.crop_rule, "must be torchvision or tensorflow")
         if not 1 <= self.repeats <= 64:
@@ -93,13 +131,13 @@ class DataConfig:
 class DataFacts:
     """What was found at `data.root` before the run starts."""
 
-    backend: str                        # the backend that will run; never "auto"
+    backend: str  # the backend that will run; never "auto"
     root: Path
     train_examples: int
     eval_examples: int
-    classes: tuple[str, ...]            # in label order
-    notes: tuple[str, ...] = ()         # what a user should know, one sentence each
-    train_digest: str = ""              # SHA-256 of the names and sizes of the training images
+    classes: tuple[str, ...]  # in label order
+    notes: tuple[str, ...] = ()  # what a user should know, one sentence each
+    train_digest: str = ""  # SHA-256 of the names and sizes of the training images
     eval_digest: str = ""
 
     @property
@@ -119,12 +157,13 @@ class Share:
 
     rank: int
     world_size: int
-    global_size: int                    # examples of one optimizer step, over all ranks
-    eval_size: int                      # examples of one evaluation batch on this rank
+    global_size: int  # examples of one optimizer step, over all ranks
+    eval_size: int  # examples of one evaluation batch on this rank
     seed: int
-    train_pixels: tuple[int, ...] = ()  # side of the training crop by epoch, the last one repeated; empty: train_size
+    # side of the training crop by epoch, the last one repeated; empty: train_size
+    train_pixels: tuple[int, ...] = ()
 
-    groups: int = 1                     # micro-batches of one optimizer step, over all ranks: copies are kept apart
+    groups: int = 1  # micro-batches of one optimizer step, over all ranks: copies are kept apart
 
     @property
     def rank_size(self) -> int:
@@ -135,12 +174,14 @@ class Share:
 class RawBatch(NamedTuple):
     """One batch as delivered by every backend, before conversion to floating point."""
 
-    pixels: Tensor        # uint8 [N, 3, H, W], RGB, channels_last; pinned for a GPU, or already on the device
-    labels: Tensor        # int64 [N]
+    # uint8 [N, 3, H, W], RGB, channels_last; pinned for a GPU, or already on the device
+    pixels: Tensor
+    labels: Tensor  # int64 [N]
 
 
-#: See methods.base.SampleAugment: (PIL image, generator) -> PIL image. Named here so that data need not import methods.
-#: If it has `steps(side, generator) -> list[Step]`, it also runs in the native engine, with the same pixels.
+#: See methods.base.SampleAugment: (PIL image, generator) -> PIL image. Named here so that data need
+#: not import methods. If it has `steps(side, generator) -> list[Step]`, it also runs in the native
+#: engine, with the same pixels.
 SampleAugment = Callable[[object, object], object]
 
 #: One operation of the native engine: a name from data.native.rows.OPERATIONS and its parameters.

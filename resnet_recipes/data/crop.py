@@ -18,9 +18,9 @@ _COPY = np.uint64(0xD1B54A32D192ED03)
 class Cuts(NamedTuple):
     """The crop of each image, whether it is mirrored, and how it is resized."""
 
-    boxes: np.ndarray     # int64 [N, 4]: top, left, height, width
+    boxes: np.ndarray  # int64 [N, 4]: top, left, height, width
     mirrored: np.ndarray  # bool [N]
-    bicubic: np.ndarray | bool = False      # bool [N], or one value for all
+    bicubic: np.ndarray | bool = False  # bool [N], or one value for all
 
 
 @dataclass(frozen=True)
@@ -37,20 +37,32 @@ class TrainCrop:
     @classmethod
     def of(cls, config: DataConfig, share: Share) -> Self:
         """Return the training crops that a recipe asks for."""
-        return cls(share.seed, config.crop_scale, config.crop_ratio, config.flip, config.interpolation,
-                   config.crop_rule)
+        return cls(
+            share.seed,
+            config.crop_scale,
+            config.crop_ratio,
+            config.flip,
+            config.interpolation,
+            config.crop_rule,
+        )
 
     def cuts(self, epoch: int, indices: np.ndarray, copies: np.ndarray, sizes: np.ndarray) -> Cuts:
         """Return the crops of images of `sizes` [N, 2] (height, width)."""
         draws, mirrored = self._draws(epoch, indices, copies)
         crops = distorted_crops if self.rule == "tensorflow" else random_crops
-        return Cuts(crops(draws, sizes, self.scale, self.ratio), mirrored, self.bicubic(epoch, indices, copies))
+        return Cuts(
+            crops(draws, sizes, self.scale, self.ratio),
+            mirrored,
+            self.bicubic(epoch, indices, copies),
+        )
 
-    def attempts(self, epoch: int, indices: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def attempts(
+        self, epoch: int, indices: np.ndarray, copies: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the numbers from which `cuts` can be computed once sizes are known, and mirrored, bool [N].
 
-        The numbers are float64 [N, 42]: ten `attempts` and the ratio. With TensorFlow's rule they are [N, 404]: draws,
-        scale and ratio.
+        The numbers are float64 [N, 42]: ten `attempts` and the ratio. With TensorFlow's rule they
+        are [N, 404]: draws, scale and ratio.
         """
         draws, mirrored = self._draws(epoch, indices, copies)
         limits = self.ratio if self.rule == "torchvision" else (*self.scale, *self.ratio)
@@ -58,7 +70,9 @@ class TrainCrop:
             draws = attempts(draws, self.scale, self.ratio).reshape(len(draws), -1)
         return np.concatenate([draws, np.tile(limits, (len(draws), 1))], axis=1), mirrored
 
-    def _draws(self, epoch: int, indices: np.ndarray, copies: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _draws(
+        self, epoch: int, indices: np.ndarray, copies: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return the random draws for each image's crop, and whether it is mirrored."""
         tries = TRIES if self.rule == "tensorflow" else _TRIES
         draws = uniforms(self.seed, epoch, indices, 4 * tries + 1, copies)
@@ -75,40 +89,52 @@ class TrainCrop:
         return np.random.default_rng((self.seed, epoch, index, _AUGMENT, *([copy] if copy else [])))
 
 
-def uniforms(seed: int, epoch: int, indices: np.ndarray, count: int, copies: np.ndarray | int = 0) -> np.ndarray:
+def uniforms(
+    seed: int, epoch: int, indices: np.ndarray, count: int, copies: np.ndarray | int = 0
+) -> np.ndarray:
     """Return float64 [len(indices), count] draws in [0, 1) that depend only on (seed, epoch, index, copy).
 
-    Uses SplitMix64 (Steele, Lea and Flood, 2014) as a stateless counter hash, so every worker, rank and resumed run
-    gets the same numbers.
+    Uses SplitMix64 (Steele, Lea and Flood, 2014) as a stateless counter hash, so every worker, rank
+    and resumed run gets the same numbers.
     """
     with np.errstate(over="ignore"):
         stream = _mix(_mix(np.array([seed], np.uint64)) + np.uint64(epoch))
-        keys = _mix(stream + indices.astype(np.uint64) * _STEP) + np.asarray(copies).astype(np.uint64) * _COPY
+        keys = (
+            _mix(stream + indices.astype(np.uint64) * _STEP)
+            + np.asarray(copies).astype(np.uint64) * _COPY
+        )
         bits = _mix(keys[:, None] + _STEP * np.arange(1, count + 1, dtype=np.uint64))
     return (bits >> np.uint64(11)) * 2.0**-53
 
 
-def random_crops(draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float],
-                 ratio: tuple[float, float]) -> np.ndarray:
+def random_crops(
+    draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
+) -> np.ndarray:
     """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2] (height, width).
 
-    Inception-style, as in RandomResizedCrop of torchvision and FFCV: a relative area from `scale` and a log-uniform
-    aspect ratio from `ratio`; if ten tries fail, the largest centred crop within `ratio`. `draws` is [N, 4 * 10], from
-    `uniforms`.
+    Inception-style, as in RandomResizedCrop of torchvision and FFCV: a relative area from `scale`
+    and a log-uniform aspect ratio from `ratio`; if ten tries fail, the largest centred crop within
+    `ratio`. `draws` is [N, 4 * 10], from `uniforms`.
     """
     height, width = sizes[:, :1].astype(np.float64), sizes[:, 1:].astype(np.float64)
     share, aspect, down, right = np.moveaxis(attempts(draws, scale, ratio), 2, 0)
     area = height * width * share
     tried_width, tried_height = np.rint(np.sqrt(area * aspect)), np.rint(np.sqrt(area / aspect))
-    fits = (tried_width > 0) & (tried_width <= width) & (tried_height > 0) & (tried_height <= height)
+    fits = (
+        (tried_width > 0) & (tried_width <= width) & (tried_height > 0) & (tried_height <= height)
+    )
     top = np.floor(down * (height - tried_height + 1))
     left = np.floor(right * (width - tried_width + 1))
     tried = np.stack([top, left, tried_height, tried_width], axis=-1)
     chosen = tried[np.arange(len(sizes)), fits.argmax(axis=1)]
-    return np.where(fits.any(axis=1, keepdims=True), chosen, _widest_crops(height, width, ratio)).astype(np.int64)
+    return np.where(
+        fits.any(axis=1, keepdims=True), chosen, _widest_crops(height, width, ratio)
+    ).astype(np.int64)
 
 
-def attempts(draws: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]) -> np.ndarray:
+def attempts(
+    draws: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
+) -> np.ndarray:
     """Return float64 [N, 10, 4], crops to try: relative area, width / height, and position (down, right) in 0..1."""
     tried = draws.reshape(-1, _TRIES, 4).copy()
     tried[..., 0] = scale[0] + (scale[1] - scale[0]) * tried[..., 0]
@@ -120,11 +146,14 @@ def attempts(draws: np.ndarray, scale: tuple[float, float], ratio: tuple[float, 
 def _widest_crops(height: np.ndarray, width: np.ndarray, ratio: tuple[float, float]) -> np.ndarray:
     """Return float64 [N, 4]: the whole image, trimmed if it is too wide or too tall; height and width are [N, 1].
 
-    Each side keeps at least one pixel, however extreme the image: an empty crop would abort native code.
+    Each side keeps at least one pixel, however extreme the image: an empty crop would abort native
+    code.
     """
     kept_height = np.minimum(height, np.maximum(1, np.rint(width / min(ratio))))
     kept_width = np.minimum(width, np.maximum(1, np.rint(height * max(ratio))))
-    return np.concatenate([(height - kept_height) // 2, (width - kept_width) // 2, kept_height, kept_width], axis=1)
+    return np.concatenate(
+        [(height - kept_height) // 2, (width - kept_width) // 2, kept_height, kept_width], axis=1
+    )
 
 
 def _mix(bits: np.ndarray) -> np.ndarray:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
-TRAIN_IMAGES = 260            # per class
-VAL_IMAGES = 45               # per class
+TRAIN_IMAGES = 260  # per class
+VAL_IMAGES = 45  # per class
 
 SHAPES = ("cross", "disc", "ring", "triangle")
 TEXTURES = ("halved", "plain", "striped")
@@ -17,14 +17,18 @@ TEXTURES = ("halved", "plain", "striped")
 #: Typical hue of each shape, in turns: a hint about the class, as with fire engines and frogs.
 HUES = {"cross": 0.0, "disc": 0.25, "ring": 0.5, "triangle": 0.75}
 
-#: Class names in label order: texture and outline. Position, size, angle and background are independent of the class.
+#: Class names in label order: texture and outline. Position, size, angle and background are
+#: independent of the class.
 CLASSES = tuple(f"{texture}_{shape}" for texture in TEXTURES for shape in SHAPES)
 
 
-def write(folder: Path, seed: int = 0, train_images: int = TRAIN_IMAGES, val_images: int = VAL_IMAGES) -> Path:
+def write(
+    folder: Path, seed: int = 0, train_images: int = TRAIN_IMAGES, val_images: int = VAL_IMAGES
+) -> Path:
     """Write train/CLASS/*.jpg and val/CLASS/*.jpg to `folder` unless it exists, and return it; takes about ten seconds.
 
-    Each image depends only on its class, number and `seed`. The folder is created completely or not at all.
+    Each image depends only on its class, number and `seed`. The folder is created completely or not
+    at all.
     """
     if folder.exists():
         return folder
@@ -60,8 +64,10 @@ def picture(name: str, rng: np.random.Generator) -> Image.Image:
     mask = Image.new("L", (2 * width, 2 * height))
     outline = _outline(shape, middle, radius, rng)
     ImageDraw.Draw(mask).polygon(outline, fill=255)
-    if shape == "ring":                                                 # with a hole of half the size
-        ImageDraw.Draw(mask).polygon([(x + middle[0], y + middle[1]) for x, y in np.array(outline) / 2], fill=0)
+    if shape == "ring":  # with a hole of half the size
+        ImageDraw.Draw(mask).polygon(
+            [(x + middle[0], y + middle[1]) for x, y in np.array(outline) / 2], fill=0
+        )
     strength = _pattern(texture, (width, height), middle, rng)
     surface = Image.fromarray((near + strength[..., None] * (ink - near)).astype(np.uint8))
     scene.paste(surface, mask=mask.resize((width, height), Image.BOX))
@@ -79,11 +85,15 @@ def _colours(hue: float, rng: np.random.Generator) -> np.ndarray:
             return colours
 
 
-def _pattern(texture: str, size: tuple[int, int], middle: tuple[float, float], rng: np.random.Generator) -> np.ndarray:
+def _pattern(
+    texture: str, size: tuple[int, int], middle: tuple[float, float], rng: np.random.Generator
+) -> np.ndarray:
     """Return a pattern with random angle and period as opacity, float32 [height, width] from 0 to 1."""
     angle, period, phase = rng.uniform(0, 2 * np.pi), rng.uniform(13, 20), rng.uniform(0, 2 * np.pi)
-    across, down = (np.arange(side, dtype=np.float32) - np.float32(centre)
-                    for side, centre in zip(size, middle, strict=True))
+    across, down = (
+        np.arange(side, dtype=np.float32) - np.float32(centre)
+        for side, centre in zip(size, middle, strict=True)
+    )
     along = np.float32(np.cos(angle)) * across[None] + np.float32(np.sin(angle)) * down[:, None]
     if texture == "plain":
         return np.zeros_like(along)
@@ -92,11 +102,12 @@ def _pattern(texture: str, size: tuple[int, int], middle: tuple[float, float], r
     return np.clip(2 * np.sin(np.float32(2 * np.pi / period) * along + np.float32(phase)), 0, 1)
 
 
-def _outline(shape: str, middle: tuple[float, float], radius: float,
-             rng: np.random.Generator) -> list[tuple[float, float]]:
+def _outline(
+    shape: str, middle: tuple[float, float], radius: float, rng: np.random.Generator
+) -> list[tuple[float, float]]:
     """Return the corners of a shape at twice the size of the picture, turned by any angle and a little squeezed."""
     if shape == "cross":
-        arm = 0.32                # half the width of an arm, as a share of its length
+        arm = 0.32  # half the width of an arm, as a share of its length
         corners = [(1, -arm), (1, arm), (arm, arm)]
         quarters = ([[1, 0], [0, 1]], [[0, 1], [-1, 0]], [[-1, 0], [0, -1]], [[0, -1], [1, 0]])
         corners = [np.array((x, y)) @ turn for turn in quarters for x, y in corners]
@@ -114,7 +125,9 @@ def _clutter(draw: ImageDraw.ImageDraw, width: int, height: int, rng: np.random.
     colour = tuple(int(value) for value in rng.integers(0, 256, 3))
     kind = rng.integers(3)
     if kind == 0:
-        draw.line((x, y, x + 3 * (w - 8), y + 3 * (h - 8)), fill=colour, width=int(rng.integers(1, 4)))
+        draw.line(
+            (x, y, x + 3 * (w - 8), y + 3 * (h - 8)), fill=colour, width=int(rng.integers(1, 4))
+        )
     elif kind == 1:
         draw.rectangle((x, y, x + w, y + h), fill=colour)
     else:

@@ -4,17 +4,20 @@ import numpy as np
 
 TRIES = 100
 
-#: Fraction of the object that a crop must cover; without bounding boxes the object is the whole image.
+#: Fraction of the object that a crop must cover; without bounding boxes the object is the whole
+#: image.
 COVERED = 0.1
 
 
-def distorted_crops(draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float],
-                    ratio: tuple[float, float]) -> np.ndarray:
+def distorted_crops(
+    draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
+) -> np.ndarray:
     """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2] (height, width).
 
-    Width / height is uniform in `ratio`, and the height is uniform over values that keep the area within `scale`. Takes
-    the first of 100 tries that fits, otherwise the whole image. As in the original, a crop smaller than the image never
-    touches its right or bottom border. `draws` is [N, 4 * 100], from `uniforms`.
+    Width / height is uniform in `ratio`, and the height is uniform over values that keep the area
+    within `scale`. Takes the first of 100 tries that fits, otherwise the whole image. As in the
+    original, a crop smaller than the image never touches its right or bottom border. `draws` is [N,
+    4 * 100], from `uniforms`.
     """
     tall, wide = sizes[:, :1].astype(np.float64), sizes[:, 1:].astype(np.float64)
     shape, length, down, right = np.moveaxis(draws.reshape(-1, TRIES, 4), 2, 0)
@@ -26,13 +29,16 @@ def distorted_crops(draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, fl
     highest = np.minimum(np.where(np.rint(highest * aspect) > wide, fitting, highest), tall)
     lowest = np.minimum(lowest, highest)
     height = lowest + np.floor(length * (highest - lowest + 1))
-    height += height * np.rint(height * aspect) < least         # rounding may overshoot the range by a pixel
+    # rounding may overshoot the range by a pixel
+    height += height * np.rint(height * aspect) < least
     height -= height * np.rint(height * aspect) > most
     width = np.rint(height * aspect)
     area = height * width
     fits = (area >= np.maximum(least, COVERED * tall * wide)) & (area <= most) & (area > 0)
     fits &= (width <= wide) & (height <= tall)
     top, left = np.floor(down * (tall - height)), np.floor(right * (wide - width))
-    tried = np.stack([top, left, height, width], axis=-1)[np.arange(len(sizes)), fits.argmax(axis=1)]
+    tried = np.stack([top, left, height, width], axis=-1)[
+        np.arange(len(sizes)), fits.argmax(axis=1)
+    ]
     whole = np.concatenate([0 * tall, 0 * wide, tall, wide], axis=1)
     return np.where(fits.any(axis=1, keepdims=True), tried, whole).astype(np.int64)

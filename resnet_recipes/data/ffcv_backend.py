@@ -23,11 +23,21 @@ def measure(config: DataConfig, tell: object) -> DataFacts:
     problems = list(_problems(config, train.beton, val.beton))
     if problems:
         raise NotReadyError(problems)
-    return DataFacts("ffcv", root, len(train), len(val), train.beton.classes, tuple(_notes(config, train, val.beton)),
-                     train.digest, val.digest)
+    return DataFacts(
+        "ffcv",
+        root,
+        len(train),
+        len(val),
+        train.beton.classes,
+        tuple(_notes(config, train, val.beton)),
+        train.digest,
+        val.digest,
+    )
 
 
-def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Pipeline:
+def open_train(
+    config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None
+) -> Pipeline:
     """Open train.beton: random crops."""
     samples = open_samples(facts.root / "train.beton", facts.train_digest)
     pipeline = train_pipeline(samples, config, share, augment)
@@ -46,9 +56,14 @@ def _problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]
     yield from pair_problems(train, val)
     if config.val_share:
         rule = "applies only to image files; val.beton already exists"
-        yield Problem("data.val_share", config.val_share, rule, "resnet-recipes convert SRC DST val_share=0.1")
+        yield Problem(
+            "data.val_share", config.val_share, rule, "resnet-recipes convert SRC DST val_share=0.1"
+        )
     if config.on_bad_image == "skip":
-        rule = "applies only to image files; if one sample of a .beton file is damaged, the file must be made again"
+        rule = (
+            "applies only to image files; if one sample of a .beton file is damaged, the file "
+            "must be made again"
+        )
         yield Problem("data.on_bad_image", "skip", rule, "data.on_bad_image=error")
     if config.order == "quasi_random" and (problem := quasi_random_problem(train)):
         yield problem
@@ -59,16 +74,31 @@ def _notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
     train = samples.beton
     size, free = train.content.size / 1e9, available_memory() / 1e9
     if fits_memory(train):
-        yield (f"train.beton ({size:.2f} GB) fits into memory ({free:.0f} GB free): os_cache=true, "
-               "read from disk once")
+        yield (
+            f"train.beton ({size:.2f} GB) fits into memory ({free:.0f} GB free): os_cache=true, "
+            "read from disk once"
+        )
     else:
-        hint = "" if config.order == "quasi_random" else "; data.order=quasi_random reads larger pieces"
-        yield (f"train.beton ({size:.2f} GB) does not fit into memory ({free:.0f} GB free): os_cache=false, "
-               f"read every epoch{hint}")
+        hint = (
+            ""
+            if config.order == "quasi_random"
+            else "; data.order=quasi_random reads larger pieces"
+        )
+        yield (
+            f"train.beton ({size:.2f} GB) does not fit into memory ({free:.0f} GB free): "
+            "os_cache=false, "
+            f"read every epoch{hint}"
+        )
     yield from manners(config)
     if samples.small:
-        yield f"crops twice as large as their output, or larger, are read from {samples.small.path.name}"
+        yield (
+            "crops twice as large as their output, or larger, are read from "
+            f"{samples.small.path.name}"
+        )
     for beton in (train, val):
         if beton.sidecar is None:
-            yield (f"{beton.path.name} has no sidecar (not made by resnet-recipes convert): no class names, "
-                   "and damage may go unnoticed")
+            yield (
+                f"{beton.path.name} has no sidecar (not made by resnet-recipes convert): no "
+                "class names, "
+                "and damage may go unnoticed"
+            )

@@ -9,9 +9,15 @@ from resnet_recipes.errors import NotReadyError, Problem
 
 NAME = "data.json"
 
-_LARGEST = 1 << 26     # bytes
-_TYPES = {"backend": str, "train_examples": int, "eval_examples": int, "classes": list, "train_digest": str,
-          "eval_digest": str}
+_LARGEST = 1 << 26  # bytes
+_TYPES = {
+    "backend": str,
+    "train_examples": int,
+    "eval_examples": int,
+    "classes": list,
+    "train_digest": str,
+    "eval_digest": str,
+}
 
 
 def dump(facts: DataFacts) -> str:
@@ -24,10 +30,16 @@ def load(path: Path, root: str) -> DataFacts:
     try:
         with path.open("rb") as file:
             found = json.loads(file.read(_LARGEST))
-        if found.keys() != _TYPES.keys() or any(type(found[key]) is not kind for key, kind in _TYPES.items()):
+        if found.keys() != _TYPES.keys() or any(
+            type(found[key]) is not kind for key, kind in _TYPES.items()
+        ):
             raise ValueError("missing or unknown fields")
-        if found["backend"] not in BACKENDS[1:] or not all(isinstance(name, str) for name in found["classes"]):
+        if found["backend"] not in BACKENDS[1:] or not all(
+            isinstance(name, str) for name in found["classes"]
+        ):
             raise ValueError("an unknown backend, or class names that are not text")
     except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise NotReadyError([Problem(str(path), None, f"cannot be read: {error}", "start a new run")]) from None
+        raise NotReadyError(
+            [Problem(str(path), None, f"cannot be read: {error}", "start a new run")]
+        ) from None
     return DataFacts(root=Path(root), **found | {"classes": tuple(found["classes"])})

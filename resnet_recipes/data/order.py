@@ -10,7 +10,8 @@ from resnet_recipes.duration import steps_per_epoch
 from resnet_recipes.errors import NotReadyError, Problem
 from resnet_recipes.schedule import in_epoch
 
-#: Separates this generator from all others seeded with the run's seed and an epoch, a rank or a step.
+#: Separates this generator from all others seeded with the run's seed and an epoch, a rank or a
+#: step.
 _ORDER = 0x6F726472
 
 #: (seed, epoch, examples) -> the training order of one epoch: a permutation, int64 [examples].
@@ -21,9 +22,10 @@ class Job(NamedTuple):
     """One rank's batch, still to be read. Seed, epoch, index and copy determine each image's crop."""
 
     epoch: int
-    indices: np.ndarray   # int64 [N], positions in the sorted list of files
-    copies: np.ndarray    # int64 [N], how often the image was used before in this epoch: 0 without data.repeats
-    pixels: int           # side of the delivered images
+    indices: np.ndarray  # int64 [N], positions in the sorted list of files
+    # int64 [N], how often the image was used before in this epoch: 0 without data.repeats
+    copies: np.ndarray
+    pixels: int  # side of the delivered images
 
 
 def shuffled(seed: int, epoch: int, examples: int) -> np.ndarray:
@@ -31,13 +33,17 @@ def shuffled(seed: int, epoch: int, examples: int) -> np.ndarray:
     return np.random.default_rng((seed, epoch, 0, _ORDER)).permutation(examples)
 
 
-def train_jobs(config: DataConfig, share: Share, examples: int, first_step: int,
-               permute: Permute = shuffled) -> Iterator[Job]:
+def train_jobs(
+    config: DataConfig, share: Share, examples: int, first_step: int, permute: Permute = shuffled
+) -> Iterator[Job]:
     """Yield this rank's batches from `first_step` on, without end."""
     steps = whole_batches(share, examples)
     epoch, first = divmod(first_step, steps)
     while True:
-        order, pixels = permute(share.seed, epoch, examples), in_epoch(epoch, share.train_pixels or [config.train_size])
+        order, pixels = (
+            permute(share.seed, epoch, examples),
+            in_epoch(epoch, share.train_pixels or [config.train_size]),
+        )
         for step in range(first, steps):
             places = _places(share, step, config.repeats)
             yield Job(epoch, order[places // config.repeats], places % config.repeats, pixels)
@@ -47,26 +53,36 @@ def train_jobs(config: DataConfig, share: Share, examples: int, first_step: int,
 def _places(share: Share, step: int, repeats: int) -> np.ndarray:
     """Return this rank's positions of a step in the epoch's order, in which each image comes `repeats` times in a row.
 
-    Copies of an image are dealt to different micro-batches, as the samplers of timm and torchvision deal them to ranks
-    with one micro-batch each. So neither BatchNorm statistics nor MixUp see two copies of an image, if avoidable.
+    Copies of an image are dealt to different micro-batches, as the samplers of timm and torchvision
+    deal them to ranks with one micro-batch each. So neither BatchNorm statistics nor MixUp see two
+    copies of an image, if avoidable.
     """
     places = np.arange(step * share.global_size, (step + 1) * share.global_size)
     if repeats > 1:
         places = places.reshape(-1, share.groups).T.ravel()
-    return places[share.rank * share.rank_size:(share.rank + 1) * share.rank_size]
+    return places[share.rank * share.rank_size : (share.rank + 1) * share.rank_size]
 
 
 def eval_jobs(config: DataConfig, share: Share, examples: int) -> Iterator[Job]:
     """Yield this rank's evaluation examples rank, rank + world_size, ... in batches, the last one short."""
     mine = np.arange(share.rank, examples, share.world_size)
-    parts = (mine[start:start + share.eval_size] for start in range(0, len(mine), share.eval_size))
+    parts = (
+        mine[start : start + share.eval_size] for start in range(0, len(mine), share.eval_size)
+    )
     return (Job(0, part, np.zeros_like(part), config.eval_size) for part in parts)
 
 
 def whole_batches(share: Share, examples: int) -> int:
     """Return the number of global batches in an epoch. Raises NotReadyError if there is none."""
     if share.global_size > examples:
-        raise NotReadyError([Problem("batch.global_size", share.global_size,
-                                     f"is more than the {examples:,} training images",
-                                     f"bs={max(1, examples // 8)}")])
+        raise NotReadyError(
+            [
+                Problem(
+                    "batch.global_size",
+                    share.global_size,
+                    f"is more than the {examples:,} training images",
+                    f"bs={max(1, examples // 8)}",
+                )
+            ]
+        )
     return steps_per_epoch(examples, share.global_size)

@@ -13,13 +13,15 @@ LAYOUT = "the layout is ROOT/train/CLASS/image.jpg and ROOT/val/CLASS/image.jpg"
 SPLITS = ("train", "val")
 
 #: Names for the splits, including Hugging Face's keywords. The first that exists counts.
-SYNONYMS = {"train": ("train", "training"),
-            "val": ("val", "validation", "valid", "dev", "test", "testing", "eval", "evaluation")}
+SYNONYMS = {
+    "train": ("train", "training"),
+    "val": ("val", "validation", "valid", "dev", "test", "testing", "eval", "evaluation"),
+}
 
 #: Files with the paths and labels of images.
 TABLES = (".csv", ".tsv", ".jsonl")
 
-_SEARCHED = 200        # folders searched for splits
+_SEARCHED = 200  # folders searched for splits
 
 
 def root_problem(given: str) -> Problem | None:
@@ -41,7 +43,9 @@ def root_problem(given: str) -> Problem | None:
         rule = f"has only {betons[0]}.beton; a run needs train.beton and val.beton"
         return _problem(root, rule, "resnet-recipes convert SRC DST")
     if root.name.lower() in chain(*SYNONYMS.values()) and _has_splits(root.parent):
-        return _problem(root, "is one split; use the folder containing train/ and val/", _typed(root.parent))
+        return _problem(
+            root, "is one split; use the folder containing train/ and val/", _typed(root.parent)
+        )
     if meant := next(filter(_has_splits, islice(_below(root), _SEARCHED)), None):
         return _problem(root, "has no train/ and val/, but a folder in it does", _typed(meant))
     return None
@@ -50,7 +54,11 @@ def root_problem(given: str) -> Problem | None:
 def unreadable(error: OSError) -> Problem:
     """Return the problem for a folder below `data.root` that cannot be listed."""
     folder = Path(error.filename)
-    fix = f"check its permissions:  ls -ld {shlex.quote(str(folder))}" if isinstance(error, PermissionError) else ""
+    fix = (
+        f"check its permissions:  ls -ld {shlex.quote(str(folder))}"
+        if isinstance(error, PermissionError)
+        else ""
+    )
     return _problem(folder, f"is not a readable directory: {error.strerror}", fix)
 
 
@@ -71,26 +79,39 @@ def _missing(root: Path) -> Problem:
 def _file_problem(root: Path) -> Problem:
     if root.suffix != ".beton":
         return _problem(root, f"is neither a folder nor a table ({', '.join(TABLES)})", LAYOUT)
-    fix = _typed(root.parent) if _has_splits(root.parent) else "resnet-recipes convert SRC DST  makes both"
+    fix = (
+        _typed(root.parent)
+        if _has_splits(root.parent)
+        else "resnet-recipes convert SRC DST  makes both"
+    )
     return _problem(root, "is a file; a run reads train.beton and val.beton from one folder", fix)
 
 
 def _has_splits(folder: Path) -> bool:
-    return any(all(os.path.exists(folder / f"{split}{suffix}") for split in SPLITS) for suffix in ("", ".beton"))
+    return any(
+        all(os.path.exists(folder / f"{split}{suffix}") for split in SPLITS)
+        for suffix in ("", ".beton")
+    )
 
 
 def _below(root: Path) -> Iterator[Path]:
     """Yield the folders below `root`, three levels deep, the upper ones first."""
     level = [root]
     for _ in range(3):
-        level = [folder / name for folder in level[:_SEARCHED] for name in islice(_folders(folder), _SEARCHED)]
+        level = [
+            folder / name
+            for folder in level[:_SEARCHED]
+            for name in islice(_folders(folder), _SEARCHED)
+        ]
         yield from level
 
 
 def _folders(folder: Path) -> Iterator[str]:
     try:
         with os.scandir(folder) as entries:
-            yield from (entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir())
+            yield from (
+                entry.name for entry in entries if not entry.name.startswith(".") and entry.is_dir()
+            )
     except OSError:
         return
 

@@ -15,8 +15,8 @@ Layout = dict[str, tuple[npt.DTypeLike, tuple[int, ...]]]
 class SharedArrays:
     """Named arrays in one anonymous memory file, passed to child processes by its descriptor.
 
-    Because the file has no name, a killed run leaves nothing behind. It does not count against /dev/shm either, so
-    containers can keep their 64 MB default.
+    Because the file has no name, a killed run leaves nothing behind. It does not count against
+    /dev/shm either, so containers can keep their 64 MB default.
     """
 
     def __init__(self, **layout: tuple[npt.DTypeLike, tuple[int, ...]]):
@@ -37,12 +37,15 @@ class SharedArrays:
         self._descriptor = descriptor
         self.arrays, at = {}, 0
         for name, (dtype, shape) in self.layout.items():
-            self.arrays[name] = np.frombuffer(self._memory, dtype, int(np.prod(shape)), at).reshape(shape)
+            self.arrays[name] = np.frombuffer(self._memory, dtype, int(np.prod(shape)), at).reshape(
+                shape
+            )
             at += _array_bytes(dtype, shape)
 
     def __del__(self):
         if hasattr(self, "_descriptor"):
-            os.close(self._descriptor)       # the memory itself is freed with the last array that uses it
+            # the memory itself is freed with the last array that uses it
+            os.close(self._descriptor)
 
     def __getstate__(self) -> tuple:
         return self.layout, reduction.DupFd(self._descriptor)

@@ -12,12 +12,13 @@ from resnet_recipes.data.base import RawBatch
 class Stream:
     """An iterator of batches on `device`.
 
-    On CUDA a side stream copies a batch while the device still computes on the previous one, so the host never waits
-    for a step. On a CPU nothing is copied, and a batch is valid until the next one is requested.
+    On CUDA a side stream copies a batch while the device still computes on the previous one, so the
+    host never waits for a step. On a CPU nothing is copied, and a batch is valid until the next one
+    is requested.
     """
 
     def __init__(self, batches: Iterator[RawBatch], device: torch.device):
-        self.waited = 0.0                 # seconds spent waiting for the loader
+        self.waited = 0.0  # seconds spent waiting for the loader
         self._batches = batches
         self._device = device
         self._side = _side(device) if device.type == "cuda" else None
@@ -28,7 +29,8 @@ class Stream:
 
     def __next__(self) -> RawBatch:
         if self._copied is not None:
-            self._copied.synchronize()    # a copy issued one batch ago: now the loader may overwrite its memory
+            # a copy issued one batch ago: now the loader may overwrite its memory
+            self._copied.synchronize()
         began = time.perf_counter()
         raw = next(self._batches)
         self.waited += time.perf_counter() - began
@@ -42,7 +44,7 @@ class Stream:
         current = torch.cuda.current_stream(self._device)
         current.wait_event(self._copied)
         for tensor in batch:
-            tensor.record_stream(current)         # not to be reused before this step is done with it
+            tensor.record_stream(current)  # not to be reused before this step is done with it
         return batch
 
 

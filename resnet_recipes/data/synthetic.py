@@ -29,7 +29,9 @@ class Images:
         coarse = np.random.default_rng(0).integers(64, 128, (CLASSES, 4, 4, 3), dtype=np.uint8)
         place = np.arange(pixels) * 4 // pixels
         self._patterns = _on_device(coarse[:, place][:, :, place])
-        self._noises = _on_device(rng.integers(0, 128, (_NOISES, pixels, pixels, 3), dtype=np.uint8))
+        self._noises = _on_device(
+            rng.integers(0, 128, (_NOISES, pixels, pixels, 3), dtype=np.uint8)
+        )
 
     def batch(self, indices: np.ndarray, epoch: int) -> RawBatch:
         """Return examples of an epoch; the class is the index modulo their number, CLASSES at most."""
@@ -45,23 +47,34 @@ class Synthetic(Supply):
     def __init__(self, examples: int, classes: int, epoch: int | None = None):
         self.examples = examples
         self._classes = classes
-        self._epoch = epoch            # fixed epoch of all images, or None
+        self._epoch = epoch  # fixed epoch of all images, or None
 
     def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
         """Yield one batch for each job."""
         images = lru_cache(1)(Images)
-        return (images(job.pixels, self._classes).batch(job.indices, job.epoch if self._epoch is None else self._epoch)
-                for job in jobs)
+        return (
+            images(job.pixels, self._classes).batch(
+                job.indices, job.epoch if self._epoch is None else self._epoch
+            )
+            for job in jobs
+        )
 
 
 def measure(config: DataConfig, tell: object) -> DataFacts:
     """Return the facts about the generated images; there is nothing to check."""
-    return DataFacts("synthetic", Path(config.root or "synthetic"), TRAIN_EXAMPLES, EVAL_EXAMPLES,
-                     tuple(f"pattern{number}" for number in range(CLASSES)),
-                     ("images are synthetic: accuracies mean nothing",))
+    return DataFacts(
+        "synthetic",
+        Path(config.root or "synthetic"),
+        TRAIN_EXAMPLES,
+        EVAL_EXAMPLES,
+        tuple(f"pattern{number}" for number in range(CLASSES)),
+        ("images are synthetic: accuracies mean nothing",),
+    )
 
 
-def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Synthetic:
+def open_train(
+    config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None
+) -> Synthetic:
     """Open the generated training images; `augment` is ignored."""
     return Synthetic(facts.train_examples, len(facts.classes))
 

@@ -18,7 +18,9 @@ def measure(config: DataConfig, tell: Tell) -> DataFacts:
     return replace(facts, notes=(*facts.notes, *manners(config)))
 
 
-def open_train(config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None) -> Pipeline:
+def open_train(
+    config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None
+) -> Pipeline:
     """Open the training images."""
     return train_pipeline(Files.of(config, "train", facts.train_digest), config, share, augment)
 

@@ -21,14 +21,16 @@ from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.errors import NotReadyError, Problem
 
-_FEW = 64       # decoding so few images takes less time than starting worker processes
+_FEW = 64  # decoding so few images takes less time than starting worker processes
 
 
-def open_labelled(config: DataConfig, classes: Sequence[str], num_classes: int, share: Share) -> EvalLoader:
+def open_labelled(
+    config: DataConfig, classes: Sequence[str], num_classes: int, share: Share
+) -> EvalLoader:
     """Open the labelled images at `config.root`: those for validation, or all if it has no splits.
 
-    Class folders are matched by name, so some of the network's classes are enough; without names (`classes` is empty)
-    their number must match. Raises NotReadyError.
+    Class folders are matched by name, so some of the network's classes are enough; without names
+    (`classes` is empty) their number must match. Raises NotReadyError.
     """
     root = Path(config.root)
     root = root.parent if root.name == "val.beton" else root
@@ -45,13 +47,17 @@ def open_labelled(config: DataConfig, classes: Sequence[str], num_classes: int, 
     return EvalLoader(config, share, eval_pipeline(files, config, share))
 
 
-def _open_beton(config: DataConfig, root: Path, classes: Sequence[str] | int, share: Share) -> EvalLoader:
+def _open_beton(
+    config: DataConfig, root: Path, classes: Sequence[str] | int, share: Share
+) -> EvalLoader:
     beton = open_beton(root / "val.beton")
     count = classes if isinstance(classes, int) else len(classes)
     if beton.sidecar and not isinstance(classes, int) and beton.classes != tuple(classes):
         raise _unusable(beton.path, "has different classes from the network, or another order")
     if beton.labels.max() >= count:
-        raise _unusable(beton.path, f"has labels up to {beton.labels.max()}; the network has {count} classes")
+        raise _unusable(
+            beton.path, f"has labels up to {beton.labels.max()}; the network has {count} classes"
+        )
     facts = DataFacts("ffcv", root, 0, len(beton), beton.classes, eval_digest=beton.digest)
     return EvalLoader(config, share, ffcv_backend.open_eval(config, facts, share))
 
@@ -61,20 +67,31 @@ def _listing(config: DataConfig, root: Path) -> Listing:
     if config.val_share or "val" in there:
         return listing_of(config, "val")
     if "" not in there:
-        raise _unusable(root, "has training images only", f"data={root / there['train'].name}   evaluates these")
+        raise _unusable(
+            root, "has training images only", f"data={root / there['train'].name}   evaluates these"
+        )
     return there[""].listing(config, lambda line: None)
 
 
-def _places(root: Path, found: Sequence[str], classes: Sequence[str], num_classes: int) -> np.ndarray:
+def _places(
+    root: Path, found: Sequence[str], classes: Sequence[str], num_classes: int
+) -> np.ndarray:
     """Return the network's label of each class folder, int64."""
     if not classes:
         if len(found) != num_classes:
-            raise _unusable(root, f"has {len(found)} classes; the network has {num_classes} classes, unnamed")
+            raise _unusable(
+                root, f"has {len(found)} classes; the network has {num_classes} classes, unnamed"
+            )
         return np.arange(num_classes)
     if strange := sorted(set(found) - set(classes)):
-        some = ", ".join(strange[:5]) + (f" and {len(strange) - 5} more" if len(strange) > 5 else "")
-        raise _unusable(root, f"has classes that the network does not know: {some}",
-                        f"it knows {', '.join(classes[:5])}{' ...' if len(classes) > 5 else ''}")
+        some = ", ".join(strange[:5]) + (
+            f" and {len(strange) - 5} more" if len(strange) > 5 else ""
+        )
+        raise _unusable(
+            root,
+            f"has classes that the network does not know: {some}",
+            f"it knows {', '.join(classes[:5])}{' ...' if len(classes) > 5 else ''}",
+        )
     places = {name: label for label, name in enumerate(classes)}
     return np.array([places[name] for name in found], np.int64)
 
@@ -93,8 +110,12 @@ class Unlabelled(EvalLoader):
         capacity = capacity._replace(workers=0 if len(paths) <= _FEW else capacity.workers)
         self._files = Files.named(paths)
         self._files.labels[:] = np.arange(len(paths))
-        images = eval_images(self._files, config.eval_resize, config.eval_interpolation == "bicubic",
-                             capacity.workers)
+        images = eval_images(
+            self._files,
+            config.eval_resize,
+            config.eval_interpolation == "bicubic",
+            capacity.workers,
+        )
         super().__init__(config, share, Pipeline(_Blackened(images), capacity))
 
     def fault(self, index: int) -> str:
@@ -111,7 +132,12 @@ class _Blackened:
     """A storage whose unreadable images are black."""
 
     def __init__(self, images: EvalImages):
-        self.images, self.labels, self.in_threads, self.path = images, images.labels, images.in_threads, images.path
+        self.images, self.labels, self.in_threads, self.path = (
+            images,
+            images.labels,
+            images.in_threads,
+            images.path,
+        )
 
     def fill(self, rows: Rows) -> None:
         try:

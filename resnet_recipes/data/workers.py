@@ -8,7 +8,7 @@ import torch
 from resnet_recipes.cores import cores
 from resnet_recipes.data.base import DataConfig
 
-_MOST = 16             # more would not make one rank faster
+_MOST = 16  # more would not make one rank faster
 
 
 def workers(config: DataConfig, ranks: int = 1) -> int:
@@ -29,7 +29,12 @@ def fair_share(ranks: int) -> int:
 def oversubscription(config: DataConfig) -> Iterator[str]:
     """Yield a note if a recipe asks for more workers than cores; before a launch, one rank per GPU is assumed."""
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", max(1, torch.cuda.device_count())))
-    if config.workers != "auto" and config.workers > max(1, cores() // ranks):      # a rank needs one in any case
-        wanted = f"data.workers={config.workers}" + (f" for each of {ranks} ranks" if ranks > 1 else "")
-        yield (f"{wanted} is more than the {cores()} cores of this machine, which slows loading; "
-               f"use data.workers={fair_share(ranks)}")
+    # a rank needs one in any case
+    if config.workers != "auto" and config.workers > max(1, cores() // ranks):
+        wanted = f"data.workers={config.workers}" + (
+            f" for each of {ranks} ranks" if ranks > 1 else ""
+        )
+        yield (
+            f"{wanted} is more than the {cores()} cores of this machine, which slows loading; "
+            f"use data.workers={fair_share(ranks)}"
+        )

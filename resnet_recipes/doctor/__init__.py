@@ -13,10 +13,10 @@ Progress = Callable[[int, int], None]
 class Finding(NamedTuple):
     """The answer to one question."""
 
-    level: str            # ok | warn: a run can start, but look | fix: must be fixed
-    what: str             # one sentence
-    fix: str = ""         # what to type or do
-    paths: tuple[str, ...] = ()      # the first few places, if there are many
+    level: str  # ok | warn: a run can start, but look | fix: must be fixed
+    what: str  # one sentence
+    fix: str = ""  # what to type or do
+    paths: tuple[str, ...] = ()  # the first few places, if there are many
 
 
 def finding_of(problem: Problem) -> Finding:
@@ -27,12 +27,18 @@ def finding_of(problem: Problem) -> Finding:
 
 def exit_code(findings: Sequence[Finding]) -> int:
     """Return 3 if something must be fixed, else 0."""
-    return ExitCode.NOT_READY if any(finding.level == "fix" for finding in findings) else ExitCode.DONE
+    return (
+        ExitCode.NOT_READY if any(finding.level == "fix" for finding in findings) else ExitCode.DONE
+    )
 
 
 def as_json(topic: str, findings: Sequence[Finding]) -> dict:
     """Return findings as plain values, for other programs."""
-    return {"topic": topic, "exit_code": exit_code(findings), "findings": [finding._asdict() for finding in findings]}
+    return {
+        "topic": topic,
+        "exit_code": exit_code(findings),
+        "findings": [finding._asdict() for finding in findings],
+    }
 
 
 def few(items: Sequence[str | Path]) -> tuple[str, ...]:

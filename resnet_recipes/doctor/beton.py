@@ -16,8 +16,8 @@ from resnet_recipes.doctor import Finding, Progress, few, finding_of
 from resnet_recipes.errors import NotReadyError
 
 _AGAIN = "resnet-recipes convert SRC DST"
-_BLOCK = 4096          # samples given to the threads at a time
-_THUMBNAIL = 8         # pixels, side to which samples are resized here
+_BLOCK = 4096  # samples given to the threads at a time
+_THUMBNAIL = 8  # pixels, side to which samples are resized here
 
 
 def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Iterator[Finding]:
@@ -47,7 +47,9 @@ def verdict(beton: Beton) -> Callable[[int], str | None]:
     def complaint(index: int) -> str | None:
         one, pixels = np.array([index]), np.empty((1, _THUMBNAIL, _THUMBNAIL, 3), np.uint8)
         try:
-            storage.fill(Rows(0, one, np.zeros_like(one), pixels, np.empty_like(one), np.empty(1, bool)))
+            storage.fill(
+                Rows(0, one, np.zeros_like(one), pixels, np.empty_like(one), np.empty(1, bool))
+            )
         except UnreadableError as error:
             return error.reason
         return None
@@ -60,7 +62,9 @@ def _described(beton: Beton) -> Iterator[Finding]:
     size = f"{beton.content.size / 1e9:.1f} GB"
     yield Finding("ok", f"{name}: {len(beton):,} images in {len(beton.classes):,} classes, {size}")
     if beton.sidecar is None:
-        yield Finding("warn", f"{name} has no sidecar with checksums: damaged images may go unnoticed", _AGAIN)
+        yield Finding(
+            "warn", f"{name} has no sidecar with checksums: damaged images may go unnoticed", _AGAIN
+        )
     if stored_by_class(beton):
         what = f"{name} is stored class by class: data.order=quasi_random cannot be used"
         yield Finding("warn", what, f"{_AGAIN} shuffles by default")
@@ -73,7 +77,11 @@ def _check_samples(beton: Beton, progress: Progress) -> Iterator[Finding]:
         complaint = verdict(beton)
         for at in range(0, len(order), _BLOCK):
             block = order[at : at + _BLOCK].tolist()
-            damaged += [(index, said) for index, said in zip(block, pool.map(complaint, block), strict=True) if said]
+            damaged += [
+                (index, said)
+                for index, said in zip(block, pool.map(complaint, block), strict=True)
+                if said
+            ]
             progress(at + len(block), len(order))
     if damaged:
         places = [f"sample {index}: {said}" for index, said in sorted(damaged)]

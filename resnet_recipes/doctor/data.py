@@ -22,8 +22,8 @@ from resnet_recipes.doctor.image import ODDITIES, check_image
 from resnet_recipes.errors import NotReadyError
 
 IMAGENET = {"train": 1_281_167, "val": 50_000}
-_BLOCK = 4096          # files given to the threads at a time
-_SAMPLED = 200         # files decoded for the estimate
+_BLOCK = 4096  # files given to the threads at a time
+_SAMPLED = 200  # files decoded for the estimate
 
 
 class Estimate(NamedTuple):
@@ -34,7 +34,9 @@ class Estimate(NamedTuple):
     cores: int
 
 
-def check_data(root: Path, images: bool = True, progress: Progress = lambda done, total: None) -> list[Finding]:
+def check_data(
+    root: Path, images: bool = True, progress: Progress = lambda done, total: None
+) -> list[Finding]:
     """Check a folder of class folders or .beton files, or one .beton file; with `images`, decode every image."""
     root = Path(root)
     betons = _betons(root)
@@ -42,13 +44,20 @@ def check_data(root: Path, images: bool = True, progress: Progress = lambda done
     if not betons and (problem := root_problem(str(root.absolute()))):
         return [finding_of(problem)]
     if betons and not any((root / split).is_dir() for split in SPLITS):
-        lacking = [split for split in SPLITS if root / f"{split}.beton" not in betons and root not in betons]
+        lacking = [
+            split
+            for split in SPLITS
+            if root / f"{split}.beton" not in betons and root not in betons
+        ]
         fix = "resnet-recipes convert SRC DST"
         return found + [Finding("fix", f"{root} has no {split}.beton", fix) for split in lacking]
     config = DataConfig(root=str(root.absolute()))
     try:
         if "val" not in parts(root):
-            fix = "train with data.val_share=0.1, which sets a tenth of each class aside, as this check does"
+            fix = (
+                "train with data.val_share=0.1, which sets a tenth of each class aside, as "
+                "this check does"
+            )
             found.append(Finding("warn", f"{root} has no validation images", fix))
             config.val_share = 0.1
         found += _check_folders(config)
@@ -61,14 +70,17 @@ def estimate(root: Path) -> Estimate:
     """Estimate the time for decoding everything from a sample of 200 images; takes a few seconds."""
     root = Path(root)
     files: list[str] = []
-    with contextlib.suppress(NotReadyError, OSError):       # check_data says what is wrong
+    with contextlib.suppress(NotReadyError, OSError):  # check_data says what is wrong
         for part in parts(root).values():
             files += part.listing(DataConfig(), lambda line: None).paths
     images, seconds = len(files), _seconds(check_image, files)
     for path in _betons(root):
-        with contextlib.suppress(NotReadyError):        # check_data says what is wrong with the file
+        with contextlib.suppress(NotReadyError):  # check_data says what is wrong with the file
             beton = open_beton(path)
-            images, seconds = images + len(beton), seconds + _seconds(verdict(beton), range(len(beton)))
+            images, seconds = (
+                images + len(beton),
+                seconds + _seconds(verdict(beton), range(len(beton))),
+            )
     return Estimate(images, seconds / cores() / 60, cores())
 
 
@@ -93,36 +105,54 @@ def _check_folders(config: DataConfig) -> Iterator[Finding]:
     facts = survey(config, "torchvision", lambda line: None)
     for split, total in zip(SPLITS, (facts.train_examples, facts.eval_examples), strict=True):
         yield Finding("ok", f"{split}: {total:,} images in {len(facts.classes):,} classes")
-        synsets = len(facts.classes) == 1000 and all(re.fullmatch(r"n\d{8}", name) for name in facts.classes)
+        synsets = len(facts.classes) == 1000 and all(
+            re.fullmatch(r"n\d{8}", name) for name in facts.classes
+        )
         if synsets and total != IMAGENET[split]:
-            what = f"{split} looks like ImageNet, which should have {IMAGENET[split]:,} images there"
+            what = (
+                f"{split} looks like ImageNet, which should have {IMAGENET[split]:,} images there"
+            )
             yield Finding("warn", what, "was everything unpacked?")
     yield from (Finding("warn", note) for note in facts.notes)
 
 
 def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
     """Decode every image of both splits, and look for the same file in both."""
-    odd, bad, digests = defaultdict(list), {split: [] for split in SPLITS}, {split: {} for split in SPLITS}
+    odd, bad, digests = (
+        defaultdict(list),
+        {split: [] for split in SPLITS},
+        {split: {} for split in SPLITS},
+    )
     files = [(split, path) for split in SPLITS for path in listing_of(config, split).paths]
     with ThreadPoolExecutor(cores()) as pool:
         for at in range(0, len(files), _BLOCK):
             block = files[at : at + _BLOCK]
-            for (split, path), checked in zip(block, pool.map(check_image, [path for _, path in block]), strict=True):
+            for (split, path), checked in zip(
+                block, pool.map(check_image, [path for _, path in block]), strict=True
+            ):
                 digests[split][checked.digest] = path
                 bad[split] += [f"{path} {checked.bad}"] * bool(checked.bad)
                 for name in checked.oddities:
                     odd[name].append(path)
             progress(at + len(block), len(files))
     for split, said in bad.items():
-        skip = "; or train with data.on_bad_image=skip, which replaces them in each epoch" if split == "train" else ""
+        skip = (
+            "; or train with data.on_bad_image=skip, which replaces them in each epoch"
+            if split == "train"
+            else ""
+        )
         if said:
             what = f"unreadable images in {split}: {len(said):,}"
             yield Finding("fix", what, f"replace or delete them{skip}", few(said))
     for name, paths in odd.items():
         level, what = ODDITIES[name]
         yield Finding(level, f"{what}: {len(paths):,}", paths=few(paths))
-    shared = [digests["val"][digest] for digest in digests["val"].keys() & digests["train"].keys() - {b""}]
+    shared = [
+        digests["val"][digest] for digest in digests["val"].keys() & digests["train"].keys() - {b""}
+    ]
     if shared:
         what = f"validation images that are also training images, byte for byte: {len(shared):,}"
         yield Finding("warn", what, "remove them from train/", few(shared))
-    yield Finding("ok", f"{len(files) - sum(map(len, bad.values())):,} of {len(files):,} images were decoded")
+    yield Finding(
+        "ok", f"{len(files) - sum(map(len, bad.values())):,} of {len(files):,} images were decoded"
+    )

@@ -14,11 +14,16 @@ from resnet_recipes import ops
 from resnet_recipes.doctor import Finding, rates
 from resnet_recipes.measure import datasheet
 
-_SMALLEST = 10         # GB; the recipes' micro-batch of 256 images at 176 px in bfloat16 takes about this
+_SMALLEST = 10  # GB; the recipes' micro-batch of 256 images at 176 px in bfloat16 takes about this
 _DRIVER = Path("/proc/driver/nvidia/version")
-_SLOW = 0.75           # share of its expected speed below which a GPU is called slow
-_HARDWARE = "nvidia-smi -q -d ECC,ROW_REMAPPER  and  dmesg | grep -i xid  show whether the GPU itself is broken"
-_PYTORCH = "reinstall torch and torchvision for your CUDA version: https://pytorch.org/get-started/locally"
+_SLOW = 0.75  # share of its expected speed below which a GPU is called slow
+_HARDWARE = (
+    "nvidia-smi -q -d ECC,ROW_REMAPPER  and  dmesg | grep -i xid  show whether the GPU "
+    "itself is broken"
+)
+_PYTORCH = (
+    "reinstall torch and torchvision for your CUDA version: https://pytorch.org/get-started/locally"
+)
 
 
 def check_gpu() -> list[Finding]:
@@ -33,10 +38,16 @@ def _packages() -> Iterator[Finding]:
 
         torchvision.ops.nms(torch.zeros(1, 4), torch.zeros(1), 0.5)
     except (ImportError, OSError, RuntimeError, AttributeError) as error:
-        what = f"torchvision does not match torch {torch.__version__} ({str(error).splitlines()[0]})"
-        yield Finding("fix", what, "pip install --upgrade torch torchvision    (both from the same index)")
+        what = (
+            f"torchvision does not match torch {torch.__version__} ({str(error).splitlines()[0]})"
+        )
+        yield Finding(
+            "fix", what, "pip install --upgrade torch torchvision    (both from the same index)"
+        )
         return
-    yield Finding("ok", f"torch {torch.__version__} and torchvision {torchvision.__version__} are compatible")
+    yield Finding(
+        "ok", f"torch {torch.__version__} and torchvision {torchvision.__version__} are compatible"
+    )
 
 
 def _devices() -> Iterator[Finding]:
@@ -47,11 +58,17 @@ def _devices() -> Iterator[Finding]:
     for index in range(torch.cuda.device_count()):
         device = torch.cuda.get_device_properties(index)
         memory = device.total_memory / 1e9
-        precision = "bfloat16" if device.major >= 8 else "float16 with loss scaling (it has no bfloat16)"
-        yield Finding("ok", f"GPU {index}: {device.name}, {memory:.0f} GB; precision=auto means {precision}")
+        precision = (
+            "bfloat16" if device.major >= 8 else "float16 with loss scaling (it has no bfloat16)"
+        )
+        yield Finding(
+            "ok", f"GPU {index}: {device.name}, {memory:.0f} GB; precision=auto means {precision}"
+        )
         if memory < _SMALLEST:
             fix = "batch.bn_size=64, which changes BatchNorm a little"
-            yield Finding("warn", f"GPU {index} may have too little memory for batch.bn_size=256", fix)
+            yield Finding(
+                "warn", f"GPU {index} may have too little memory for batch.bn_size=256", fix
+            )
         if torch.version.cuda:
             yield from _architecture(index, device.major, device.minor)
         dtype = torch.bfloat16 if device.major >= 8 else torch.float16
@@ -65,34 +82,68 @@ def _devices() -> Iterator[Finding]:
 def _no_device() -> Finding:
     """Return why torch sees no GPU, if the machine seems to have one."""
     if not (_DRIVER.exists() or shutil.which("nvidia-smi")):
-        return Finding("warn", "this machine has no GPU that torch can use: runs use the CPU, for trying things out")
+        return Finding(
+            "warn",
+            "this machine has no GPU that torch can use: runs use the CPU, for trying things out",
+        )
     if (hidden := os.environ.get("CUDA_VISIBLE_DEVICES")) in ("", "-1", "NoDevFiles"):
-        return Finding("fix", f"CUDA_VISIBLE_DEVICES={hidden!r} hides the GPUs", "unset CUDA_VISIBLE_DEVICES")
+        return Finding(
+            "fix", f"CUDA_VISIBLE_DEVICES={hidden!r} hides the GPUs", "unset CUDA_VISIBLE_DEVICES"
+        )
     if torch.version.cuda is None:
-        return Finding("fix", "there is an NVIDIA driver, but this torch was built without CUDA", _PYTORCH)
-    what = f"there is an NVIDIA driver, but torch (for CUDA {torch.version.cuda}) cannot use it: it may be too old"
-    return Finding("fix", what, f"nvidia-smi  shows the driver's CUDA version; update the driver, or {_PYTORCH}")
+        return Finding(
+            "fix", "there is an NVIDIA driver, but this torch was built without CUDA", _PYTORCH
+        )
+    what = (
+        f"there is an NVIDIA driver, but torch (for CUDA {torch.version.cuda}) cannot use it: "
+        "it may be too old"
+    )
+    return Finding(
+        "fix",
+        what,
+        f"nvidia-smi  shows the driver's CUDA version; update the driver, or {_PYTORCH}",
+    )
 
 
 def _versions() -> str:
     driver = re.search(r"\d+\.\d+(\.\d+)?", _DRIVER.read_text()) if _DRIVER.exists() else None
     nccl = torch.cuda.nccl.version() if torch.distributed.is_nccl_available() else ()
-    found = {"driver": driver[0] if driver else "", "CUDA": torch.version.cuda, "cuDNN": torch.backends.cudnn.version(),
-             "NCCL": ".".join(map(str, nccl))}
+    found = {
+        "driver": driver[0] if driver else "",
+        "CUDA": torch.version.cuda,
+        "cuDNN": torch.backends.cudnn.version(),
+        "NCCL": ".".join(map(str, nccl)),
+    }
     return ", ".join(f"{name} {version or 'unknown'}" for name, version in found.items())
 
 
 def _architecture(index: int, major: int, minor: int) -> Iterator[Finding]:
     """Check that torch was compiled for a GPU: code for its generation, or PTX, which drivers translate."""
     built = torch.cuda.get_arch_list()
-    codes = [(kind, int(ten), int(one), only) for kind, ten, one, only in
-             re.findall(r"\b(sm|compute)_(\d+)(\d)([af]?)\b", " ".join(built))]
-    if any(kind == "sm" and ten == major and (one == minor if only == "a" else one <= minor)
-           for kind, ten, one, only in codes):
+    codes = [
+        (kind, int(ten), int(one), only)
+        for kind, ten, one, only in re.findall(
+            r"\b(sm|compute)_(\d+)(\d)([af]?)\b", " ".join(built)
+        )
+    ]
+    if any(
+        kind == "sm" and ten == major and (one == minor if only == "a" else one <= minor)
+        for kind, ten, one, only in codes
+    ):
         return
-    what = f"GPU {index} (sm_{major}{minor}) is not among those that this torch was compiled for ({', '.join(built)})"
-    if any(kind == "compute" and not only and (ten, one) <= (major, minor) for kind, ten, one, only in codes):
-        yield Finding("warn", f"{what}: the driver translates PTX, which is slow to start and to run", _PYTORCH)
+    what = (
+        f"GPU {index} (sm_{major}{minor}) is not among those that this torch was compiled for "
+        f"({', '.join(built)})"
+    )
+    if any(
+        kind == "compute" and not only and (ten, one) <= (major, minor)
+        for kind, ten, one, only in codes
+    ):
+        yield Finding(
+            "warn",
+            f"{what}: the driver translates PTX, which is slow to start and to run",
+            _PYTORCH,
+        )
     else:
         yield Finding("fix", what, _PYTORCH)
 
@@ -106,13 +157,19 @@ def _convolution(device: torch.device, dtype: torch.dtype) -> Finding:
     expected = F.conv2d(images, weights)
     try:
         moved = images.to(device, dtype, memory_format=torch.channels_last)
-        error = (F.conv2d(moved, weights.to(device, dtype)).cpu().float() - expected).abs().max().item()
+        error = (
+            (F.conv2d(moved, weights.to(device, dtype)).cpu().float() - expected).abs().max().item()
+        )
     except RuntimeError as failure:
-        return Finding("fix", f"{name} cannot compute a convolution: {str(failure).splitlines()[0]}", _HARDWARE)
+        return Finding(
+            "fix", f"{name} cannot compute a convolution: {str(failure).splitlines()[0]}", _HARDWARE
+        )
     if not error < 0.5:
         what = f"{name} computes a convolution of whole numbers wrongly: the error is {error:g}"
         return Finding("fix", what, _HARDWARE)
-    return Finding("ok", f"{name}: a convolution in {str(dtype).removeprefix('torch.')} gives the CPU's result")
+    return Finding(
+        "ok", f"{name}: a convolution in {str(dtype).removeprefix('torch.')} gives the CPU's result"
+    )
 
 
 def _operations(device: torch.device, dtype: torch.dtype) -> Finding:
@@ -121,36 +178,70 @@ def _operations(device: torch.device, dtype: torch.dtype) -> Finding:
         fix = "runs use torch's own operations instead: correct, but slower"
         return Finding("warn", f"GPU {device.index}: {'; '.join(notes)}", fix)
     if notes := ops.choose(device, dtype, torch.device("cpu")).notes:
-        return Finding("fix", f"GPU {device.index} and the CPU disagree: {'; '.join(notes)}", _HARDWARE)
-    return Finding("ok", f"GPU {device.index}: the fused operations give the same results as torch's own and the CPU's")
+        return Finding(
+            "fix", f"GPU {device.index} and the CPU disagree: {'; '.join(notes)}", _HARDWARE
+        )
+    return Finding(
+        "ok",
+        f"GPU {device.index}: the fused operations give the same results as torch's own "
+        "and the CPU's",
+    )
 
 
 def _speed(device: torch.device, dtype: torch.dtype, name: str) -> Iterator[Finding]:
     """Compare the speed of a copy and of a matrix product with the GPU's datasheet."""
     gpu = datasheet.known(name)
     if gpu is None:
-        yield Finding("ok", f"GPU {device.index}: no datasheet for {name}, so its speed is not judged")
+        yield Finding(
+            "ok", f"GPU {device.index}: no datasheet for {name}, so its speed is not judged"
+        )
         return
     try:
-        measured = (("copies", rates.traffic(device) / 1e12, gpu.traffic / 1e12, "TB/s"),
-                    ("multiplies matrices", rates.products(device, dtype) / 1e12, gpu.flops / 1e12, "TFLOP/s"))
+        measured = (
+            ("copies", rates.traffic(device) / 1e12, gpu.traffic / 1e12, "TB/s"),
+            (
+                "multiplies matrices",
+                rates.products(device, dtype) / 1e12,
+                gpu.flops / 1e12,
+                "TFLOP/s",
+            ),
+        )
     except RuntimeError as failure:
-        yield Finding("warn", f"GPU {device.index}: its speed could not be measured: {str(failure).splitlines()[0]}",
-                      "nvidia-smi  shows what else uses its memory")
+        yield Finding(
+            "warn",
+            f"GPU {device.index}: its speed could not be measured: {str(failure).splitlines()[0]}",
+            "nvidia-smi  shows what else uses its memory",
+        )
         return
     for what, found, expected, unit in measured:
-        result = f"GPU {device.index} {what} at {found:.3g} {unit}; {gpu.name} should reach {expected:.3g}"
-        fix = "nvidia-smi -q -d PERFORMANCE,POWER,CLOCK  shows heat, power and clocks, nvidia-smi  other programs"
+        result = (
+            f"GPU {device.index} {what} at {found:.3g} {unit}; {gpu.name} should reach "
+            f"{expected:.3g}"
+        )
+        fix = (
+            "nvidia-smi -q -d PERFORMANCE,POWER,CLOCK  shows heat, power and clocks, "
+            "nvidia-smi  other programs"
+        )
         is_slow = found < _SLOW * expected
-        yield Finding("warn", f"{result}: slow or throttled", fix) if is_slow else Finding("ok", result)
+        yield (
+            Finding("warn", f"{result}: slow or throttled", fix)
+            if is_slow
+            else Finding("ok", result)
+        )
 
 
 def _exchange(devices: list[torch.device]) -> Finding:
     """Sum a tensor over all GPUs by NCCL, as gradients are, and check the sum and the time."""
-    size = 25_600_000           # gradients of a ResNet-50
-    fix = "NCCL_DEBUG=INFO resnet-recipes doctor gpu  shows why;  nvidia-smi topo -m  shows how the GPUs are connected"
+    size = 25_600_000  # gradients of a ResNet-50
+    fix = (
+        "NCCL_DEBUG=INFO resnet-recipes doctor gpu  shows why;  nvidia-smi topo -m  shows how "
+        "the GPUs are connected"
+    )
     try:
-        tensors = [torch.full((size,), float(index + 1), device=device) for index, device in enumerate(devices)]
+        tensors = [
+            torch.full((size,), float(index + 1), device=device)
+            for index, device in enumerate(devices)
+        ]
         _all_reduce(tensors)
         expected = len(devices) * (len(devices) + 1) / 2
         if not all(bool((tensor == expected).all()) for tensor in tensors):
@@ -161,8 +252,12 @@ def _exchange(devices: list[torch.device]) -> Finding:
     except RuntimeError as failure:
         return Finding("fix", f"NCCL cannot sum over the GPUs: {str(failure).splitlines()[0]}", fix)
     rate = 2 * (len(devices) - 1) / len(devices) * 4 * size / taken / 1e9
-    return Finding("ok", f"NCCL sums over {len(devices)} GPUs at {rate:.3g} GB/s: {1e3 * taken:.3g} ms for ResNet-50's "
-                         "gradients")
+    return Finding(
+        "ok",
+        f"NCCL sums over {len(devices)} GPUs at {rate:.3g} GB/s: {1e3 * taken:.3g} ms for "
+        "ResNet-50's "
+        "gradients",
+    )
 
 
 def _all_reduce(tensors: list[torch.Tensor]) -> None:

@@ -13,25 +13,38 @@ from resnet_recipes.data.images.kinds import FORMATS, KINDS
 
 #: Every oddity by name: its level, and what such images are.
 ODDITIES = {
-    "misnamed": ("warn", "images of a different type than their names say (read by their contents)"),
+    "misnamed": (
+        "warn",
+        "images of a different type than their names say (read by their contents)",
+    ),
     "cmyk": ("warn", "CMYK images (converted to RGB)"),
     "grey": ("ok", "grey images (converted to RGB)"),
     "deep": ("warn", "images with more than 8 bits per channel (reduced to 8)"),
     "transparent": ("warn", "images with transparency or a palette (converted to RGB)"),
     "animated": ("warn", "animated images (only the first frame is read)"),
-    "rotated": ("warn", "images with an EXIF orientation (ignored, as in torchvision's ImageFolder)"),
+    "rotated": (
+        "warn",
+        "images with an EXIF orientation (ignored, as in torchvision's ImageFolder)",
+    ),
 }
 
-_MODES = {"CMYK": "cmyk", "L": "grey", "1": "grey", "RGBA": "transparent", "LA": "transparent", "P": "transparent"}
+_MODES = {
+    "CMYK": "cmyk",
+    "L": "grey",
+    "1": "grey",
+    "RGBA": "transparent",
+    "LA": "transparent",
+    "P": "transparent",
+}
 _ORIENTATION = 0x0112
 
 
 class Checked(NamedTuple):
     """One image file."""
 
-    digest: bytes         # of its bytes: equal for equal files; empty if it cannot be read
+    digest: bytes  # of its bytes: equal for equal files; empty if it cannot be read
     oddities: tuple[str, ...] = ()
-    bad: str = ""         # why it cannot be read or decoded
+    bad: str = ""  # why it cannot be read or decoded
 
 
 def check_image(path: Path | str) -> Checked:
@@ -50,10 +63,13 @@ def check_image(path: Path | str) -> Checked:
 def _oddities(suffix: str, data: bytes) -> list[str]:
     """Return what is unusual in the header of an image that decodes."""
     try:
-        with warnings.catch_warnings(action="ignore"), Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        with (
+            warnings.catch_warnings(action="ignore"),
+            Image.open(io.BytesIO(data), formats=FORMATS) as image,
+        ):
             kind, mode, orientation = image.format, image.mode, image.getexif().get(_ORIENTATION, 1)
             animated = getattr(image, "is_animated", False) and kind != "MPO"
-    except Exception:                                           # damaged EXIF or ICC data, which training never reads
+    except Exception:  # damaged EXIF or ICC data, which training never reads
         return []
     found = [_MODES[mode]] if mode in _MODES else ["deep"] if mode[0] in "IF" else []
     misnamed, rotated = suffix not in KINDS.get(kind, (suffix,)), orientation not in (0, 1)

@@ -33,8 +33,13 @@ def _decoder() -> Finding:
 
 def _steps() -> Finding:
     if steps.library() is None:
-        return Finding("warn", "the native optimizer steps were not built when resnet-recipes was installed; on a CPU, "
-                       "optimizers step with torch's operations instead, at about half the speed", _REINSTALL)
+        return Finding(
+            "warn",
+            "the native optimizer steps were not built when resnet-recipes was "
+            "installed; on a CPU, "
+            "optimizers step with torch's operations instead, at about half the speed",
+            _REINSTALL,
+        )
     return Finding("ok", "the native optimizer steps work")
 
 
@@ -51,10 +56,15 @@ def _compiles(compiler: str, source: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "probe.cpp"
         path.write_text(source)
-        done = subprocess.run([compiler, "-fsyntax-only", str(path)], capture_output=True, check=False, timeout=60)
+        done = subprocess.run(
+            [compiler, "-fsyntax-only", str(path)], capture_output=True, check=False, timeout=60
+        )
     return done.returncode == 0
 
 
 def _install(what: str, debian: str, conda: str) -> Finding:
-    return Finding("warn", f"missing: {what}",
-                   f"sudo apt-get install {debian}    or    conda install -c conda-forge {conda}")
+    return Finding(
+        "warn",
+        f"missing: {what}",
+        f"sudo apt-get install {debian}    or    conda install -c conda-forge {conda}",
+    )

@@ -7,8 +7,11 @@ from statistics import median
 import torch
 
 
-def seconds(work: Callable[[], object], device: torch.device, times: int = 5, repeats: int = 10) -> float:
+def seconds(
+    work: Callable[[], object], device: torch.device, times: int = 5, repeats: int = 10
+) -> float:
     """Return the seconds per call of `work`: the median of `times` measurements of `repeats` calls."""
+
     def lap() -> float:
         began = time.perf_counter()
         for _ in range(repeats):
@@ -38,4 +41,4 @@ def products(device: torch.device, dtype: torch.dtype, side: int = 8192) -> floa
     """Return the floating-point operations per second of a product of two square matrices."""
     a, b = (torch.randn(side, side, device=device, dtype=torch.float32).to(dtype) for _ in range(2))
     out = torch.empty_like(a)
-    return 2 * side ** 3 / seconds(lambda: torch.mm(a, b, out=out), device)
+    return 2 * side**3 / seconds(lambda: torch.mm(a, b, out=out), device)

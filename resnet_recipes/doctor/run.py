@@ -12,9 +12,9 @@ from resnet_recipes.doctor import Finding
 from resnet_recipes.paths import nearest_existing
 
 _OPEN_FILES = 4096
-_SHARED = 1 << 30      # bytes of /dev/shm; NCCL uses it between GPUs
-_CORES = 8             # per GPU: below this, decoding JPEGs is slower than a modern GPU
-_FREE_DISK = 5 << 30   # bytes: a few checkpoints of 0.4 GB and logs
+_SHARED = 1 << 30  # bytes of /dev/shm; NCCL uses it between GPUs
+_CORES = 8  # per GPU: below this, decoding JPEGs is slower than a modern GPU
+_FREE_DISK = 5 << 30  # bytes: a few checkpoints of 0.4 GB and logs
 
 
 def check_run(root: Path | None = None, runs: Path = Path("runs")) -> list[Finding]:
@@ -34,17 +34,27 @@ def _memory(root: Path) -> Finding:
     if not size:
         return Finding("ok", f"free memory: {free / 1e9:.0f} GB")
     if size < 0.9 * free:
-        return Finding("ok", f"the .beton files ({size / 1e9:.1f} GB) fit in the free memory ({free / 1e9:.0f} GB)")
+        return Finding(
+            "ok",
+            f"the .beton files ({size / 1e9:.1f} GB) fit in the free memory ({free / 1e9:.0f} GB)",
+        )
     fix = "data.order=quasi_random, or convert with write_mode=jpg or a smaller max_resolution"
-    what = f"the .beton files ({size / 1e9:.1f} GB) do not fit in the free memory ({free / 1e9:.0f} GB)"
+    what = (
+        f"the .beton files ({size / 1e9:.1f} GB) do not fit in the free memory "
+        f"({free / 1e9:.0f} GB)"
+    )
     return Finding("warn", what, fix)
 
 
 def _files() -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < _OPEN_FILES:
-        fix = f"ulimit -n {_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)}"
-        return Finding("warn", f"a process may open {soft} files, too few for many loader workers", fix)
+        fix = (
+            f"ulimit -n {_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)}"
+        )
+        return Finding(
+            "warn", f"a process may open {soft} files, too few for many loader workers", fix
+        )
     return Finding("ok", f"a process may open {soft} files")
 
 
@@ -61,7 +71,11 @@ def _cores(gpus: int) -> Finding:
     count = cores()
     if gpus and count < _CORES * gpus:
         fix = "resnet-recipes convert SRC DST  makes decoding cheaper; or use fewer GPUs"
-        return Finding("warn", f"{count} cores for {gpus} GPUs: below {_CORES} each, the GPUs may wait for images", fix)
+        return Finding(
+            "warn",
+            f"{count} cores for {gpus} GPUs: below {_CORES} each, the GPUs may wait for images",
+            fix,
+        )
     return Finding("ok", f"{count} cores" + (f" for {gpus} GPUs" if gpus else ""))
 
 

@@ -16,16 +16,22 @@ if TYPE_CHECKING:
     from resnet_recipes.train.trained import Evaluated
 
 
-def evaluate(place: Path, recipe: "Recipe", sizes: Sequence[int], group: Group,
-             say: Callable[[str], None]) -> "tuple[Ending, list[Evaluated]]":
+def evaluate(
+    place: Path, recipe: "Recipe", sizes: Sequence[int], group: Group, say: Callable[[str], None]
+) -> "tuple[Ending, list[Evaluated]]":
     """Evaluate at each size; return how the ranks ended, and the results if they ended well."""
     from resnet_recipes.process.evaluation import JOB, RECIPE, result_path
 
     job = json.dumps({"place": str(place.absolute()), "sizes": list(sizes)})
-    with started({RECIPE: freeze(recipe), JOB: job}, replace(group, program=EVALUATE), say) as (folder, ending):
+    with started({RECIPE: freeze(recipe), JOB: job}, replace(group, program=EVALUATE), say) as (
+        folder,
+        ending,
+    ):
         numbers = () if ending.code else range(len(sizes))
-        return ending, [_merged([result_path(folder, number, rank) for rank in range(group.ranks)])
-                        for number in numbers]
+        return ending, [
+            _merged([result_path(folder, number, rank) for rank in range(group.ranks)])
+            for number in numbers
+        ]
 
 
 def _merged(paths: Sequence[Path]) -> "Evaluated":
@@ -37,5 +43,9 @@ def _merged(paths: Sequence[Path]) -> "Evaluated":
     from resnet_recipes.train.trained import Evaluated
 
     found = [torch.load(path, weights_only=True) for path in paths]
-    return Evaluated(Metrics(*found[0]["metrics"]), max(one["seconds"] for one in found), found[0]["device"],
-                     Confusion([one["pairs"] for one in found]))
+    return Evaluated(
+        Metrics(*found[0]["metrics"]),
+        max(one["seconds"] for one in found),
+        found[0]["device"],
+        Confusion([one["pairs"] for one in found]),
+    )

@@ -21,40 +21,53 @@ if TYPE_CHECKING:
 DECIDED = ("gpus", "launch.gpus", "launch.nodes", "launch.rdzv", "launch.max_restarts")
 
 #: Environment variables in which launchers put numbers.
-_COUNTS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT", "SLURM_STEP_NUM_TASKS")
+_COUNTS = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "TORCHELASTIC_RESTART_COUNT",
+    "SLURM_STEP_NUM_TASKS",
+)
 
 
 def launcher(words: Sequence[str]) -> str:
     """Return what started this process as one rank of a run, torchrun or srun; empty for neither.
 
-    A task of srun is a rank, unless it is the only one or was given nodes: then it is our launcher, one per node.
-    Raises NotReadyError if the environment contradicts itself.
+    A task of srun is a rank, unless it is the only one or was given nodes: then it is our launcher,
+    one per node. Raises NotReadyError if the environment contradicts itself.
     """
     if problems := list(_garbage(os.environ)):
         raise NotReadyError(problems)
     if {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys():
         return "torchrun"
-    tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))      # of this step; not set in a batch script
+    # of this step; not set in a batch script
+    tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
     has_own_nodes = any(word.startswith(("launch.nodes=", "launch.rdzv=")) for word in words)
     return "srun" if tasks > 1 and not has_own_nodes else ""
 
 
 def ranks() -> int:
     """Return the number of ranks that the user's launcher has started; 0 without one."""
-    return int(os.environ["WORLD_SIZE"]) if {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys() else 0
+    return (
+        int(os.environ["WORLD_SIZE"])
+        if {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= os.environ.keys()
+        else 0
+    )
 
 
 def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
     """Train as one rank, in the folder that rank 0 prepares; return an exit code if there is nothing to train.
 
-    An error on rank 0 is raised there; the other ranks, which have nothing to add, return its exit code.
+    An error on rank 0 is raised there; the other ranks, which have nothing to add, return its exit
+    code.
     """
     by = launcher(words)
     if by == "srun":
         os.environ |= _from_srun(os.environ)
     if _on_one_machine(by):
         os.environ |= LOOPBACK | os.environ
-    os.environ |= allocator()       # before torch looks for it
+    os.environ |= allocator()  # before torch looks for it
 
     def checked() -> Path | None:
         if wrong := list(_problems(words, by)):
@@ -65,6 +78,7 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
     if folder is not None:
         from resnet_recipes.process.rank import work
         from resnet_recipes.process.rank_process import run_rank
+
         run_rank(folder, work)
     return code
 
@@ -74,16 +88,26 @@ def restarted_run(root: Path) -> Path | None:
     if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
         return None
     own = (os.getppid(), socket.gethostname())
-    folders = [path.parent for path in root.glob("*/config.yaml")
-               if own in {(beat.parent, beat.host) for beat in watchdog.beats(path.parent)}]
+    folders = [
+        path.parent
+        for path in root.glob("*/config.yaml")
+        if own in {(beat.parent, beat.host) for beat in watchdog.beats(path.parent)}
+    ]
     return max(folders, key=lambda folder: (folder / "config.yaml").stat().st_mtime, default=None)
 
 
 def _garbage(environment: Mapping[str, str]) -> Iterator[Problem]:
     """Yield a problem for each launcher variable with a value that no launcher would set."""
-    wrong = [name for name in _COUNTS if not re.fullmatch(r"[0-9]{1,9}", environment.get(name, "0"))]
+    wrong = [
+        name for name in _COUNTS if not re.fullmatch(r"[0-9]{1,9}", environment.get(name, "0"))
+    ]
     for name in wrong:
-        yield Problem(name, environment[name], "must be a whole number; torchrun or srun sets it", f"unset {name}")
+        yield Problem(
+            name,
+            environment[name],
+            "must be a whole number; torchrun or srun sets it",
+            f"unset {name}",
+        )
     if wrong or not {"RANK", "LOCAL_RANK", "WORLD_SIZE"} <= environment.keys():
         return
     if int(environment["RANK"]) >= int(environment["WORLD_SIZE"]):
@@ -93,7 +117,10 @@ def _garbage(environment: Mapping[str, str]) -> Iterator[Problem]:
         if not environment.get("MASTER_ADDR"):
             rule = "is not set, so the ranks cannot find each other"
             yield Problem("MASTER_ADDR", None, rule, "start the ranks with torchrun")
-        if not re.fullmatch(r"[0-9]{1,5}", port := environment.get("MASTER_PORT", "")) or not 0 < int(port) < 65536:
+        if (
+            not re.fullmatch(r"[0-9]{1,5}", port := environment.get("MASTER_PORT", ""))
+            or not 0 < int(port) < 65536
+        ):
             rule = "must be a port from 1 to 65535"
             yield Problem("MASTER_PORT", port or None, rule, "start the ranks with torchrun")
 
@@ -111,11 +138,15 @@ def _from_srun(slurm: Mapping[str, str]) -> dict[str, str]:
         found = _variables(slurm)
     except KeyError as error:
         rule = "is not set, although srun sets it with SLURM_STEP_NUM_TASKS"
-        raise NotReadyError([Problem(error.args[0], None, rule, "unset SLURM_STEP_NUM_TASKS")]) from None
+        raise NotReadyError(
+            [Problem(error.args[0], None, rule, "unset SLURM_STEP_NUM_TASKS")]
+        ) from None
     except (ValueError, IndexError):
         names = ("SLURM_STEP_TASKS_PER_NODE", "SLURM_NODEID", "SLURM_JOB_ID")
         found = " ".join(f"{name}={slurm[name]}" for name in names)
-        raise NotReadyError([Problem(found, None, "is not what srun sets", "unset SLURM_STEP_NUM_TASKS")]) from None
+        raise NotReadyError(
+            [Problem(found, None, "is not what srun sets", "unset SLURM_STEP_NUM_TASKS")]
+        ) from None
     if problems := list(_garbage({**slurm, **found})):
         raise NotReadyError(problems)
     return found
@@ -123,20 +154,29 @@ def _from_srun(slurm: Mapping[str, str]) -> dict[str, str]:
 
 def _variables(slurm: Mapping[str, str]) -> dict[str, str]:
     """Return torchrun's variables for a task of srun; ranks meet on the first node, at a port of the job's own."""
-    first = re.sub(r"\[(\w+)[^\]]*\]", r"\1", slurm["SLURM_STEP_NODELIST"]).split(",")[0]       # a[07-09,11],b2: a07
+    # a[07-09,11],b2: a07
+    first = re.sub(r"\[(\w+)[^\]]*\]", r"\1", slurm["SLURM_STEP_NODELIST"]).split(",")[0]
     found = {
-        "RANK": slurm["SLURM_PROCID"], "WORLD_SIZE": slurm["SLURM_STEP_NUM_TASKS"],
-        "LOCAL_RANK": slurm["SLURM_LOCALID"], "LOCAL_WORLD_SIZE": str(_ranks_on_these_cores(slurm)),
+        "RANK": slurm["SLURM_PROCID"],
+        "WORLD_SIZE": slurm["SLURM_STEP_NUM_TASKS"],
+        "LOCAL_RANK": slurm["SLURM_LOCALID"],
+        "LOCAL_WORLD_SIZE": str(_ranks_on_these_cores(slurm)),
     }
     address = "127.0.0.1" if slurm.get("SLURM_STEP_NUM_NODES") == "1" else first
-    defaults = {"MASTER_ADDR": address, "MASTER_PORT": str(20000 + int(slurm["SLURM_JOB_ID"]) % 20000)}
+    defaults = {
+        "MASTER_ADDR": address,
+        "MASTER_PORT": str(20000 + int(slurm["SLURM_JOB_ID"]) % 20000),
+    }
     return found | {key: slurm.get(key, value) for key, value in defaults.items()}
 
 
 def _ranks_on_these_cores(slurm: Mapping[str, str]) -> int:
     """Return how many ranks share this one's cores: all on its node, or one if srun gave it cores of its own."""
-    runs = re.findall(r"(\d+)(?:\(x(\d+)\))?", slurm["SLURM_STEP_TASKS_PER_NODE"])  # 8(x2),4: 8 on two nodes, then 4
-    here = [int(tasks) for tasks, nodes in runs for _ in range(int(nodes or 1))][int(slurm["SLURM_NODEID"])]
+    # 8(x2),4: 8 on two nodes, then 4
+    runs = re.findall(r"(\d+)(?:\(x(\d+)\))?", slurm["SLURM_STEP_TASKS_PER_NODE"])
+    here = [int(tasks) for tasks, nodes in runs for _ in range(int(nodes or 1))][
+        int(slurm["SLURM_NODEID"])
+    ]
     is_bound = cores() * here <= int(slurm.get("SLURM_CPUS_ON_NODE", os.cpu_count() or 1))
     return 1 if is_bound else here
 
@@ -151,9 +191,13 @@ def _problems(words: Sequence[str], by: str) -> Iterator[Problem]:
             yield Problem(word, None, f"is set by {by} (WORLD_SIZE={ranks()})", "leave it out")
     gpus = torch.cuda.device_count()
     if by == "srun" and os.environ.get("SLURM_STEP_NUM_NODES") == str(ranks()) and gpus > 1:
-        fix = (f"--ntasks-per-node={gpus}, or let each task start a process per GPU: "
-               f"launch.nodes={ranks()} launch.rdzv=host:port")
-        yield Problem("srun", None, f"started one task per node, but this node has {gpus} GPUs", fix)
+        fix = (
+            f"--ntasks-per-node={gpus}, or let each task start a process per GPU: "
+            f"launch.nodes={ranks()} launch.rdzv=host:port"
+        )
+        yield Problem(
+            "srun", None, f"started one task per node, but this node has {gpus} GPUs", fix
+        )
 
 
 def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[Path | None, int]:
@@ -175,7 +219,11 @@ def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[P
             return json.dumps([folder and str(folder.resolve()), ExitCode.DONE])
         except BaseException as error:
             raised = error
-            code = error.exit_code if isinstance(error, RecipeError | TrainingError) else ExitCode.FAILED
+            code = (
+                error.exit_code
+                if isinstance(error, RecipeError | TrainingError)
+                else ExitCode.FAILED
+            )
             return json.dumps([None, code])
 
     try:
@@ -185,7 +233,9 @@ def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[P
         if rank == 0:
             raise
         return None, error.exit_code
-    folder, code = json.loads(agreement.broadcast(dist.PrefixStore("folder", store), rank, world_size, decide))
+    folder, code = json.loads(
+        agreement.broadcast(dist.PrefixStore("folder", store), rank, world_size, decide)
+    )
     if raised:
         raise raised
     if folder and not (Path(folder) / "config.yaml").is_file():
@@ -207,4 +257,6 @@ def _store(rank: int, world_size: int) -> "dist.Store":
     except (OSError, dist.DistError) as error:
         place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         rule = f"rank {rank} cannot reach the others there: {str(error).splitlines()[0]}"
-        raise NotReadyError([Problem("MASTER_ADDR:MASTER_PORT", place, rule, "export MASTER_PORT=another")]) from None
+        raise NotReadyError(
+            [Problem("MASTER_ADDR:MASTER_PORT", place, rule, "export MASTER_PORT=another")]
+        ) from None

@@ -8,7 +8,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
-#: Asks the driver in a separate process: initialising CUDA here would hold memory on every GPU until the run ends.
+#: Asks the driver in a separate process: initialising CUDA here would hold memory on every GPU
+#: until the run ends.
 _QUESTION = """
 import ctypes
 cuda, number, device, major = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
@@ -27,7 +28,8 @@ if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(number)) == 0:
 def count() -> int:
     """Return how many GPUs a process can use. Takes a few tenths of a second if there are any.
 
-    torch counts physical GPUs (NVML). In MIG mode CUDA shows one slice of them all, or those of CUDA_VISIBLE_DEVICES.
+    torch counts physical GPUs (NVML). In MIG mode CUDA shows one slice of them all, or those of
+    CUDA_VISIBLE_DEVICES.
     """
     import torch
 
@@ -51,7 +53,8 @@ def memory() -> int:
 def has_nvml() -> bool:
     """Return whether NVIDIA's management library works, as it may not in a container.
 
-    Torch asks it where to place expandable segments, and crashes at the first one if there is none (torch 2.15).
+    Torch asks it where to place expandable segments, and crashes at the first one if there is none
+    (torch 2.15).
     """
     try:
         return ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2() == 0
@@ -64,11 +67,16 @@ def _answer() -> list[str]:
     """Return the driver's answer: how many GPUs; the first one's name, major compute capability, bytes; or nothing."""
     import torch
 
-    if not torch.cuda.device_count() or not torch.version.cuda:          # ROCm has no libcuda
+    if not torch.cuda.device_count() or not torch.version.cuda:  # ROCm has no libcuda
         return []
     try:
-        asked = subprocess.run([sys.executable, "-c", _QUESTION], capture_output=True, text=True, timeout=60,
-                               check=False)
+        asked = subprocess.run(
+            [sys.executable, "-c", _QUESTION],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return []
     return asked.stdout.splitlines()
@@ -82,12 +90,17 @@ def unused() -> str:
         return ""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if torch.version.cuda is None and torch.version.hip is None:
-        why = f"torch {torch.__version__} is built for CPUs: install a CUDA build (pytorch.org/get-started)"
+        why = (
+            f"torch {torch.__version__} is built for CPUs: install a CUDA build "
+            "(pytorch.org/get-started)"
+        )
     elif visible is not None and visible.strip() in ("", "-1"):
         why = f"CUDA_VISIBLE_DEVICES={visible!r} hides it: unset CUDA_VISIBLE_DEVICES"
     else:
-        why = ("the driver may be too old for this torch, or a container started without --gpus all; "
-               "python -c 'import torch; torch.cuda.init()' prints the reason")
+        why = (
+            "the driver may be too old for this torch, or a container started without --gpus all; "
+            "python -c 'import torch; torch.cuda.init()' prints the reason"
+        )
     return f"NO GPU IS USED: this machine seems to have one ({sign}), but torch sees none; {why}"
 
 

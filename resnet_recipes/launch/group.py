@@ -15,38 +15,45 @@ from resnet_recipes.launch import gpus
 from resnet_recipes.process.rank_process import LOCKED, STARTED
 from resnet_recipes.train import STORE
 
-if TYPE_CHECKING:       # config needs torch; a launcher does not
+if TYPE_CHECKING:  # config needs torch; a launcher does not
     from resnet_recipes.config import LaunchConfig
 
-#: Seconds that a rank may take to finish its step and save; torchrun's own 30 are too short for slow disks.
+#: Seconds that a rank may take to finish its step and save; torchrun's own 30 are too short for
+#: slow disks.
 GRACE = 120
 
 #: Keep every port of a run on one machine off the network.
-LOOPBACK = dict.fromkeys(("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo" if sys.platform == "linux" else "lo0")
+LOOPBACK = dict.fromkeys(
+    ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"), "lo" if sys.platform == "linux" else "lo0"
+)
 
-#: On a CPU a step allocates its activations and frees them again: memory that is kept, in huge pages, is found faster.
+#: On a CPU a step allocates its activations and frees them again: memory that is kept, in huge
+#: pages, is found faster.
 MEMORY = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776",
-    "THP_MEM_ALLOC_ENABLE": "1",        # the same from torch's own allocator
+    "THP_MEM_ALLOC_ENABLE": "1",  # the same from torch's own allocator
 }
 
-#: A socket's path has at most 107 bytes, of which multiprocessing adds 32: "/pymp-12345678/listener-12345678".
+#: A socket's path has at most 107 bytes, of which multiprocessing adds 32:
+#: "/pymp-12345678/listener-12345678".
 LONGEST_TMPDIR = 75
 
 #: The modules that ranks run.
-TRAIN, EVALUATE, MEASURE = (f"resnet_recipes.process.{name}" for name in ("rank", "evaluation", "measurement"))
+TRAIN, EVALUATE, MEASURE = (
+    f"resnet_recipes.process.{name}" for name in ("rank", "evaluation", "measurement")
+)
 
 
 @dataclass(frozen=True)
 class Group:
     """The processes of a run."""
 
-    local_ranks: int = 1                # on this node
-    nodes: int = 1                      # at most
-    rdzv: str = ""                      # host:port where nodes meet
+    local_ranks: int = 1  # on this node
+    nodes: int = 1  # at most
+    rdzv: str = ""  # host:port where nodes meet
     max_restarts: int = 0
-    fewest_nodes: int = 0               # with which it can train; 0: all
-    program: str = ""                   # the module that each rank runs; empty: TRAIN
+    fewest_nodes: int = 0  # with which it can train; 0: all
+    program: str = ""  # the module that each rank runs; empty: TRAIN
 
     @property
     def ranks(self) -> int:
@@ -66,7 +73,9 @@ def group_of(config: "LaunchConfig") -> Group:
     found = 0 if config.device == "cpu" else gpus.count()
     if config.device == "cuda" and not found:
         fix = gpus.unused() or "launch.device=cpu"
-        raise NotReadyError([Problem("launch.device", "cuda", "torch sees no GPU on this machine", fix)])
+        raise NotReadyError(
+            [Problem("launch.device", "cuda", "torch sees no GPU on this machine", fix)]
+        )
     if config.gpus == "auto":
         wanted = max(1, found)
     else:
@@ -86,7 +95,9 @@ def temporary_folder_problems() -> Iterator[Problem]:
         yield Problem("TMPDIR", os.environ.get("TMPDIR"), rule, "export TMPDIR=/a/writable/folder")
         return
     if len(os.fsencode(folder)) > LONGEST_TMPDIR:
-        rule = f"is longer than {LONGEST_TMPDIR} bytes: sockets in it would exceed the system's limit"
+        rule = (
+            f"is longer than {LONGEST_TMPDIR} bytes: sockets in it would exceed the system's limit"
+        )
         yield Problem("TMPDIR", folder, rule, "export TMPDIR=/tmp")
 
 
@@ -95,43 +106,64 @@ def warnings(config: "LaunchConfig") -> Iterator[str]:
     if config.device != "cpu" and (text := gpus.unused()):
         yield text
     if config.fewest_and_most_nodes[1] > 1:
-        yield (f"anyone who can connect to {config.rdzv} can run code as you: torchrun's rendezvous unpickles what it "
-               "receives. Use a private network, or start one task per rank with srun (docs/reliability.md)")
+        yield (
+            f"anyone who can connect to {config.rdzv} can run code as you: torchrun's rendezvous "
+            "unpickles what it "
+            "receives. Use a private network, or start one task per rank with srun "
+            "(docs/reliability.md)"
+        )
 
 
 def command(folder: Path, group: Group) -> list[str]:
     """Return the command that trains the frozen recipe in `folder`: one rank, or torchrun for several nodes.
 
-    Even a single rank is a separate process, so that a crash in a library or the out-of-memory killer can be reported.
+    Even a single rank is a separate process, so that a crash in a library or the out-of-memory
+    killer can be reported.
     """
     rank = ["-m", group.program or TRAIN, str(folder)]
     if not group.by_torchrun:
         return [sys.executable, *rank]
-    torchrun = [sys.executable, "-m", "torch.distributed.run",
-                f"--nnodes={group.fewest_nodes or group.nodes}:{group.nodes}", f"--nproc-per-node={group.local_ranks}",
-                f"--max-restarts={group.max_restarts}", f"--log-dir={folder / 'logs' / 'torchrun'}",
-                "--rdzv-backend=c10d", f"--rdzv-endpoint={group.rdzv}", f"--rdzv-id={folder.name}"]
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        f"--nnodes={group.fewest_nodes or group.nodes}:{group.nodes}",
+        f"--nproc-per-node={group.local_ranks}",
+        f"--max-restarts={group.max_restarts}",
+        f"--log-dir={folder / 'logs' / 'torchrun'}",
+        "--rdzv-backend=c10d",
+        f"--rdzv-endpoint={group.rdzv}",
+        f"--rdzv-id={folder.name}",
+    ]
     if _torch_version() >= (2, 13):
         torchrun.append(f"--shutdown-timeout={GRACE}")
     return [*torchrun, *rank]
 
 
-def environments(group: Group, started: float, store: str = "", attempt: int = 0) -> list[dict[str, str]]:
+def environments(
+    group: Group, started: float, store: str = "", attempt: int = 0
+) -> list[dict[str, str]]:
     """Return the environment of each process to start: the user's, plus what makes a group of processes reliable.
 
-    `started` is when the user's command began (time.monotonic()), `store` the file through which one node's ranks meet.
+    `started` is when the user's command began (time.monotonic()), `store` the file through which
+    one node's ranks meet.
     """
     defaults = MEMORY | allocator() | {"OMP_NUM_THREADS": str(max(1, cores() // group.local_ranks))}
     fixed = {
         STARTED: str(started),
-        "PYTHONSAFEPATH": "1",                          # no module is imported from the current folder
+        "PYTHONSAFEPATH": "1",  # no module is imported from the current folder
         "PYTHONUNBUFFERED": "1",
     }
     if group.by_torchrun:
         # A restarted group must not read the dead one's addresses: each attempt has its own store.
         return [defaults | os.environ | fixed | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}]
-    world = {"WORLD_SIZE": str(group.ranks), "LOCAL_WORLD_SIZE": str(group.ranks), STORE: store, LOCKED: "1",
-             "TORCHELASTIC_RESTART_COUNT": str(attempt)}
+    world = {
+        "WORLD_SIZE": str(group.ranks),
+        "LOCAL_WORLD_SIZE": str(group.ranks),
+        STORE: store,
+        LOCKED: "1",
+        "TORCHELASTIC_RESTART_COUNT": str(attempt),
+    }
     common = defaults | LOOPBACK | os.environ | fixed | world
     return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(group.ranks)]
 
@@ -139,14 +171,19 @@ def environments(group: Group, started: float, store: str = "", attempt: int = 0
 def allocator() -> dict[str, str]:
     """Return the variable that keeps GPU memory from fragmenting when image sizes change; none if the user set one."""
     is_set = bool({"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys())
-    return {} if is_set or not gpus.has_nvml() else {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    return (
+        {} if is_set or not gpus.has_nvml() else {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    )
 
 
 def _too_many(wanted: int, found: int) -> Problem:
     """Return the problem of a machine with fewer GPUs than were asked for."""
     if found:
         return Problem("launch.gpus", wanted, f"this machine has {found}", f"gpus={found}")
-    fix = f"launch.device=cpu gpus={wanted} starts {wanted} {'process' if wanted == 1 else 'processes'} on the CPU"
+    fix = (
+        f"launch.device=cpu gpus={wanted} starts {wanted} "
+        f"{'process' if wanted == 1 else 'processes'} on the CPU"
+    )
     fixes = filter(None, [gpus.unused(), fix])
     return Problem("launch.gpus", wanted, "torch sees no GPU on this machine", "\n    ".join(fixes))
 

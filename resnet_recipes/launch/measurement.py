@@ -23,4 +23,6 @@ def speeds(plan: "Plan", group: Group, say: Callable[[str], None]) -> tuple[Endi
     files = {RECIPE: freeze(plan.recipe), frozen.NAME: frozen.dump(plan.facts)}
     here = replace(group, nodes=1, fewest_nodes=0, max_restarts=0, program=MEASURE)
     with started(files, here, say) as (folder, ending):
-        return ending, None if ending.code else Speeds.of_json(json.loads((folder / SPEEDS).read_text()))
+        return ending, None if ending.code else Speeds.of_json(
+            json.loads((folder / SPEEDS).read_text())
+        )

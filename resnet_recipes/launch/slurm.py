@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from resnet_recipes.config import LaunchConfig
 
-#: Seconds before the time limit at which Slurm sends the signal; a rank finishes its step and saves in less.
+#: Seconds before the time limit at which Slurm sends the signal; a rank finishes its step and saves
+#: in less.
 NOTICE = 180
 
 #: Seconds of the shortest job: a shorter one would spend most of its time starting.
@@ -60,32 +61,63 @@ case $SLURM_ARRAY_TASK_ID in
 esac"""
 
 
-def script(recipe: str, words: Sequence[str], launch: "LaunchConfig", time: str = "24:00:00") -> str:
+def script(
+    recipe: str, words: Sequence[str], launch: "LaunchConfig", time: str = "24:00:00"
+) -> str:
     """Return an sbatch script that trains with `resnet-train recipe=RECIPE WORDS` on the nodes and GPUs of `launch`.
 
-    `gpus=auto` requests nodes with 8. `time`, the limit of one job, must be in a form that `seconds` accepts.
+    `gpus=auto` requests nodes with 8. `time`, the limit of one job, must be in a form that
+    `seconds` accepts.
     """
     name = title(recipe)
-    return _filled(shlex.join([f"recipe={recipe}", *words]) + ' "run.name=$run"', launch, name=name, time=time,
-                   array="", output="%j", choice=_ONE.format(name=name), job="$SLURM_JOB_ID")
+    return _filled(
+        shlex.join([f"recipe={recipe}", *words]) + ' "run.name=$run"',
+        launch,
+        name=name,
+        time=time,
+        array="",
+        output="%j",
+        choice=_ONE.format(name=name),
+        job="$SLURM_JOB_ID",
+    )
 
 
-def array(runs: Mapping[str, Sequence[str]], launch: "LaunchConfig", time: str, at_a_time: int | None = None) -> str:
+def array(
+    runs: Mapping[str, Sequence[str]],
+    launch: "LaunchConfig",
+    time: str,
+    at_a_time: int | None = None,
+) -> str:
     """Return a script for the runs of a sweep, given by name with their settings: a job array with a task per run."""
-    cases = "\n".join(f"{number}) words=({shlex.join([*words, f'run.name={name}'])}) ;;"
-                      for number, (name, words) in enumerate(runs.items()))
+    cases = "\n".join(
+        f"{number}) words=({shlex.join([*words, f'run.name={name}'])}) ;;"
+        for number, (name, words) in enumerate(runs.items())
+    )
     tasks = f"0-{len(runs) - 1}" + (f"%{at_a_time}" if at_a_time else "")
-    return _filled('"${words[@]}"', launch, name="sweep", time=time, array=f"#SBATCH --array={tasks}\n", output="%A_%a",
-                   choice=_SEVERAL.format(cases=cases, last=len(runs) - 1),
-                   job="${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID")
+    return _filled(
+        '"${words[@]}"',
+        launch,
+        name="sweep",
+        time=time,
+        array=f"#SBATCH --array={tasks}\n",
+        output="%A_%a",
+        choice=_SEVERAL.format(cases=cases, last=len(runs) - 1),
+        job="${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID",
+    )
 
 
 def _filled(words: str, launch: "LaunchConfig", **parts: str) -> str:
     nodes, gpus = launch.fewest_and_most_nodes[1], 8 if launch.gpus == "auto" else launch.gpus
     own = [f"gpus={gpus}", f"launch.nodes={nodes}"] + ['"launch.rdzv=$meeting"'] * (nodes > 1)
     request = "" if launch.device == "cpu" else f"#SBATCH --gpus-per-node={gpus}\n"
-    return _SCRIPT.format(nodes=nodes, gpus=request, notice=NOTICE, meeting=_MEETING if nodes > 1 else "",
-                          command=" ".join(["resnet-train --resume auto", words, *own]), **parts)
+    return _SCRIPT.format(
+        nodes=nodes,
+        gpus=request,
+        notice=NOTICE,
+        meeting=_MEETING if nodes > 1 else "",
+        command=" ".join(["resnet-train --resume auto", words, *own]),
+        **parts,
+    )
 
 
 def title(recipe: str) -> str:
@@ -96,7 +128,9 @@ def title(recipe: str) -> str:
 
 def seconds(time: str) -> int:
     """Return the seconds of a time limit in one of Slurm's forms (90, 90:00, 4:00:00, 1-12, 1-12:00:00); else 0."""
-    if not re.fullmatch(r"[0-9]{1,6}(:[0-9]{1,2}){0,2}|[0-9]{1,3}-[0-9]{1,2}(:[0-9]{1,2}){0,2}", time):
+    if not re.fullmatch(
+        r"[0-9]{1,6}(:[0-9]{1,2}){0,2}|[0-9]{1,3}-[0-9]{1,2}(:[0-9]{1,2}){0,2}", time
+    ):
         return 0
     days, dash, clock = time.rpartition("-")
     parts = [int(part) for part in clock.split(":")]

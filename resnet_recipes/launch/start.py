@@ -27,20 +27,24 @@ from resnet_recipes.process.signals import handling
 from resnet_recipes.process.watchdog import Beat
 from resnet_recipes.report.terminal import SHOW_CURSOR, interjection
 
-#: Seconds that ranks get to stop when there is nothing to save: after one has failed, and before the first step.
+#: Seconds that ranks get to stop when there is nothing to save: after one has failed, and before
+#: the first step.
 AFTERMATH = 5
 
-#: Seconds for which Ctrl-C is taken for an echo of the first signal, from a wrapper or a closing terminal. After that
-#: it means: stop now. No other signal does: Slurm sends SIGTERM several times, seconds apart, to a job it requeues.
+#: Seconds for which Ctrl-C is taken for an echo of the first signal, from a wrapper or a closing
+#: terminal. After that it means: stop now. No other signal does: Slurm sends SIGTERM several times,
+#: seconds apart, to a job it requeues.
 ECHO = 0.5
 
 
 def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
     """Train the frozen recipe in `folder` and return how that ended; nothing is left running.
 
-    Raises NotReadyError if the folder is in use, and TrainingError if it was replaced during the run.
+    Raises NotReadyError if the folder is in use, and TrainingError if it was replaced during the
+    run.
 
-    `say` shows a line to the user. Call it in the main thread. The ending is also written to RUN/exit.json.
+    `say` shows a line to the user. Call it in the main thread. The ending is also written to
+    RUN/exit.json.
     """
     held = HeldFolder(folder)
     # On several nodes the folder may be shared by their launchers; there rank 0 holds the lock.
@@ -57,7 +61,9 @@ def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
 
 
 @contextmanager
-def started(files: Mapping[str, str], group: Group, say: Callable[[str], None]) -> Iterator[tuple[Path, Ending]]:
+def started(
+    files: Mapping[str, str], group: Group, say: Callable[[str], None]
+) -> Iterator[tuple[Path, Ending]]:
     """Start a group in a temporary folder with these files; yield the folder, with its results, and how it ended.
 
     The folder is deleted at the end of the context, unless its logs are needed.
@@ -77,21 +83,27 @@ class Launch:
     def __init__(self, folder: Path, group: Group, say: Callable[[str], None]):
         self.folder, self.group, self.say = folder, group, say
         self._started, self._observer = time.monotonic(), Observer(folder)
-        # What ranks print before they have a log, and torchrun's output; launchers on several nodes may share a folder.
+        # What ranks print before they have a log, and torchrun's output; launchers on several nodes
+        # may share a folder.
         name = "launcher" if group.nodes == 1 else f"launcher-{socket.gethostname()}-{os.getpid()}"
         self.log = folder / "logs" / f"{name}.log"
         self._received: list[int] = []
-        self._heard = 0.0                                   # when the last of them came
-        self._processes: list[subprocess.Popen[bytes]] = []     # the ranks of this machine by rank, or torchrun alone
-        self._killed_here: set[int] = set()                 # pids
-        self._kill_at = float("inf")                        # a reading of time.monotonic()
+        self._heard = 0.0  # when the last of them came
+        # the ranks of this machine by rank, or torchrun alone
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._killed_here: set[int] = set()  # pids
+        self._kill_at = float("inf")  # a reading of time.monotonic()
         self._stalled = False
 
     def supervise(self) -> None:
         """Start the processes, restart them after a failure if allowed, and return when all are gone."""
         self.log.parent.mkdir(exist_ok=True)
-        # The ranks of one machine meet through a file in a private folder: there is no port that others could reach.
-        with self.log.open("w") as log, tempfile.TemporaryDirectory(prefix="resnet-recipes-") as meeting:
+        # The ranks of one machine meet through a file in a private folder: there is no port that
+        # others could reach.
+        with (
+            self.log.open("w") as log,
+            tempfile.TemporaryDirectory(prefix="resnet-recipes-") as meeting,
+        ):
             for attempt in range(1 + self.group.max_restarts):
                 self._start(attempt, f"{meeting}/{attempt}", log)
                 while self._alive():
@@ -100,7 +112,7 @@ class Launch:
                 if not self._starts_again(attempt):
                     break
         if sys.stderr.isatty():
-            sys.stderr.write(SHOW_CURSOR)                   # a killed rank could not do it
+            sys.stderr.write(SHOW_CURSOR)  # a killed rank could not do it
 
     def ending(self) -> Ending:
         """Return how it went, after all processes are gone."""
@@ -121,7 +133,9 @@ class Launch:
     def _interrupted(self, ranks: list[Ending]) -> Ending:
         code = ExitCode.CANCELLED if signal.SIGINT in self._received else ExitCode.PREEMPTED
         if len(self._received) > 1:
-            return self._ended(ExitCode.FAILED, "stopped at once", "the steps after the last checkpoint are lost")
+            return self._ended(
+                ExitCode.FAILED, "stopped at once", "the steps after the last checkpoint are lost"
+            )
         if done := [rank for rank in ranks if not rank.failed]:
             return replace(done[0], code=code if done[0].code else ExitCode.DONE)
         if self._has_trained():
@@ -129,18 +143,36 @@ class Launch:
             return self._ended(ExitCode.FAILED, "no answer", message)
         return self._ended(code, message="stopped before the first step")
 
-    def _ended(self, code: ExitCode, error: str = "", message: str = "", rank: int = -1, step: int = 0) -> Ending:
-        return Ending(code, rank, step, error, message, seconds=time.monotonic() - self._started, time=time.time())
+    def _ended(
+        self, code: ExitCode, error: str = "", message: str = "", rank: int = -1, step: int = 0
+    ) -> Ending:
+        return Ending(
+            code,
+            rank,
+            step,
+            error,
+            message,
+            seconds=time.monotonic() - self._started,
+            time=time.time(),
+        )
 
     def _start(self, attempt: int, store: str, log: TextIO) -> None:
         self._observer, self._kill_at = Observer(self.folder), float("inf")
         self._processes = [
-            # The user's error stream is passed as stream 0: torchrun passes on only three, and a rank needs them all.
-            subprocess.Popen(command(self.folder, self.group), env=environment, start_new_session=True,
-                             stdin=_descriptor(sys.stderr, 2), stdout=_descriptor(sys.stdout, 1), stderr=log,
-                             preexec_fn=die_with_parent)
-            for environment in environments(self.group, self._started, store, attempt)]
-        for number in list(self._received):                 # those that came before there was a process
+            # The user's error stream is passed as stream 0: torchrun passes on only three, and a
+            # rank needs them all.
+            subprocess.Popen(
+                command(self.folder, self.group),
+                env=environment,
+                start_new_session=True,
+                stdin=_descriptor(sys.stderr, 2),
+                stdout=_descriptor(sys.stdout, 1),
+                stderr=log,
+                preexec_fn=die_with_parent,
+            )
+            for environment in environments(self.group, self._started, store, attempt)
+        ]
+        for number in list(self._received):  # those that came before there was a process
             self._pass_on(number)
 
     def _starts_again(self, attempt: int) -> bool:
@@ -173,10 +205,14 @@ class Launch:
             self._kill()
             return
         if self._has_trained():
-            self._interject("stopping after this step, with a checkpoint; press Ctrl-C again to stop now")
+            self._interject(
+                "stopping after this step, with a checkpoint; press Ctrl-C again to stop now"
+            )
         self._kill_at = time.monotonic() + (GRACE + 10 if self._has_trained() else AFTERMATH)
-        for process in alive:       # torchrun passes on two kinds of signals to its ranks
-            process.send_signal(number if number == signal.SIGINT or not self.group.by_torchrun else signal.SIGTERM)
+        for process in alive:  # torchrun passes on two kinds of signals to its ranks
+            process.send_signal(
+                number if number == signal.SIGINT or not self.group.by_torchrun else signal.SIGTERM
+            )
 
     def _interject(self, text: str) -> None:
         """Show a line while a rank may have its display on the same terminal."""
@@ -208,19 +244,25 @@ class Launch:
     def _kill(self) -> None:
         for process in self._alive():
             self._killed_here.add(process.pid)
-            process.kill()                                  # torchrun's ranks die with it
+            process.kill()  # torchrun's ranks die with it
 
     def _all_done(self, ranks: list[Ending]) -> bool:
         """Return whether the ranks of this node have all ended well, and none elsewhere is known to have failed."""
         ended = {rank.rank: rank.pid for rank in ranks}
-        own = [ended.get(beat.rank) == beat.pid for beat in self._own()]            # another process: it was restarted
-        return len(own) == self.group.local_ranks and all(own) and not any(rank.failed for rank in ranks)
+        # another process: it was restarted
+        own = [ended.get(beat.rank) == beat.pid for beat in self._own()]
+        return (
+            len(own) == self.group.local_ranks
+            and all(own)
+            and not any(rank.failed for rank in ranks)
+        )
 
     def _patience(self, ranks: list[Ending]) -> float:
         """Return the seconds that torchrun gets to end after its ranks; it waits for the other nodes.
 
-        At the end of a run all of them arrive. After an interruption those that got the signal are gone, and torchrun
-        would wait five minutes for them. Without a signal, torchrun may have stopped the ranks because nodes join.
+        At the end of a run all of them arrive. After an interruption those that got the signal are
+        gone, and torchrun would wait five minutes for them. Without a signal, torchrun may have
+        stopped the ranks because nodes join.
         """
         is_final = self._received or not self.group.max_restarts
         return AFTERMATH if is_final and any(rank.code for rank in ranks) else float("inf")
@@ -242,19 +284,33 @@ class Launch:
 
     def _killed(self) -> Ending | None:
         """Return the ending of the first rank killed by a signal not sent from here: it could not write its own."""
-        found = [(rank, -process.returncode) for rank, process in enumerate(self._processes)
-                 if process.returncode < 0 and process.pid not in self._killed_here]
+        found = [
+            (rank, -process.returncode)
+            for rank, process in enumerate(self._processes)
+            if process.returncode < 0 and process.pid not in self._killed_here
+        ]
         if self.group.by_torchrun:
-            found = torchrun.killed(self.log.read_text(errors="replace")) or [(-1, number) for _, number in found]
+            found = torchrun.killed(self.log.read_text(errors="replace")) or [
+                (-1, number) for _, number in found
+            ]
         for rank, number in found:
-            name, steps = signal.Signals(number).name, {beat.rank: beat.step for beat in self._observer.beats()}
+            name, steps = (
+                signal.Signals(number).name,
+                {beat.rank: beat.step for beat in self._observer.beats()},
+            )
             who = "the process" if rank >= 0 else "torchrun"
-            return self._ended(ExitCode.FAILED, name, f"{who} was killed by {name}", rank, steps.get(rank, 0))
+            return self._ended(
+                ExitCode.FAILED, name, f"{who} was killed by {name}", rank, steps.get(rank, 0)
+            )
         return None
 
     def _last_words(self) -> str:
         """Return the last error written before a rank had opened its log."""
-        lines = [line.strip() for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
+        lines = [
+            line.strip()
+            for line in self.log.read_text(errors="replace").splitlines()
+            if line.strip()
+        ]
         errors = [line for line in lines if torchrun.ERROR.match(line)]
         return (errors or lines or ["it ended without a message"])[-1]
 

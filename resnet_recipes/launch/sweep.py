@@ -17,7 +17,7 @@ from resnet_recipes.process.signals import handling
 #: Exit codes after which the sweep stops too: the user or the scheduler wants the machine.
 STOPPED = (ExitCode.PREEMPTED, ExitCode.CANCELLED)
 
-Slot = Mapping[str, str]        # environment variables that give a run its share of the machine
+Slot = Mapping[str, str]  # environment variables that give a run its share of the machine
 
 
 class _Child(NamedTuple):
@@ -31,21 +31,27 @@ class _Child(NamedTuple):
 class Sweep:
     """The runs of `root` by name; each is `resnet-train WORDS run=NAME --resume auto`, as many at a time as slots."""
 
-    def __init__(self, root: Path, runs: Mapping[str, Sequence[str]], say: Callable[[str], None],
-                 slots: Sequence[Slot]):
+    def __init__(
+        self,
+        root: Path,
+        runs: Mapping[str, Sequence[str]],
+        say: Callable[[str], None],
+        slots: Sequence[Slot],
+    ):
         self.root, self.runs, self.say = root, runs, say
         self._free = deque(slots)
-        self._has_logs = len(slots) > 1         # the output of several runs at a time would mix on one terminal
+        # the output of several runs at a time would mix on one terminal
+        self._has_logs = len(slots) > 1
         self._active: list[_Child] = []
-        self._failed: dict[str, int] = {}       # names of runs with their exit codes
-        self._received: deque[int] = deque()    # signals that were not passed on to the runs yet
-        self._stop: int = ExitCode.DONE         # the exit code of the sweep, once it was stopped
+        self._failed: dict[str, int] = {}  # names of runs with their exit codes
+        self._received: deque[int] = deque()  # signals that were not passed on to the runs yet
+        self._stop: int = ExitCode.DONE  # the exit code of the sweep, once it was stopped
 
     def train(self) -> int:
         """Train every run that is not finished; return the exit code of the sweep.
 
-        A run that fails does not stop the others. A run that was stopped from outside ends the sweep: the same command
-        continues it, since each run resumes where it was.
+        A run that fails does not stop the others. A run that was stopped from outside ends the
+        sweep: the same command continues it, since each run resumes where it was.
         """
         waiting = deque(self.runs)
         with handling(self._received.append):
@@ -58,7 +64,10 @@ class Sweep:
         if self._stop:
             self.say("the sweep was stopped; the same command continues it")
             return self._stop
-        self.say(f"{len(self.runs) - len(self._failed)} of {len(self.runs)} runs are finished in {self.root}")
+        self.say(
+            f"{len(self.runs) - len(self._failed)} of {len(self.runs)} runs are finished "
+            f"in {self.root}"
+        )
         for name, code in self._failed.items():
             self.say(f"  failed with exit code {code}: {name}")
         return ExitCode.FAILED if self._failed else ExitCode.DONE
@@ -70,7 +79,15 @@ class Sweep:
             return
         slot, log = self._free.popleft(), self.root / f"{name}.log"
         self.say(f"{head}: {' '.join(words)}" + (f" > {log}" if self._has_logs else ""))
-        command = [sys.executable, "-m", "resnet_recipes", *words, f"run={name}", "--resume", "auto"]
+        command = [
+            sys.executable,
+            "-m",
+            "resnet_recipes",
+            *words,
+            f"run={name}",
+            "--resume",
+            "auto",
+        ]
         options = {"env": os.environ | slot, "preexec_fn": die_with_parent}
         if self._has_logs:
             self.root.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,11 @@ class Group:
     @property
     def top1(self) -> tuple[float, ...]:
         """Accuracies of the finished runs, in percent."""
-        return tuple(r.top1_percent for r in self.runs if r.state == "finished" and r.top1_percent is not None)
+        return tuple(
+            r.top1_percent
+            for r in self.runs
+            if r.state == "finished" and r.top1_percent is not None
+        )
 
     @property
     def mean_top1(self) -> float | None:
@@ -52,7 +56,9 @@ def settings(folder: Path) -> dict[str, str]:
     except (OSError, ValueError, yaml.YAMLError, RecursionError):
         tree = None
     if not isinstance(tree, dict):
-        raise NotReadyError([Problem(str(folder), None, "is not a run folder: it has no readable config.yaml")])
+        raise NotReadyError(
+            [Problem(str(folder), None, "is not a run folder: it has no readable config.yaml")]
+        )
     return flat(tree)
 
 
@@ -60,7 +66,7 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
     """Return a nested mapping with dotted keys; a method without settings is "on"."""
     leaves: dict[str, str] = {}
     for key, value in tree.items():
-        if isinstance(value, dict) and (value or not prefix):       # a section may be empty: methods: {}
+        if isinstance(value, dict) and (value or not prefix):  # a section may be empty: methods: {}
             leaves |= flat(value, f"{prefix}{key}.")
         else:
             leaves[f"{prefix}{key}"] = "on" if value == {} else str(value)
@@ -93,6 +99,10 @@ def read_all(folders: Sequence[Path]) -> list[RunRecord]:
     """Read run folders. Raises NotReadyError naming each folder that is not one."""
     runs = [read_run(folder) for folder in folders]
     if wrong := [folder for folder, run in zip(folders, runs, strict=True) if run is None]:
-        raise NotReadyError([Problem(str(folder), None, "is not a run folder", "list runs: resnet-recipes runs")
-                             for folder in wrong])
+        raise NotReadyError(
+            [
+                Problem(str(folder), None, "is not a run folder", "list runs: resnet-recipes runs")
+                for folder in wrong
+            ]
+        )
     return [run for run in runs if run is not None]

@@ -6,10 +6,12 @@ from itertools import groupby
 from statistics import median, quantiles
 from typing import Any, Self
 
-#: Share by which the exchange of gradients with other nodes, which is not measured, may slow down the ranks.
+#: Share by which the exchange of gradients with other nodes, which is not measured, may slow down
+#: the ranks.
 EXCHANGE = 0.15
 
-#: If exchanging gradients alone takes more than this share of a step, the step is waiting for the exchange.
+#: If exchanging gradients alone takes more than this share of a step, the step is waiting for the
+#: exchange.
 WAITS = 0.75
 
 
@@ -17,14 +19,16 @@ WAITS = 0.75
 class Speeds:
     """What was measured on all devices of a machine at once."""
 
-    step: Mapping[int, tuple[float, ...]]  # image size -> seconds per training image, one value per step
+    # image size -> seconds per training image, one value per step
+    step: Mapping[int, tuple[float, ...]]
     loader: float | None  # images per second of the loader alone; None: nothing to load
     evaluation: float  # images per second
     batch: int  # images per device in each timed step
     devices: int = 1
     settling: float = 0.0  # extra seconds of the first steps at an image size
     together: float | None = None  # images per second of training on real images at the first size
-    exchange: float = 0.0  # seconds to exchange the gradients of one step, with nothing else running
+    # seconds to exchange the gradients of one step, with nothing else running
+    exchange: float = 0.0
 
     def seconds_at(self, side: int) -> tuple[float, float, float]:
         """Return low, middle and high seconds of one training image, interpolated by area between measured sizes."""
@@ -35,7 +39,9 @@ class Speeds:
             scale = (side / below) ** 2
             return tuple(seconds * scale for seconds in known[below])
         share = (side**2 - below**2) / (above**2 - below**2)
-        return tuple((1 - share) * a + share * b for a, b in zip(known[below], known[above], strict=True))
+        return tuple(
+            (1 - share) * a + share * b for a, b in zip(known[below], known[above], strict=True)
+        )
 
     def step_seconds(self, side: int) -> float:
         """Return the seconds of a step of the timed size."""
@@ -93,7 +99,12 @@ class Estimate:
 
 
 def estimate(
-    sizes: Sequence[int], steps_per_epoch: int, global_size: int, devices: int, evaluated: int, speeds: Speeds
+    sizes: Sequence[int],
+    steps_per_epoch: int,
+    global_size: int,
+    devices: int,
+    evaluated: int,
+    speeds: Speeds,
 ) -> Estimate:
     """Return the estimate of a run with images of `sizes` by epoch; `evaluated` counts the images of evaluations."""
     phases, machines = [], devices / speeds.devices
@@ -105,16 +116,28 @@ def estimate(
         step = speeds.seconds_at(side)
         if machines > 1:
             step = (step[0], step[1] * (1 + EXCHANGE / 3), step[2] * (1 + EXCHANGE))
-        low, middle, high = ((images * (max(seconds, load) + beside) / machines + speeds.settling) / 60
-                             for seconds in step)
-        limit = "loader" if load > step[1] else "exchange" if speeds.waits_for_exchange(side) else "step"
+        low, middle, high = (
+            (images * (max(seconds, load) + beside) / machines + speeds.settling) / 60
+            for seconds in step
+        )
+        limit = (
+            "loader"
+            if load > step[1]
+            else "exchange"
+            if speeds.waits_for_exchange(side)
+            else "step"
+        )
         phases.append(Phase(side, epochs, low, middle, high, images / (60 * middle), limit))
     return Estimate(tuple(phases), evaluated / (speeds.evaluation * machines) / 60)
 
 
 def _beside(side: int, load: float, speeds: Speeds) -> float:
     """Return the seconds per image by which loading and training slow each other down: they may share CPU cores."""
-    return max(0.0, 1 / speeds.together - max(speeds.seconds_at(side)[1], load)) if speeds.together else 0.0
+    return (
+        max(0.0, 1 / speeds.together - max(speeds.seconds_at(side)[1], load))
+        if speeds.together
+        else 0.0
+    )
 
 
 def _spread(laps: Sequence[float]) -> tuple[float, float, float]:

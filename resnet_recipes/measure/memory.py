@@ -24,8 +24,12 @@ class Remembered(NamedTuple):
 
 def key_of(facts: Mapping[str, object]) -> str:
     """Return the name under which speeds are kept: it changes with the machine, the version and any of `facts`."""
-    everything = {**{name: str(value) for name, value in facts.items()}, "host": platform.node(), "cores": cores(),
-                  "resnet-recipes": __version__}
+    everything = {
+        **{name: str(value) for name, value in facts.items()},
+        "host": platform.node(),
+        "cores": cores(),
+        "resnet-recipes": __version__,
+    }
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()[:24]
 
 

@@ -9,27 +9,29 @@ from typing import NamedTuple
 from resnet_recipes.architecture import NETWORKS
 from resnet_recipes.measure.datasheet import Gpu
 
-BYTES = 2                   # per activation, in bf16 or fp16
-FUSED_SHARE = 0.85          # share of a GPU's memory traffic that the fused kernels reach: a prediction
-AVERAGED = 950              # instructions per output of torch's average and its gradient: 3.95 G per image, fitted
-# Seconds that the host takes to issue a step: per convolution, and as a CUDA graph with input and optimizer. Assumed:
-# 0.7 and 1.5 times the CPU time measured without a GPU.
+BYTES = 2  # per activation, in bf16 or fp16
+FUSED_SHARE = 0.85  # share of a GPU's memory traffic that the fused kernels reach: a prediction
+# instructions per output of torch's average and its gradient: 3.95 G per image, fitted
+AVERAGED = 950
+# Seconds that the host takes to issue a step: per convolution, and as a CUDA graph with input and
+# optimizer. Assumed: 0.7 and 1.5 times the CPU time measured without a GPU.
 ISSUE, REPLAY = 190e-6, 3e-3
-# Bytes that a step of SGD moves per weight, with torch and fused: itself, gradient, momentum, the cast copy.
+# Bytes that a step of SGD moves per weight, with torch and fused: itself, gradient, momentum, the
+# cast copy.
 STEP, FUSED_STEP = 45, 33
-RESERVED = 1.5e9            # bytes of context, of cuDNN's workspace, and lost to fragmentation
+RESERVED = 1.5e9  # bytes of context, of cuDNN's workspace, and lost to fragmentation
 
 
 class Convolution(NamedTuple):
     """A convolution with the BatchNorm that follows it; images are square."""
 
-    inputs: int             # channels
+    inputs: int  # channels
     outputs: int
     kernel: int
     stride: int
-    side: int               # of the input, in pixels
-    relu: bool = True       # whether its BatchNorm ends in ReLU
-    adds: bool = False      # whether the block's input is added before the ReLU
+    side: int  # of the input, in pixels
+    relu: bool = True  # whether its BatchNorm ends in ReLU
+    adds: bool = False  # whether the block's input is added before the ReLU
 
     @property
     def out_side(self) -> int:
@@ -39,22 +41,22 @@ class Convolution(NamedTuple):
     @property
     def read(self) -> int:
         """Elements of the input."""
-        return self.inputs * self.side ** 2
+        return self.inputs * self.side**2
 
     @property
     def written(self) -> int:
         """Elements of the output."""
-        return self.outputs * self.out_side ** 2
+        return self.outputs * self.out_side**2
 
     @property
     def flops(self) -> int:
         """Floating-point operations of one image's forward pass."""
-        return 2 * self.inputs * self.kernel ** 2 * self.written
+        return 2 * self.inputs * self.kernel**2 * self.written
 
     @property
     def weights(self) -> int:
         """Weights of the convolution."""
-        return self.inputs * self.outputs * self.kernel ** 2
+        return self.inputs * self.outputs * self.kernel**2
 
 
 def convolutions(model: str, side: int) -> Iterator[Convolution]:
@@ -64,7 +66,7 @@ def convolutions(model: str, side: int) -> Iterator[Convolution]:
     yield stem
     side, channels = (stem.out_side - 1) // 2 + 1, 64
     for stage, repeats in enumerate(blocks):
-        width = 64 * 2 ** stage
+        width = 64 * 2**stage
         outputs = 4 * width if is_deep else width
         for index in range(repeats):
             stride = 2 if stage and not index else 1
@@ -91,10 +93,10 @@ class Work:
     """One training step on a GPU."""
 
     model: str
-    side: int               # of the images, in pixels
-    batch: int              # images that go forward and backward together
-    blur: bool = False      # BlurPool, as in the recipes
-    fused: bool = False     # BatchNorm, ReLU, sum, max pool and blur in one operation; CUDA graphs
+    side: int  # of the images, in pixels
+    batch: int  # images that go forward and backward together
+    blur: bool = False  # BlurPool, as in the recipes
+    fused: bool = False  # BatchNorm, ReLU, sum, max pool and blur in one operation; CUDA graphs
 
     @property
     def flops(self) -> float:
@@ -112,7 +114,7 @@ class Speed(NamedTuple):
 
     side: int
     images_per_second: float
-    limit: str              # the bottleneck: arithmetic | memory traffic | kernel launches
+    limit: str  # the bottleneck: arithmetic | memory traffic | kernel launches
 
 
 def speed(gpu: Gpu, work: Work) -> Speed:
@@ -146,14 +148,19 @@ def traffic(work: Work) -> Counter[str]:
     activated = sum(layer.written for layer in layers if layer.relu)
     stem = layers[0].written
     pooled = stem if work.blur else stem // 4
-    elements = Counter({
-        "batch norm": 8 * outputs + (4 * sums if fused else 0),     # statistics, values; gradients' sums, gradients
-        "relu": 0 if fused else 5 * activated,
-        "sum": 0 if fused else 3 * sums,
-        "gradients of sums": (2 if fused else 3) * (sums - layers[-1].written + stem // 4),
-        "blur": sum(4 * read if stride == 1 else 2 * (read + read // 4) for read, stride in _blurs(work)),
-        "pool": 2 * (stem + pooled) + 2 * pooled * _index(work) // BYTES,
-    })
+    elements = Counter(
+        {
+            # statistics, values; gradients' sums, gradients
+            "batch norm": 8 * outputs + (4 * sums if fused else 0),
+            "relu": 0 if fused else 5 * activated,
+            "sum": 0 if fused else 3 * sums,
+            "gradients of sums": (2 if fused else 3) * (sums - layers[-1].written + stem // 4),
+            "blur": sum(
+                4 * read if stride == 1 else 2 * (read + read // 4) for read, stride in _blurs(work)
+            ),
+            "pool": 2 * (stem + pooled) + 2 * pooled * _index(work) // BYTES,
+        }
+    )
     if fused and work.blur:
         elements -= _folded(work)
     found = Counter({kind: float(BYTES * number) for kind, number in elements.items()})
@@ -165,16 +172,19 @@ def traffic(work: Work) -> Counter[str]:
 def memory(work: Work, images: int, weights: int, copies: int) -> float:
     """Return the bytes of GPU memory that training needs.
 
-    `images` is their number in a whole step, `weights` the model's number of them, `copies` the fp32 values kept for
-    each: weights, gradients, momentum and so on.
+    `images` is their number in a whole step, `weights` the model's number of them, `copies` the
+    fp32 values kept for each: weights, gradients, momentum and so on.
     """
     layers = _layers(work)
-    kept = sum(layer.written * (2 if layer.relu else 1) for layer in layers) + sum(read for read, _ in _blurs(work))
-    passing = 3 * max(layer.written for layer in layers)        # gradients in flight
+    kept = sum(layer.written * (2 if layer.relu else 1) for layer in layers) + sum(
+        read for read, _ in _blurs(work)
+    )
+    passing = 3 * max(layer.written for layer in layers)  # gradients in flight
     pooled = layers[0].written * _index(work) // (1 if work.blur else 4)
-    evaluation = passing if work.fused else 0       # it cannot use the memory of a CUDA graph
+    evaluation = passing if work.fused else 0  # it cannot use the memory of a CUDA graph
     per_image = BYTES * (kept + passing + evaluation) + pooled
-    pixels = images * 3 * work.side ** 2 * (9 if work.fused else 5)     # uint8 and float32; a graph keeps its own
+    # uint8 and float32; a graph keeps its own
+    pixels = images * 3 * work.side**2 * (9 if work.fused else 5)
     return RESERVED + work.batch * per_image + pixels + weights * (4 * copies + BYTES)
 
 
@@ -188,10 +198,12 @@ def _passes(work: Work) -> tuple[tuple[float, float], ...]:
     """Return operations and bytes per image of each convolution: forward, backward for weights and for the input."""
     found = []
     for layer in _layers(work):
-        is_blurred = work.blur and layer.kernel == 1 and layer.stride == 2      # the blur does the stride
+        # the blur does the stride
+        is_blurred = work.blur and layer.kernel == 1 and layer.stride == 2
         read = layer.read // 4 if is_blurred else layer.read
         moved = BYTES * (read + layer.written + layer.weights / work.batch)
-        found += [(layer.flops, moved)] * (2 if layer.inputs == 3 else 3)       # pixels need no gradients
+        # pixels need no gradients
+        found += [(layer.flops, moved)] * (2 if layer.inputs == 3 else 3)
     return tuple(found)
 
 
@@ -212,10 +224,15 @@ def _blurs(work: Work) -> Iterator[tuple[int, int]]:
 def _folded(work: Work) -> Counter[str]:
     """Return the elements that need not move because BatchNorms blur their own outputs, and the first also pools."""
     layers = _layers(work)
-    stem, halves = layers[0].written, sum(layer.read for layer in layers if (layer.kernel, layer.stride) == (1, 2))
-    deep = NETWORKS[work.model][0]       # the other blocks begin with the strided convolution
+    stem, halves = (
+        layers[0].written,
+        sum(layer.read for layer in layers if (layer.kernel, layer.stride) == (1, 2)),
+    )
+    deep = NETWORKS[work.model][0]  # the other blocks begin with the strided convolution
     inner = sum(layer.read for layer in layers if deep and (layer.kernel, layer.stride) == (3, 2))
-    return Counter({"blur": 2 * inner + 2 * halves + 2 * stem, "gradients of sums": halves, "pool": 5 * stem})
+    return Counter(
+        {"blur": 2 * inner + 2 * halves + 2 * stem, "gradients of sums": halves, "pool": 5 * stem}
+    )
 
 
 def _averaged(work: Work) -> float:

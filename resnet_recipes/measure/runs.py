@@ -53,7 +53,12 @@ class RunRecord:
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON and CSV."""
         values = {key: value for key, value in vars(self).items() if key != "folder"}
-        return {"name": self.name, "folder": str(self.folder), **values, "changes": list(self.changes)}
+        return {
+            "name": self.name,
+            "folder": str(self.folder),
+            **values,
+            "changes": list(self.changes),
+        }
 
 
 def runs_in(root: Path) -> Iterator[RunRecord]:
@@ -81,10 +86,21 @@ def _finished(folder: Path, changes: tuple[str, ...], summary: dict[str, Any]) -
 
     epochs = _number(summary, "epochs")
     top1 = _number(summary, "ema_top1_percent")
-    return RunRecord(folder, str(summary.get("recipe", "")), "finished", changes, epochs, epochs or 0.0,
-                     _number(summary, "raw_top1_percent") if top1 is None else top1, minutes("training_seconds"),
-                     minutes("training_seconds_papers_rule"), minutes("mlperf_seconds"), minutes("wall_seconds"),
-                     str(summary.get("devices", "")), resumable=False)
+    return RunRecord(
+        folder,
+        str(summary.get("recipe", "")),
+        "finished",
+        changes,
+        epochs,
+        epochs or 0.0,
+        _number(summary, "raw_top1_percent") if top1 is None else top1,
+        minutes("training_seconds"),
+        minutes("training_seconds_papers_rule"),
+        minutes("mlperf_seconds"),
+        minutes("wall_seconds"),
+        str(summary.get("devices", "")),
+        resumable=False,
+    )
 
 
 def _unfinished(folder: Path, changes: tuple[str, ...]) -> RunRecord:
@@ -92,17 +108,31 @@ def _unfinished(folder: Path, changes: tuple[str, ...]) -> RunRecord:
     ending = atomic.read_json(folder / "exit.json")
     provenance = atomic.read_json(folder / "provenance.json")
     saved = folder / "checkpoints"
-    state, evaluation, step = _state(folder, ending), last.get("evaluation", {}), last.get("any", {})
+    state, evaluation, step = (
+        _state(folder, ending),
+        last.get("evaluation", {}),
+        last.get("any", {}),
+    )
     top1 = _number(evaluation, "ema_top1_percent")
     seconds, wall = _number(last.get("step", {}), "training_seconds"), _number(step, "wall_seconds")
-    return RunRecord(folder, str(provenance.get("recipe", "")), state, changes,
-                     _number(last.get("begin", {}), "epochs"), _number(step, "epoch") or 0.0,
-                     _number(evaluation, "raw_top1_percent") if top1 is None else top1,
-                     None if seconds is None else seconds / 60, None, None, None if wall is None else wall / 60,
-                     str(last.get("begin", {}).get("devices", "")),
-                     resumable=state != "running" and saved.is_dir()
-                     and any(_STEP.fullmatch(name) for name in os.listdir(saved)),
-                     reason=str(ending.get("message", "")) if state != "running" else "")
+    return RunRecord(
+        folder,
+        str(provenance.get("recipe", "")),
+        state,
+        changes,
+        _number(last.get("begin", {}), "epochs"),
+        _number(step, "epoch") or 0.0,
+        _number(evaluation, "raw_top1_percent") if top1 is None else top1,
+        None if seconds is None else seconds / 60,
+        None,
+        None,
+        None if wall is None else wall / 60,
+        str(last.get("begin", {}).get("devices", "")),
+        resumable=state != "running"
+        and saved.is_dir()
+        and any(_STEP.fullmatch(name) for name in os.listdir(saved)),
+        reason=str(ending.get("message", "")) if state != "running" else "",
+    )
 
 
 def _state(folder: Path, ending: dict[str, Any]) -> str:

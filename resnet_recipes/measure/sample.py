@@ -15,13 +15,17 @@ SECONDS = "seconds.json"
 def sampled(sizes: Sequence[int], count: int) -> list[int]:
     """Return `count` epochs to time, in order, of a run with images of `sizes` by epoch; at least 3, if it has as many.
 
-    They are the first ones. With several image sizes they are the first two, since the first fills caches and is
-    counted as long as the second, and one epoch at each of some other sizes, from the largest down.
+    They are the first ones. With several image sizes they are the first two, since the first fills
+    caches and is counted as long as the second, and one epoch at each of some other sizes, from the
+    largest down.
     """
     others = sorted(set(sizes) - set(sizes[:2]), reverse=True)
     if not others:
         return list(range(min(count, len(sizes))))
-    last, picks = {size: epoch for epoch, size in enumerate(sizes)}, min(max(1, count - 2), len(others))
+    last, picks = (
+        {size: epoch for epoch, size in enumerate(sizes)},
+        min(max(1, count - 2), len(others)),
+    )
     spread = {others[place * (len(others) - 1) // max(1, picks - 1)] for place in range(picks)}
     return sorted({0, 1, *(last[size] for size in spread)})
 
@@ -29,7 +33,9 @@ def sampled(sizes: Sequence[int], count: int) -> list[int]:
 def whole(sizes: Sequence[int], timed: dict[int, float]) -> float:
     """Return the training seconds of all epochs, the first timed as the second; interpolate sizes by area."""
     replaced = timed | {0: timed[1]} if 1 in timed else timed
-    by_size = {size: (mean(seconds for epoch, seconds in replaced.items() if sizes[epoch] == size),)
-               for size in {sizes[epoch] for epoch in replaced}}
+    by_size = {
+        size: (mean(seconds for epoch, seconds in replaced.items() if sizes[epoch] == size),)
+        for size in {sizes[epoch] for epoch in replaced}
+    }
     speeds = Speeds(by_size, None, 1.0, 1)
     return sum(replaced.get(epoch, speeds.seconds_at(size)[1]) for epoch, size in enumerate(sizes))

@@ -11,7 +11,8 @@ from resnet_recipes.measure.runs import RunRecord
 from resnet_recipes.report.page import charts, curves
 from resnet_recipes.report.page.html import Figure, Section, Table
 
-#: Dollars per hour of a p4d.24xlarge (8 A100) on demand: Composer's AWS tutorial has 27 min for 14.77 dollars.
+#: Dollars per hour of a p4d.24xlarge (8 A100) on demand: Composer's AWS tutorial has 27 min for
+#: 14.77 dollars.
 A100_PRICE = 32.8
 
 #: Runs whose curves are drawn: more lines than this cannot be told apart.
@@ -20,27 +21,38 @@ MOST_CURVES = 10
 
 def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Section]:
     """Yield the sections of a report on `runs`, which may be empty; with `price` per hour, cost as well as time."""
-    finished = [run for run in runs if run.state == "finished" and run.top1_percent is not None and run.minutes]
+    finished = [
+        run
+        for run in runs
+        if run.state == "finished" and run.top1_percent is not None and run.minutes
+    ]
     known = [asdict(result) | {"machine": result.machine} for result in published()]
     mine = list(map(_run_row, finished))
     hides = bool(mine) and not any(map(_is_on_imagenet, finished))
     figures = [
         Figure(
             "time",
-            "Top-1 accuracy against minutes, on a logarithmic axis. Filled points are your runs; the dashed line joins "
-            "those that no other run beats. Open points are published results; hover for the source. The papers' clock "
-            "excludes evaluations and checkpoints, and counts the first epoch as if it took as long as the second; "
+            "Top-1 accuracy against minutes, on a logarithmic axis. Filled points are your runs; "
+            "the dashed line joins "
+            "those that no other run beats. Open points are published results; hover for the "
+            "source. The papers' clock "
+            "excludes evaluations and checkpoints, and counts the first epoch as if it took as "
+            "long as the second; "
             "MLPerf's clock includes both; the wall clock includes everything.",
             charts.accuracy(mine, known, hides=hides),
         )
     ]
-    text = ["The published results are for ImageNet, and hidden at first: these runs trained on other images."] * hides
+    text = [
+        "The published results are for ImageNet, and hidden at first: these runs trained on "
+        "other images."
+    ] * hides
     if mine and price is not None:
         on_a100 = [row for row in known if "8x A100" in row["hardware"]]
         figures.append(
             Figure(
                 "cost",
-                f"The same against cost: your runs at {price:g} per hour, published results on 8 A100 at {A100_PRICE} "
+                f"The same against cost: your runs at {price:g} per hour, published results on 8 "
+                f"A100 at {A100_PRICE} "
                 "dollars per hour. Providers bill by the wall clock.",
                 charts.accuracy(mine, on_a100, (price, A100_PRICE), hides),
             )
@@ -52,11 +64,21 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Sect
     if any(len(group.runs) > 1 for group in groups) or len(groups) > 1:
         rows = list(map(_group_row, groups))
         yield Section(
-            "Trade-off by recipe", ["Means over seeds; bars are one standard deviation of a single run."],
-            [Figure("tradeoff", "Each point is one recipe at one length, against its training minutes.",
-                    charts.tradeoff(rows, "minutes", "training minutes")),
-             Figure("tradeoff-epochs", "The same against epochs, which do not depend on the machine.",
-                    charts.tradeoff(rows, "epochs", "epochs"))])
+            "Trade-off by recipe",
+            ["Means over seeds; bars are one standard deviation of a single run."],
+            [
+                Figure(
+                    "tradeoff",
+                    "Each point is one recipe at one length, against its training minutes.",
+                    charts.tradeoff(rows, "minutes", "training minutes"),
+                ),
+                Figure(
+                    "tradeoff-epochs",
+                    "The same against epochs, which do not depend on the machine.",
+                    charts.tradeoff(rows, "epochs", "epochs"),
+                ),
+            ],
+        )
     if runs:
         yield _course(runs)
         yield Section("All runs", tables=[_run_table(runs, price)])
@@ -67,31 +89,52 @@ def _course(runs: Sequence[RunRecord]) -> Section:
     """Return the section on what happened during the runs."""
     shown = sorted(runs, key=lambda run: -(run.top1_percent or 0.0))[:MOST_CURVES]
     points = [point for run in shown for point in curves.points(run.folder)]
-    quantities = (("top1_percent", "top-1 accuracy (%)"), ("loss", "training loss"), ("lr", "learning rate"),
-                  ("pixels", "image size (px)"), ("images_per_second", "images/s"),
-                  ("data_wait_share", "share waiting for data"))
-    figures = [Figure(f"course-{key}",
-                      f"{title[0].upper()}{title[1:]} over the epochs; click a name to highlight a run.",
-                      charts.curve(points, key, title))
-               for key, title in quantities if any(point.get(key) is not None for point in points)]
+    quantities = (
+        ("top1_percent", "top-1 accuracy (%)"),
+        ("loss", "training loss"),
+        ("lr", "learning rate"),
+        ("pixels", "image size (px)"),
+        ("images_per_second", "images/s"),
+        ("data_wait_share", "share waiting for data"),
+    )
+    figures = [
+        Figure(
+            f"course-{key}",
+            f"{title[0].upper()}{title[1:]} over the epochs; click a name to highlight a run.",
+            charts.curve(points, key, title),
+        )
+        for key, title in quantities
+        if any(point.get(key) is not None for point in points)
+    ]
     bars = [row for run in shown for row in _phases(run)]
     if bars:
         figures.append(Figure("phases", "Where the wall time went.", charts.phases(bars)))
-    left_out = f"This shows the {MOST_CURVES} most accurate of {len(runs)} runs." if len(runs) > MOST_CURVES else ""
+    left_out = (
+        f"This shows the {MOST_CURVES} most accurate of {len(runs)} runs."
+        if len(runs) > MOST_CURVES
+        else ""
+    )
     return Section("During the runs", [left_out] if left_out else [], figures)
 
 
 def _phases(run: RunRecord) -> Iterator[dict[str, Any]]:
     summary = atomic.read_json(run.folder / "summary.json")
     try:
-        parts = {name: float(summary[f"{key}_seconds"]) / 60
-                 for name, key in (("training", "training"), ("evaluation", "evaluation"),
-                                   ("checkpoints", "checkpoint"), ("start-up", "startup"))}
+        parts = {
+            name: float(summary[f"{key}_seconds"]) / 60
+            for name, key in (
+                ("training", "training"),
+                ("evaluation", "evaluation"),
+                ("checkpoints", "checkpoint"),
+                ("start-up", "startup"),
+            )
+        }
         waiting = parts["training"] * float(summary["data_wait_share"])
     except (ValueError, KeyError, TypeError):
         return
-    split_up = {"training": parts["training"] - waiting,
-                "waiting for data": waiting} | {k: v for k, v in parts.items() if k != "training"}
+    split_up = {"training": parts["training"] - waiting, "waiting for data": waiting} | {
+        k: v for k, v in parts.items() if k != "training"
+    }
     for rank, (phase, minutes) in enumerate(split_up.items()):
         yield {"name": run.name, "phase": phase, "minutes": minutes, "rank": rank}
 
@@ -105,21 +148,47 @@ def _run_row(run: RunRecord) -> dict[str, Any]:
         command = (run.folder / "command.txt").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         command = ""
-    return {"name": run.name, "recipe": run.recipe, "top1_percent": run.top1_percent,
-            "epochs": run.epochs or run.epochs_done, "papers": run.minutes_papers or run.minutes,
-            "mlperf": run.minutes_mlperf, "wall": run.wall_minutes, "hardware": run.devices, "command": command}
+    return {
+        "name": run.name,
+        "recipe": run.recipe,
+        "top1_percent": run.top1_percent,
+        "epochs": run.epochs or run.epochs_done,
+        "papers": run.minutes_papers or run.minutes,
+        "mlperf": run.minutes_mlperf,
+        "wall": run.wall_minutes,
+        "hardware": run.devices,
+        "command": command,
+    }
 
 
 def _group_row(group: Group) -> dict[str, Any]:
     first, noise = group.runs[0], group.noise or 0.0
     mean = group.mean_top1 if group.mean_top1 is not None else first.top1_percent or 0.0
-    return {"recipe": first.recipe, "epochs": first.epochs, "minutes": group.minutes or first.minutes,
-            "mean_top1_percent": mean, "low": mean - noise, "high": mean + noise, "seeds": len(group.runs)}
+    return {
+        "recipe": first.recipe,
+        "epochs": first.epochs,
+        "minutes": group.minutes or first.minutes,
+        "mean_top1_percent": mean,
+        "low": mean - noise,
+        "high": mean + noise,
+        "seeds": len(group.runs),
+    }
 
 
 def _run_table(runs: Sequence[RunRecord], price: float | None) -> Table:
-    headings = ["run", "recipe", "changed", "state", "epochs", "top-1 %", "min", "papers' min", "MLPerf min",
-                "wall min", *(["cost"] if price is not None else [])]
+    headings = [
+        "run",
+        "recipe",
+        "changed",
+        "state",
+        "epochs",
+        "top-1 %",
+        "min",
+        "papers' min",
+        "MLPerf min",
+        "wall min",
+        *(["cost"] if price is not None else []),
+    ]
     rows = [
         [
             run.name,
@@ -140,9 +209,20 @@ def _run_table(runs: Sequence[RunRecord], price: float | None) -> Table:
 
 
 def _published_table(known: Sequence[dict[str, Any]]) -> Table:
-    keys = ("recipe", "label", "epochs", "top1_percent", "minutes", "clock", "hardware", "source", "note")
+    keys = (
+        "recipe",
+        "label",
+        "epochs",
+        "top1_percent",
+        "minutes",
+        "clock",
+        "hardware",
+        "source",
+        "note",
+    )
     return Table(
-        "Click a heading to sort. The clock says what the minutes include: papers (no evaluation, no checkpoint), "
+        "Click a heading to sort. The clock says what the minutes include: papers (no "
+        "evaluation, no checkpoint), "
         "mlperf (evaluations too), wall (everything).",
         [key.removesuffix("_percent") for key in keys],
         [[row[key] for key in keys] for row in known],

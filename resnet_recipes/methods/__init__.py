@@ -22,9 +22,26 @@ from resnet_recipes.methods.stochastic_depth import StochasticDepth
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 
 __all__ = [
-    "EMA", "ORDER", "SAM", "BCELoss", "Batch", "BlurPool", "ColOut", "CutMix", "IncreasingRandAugment",
-    "LabelSmoothing", "Method", "Methods", "MixUp", "MixUpOrCutMix", "Now", "ProgressiveResizing", "RandAugment",
-    "RandomErasing", "StochasticDepth", "TrivialAugment",
+    "EMA",
+    "ORDER",
+    "SAM",
+    "BCELoss",
+    "Batch",
+    "BlurPool",
+    "ColOut",
+    "CutMix",
+    "IncreasingRandAugment",
+    "LabelSmoothing",
+    "Method",
+    "Methods",
+    "MixUp",
+    "MixUpOrCutMix",
+    "Now",
+    "ProgressiveResizing",
+    "RandAugment",
+    "RandomErasing",
+    "StochasticDepth",
+    "TrivialAugment",
 ]
 
 #: Our methods, in the order in which their hooks run.
@@ -35,10 +52,12 @@ _OURS: tuple[type[Method], ...] = (
     RandAugment,
     IncreasingRandAugment,
     TrivialAugment,
-    ColOut,                 # before resizing: 176 -> 167 -> 100 pixels; after it, the sizes would be 104 -> 98
+    ColOut,  # before resizing: 176 -> 167 -> 100 pixels; after it, the sizes would be 104 -> 98
     ProgressiveResizing,
-    RandomErasing,          # after everything that moves pixels, so that boxes keep their size in the final image
-    LabelSmoothing,         # before mixing: the partner's label is not smoothed, as when the recipes were tuned
+    # after everything that moves pixels, so that boxes keep their size in the final image
+    RandomErasing,
+    # before mixing: the partner's label is not smoothed, as when the recipes were tuned
+    LabelSmoothing,
     MixUp,
     CutMix,
     MixUpOrCutMix,
@@ -50,4 +69,5 @@ _OURS: tuple[type[Method], ...] = (
 ORDER = (*_OURS[:-2], *installed({method.name for method in _OURS}), *_OURS[-2:])
 
 #: The `methods` section of a recipe: a method is on if its key is present.
-Methods = make_dataclass("Methods", [(cls.name, Optional[cls], field(default=None)) for cls in ORDER])   # noqa: UP045
+_FIELDS = [(cls.name, Optional[cls], field(default=None)) for cls in ORDER]  # noqa: UP045
+Methods = make_dataclass("Methods", _FIELDS)

@@ -16,29 +16,35 @@ from resnet_recipes.ops import Operations
 
 #: Every point in a run where a method can act, in the order in which they are called.
 HOOKS = (
-    "augment_sample", "modify_model", "augment_pixels", "transform_batch",
-    "loss", "gradient", "after_step", "eval_weights",
+    "augment_sample",
+    "modify_model",
+    "augment_pixels",
+    "transform_batch",
+    "loss",
+    "gradient",
+    "after_step",
+    "eval_weights",
 )
 
 #: Hooks that only one method of a recipe may provide.
 EXCLUSIVE_HOOKS = frozenset({"loss", "gradient", "eval_weights"})
 
-#: Takes one decoded RGB image and its own random generator; returns an image of the same size. Runs in loader workers,
-#: so it must pickle.
+#: Takes one decoded RGB image and its own random generator; returns an image of the same size. Runs
+#: in loader workers, so it must pickle.
 SampleAugment = Callable[[Image.Image, np.random.Generator], Image.Image]
 
 
 class Batch(NamedTuple):
     """The examples of one optimizer step on one rank, ready for the model.
 
-    In training, methods with `takes_drafts` get images still to be made (`ops.images.Draft`) and the others get float32
-    images; the model gets them in the dtype it computes in. On a GPU they may have a fourth channel, which the model
-    ignores.
+    In training, methods with `takes_drafts` get images still to be made (`ops.images.Draft`) and
+    the others get float32 images; the model gets them in the dtype it computes in. On a GPU they
+    may have a fourth channel, which the model ignores.
     """
 
-    images: Tensor        # float32 [N, 3 or 4, H, W], normalised, channels_last memory
-    targets: Tensor       # float32 [N, K], each row sums to one
-    labels: Tensor        # int64 [N], the true classes, never changed by methods
+    images: Tensor  # float32 [N, 3 or 4, H, W], normalised, channels_last memory
+    targets: Tensor  # float32 [N, K], each row sums to one
+    labels: Tensor  # int64 [N], the true classes, never changed by methods
 
     @classmethod
     def of(cls, images: Tensor, labels: Tensor, num_classes: int) -> "Batch":
@@ -54,9 +60,10 @@ class Batch(NamedTuple):
 class Now(NamedTuple):
     """The point in the run at which a hook is called, and a random generator for that step on this rank."""
 
-    step: int             # steps completed before this one
+    step: int  # steps completed before this one
     horizon: Horizon
-    rng: np.random.Generator      # depends only on (seed, rank, step): no state to save, and a resumed step repeats it
+    # depends only on (seed, rank, step): no state to save, and a resumed step repeats it
+    rng: np.random.Generator
 
     @classmethod
     def at(cls, step: int, total_steps: int, steps_per_epoch: int, seed: int = 0) -> "Now":
@@ -84,19 +91,21 @@ class Compute(Protocol):
 class Method:
     """A speed-up technique. A hook that a method does not override is never called.
 
-    Subclasses are dataclasses; their fields are the schema of `methods.<name>` in a recipe. Each hook runs for all
-    methods in the order of `methods.ORDER`. Methods never see the trainer.
+    Subclasses are dataclasses; their fields are the schema of `methods.<name>` in a recipe. Each
+    hook runs for all methods in the order of `methods.ORDER`. Methods never see the trainer.
     """
 
-    name: ClassVar[str]                                    # its key in a recipe
-    cost: ClassVar[str]                                    # for its card: time and memory
-    gain: ClassVar[str]                                    # for its card: published gains, with sources
-    hurts: ClassVar[str]                                   # for its card: when to leave it out
-    conflicts: ClassVar[frozenset[str]] = frozenset()      # names of methods it cannot be combined with
-    draws_in_forward: ClassVar[bool] = False               # its modules use torch's generator, to be seeded every step
-    operations: ClassVar[Operations] = Operations()        # plain torch, or the kernels set by `Stack.use`
-    takes_drafts: ClassVar[bool] = False                   # its transform_batch accepts images still to be made
-    in_network: ClassVar[bool] = False                     # inference needs its modules; weights files record it
+    name: ClassVar[str]  # its key in a recipe
+    cost: ClassVar[str]  # for its card: time and memory
+    gain: ClassVar[str]  # for its card: published gains, with sources
+    hurts: ClassVar[str]  # for its card: when to leave it out
+    conflicts: ClassVar[frozenset[str]] = frozenset()  # names of methods it cannot be combined with
+    # its modules use torch's generator, to be seeded every step
+    draws_in_forward: ClassVar[bool] = False
+    # plain torch, or the kernels set by `Stack.use`
+    operations: ClassVar[Operations] = Operations()
+    takes_drafts: ClassVar[bool] = False  # its transform_batch accepts images still to be made
+    in_network: ClassVar[bool] = False  # inference needs its modules; weights files record it
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems with the hyperparameters; keys are relative to the method ("alpha")."""
@@ -109,8 +118,8 @@ class Method:
     def modify_model(self, model: nn.Module) -> None:
         """Change the model in place, after initialisation and before placement, compilation and the optimizer.
 
-        Training may be replayed as a CUDA graph, so anything that changes between steps must be a buffer updated in
-        place.
+        Training may be replayed as a CUDA graph, so anything that changes between steps must be a
+        buffer updated in place.
         """
         raise NotImplementedError
 

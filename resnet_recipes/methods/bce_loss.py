@@ -15,27 +15,31 @@ from resnet_recipes.methods.base import Method
 class BCELoss(Method):
     """Classify with one sigmoid per class instead of a softmax (Beyer et al., 2020, arXiv:2006.07159).
 
-    The loss is summed over classes and divided by N, not by N * K. The classifier's bias starts at -ln K, so that every
-    class starts with probability 1 / (K + 1). The two belong together. timm's version, which needs LAMB, has neither:
-    `reduction: mean`, `bias_init: false`, and a `threshold` that turns mixed targets into 0 or 1.
+    The loss is summed over classes and divided by N, not by N * K. The classifier's bias starts at
+    -ln K, so that every class starts with probability 1 / (K + 1). The two belong together. timm's
+    version, which needs LAMB, has neither: `reduction: mean`, `bias_init: false`, and a `threshold`
+    that turns mixed targets into 0 or 1.
 
-    Evaluation still reports softmax cross-entropy, so a run's training and evaluation losses are not comparable.
+    Evaluation still reports softmax cross-entropy, so a run's training and evaluation losses are
+    not comparable.
     """
 
     name: ClassVar[str] = "bce_loss"
     cost: ClassVar[str] = "none."
     gain: ClassVar[str] = (
-        "+0.5 points top-1 over softmax cross-entropy at 36 and 90 epochs (MosaicML, Mosaic ResNet deep dive, Table "
+        "+0.5 points top-1 over softmax cross-entropy at 36 and 90 epochs (MosaicML, Mosaic "
+        "ResNet deep dive, Table "
         "8)."
     )
     hurts: ClassVar[str] = (
-        "without the bias, costs 0.4 points at 36 epochs and 0.3 at 90; with a mean over N * K instead of N, the usual "
+        "without the bias, costs 0.4 points at 36 epochs and 0.3 at 90; with a mean over N * K "
+        "instead of N, the usual "
         "learning rates are far too small."
     )
 
-    reduction: str = "sum"              # over classes: sum | mean
-    threshold: float | None = None      # targets above it become 1, all others 0; null: unchanged
-    bias_init: bool = True              # start the classifier's bias at -ln K
+    reduction: str = "sum"  # over classes: sum | mean
+    threshold: float | None = None  # targets above it become 1, all others 0; null: unchanged
+    bias_init: bool = True  # start the classifier's bias at -ln K
 
     def problems(self) -> Iterator[Problem]:
         if self.reduction not in ("sum", "mean"):

@@ -18,7 +18,8 @@ class BlurConv2d(nn.Conv2d, Blurring):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.kernel_size == (1, 1) and self.padding == (0, 0):
-            # A 1x1 convolution mixes channels only, so the blur can take the stride: same result, less work.
+            # A 1x1 convolution mixes channels only, so the blur can take the stride: same result,
+            # less work.
             return F.conv2d(self.blur(x, self.stride), self.weight, self.bias, groups=self.groups)
         return super().forward(self.blur(x))
 
@@ -43,35 +44,43 @@ class BlurMaxPool2d(nn.MaxPool2d, Blurring):
 class BlurPool(Method):
     """Blur before downsampling, to avoid aliasing (Zhang, 2019, arXiv:1904.11486).
 
-    Changes all max-pools and all strided convolutions with at least `min_channels` input channels: one pool and six
-    convolutions of ResNet-50, but not its stem. Parameters and state-dict keys stay torchvision's, but the blur is part
-    of the network: the weights need it for evaluation too. `blur_first` blurs the input of a strided convolution;
-    without it the convolution runs at full resolution, as in the paper, which is four times the work.
+    Changes all max-pools and all strided convolutions with at least `min_channels` input channels:
+    one pool and six convolutions of ResNet-50, but not its stem. Parameters and state-dict keys
+    stay torchvision's, but the blur is part of the network: the weights need it for evaluation too.
+    `blur_first` blurs the input of a strided convolution; without it the convolution runs at full
+    resolution, as in the paper, which is four times the work.
     """
 
     name: ClassVar[str] = "blurpool"
     cost: ClassVar[str] = (
-        "memory traffic. On an RTX 3090, timm's resnetblur50 is 15 % slower than its resnet50, or 25 % in "
-        "channels_last (timm, results/benchmark-*.csv); it blurs by depthwise convolution, which is not used here on "
+        "memory traffic. On an RTX 3090, timm's resnetblur50 is 15 % slower than its "
+        "resnet50, or 25 % in "
+        "channels_last (timm, results/benchmark-*.csv); it blurs by depthwise convolution, which "
+        "is not used here on "
         "GPUs."
     )
     gain: ClassVar[str] = (
-        "+0.5 to 1 points on ImageNet (Zhang, 2019); `blur_first: false` adds 0.1 and takes another 10 % of time "
+        "+0.5 to 1 points on ImageNet (Zhang, 2019); `blur_first: false` adds 0.1 and takes "
+        "another 10 % of time "
         "(Composer, method card)."
     )
     hurts: ClassVar[str] = "images in which single pixels matter."
     in_network: ClassVar[bool] = True
-    replace_convs: bool = True          # blur strided convolutions
-    replace_maxpools: bool = True       # blur max-pools
-    blur_first: bool = True             # blur the input of a convolution, not its output
-    min_channels: int = 16              # convolutions with fewer input channels are left alone
+    replace_convs: bool = True  # blur strided convolutions
+    replace_maxpools: bool = True  # blur max-pools
+    blur_first: bool = True  # blur the input of a convolution, not its output
+    min_channels: int = 16  # convolutions with fewer input channels are left alone
 
     def problems(self) -> Iterator[Problem]:
         if self.min_channels < 1:
             yield Problem("min_channels", self.min_channels, "must be at least 1")
         if not self.replace_convs and not self.replace_maxpools:
-            yield Problem("replace_convs", False, "leaves nothing to blur while replace_maxpools is false",
-                          "~methods.blurpool")
+            yield Problem(
+                "replace_convs",
+                False,
+                "leaves nothing to blur while replace_maxpools is false",
+                "~methods.blurpool",
+            )
 
     def modify_model(self, model: nn.Module) -> None:
         for module in model.modules():

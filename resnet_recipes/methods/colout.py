@@ -16,22 +16,26 @@ from resnet_recipes.ops.images import select
 class ColOut(Method):
     """Remove a random share of the rows and columns of a batch's images (MosaicML, Composer 0.7.1, card "ColOut").
 
-    Keeps floor((1 - p) * size) rows and columns, in order, drawn without replacement once per step and rank and shared
-    by all images and channels. The images get smaller (176 -> 167 at 0.05) and are not scaled back. Runs before
-    progressive_resizing, as in the published runs: Composer 0.7 applies the two in the recipe's order, 0.9 and later
-    in reverse, and the recipes of both versions are written so that ColOut comes first.
+    Keeps floor((1 - p) * size) rows and columns, in order, drawn without replacement once per step
+    and rank and shared by all images and channels. The images get smaller (176 -> 167 at 0.05) and
+    are not scaled back. Runs before progressive_resizing, as in the published runs: Composer 0.7
+    applies the two in the recipe's order, 0.9 and later in reverse, and the recipes of both
+    versions are written so that ColOut comes first.
     """
 
     name: ClassVar[str] = "colout"
     cost: ClassVar[str] = "one gather of the batch."
-    gain: ClassVar[str] = "10 % fewer pixels at 0.05; about 11 % of throughput at 0.15 (Composer, method card)."
+    gain: ClassVar[str] = (
+        "10 % fewer pixels at 0.05; about 11 % of throughput at 0.15 (Composer, method card)."
+    )
     hurts: ClassVar[str] = (
-        "by about 0.2 points on ImageNet and 1 point on CIFAR-10 at 0.15 (Composer, method card); adds little on top "
+        "by about 0.2 points on ImageNet and 1 point on CIFAR-10 at 0.15 (Composer, method "
+        "card); adds little on top "
         "of progressive_resizing, which saves the same pixels."
     )
     takes_drafts: ClassVar[bool] = True
-    p_row: float = 0.15                 # fraction of the rows to remove, at least 0 and below 1
-    p_col: float = 0.15                 # fraction of the columns to remove, at least 0 and below 1
+    p_row: float = 0.15  # fraction of the rows to remove, at least 0 and below 1
+    p_col: float = 0.15  # fraction of the columns to remove, at least 0 and below 1
 
     def problems(self) -> Iterator[Problem]:
         for key in ("p_row", "p_col"):

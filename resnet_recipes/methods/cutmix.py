@@ -18,26 +18,31 @@ from resnet_recipes.ops.host import send
 class CutMix(Method):
     """Paste a box of one example into another and mix their targets by area (Yun et al., 2019, arXiv:1905.04899).
 
-    Draws one box and one permutation per step and rank. The box has the image's aspect ratio, covers a fraction of its
-    area drawn from Beta(alpha, alpha), is centred anywhere and clipped at the border; the targets are mixed by the
-    clipped area. The partner's label is not smoothed, as in mixup.
+    Draws one box and one permutation per step and rank. The box has the image's aspect ratio,
+    covers a fraction of its area drawn from Beta(alpha, alpha), is centred anywhere and clipped at
+    the border; the targets are mixed by the clipped area. The partner's label is not smoothed, as
+    in mixup.
     """
 
     name: ClassVar[str] = "cutmix"
     cost: ClassVar[str] = "one copy of the batch."
     gain: ClassVar[str] = (
-        "+0.3 points on top of mixup at 600 epochs (PyTorch blog, \"How to train state-of-the-art models using "
+        '+0.3 points on top of mixup at 600 epochs (PyTorch blog, "How to train state-of-the-art '
+        "models using "
         "TorchVision's latest primitives\", 2021)."
     )
     hurts: ClassVar[str] = (
-        "by 0.5 to 0.7 points when it replaces mixup in Hot's prototype (MosaicML, Mosaic ResNet deep dive, Table 4)."
+        "by 0.5 to 0.7 points when it replaces mixup in Hot's prototype (MosaicML, Mosaic ResNet "
+        "deep dive, Table 4)."
     )
     conflicts: ClassVar[frozenset[str]] = frozenset({"mixup", "mixup_or_cutmix"})
-    alpha: float = 1.0                  # concentration of the Beta distribution, above 0
+    alpha: float = 1.0  # concentration of the Beta distribution, above 0
 
     def problems(self) -> Iterator[Problem]:
         if not self.alpha > 0:
-            yield Problem("alpha", self.alpha, "must be positive", "remove cutmix with ~methods.cutmix")
+            yield Problem(
+                "alpha", self.alpha, "must be positive", "remove cutmix with ~methods.cutmix"
+            )
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         rows, cols, share = box(batch.images, self.alpha, now.rng)

@@ -17,31 +17,36 @@ from resnet_recipes.methods.base import Method, Now
 class EMA(Method):
     """Evaluate a moving average of the weights (Polyak and Juditsky, 1992, doi:10.1137/0330046).
 
-    The average starts as a copy after the first step. Every `update_interval` it moves a fraction of the way towards
-    the weights, 1 - 2^(-update_interval / half_life): 0.129 with 20ba and 100ba. All floating-point parameters and
-    buffers are averaged, including BatchNorm's statistics; integers are copied (Composer averages and truncates them).
-    For evaluation and export the values are swapped in place, and the training weights come back bit for bit. When
-    evaluated, the average is up to one interval old. torchvision's average differs in three ways, each a setting: until
-    the first update after its warm-up it is a copy, renewed at each update (`delay`); it is updated after the first
-    step of every epoch and the interval restarts there (`each_epoch`); its decay is divided by the number of epochs (a
-    half_life in dur).
+    The average starts as a copy after the first step. Every `update_interval` it moves a fraction
+    of the way towards the weights, 1 - 2^(-update_interval / half_life): 0.129 with 20ba and 100ba.
+    All floating-point parameters and buffers are averaged, including BatchNorm's statistics;
+    integers are copied (Composer averages and truncates them). For evaluation and export the values
+    are swapped in place, and the training weights come back bit for bit. When evaluated, the
+    average is up to one interval old. torchvision's average differs in three ways, each a setting:
+    until the first update after its warm-up it is a copy, renewed at each update (`delay`); it is
+    updated after the first step of every epoch and the interval restarts there (`each_epoch`); its
+    decay is divided by the number of epochs (a half_life in dur).
     """
 
     name: ClassVar[str] = "ema"
     cost: ClassVar[str] = (
-        "one fused pass over the weights every `update_interval`, and one copy of the model in memory."
+        "one fused pass over the weights every `update_interval`, and one copy of the "
+        "model in memory."
     )
     gain: ClassVar[str] = (
-        "+0.25 points in a 600-epoch baseline (PyTorch blog, \"How to train state-of-the-art models using "
+        '+0.25 points in a 600-epoch baseline (PyTorch blog, "How to train state-of-the-art '
+        "models using "
         "TorchVision's latest primitives\", 2021)."
     )
     hurts: ClassVar[str] = (
-        "runs with another batch size or of a few hundred steps, unless half_life is adjusted: it is in steps."
+        "runs with another batch size or of a few hundred steps, unless half_life is adjusted: "
+        "it is in steps."
     )
-    half_life: str = "100ba"            # time after which a weight's contribution has halved
-    update_interval: str = "20ba"       # time between updates
-    delay: str = "0ba"                  # time before averaging begins; until then the average is a copy
-    each_epoch: bool = False            # also update after each epoch's first step, and count update_interval from it
+    half_life: str = "100ba"  # time after which a weight's contribution has halved
+    update_interval: str = "20ba"  # time between updates
+    delay: str = "0ba"  # time before averaging begins; until then the average is a copy
+    # also update after each epoch's first step, and count update_interval from it
+    each_epoch: bool = False
 
     def __post_init__(self) -> None:
         self._average: dict[str, Tensor] = {}
@@ -56,13 +61,19 @@ class EMA(Method):
         if not self._average:
             self._average = {name: tensor.clone() for name, tensor in model.state_dict().items()}
             return
-        interval, half_life, delay = (now.horizon.steps(Duration.parse(text))
-                                      for text in (self.update_interval, self.half_life, self.delay))
-        place, steps = (now.step % now.horizon.steps_per_epoch, now.horizon.steps_per_epoch) if self.each_epoch \
+        interval, half_life, delay = (
+            now.horizon.steps(Duration.parse(text))
+            for text in (self.update_interval, self.half_life, self.delay)
+        )
+        place, steps = (
+            (now.step % now.horizon.steps_per_epoch, now.horizon.steps_per_epoch)
+            if self.each_epoch
             else (now.step + 1, now.horizon.total_steps)
+        )
         if place % interval:
             return
-        before = now.step - (interval if place else 1 + (steps - 1) % interval)     # the step of the last update
+        # the step of the last update
+        before = now.step - (interval if place else 1 + (steps - 1) % interval)
         pairs = list(zip(*self._pairs(model), strict=True))
         floats = [pair for pair in pairs if pair[0].is_floating_point()]
         integers = [pair for pair in pairs if not pair[0].is_floating_point()]
@@ -98,9 +109,16 @@ class EMA(Method):
         """Return the tensors of the average and of `model`, in the same order."""
         weights = model.state_dict()
         if weights.keys() != self._average.keys():
-            raise ValueError(f"the average does not fit the model: {sorted(weights.keys() ^ self._average.keys())[:4]}")
-        if not self._on_device:      # loaded from a checkpoint: adopt the weights' device and memory format
+            raise ValueError(
+                "the average does not fit the model: "
+                f"{sorted(weights.keys() ^ self._average.keys())[:4]}"
+            )
+        # loaded from a checkpoint: adopt the weights' device and memory format
+        if not self._on_device:
             loaded = self._average
-            self._average = {name: torch.empty_like(tensor).copy_(loaded[name]) for name, tensor in weights.items()}
+            self._average = {
+                name: torch.empty_like(tensor).copy_(loaded[name])
+                for name, tensor in weights.items()
+            }
             self._on_device = True
         return [self._average[name] for name in weights], list(weights.values())

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 from PIL import Image, ImageEnhance, ImageOps
 
-#: Each operation takes an RGB image and a value in its own unit, and returns a new image of the same size.
+#: Each operation takes an RGB image and a value in its own unit, and returns a new image of the
+#: same size.
 ImageOp = Callable[[Image.Image, float], Image.Image]
 
 
@@ -16,7 +17,8 @@ def turn(degrees: float, side: int) -> tuple[float, ...]:
     return cos, sin, cos * -half + sin * -half + half, -sin, cos, -sin * -half + cos * -half + half
 
 
-#: Affine maps from output to input pixels in Pillow's format, given a value and a side. Shears fix the top left corner.
+#: Affine maps from output to input pixels in Pillow's format, given a value and a side. Shears fix
+#: the top left corner.
 _MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
     "rotate": turn,
     "shear_x": lambda slope, _: (1, slope, 0, 0, 1, 0),
@@ -35,9 +37,12 @@ def step(name: str, value: float, side: int) -> tuple[str, tuple[float, ...]]:
 
 def _affine(name: str) -> ImageOp:
     """Return an operation with bilinear interpolation and black outside."""
+
     def transform(image: Image.Image, value: float) -> Image.Image:
         matrix = _MATRICES[name](value, image.width)
-        return image.transform(image.size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR)
+        return image.transform(
+            image.size, Image.Transform.AFFINE, matrix, Image.Resampling.BILINEAR
+        )
 
     return transform
 

@@ -13,10 +13,14 @@ from resnet_recipes.methods.base import Method, SampleAugment
 #: ImageNet's mean colour, which fills areas from outside the image.
 _FILL = (124, 116, 104)
 
-_FILTERS = {"bilinear": (Image.Resampling.BILINEAR,), "bicubic": (Image.Resampling.BICUBIC,),
-            "random": (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC)}
+_FILTERS = {
+    "bilinear": (Image.Resampling.BILINEAR,),
+    "bicubic": (Image.Resampling.BICUBIC,),
+    "random": (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC),
+}
 
-#: Takes an image, a level from 0 to 1, a sign and a resampling filter, and returns the changed image.
+#: Takes an image, a level from 0 to 1, a sign and a resampling filter, and returns the changed
+#: image.
 Operation = Callable[[Image.Image, float, int, Image.Resampling], Image.Image]
 
 
@@ -24,21 +28,26 @@ Operation = Callable[[Image.Image, float, int, Image.Resampling], Image.Image]
 class IncreasingRandAugment(Method):
     """Apply `depth` random operations to each image (Cubuk et al., 2020, arXiv:1909.13719; timm's variant).
 
-    timm's policy `rand-m7-mstd0.5-inc1`: 15 operations that get stronger with the magnitude, drawn uniformly with
-    replacement; each is applied with probability `p` and a magnitude from N(magnitude, deviation), clipped to 0..10.
-    Areas from outside the image have ImageNet's mean colour. Runs on decoded images in the loader's workers.
+    timm's policy `rand-m7-mstd0.5-inc1`: 15 operations that get stronger with the magnitude, drawn
+    uniformly with replacement; each is applied with probability `p` and a magnitude from
+    N(magnitude, deviation), clipped to 0..10. Areas from outside the image have ImageNet's mean
+    colour. Runs on decoded images in the loader's workers.
     """
 
     name: ClassVar[str] = "increasing_randaugment"
     cost: ClassVar[str] = "about one Pillow operation for each image, in the workers."
-    gain: ClassVar[str] = "part of timm's A1 to A3, not measured separately (Wightman et al., 2021, arXiv:2110.00476)."
+    gain: ClassVar[str] = (
+        "part of timm's A1 to A3, not measured separately (Wightman et al., 2021, "
+        "arXiv:2110.00476)."
+    )
     hurts: ClassVar[str] = "short runs, and loaders short of CPU."
     conflicts: ClassVar[frozenset[str]] = frozenset({"randaugment", "trivial_augment"})
-    depth: int = 2                      # operations drawn for each image
-    p: float = 0.5                      # probability that a drawn operation is applied
-    magnitude: float = 7.0              # mean strength, 0 to 10
-    deviation: float = 0.5              # standard deviation of the strength
-    interpolation: str = "random"       # when moving pixels: bilinear | bicubic | random (either, for each image)
+    depth: int = 2  # operations drawn for each image
+    p: float = 0.5  # probability that a drawn operation is applied
+    magnitude: float = 7.0  # mean strength, 0 to 10
+    deviation: float = 0.5  # standard deviation of the strength
+    # when moving pixels: bilinear | bicubic | random (either, for each image)
+    interpolation: str = "random"
 
     def problems(self) -> Iterator[Problem]:
         if self.depth < 1:
@@ -50,7 +59,9 @@ class IncreasingRandAugment(Method):
         if not 0 <= self.deviation <= 10:
             yield Problem("deviation", self.deviation, "must be between 0 and 10")
         if self.interpolation not in _FILTERS:
-            yield Problem("interpolation", self.interpolation, f"must be one of {', '.join(_FILTERS)}")
+            yield Problem(
+                "interpolation", self.interpolation, f"must be one of {', '.join(_FILTERS)}"
+            )
 
     def augment_sample(self) -> SampleAugment:
         return _OneImage(self)
@@ -65,38 +76,55 @@ class _OneImage:
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
         settings, filters = self.settings, _FILTERS[self.settings.interpolation]
         for number in rng.integers(len(OPERATIONS), size=settings.depth):
-            acts, level = rng.random() < settings.p, rng.normal(settings.magnitude, settings.deviation)
+            acts, level = (
+                rng.random() < settings.p,
+                rng.normal(settings.magnitude, settings.deviation),
+            )
             sign, resample = 1 - 2 * int(rng.integers(2)), filters[rng.integers(len(filters))]
             if acts:
-                image = tuple(OPERATIONS.values())[number](image, min(max(level, 0.0), 10.0) / 10, sign, resample)
+                image = tuple(OPERATIONS.values())[number](
+                    image, min(max(level, 0.0), 10.0) / 10, sign, resample
+                )
         return image
 
 
 def _enhance(kind: type) -> Operation:
     """Return an operation that weakens or strengthens a property by up to nine tenths."""
-    return lambda image, level, sign, resample: kind(image).enhance(max(0.1, 1 + sign * 0.9 * level))
+    return lambda image, level, sign, resample: kind(image).enhance(
+        max(0.1, 1 + sign * 0.9 * level)
+    )
 
 
 def _affine(matrix: Callable[[float, Image.Image], tuple[float, ...]]) -> Operation:
     """Return an operation that resamples an image by an affine map in Pillow's format."""
     return lambda image, level, sign, resample: image.transform(
-        image.size, Image.Transform.AFFINE, matrix(sign * level, image), resample, fillcolor=_FILL)
+        image.size, Image.Transform.AFFINE, matrix(sign * level, image), resample, fillcolor=_FILL
+    )
 
 
-def _brighten_dark(image: Image.Image, level: float, sign: int, resample: Image.Resampling) -> Image.Image:
+def _brighten_dark(
+    image: Image.Image, level: float, sign: int, resample: Image.Resampling
+) -> Image.Image:
     more = min(128, int(110 * level))
-    return image.point([min(255, value + more) if value < 128 else value for value in range(256)] * 3)
+    return image.point(
+        [min(255, value + more) if value < 128 else value for value in range(256)] * 3
+    )
 
 
-def _posterize(image: Image.Image, level: float, sign: int, resample: Image.Resampling) -> Image.Image:
-    return ImageOps.posterize(image, max(1, 4 - int(4 * level)))       # Pillow rejects 0 bits, which would be black
+def _posterize(
+    image: Image.Image, level: float, sign: int, resample: Image.Resampling
+) -> Image.Image:
+    # Pillow rejects 0 bits, which would be black
+    return ImageOps.posterize(image, max(1, 4 - int(4 * level)))
 
 
 OPERATIONS: dict[str, Operation] = {
     "autocontrast": lambda image, *_: ImageOps.autocontrast(image),
     "equalize": lambda image, *_: ImageOps.equalize(image),
     "invert": lambda image, *_: ImageOps.invert(image),
-    "rotate": lambda image, level, sign, resample: image.rotate(30 * sign * level, resample, fillcolor=_FILL),
+    "rotate": lambda image, level, sign, resample: image.rotate(
+        30 * sign * level, resample, fillcolor=_FILL
+    ),
     "posterize": _posterize,
     "solarize": lambda image, level, *_: ImageOps.solarize(image, 256 - int(256 * level)),
     "solarize_add": _brighten_dark,

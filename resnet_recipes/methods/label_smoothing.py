@@ -21,11 +21,12 @@ class LabelSmoothing(Method):
     cost: ClassVar[str] = "none."
     gain: ClassVar[str] = "the strongest single regulariser of short runs."
     hurts: ClassVar[str] = (
-        "together with MixUp in runs under about 60 epochs (75.91 % against 76.33 % alone at 30 epochs; MosaicML, "
+        "together with MixUp in runs under about 60 epochs (75.91 % against 76.33 % alone at 30 "
+        "epochs; MosaicML, "
         "Mosaic ResNet deep dive, Table 5), which is why Mild has no MixUp."
     )
     takes_drafts: ClassVar[bool] = True
-    smoothing: float = 0.1              # fraction of the target to spread, 0 to 1
+    smoothing: float = 0.1  # fraction of the target to spread, 0 to 1
 
     def problems(self) -> Iterator[Problem]:
         if not 0 <= self.smoothing <= 1:
@@ -33,4 +34,5 @@ class LabelSmoothing(Method):
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         floor = torch.tensor(self.smoothing / batch.targets.shape[1])
-        return batch._replace(targets=floor.add(batch.targets, alpha=1 - self.smoothing))       # one pass
+        # one pass
+        return batch._replace(targets=floor.add(batch.targets, alpha=1 - self.smoothing))

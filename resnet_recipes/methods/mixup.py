@@ -16,30 +16,36 @@ from resnet_recipes.ops.images import mix
 class MixUp(Method):
     """Train on convex combinations of pairs of examples (Zhang et al., 2018, arXiv:1710.09412).
 
-    `x <- (1 - share) * x + share * x[order]`, with one share and one permutation per step and rank. The share is drawn
-    from Beta(alpha, alpha) and folded into [0, 0.5], so an image's own label dominates (the mean share is 0.10 at alpha
-    0.2). The partner's label is not smoothed, as in the runs for which the recipes were tuned; this is why
-    label_smoothing runs before mixup. Both gradients of a SAM step see the same mix; Composer draws again for the
-    second.
+    `x <- (1 - share) * x + share * x[order]`, with one share and one permutation per step and rank.
+    The share is drawn from Beta(alpha, alpha) and folded into [0, 0.5], so an image's own label
+    dominates (the mean share is 0.10 at alpha 0.2). The partner's label is not smoothed, as in the
+    runs for which the recipes were tuned; this is why label_smoothing runs before mixup. Both
+    gradients of a SAM step see the same mix; Composer draws again for the second.
     """
 
     name: ClassVar[str] = "mixup"
-    cost: ClassVar[str] = "one gather and one interpolation of the batch, 3 % of throughput (Table 5)."
+    cost: ClassVar[str] = (
+        "one gather and one interpolation of the batch, 3 % of throughput (Table 5)."
+    )
     gain: ClassVar[str] = (
-        "+0.5 to 0.7 points over CutMix in Hot's prototype at 180 and 540 epochs (MosaicML, Mosaic ResNet deep dive, "
+        "+0.5 to 0.7 points over CutMix in Hot's prototype at 180 and 540 epochs (MosaicML, "
+        "Mosaic ResNet deep dive, "
         "Table 4)."
     )
     hurts: ClassVar[str] = (
-        "runs under about 60 epochs that also use label_smoothing (Table 5); alpha 1 costs Hot 0.8 to 1.1 points "
+        "runs under about 60 epochs that also use label_smoothing (Table 5); alpha 1 costs Hot "
+        "0.8 to 1.1 points "
         "(Table 6). Training accuracy is measured against the dominant label."
     )
     conflicts: ClassVar[frozenset[str]] = frozenset({"cutmix", "mixup_or_cutmix"})
     takes_drafts: ClassVar[bool] = True
-    alpha: float = 0.2                  # concentration of the Beta distribution, above 0
+    alpha: float = 0.2  # concentration of the Beta distribution, above 0
 
     def problems(self) -> Iterator[Problem]:
         if not self.alpha > 0:
-            yield Problem("alpha", self.alpha, "must be positive", "remove mixup with ~methods.mixup")
+            yield Problem(
+                "alpha", self.alpha, "must be positive", "remove mixup with ~methods.mixup"
+            )
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         share = now.rng.beta(self.alpha, self.alpha)

@@ -13,23 +13,27 @@ from resnet_recipes.methods.cutmix import box, pasted
 class MixUpOrCutMix(Method):
     """Apply mixup or cutmix, chosen at random at every step (Wightman et al., 2021, arXiv:2110.00476).
 
-    Each rank chooses for itself. Unlike in mixup and cutmix alone, examples are paired as in timm (`flipped`: with the
-    batch in reverse order) or torchvision (`rolled`: with the previous example), and label smoothing applies to the
-    partner's label too. torchvision smooths after mixing, with the same result. See the cards of mixup and cutmix for
-    the rest.
+    Each rank chooses for itself. Unlike in mixup and cutmix alone, examples are paired as in timm
+    (`flipped`: with the batch in reverse order) or torchvision (`rolled`: with the previous
+    example), and label smoothing applies to the partner's label too. torchvision smooths after
+    mixing, with the same result. See the cards of mixup and cutmix for the rest.
     """
 
     name: ClassVar[str] = "mixup_or_cutmix"
     cost: ClassVar[str] = "the same as mixup or cutmix."
-    gain: ClassVar[str] = "+0.3 points over mixup alone at 600 epochs (PyTorch blog, 2021); part of timm's A1 to A3."
+    gain: ClassVar[str] = (
+        "+0.3 points over mixup alone at 600 epochs (PyTorch blog, 2021); part of timm's A1 to A3."
+    )
     hurts: ClassVar[str] = (
-        "unknown in the MosaicML recipes, in which cutmix alone lost 0.5 to 0.7 points against mixup."
+        "unknown in the MosaicML recipes, in which cutmix alone lost 0.5 to 0.7 points "
+        "against mixup."
     )
     conflicts: ClassVar[frozenset[str]] = frozenset({"mixup", "cutmix"})
-    mixup_alpha: float = 0.2            # concentration of mixup's Beta distribution, above 0
-    cutmix_alpha: float = 1.0           # concentration of cutmix's Beta distribution, above 0
-    switch: float = 0.5                 # probability of cutmix at each step
-    partner: str = "flipped"            # flipped: the batch in reverse, as in timm | rolled: by one, as in torchvision
+    mixup_alpha: float = 0.2  # concentration of mixup's Beta distribution, above 0
+    cutmix_alpha: float = 1.0  # concentration of cutmix's Beta distribution, above 0
+    switch: float = 0.5  # probability of cutmix at each step
+    # flipped: the batch in reverse, as in timm | rolled: by one, as in torchvision
+    partner: str = "flipped"
 
     def problems(self) -> Iterator[Problem]:
         for key in ("mixup_alpha", "cutmix_alpha"):
@@ -42,7 +46,9 @@ class MixUpOrCutMix(Method):
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         images, targets = batch.images, batch.targets
-        others, other_targets = (part.flip(0) if self.partner == "flipped" else part.roll(1, 0) for part in batch[:2])
+        others, other_targets = (
+            part.flip(0) if self.partner == "flipped" else part.roll(1, 0) for part in batch[:2]
+        )
         if now.rng.random() < self.switch:
             rows, cols, share = box(images, self.cutmix_alpha, now.rng)
             mixed = pasted(images, others[..., rows, cols], rows, cols)

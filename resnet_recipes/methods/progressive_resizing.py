@@ -17,37 +17,44 @@ from resnet_recipes.ops.images import resize, select
 class ProgressiveResizing(Method):
     """Start with small images and grow them to full size (fast.ai, fastbook chapter 7; MosaicML, Composer 0.7.1).
 
-    The scale is `initial_scale` until `delay`, then rises linearly, and is 1 for the last `finetune` of the run; sides
-    are rounded to multiples of `size_increment`, half to even, in exact arithmetic. The size is constant within an
-    epoch. In Mild, images have 88 px for 40 % of the run and then grow to 176, which they reach at 80 %. `at: device`
-    shrinks the normalised batch ("nearest" takes the pixel at floor(i * full / size); "crop" cuts the same window out
-    of all images); `at: loader` makes the loader decode at this size instead, which averages over area and saves CPU
-    time. Two deliberate differences from Composer: its float arithmetic turns some sizes of 120, 60 and 100 into 119,
-    59 and 99, and its crop never uses the last offset.
+    The scale is `initial_scale` until `delay`, then rises linearly, and is 1 for the last
+    `finetune` of the run; sides are rounded to multiples of `size_increment`, half to even, in
+    exact arithmetic. The size is constant within an epoch. In Mild, images have 88 px for 40 % of
+    the run and then grow to 176, which they reach at 80 %. `at: device` shrinks the normalised
+    batch ("nearest" takes the pixel at floor(i * full / size); "crop" cuts the same window out of
+    all images); `at: loader` makes the loader decode at this size instead, which averages over area
+    and saves CPU time. Two deliberate differences from Composer: its float arithmetic turns some
+    sizes of 120, 60 and 100 into 119, 59 and 99, and its crop never uses the last offset.
     """
 
     name: ClassVar[str] = "progressive_resizing"
     cost: ClassVar[str] = "one resampling of the batch."
     gain: ClassVar[str] = (
-        "speed: 47 % of the pixels at 36 epochs, with almost no loss of accuracy on ImageNet (Composer, method card)."
+        "speed: 47 % of the pixels at 36 epochs, with almost no loss of accuracy on ImageNet "
+        "(Composer, method card)."
     )
     hurts: ClassVar[str] = (
-        "no accuracy, but if the loader is the bottleneck, small images save no time; runs under 10 epochs see few "
+        "no accuracy, but if the loader is the bottleneck, small images save no time; runs under "
+        "10 epochs see few "
         "sizes. For small images of small objects (CIFAR-10), `mode: crop` is better."
     )
     takes_drafts: ClassVar[bool] = True
-    mode: str = "resize"                # resize: shrink the whole image | crop: cut a window out of it
-    initial_scale: float = 0.5          # side at the start, relative to the full side
-    delay: str = "0.5dur"               # time at initial_scale
-    finetune: str = "0.2dur"            # time at full size, at the end
-    size_increment: int = 4             # pixels; all sides but the full one are multiples of it
-    interpolation: str = "nearest"      # nearest | bilinear
-    at: str = "device"                  # device: resample the batch | loader: decode at this size
-    decided_at: str = "start"           # which end of an epoch decides its size: start | end
+    mode: str = "resize"  # resize: shrink the whole image | crop: cut a window out of it
+    initial_scale: float = 0.5  # side at the start, relative to the full side
+    delay: str = "0.5dur"  # time at initial_scale
+    finetune: str = "0.2dur"  # time at full size, at the end
+    size_increment: int = 4  # pixels; all sides but the full one are multiples of it
+    interpolation: str = "nearest"  # nearest | bilinear
+    at: str = "device"  # device: resample the batch | loader: decode at this size
+    decided_at: str = "start"  # which end of an epoch decides its size: start | end
 
     def problems(self) -> Iterator[Problem]:
-        choices = {"mode": ("resize", "crop"), "interpolation": ("nearest", "bilinear"), "at": ("device", "loader"),
-                   "decided_at": ("start", "end")}
+        choices = {
+            "mode": ("resize", "crop"),
+            "interpolation": ("nearest", "bilinear"),
+            "at": ("device", "loader"),
+            "decided_at": ("start", "end"),
+        }
         for key, known in choices.items():
             if getattr(self, key) not in known:
                 yield Problem(key, getattr(self, key), f"must be {' or '.join(known)}")
@@ -56,7 +63,9 @@ class ProgressiveResizing(Method):
         if self.size_increment < 1:
             yield Problem("size_increment", self.size_increment, "must be at least 1 pixel")
         if self.at == "loader" and self.mode == "crop":
-            yield Problem("at", self.at, "the loader can only resize", "use mode=resize or at=device")
+            yield Problem(
+                "at", self.at, "the loader can only resize", "use mode=resize or at=device"
+            )
         shares = []
         for key in ("delay", "finetune"):
             try:
@@ -64,7 +73,11 @@ class ProgressiveResizing(Method):
             except ValueError as error:
                 yield Problem(key, getattr(self, key), str(error))
         if len(shares) == 2 and sum(shares) >= 1:
-            yield Problem("delay", self.delay, f"delay and finetune ({self.finetune}) together must be less than 1dur")
+            yield Problem(
+                "delay",
+                self.delay,
+                f"delay and finetune ({self.finetune}) together must be less than 1dur",
+            )
 
     def provides(self, hook: str) -> bool:
         return super().provides(hook) and not (hook == "transform_batch" and self.at == "loader")
@@ -76,10 +89,15 @@ class ProgressiveResizing(Method):
 
     def size_at(self, full: int, elapsed: Fraction) -> int:
         """Return the side in pixels after the fraction `elapsed` of the run, when the full side is `full`."""
-        delay, finetune, initial = _share(self.delay), _share(self.finetune), decimal(self.initial_scale)
+        delay, finetune, initial = (
+            _share(self.delay),
+            _share(self.finetune),
+            decimal(self.initial_scale),
+        )
         grown = min(Fraction(1), max(Fraction(0), (elapsed - delay) / (1 - finetune - delay)))
         scale = initial + (1 - initial) * grown
-        size = round(full * scale / self.size_increment) * self.size_increment     # a Fraction: exact, half to even
+        # a Fraction: exact, half to even
+        size = round(full * scale / self.size_increment) * self.size_increment
         return min(full, max(size, self.size_increment))
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
@@ -94,7 +112,7 @@ class ProgressiveResizing(Method):
         if self.mode == "crop":
             rows += now.rng.integers(full_height - height, endpoint=True)
             columns += now.rng.integers(full - width, endpoint=True)
-        else:       # integer arithmetic: at some sizes F.interpolate's float32 scale is off by one pixel
+        else:  # integer arithmetic: at some sizes F.interpolate's float32 scale is off by one pixel
             rows, columns = rows * full_height // height, columns * full // width
         return batch._replace(images=select(batch.images, rows, columns))
 

@@ -22,49 +22,66 @@ SETS = {"all": tuple(IMAGE_OPS), "safe": _SAFE, "original": tuple(IMAGE_OPS)}
 class RandAugment(Method):
     """Apply `depth` random operations of random strength to each image (Cubuk et al., 2020, arXiv:1909.13719).
 
-    Composer's variant: 13 operations, without an identity, drawn uniformly with replacement, each with its own strength
-    from U(0.1, severity). At severity 10: rotate by up to 30 degrees, shear by 0.3, translate by a third of the side,
-    posterize to 4 to 1 bits, solarize at any threshold, and change colour, contrast, brightness and sharpness by
-    factors of 0.1 to 10 (`original`: 0.1 to 1.9; `safe`: without these four). `placement: sample` runs Pillow on
-    decoded images in the loader's workers. `batch` runs on the uint8 batch on the device, still with separate draws for
-    each image; operations and ranges are the same and pixels agree to one grey level. It needs no workers and works
-    with every loader. `auto` means `sample` if the loader has workers for it.
+    Composer's variant: 13 operations, without an identity, drawn uniformly with replacement, each
+    with its own strength from U(0.1, severity). At severity 10: rotate by up to 30 degrees, shear
+    by 0.3, translate by a third of the side, posterize to 4 to 1 bits, solarize at any threshold,
+    and change colour, contrast, brightness and sharpness by factors of 0.1 to 10 (`original`: 0.1
+    to 1.9; `safe`: without these four). `placement: sample` runs Pillow on decoded images in the
+    loader's workers. `batch` runs on the uint8 batch on the device, still with separate draws for
+    each image; operations and ranges are the same and pixels agree to one grey level. It needs no
+    workers and works with every loader. `auto` means `sample` if the loader has workers for it.
     """
 
     name: ClassVar[str] = "randaugment"
     cost: ClassVar[str] = (
-        "18 % of throughput at depth 1 and 28 % at depth 2 in the workers of 8 A100 (MosaicML, Mosaic ResNet deep "
+        "18 % of throughput at depth 1 and 28 % at depth 2 in the workers of 8 A100 (MosaicML, "
+        "Mosaic ResNet deep "
         "dive, Table 2); on a CPU, `batch` takes half of the time of `sample` at 176 px "
         "(benchmarks/randaugment.py)."
     )
     gain: ClassVar[str] = (
-        "+0.4 points for ResNet-50 at 90 epochs, +1.15 at 120 (depth 2, severity 9; Composer, method card); without "
+        "+0.4 points for ResNet-50 at 90 epochs, +1.15 at 120 (depth 2, severity 9; Composer, "
+        "method card); without "
         "it no run of any length exceeded 79.87 % (deep dive)."
     )
     hurts: ClassVar[str] = (
-        "short runs; no gain at 90 epochs on top of blurpool, mixup and label_smoothing (Composer, method card)."
+        "short runs; no gain at 90 epochs on top of blurpool, mixup and label_smoothing "
+        "(Composer, method card)."
     )
-    depth: int = 1                      # operations applied to each image in turn
-    severity: float = 10.0              # largest strength, 0.1 to 10
-    augmentation_set: str = "all"       # all | safe | original
-    placement: str = "auto"             # sample: in the loader's workers | batch: on the device | auto: either
+    depth: int = 1  # operations applied to each image in turn
+    severity: float = 10.0  # largest strength, 0.1 to 10
+    augmentation_set: str = "all"  # all | safe | original
+    placement: str = "auto"  # sample: in the loader's workers | batch: on the device | auto: either
 
     def problems(self) -> Iterator[Problem]:
         if self.depth < 1:
-            yield Problem("depth", self.depth, "must be at least 1", "remove randaugment with ~methods.randaugment")
+            yield Problem(
+                "depth",
+                self.depth,
+                "must be at least 1",
+                "remove randaugment with ~methods.randaugment",
+            )
         if not 0.1 <= self.severity <= 10:
             yield Problem("severity", self.severity, "must be between 0.1 and 10")
         if self.augmentation_set not in SETS:
-            yield Problem("augmentation_set", self.augmentation_set, f"must be one of {', '.join(SETS)}")
+            yield Problem(
+                "augmentation_set", self.augmentation_set, f"must be one of {', '.join(SETS)}"
+            )
         if self.placement not in ("auto", "sample", "batch"):
             yield Problem("placement", self.placement, "must be auto, sample or batch")
 
     def resolved(self, sample_ops: bool) -> Method:
-        return replace(self, placement="sample" if sample_ops else "batch") if self.placement == "auto" else self
+        return (
+            replace(self, placement="sample" if sample_ops else "batch")
+            if self.placement == "auto"
+            else self
+        )
 
     def provides(self, hook: str) -> bool:
         if hook in ("augment_sample", "augment_pixels"):
-            return self.placement == "batch" if hook == "augment_pixels" else self.placement != "batch"
+            return (
+                self.placement == "batch" if hook == "augment_pixels" else self.placement != "batch"
+            )
         return super().provides(hook)
 
     def note(self) -> str:
@@ -74,7 +91,7 @@ class RandAugment(Method):
         return _OneImage(self)
 
     def augment_pixels(self, pixels: Tensor, now: Now) -> Tensor:
-        images = pixels.permute(0, 2, 3, 1)                                   # a view: memory is NHWC
+        images = pixels.permute(0, 2, 3, 1)  # a view: memory is NHWC
         names = SETS[self.augmentation_set]
         for _ in range(self.depth):
             chosen = now.rng.integers(len(names), size=len(images))
@@ -95,12 +112,12 @@ class RandAugment(Method):
         return {
             "autocontrast": lambda: level,
             "equalize": lambda: level,
-            "posterize": lambda: 4 - np.trunc(0.4 * level),                   # bits kept
-            "rotate": lambda: sign * np.trunc(3 * level),                     # degrees
-            "solarize": lambda: 256 - np.trunc(25.6 * level),                 # lowest value inverted
-            "shear_x": lambda: sign * 0.03 * level,                           # pixels for each pixel
+            "posterize": lambda: 4 - np.trunc(0.4 * level),  # bits kept
+            "rotate": lambda: sign * np.trunc(3 * level),  # degrees
+            "solarize": lambda: 256 - np.trunc(25.6 * level),  # lowest value inverted
+            "shear_x": lambda: sign * 0.03 * level,  # pixels for each pixel
             "shear_y": lambda: sign * 0.03 * level,
-            "translate_x": lambda: sign * np.trunc(level * side / 30),        # pixels
+            "translate_x": lambda: sign * np.trunc(level * side / 30),  # pixels
             "translate_y": lambda: sign * np.trunc(level * side / 30),
         }[name]()
 

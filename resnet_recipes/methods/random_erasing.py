@@ -12,27 +12,30 @@ from resnet_recipes.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now
 from resnet_recipes.ops.host import send
 
-_ATTEMPTS = 10    # draws of a box that fits; if all fail the image stays whole, as in torchvision
+_ATTEMPTS = 10  # draws of a box that fits; if all fail the image stays whole, as in torchvision
 
 
 @dataclass
 class RandomErasing(Method):
     """Erase a random box of randomly chosen images (Zhong et al., 2020, arXiv:1708.04896).
 
-    Each image has its own box, which becomes 0 in the normalised batch: the mean of the dataset. Area, aspect ratio and
-    position are distributed as in torchvision's RandomErasing. Runs on the device, for all images at once.
+    Each image has its own box, which becomes 0 in the normalised batch: the mean of the dataset.
+    Area, aspect ratio and position are distributed as in torchvision's RandomErasing. Runs on the
+    device, for all images at once.
     """
 
     name: ClassVar[str] = "random_erasing"
     cost: ClassVar[str] = "one pass over the batch."
     gain: ClassVar[str] = (
-        "+0.2 points at 600 epochs (PyTorch blog, \"How to train state-of-the-art models using TorchVision's latest "
-        "primitives\", 2021)."
+        '+0.2 points at 600 epochs (PyTorch blog, "How to train state-of-the-art models using '
+        "TorchVision's latest "
+        'primitives", 2021).'
     )
     hurts: ClassVar[str] = "runs too short to need regularisation."
-    p: float = 0.1                      # probability that an image loses a box
-    scale: tuple[float, float] = (0.02, 0.33)      # smallest and largest area of the box, relative to the image
-    ratio: tuple[float, float] = (0.3, 3.3)        # smallest and largest height / width of the box
+    p: float = 0.1  # probability that an image loses a box
+    # smallest and largest area of the box, relative to the image
+    scale: tuple[float, float] = (0.02, 0.33)
+    ratio: tuple[float, float] = (0.3, 3.3)  # smallest and largest height / width of the box
 
     def problems(self) -> Iterator[Problem]:
         if not 0 <= self.p <= 1:
@@ -40,7 +43,9 @@ class RandomErasing(Method):
         for key, highest in (("scale", 1.0), ("ratio", math.inf)):
             low, high = getattr(self, key)
             if not 0 < low <= high <= highest:
-                yield Problem(key, [low, high], f"must be [low, high] with 0 < low <= high <= {highest:g}")
+                yield Problem(
+                    key, [low, high], f"must be [low, high] with 0 < low <= high <= {highest:g}"
+                )
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         examples, _, height, width = batch.images.shape
@@ -49,7 +54,8 @@ class RandomErasing(Method):
         y = torch.arange(height, device=boxes.device).view(height, 1, 1)
         x = torch.arange(width, device=boxes.device).view(width, 1)
         inside = (y >= top) & (y < bottom) & (x >= left) & (x < right)
-        images = batch.images.permute(0, 2, 3, 1).masked_fill(inside, 0)      # NHWC keeps channels_last memory
+        # NHWC keeps channels_last memory
+        images = batch.images.permute(0, 2, 3, 1).masked_fill(inside, 0)
         return batch._replace(images=images.permute(0, 3, 1, 2))
 
     def boxes(self, examples: int, height: int, width: int, rng: np.random.Generator) -> np.ndarray:
@@ -62,5 +68,8 @@ class RandomErasing(Method):
         first = fits.argmax(axis=0), np.arange(examples)
         erased = fits[first] & (rng.random(examples) < self.p)
         tall, wide = tall[first] * erased, wide[first] * erased
-        top, left = rng.integers(height - tall, endpoint=True), rng.integers(width - wide, endpoint=True)
+        top, left = (
+            rng.integers(height - tall, endpoint=True),
+            rng.integers(width - wide, endpoint=True),
+        )
         return np.stack([top, top + tall, left, left + wide])

@@ -10,35 +10,38 @@ from torch import Tensor
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods.base import Compute, Method, Now
 
-_EPSILON = 1e-12     # avoids dividing by a zero norm
+_EPSILON = 1e-12  # avoids dividing by a zero norm
 
 
 @dataclass
 class SAM(Method):
     """Follow the gradient at a nearby worst point (Foret et al., 2021, arXiv:2010.01412), every `interval` steps.
 
-    The weights move by `rho * g / |g|`, with the norm over all parameters together; the optimizer then applies the
-    gradient at that point to the original weights. The first gradient is local to the rank (m-sharpness), the second is
-    averaged. Both see the same mixed batch and update BatchNorm's statistics. Weights are restored from a copy, because
-    (w + e) - e is not w in floating point and ranks would drift apart. With loss scaling, an overflow in the first
-    gradient makes the moved weights, and so the second gradient on all ranks, non-finite: the scaler skips the step
-    everywhere, and the weights are restored from the copy.
+    The weights move by `rho * g / |g|`, with the norm over all parameters together; the optimizer
+    then applies the gradient at that point to the original weights. The first gradient is local to
+    the rank (m-sharpness), the second is averaged. Both see the same mixed batch and update
+    BatchNorm's statistics. Weights are restored from a copy, because (w + e) - e is not w in
+    floating point and ranks would drift apart. With loss scaling, an overflow in the first gradient
+    makes the moved weights, and so the second gradient on all ranks, non-finite: the scaler skips
+    the step everywhere, and the weights are restored from the copy.
     """
 
     name: ClassVar[str] = "sam"
     cost: ClassVar[str] = (
-        "a SAM step costs two plain steps and a copy of the weights: 10 % of a run at interval 10 (7 % measured), 20 % "
+        "a SAM step costs two plain steps and a copy of the weights: 10 % of a run at interval "
+        "10 (7 % measured), 20 % "
         "at 5."
     )
     gain: ClassVar[str] = (
         "+0.7 points at 90 epochs and interval 10 (Composer, method card), and more in longer runs."
     )
     hurts: ClassVar[str] = (
-        "short runs, which pay the cost without the gain; interval 5 is no better than 10 at 180 epochs, and only 0.1 "
+        "short runs, which pay the cost without the gain; interval 5 is no better than 10 at 180 "
+        "epochs, and only 0.1 "
         "points better at 450 (MosaicML, Mosaic ResNet deep dive, Table 7)."
     )
-    rho: float = 0.5                    # distance to the nearby point, an L2 norm over all parameters
-    interval: int = 10                  # steps from one SAM step to the next
+    rho: float = 0.5  # distance to the nearby point, an L2 norm over all parameters
+    interval: int = 10  # steps from one SAM step to the next
 
     def __post_init__(self) -> None:
         self._copy: list[Tensor] = []
@@ -47,7 +50,9 @@ class SAM(Method):
         if not self.rho >= 0:
             yield Problem("rho", self.rho, "must be at least 0")
         if self.interval < 1:
-            yield Problem("interval", self.interval, "must be at least 1 step", "remove sam with ~methods.sam")
+            yield Problem(
+                "interval", self.interval, "must be at least 1 step", "remove sam with ~methods.sam"
+            )
 
     def note(self) -> str:
         last = 0 if self.interval % 100 in (11, 12, 13) else self.interval % 10

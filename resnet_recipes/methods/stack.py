@@ -11,7 +11,15 @@ from torch import Tensor, nn
 
 from resnet_recipes.errors import Problem
 from resnet_recipes.methods import ORDER
-from resnet_recipes.methods.base import EXCLUSIVE_HOOKS, HOOKS, Batch, Compute, Method, Now, SampleAugment
+from resnet_recipes.methods.base import (
+    EXCLUSIVE_HOOKS,
+    HOOKS,
+    Batch,
+    Compute,
+    Method,
+    Now,
+    SampleAugment,
+)
 from resnet_recipes.ops import Operations
 from resnet_recipes.ops.images import Draft, made
 
@@ -19,10 +27,12 @@ from resnet_recipes.ops.images import Draft, made
 class Stack:
     """The enabled methods in the order of `methods.ORDER`, resolved once so that unused hooks cost nothing."""
 
-    operations = Operations()       # plain torch
+    operations = Operations()  # plain torch
 
     def __init__(self, methods: Mapping[str, Method]):
-        self.methods = {method.name: methods[method.name] for method in ORDER if method.name in methods}
+        self.methods = {
+            method.name: methods[method.name] for method in ORDER if method.name in methods
+        }
         #: Whether the forward pass in training uses torch's generator.
         self.draws_in_forward = any(method.draws_in_forward for method in self.methods.values())
         self._pixels = self._provided("augment_pixels")
@@ -31,15 +41,20 @@ class Stack:
         #: The loss to minimise, a scalar, given logits and targets [N, K].
         self.loss: Callable[[Tensor, Tensor], Tensor] = self._only("loss", self._soft_cross_entropy)
         #: Leave in `.grad` the gradient for the optimizer; return the loss.
-        self.gradient: Callable[[Compute, list[Tensor], Now], Tensor] = self._only("gradient", _plain_gradient)
+        self.gradient: Callable[[Compute, list[Tensor], Now], Tensor] = self._only(
+            "gradient", _plain_gradient
+        )
         #: Evaluate and export inside this context.
-        self.eval_weights: Callable[[nn.Module], AbstractContextManager[None]] = self._only("eval_weights", nullcontext)
+        self.eval_weights: Callable[[nn.Module], AbstractContextManager[None]] = self._only(
+            "eval_weights", nullcontext
+        )
 
     @classmethod
     def of(cls, methods: Any, sample_ops: bool = True) -> "Stack":
         """Build the stack of a recipe's `methods` section.
 
-        `sample_ops` says whether the loader can run `augment_sample` on every image, which resolves a method's `auto`.
+        `sample_ops` says whether the loader can run `augment_sample` on every image, which resolves
+        a method's `auto`.
         """
         present = {name: method for name, method in vars(methods).items() if method is not None}
         return cls({name: method.resolved(sample_ops) for name, method in present.items()})
@@ -71,7 +86,9 @@ class Stack:
             if not transform.__self__.takes_drafts:
                 batch = batch._replace(images=made(batch.images))
             batch = transform(batch, now)
-        return batch._replace(images=batch.images.made()) if isinstance(batch.images, Draft) else batch
+        return (
+            batch._replace(images=batch.images.made()) if isinstance(batch.images, Draft) else batch
+        )
 
     def after_step(self, model: nn.Module, now: Now) -> None:
         """Act after an optimizer step; `now.step` is still the index of that step."""
@@ -80,8 +97,11 @@ class Stack:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the tensors of all methods, keyed "method.key"."""
-        return {f"{name}.{key}": tensor for name, method in self.methods.items()
-                for key, tensor in method.state_dict().items()}
+        return {
+            f"{name}.{key}": tensor
+            for name, method in self.methods.items()
+            for key, tensor in method.state_dict().items()
+        }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Restore the tensors returned by `state_dict`. Raises ValueError if any belongs to a method that is off."""
@@ -96,7 +116,10 @@ class Stack:
 
     def table(self) -> dict[str, list[str]]:
         """Return the methods that act at each used hook, in order: {"gradient": ["sam (every 5th step)"]}."""
-        rows = {hook: [_label(method) for method in self.methods.values() if method.provides(hook)] for hook in HOOKS}
+        rows = {
+            hook: [_label(method) for method in self.methods.values() if method.provides(hook)]
+            for hook in HOOKS
+        }
         return {hook: labels for hook, labels in rows.items() if labels}
 
     def problems(self) -> Iterator[Problem]:
@@ -108,8 +131,15 @@ class Stack:
                 yield Problem(names[1], None, rule, f"remove it: ~methods.{names[1]}")
         for name, method in self.methods.items():
             for other in self.methods:
-                if other in method.conflicts and (name < other or name not in self.methods[other].conflicts):
-                    yield Problem(other, None, f"cannot be combined with {name}", f"remove one: ~methods.{name}")
+                if other in method.conflicts and (
+                    name < other or name not in self.methods[other].conflicts
+                ):
+                    yield Problem(
+                        other,
+                        None,
+                        f"cannot be combined with {name}",
+                        f"remove one: ~methods.{name}",
+                    )
 
     def _soft_cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Return softmax cross-entropy, averaged over N; both [N, K], computed in float32."""
@@ -119,7 +149,9 @@ class Stack:
         return next(iter(self._provided(hook)), default)
 
     def _provided(self, hook: str) -> tuple[Callable, ...]:
-        return tuple(getattr(method, hook) for method in self.methods.values() if method.provides(hook))
+        return tuple(
+            getattr(method, hook) for method in self.methods.values() if method.provides(hook)
+        )
 
 
 def _plain_gradient(compute: Compute, params: list[Tensor], now: Now) -> Tensor:

@@ -15,7 +15,8 @@ from resnet_recipes.methods.surgery import adopt, release
 class DropSamplesBatchNorm2d(nn.BatchNorm2d):
     """The last BatchNorm of a residual branch; its output is zero for each example with probability `drop_rate`.
 
-    The statistics still include every example. In evaluation the output is multiplied by 1 - drop_rate instead.
+    The statistics still include every example. In evaluation the output is multiplied by 1 -
+    drop_rate instead.
     """
 
     drop_rate: float
@@ -28,34 +29,40 @@ class DropSamplesBatchNorm2d(nn.BatchNorm2d):
 
     def draw(self, x: Tensor) -> Tensor:
         """Return a factor for each example of `x`, float32 [N]: 1 to keep it, 0 to drop it."""
-        return torch.empty(len(x), device=x.device).bernoulli_(1 - self.drop_rate)      # one launch
+        return torch.empty(len(x), device=x.device).bernoulli_(1 - self.drop_rate)  # one launch
 
 
 @dataclass
 class StochasticDepth(Method):
     """Skip the residual branch of a block for random examples (Huang et al., 2016, arXiv:1603.09382).
 
-    Drawn separately for each example and block: `relu(identity + keep * branch)` with keep in {0, 1} and no rescaling,
-    and `relu(identity + (1 - p) * branch)` in evaluation. Block l of L, counted from 0, has p = (l + 1) / L * drop_rate
-    ("linear") or drop_rate ("uniform"): 0.00625 to 0.1 over ResNet-50's 16 blocks, so that 41 % of the examples pass
-    through all of them. The branch is still computed for the whole batch, and BatchNorm sees all of it. In `weights.pt`
-    the factor 1 - p is folded into the branch's last BatchNorm, which makes it a plain ResNet. Composer draws in the
-    precision of the activations; here it is float32.
+    Drawn separately for each example and block: `relu(identity + keep * branch)` with keep in {0,
+    1} and no rescaling, and `relu(identity + (1 - p) * branch)` in evaluation. Block l of L,
+    counted from 0, has p = (l + 1) / L * drop_rate ("linear") or drop_rate ("uniform"): 0.00625 to
+    0.1 over ResNet-50's 16 blocks, so that 41 % of the examples pass through all of them. The
+    branch is still computed for the whole batch, and BatchNorm sees all of it. In `weights.pt` the
+    factor 1 - p is folded into the branch's last BatchNorm, which makes it a plain ResNet. Composer
+    draws in the precision of the activations; here it is float32.
     """
 
     name: ClassVar[str] = "stochastic_depth"
-    cost: ClassVar[str] = "one multiplication of each branch's output; skipped branches save no time."
+    cost: ClassVar[str] = (
+        "one multiplication of each branch's output; skipped branches save no time."
+    )
     gain: ClassVar[str] = (
-        "one of Hot's regularisers, not measured separately there; scaling by 1 - p in evaluation is worth 0.1 points "
+        "one of Hot's regularisers, not measured separately there; scaling by 1 - p in "
+        "evaluation is worth 0.1 points "
         "(Composer, pull request 376)."
     )
     hurts: ClassVar[str] = (
-        "short runs, which need no more regularisation; the variant that drops whole blocks kept ResNet-50's accuracy "
+        "short runs, which need no more regularisation; the variant that drops whole blocks kept "
+        "ResNet-50's accuracy "
         "up to a rate of 0.2 (Composer, method card)."
     )
     draws_in_forward: ClassVar[bool] = True
-    drop_rate: float = 0.1              # probability of skipping the last block, at least 0 and below 1
-    distribution: str = "linear"        # linear: rises to drop_rate | from_zero: the same, from 0 | uniform: constant
+    drop_rate: float = 0.1  # probability of skipping the last block, at least 0 and below 1
+    # linear: rises to drop_rate | from_zero: the same, from 0 | uniform: constant
+    distribution: str = "linear"
 
     def problems(self) -> Iterator[Problem]:
         if not 0 <= self.drop_rate < 1:

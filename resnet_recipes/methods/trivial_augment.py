@@ -16,15 +16,17 @@ from resnet_recipes.methods.image_ops import turn
 class TrivialAugment(Method):
     """Apply one random operation of random strength to each image (Mueller and Hutter, 2021, arXiv:2103.10158).
 
-    The same as torchvision's TrivialAugmentWide: 14 operations including the identity, 31 strengths, nearest-neighbour
-    sampling. Runs on decoded images in the loader's workers; nothing to tune.
+    The same as torchvision's TrivialAugmentWide: 14 operations including the identity, 31
+    strengths, nearest-neighbour sampling. Runs on decoded images in the loader's workers; nothing
+    to tune.
     """
 
     name: ClassVar[str] = "trivial_augment"
     cost: ClassVar[str] = "one Pillow operation per image, in the workers."
     gain: ClassVar[str] = (
-        "+0.3 points over the baseline (PyTorch blog, \"How to train state-of-the-art models using TorchVision's "
-        "latest primitives\", 2021)."
+        '+0.3 points over the baseline (PyTorch blog, "How to train state-of-the-art models '
+        "using TorchVision's "
+        'latest primitives", 2021).'
     )
     hurts: ClassVar[str] = "loaders short of CPU; `randaugment` can run on the device instead."
     conflicts: ClassVar[frozenset[str]] = frozenset({"randaugment"})
@@ -45,15 +47,23 @@ class _Wide:
     def steps(self, side: int, rng: np.random.Generator) -> list[tuple[str, tuple[float, ...]]]:
         """Return the operation for the native decoder."""
         name, strength = _drawn(rng)
-        slope = math.tan(math.radians(math.degrees(math.atan(strength))))       # there and back, as in torchvision
+        # there and back, as in torchvision
+        slope = math.tan(math.radians(math.degrees(math.atan(strength))))
         matrices = {
-            "ShearX": (1, slope, 0, 0, 1, 0), "ShearY": (1, 0, 0, slope, 1, 0), "Rotate": turn(strength, side),
-            "TranslateX": (1, 0, -int(strength), 0, 1, 0), "TranslateY": (1, 0, 0, 0, 1, -int(strength)),
+            "ShearX": (1, slope, 0, 0, 1, 0),
+            "ShearY": (1, 0, 0, slope, 1, 0),
+            "Rotate": turn(strength, side),
+            "TranslateX": (1, 0, -int(strength), 0, 1, 0),
+            "TranslateY": (1, 0, 0, 0, 1, -int(strength)),
         }
         if name in matrices:
             return [("affine_nearest", matrices[name])]
         enhanced = name in ("Brightness", "Color", "Contrast", "Sharpness")
-        return [] if name == "Identity" else [(name.lower(), (1 + strength if enhanced else strength,))]
+        return (
+            []
+            if name == "Identity"
+            else [(name.lower(), (1 + strength if enhanced else strength,))]
+        )
 
 
 @cache
@@ -62,8 +72,10 @@ def _space() -> dict[str, tuple[tuple[float, ...], bool]]:
     from torchvision.transforms import TrivialAugmentWide
 
     space = TrivialAugmentWide()._augmentation_space(31)
-    return {name: (tuple(strengths.tolist()) if strengths.ndim else (), signed)
-            for name, (strengths, signed) in space.items()}
+    return {
+        name: (tuple(strengths.tolist()) if strengths.ndim else (), signed)
+        for name, (strengths, signed) in space.items()
+    }
 
 
 def _drawn(rng: np.random.Generator) -> tuple[str, float]:

@@ -16,35 +16,39 @@ from resnet_recipes.report.facts import Metrics
 #: Version of these fields; files of newer versions are refused.
 FORMAT = 1
 
-LICENCE = "The program is Apache-2.0. The weights belong to their owner, subject to the licence of the training images."
+LICENCE = (
+    "The program is Apache-2.0. The weights belong to their owner, subject to the licence "
+    "of the training images."
+)
 
 #: Methods that are part of the network: without their modules the weights compute something else.
 _SURGERY = {method.name: method for method in ORDER if method.in_network}
 
-_LARGEST = 1 << 24      # characters
+_LARGEST = 1 << 24  # characters
 
 
 @dataclass(frozen=True)
 class About:
     """A network: how to rebuild it, what its outputs mean, what input it expects, and how accurate it is."""
 
-    architecture: str                                   # torchvision's name
+    architecture: str  # torchvision's name
     num_classes: int
-    classes: tuple[str, ...] = ()                       # in label order; empty if unknown
-    surgery: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)      # settings of the methods in the network
-    train_size: int = 224                               # pixels, side of the training crop
-    eval_resize: int = 256                              # pixels, shorter side before the centre crop
-    eval_size: int = 224                                # pixels, side of the centre crop
-    eval_interpolation: str = "bilinear"                # bilinear | bicubic
-    mean: tuple[float, ...] = MEAN                      # of red, green and blue, 0..255
+    classes: tuple[str, ...] = ()  # in label order; empty if unknown
+    # settings of the methods in the network
+    surgery: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    train_size: int = 224  # pixels, side of the training crop
+    eval_resize: int = 256  # pixels, shorter side before the centre crop
+    eval_size: int = 224  # pixels, side of the centre crop
+    eval_interpolation: str = "bilinear"  # bilinear | bicubic
+    mean: tuple[float, ...] = MEAN  # of red, green and blue, 0..255
     std: tuple[float, ...] = STD
-    flip: bool = False                                  # accuracy was measured on each image and its mirror image
+    flip: bool = False  # accuracy was measured on each image and its mirror image
     recipe: str = ""
     epochs: float = 0.0
     top1_percent: float | None = None
     top5_percent: float | None = None
     loss: float | None = None
-    eval_examples: int = 0                              # number of images used to measure the accuracy
+    eval_examples: int = 0  # number of images used to measure the accuracy
     licence: str = LICENCE
 
     def methods(self) -> Stack:
@@ -60,16 +64,32 @@ class About:
         return json.dumps({"format": FORMAT} | asdict(self))
 
 
-def of(recipe: Recipe, classes: tuple[str, ...], num_classes: int, epochs: float = 0.0,
-       metrics: Metrics | None = None) -> About:
+def of(
+    recipe: Recipe,
+    classes: tuple[str, ...],
+    num_classes: int,
+    epochs: float = 0.0,
+    metrics: Metrics | None = None,
+) -> About:
     """Return the description of a recipe's network, with its measured accuracy, if any."""
     on, data = enabled(recipe.methods), recipe.data
     top1, top5, loss, examples = metrics or (None, None, None, 0)
     return About(
-        recipe.model.name, num_classes, tuple(classes) if len(classes) == num_classes else (),
-        {name: asdict(on[name]) for name in _SURGERY if name in on}, data.train_size, data.eval_resize, data.eval_size,
-        data.eval_interpolation, flip=recipe.evaluation.flip, recipe=recipe.name, epochs=float(epochs),
-        top1_percent=top1, top5_percent=top5, loss=loss, eval_examples=examples,
+        recipe.model.name,
+        num_classes,
+        tuple(classes) if len(classes) == num_classes else (),
+        {name: asdict(on[name]) for name in _SURGERY if name in on},
+        data.train_size,
+        data.eval_resize,
+        data.eval_size,
+        data.eval_interpolation,
+        flip=recipe.evaluation.flip,
+        recipe=recipe.name,
+        epochs=float(epochs),
+        top1_percent=top1,
+        top5_percent=top5,
+        loss=loss,
+        eval_examples=examples,
     )
 
 
@@ -82,15 +102,19 @@ def from_json(text: str) -> About:
     if not isinstance(found, dict):
         raise ValueError("its description of the network is not a JSON object")
     if found.pop("format", None) != FORMAT:
-        raise ValueError("its description of the network is from another version of this program: update it")
-    found = {"eval_interpolation": "bilinear"} | found            # files of early versions lack it
+        raise ValueError(
+            "its description of the network is from another version of this program: update it"
+        )
+    found = {"eval_interpolation": "bilinear"} | found  # files of early versions lack it
     if found.keys() != {item.name for item in fields(About)}:
         raise ValueError("its description of the network has missing or unknown fields")
     if wrong := [name for name, value in found.items() if not _is_right(name, value)]:
         raise ValueError(f"its description of the network has invalid values of {', '.join(wrong)}")
     about = About(**found | {name: tuple(found[name]) for name in ("classes", "mean", "std")})
     if about.classes and len(about.classes) != about.num_classes:
-        raise ValueError(f"it names {len(about.classes)} classes, but the network has {about.num_classes}")
+        raise ValueError(
+            f"it names {len(about.classes)} classes, but the network has {about.num_classes}"
+        )
     if (about.mean, about.std) != (MEAN, STD):
         raise ValueError("it needs images normalised differently from this program's")
     return about
@@ -129,5 +153,8 @@ def _is_method(name: str, settings: Any) -> bool:
     if name not in _SURGERY or type(settings) is not dict:
         return False
     known = vars(_SURGERY[name]())
-    return settings.keys() == known.keys() and all(type(settings[key]) is type(known[key]) for key in known) and \
-        not any(_SURGERY[name](**settings).problems())
+    return (
+        settings.keys() == known.keys()
+        and all(type(settings[key]) is type(known[key]) for key in known)
+        and not any(_SURGERY[name](**settings).problems())
+    )

@@ -8,17 +8,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: The only globals that pickles of tensors and plain Python need; a file with any other is refused without loading it.
-_ALLOWED = frozenset({
-    "collections OrderedDict",
-    "torch._utils _rebuild_tensor_v2",
-    "torch._utils _rebuild_parameter",
-    *(f"torch {kind}Storage" for kind in
-      ("Double", "Float", "Half", "BFloat16", "Long", "Int", "Short", "Char", "Byte", "Bool")),
-})
+#: The only globals that pickles of tensors and plain Python need; a file with any other is refused
+#: without loading it.
+_ALLOWED = frozenset(
+    {
+        "collections OrderedDict",
+        "torch._utils _rebuild_tensor_v2",
+        "torch._utils _rebuild_parameter",
+        *(
+            f"torch {kind}Storage"
+            for kind in (
+                "Double",
+                "Float",
+                "Half",
+                "BFloat16",
+                "Long",
+                "Int",
+                "Short",
+                "Char",
+                "Byte",
+                "Bool",
+            )
+        ),
+    }
+)
 
-#: A ResNet-152 with momentum, EMA and 21,000 classes has 2,300 entries and 120,000 opcodes in 0.7 MB. A file at these
-#: limits takes 2 s to read.
+#: A ResNet-152 with momentum, EMA and 21,000 classes has 2,300 entries and 120,000 opcodes in 0.7
+#: MB. A file at these limits takes 2 s to read.
 _MAX_ENTRIES, _MAX_PICKLE, _MAX_OPCODES = 20_000, 8 << 20, 500_000
 
 
@@ -29,9 +45,9 @@ class ArchiveError(Exception):
 def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
     """Return a saved dictionary of tensors and plain Python, on the CPU and memory-mapped from the file.
 
-    Nothing in the file is executed: its directory and the names in its pickle are checked first, then torch reads it
-    with weights_only. torch does not check CRCs (pytorch/pytorch#126952), so `check_crc` does; pass False if a digest
-    was already checked. Raises ArchiveError.
+    Nothing in the file is executed: its directory and the names in its pickle are checked first,
+    then torch reads it with weights_only. torch does not check CRCs (pytorch/pytorch#126952), so
+    `check_crc` does; pass False if a digest was already checked. Raises ArchiveError.
     """
     try:
         _check(path, check_crc)
@@ -40,7 +56,7 @@ def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
         raise
     except FileNotFoundError:
         raise ArchiveError("no such file") from None
-    except Exception as error:     # zipfile and torch raise a dozen types of error for damaged files
+    except Exception as error:  # zipfile and torch raise a dozen types of error for damaged files
         reason = str(error).partition("\n")[0][:200]
         raise ArchiveError(f"unreadable ({type(error).__name__}: {reason})") from None
     if not isinstance(state, dict):
@@ -52,7 +68,9 @@ def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
 def is_plain(value: object, depth: int) -> bool:
     """Return whether a value consists of text, numbers, lists and mappings, nested at most `depth` deep."""
     if isinstance(value, dict):
-        return depth > 0 and all(type(key) is str and is_plain(item, depth - 1) for key, item in value.items())
+        return depth > 0 and all(
+            type(key) is str and is_plain(item, depth - 1) for key, item in value.items()
+        )
     if isinstance(value, list | tuple):
         return depth > 0 and all(is_plain(item, depth - 1) for item in value)
     return value is None or type(value) in (str, int, float, bool)
@@ -63,20 +81,33 @@ def _check(path: Path, check_crc: bool) -> None:
     size = path.stat().st_size
     with path.open("rb") as file:
         if file.read(4) != b"PK\x03\x04":
-            raise ArchiveError("it is not a zip archive as written by torch.save since 1.6; older formats can run code")
+            raise ArchiveError(
+                "it is not a zip archive as written by torch.save since 1.6; older formats "
+                "can run code"
+            )
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
         names = [entry.filename for entry in entries]
         if len(entries) > _MAX_ENTRIES or len(set(names)) < len(names):
             raise ArchiveError("its directory has too many or duplicate entries")
-        if any(entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size
-               for entry in entries):
-            raise ArchiveError("it has compressed entries, which torch.save never writes: it may be a zip bomb")
+        if any(
+            entry.compress_type != zipfile.ZIP_STORED or entry.file_size != entry.compress_size
+            for entry in entries
+        ):
+            raise ArchiveError(
+                "it has compressed entries, which torch.save never writes: it may be a zip bomb"
+            )
         if sum(entry.file_size for entry in entries) > size:
             raise ArchiveError("its entries are larger than the file")
         pickles = [entry for entry in entries if entry.filename.endswith(".pkl")]
-        if len(pickles) != 1 or not pickles[0].filename.endswith("/data.pkl") or pickles[0].file_size > _MAX_PICKLE:
-            raise ArchiveError("it does not have exactly one data.pkl of reasonable size, as written by torch.save")
+        if (
+            len(pickles) != 1
+            or not pickles[0].filename.endswith("/data.pkl")
+            or pickles[0].file_size > _MAX_PICKLE
+        ):
+            raise ArchiveError(
+                "it does not have exactly one data.pkl of reasonable size, as written by torch.save"
+            )
         _check_pickle(archive.read(pickles[0]))
         if check_crc and (bad := archive.testzip()):
             raise ArchiveError(f"checksum mismatch in its entry {bad}")
@@ -91,9 +122,12 @@ def _check_pickle(pickle: bytes) -> None:
             name = str(argument).replace(" ", ".")
             raise ArchiveError(f"it names {name!a}, which tensors do not need: it may run code")
         if opcode.name in ("STACK_GLOBAL", "INST", "OBJ", "EXT1", "EXT2", "EXT4"):
-            raise ArchiveError(f"its pickle uses {opcode.name}, which tensors do not need: it may run code")
-        if isinstance(argument, int) and not -2**63 <= argument < 2**63:
-            raise ArchiveError("it contains an integer of more than 64 bits")    # such keys can be chosen to collide
+            raise ArchiveError(
+                f"its pickle uses {opcode.name}, which tensors do not need: it may run code"
+            )
+        if isinstance(argument, int) and not -(2**63) <= argument < 2**63:
+            # such keys can be chosen to collide
+            raise ArchiveError("it contains an integer of more than 64 bits")
 
 
 def _check_plain(value: Any) -> None:
@@ -101,16 +135,20 @@ def _check_plain(value: Any) -> None:
     pending, seen = [value], set()
     while pending:
         item = pending.pop()
-        if id(item) in seen:        # a list may contain itself, or another list a million times
+        if id(item) in seen:  # a list may contain itself, or another list a million times
             continue
         seen.add(id(item))
         if isinstance(item, Tensor):
             available = item.untyped_storage().nbytes()
             if item.numel() * item.element_size() > available:
-                raise ArchiveError(f"a tensor of shape {tuple(item.shape)} has only {available} bytes")
+                raise ArchiveError(
+                    f"a tensor of shape {tuple(item.shape)} has only {available} bytes"
+                )
         elif isinstance(item, dict):
             pending += [*item.keys(), *item.values()]
         elif isinstance(item, list | tuple):
             pending += item
         elif not (item is None or isinstance(item, str | int | float)):
-            raise ArchiveError(f"it contains a {type(item).__name__}; only tensors and plain Python are allowed")
+            raise ArchiveError(
+                f"it contains a {type(item).__name__}; only tensors and plain Python are allowed"
+            )

@@ -10,20 +10,26 @@ from resnet_recipes.methods.stack import Stack
 
 #: Layers that each initialisation redraws; all others keep torchvision's.
 KAIMING: dict[str, tuple[type[nn.Module], ...]] = {
-    "kaiming_normal": (nn.Conv2d, nn.Linear), "kaiming_convs": (nn.Conv2d,), "torchvision": (),
+    "kaiming_normal": (nn.Conv2d, nn.Linear),
+    "kaiming_convs": (nn.Conv2d,),
+    "torchvision": (),
 }
 
 
-def build_network(recipe: Recipe, methods: Stack, num_classes: int, device: torch.device) -> nn.Module:
+def build_network(
+    recipe: Recipe, methods: Stack, num_classes: int, device: torch.device
+) -> nn.Module:
     """Return the recipe's network on `device`: initialised from its seed, changed by its methods, in its memory format.
 
-    Every caller gets the same weights. Methods change it before it is moved, so that modules they add are moved too.
+    Every caller gets the same weights. Methods change it before it is moved, so that modules they
+    add are moved too.
     """
     model = build_model(recipe.model, num_classes, recipe.seed)
     methods.modify_model(model)
     if recipe.precision.channels_last:
         return model.to(device, memory_format=torch.channels_last)
-    model.register_forward_pre_hook(_as_nchw)       # a convolution follows its input's memory format, not its weights'
+    # a convolution follows its input's memory format, not its weights'
+    model.register_forward_pre_hook(_as_nchw)
     return model.to(device)
 
 
@@ -36,12 +42,14 @@ def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
     model = getattr(torchvision.models, config.name)(num_classes=num_classes)
     for module in model.modules():
         if isinstance(module, KAIMING[config.init]):
-            nn.init.kaiming_normal_(module.weight)          # fan_in, unlike torchvision's fan_out
+            nn.init.kaiming_normal_(module.weight)  # fan_in, unlike torchvision's fan_out
         if config.bn_init == "uniform" and isinstance(module, nn.BatchNorm2d):
             nn.init.uniform_(module.weight)
             nn.init.zeros_(module.bias)
         if config.zero_init_last_bn and isinstance(module, BasicBlock | Bottleneck):
-            nn.init.zeros_(module.bn3.weight if isinstance(module, Bottleneck) else module.bn2.weight)
+            nn.init.zeros_(
+                module.bn3.weight if isinstance(module, Bottleneck) else module.bn2.weight
+            )
     return model
 
 

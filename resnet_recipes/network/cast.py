@@ -9,10 +9,11 @@ from resnet_recipes.optim.copies import Copies
 def cast_together(model: nn.Module, dtype: torch.dtype) -> Copies:
     """Let the convolutions and linear layers of `model` compute with copies of their weights; return the copies.
 
-    Autocast needs one launch for each weight and one for each gradient, in every forward and backward pass. Here all
-    weights are cast in one launch, and their gradients in one launch a stage, so a stage's gradients become ready
-    together, at the end of its backward pass. Results, parameters and state-dict keys do not change. Not for compiled
-    models, which fuse the casts. The weights must stay where they are in memory.
+    Autocast needs one launch for each weight and one for each gradient, in every forward and
+    backward pass. Here all weights are cast in one launch, and their gradients in one launch a
+    stage, so a stage's gradients become ready together, at the end of its backward pass. Results,
+    parameters and state-dict keys do not change. Not for compiled models, which fuse the casts. The
+    weights must stay where they are in memory.
     """
     model.cast_stages = [found for stage in model.children() if (found := _cast_in(stage))]
     model.copies = Copies()
@@ -53,11 +54,14 @@ class _Tied(torch.autograd.Function):
     @staticmethod
     def forward(ctx: torch.autograd.function.FunctionCtx, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.dtype = tensors[0].dtype
-        return tensors[len(tensors) // 2:]
+        return tensors[len(tensors) // 2 :]
 
     @staticmethod
-    def backward(ctx: torch.autograd.function.FunctionCtx, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        wanted = [i for i in range(len(gradients)) if ctx.needs_input_grad[i]]      # frozen weights get none
+    def backward(
+        ctx: torch.autograd.function.FunctionCtx, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        # frozen weights get none
+        wanted = [i for i in range(len(gradients)) if ctx.needs_input_grad[i]]
         cast = [torch.empty_like(gradients[i], dtype=ctx.dtype) for i in wanted]
         torch._foreach_copy_(cast, [gradients[i] for i in wanted])
         found: list[Tensor | None] = [None] * 2 * len(gradients)

@@ -29,8 +29,9 @@ class Target(NamedTuple):
     file: str
     write: Callable[[Network, Path], None]
     read: Callable[[Path, About], Run]
-    takes_any: bool       # whether it can hold any network; otherwise only weights for the reader's own architecture
-    use: str              # Python code that reads it
+    # whether it can hold any network; otherwise only weights for the reader's own architecture
+    takes_any: bool
+    use: str  # Python code that reads it
 
 
 def _write_weights(network: Network, path: Path) -> None:
@@ -47,26 +48,47 @@ def _write_timm(network: Network, path: Path) -> None:
     about = network.about
     _write_weights(network, path)
     facts = {
-        "num_classes": about.num_classes, "input_size": [3, about.eval_size, about.eval_size], "pool_size": None,
-        "crop_pct": about.eval_size / about.eval_resize, "crop_mode": "center",
+        "num_classes": about.num_classes,
+        "input_size": [3, about.eval_size, about.eval_size],
+        "pool_size": None,
+        "crop_pct": about.eval_size / about.eval_resize,
+        "crop_mode": "center",
         "interpolation": about.eval_interpolation,
-        "mean": [value / 255 for value in about.mean], "std": [value / 255 for value in about.std],
-        "first_conv": "conv1", "classifier": "fc", "label_names": list(about.classes) or None,
+        "mean": [value / 255 for value in about.mean],
+        "std": [value / 255 for value in about.std],
+        "first_conv": "conv1",
+        "classifier": "fc",
+        "label_names": list(about.classes) or None,
     }
-    config = {"architecture": about.architecture, "num_classes": about.num_classes, "pretrained_cfg": facts}
+    config = {
+        "architecture": about.architecture,
+        "num_classes": about.num_classes,
+        "pretrained_cfg": facts,
+    }
     (path.parent / "config.json").write_text(json.dumps(config, indent=2) + "\n")
 
 
 def _read_timm(path: Path, _: About) -> Run:
     import timm
+
     return timm.create_model(f"local-dir:{path.parent}", pretrained=True).eval()
 
 
 def _write_onnx(network: Network, path: Path) -> None:
     import onnx
+
     with _any_size():
-        torch.onnx.export(network.model, (_example(network),), path, dynamo=True, dynamic_shapes=_shapes(),
-                          input_names=["images"], output_names=["logits"], external_data=False, verbose=False)
+        torch.onnx.export(
+            network.model,
+            (_example(network),),
+            path,
+            dynamo=True,
+            dynamic_shapes=_shapes(),
+            input_names=["images"],
+            output_names=["logits"],
+            external_data=False,
+            verbose=False,
+        )
     model = onnx.load(path)
     onnx.helper.set_model_props(model, {KEY: network.about.to_json()})
     onnx.save(model, path)
@@ -74,6 +96,7 @@ def _write_onnx(network: Network, path: Path) -> None:
 
 def _read_onnx(path: Path, _: About) -> Run:
     import onnxruntime
+
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     return lambda images: torch.from_numpy(session.run(["logits"], {"images": images.numpy()})[0])
 
@@ -103,39 +126,80 @@ def _shapes() -> tuple[dict[int, Any]]:
 def _any_size() -> Iterator[None]:
     """Allow small images, whose last feature map is one pixel; torch.export would require more than one."""
     from torch.fx.experimental import _config as config
+
     with config.patch(backed_size_oblivious=True):
         yield
 
 
-_ANY = "images: float32 [N, 3, height, width], any N, height and width; (pixel - mean) / std by channel, of 0..255"
+_ANY = (
+    "images: float32 [N, 3, height, width], any N, height and width; (pixel - mean) / std by "
+    "channel, of 0..255"
+)
 
 TARGETS = {
-    "torchvision": Target("model.pt", _write_weights, _read_torchvision, False, """\
+    "torchvision": Target(
+        "model.pt",
+        _write_weights,
+        _read_torchvision,
+        False,
+        """\
 import torch, torchvision
 model = torchvision.models.{architecture}(num_classes={num_classes}).eval()
-model.load_state_dict(torch.load("model.pt", weights_only=True))"""),
-    "timm": Target("model.safetensors", _write_timm, _read_timm, False, """\
+model.load_state_dict(torch.load("model.pt", weights_only=True))""",
+    ),
+    "timm": Target(
+        "model.safetensors",
+        _write_timm,
+        _read_timm,
+        False,
+        """\
 import timm
-model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()        # this folder"""),
-    "safetensors": Target("model.safetensors", _write_weights, lambda path, _: load(path).model, True, """\
+model = timm.create_model("local-dir:FOLDER", pretrained=True).eval()        # this folder""",
+    ),
+    "safetensors": Target(
+        "model.safetensors",
+        _write_weights,
+        lambda path, _: load(path).model,
+        True,
+        """\
 from resnet_recipes.network.load import load
-network = load("model.safetensors")"""),
-    "onnx": Target("model.onnx", _write_onnx, _read_onnx, True, f"""\
+network = load("model.safetensors")""",
+    ),
+    "onnx": Target(
+        "model.onnx",
+        _write_onnx,
+        _read_onnx,
+        True,
+        f"""\
 import onnxruntime
 session = onnxruntime.InferenceSession("model.onnx")
-logits, = session.run(["logits"], {{{{"images": images}}}})        # {_ANY}"""),
-    "torchscript": Target("model.pt", _write_torchscript, lambda path, _: torch.jit.load(path, "cpu"), True, f"""\
+logits, = session.run(["logits"], {{{{"images": images}}}})        # {_ANY}""",
+    ),
+    "torchscript": Target(
+        "model.pt",
+        _write_torchscript,
+        lambda path, _: torch.jit.load(path, "cpu"),
+        True,
+        f"""\
 import torch
-model = torch.jit.load("model.pt")        # {_ANY}"""),
+model = torch.jit.load("model.pt")        # {_ANY}""",
+    ),
     "exported_program": Target(
-        "model.pt2", _write_exported_program, lambda path, _: torch.export.load(path).module(), True, f"""\
+        "model.pt2",
+        _write_exported_program,
+        lambda path, _: torch.export.load(path).module(),
+        True,
+        f"""\
 import torch
-model = torch.export.load("model.pt2").module()        # {_ANY}"""),
+model = torch.export.load("model.pt2").module()        # {_ANY}""",
+    ),
 }
 
 #: Packages that a target needs, and how to install them.
-_NEEDS = {"timm": (("timm",), "pip install timm"),
-          "onnx": (("onnx", "onnxruntime", "onnxscript"), "pip install 'resnet-recipes[export]'")}
+_NEEDS = {
+    "timm": (("timm",), "pip install timm"),
+    "onnx": (("onnx", "onnxruntime", "onnxscript"), "pip install 'resnet-recipes[export]'"),
+}
 
 
 def problems(network: Network, to: str, folds: bool) -> Iterator[Problem]:
@@ -145,11 +209,20 @@ def problems(network: Network, to: str, folds: bool) -> Iterator[Problem]:
         return
     graphs = "--to onnx, torchscript or exported_program"
     if network.about.surgery and not TARGETS[to].takes_any:
-        also = "; timm's resnetblur50 blurs in other places and is a different network" if to == "timm" else ""
-        rule = f"does not support {' and '.join(network.about.surgery)}, which is part of this network{also}"
+        also = (
+            "; timm's resnetblur50 blurs in other places and is a different network"
+            if to == "timm"
+            else ""
+        )
+        rule = (
+            f"does not support {' and '.join(network.about.surgery)}, which is part of this "
+            f"network{also}"
+        )
         yield Problem("--to", to, rule, f"--to safetensors, or {graphs.removeprefix('--to ')}")
     if folds and to in ("torchvision", "timm", "safetensors"):
-        yield Problem("--fold-batchnorm", None, f"removes BatchNorm, which {to}'s own network has", graphs)
+        yield Problem(
+            "--fold-batchnorm", None, f"removes BatchNorm, which {to}'s own network has", graphs
+        )
     missing, fix = _NEEDS.get(to, ((), ""))
     if lacking := [name for name in missing if find_spec(name) is None]:
         yield Problem("--to", to, f"needs {', '.join(lacking)}, which is not installed", fix)
@@ -157,7 +230,10 @@ def problems(network: Network, to: str, folds: bool) -> Iterator[Problem]:
 
 def export(network: Network, to: str, folder: Path) -> Run:
     """Write a network into an empty folder, and return it as read back by its target program. Raises OSError."""
-    target, loggers = TARGETS[to], [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    target, loggers = (
+        TARGETS[to],
+        [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")],
+    )
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)
@@ -171,12 +247,17 @@ def export(network: Network, to: str, folder: Path) -> Run:
 
 
 @torch.no_grad()
-def largest_difference(one: nn.Module | Run, other: nn.Module | Run, images: Tensor) -> tuple[float, float]:
+def largest_difference(
+    one: nn.Module | Run, other: nn.Module | Run, images: Tensor
+) -> tuple[float, float]:
     """Return the largest difference between two networks' logits, and the largest logit of the first.
 
-    Images [N, 3, H, W] are compared in batches of 16, then three of them again, enlarged and wider than high.
+    Images [N, 3, H, W] are compared in batches of 16, then three of them again, enlarged and wider
+    than high.
     """
     wide = nn.functional.interpolate(images[:3], (images.shape[2] + 16, images.shape[3] + 40))
     pairs = [(one(batch), other(batch)) for batch in (*images.split(16), wide)]
-    return (max(float((first - second).abs().max()) for first, second in pairs),
-            max(float(first.abs().max()) for first, _ in pairs))
+    return (
+        max(float((first - second).abs().max()) for first, second in pairs),
+        max(float(first.abs().max()) for first, _ in pairs),
+    )

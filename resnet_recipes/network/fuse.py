@@ -14,7 +14,8 @@ from resnet_recipes.methods.surgery import adopt, release
 from resnet_recipes.ops import Operations, batch_norm, images, stem
 from resnet_recipes.ops.blur import Blurring
 
-#: What a block passes on besides its output: nothing, the output again, or the output blurred with stride 2.
+#: What a block passes on besides its output: nothing, the output again, or the output blurred with
+#: stride 2.
 NONE, SAME, HALVED = range(3)
 
 #: Channels of images that are padded.
@@ -24,8 +25,8 @@ PADDED = 4
 def fuse(model: nn.Module, operations: Operations) -> int:
     """Make the modules of `model` call `operations`, in place; return how many channels images should have in training.
 
-    Changes the stem and blocks of torchvision's ResNets; other networks keep their own BatchNorm. Parameters and
-    state-dict keys do not change.
+    Changes the stem and blocks of torchvision's ResNets; other networks keep their own BatchNorm.
+    Parameters and state-dict keys do not change.
     """
     for module in list(model.modules()) if operations.batch_norm is not batch_norm.plain else ():
         if type(module) is ResNet and _fits(module.bn1):
@@ -72,21 +73,32 @@ def _fuse_block(block: BasicBlock | Bottleneck, operations: Operations) -> None:
 def _pair_blocks(network: ResNet) -> None:
     """Make every fused block of the four stages, except the last, return a second output.
 
-    That is the same output, or the output blurred with stride 2 if the next block's downsampling would do so first.
+    That is the same output, or the output blurred with stride 2 if the next block's downsampling
+    would do so first.
     """
     blocks = tuple(BLOCKS.values())
-    for block, following in pairwise(chain(network.layer1, network.layer2, network.layer3, network.layer4)):
+    for block, following in pairwise(
+        chain(network.layer1, network.layer2, network.layer3, network.layer4)
+    ):
         if isinstance(block, blocks) and isinstance(following, blocks):
             block.second = SAME
             shortcut = following.downsample[0] if following.downsample else None
-            if type(shortcut) is BlurConv2d and (shortcut.kernel_size, shortcut.stride) == ((1, 1), (2, 2)):
+            if type(shortcut) is BlurConv2d and (shortcut.kernel_size, shortcut.stride) == (
+                (1, 1),
+                (2, 2),
+            ):
                 block.second = HALVED
                 release(shortcut)
                 adopt(shortcut, HalvedConv2d)
 
 
 def _fits(norm: nn.Module) -> bool:
-    return type(norm) in NORMS and norm.affine and norm.track_running_stats and norm.momentum is not None
+    return (
+        type(norm) in NORMS
+        and norm.affine
+        and norm.track_running_stats
+        and norm.momentum is not None
+    )
 
 
 def _adopt(norm: nn.BatchNorm2d, operations: Operations, relu: bool) -> None:
@@ -96,20 +108,25 @@ def _adopt(norm: nn.BatchNorm2d, operations: Operations, relu: bool) -> None:
 class PaddedConv2d(nn.Conv2d):
     """The first convolution: it also takes images with a fourth channel, of zeros.
 
-    Tensor cores need at least 4 channels if the stride is 2 (NVIDIA, Convolutional Layers User's Guide); cuDNN pads 3
-    channels by itself, in every pass.
+    Tensor cores need at least 4 channels if the stride is 2 (NVIDIA, Convolutional Layers User's
+    Guide); cuDNN pads 3 channels by itself, in every pass.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        # compared with a constant, which tells torch.compile the number; else it would be a variable
+        # compared with a constant, which tells torch.compile the number; else it would be a
+        # variable
         is_padded = x.shape[1] == PADDED
-        return self._conv_forward(x, images.pad(self.weight, PADDED) if is_padded else self.weight, self.bias)
+        return self._conv_forward(
+            x, images.pad(self.weight, PADDED) if is_padded else self.weight, self.bias
+        )
 
 
 class FusedBatchNorm2d(nn.BatchNorm2d, Blurring):
     """A BatchNorm with the residual sum and ReLU that follow it, as one operation in training."""
 
-    def forward(self, x: Tensor, residual: Tensor | None = None, second: int = NONE) -> Tensor | tuple[Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, residual: Tensor | None = None, second: int = NONE
+    ) -> Tensor | tuple[Tensor, Tensor]:
         return _normalize(self, super().forward, None, x, residual, second)
 
 
@@ -117,7 +134,11 @@ class BlurredBatchNorm2d(FusedBatchNorm2d):
     """A BatchNorm with the ReLU and blur that follow it, as one operation in training."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return _train(self, None, x, None, 1, False) if self.training else self.blur(super().forward(x), 1)
+        return (
+            _train(self, None, x, None, 1, False)
+            if self.training
+            else self.blur(super().forward(x), 1)
+        )
 
 
 class StemBatchNorm2d(FusedBatchNorm2d):
@@ -126,19 +147,33 @@ class StemBatchNorm2d(FusedBatchNorm2d):
     def forward(self, x: Tensor) -> Tensor:
         if not self.training:
             return self.pool(super().forward(x))
-        return self.stem(x, self.weight, self.bias, self.running_mean, self.running_var, self.num_batches_tracked,
-                         self.momentum, self.eps)
+        return self.stem(
+            x,
+            self.weight,
+            self.bias,
+            self.running_mean,
+            self.running_var,
+            self.num_batches_tracked,
+            self.momentum,
+            self.eps,
+        )
 
 
 class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d, Blurring):
     """The last BatchNorm of a branch with StochasticDepth, with the residual sum and ReLU that follow it."""
 
     def forward(self, x: Tensor, residual: Tensor, second: int) -> Tensor | tuple[Tensor, Tensor]:
-        return _normalize(self, super().forward, self.draw(x) if self.training else None, x, residual, second)
+        return _normalize(
+            self, super().forward, self.draw(x) if self.training else None, x, residual, second
+        )
 
 
 def _normalize(
-    norm: nn.BatchNorm2d, plainly: Callable[[Tensor], Tensor], keep: Tensor | None, x: Tensor, residual: Tensor | None,
+    norm: nn.BatchNorm2d,
+    plainly: Callable[[Tensor], Tensor],
+    keep: Tensor | None,
+    x: Tensor,
+    residual: Tensor | None,
     second: int,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Return the output, or two with `second`, so that the next block's branch and sum have separate gradients."""
@@ -150,13 +185,33 @@ def _normalize(
 
 
 def _train(
-    norm: nn.BatchNorm2d, keep: Tensor | None, x: Tensor, residual: Tensor | None, blur: int, twice: bool,
+    norm: nn.BatchNorm2d,
+    keep: Tensor | None,
+    x: Tensor,
+    residual: Tensor | None,
+    blur: int,
+    twice: bool,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    return norm.operation(x, norm.weight, norm.bias, residual, keep, norm.running_mean, norm.running_var,
-                          norm.num_batches_tracked, norm.momentum, norm.eps, norm.relu, blur, twice)
+    return norm.operation(
+        x,
+        norm.weight,
+        norm.bias,
+        residual,
+        keep,
+        norm.running_mean,
+        norm.running_var,
+        norm.num_batches_tracked,
+        norm.momentum,
+        norm.eps,
+        norm.relu,
+        blur,
+        twice,
+    )
 
 
-def _with_second(y: Tensor, second: int, blur: Callable[[Tensor, int], Tensor]) -> Tensor | tuple[Tensor, Tensor]:
+def _with_second(
+    y: Tensor, second: int, blur: Callable[[Tensor, int], Tensor]
+) -> Tensor | tuple[Tensor, Tensor]:
     return (y, blur(y, 2) if second == HALVED else y) if second else y
 
 
@@ -177,7 +232,7 @@ class MeanPool2d(nn.AdaptiveAvgPool2d):
 class FusedBasicBlock(BasicBlock, Blurring):
     """torchvision's block of two convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    second: int = NONE      # what to return besides the output, for the next block's sum
+    second: int = NONE  # what to return besides the output, for the next block's sum
 
     def forward(self, x: Tensor | tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
         x, identity = x if isinstance(x, tuple) else (x, x)
@@ -188,7 +243,7 @@ class FusedBasicBlock(BasicBlock, Blurring):
 class FusedBottleneck(Bottleneck, Blurring):
     """torchvision's block of three convolutions, each followed by a BatchNorm fused with ReLU."""
 
-    second: int = NONE      # what to return besides the output, for the next block's sum
+    second: int = NONE  # what to return besides the output, for the next block's sum
 
     def forward(self, x: Tensor | tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
         x, identity = x if isinstance(x, tuple) else (x, x)
@@ -198,7 +253,10 @@ class FusedBottleneck(Bottleneck, Blurring):
 
 
 def _end(
-    block: FusedBasicBlock | FusedBottleneck, norm: nn.BatchNorm2d, y: Tensor, identity: Tensor,
+    block: FusedBasicBlock | FusedBottleneck,
+    norm: nn.BatchNorm2d,
+    y: Tensor,
+    identity: Tensor,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Return a block's output, even if its StochasticDepth was folded into a plain BatchNorm."""
     if isinstance(norm, tuple(NORMS.values())):

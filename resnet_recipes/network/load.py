@@ -26,8 +26,9 @@ WEIGHTS = "weights.safetensors"
 def load(path: Path | str) -> Network:
     """Return the network of a run folder, a run's checkpoint, or a weights file, ours or with torchvision's names.
 
-    It is on the CPU, in float32, channels_last and evaluation mode. A file without a description is assumed to be
-    torchvision's ResNet. Nothing in a file is executed. Raises NotReadyError if it cannot be used.
+    It is on the CPU, in float32, channels_last and evaluation mode. A file without a description is
+    assumed to be torchvision's ResNet. Nothing in a file is executed. Raises NotReadyError if it
+    cannot be used.
     """
     path = Path(path)
     if path.is_dir():
@@ -45,8 +46,11 @@ def load(path: Path | str) -> Network:
         raise NotReadyError([Problem(str(path), None, rule)]) from None
 
 
-_UNDESCRIBED = ("the file does not describe its network; assuming torchvision's ResNet without BlurPool, and images "
-                "normalised as for ImageNet")
+_UNDESCRIBED = (
+    "the file does not describe its network; assuming torchvision's ResNet without "
+    "BlurPool, and images "
+    "normalised as for ImageNet"
+)
 
 
 def _in_run(folder: Path) -> Path:
@@ -54,18 +58,32 @@ def _in_run(folder: Path) -> Path:
     if (weights := folder / WEIGHTS).exists():
         return weights
     saved = sorted(folder.glob("checkpoints/step-*.pt"))
-    fix = f"its newest checkpoint: {shlex.quote(str(saved[-1]))}" if saved else "give the folder of a finished run"
+    fix = (
+        f"its newest checkpoint: {shlex.quote(str(saved[-1]))}"
+        if saved
+        else "give the folder of a finished run"
+    )
     raise NotReadyError([Problem(str(folder), None, f"has no {WEIGHTS}", fix)])
 
 
 def _of_checkpoint(found: Mapping[str, Any]) -> Network:
     """Return the network saved in a checkpoint, with EMA's weights if the recipe uses EMA."""
     methods, classes = found.get("methods"), found.get("classes")
-    recipe, problems = typed(found["recipe"]) if is_plain(found["recipe"], depth=5) else (None, True)
-    if problems or not isinstance(methods, dict) or not isinstance(classes, list) or \
-            not all(type(name) is str for name in (*classes, *methods)):
+    recipe, problems = (
+        typed(found["recipe"]) if is_plain(found["recipe"], depth=5) else (None, True)
+    )
+    if (
+        problems
+        or not isinstance(methods, dict)
+        or not isinstance(classes, list)
+        or not all(type(name) is str for name in (*classes, *methods))
+    ):
         raise ArchiveError("it is not a checkpoint of this version")
-    averaged = {name.removeprefix("ema."): tensor for name, tensor in methods.items() if name.startswith("ema.")}
+    averaged = {
+        name.removeprefix("ema."): tensor
+        for name, tensor in methods.items()
+        if name.startswith("ema.")
+    }
     state = _tensors(averaged or found.get("model"))
     described = about.of(recipe, tuple(classes), _outputs(state))
     return Network(_assembled(described, Stack.of(recipe.methods), state), described)
@@ -73,8 +91,11 @@ def _of_checkpoint(found: Mapping[str, Any]) -> Network:
 
 def _tensors(found: object) -> dict[str, Tensor]:
     """Return the state dict of a file; timm and others nest it one level, and DDP prefixes names with `module.`."""
-    while isinstance(found, dict) and "conv1.weight" not in found and isinstance(
-            inner := found.get("state_dict", found.get("model")), dict):
+    while (
+        isinstance(found, dict)
+        and "conv1.weight" not in found
+        and isinstance(inner := found.get("state_dict", found.get("model")), dict)
+    ):
         found = inner
     if not isinstance(found, dict) or not all(type(name) is str for name in found):
         raise ArchiveError("it does not contain a network's weights")
@@ -90,13 +111,17 @@ def _outputs(state: Mapping[str, Any]) -> int:
 
 def _recognised(state: Mapping[str, Any]) -> About:
     """Return the description of a network, inferred from the names of its weights."""
-    blocks = {(name.split(".")[0], name.split(".")[1]) for name in state if name.startswith("layer")}
+    blocks = {
+        (name.split(".")[0], name.split(".")[1]) for name in state if name.startswith("layer")
+    }
     stages = tuple(sum(stage == f"layer{number}" for stage, _ in blocks) for number in range(1, 5))
     found = "layer1.0.conv3.weight" in state, stages
     for name, network in NETWORKS.items():
         if network == found:
             return About(name, _outputs(state))
-    raise ArchiveError(f"the names of its weights match none of torchvision's {', '.join(NETWORKS)}")
+    raise ArchiveError(
+        f"the names of its weights match none of torchvision's {', '.join(NETWORKS)}"
+    )
 
 
 def _assembled(described: About, methods: Stack, state: dict[str, Tensor]) -> nn.Module:
@@ -104,18 +129,24 @@ def _assembled(described: About, methods: Stack, state: dict[str, Tensor]) -> nn
     if _outputs(state) != described.num_classes:
         raise ArchiveError(f"it has {_outputs(state)} outputs but {described.num_classes} classes")
     with torch.device("meta"):
-        model = getattr(torchvision.models, described.architecture)(num_classes=described.num_classes)
+        model = getattr(torchvision.models, described.architecture)(
+            num_classes=described.num_classes
+        )
         methods.modify_model(model)
     wanted = model.state_dict()
-    counters = (name for name in wanted if name.endswith("num_batches_tracked"))        # new in torch 0.4.1
+    # new in torch 0.4.1
+    counters = (name for name in wanted if name.endswith("num_batches_tracked"))
     state = {name: torch.tensor(0) for name in counters} | state
     if odd := sorted(state.keys() ^ wanted.keys()):
         rule = f"{', '.join(odd[:3])} missing or unknown"
         raise ArchiveError(f"it is not torchvision's {described.architecture}: {rule}")
     for name, tensor in state.items():
         like = wanted[name]
-        if not isinstance(tensor, Tensor) or tensor.shape != like.shape or \
-                tensor.is_floating_point() != like.is_floating_point():
+        if (
+            not isinstance(tensor, Tensor)
+            or tensor.shape != like.shape
+            or tensor.is_floating_point() != like.is_floating_point()
+        ):
             raise ArchiveError(f"{name} is not a tensor of shape {tuple(like.shape)}")
         if not tensor.isfinite().all():
             raise ArchiveError(f"{name} has values that are not finite numbers")

@@ -5,7 +5,7 @@ import yaml
 from resnet_recipes import __version__
 from resnet_recipes.network.about import About
 
-_SHOWN = 20     # class names shown
+_SHOWN = 20  # class names shown
 
 #: The `library_name` under which hubs list a network, by export format.
 _LIBRARIES = {"timm": "timm", "onnx": "onnx"}
@@ -14,41 +14,75 @@ _LIBRARIES = {"timm": "timm", "onnx": "onnx"}
 def model_card(about: About, to: str, use: str, checked: str) -> str:
     """Return the README.md of an exported network; `use` is Python code, `checked` says how the export was verified."""
     title = f"{about.architecture}, {about.num_classes:,} classes"
-    return "\n".join([
-        "---", yaml.safe_dump(_header(about, to, title), sort_keys=False).rstrip(), "---", "",
-        f"# {title}", "", "| | |", "|---|---|", *(f"| {name} | {_cell(value)} |" for name, value in _rows(about)), "",
-        "## Use", "", "```python", use.format(architecture=about.architecture, num_classes=about.num_classes), "```",
-        "", checked, "",
-    ])
+    return "\n".join(
+        [
+            "---",
+            yaml.safe_dump(_header(about, to, title), sort_keys=False).rstrip(),
+            "---",
+            "",
+            f"# {title}",
+            "",
+            "| | |",
+            "|---|---|",
+            *(f"| {name} | {_cell(value)} |" for name, value in _rows(about)),
+            "",
+            "## Use",
+            "",
+            "```python",
+            use.format(architecture=about.architecture, num_classes=about.num_classes),
+            "```",
+            "",
+            checked,
+            "",
+        ]
+    )
 
 
 def _header(about: About, to: str, title: str) -> dict[str, object]:
     header: dict[str, object] = {
-        "license": "other", "library_name": _LIBRARIES.get(to, "pytorch"), "pipeline_tag": "image-classification",
+        "license": "other",
+        "library_name": _LIBRARIES.get(to, "pytorch"),
+        "pipeline_tag": "image-classification",
         "tags": ["image-classification", "resnet", "resnet-recipes"],
     }
     if about.top1_percent is None:
         return header
-    metrics = [{"type": "accuracy", "name": name, "value": round(value, 3)} for name, value in
-               (("top-1", about.top1_percent), ("top-5", about.top5_percent)) if value is not None]
-    result = {"task": {"type": "image-classification"}, "dataset": {"name": "validation images", "type": "images"},
-              "metrics": metrics}
+    metrics = [
+        {"type": "accuracy", "name": name, "value": round(value, 3)}
+        for name, value in (("top-1", about.top1_percent), ("top-5", about.top5_percent))
+        if value is not None
+    ]
+    result = {
+        "task": {"type": "image-classification"},
+        "dataset": {"name": "validation images", "type": "images"},
+        "metrics": metrics,
+    }
     return header | {"model-index": [{"name": title, "results": [result]}]}
 
 
 def _rows(about: About) -> list[tuple[str, str]]:
-    surgery = "; ".join(f"{name} ({', '.join(f'{key}={value}' for key, value in settings.items())})"
-                        for name, settings in about.surgery.items())
+    surgery = "; ".join(
+        f"{name} ({', '.join(f'{key}={value}' for key, value in settings.items())})"
+        for name, settings in about.surgery.items()
+    )
     names, more = ", ".join(about.classes[:_SHOWN]), len(about.classes) - _SHOWN
     mirror = ", mean over each image and its mirror image" if about.flip else ""
     rows = [
         ("architecture", f"torchvision's {about.architecture}"),
         ("changed by", surgery),
         ("classes", names + (f" and {more:,} more" if more > 0 else "")),
-        ("top-1, top-5", "" if about.top1_percent is None else
-         f"{about.top1_percent:.2f} %, {about.top5_percent or 0:.2f} % of {about.eval_examples:,} images{mirror}"),
-        ("images", f"RGB; shorter side to {about.eval_resize} px (bilinear, antialiased), centre crop of "
-                   f"{about.eval_size} px"),
+        (
+            "top-1, top-5",
+            ""
+            if about.top1_percent is None
+            else f"{about.top1_percent:.2f} %, {about.top5_percent or 0:.2f} % of "
+            f"{about.eval_examples:,} images{mirror}",
+        ),
+        (
+            "images",
+            f"RGB; shorter side to {about.eval_resize} px (bilinear, antialiased), centre crop of "
+            f"{about.eval_size} px",
+        ),
         ("trained at", f"{about.train_size} px" if about.recipe else ""),
         ("mean, std", f"{list(about.mean)}, {list(about.std)} of 0..255"),
         ("recipe", f"{about.recipe}, epochs: {about.epochs:g}" if about.recipe else ""),

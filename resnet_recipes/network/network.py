@@ -34,13 +34,15 @@ class Network(nn.Module):
     def transform(self, image: str | os.PathLike | bytes | Image.Image) -> Tensor:
         """Return an image as input for `forward`, float32 [3, S, S]: resized, cropped and normalised as in evaluation.
 
-        A path or a file's bytes are decoded exactly as by the training loader, which ignores EXIF orientation. Raises
-        BadImageError.
+        A path or a file's bytes are decoded exactly as by the training loader, which ignores EXIF
+        orientation. Raises BadImageError.
         """
         about = self.about
         if isinstance(image, Image.Image):
             picture = Pixels(np.array(image.convert("RGB")))
         else:
             picture = Picture(image if isinstance(image, bytes) else read_file(image))
-        pixels = centred(picture, about.eval_resize, about.eval_size, about.eval_interpolation == "bicubic")
+        pixels = centred(
+            picture, about.eval_resize, about.eval_size, about.eval_interpolation == "bicubic"
+        )
         return normalize(torch.from_numpy(pixels.copy()).permute(2, 0, 1)[None])[0]

@@ -22,13 +22,15 @@ class Start(NamedTuple):
     """The weights in a file that a network can start from."""
 
     path: Path
-    tensors: dict[str, Tensor]      # by their names in the network
+    tensors: dict[str, Tensor]  # by their names in the network
     about: About
-    is_whole: bool                  # the classifier fits and is included
+    is_whole: bool  # the classifier fits and is included
 
     def text(self, config: ModelConfig, num_classes: int) -> str:
         """Return a line for the plan: what is loaded, replaced and frozen."""
-        new = f"new classifier for {num_classes:,} classes (the file has {self.about.num_classes:,})"
+        new = (
+            f"new classifier for {num_classes:,} classes (the file has {self.about.num_classes:,})"
+        )
         head = "classifier kept" if self.is_whole else new
         parts = [f"from {self.path}", f"{len(self.tensors)} tensors loaded", head]
         if self.about.surgery:
@@ -41,22 +43,27 @@ class Start(NamedTuple):
 def find(config: ModelConfig, num_classes: int) -> Start:
     """Return the weights named by `config.weights`.
 
-    Raises NotReadyError if they are not on this machine, cannot be read, or belong to another network.
+    Raises NotReadyError if they are not on this machine, cannot be read, or belong to another
+    network.
     """
     path = _located(config)
     try:
         network = load_network(path)
     except NotReadyError as error:
         (problem,) = error.problems
-        place = "" if problem.key == config.weights else f"{problem.key} "      # of a run, or in a cache
+        # of a run, or in a cache
+        place = "" if problem.key == config.weights else f"{problem.key} "
         raise _refused(config, place + problem.rule, problem.fix) from None
     about = network.about
     if about.architecture != config.name:
         rule = f"{path} has the weights of {about.architecture}, not {config.name}"
         raise _refused(config, rule, f"model.name={about.architecture}")
     is_whole = about.num_classes == num_classes
-    kept = {name: tensor for name, tensor in network.model.state_dict().items()
-            if is_whole or not name.startswith(f"{CLASSIFIER}.")}
+    kept = {
+        name: tensor
+        for name, tensor in network.model.state_dict().items()
+        if is_whole or not name.startswith(f"{CLASSIFIER}.")
+    }
     return Start(path, kept, about, is_whole)
 
 
@@ -64,8 +71,8 @@ def find(config: ModelConfig, num_classes: int) -> Start:
 def load(model: nn.Module, start: Start) -> None:
     """Load the weights into `model`, in place; a new classifier keeps its initialisation.
 
-    If the network has StochasticDepth, its factors are divided out so that evaluation gives the same output as the
-    file's network.
+    If the network has StochasticDepth, its factors are divided out so that evaluation gives the
+    same output as the file's network.
     """
     model.load_state_dict(start.tensors, strict=False)
     unfold(model)
@@ -90,7 +97,7 @@ def _stay_in_evaluation(norm: nn.BatchNorm2d, mode: bool = True) -> nn.BatchNorm
 def frozen_parts(up_to: str) -> list[str]:
     """Return the parts of a ResNet that `model.freeze` freezes, by torchvision's names."""
     parts = ["conv1", "bn1", "layer1", "layer2", "layer3", "layer4"]
-    return parts[:FREEZABLE.index(up_to) + 1] if up_to != "none" else []
+    return parts[: FREEZABLE.index(up_to) + 1] if up_to != "none" else []
 
 
 def _located(config: ModelConfig) -> Path:
@@ -109,16 +116,33 @@ def _from_torchvision(config: ModelConfig, name: str) -> Path:
     """Return the weights file in torchvision's cache, whose name contains the first digits of its SHA-256."""
     members = torchvision.models.get_model_weights(config.name)
     if name and name not in members.__members__:
-        raise _refused(config, "unknown weights", f"one of {', '.join(f'torchvision:{item.name}' for item in members)}")
+        raise _refused(
+            config,
+            "unknown weights",
+            f"one of {', '.join(f'torchvision:{item.name}' for item in members)}",
+        )
     member = members[name] if name else members.DEFAULT
     path = Path(torch.hub.get_dir()) / "checkpoints" / member.url.rpartition("/")[2]
-    download = f"python3 -c \"import torchvision; torchvision.models.{config.name}(weights='{member.name}')\""
+    download = (
+        'python3 -c "import torchvision; '
+        f"torchvision.models.{config.name}(weights='{member.name}')\""
+    )
     if not path.is_file():
         rule = f"is not on this machine: {path} does not exist"
-        raise _refused(config, rule, f"{download}   downloads it, or copy {member.url} to that path")
+        raise _refused(
+            config, rule, f"{download}   downloads it, or copy {member.url} to that path"
+        )
     with path.open("rb") as file:
-        if not hashlib.file_digest(file, "sha256").hexdigest().startswith(path.stem.rpartition("-")[2]):
-            raise _refused(config, f"checksum mismatch: {path}", f"delete it;   {download}   downloads it again")
+        if (
+            not hashlib.file_digest(file, "sha256")
+            .hexdigest()
+            .startswith(path.stem.rpartition("-")[2])
+        ):
+            raise _refused(
+                config,
+                f"checksum mismatch: {path}",
+                f"delete it;   {download}   downloads it again",
+            )
     return path
 
 
@@ -126,10 +150,16 @@ def _from_timm(config: ModelConfig, name: str) -> Path:
     """Return the file of a timm model in the Hugging Face Hub's cache."""
     home = os.environ.get("HF_HOME") or os.path.expanduser("~/.cache/huggingface")
     repository = Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub") / f"models--timm--{name}"
-    found = sorted(repository.glob("snapshots/*/model.safetensors"), key=lambda path: path.stat().st_mtime)
+    found = sorted(
+        repository.glob("snapshots/*/model.safetensors"), key=lambda path: path.stat().st_mtime
+    )
     if not found:
         rule = f"is not on this machine: {repository} has no model.safetensors"
-        raise _refused(config, rule, f"pip install huggingface_hub && hf download timm/{name} model.safetensors")
+        raise _refused(
+            config,
+            rule,
+            f"pip install huggingface_hub && hf download timm/{name} model.safetensors",
+        )
     return found[-1]
 
 

@@ -16,16 +16,17 @@ from resnet_recipes.network import about, archive
 from resnet_recipes.network.about import About
 from resnet_recipes.network.archive import ArchiveError
 
-#: Key of the network's description in a .safetensors file's metadata and in a .pt file's `_metadata`.
+#: Key of the network's description in a .safetensors file's metadata and in a .pt file's
+#: `_metadata`.
 KEY = "resnet_recipes"
 
 
 def write_weights(model: nn.Module, path: Path, described: About) -> Path:
     """Write the weights of `model` with torchvision's names and a description; return `path`.
 
-    The suffix decides the format: .safetensors, or torch.save's otherwise. StochasticDepth's factors are folded into
-    the last BatchNorm of each block. BlurPool cannot be folded: inference with these weights needs its layers too.
-    `model` itself is not changed.
+    The suffix decides the format: .safetensors, or torch.save's otherwise. StochasticDepth's
+    factors are folded into the last BatchNorm of each block. BlurPool cannot be folded: inference
+    with these weights needs its layers too. `model` itself is not changed.
     """
     state = folded_state(model)
     for name, tensor in state.items():
@@ -36,7 +37,8 @@ def write_weights(model: nn.Module, path: Path, described: About) -> Path:
             metadata = {"format": "pt", KEY: text, "sha256": digest(state, text)}
             file.write(safetensors.torch.save(dict(state), metadata))
         else:
-            state._metadata[KEY] = text             # torch's place for anything but tensors; load_state_dict ignores it
+            # torch's place for anything but tensors; load_state_dict ignores it
+            state._metadata[KEY] = text
             torch.save(state, file)
     return path
 
@@ -44,7 +46,8 @@ def write_weights(model: nn.Module, path: Path, described: About) -> Path:
 def read_weights(path: Path) -> tuple[dict[str, Any], About | None]:
     """Return the contents of a weights file or checkpoint, and its description or None.
 
-    Nothing in the file is executed. Raises ArchiveError if it is damaged or holds more than plain tensors.
+    Nothing in the file is executed. Raises ArchiveError if it is damaged or holds more than plain
+    tensors.
     """
     if path.suffix != ".safetensors":
         state = archive.read(path)
@@ -60,7 +63,7 @@ def read_weights(path: Path) -> tuple[dict[str, Any], About | None]:
     except (SafetensorError, OSError, ValueError) as error:
         raise ArchiveError(f"unreadable ({str(error)[:200]})") from None
     if not metadata.keys() - {"format"}:
-        return state, None                              # from torchvision or timm
+        return state, None  # from torchvision or timm
     if KEY not in metadata or metadata.get("sha256") != digest(state, metadata[KEY]):
         raise ArchiveError("checksum mismatch: it is damaged or was modified")
     return state, _described(metadata[KEY])

@@ -29,7 +29,10 @@ def by_convolution(x: Tensor, stride: Stride) -> Tensor:
 
 def gradient(g: Tensor, stride: int, height: int, width: int) -> Tensor:
     """Return the input's gradient: the transposed convolution, cut or extended to the input's size."""
-    beyond = [side - 1 - (out - 1) * stride for side, out in zip((height, width), g.shape[2:], strict=True)]
+    beyond = [
+        side - 1 - (out - 1) * stride
+        for side, out in zip((height, width), g.shape[2:], strict=True)
+    ]
     return F.conv_transpose2d(nhwc(g), _kernel(g), None, stride, 1, beyond, g.shape[1])
 
 
@@ -42,7 +45,9 @@ def fused(x: Tensor, stride: Stride = 1) -> Tensor:
     return plain(x, stride)
 
 
-def samples(generator: torch.Generator, dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[int]]]:
+def samples(
+    generator: torch.Generator, dtype: torch.dtype
+) -> Iterator[tuple[list[Tensor], list[int]]]:
     """Yield small arguments that reach every kernel: both strides, odd and even sides, partial tiles."""
     for stride, height, width in ((1, 5, 9), (2, 9, 4), (2, 2, 17)):
         x = torch.randn(1, 64, height, width, generator=generator, device=generator.device)
@@ -64,7 +69,9 @@ class _Blur(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: torch.autograd.function.FunctionCtx, g: Tensor) -> tuple[Tensor, None]:
-        return torch.ops.resnet_recipes.blur_backward.default(g, ctx.stride, ctx.height, ctx.width), None
+        return torch.ops.resnet_recipes.blur_backward.default(
+            g, ctx.stride, ctx.height, ctx.width
+        ), None
 
 
 def _forward(x: Tensor, stride: int) -> Tensor:
@@ -73,11 +80,13 @@ def _forward(x: Tensor, stride: int) -> Tensor:
 
 def _forward_cuda(x: Tensor, stride: int) -> Tensor:
     from resnet_recipes.ops.kernels import blur as kernels
+
     return kernels.forward(nhwc(x), stride)
 
 
 def _backward_cuda(g: Tensor, stride: int, height: int, width: int) -> Tensor:
     from resnet_recipes.ops.kernels import blur as kernels
+
     return kernels.forward(nhwc(g), 1) if stride == 1 else kernels.backward(nhwc(g), height, width)
 
 
@@ -95,6 +104,12 @@ def _kernel(x: Tensor) -> Tensor:
     return (line.view(3, 1) * line / 16).expand(x.shape[1], 1, 3, 3)
 
 
-register("blur(Tensor x, int stride) -> Tensor", cpu=_forward, cuda=_forward_cuda, fake=_forward_fake)
-register("blur_backward(Tensor g, int stride, SymInt height, SymInt width) -> Tensor",
-         cpu=gradient, cuda=_backward_cuda, fake=_backward_fake)
+register(
+    "blur(Tensor x, int stride) -> Tensor", cpu=_forward, cuda=_forward_cuda, fake=_forward_fake
+)
+register(
+    "blur_backward(Tensor g, int stride, SymInt height, SymInt width) -> Tensor",
+    cpu=gradient,
+    cuda=_backward_cuda,
+    fake=_backward_fake,
+)

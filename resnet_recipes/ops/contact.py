@@ -9,11 +9,14 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 
-def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype, reference: torch.device) -> str:
+def fault(
+    operation: ModuleType, device: torch.device, dtype: torch.dtype, reference: torch.device
+) -> str:
     """Return why `operation.fused` cannot be used on `device`, or an empty string if it can.
 
-    Compares its outputs and gradients on `operation.samples` with those of `operation.plain` in float32 on the device
-    `reference`. They may differ, relative to their norm, by as much as rounding to `dtype` explains.
+    Compares its outputs and gradients on `operation.samples` with those of `operation.plain` in
+    float32 on the device `reference`. They may differ, relative to their norm, by as much as
+    rounding to `dtype` explains.
     """
     allowed = max(torch.finfo(dtype).eps, getattr(operation, "TOLERANCE", 1e-5))
     generator = torch.Generator(device).manual_seed(0)
@@ -22,28 +25,41 @@ def fault(operation: ModuleType, device: torch.device, dtype: torch.dtype, refer
         try:
             for tensors, others in operation.samples(generator, dtype):
                 there = tree_map_only(Tensor, lambda tensor: tensor.to(reference), others)
-                expected = _results(operation.plain, [t.to(reference, torch.float32) for t in tensors], there, dtype)
+                expected = _results(
+                    operation.plain, [t.to(reference, torch.float32) for t in tensors], there, dtype
+                )
                 found = _results(operation.fused, tensors, others, dtype)
-                error = max(_distance(a, b.to(device)) for a, b in zip(found, expected, strict=True))
+                error = max(
+                    _distance(a, b.to(device)) for a, b in zip(found, expected, strict=True)
+                )
                 if not error <= allowed:
-                    return (f"its results differ from torch's on the {reference.type.upper().replace('CUDA', 'GPU')} "
-                            f"by {error:.1e} of their norm; {dtype} explains {allowed:.1e}")
-        except Exception as error:      # whatever it is (no compiler, a device too old), plain torch still works
+                    return (
+                        "its results differ from torch's on the "
+                        f"{reference.type.upper().replace('CUDA', 'GPU')} "
+                        f"by {error:.1e} of their norm; {dtype} explains {allowed:.1e}"
+                    )
+        # whatever it is (no compiler, a device too old), plain torch still works
+        except Exception as error:
             why = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
             return f"{type(error).__name__}: {why}"
     return ""
 
 
 def _results(
-    function: Callable[..., Tensor | tuple[Tensor, ...]], tensors: Iterable[Tensor], others: list, dtype: torch.dtype,
+    function: Callable[..., Tensor | tuple[Tensor, ...]],
+    tensors: Iterable[Tensor],
+    others: list,
+    dtype: torch.dtype,
 ) -> list[Tensor]:
     """Return the output of `function`, the gradients of its tensors, and the tensors passed to it besides."""
     inputs = [tensor.detach().requires_grad_() for tensor in tensors]
     others = tree_map_only(Tensor, Tensor.clone, others)
     outputs = function(*inputs, *others)
     outputs = outputs if isinstance(outputs, tuple) else () if outputs is None else (outputs,)
-    upstream = [torch.arange(y.numel()).add(i).cos().to(dtype).to(y.device, y.dtype).view(y.shape)
-                for i, y in enumerate(outputs)]
+    upstream = [
+        torch.arange(y.numel()).add(i).cos().to(dtype).to(y.device, y.dtype).view(y.shape)
+        for i, y in enumerate(outputs)
+    ]
     changed = [leaf for leaf in tree_leaves(others) if isinstance(leaf, Tensor)]
     # of a sum: for gradients of tensors torch loads sympy, which takes a second
     total = sum((y * g).sum() for y, g in zip(outputs, upstream, strict=True)) if inputs else None
@@ -53,4 +69,6 @@ def _results(
 
 def _distance(found: Tensor, expected: Tensor) -> float:
     """Return the distance between `found` and `expected`, relative to the norm of `expected`."""
-    return float((found.float() - expected.float()).norm() / expected.float().norm().clamp(min=1e-20))
+    return float(
+        (found.float() - expected.float()).norm() / expected.float().norm().clamp(min=1e-20)
+    )

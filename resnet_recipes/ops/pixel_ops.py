@@ -1,7 +1,8 @@
 """RandAugment's operations on batches of images, on their own device, with Pillow's results.
 
-Every operation takes uint8 pixels [M, H, W, 3] and one value for each image, float32 [M], and returns new uint8 pixels.
-Comparisons and selections are avoided: plain arithmetic is ten times as fast on a CPU and no slower on a GPU.
+Every operation takes uint8 pixels [M, H, W, 3] and one value for each image, float32 [M], and
+returns new uint8 pixels. Comparisons and selections are avoided: plain arithmetic is ten times as
+fast on a CPU and no slower on a GPU.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from resnet_recipes.ops.host import send
 
 PixelOp = Callable[[Tensor, Tensor], Tensor]
 
-_LUMA = np.array([19595, 38470, 7471], dtype=np.float32)     # Pillow's weights of red, green and blue, in 65536ths
+# Pillow's weights of red, green and blue, in 65536ths
+_LUMA = np.array([19595, 38470, 7471], dtype=np.float32)
 
 
 def posterize(pixels: Tensor, bits: Tensor) -> Tensor:
@@ -25,19 +27,30 @@ def posterize(pixels: Tensor, bits: Tensor) -> Tensor:
 
 def solarize(pixels: Tensor, threshold: Tensor) -> Tensor:
     """Invert values of at least `threshold`."""
-    below = pixels.to(torch.int16).sub_(threshold.to(torch.int16).view(-1, 1, 1, 1)).bitwise_right_shift_(8)
-    return below.bitwise_not_().to(torch.uint8).bitwise_xor_(pixels)      # `below` was -1 below the threshold, else 0
+    below = (
+        pixels.to(torch.int16)
+        .sub_(threshold.to(torch.int16).view(-1, 1, 1, 1))
+        .bitwise_right_shift_(8)
+    )
+    # `below` was -1 below the threshold, else 0
+    return below.bitwise_not_().to(torch.uint8).bitwise_xor_(pixels)
 
 
 def autocontrast(pixels: Tensor, _: Tensor) -> Tensor:
     """Stretch each channel so that its darkest value is 0 and its lightest 255."""
     rows = pixels.flatten(2)
-    low, high = rows.amin(1).unflatten(1, (-1, 3)).amin(1).float(), rows.amax(1).unflatten(1, (-1, 3)).amax(1).float()
+    low, high = (
+        rows.amin(1).unflatten(1, (-1, 3)).amin(1).float(),
+        rows.amax(1).unflatten(1, (-1, 3)).amax(1).float(),
+    )
     flat = low == high
     scale = torch.where(flat, 1, 255 / (high - low).clamp(min=1))
-    # 1e-3 is less than the gap between two exact results and more than float32's error, so truncation is exact.
+    # 1e-3 is less than the gap between two exact results and more than float32's error, so
+    # truncation is exact.
     offset = torch.where(flat, 0, -low * scale) + 1e-3
-    return _uint8(rows.float().mul_(_by_column(scale, pixels)).add_(_by_column(offset, pixels))).view_as(pixels)
+    return _uint8(
+        rows.float().mul_(_by_column(scale, pixels)).add_(_by_column(offset, pixels))
+    ).view_as(pixels)
 
 
 def equalize(pixels: Tensor, _: Tensor) -> Tensor:
@@ -63,7 +76,9 @@ def color(pixels: Tensor, factor: Tensor) -> Tensor:
 def contrast(pixels: Tensor, factor: Tensor) -> Tensor:
     """Scale the difference from the image's mean grey by `factor`."""
     values = pixels.float()
-    mean = _grey(values).mean((1, 2, 3), keepdim=True, dtype=torch.float64).add_(0.5).floor_().float()
+    mean = (
+        _grey(values).mean((1, 2, 3), keepdim=True, dtype=torch.float64).add_(0.5).floor_().float()
+    )
     return _blend(mean, values, factor.view(-1, 1, 1, 1))
 
 
@@ -74,10 +89,12 @@ def brightness(pixels: Tensor, factor: Tensor) -> Tensor:
 
 def sharpness(pixels: Tensor, factor: Tensor) -> Tensor:
     """Scale the difference from the smoothed image by `factor`; border pixels are unchanged."""
-    lines = pixels.flatten(2).to(torch.int16)                                 # the next pixel is 3 values further on
+    lines = pixels.flatten(2).to(torch.int16)  # the next pixel is 3 values further on
     inner = lines[:, 1:-1]
     total = (lines[:, :-2] + inner).add_(lines[:, 2:])
-    total = (total[..., :-6] + total[..., 3:-3]).add_(total[..., 6:]).add_(inner[..., 3:-3], alpha=4)
+    total = (
+        (total[..., :-6] + total[..., 3:-3]).add_(total[..., 6:]).add_(inner[..., 3:-3], alpha=4)
+    )
     sharp = pixels.clone()
     smooth, centre = total.float().mul_(1 / 13).round_(), inner[..., 3:-3].float()
     sharp.flatten(2)[:, 1:-1, 3:-3] = _blend(smooth, centre, factor.view(-1, 1, 1))
@@ -88,10 +105,12 @@ def shear_x(pixels: Tensor, slope: Tensor) -> Tensor:
     """Shift row y by `slope * (y + 1/2)` pixels with linear interpolation; black outside."""
     rows = torch.arange(pixels.shape[1], device=pixels.device) + 0.5
     whole, part = _split(slope.view(-1, 1) * rows)
-    late = (part >= 0.5).to(torch.uint8).unsqueeze(2)                         # Pillow repeats a border for half a pixel
+    late = (part >= 0.5).to(torch.uint8).unsqueeze(2)  # Pillow repeats a border for half a pixel
     values = pixels.flatten(2)
     between = _between(values[..., :-3], values[..., 3:], part.unsqueeze(2))
-    return _windows([values[..., :3] * late, between, values[..., -3:] * (1 - late)], whole + 1).view_as(pixels)
+    return _windows(
+        [values[..., :3] * late, between, values[..., -3:] * (1 - late)], whole + 1
+    ).view_as(pixels)
 
 
 def shear_y(pixels: Tensor, slope: Tensor) -> Tensor:
@@ -104,25 +123,41 @@ def shear_y(pixels: Tensor, slope: Tensor) -> Tensor:
     values = pixels.flatten(2)
     black = torch.zeros_like(late)
     between = _between(values[:, :-1], values[:, 1:], part)
-    lines = torch.cat([black, values[:, :1] * late, between, values[:, -1:] * (1 - late), black], dim=1)
+    lines = torch.cat(
+        [black, values[:, :1] * late, between, values[:, -1:] * (1 - late), black], dim=1
+    )
     line = torch.arange(2, height + 2, device=pixels.device).view(-1, 1) + whole.unsqueeze(1)
     line = line.clamp_(0, height + 2).int()
-    first = torch.arange(images, device=pixels.device, dtype=torch.int32).view(-1, 1, 1) * (width * (height + 3))
-    cells = line.mul_(width).add_(torch.arange(width, device=pixels.device, dtype=torch.int32)).add_(first)
+    first = torch.arange(images, device=pixels.device, dtype=torch.int32).view(-1, 1, 1) * (
+        width * (height + 3)
+    )
+    cells = (
+        line.mul_(width)
+        .add_(torch.arange(width, device=pixels.device, dtype=torch.int32))
+        .add_(first)
+    )
     return lines.view(-1, 3).index_select(0, cells.flatten()).view_as(pixels)
 
 
 def translate_x(pixels: Tensor, distance: Tensor) -> Tensor:
     """Shift the image by whole pixels, to the left if `distance` is positive, and fill with black."""
-    return _windows([pixels.flatten(2)], distance.view(-1, 1).expand(-1, pixels.shape[1])).view_as(pixels)
+    return _windows([pixels.flatten(2)], distance.view(-1, 1).expand(-1, pixels.shape[1])).view_as(
+        pixels
+    )
 
 
 def translate_y(pixels: Tensor, distance: Tensor) -> Tensor:
     """Shift the image by whole pixels, up if `distance` is positive, and fill with black."""
     images, height, width, _ = pixels.shape
     padded = F.pad(pixels.flatten(2), (0, 0, 1, 1))
-    row = (torch.arange(1, height + 1, device=pixels.device) + distance.view(-1, 1)).clamp(0, height + 1).int()
-    row = row + torch.arange(images, device=pixels.device, dtype=torch.int32).view(-1, 1) * (height + 2)
+    row = (
+        (torch.arange(1, height + 1, device=pixels.device) + distance.view(-1, 1))
+        .clamp(0, height + 1)
+        .int()
+    )
+    row = row + torch.arange(images, device=pixels.device, dtype=torch.int32).view(-1, 1) * (
+        height + 2
+    )
     return padded.view(-1, width * 3).index_select(0, row.flatten()).view_as(pixels)
 
 
@@ -132,19 +167,38 @@ def rotate(pixels: Tensor, degrees: Tensor) -> Tensor:
     y = torch.arange(height, device=pixels.device) - (height - 1) / 2
     x = torch.arange(width, device=pixels.device) - (width - 1) / 2
     plane = torch.complex(x.expand(height, -1), y.view(-1, 1).expand(-1, width)) * (2 / width)
-    turn = torch.polar(torch.ones_like(degrees), torch.deg2rad(degrees))      # rotation: multiply by exp(i angle)
+    # rotation: multiply by exp(i angle)
+    turn = torch.polar(torch.ones_like(degrees), torch.deg2rad(degrees))
     grid = torch.view_as_real(turn.view(-1, 1, 1) * plane)
     if height != width:
         grid[..., 1] *= width / height
-    inside = ((1 - grid.abs()).mul_(1e7)).clamp_(0, 1)                        # 1 up to the border, 0 beyond
-    values = F.grid_sample(pixels.permute(0, 3, 1, 2).float(), grid, padding_mode="border", align_corners=False)
-    return _uint8(values.add_(1 / 256).mul_((inside[..., 0] * inside[..., 1]).unsqueeze(1))).permute(0, 2, 3, 1)
+    inside = ((1 - grid.abs()).mul_(1e7)).clamp_(0, 1)  # 1 up to the border, 0 beyond
+    values = F.grid_sample(
+        pixels.permute(0, 3, 1, 2).float(), grid, padding_mode="border", align_corners=False
+    )
+    return _uint8(
+        values.add_(1 / 256).mul_((inside[..., 0] * inside[..., 1]).unsqueeze(1))
+    ).permute(0, 2, 3, 1)
 
 
-PIXEL_OPS: dict[str, PixelOp] = {op.__name__: op for op in (
-    autocontrast, equalize, posterize, rotate, solarize, shear_x, shear_y,
-    translate_x, translate_y, color, contrast, brightness, sharpness,
-)}
+PIXEL_OPS: dict[str, PixelOp] = {
+    op.__name__: op
+    for op in (
+        autocontrast,
+        equalize,
+        posterize,
+        rotate,
+        solarize,
+        shear_x,
+        shear_y,
+        translate_x,
+        translate_y,
+        color,
+        contrast,
+        brightness,
+        sharpness,
+    )
+}
 
 
 def _grey(values: Tensor) -> Tensor:
@@ -183,7 +237,8 @@ def _split(distance: Tensor) -> tuple[Tensor, Tensor]:
 def _between(here: Tensor, there: Tensor, part: Tensor) -> Tensor:
     """Interpolate linearly, uint8, `part` of the way from `here` to `there`.
 
-    In steps of 1/128 the products fit into int16; the result is within one grey level of floating point's.
+    In steps of 1/128 the products fit into int16; the result is within one grey level of floating
+    point's.
     """
     part, here = (part * 128).round_().to(torch.int16), here.to(torch.int16)
     return (there - here).mul_(part).bitwise_right_shift_(7).add_(here).to(torch.uint8)
@@ -196,7 +251,9 @@ def _windows(pieces: list[Tensor], start: Tensor) -> Tensor:
     width = length if len(pieces) == 1 else length - 3
     black = pieces[0].new_zeros(()).expand(images, height, width + 3)
     rows = torch.cat([black, *pieces, black], dim=2)
-    windows = rows.flatten().unfold(0, width, 3)                              # a view of every window of W pixels
-    first = torch.arange(images * height, device=rows.device).view(images, height) * (rows.shape[2] // 3)
+    windows = rows.flatten().unfold(0, width, 3)  # a view of every window of W pixels
+    first = torch.arange(images * height, device=rows.device).view(images, height) * (
+        rows.shape[2] // 3
+    )
     start = (start + width // 3 + 1).clamp(0, (rows.shape[2] - width) // 3).long()
     return windows.index_select(0, (first + start).flatten())

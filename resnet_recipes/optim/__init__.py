@@ -13,4 +13,4 @@ from resnet_recipes.optim.sgd import SGD
 OPTIMIZERS: tuple[type[OptimizerSettings], ...] = (DecoupledSGDW, SGD, LAMB, LARS, AdamW)
 
 #: The type of the `optimizer` section.
-AnyOptimizer = Union[OPTIMIZERS]        # noqa: UP007
+AnyOptimizer = Union[OPTIMIZERS]  # noqa: UP007

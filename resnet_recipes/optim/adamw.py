@@ -19,18 +19,23 @@ class AdamW(OptimizerSettings):
     """
 
     cost: ClassVar[str] = "one fused pass, and two tensors a parameter in memory."
-    gain: ClassVar[str] = "less tuning of the learning rate than SGD on some networks; no gain for ResNets."
+    gain: ClassVar[str] = (
+        "less tuning of the learning rate than SGD on some networks; no gain for ResNets."
+    )
     hurts: ClassVar[str] = "the final accuracy of ResNets, which is higher with SGD."
 
     name: str = "adamw"
-    lr: float = 1.0e-3                  # peak learning rate, for the global batch
-    weight_decay: float = 0.01          # times the rate, the fraction of a weight lost in one step
-    betas: tuple[float, float] = (0.9, 0.999)      # decay rates of the averages of the gradient and its square
-    eps: float = 1.0e-8                 # added to the square root in the denominator
+    lr: float = 1.0e-3  # peak learning rate, for the global batch
+    weight_decay: float = 0.01  # times the rate, the fraction of a weight lost in one step
+    # decay rates of the averages of the gradient and its square
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1.0e-8  # added to the square root in the denominator
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
         yield from adam_problems(self.betas, self.eps)
 
     def build(self, model: nn.Module, *_: object) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(self.groups(model), lr=self.lr, betas=tuple(self.betas), eps=self.eps, fused=True)
+        return torch.optim.AdamW(
+            self.groups(model), lr=self.lr, betas=tuple(self.betas), eps=self.eps, fused=True
+        )

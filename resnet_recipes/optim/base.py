@@ -15,12 +15,14 @@ _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalRe
 
 PLAIN = Operations()
 
-CLASSIFIER = "fc"       # torchvision's name for the module exempt from `backbone_rate`
+CLASSIFIER = "fc"  # torchvision's name for the module exempt from `backbone_rate`
 
-#: For each value of `no_decay`, a test of whether a parameter is exempt, given its module, full name and value.
+#: For each value of `no_decay`, a test of whether a parameter is exempt, given its module, full
+#: name and value.
 POLICIES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
     "none": lambda module, name, parameter: False,
-    "bn_in_name": lambda module, name, parameter: "bn" in name,         # not ResNet's downsample.1, which decays
+    # not ResNet's downsample.1, which decays
+    "bn_in_name": lambda module, name, parameter: "bn" in name,
     "one_dimensional": lambda module, name, parameter: parameter.ndim <= 1,
     "norm_layers": lambda module, name, parameter: isinstance(module, _NORMS),
 }
@@ -30,20 +32,21 @@ POLICIES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
 class OptimizerSettings:
     """The settings of one optimizer. Subclasses are dataclasses: their fields are the schema of a recipe's `optimizer`.
 
-    A step takes a few passes over all parameters and never waits for the device. Under a GradScaler it leaves
-    everything unchanged if the gradient overflows.
+    A step takes a few passes over all parameters and never waits for the device. Under a GradScaler
+    it leaves everything unchanged if the gradient overflows.
     """
 
     cost: ClassVar[str]
     gain: ClassVar[str]
     hurts: ClassVar[str]
 
-    name: str = ""                      # which optimizer
-    lr: float = 0.1                     # peak learning rate, for the global batch
-    weight_decay: float = 0.0           # strength of the decay
-    no_decay: str = "none"              # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
-    clip_norm: float | None = None      # largest L2 norm of the whole gradient; null: no clipping
-    backbone_rate: float = 1.0          # factor on the rate of all but the classifier, above 0 and at most 1
+    name: str = ""  # which optimizer
+    lr: float = 0.1  # peak learning rate, for the global batch
+    weight_decay: float = 0.0  # strength of the decay
+    no_decay: str = "none"  # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
+    clip_norm: float | None = None  # largest L2 norm of the whole gradient; null: no clipping
+    # factor on the rate of all but the classifier, above 0 and at most 1
+    backbone_rate: float = 1.0
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems with the settings; keys are relative to `optimizer`."""
@@ -62,24 +65,34 @@ class OptimizerSettings:
             yield Problem("backbone_rate", self.backbone_rate, "must be above 0 and at most 1", fix)
 
     def build(
-        self, model: nn.Module, operations: Operations = PLAIN, copies: Copies | None = None,
+        self,
+        model: nn.Module,
+        operations: Operations = PLAIN,
+        copies: Copies | None = None,
     ) -> torch.optim.Optimizer:
         """Return a torch optimizer for `model`'s trainable parameters.
 
-        If it steps by one of the `operations`, that also renews the `copies`. A schedule sets every group's "lr" to the
-        step's rate times the group's "rate".
+        If it steps by one of the `operations`, that also renews the `copies`. A schedule sets every
+        group's "lr" to the step's rate times the group's "rate".
         """
         raise NotImplementedError
 
     def groups(self, model: nn.Module) -> list[dict[str, Any]]:
         """Return torch's parameter groups: what decays, then what `no_decay` exempts, each in the model's order.
 
-        If backbone and classifier have different rates, each is split into two groups; "rate" is the factor on the
-        learning rate.
+        If backbone and classifier have different rates, each is split into two groups; "rate" is
+        the factor on the learning rate.
         """
         spares, rates = POLICIES[self.no_decay], dict.fromkeys((self.backbone_rate, 1.0))
-        groups = {(decays, rate): {"params": [], "weight_decay": self.weight_decay if decays else 0.0, "rate": rate}
-                  for decays in (True, False) for rate in rates}
+        groups = {
+            (decays, rate): {
+                "params": [],
+                "weight_decay": self.weight_decay if decays else 0.0,
+                "rate": rate,
+            }
+            for decays in (True, False)
+            for rate in rates
+        }
         for module_name, module in model.named_modules():
             rate = 1.0 if module_name == CLASSIFIER else self.backbone_rate
             for name, parameter in module.named_parameters(module_name, recurse=False):
@@ -91,8 +104,15 @@ class OptimizerSettings:
         """Return the name and settings in one line, without settings that are off."""
         shared = [item.name for item in fields(OptimizerSettings)]
         names = [item.name for item in fields(self) if item.name not in shared]
-        names += ["weight_decay", "no_decay", "clip_norm", *["backbone_rate"] * (self.backbone_rate != 1)]
-        return ", ".join([self.name, *filter(None, (_setting(name, getattr(self, name)) for name in names))])
+        names += [
+            "weight_decay",
+            "no_decay",
+            "clip_norm",
+            *["backbone_rate"] * (self.backbone_rate != 1),
+        ]
+        return ", ".join(
+            [self.name, *filter(None, (_setting(name, getattr(self, name)) for name in names))]
+        )
 
 
 def _setting(name: str, value: object) -> str:

@@ -10,14 +10,14 @@ from torch import Tensor
 class Copies(dict[Tensor, Tensor]):
     """The copy of each weight, cast from it where needed.
 
-    Casting is the rule, because some of torch's operations, such as its fused optimizers, hide that they change a
-    weight. Only after a step that has written both the weights and their copies is it left out, until torch changes a
-    weight.
+    Casting is the rule, because some of torch's operations, such as its fused optimizers, hide that
+    they change a weight. Only after a step that has written both the weights and their copies is it
+    left out, until torch changes a weight.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._versions: list[int] = []      # of the weights when both were written
+        self._versions: list[int] = []  # of the weights when both were written
         self._is_held = False
 
     @torch.no_grad()

@@ -16,19 +16,28 @@ from resnet_recipes.optim.sgd import SGD, TorchSGD
 class DecoupledSGDW(SGD):
     """SGD with weight decay independent of the peak learning rate (Loshchilov and Hutter, 2019, arXiv:1711.05101).
 
-    In each step, with the peak rate lr0: `w <- w * (1 - lr / lr0 * weight_decay)`, then SGD with momentum on the
-    gradient without decay. So `weight_decay` is the fraction of a weight lost in one step at the peak rate.
+    In each step, with the peak rate lr0: `w <- w * (1 - lr / lr0 * weight_decay)`, then SGD with
+    momentum on the gradient without decay. So `weight_decay` is the fraction of a weight lost in
+    one step at the peak rate.
     """
 
-    cost: ClassVar[str] = "one pass over the weights (two on a GPU without kernels), one tensor a parameter."
-    gain: ClassVar[str] = "rate and decay can be tuned separately; part of MosaicML's recipes, not measured separately."
+    cost: ClassVar[str] = (
+        "one pass over the weights (two on a GPU without kernels), one tensor a parameter."
+    )
+    gain: ClassVar[str] = (
+        "rate and decay can be tuned separately; part of MosaicML's recipes, not "
+        "measured separately."
+    )
     hurts: ClassVar[str] = "nothing known, but values of SGD's weight_decay cannot be reused."
 
     name: str = "decoupled_sgdw"
-    weight_decay: float = 5.0e-4        # fraction of a weight lost in one step at the peak rate
+    weight_decay: float = 5.0e-4  # fraction of a weight lost in one step at the peak rate
 
     def build(
-        self, model: nn.Module, operations: Operations = PLAIN, copies: Copies | None = None,
+        self,
+        model: nn.Module,
+        operations: Operations = PLAIN,
+        copies: Copies | None = None,
     ) -> torch.optim.Optimizer:
         return TorchDecoupledSGDW(self.groups(model), self, operations, copies)
 
@@ -36,12 +45,25 @@ class DecoupledSGDW(SGD):
 class TorchDecoupledSGDW(TorchSGD):
     """SGD with decoupled decay; torch's own "weight_decay" stays 0."""
 
-    def __init__(self, groups: list[dict[str, Any]], settings: DecoupledSGDW, operations: Operations,
-                 copies: Copies | None):
-        super().__init__([group | {"weight_decay": 0.0, "decoupled_decay": group["weight_decay"]} for group in groups],
-                         settings, operations, copies)
+    def __init__(
+        self,
+        groups: list[dict[str, Any]],
+        settings: DecoupledSGDW,
+        operations: Operations,
+        copies: Copies | None,
+    ):
+        super().__init__(
+            [
+                group | {"weight_decay": 0.0, "decoupled_decay": group["weight_decay"]}
+                for group in groups
+            ],
+            settings,
+            operations,
+            copies,
+        )
         for group in self.param_groups:
-            group["initial_lr"] = settings.lr * group["rate"]       # the peak: schedules change only "lr"
+            # the peak: schedules change only "lr"
+            group["initial_lr"] = settings.lr * group["rate"]
 
     def decay(self, group: dict[str, Any]) -> float:
         return group["lr"] / group["initial_lr"] * group["decoupled_decay"]

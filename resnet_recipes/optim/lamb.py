@@ -18,26 +18,33 @@ from resnet_recipes.optim.native.steps import native_steps
 class LAMB(OptimizerSettings):
     """Adam with each tensor's step scaled to the norm of its weights (You et al., 2020, arXiv:1904.00962).
 
-    `u = adam(g) + weight_decay * w`, `w <- w - lr * |w| / |u| * u`; as in timm, the ratio is 1 if a norm is 0 and for
-    parameters without decay, and the whole gradient is clipped to the norm `clip_norm`.
+    `u = adam(g) + weight_decay * w`, `w <- w - lr * |w| / |u| * u`; as in timm, the ratio is 1 if a
+    norm is 0 and for parameters without decay, and the whole gradient is clipped to the norm
+    `clip_norm`.
     """
 
     cost: ClassVar[str] = (
-        "two passes over the weights on a CPU, one fused and three foreach passes on a GPU; two tensors a parameter, "
+        "two passes over the weights on a CPU, one fused and three foreach passes on a GPU; two "
+        "tensors a parameter, "
         "three on a GPU."
     )
     gain: ClassVar[str] = (
-        "80.4 % at 600 epochs with mean binary cross-entropy (Wightman et al., 2021, arXiv:2110.00476, A1)."
+        "80.4 % at 600 epochs with mean binary cross-entropy (Wightman et al., 2021, "
+        "arXiv:2110.00476, A1)."
     )
-    hurts: ClassVar[str] = "the speed of small networks, for which the passes over the weights dominate."
+    hurts: ClassVar[str] = (
+        "the speed of small networks, for which the passes over the weights dominate."
+    )
 
     name: str = "lamb"
-    lr: float = 5.0e-3                  # peak learning rate, for the global batch
-    weight_decay: float = 0.02          # this fraction of each weight is added to its update
-    no_decay: str = "one_dimensional"   # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
-    clip_norm: float | None = 1.0       # largest L2 norm of the whole gradient; null: no clipping
-    betas: tuple[float, float] = (0.9, 0.999)      # decay rates of the averages of the gradient and its square
-    eps: float = 1.0e-6                 # added to the square root in the denominator
+    lr: float = 5.0e-3  # peak learning rate, for the global batch
+    weight_decay: float = 0.02  # this fraction of each weight is added to its update
+    # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
+    no_decay: str = "one_dimensional"
+    clip_norm: float | None = 1.0  # largest L2 norm of the whole gradient; null: no clipping
+    # decay rates of the averages of the gradient and its square
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1.0e-6  # added to the square root in the denominator
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
@@ -50,19 +57,31 @@ class LAMB(OptimizerSettings):
 class TorchLAMB(torch.optim.Optimizer):
     """LAMB by the native library, else by torch's fused Adam, which steps on a scratch tensor that holds the update."""
 
-    _step_supports_amp_scaling = True       # GradScaler passes its scale and overflow flag on, and does not wait
+    # GradScaler passes its scale and overflow flag on, and does not wait
+    _step_supports_amp_scaling = True
 
     def __init__(self, groups: list[dict[str, Any]], settings: LAMB):
-        super().__init__(groups, {"lr": settings.lr, "betas": tuple(settings.betas), "eps": settings.eps,
-                                  "weight_decay": 0.0, "fused": True})
+        super().__init__(
+            groups,
+            {
+                "lr": settings.lr,
+                "betas": tuple(settings.betas),
+                "eps": settings.eps,
+                "weight_decay": 0.0,
+                "fused": True,
+            },
+        )
         for group in self.param_groups:
             for parameter in group["params"]:
                 self.state[parameter] = {
                     "step": torch.zeros((), device=parameter.device),
-                    "exp_avg": torch.zeros_like(parameter), "exp_avg_sq": torch.zeros_like(parameter),
+                    "exp_avg": torch.zeros_like(parameter),
+                    "exp_avg_sq": torch.zeros_like(parameter),
                 }
         self.native = native_steps("lamb", self)
-        decaying = [p for group in self.param_groups if group["weight_decay"] for p in group["params"]]
+        decaying = [
+            p for group in self.param_groups if group["weight_decay"] for p in group["params"]
+        ]
         self._copies = {p: torch.empty_like(p) for p in decaying} if self.native is None else {}
 
     @torch.no_grad()
@@ -72,30 +91,54 @@ class TorchLAMB(torch.optim.Optimizer):
             if not (params := trainable(group)):
                 continue
             states = [self.state[p] for p in params]
-            steps, means, squares = ([state[name] for state in states] for name in ("step", "exp_avg", "exp_avg_sq"))
+            steps, means, squares = (
+                [state[name] for state in states] for name in ("step", "exp_avg", "exp_avg_sq")
+            )
             grads = [p.grad for p in params]
             if self.native:
-                self.native.take(params, (group["lr"], group["weight_decay"], *group["betas"], group["eps"]),
-                                  mean=means, square=squares, count=steps)
+                self.native.take(
+                    params,
+                    (group["lr"], group["weight_decay"], *group["betas"], group["eps"]),
+                    mean=means,
+                    square=squares,
+                    count=steps,
+                )
                 continue
             # If the gradient overflowed, Adam changes nothing.
             step = partial(
-                adam, grads=grads, exp_avgs=means, exp_avg_sqs=squares, max_exp_avg_sqs=[], state_steps=steps,
-                fused=True, grad_scale=getattr(self, "grad_scale", None), found_inf=getattr(self, "found_inf", None),
-                amsgrad=False, beta1=group["betas"][0], beta2=group["betas"][1], weight_decay=0.0, eps=group["eps"],
-                maximize=False)
+                adam,
+                grads=grads,
+                exp_avgs=means,
+                exp_avg_sqs=squares,
+                max_exp_avg_sqs=[],
+                state_steps=steps,
+                fused=True,
+                grad_scale=getattr(self, "grad_scale", None),
+                found_inf=getattr(self, "found_inf", None),
+                amsgrad=False,
+                beta1=group["betas"][0],
+                beta2=group["betas"][1],
+                weight_decay=0.0,
+                eps=group["eps"],
+                maximize=False,
+            )
             if group["weight_decay"]:
                 self._scaled(step, params, group)
             else:
                 step(params, lr=group["lr"])
 
-    def _scaled(self, adam_step: Callable[..., None], params: list[Tensor], group: dict[str, Any]) -> None:
+    def _scaled(
+        self, adam_step: Callable[..., None], params: list[Tensor], group: dict[str, Any]
+    ) -> None:
         """Take LAMB's step for parameters with decay."""
         decay, updates = group["weight_decay"], [self._copies[p] for p in params]
         torch._foreach_copy_(updates, params)
-        adam_step(updates, lr=-1 / decay)       # w + adam / decay: the update / decay
-        weight, update = (torch.stack(torch._foreach_norm(tensors)) for tensors in (params, updates))
+        adam_step(updates, lr=-1 / decay)  # w + adam / decay: the update / decay
+        weight, update = (
+            torch.stack(torch._foreach_norm(tensors)) for tensors in (params, updates)
+        )
         ratio = torch.where((weight > 0) & (update > 0), weight / update, decay)
-        if (overflow := getattr(self, "found_inf", None)) is not None:      # set by GradScaler: 0 or more
+        # set by GradScaler: 0 or more
+        if (overflow := getattr(self, "found_inf", None)) is not None:
             ratio *= overflow == 0
         torch._foreach_addcmul_(params, updates, ratio.unbind(), value=-group["lr"])

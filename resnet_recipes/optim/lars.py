@@ -17,22 +17,28 @@ from resnet_recipes.optim.native.steps import native_steps
 class LARS(OptimizerSettings):
     """SGD with each tensor's rate scaled to the norm of its weights (You et al., 2017, arXiv:1708.03888).
 
-    `m <- momentum * m + lr * trust * (g + weight_decay * w)`, `w <- w - m`, where
-    `trust = trust_coefficient * |w| / (|g| + weight_decay * |w| + eps)`, or 1 if a norm is 0 and for parameters without
-    decay. The rate is inside the momentum, as in MLPerf's reference; in torch's SGD it is outside.
+    `m <- momentum * m + lr * trust * (g + weight_decay * w)`, `w <- w - m`, where `trust =
+    trust_coefficient * |w| / (|g| + weight_decay * |w| + eps)`, or 1 if a norm is 0 and for
+    parameters without decay. The rate is inside the momentum, as in MLPerf's reference; in torch's
+    SGD it is outside.
     """
 
-    cost: ClassVar[str] = "two passes over the weights on a CPU, four on a GPU, and one tensor a parameter in memory."
-    gain: ClassVar[str] = "75.9 % in 35 epochs at batch size 3264 (MLPerf Training, reference convergence points)."
+    cost: ClassVar[str] = (
+        "two passes over the weights on a CPU, four on a GPU, and one tensor a parameter in memory."
+    )
+    gain: ClassVar[str] = (
+        "75.9 % in 35 epochs at batch size 3264 (MLPerf Training, reference convergence points)."
+    )
     hurts: ClassVar[str] = "batch sizes under about 2048, at which SGD needs no help."
 
     name: str = "lars"
-    lr: float = 10.5                    # peak learning rate, for the global batch
-    weight_decay: float = 5.0e-5        # L2 coefficient
-    no_decay: str = "one_dimensional"   # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
-    momentum: float = 0.9               # fraction of the momentum kept from step to step
-    trust_coefficient: float = 0.001    # factor on |w| / |g|
-    eps: float = 0.0                    # added to the denominator
+    lr: float = 10.5  # peak learning rate, for the global batch
+    weight_decay: float = 5.0e-5  # L2 coefficient
+    # exempt from decay: none | bn_in_name | one_dimensional | norm_layers
+    no_decay: str = "one_dimensional"
+    momentum: float = 0.9  # fraction of the momentum kept from step to step
+    trust_coefficient: float = 0.001  # factor on |w| / |g|
+    eps: float = 0.0  # added to the denominator
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
@@ -49,11 +55,20 @@ class LARS(OptimizerSettings):
 class TorchLARS(torch.optim.Optimizer):
     """LARS by the native library, else by torch's fused SGD at rate 1 on gradients that it multiplies by the rate."""
 
-    _step_supports_amp_scaling = True       # GradScaler passes its scale and overflow flag on, and does not wait
+    # GradScaler passes its scale and overflow flag on, and does not wait
+    _step_supports_amp_scaling = True
 
     def __init__(self, groups: list[dict[str, Any]], settings: LARS):
-        super().__init__(groups, {"lr": settings.lr, "momentum": settings.momentum, "weight_decay": 0.0,
-                                  "eps": settings.eps, "trust_coefficient": settings.trust_coefficient})
+        super().__init__(
+            groups,
+            {
+                "lr": settings.lr,
+                "momentum": settings.momentum,
+                "weight_decay": 0.0,
+                "eps": settings.eps,
+                "trust_coefficient": settings.trust_coefficient,
+            },
+        )
         for group in self.param_groups:
             for parameter in group["params"]:
                 self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
@@ -62,15 +77,22 @@ class TorchLARS(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:
         """Update the weights; `closure` is not supported."""
-        scale, overflow = (getattr(self, name, None) for name in ("grad_scale", "found_inf"))   # set by GradScaler
+        # set by GradScaler
+        scale, overflow = (getattr(self, name, None) for name in ("grad_scale", "found_inf"))
         for group in self.param_groups:
             if not (params := trainable(group)):
                 continue
             rate, decay = group["lr"], group["weight_decay"]
-            grads, momenta = [p.grad for p in params], [self.state[p]["momentum_buffer"] for p in params]
+            grads, momenta = (
+                [p.grad for p in params],
+                [self.state[p]["momentum_buffer"] for p in params],
+            )
             if self.native:
-                self.native.take(params, (rate, decay, group["momentum"], group["trust_coefficient"], group["eps"]),
-                                  mean=momenta)
+                self.native.take(
+                    params,
+                    (rate, decay, group["momentum"], group["trust_coefficient"], group["eps"]),
+                    mean=momenta,
+                )
                 continue
             if scale is not None:
                 torch._foreach_mul_(grads, 1 / scale)
@@ -80,12 +102,28 @@ class TorchLARS(torch.optim.Optimizer):
                 torch._foreach_mul_(grads, (rate * trust).unbind())
             else:
                 torch._foreach_mul_(grads, rate)
-            sgd(params, grads, momenta, fused=True, found_inf=overflow, weight_decay=0.0, momentum=group["momentum"],
-                lr=1.0, dampening=0.0, nesterov=False, maximize=False)
+            sgd(
+                params,
+                grads,
+                momenta,
+                fused=True,
+                found_inf=overflow,
+                weight_decay=0.0,
+                momentum=group["momentum"],
+                lr=1.0,
+                dampening=0.0,
+                nesterov=False,
+                maximize=False,
+            )
 
 
 def _trust(weights: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> Tensor:
     """Return the trust ratio of each tensor."""
-    weight, grad = torch.stack(torch._foreach_norm(weights)), torch.stack(torch._foreach_norm(grads))
-    trust = group["trust_coefficient"] * weight / (grad + group["weight_decay"] * weight + group["eps"])
+    weight, grad = (
+        torch.stack(torch._foreach_norm(weights)),
+        torch.stack(torch._foreach_norm(grads)),
+    )
+    trust = (
+        group["trust_coefficient"] * weight / (grad + group["weight_decay"] * weight + group["eps"])
+    )
     return torch.where((weight > 0) & (grad > 0), trust, 1.0)

@@ -18,19 +18,22 @@ from resnet_recipes.optim.native.steps import native_steps
 class SGD(OptimizerSettings):
     """Gradient descent with momentum and L2 regularisation (Sutskever et al., 2013, PMLR 28(3):1139-1147).
 
-    `m <- momentum * m + g + weight_decay * w`, then `w <- w - lr * m`: the decay is part of the momentum and multiplied
-    by the rate. This is torch.optim.SGD.
+    `m <- momentum * m + g + weight_decay * w`, then `w <- w - lr * m`: the decay is part of the
+    momentum and multiplied by the rate. This is torch.optim.SGD.
     """
 
     cost: ClassVar[str] = "one fused pass, and one tensor a parameter in memory."
     gain: ClassVar[str] = "most published ResNets were trained with it."
-    hurts: ClassVar[str] = "tuning: the best weight decay depends on the rate; decoupled_sgdw separates the two."
+    hurts: ClassVar[str] = (
+        "tuning: the best weight decay depends on the rate; decoupled_sgdw separates the two."
+    )
 
     name: str = "sgd"
-    lr: float = 2.048                   # peak learning rate, for the global batch
-    weight_decay: float = 5.0e-4        # L2 coefficient; 3.05e-5 at lr 2.048, momentum 0.875 is decoupled_sgdw's 5e-4
-    momentum: float = 0.875             # fraction of the momentum kept from step to step
-    nesterov: bool = False              # look ahead by one step of momentum
+    lr: float = 2.048  # peak learning rate, for the global batch
+    # L2 coefficient; 3.05e-5 at lr 2.048, momentum 0.875 is decoupled_sgdw's 5e-4
+    weight_decay: float = 5.0e-4
+    momentum: float = 0.875  # fraction of the momentum kept from step to step
+    nesterov: bool = False  # look ahead by one step of momentum
 
     def problems(self) -> Iterator[Problem]:
         yield from super().problems()
@@ -39,7 +42,10 @@ class SGD(OptimizerSettings):
             yield Problem("nesterov", True, "needs momentum above 0", "optimizer.nesterov=false")
 
     def build(
-        self, model: nn.Module, operations: Operations = PLAIN, copies: Copies | None = None,
+        self,
+        model: nn.Module,
+        operations: Operations = PLAIN,
+        copies: Copies | None = None,
     ) -> torch.optim.Optimizer:
         return TorchSGD(self.groups(model), self, operations, copies)
 
@@ -47,9 +53,20 @@ class SGD(OptimizerSettings):
 class TorchSGD(torch.optim.SGD):
     """torch's SGD, with steps by the native library where it can take them, else by an operation."""
 
-    def __init__(self, groups: list[dict[str, Any]], settings: SGD, operations: Operations,
-                 copies: Copies | None):
-        super().__init__(groups, lr=settings.lr, momentum=settings.momentum, nesterov=settings.nesterov, fused=True)
+    def __init__(
+        self,
+        groups: list[dict[str, Any]],
+        settings: SGD,
+        operations: Operations,
+        copies: Copies | None,
+    ):
+        super().__init__(
+            groups,
+            lr=settings.lr,
+            momentum=settings.momentum,
+            nesterov=settings.nesterov,
+            fused=True,
+        )
         for group in self.param_groups:
             for parameter in group["params"] if group["momentum"] else ():
                 # torch leaves it uninitialised if float16 overflows in step 0
@@ -60,13 +77,20 @@ class TorchSGD(torch.optim.SGD):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:
         """Update the weights; `closure` is not supported."""
-        scaler = [getattr(self, name, None) for name in ("grad_scale", "found_inf")]        # set by GradScaler
+        # set by GradScaler
+        scaler = [getattr(self, name, None) for name in ("grad_scale", "found_inf")]
         for group in self.param_groups:
             if not (params := trainable(group)):
                 continue
             momentum = group["momentum"]
             means = [self.state[p]["momentum_buffer"] for p in params] if momentum else []
-            rule = group["lr"], 1 - self.decay(group), group["weight_decay"], momentum, group["nesterov"]
+            rule = (
+                group["lr"],
+                1 - self.decay(group),
+                group["weight_decay"],
+                momentum,
+                group["nesterov"],
+            )
             if self.native:
                 self.native.take(params, rule, **{"mean": means} if momentum else {})
             else:

@@ -24,7 +24,9 @@ def broadcast(store: dist.Store, rank: int, world_size: int, text: Callable[[], 
     return value
 
 
-def confirm_same(store: dist.Store, rank: int, world_size: int, facts: Mapping[str, object]) -> None:
+def confirm_same(
+    store: dist.Store, rank: int, world_size: int, facts: Mapping[str, object]
+) -> None:
     """Check that all ranks have the same facts.
 
     Raises NotReadyError, the same on every rank, naming a rank that differs from rank 0, and how.
@@ -36,7 +38,9 @@ def confirm_same(store: dist.Store, rank: int, world_size: int, facts: Mapping[s
         ranks = [json.loads(store.get(f"facts of {other}")) for other in range(world_size)]
         return json.dumps(list(_differences(ranks)))
 
-    if problems := [Problem(*problem) for problem in json.loads(broadcast(store, rank, world_size, verdict))]:
+    if problems := [
+        Problem(*problem) for problem in json.loads(broadcast(store, rank, world_size, verdict))
+    ]:
         raise NotReadyError(problems)
 
 
@@ -45,7 +49,12 @@ def _differences(ranks: list[dict]) -> Iterator[Problem]:
     first, missing = ranks[0]["facts"], "not given"
     for rank, (host, facts) in enumerate((found["host"], found["facts"]) for found in ranks):
         if facts != first:
-            for key in sorted(key for key in first.keys() | facts.keys() if first.get(key) != facts.get(key)):
-                rule = f"is {first.get(key, missing)} on rank 0, but {facts.get(key, missing)} on rank {rank} ({host})"
+            for key in sorted(
+                key for key in first.keys() | facts.keys() if first.get(key) != facts.get(key)
+            ):
+                rule = (
+                    f"is {first.get(key, missing)} on rank 0, but {facts.get(key, missing)} "
+                    f"on rank {rank} ({host})"
+                )
                 yield Problem(key, None, rule, "it must be the same on all ranks")
             return

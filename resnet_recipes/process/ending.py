@@ -13,36 +13,72 @@ from resnet_recipes import atomic
 from resnet_recipes.errors import ExitCode
 from resnet_recipes.report.text import printable
 
-#: Where ranks communicate: a RuntimeError raised here is how torch reports that another rank is gone.
-_COMMUNICATION = ("torch.distributed.", "torch.autograd.", "resnet_recipes.train.distributed",
-                  "resnet_recipes.train.exchange")
+#: Where ranks communicate: a RuntimeError raised here is how torch reports that another rank is
+#: gone.
+_COMMUNICATION = (
+    "torch.distributed.",
+    "torch.autograd.",
+    "resnet_recipes.train.distributed",
+    "resnet_recipes.train.exchange",
+)
 
-_SHARED_MEMORY = "start the container with --shm-size=16g or --ipc=host, or lower data.workers and data.prefetch"
+_SHARED_MEMORY = (
+    "start the container with --shm-size=16g or --ipc=host, or lower data.workers and data.prefetch"
+)
 
 #: Known causes: a pattern in the message, and what to do.
 _HINTS = (
-    (r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED",
-     "lower batch.bn_size: it needs less memory, and the result barely changes since batch.global_size stays"),
-    (r"ECC error|CUDA error: (unspecified launch failure|unknown error)",
-     "a GPU or its memory may have failed: dmesg shows it as Xid; restart the machine, or resume without that GPU "
-     "(CUDA_VISIBLE_DEVICES)"),
+    (
+        r"CUDA out of memory|OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED",
+        "lower batch.bn_size: it needs less memory, and the result barely changes since "
+        "batch.global_size stays",
+    ),
+    (
+        r"ECC error|CUDA error: (unspecified launch failure|unknown error)",
+        "a GPU or its memory may have failed: dmesg shows it as Xid; restart the machine, or "
+        "resume without that GPU "
+        "(CUDA_VISIBLE_DEVICES)",
+    ),
     (r"/dev/shm|shared memory|unable to mmap|shm_open", f"shared memory is full: {_SHARED_MEMORY}"),
-    (r"SIGBUS|bus error",
-     "a file was truncated while it was read, or shared memory is full. Check the data (resnet-recipes doctor data "
-     f"PATH); if df /dev/shm shows no space, {_SHARED_MEMORY}"),
-    (r"SIGKILL", "the machine probably ran out of memory (see dmesg): lower data.workers or data.prefetch"),
-    (r"image file is truncated|cannot identify image|broken data stream",
-     "replace the file, or skip it with data.on_bad_image=skip"),
-    (r"address already in use|EADDRINUSE", "another program uses the port: choose a free one in launch.rdzv"),
-    (r"torchvision::nms does not exist|undefined symbol",
-     "torch and torchvision do not match: reinstall both with one command"),
-    (r"driver version is insufficient|no kernel image",
-     "this torch does not support the GPU or its driver: update the driver, or install another torch"),
+    (
+        r"SIGBUS|bus error",
+        "a file was truncated while it was read, or shared memory is full. Check the data "
+        "(resnet-recipes doctor data "
+        f"PATH); if df /dev/shm shows no space, {_SHARED_MEMORY}",
+    ),
+    (
+        r"SIGKILL",
+        "the machine probably ran out of memory (see dmesg): lower data.workers or data.prefetch",
+    ),
+    (
+        r"image file is truncated|cannot identify image|broken data stream",
+        "replace the file, or skip it with data.on_bad_image=skip",
+    ),
+    (
+        r"address already in use|EADDRINUSE",
+        "another program uses the port: choose a free one in launch.rdzv",
+    ),
+    (
+        r"torchvision::nms does not exist|undefined symbol",
+        "torch and torchvision do not match: reinstall both with one command",
+    ),
+    (
+        r"driver version is insufficient|no kernel image",
+        "this torch does not support the GPU or its driver: update the driver, or install "
+        "another torch",
+    ),
     (r"too many open files", "raise the limit: ulimit -n 65536"),
     (r"no space left", "free some space, and resume"),
-    (r"timed out|timeout",
-     "a rank or a node does not answer: see its log; between nodes, check the firewall and NCCL_SOCKET_IFNAME"),
-    (r"nccl", "resume with NCCL_DEBUG=INFO to see which connection fails; all nodes need the same torch and NCCL"),
+    (
+        r"timed out|timeout",
+        "a rank or a node does not answer: see its log; between nodes, check the firewall and "
+        "NCCL_SOCKET_IFNAME",
+    ),
+    (
+        r"nccl",
+        "resume with NCCL_DEBUG=INFO to see which connection fails; all nodes need the same "
+        "torch and NCCL",
+    ),
 )
 
 
@@ -50,16 +86,17 @@ _HINTS = (
 class Ending:
     """How a process, or a run, ended."""
 
-    code: int                   # an ExitCode, or that of a launched command
-    rank: int = 0               # -1: the launched command, rather than a rank
-    step: int = 0               # completed steps
-    error: str = ""             # class of the error, or the signal that killed the process
+    code: int  # an ExitCode, or that of a launched command
+    rank: int = 0  # -1: the launched command, rather than a rank
+    step: int = 0  # completed steps
+    error: str = ""  # class of the error, or the signal that killed the process
     message: str = ""
-    seconds: float = 0.0        # since the command began, even if the clock was set since
-    time: float = 0.0           # seconds since the epoch: for people, and to order failures on different machines
-    attempt: int = 0            # elastic restarts before this one
+    seconds: float = 0.0  # since the command began, even if the clock was set since
+    # seconds since the epoch: for people, and to order failures on different machines
+    time: float = 0.0
+    attempt: int = 0  # elastic restarts before this one
     pid: int = 0
-    is_consequence: bool = False        # the process failed because another one had
+    is_consequence: bool = False  # the process failed because another one had
 
     @property
     def failed(self) -> bool:
@@ -70,12 +107,18 @@ class Ending:
     def hint(self) -> str:
         """Return what to do, if the cause is a known one."""
         text = f"{self.error} {self.message}"
-        return next((hint for pattern, hint in _HINTS if re.search(pattern, text, re.IGNORECASE)), "")
+        return next(
+            (hint for pattern, hint in _HINTS if re.search(pattern, text, re.IGNORECASE)), ""
+        )
 
     @property
     def who(self) -> str:
         """Return what failed, and with which error."""
-        return f"rank {self.rank} failed ({self.error})" if self.rank >= 0 else f"the run failed ({self.error})"
+        return (
+            f"rank {self.rank} failed ({self.error})"
+            if self.rank >= 0
+            else f"the run failed ({self.error})"
+        )
 
     def explained(self, folder: Path, ranks: int, trains: bool = True) -> str:
         """Return what the user needs to know: who failed, when and why, what to do, where to look, how to resume."""
@@ -85,8 +128,16 @@ class Ending:
         if self.code in (ExitCode.RECIPE, ExitCode.NOT_READY):
             return "\n".join(map(printable, f"error: {self.message}".splitlines()))
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.seconds)))
-        others = {1: "", 2: "; the other rank was stopped"}.get(ranks, f"; the other {ranks - 1} ranks were stopped")
-        where = f", after {self.step:,} steps" if self.step else ", before the first step" if self.rank >= 0 else ""
+        others = {1: "", 2: "; the other rank was stopped"}.get(
+            ranks, f"; the other {ranks - 1} ranks were stopped"
+        )
+        where = (
+            f", after {self.step:,} steps"
+            if self.step
+            else ", before the first step"
+            if self.rank >= 0
+            else ""
+        )
         lines = [f"{self.who} {after} after start{where}{others if self.rank >= 0 else ''}"]
         lines += [f"  {printable(line)}" for line in self.message.splitlines()]
         lines += [f"  what to do:  {self.hint}"] * bool(self.hint)

@@ -14,7 +14,8 @@ from resnet_recipes.process.rank_process import RankProcess, run_rank
 from resnet_recipes.train import distributed
 from resnet_recipes.train.trained import Trained
 
-#: The recipe to evaluate with, and {"place": the network, "sizes": pixels}; both are files in the ranks' folder.
+#: The recipe to evaluate with, and {"place": the network, "sizes": pixels}; both are files in the
+#: ranks' folder.
 RECIPE, JOB = "evaluation.yaml", "job.json"
 
 
@@ -28,12 +29,17 @@ def work(process: RankProcess) -> int:
     job = json.loads((process.folder / JOB).read_text())
     place = Path(job["place"])
     recipe = read(process.folder / RECIPE)
-    distributed.join(distributed.this_rank(recipe.launch.device))       # first: kernels are tried on the current GPU
+    # first: kernels are tried on the current GPU
+    distributed.join(distributed.this_rank(recipe.launch.device))
     trained = Trained.on_device(place, load(place), recipe)
     for number, size in enumerate(job["sizes"]):
         found = trained.at_size(size).evaluated(partial(process.watchdog.beat, 0, "start"))
-        content = {"metrics": list(found.metrics), "seconds": found.seconds, "device": found.device,
-                   "pairs": found.confusion.pairs}
+        content = {
+            "metrics": list(found.metrics),
+            "seconds": found.seconds,
+            "device": found.device,
+            "pairs": found.confusion.pairs,
+        }
         torch.save(content, result_path(process.folder, number, process.rank))
     distributed.meet()
     distributed.leave()

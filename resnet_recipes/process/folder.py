@@ -11,11 +11,17 @@ from resnet_recipes.errors import NotReadyError, Problem, TrainingError
 def refuse_links(folder: Path) -> None:
     """Raise NotReadyError if anything in a run folder is neither a plain file nor a folder.
 
-    A run writes to `lock`, `logs/`, `checkpoints/` and more: a link that someone else put there would redirect it.
+    A run writes to `lock`, `logs/`, `checkpoints/` and more: a link that someone else put there
+    would redirect it.
     """
-    rule = "is a symbolic link or a special file, which no run creates: the run would write to where it leads"
+    rule = (
+        "is a symbolic link or a special file, which no run creates: the run would write to "
+        "where it leads"
+    )
     if found := next(_odd(folder), None):
-        raise NotReadyError([Problem(str(found), None, rule, "remove it, or replace it with what it points to")])
+        raise NotReadyError(
+            [Problem(str(found), None, rule, "remove it, or replace it with what it points to")]
+        )
 
 
 def _odd(folder: Path) -> Iterator[Path]:
@@ -42,7 +48,8 @@ class HeldFolder:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError as error:
-            return error.errno != errno.ESTALE          # a network disk that does not answer is waited for elsewhere
+            # a network disk that does not answer is waited for elsewhere
+            return error.errno != errno.ESTALE
 
     def confirm(self) -> None:
         """Raise TrainingError if the folder was moved, deleted, or replaced by another."""

@@ -15,8 +15,8 @@ from resnet_recipes.errors import NotReadyError, Problem
 def locked(folder: Path) -> Iterator[None]:
     """Hold RUN/lock inside the context. Raises NotReadyError, naming the holder.
 
-    The kernel releases it when the process dies, however it dies. The file stays: removing it would race with the next
-    run.
+    The kernel releases it when the process dies, however it dies. The file stays: removing it would
+    race with the next run.
     """
     with (folder / "lock").open("a+") as file:
         try:

@@ -22,7 +22,9 @@ def work(process: RankProcess) -> int:
     """Measure together with the other ranks."""
     recipe = read(process.folder / RECIPE)
     rank = distributed.this_rank(recipe.launch.device)
-    plan = planning.of(recipe, frozen.load(process.folder / frozen.NAME, recipe.data.root), rank.world_size)
+    plan = planning.of(
+        recipe, frozen.load(process.folder / frozen.NAME, recipe.data.root), rank.world_size
+    )
     found = probe.speeds(plan, rank, beat=partial(process.watchdog.beat, 0, "start"))
     if rank.is_main:
         atomic.write_text(process.folder / SPEEDS, json.dumps(asdict(found)))

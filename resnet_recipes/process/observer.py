@@ -12,7 +12,8 @@ from resnet_recipes.process.watchdog import STALLED, Beat
 class Observer:
     """What ranks have written since the observer was created.
 
-    It compares what they write, and measures time itself: machines' clocks differ, and may be set during a run.
+    It compares what they write, and measures time itself: machines' clocks differ, and may be set
+    during a run.
     """
 
     def __init__(self, folder: Path):
@@ -40,9 +41,15 @@ class Observer:
         if not beats or now - self._changed < STALLED:
             return ""
         last = min(beats, key=lambda beat: beat.step)
-        where = f"rank {last.rank} is behind: {last.step:,} steps done, now in '{last.phase}'" if len(beats) > 1 else \
-            f"it is in '{last.phase}'"
-        return f"no progress for {(now - self._changed) / 60:.0f} minutes; {where} (process {last.pid} on {last.host})"
+        where = (
+            f"rank {last.rank} is behind: {last.step:,} steps done, now in '{last.phase}'"
+            if len(beats) > 1
+            else f"it is in '{last.phase}'"
+        )
+        return (
+            f"no progress for {(now - self._changed) / 60:.0f} minutes; {where} (process "
+            f"{last.pid} on {last.host})"
+        )
 
 
 def _endings(folder: Path) -> Iterator[Ending]:

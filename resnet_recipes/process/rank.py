@@ -40,7 +40,11 @@ from resnet_recipes.train.run import Run
 from resnet_recipes.train.sample import time_epochs
 from resnet_recipes.train.state import digest, flat, restore, resume_warnings
 
-SOFTWARE = {"resnet-recipes": __version__, "torch": torch.__version__, "torchvision": torchvision.__version__}
+SOFTWARE = {
+    "resnet-recipes": __version__,
+    "torch": torch.__version__,
+    "torchvision": torchvision.__version__,
+}
 
 
 def work(process: RankProcess) -> int:
@@ -53,15 +57,21 @@ def work(process: RankProcess) -> int:
     rank = distributed.this_rank(recipe.launch.device)
     confirm("recipe", rank, flat(asdict(recipe)) | SOFTWARE | {"device": rank.device.type})
     facts = found(process.folder, recipe.data)
-    confirm("data", rank, {
-        "backend of the images": facts.backend,
-        "number of training images": facts.train_examples,
-        "number of validation images": facts.eval_examples,
-        "digest of the class names": digest_of(facts.classes),
-        "digest of the images": facts.digest,
-    })
+    confirm(
+        "data",
+        rank,
+        {
+            "backend of the images": facts.backend,
+            "number of training images": facts.train_examples,
+            "number of validation images": facts.eval_examples,
+            "digest of the class names": digest_of(facts.classes),
+            "digest of the images": facts.digest,
+        },
+    )
     if recipe.precision.compile and rank.is_main:
-        process.console.write("compiling the network before the first step, which can take minutes\n")
+        process.console.write(
+            "compiling the network before the first step, which can take minutes\n"
+        )
     run = build(planning.of(recipe, facts, rank.world_size), rank)
     checkpoints = Checkpoints(process.folder / "checkpoints", recipe.checkpoint.keep, warn=print)
     first = resume(run, checkpoints)
@@ -71,19 +81,26 @@ def work(process: RankProcess) -> int:
         checkpoints.open_for_writing()
         facts, console = run_facts(run, process.folder), open_console(err=process.console)
         sent_to = trackers.opened(recipe.log.to, process.folder, hyperparameters(recipe))
-        recorder = Recorder(process.folder, facts, console, process.started, sent_to, process.on_record)
+        recorder = Recorder(
+            process.folder, facts, console, process.started, sent_to, process.on_record
+        )
         with closing(recorder):
             code = lead(run, process, checkpoints, recorder, first)
     else:
         code = follow(run, process, first)
-    distributed.meet()      # a launcher may stop all ranks when one ends: none may end before rank 0 has finished
-    close(run)    # not after an error: closing may wait for a rank that is stuck, before this rank's ending is written
+    # a launcher may stop all ranks when one ends: none may end before rank 0 has finished
+    distributed.meet()
+    # not after an error: closing may wait for a rank that is stuck, before this rank's ending is
+    # written
+    close(run)
     return code
 
 
 def hyperparameters(recipe: Recipe) -> dict[str, object]:
     """Return the settings of a run for trackers, with dotted keys; methods that are off are left out."""
-    return flat({key: value for key, value in tree_of(recipe).items() if key not in ("about", "published")})
+    return flat(
+        {key: value for key, value in tree_of(recipe).items() if key not in ("about", "published")}
+    )
 
 
 def found(folder: Path, config: DataConfig) -> DataFacts:
@@ -118,14 +135,19 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
         first = restore(run, found[1])
         checkpoints.notes.extend(resume_warnings(run, found[1]))
     if not distributed.agree(torch.tensor(first, device=run.rank.device)):
-        raise TrainingError(f"this rank sees a checkpoint of step {first:,} in {checkpoints.folder}, but another "
-                            "rank sees a different one: all nodes must see the same folder")
+        raise TrainingError(
+            f"this rank sees a checkpoint of step {first:,} in {checkpoints.folder}, but another "
+            "rank sees a different one: all nodes must see the same folder"
+        )
     model = run.plan.recipe.model
     if found is None and model.weights:
         pretrained.load(run.model, pretrained.find(model, run.plan.num_classes))
         if not distributed.agree(digest(run.model)):
-            raise TrainingError(f"the ranks started from different weights: model.weights={model.weights} is not the "
-                                "same file on all nodes")
+            raise TrainingError(
+                "the ranks started from different weights: "
+                f"model.weights={model.weights} is not the "
+                "same file on all nodes"
+            )
     return first
 
 
@@ -136,7 +158,9 @@ def timed(run: Run, process: RankProcess, epochs: Sequence[int]) -> int:
     def tell(epoch: int, taken: float) -> None:
         seconds[epoch] = taken
         if run.rank.is_main:
-            process.console.write(f"epoch {epoch + 1}: {taken:.1f} s at {run.plan.sizes[epoch]} px\n")
+            process.console.write(
+                f"epoch {epoch + 1}: {taken:.1f} s at {run.plan.sizes[epoch]} px\n"
+            )
             atomic.write_text(process.folder / SECONDS, json.dumps(seconds))
 
     time_epochs(run, epochs, tell, process.interruption, process.watchdog)
@@ -150,7 +174,9 @@ def follow(run: Run, process: RankProcess, first: int) -> int:
     return ExitCode.DONE if _is_over(run, done) else process.interruption.exit_code
 
 
-def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, first: int) -> int:
+def lead(
+    run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Recorder, first: int
+) -> int:
     """Train as the rank that writes the run folder and reports to the user."""
     recorder.begin(first, run.clock.seconds())
     for note in (*run.notes, *checkpoints.notes, *run.train_data.notes):
@@ -161,12 +187,14 @@ def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Rec
     keeper = Keeper(run, (recorder, checkpoints), process.interruption, process.watchdog)
     try:
         done = train(run, keeper, first)
-        seconds = run.clock.seconds()       # writing the last checkpoint and the weights is not training
+        seconds = run.clock.seconds()  # writing the last checkpoint and the weights is not training
     finally:
-        checkpoints.wait()      # what was saved before a failure must reach the disk
+        checkpoints.wait()  # what was saved before a failure must reach the disk
     if run.train_data.skipped:
         count, some = len(run.train_data.skipped), ", ".join(list(run.train_data.skipped)[:5])
-        recorder.note(done, f"{count} training images could not be read and were replaced, on rank 0: {some}")
+        recorder.note(
+            done, f"{count} training images could not be read and were replaced, on rank 0: {some}"
+        )
     if not _is_over(run, done):
         reason = process.interruption.reason or "another rank was asked to stop"
         recorder.stopped(done, reason, f"resnet-train --resume {process.folder}")
@@ -181,7 +209,9 @@ def lead(run: Run, process: RankProcess, checkpoints: Checkpoints, recorder: Rec
 def write_results(run: Run, folder: Path, recorder: Recorder) -> tuple[Path, Path | None]:
     """Write the weights with a description; return the file of the final ones and, with EMA, that of the raw ones."""
     plan, (averaged, raw) = run.plan, recorder.measured
-    described = partial(about.of, plan.recipe, plan.facts.classes, plan.num_classes, float(plan.epochs))
+    described = partial(
+        about.of, plan.recipe, plan.facts.classes, plan.num_classes, float(plan.epochs)
+    )
     with run.methods.eval_weights(run.model):
         write_weights(run.model, folder / WEIGHTS, described(averaged or raw))
         path = write_weights(run.model, folder / "weights.pt", described(averaged or raw))
@@ -198,9 +228,13 @@ def run_facts(run: Run, folder: Path) -> RunFacts:
     """Return the parts of a run's plan that the reports need."""
     plan = run.plan
     return RunFacts(
-        recipe=plan.recipe.name, folder=folder, devices=run.rank.devices,
-        total_steps=plan.total_steps, steps_per_epoch=plan.steps_per_epoch,
-        global_size=plan.recipe.batch.global_size, pixels=plan.sizes,
+        recipe=plan.recipe.name,
+        folder=folder,
+        devices=run.rank.devices,
+        total_steps=plan.total_steps,
+        steps_per_epoch=plan.steps_per_epoch,
+        global_size=plan.recipe.batch.global_size,
+        pixels=plan.sizes,
         eval_steps=plan.steps(plan.recipe.evaluation.interval),
         published=tuple(plan.published),
     )
@@ -210,10 +244,15 @@ def mlperf_values(plan: planning.Plan) -> dict[str, object]:
     """Return what MLPerf's log says about a recipe, under MLPerf's keys."""
     recipe = plan.recipe
     return {
-        "seed": recipe.seed, "global_batch_size": recipe.batch.global_size, "model_bn_span": plan.bn_size,
-        "gradient_accumulation_steps": plan.microbatches, "train_samples": plan.facts.train_examples,
-        "eval_samples": plan.facts.eval_examples, "opt_name": recipe.optimizer.name,
-        "opt_base_learning_rate": recipe.optimizer.lr, "opt_weight_decay": recipe.optimizer.weight_decay,
+        "seed": recipe.seed,
+        "global_batch_size": recipe.batch.global_size,
+        "model_bn_span": plan.bn_size,
+        "gradient_accumulation_steps": plan.microbatches,
+        "train_samples": plan.facts.train_examples,
+        "eval_samples": plan.facts.eval_examples,
+        "opt_name": recipe.optimizer.name,
+        "opt_base_learning_rate": recipe.optimizer.lr,
+        "opt_weight_decay": recipe.optimizer.weight_decay,
         "opt_learning_rate_warmup_epochs": plan.warmup / plan.steps_per_epoch,
     }
 

@@ -22,7 +22,8 @@ from resnet_recipes.process.signals import Interruption
 from resnet_recipes.process.watchdog import Watchdog
 from resnet_recipes.report.output import lasting, protect_output
 
-#: Set by the launcher for its ranks: when the command began (time.monotonic()), and whether it holds the folder's lock.
+#: Set by the launcher for its ranks: when the command began (time.monotonic()), and whether it
+#: holds the folder's lock.
 STARTED, LOCKED = "RESNET_RECIPES_STARTED", "RESNET_RECIPES_LOCKED"
 
 _LIBC = ctypes.CDLL(None)
@@ -33,19 +34,21 @@ class RankProcess(NamedTuple):
 
     folder: Path
     rank: int
-    console: TextIO                     # the user's error stream; stderr itself is this rank's log
-    started: float                      # when the command began, a reading of time.monotonic()
+    console: TextIO  # the user's error stream; stderr itself is this rank's log
+    started: float  # when the command began, a reading of time.monotonic()
     interruption: Interruption
     watchdog: Watchdog
-    on_record: Callable[[dict[str, Any]], None] | None = None   # called with every record of the run, on rank 0
+    # called with every record of the run, on rank 0
+    on_record: Callable[[dict[str, Any]], None] | None = None
 
 
 def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:
     """Do the work of one rank, write how it ended to RUN/endings, and exit with that code.
 
-    `work` returns DONE, or the exit code of an interruption after which it saved; it leaves nothing open. The process
-    exits without cleaning up: tearing torch down takes 2 seconds, other ranks must not wait for one that failed, and
-    threads of a process group can abort a process at its exit.
+    `work` returns DONE, or the exit code of an interruption after which it saved; it leaves nothing
+    open. The process exits without cleaning up: tearing torch down takes 2 seconds, other ranks
+    must not wait for one that failed, and threads of a process group can abort a process at its
+    exit.
     """
     rank, is_launched = int(os.environ.get("RANK", 0)), STARTED in os.environ
     if is_launched or "TORCHELASTIC_RUN_ID" in os.environ:
@@ -62,12 +65,19 @@ def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:
             ending = Ending(code, message=interruption.reason if code else "")
     except BaseException as error:
         traceback.print_exc()
-        code = error.exit_code if isinstance(error, RecipeError | TrainingError) else ExitCode.FAILED
+        code = (
+            error.exit_code if isinstance(error, RecipeError | TrainingError) else ExitCode.FAILED
+        )
         name, message = type(error).__name__, str(error) or "no message"
         ending = Ending(code, error=name, message=message, is_consequence=lost_a_peer(error))
     ending = replace(
-        ending, rank=rank, step=watchdog.step if watchdog else 0, seconds=time.monotonic() - started, time=time.time(),
-        attempt=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)), pid=os.getpid(),
+        ending,
+        rank=rank,
+        step=watchdog.step if watchdog else 0,
+        seconds=time.monotonic() - started,
+        time=time.time(),
+        attempt=int(os.environ.get("TORCHELASTIC_RESTART_COUNT", 0)),
+        pid=os.getpid(),
     )
     if held.is_in_place:
         write(folder / "endings" / f"rank{rank}.json", ending)
@@ -80,7 +90,7 @@ def die_with_parent() -> None:
     """Let the kernel kill this process when its parent dies (Linux): orphaned ranks would keep training."""
     if sys.platform == "linux":
         parent = os.getppid()
-        _LIBC.prctl(1, signal.SIGKILL)                      # PR_SET_PDEATHSIG
+        _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         if os.getppid() != parent:
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -88,8 +98,8 @@ def die_with_parent() -> None:
 def _redirect_output(folder: Path, rank: int) -> TextIO:
     """Send stderr, and unless rank 0 stdout, to this rank's log; return the user's error stream.
 
-    torchrun passes on only streams 0 to 2, and mixes its own output into stderr. A rank reads no input, so our
-    launcher passes the user's error stream as stream 0.
+    torchrun passes on only streams 0 to 2, and mixes its own output into stderr. A rank reads no
+    input, so our launcher passes the user's error stream as stream 0.
     """
     protect_output()
     console = lasting(os.dup(0 if STARTED in os.environ else 2), sys.stderr.encoding)
@@ -126,6 +136,7 @@ def _exit(ending: Ending) -> NoReturn:
         child.kill()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Under our torchrun an interruption is a normal end: --max-restarts would restart a failed rank.
+    # Under our torchrun an interruption is a normal end: --max-restarts would restart a failed
+    # rank.
     is_hidden = not ending.failed and STARTED in os.environ and "TORCHELASTIC_RUN_ID" in os.environ
     os._exit(ExitCode.DONE if is_hidden else ending.code)

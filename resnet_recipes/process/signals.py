@@ -12,8 +12,9 @@ from resnet_recipes.errors import ExitCode
 #: Signals that ask a run to stop.
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 
-#: Seconds for which Ctrl-C is taken for the first signal again, since the launcher passes that on. After that it means:
-#: stop now. Other signals never do: Slurm sends SIGTERM to every process, and srun forwards it again.
+#: Seconds for which Ctrl-C is taken for the first signal again, since the launcher passes that on.
+#: After that it means: stop now. Other signals never do: Slurm sends SIGTERM to every process, and
+#: srun forwards it again.
 _SAME_REQUEST = 2.0
 
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
@@ -25,7 +26,9 @@ def handling(handler: Callable[[int], object]) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, lambda number, _: handler(number)) for number in to_handle()}
+    before = {
+        number: signal.signal(number, lambda number, _: handler(number)) for number in to_handle()
+    }
     try:
         yield
     finally:
@@ -44,7 +47,7 @@ class Interruption:
     def __init__(self) -> None:
         self._code = ExitCode.DONE
         self._reason = ""
-        self._first = 0.0                   # when the first signal came
+        self._first = 0.0  # when the first signal came
         self._max_wall = ""
         self._deadline = float("inf")
 
@@ -52,7 +55,10 @@ class Interruption:
         """Stop a little before `max_wall` ("3.5h"; "": no limit) after `started`, a reading of time.monotonic()."""
         if max_wall:
             seconds = float(max_wall[:-1]) * _SECONDS[max_wall[-1]]
-            self._max_wall, self._deadline = max_wall, started + seconds - min(120.0, 0.05 * seconds)
+            self._max_wall, self._deadline = (
+                max_wall,
+                started + seconds - min(120.0, 0.05 * seconds),
+            )
 
     def install(self) -> None:
         """Handle the signals that ask this process to stop; its children must ignore them."""
@@ -87,4 +93,7 @@ class Interruption:
         if number == signal.SIGINT and self._first and now - self._first > _SAME_REQUEST:
             os._exit(128 + number)
         self._first = self._first or now
-        self.request(signal.Signals(number).name, ExitCode.CANCELLED if number == signal.SIGINT else ExitCode.PREEMPTED)
+        self.request(
+            signal.Signals(number).name,
+            ExitCode.CANCELLED if number == signal.SIGINT else ExitCode.PREEMPTED,
+        )

@@ -15,18 +15,19 @@ from resnet_recipes.process.folder import HeldFolder
 #: Seconds without a beat after which a rank writes its stacks to its log, once; nothing is killed.
 STALLED = 300.0
 
-_RECORD = struct.Struct("=qqii16s64s")      # step, count, pid, parent, phase, host: one write, so never half written
+# step, count, pid, parent, phase, host: one write, so never half written
+_RECORD = struct.Struct("=qqii16s64s")
 
 
 class Beat(NamedTuple):
     """The last sign of life of a rank."""
 
     rank: int
-    step: int             # completed steps
-    count: int            # beats of this process so far, so that no two of them are equal
+    step: int  # completed steps
+    count: int  # beats of this process so far, so that no two of them are equal
     pid: int
-    parent: int           # the process that started it: torchrun, or the launcher
-    phase: str            # what it was about to do: "train", "evaluate", ...
+    parent: int  # the process that started it: torchrun, or the launcher
+    phase: str  # what it was about to do: "train", "evaluate", ...
     host: str
 
 
@@ -53,10 +54,12 @@ class Watchdog:
         """Record that `step` steps are done, and what comes next. Raises TrainingError if the folder was replaced."""
         self._folder.confirm()
         self.step, self._count = step, self._count + 1
-        record = _RECORD.pack(step, self._count, os.getpid(), self._parent, phase.encode()[:16], self._host)
+        record = _RECORD.pack(
+            step, self._count, os.getpid(), self._parent, phase.encode()[:16], self._host
+        )
         os.pwrite(self._file, record, 0)
         now = time.monotonic()
-        if now - self._armed > self._stalled / 100:         # arming starts a thread: not at every step
+        if now - self._armed > self._stalled / 100:  # arming starts a thread: not at every step
             faulthandler.dump_traceback_later(self._stalled, file=sys.stderr)
             self._armed = now
 
@@ -69,7 +72,7 @@ def beats(folder: Path) -> list[Beat]:
             *numbers, phase, host = _RECORD.unpack(path.read_bytes())
             rank = int(path.name.removeprefix("rank"))
         except (OSError, struct.error, ValueError):
-            continue                                        # being created
+            continue  # being created
         texts = (text.rstrip(b"\0").decode(errors="replace") for text in (phase, host))
         found.append(Beat(rank, *numbers, *texts))
     return sorted(found)

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 
-Record = dict[str, object]      # one line of metrics.jsonl
+Record = dict[str, object]  # one line of metrics.jsonl
 
 
 def papers_seconds(records: Sequence[Record], seconds: float) -> float | None:
     """Return the training seconds with the first epoch timed as the second: no cold cache or warm-up counts.
 
-    The clock of the published time-to-train figures; `seconds` excludes evaluations and checkpoints. None if the run
-    has no second epoch.
+    The clock of the published time-to-train figures; `seconds` excludes evaluations and
+    checkpoints. None if the run has no second epoch.
     """
     epochs = [float(record["seconds"]) for record in records if record["kind"] == "epoch"][:2]
     return seconds - epochs[0] + epochs[1] if len(epochs) == 2 else None
@@ -18,16 +18,20 @@ def papers_seconds(records: Sequence[Record], seconds: float) -> float | None:
 def mlperf_seconds(records: Sequence[Record]) -> float | None:
     """Return the seconds from the first touch of data to the last evaluation, the one that reached a target if any.
 
-    Evaluations, checkpoints and steps that a resumed run repeated count; start-ups do not. None without an evaluation.
+    Evaluations, checkpoints and steps that a resumed run repeated count; start-ups do not. None
+    without an evaluation.
     """
-    readings = [reading for record, reading in mlperf_readings(records) if record["kind"] == "evaluation"]
+    readings = [
+        reading for record, reading in mlperf_readings(records) if record["kind"] == "evaluation"
+    ]
     return readings[-1] if readings else None
 
 
 def mlperf_readings(records: Sequence[Record]) -> Iterator[tuple[Record, float]]:
     """Yield each record with the seconds on MLPerf's clock at which it was written.
 
-    An evaluation is over when the accuracy that counts is known: EMA's, before the raw weights are evaluated as well.
+    An evaluation is over when the accuracy that counts is known: EMA's, before the raw weights are
+    evaluated as well.
     """
     off = 0.0
     for record in records:

@@ -8,7 +8,8 @@ from resnet_recipes.report.facts import Metrics
 from resnet_recipes.report.summary import Summary
 from resnet_recipes.report.text import clock_time, percent, printable, rate
 
-#: Points of top-1 by which EMA's weights are behind the raw ones only if their half-life is too long.
+#: Points of top-1 by which EMA's weights are behind the raw ones only if their half-life is too
+#: long.
 FAR_BEHIND = 1.0
 
 
@@ -30,7 +31,10 @@ def rows(summary: Summary) -> Iterator[tuple[str, str]]:
     yield "weights", printable(summary.weights)
     if summary.raw_weights:
         yield "", printable(summary.raw_weights)
-    yield "curves", printable(f"resnet-recipes report {shlex.quote(str(Path(summary.folder).parent))}")
+    yield (
+        "curves",
+        printable(f"resnet-recipes report {shlex.quote(str(Path(summary.folder).parent))}"),
+    )
 
 
 def _accuracy(summary: Summary) -> Iterator[tuple[str, str]]:
@@ -38,12 +42,22 @@ def _accuracy(summary: Summary) -> Iterator[tuple[str, str]]:
     ema, raw = summary.ema, summary.raw
     raw_file = Path(summary.raw_weights).name if summary.raw_weights else "raw weights"
     if ema is not None:
-        yield "accuracy", f"{_said(ema)}   {Path(summary.weights).name}: EMA, {ema.examples:,} images"
+        yield (
+            "accuracy",
+            f"{_said(ema)}   {Path(summary.weights).name}: EMA, {ema.examples:,} images",
+        )
     if raw is not None:
-        yield ("", f"{_said(raw)}   {raw_file}") if ema else ("accuracy", f"{_said(raw)}   {raw.examples:,} images")
+        yield (
+            ("", f"{_said(raw)}   {raw_file}")
+            if ema
+            else ("accuracy", f"{_said(raw)}   {raw.examples:,} images")
+        )
     if ema is not None and raw is not None and raw.top1 - ema.top1 > FAR_BEHIND:
         yield "", f"WARNING: EMA is {raw.top1 - ema.top1:.2f} points behind: use {raw_file}."
-        yield "", f"Its half-life is too long: try methods.ema.half_life={max(1, summary.steps // 50)}ba"
+        yield (
+            "",
+            f"Its half-life is too long: try methods.ema.half_life={max(1, summary.steps // 50)}ba",
+        )
 
 
 def _said(metrics: Metrics) -> str:
@@ -59,15 +73,25 @@ def _published(summary: Summary) -> Iterator[tuple[str, str]]:
     took = f" in {published.minutes:g} min" if published.minutes else ""
     yield "published", f"top-1 {published.top1:5.2f} %{length}{took}"
     if published.hardware or published.source:
-        yield "", printable("; ".join(text for text in (published.hardware, published.source) if text))
+        yield (
+            "",
+            printable("; ".join(text for text in (published.hardware, published.source) if text)),
+        )
     if published.epochs and abs(published.epochs - summary.epochs) <= 0.1 * published.epochs:
         yield "", f"this run: {reached.top1 - published.top1:+.2f} points"
 
 
 def _times(summary: Summary) -> Iterator[tuple[str, str]]:
-    yield "training", f"{clock_time(summary.training_seconds):>8}   without evaluation and checkpoints"
+    yield (
+        "training",
+        f"{clock_time(summary.training_seconds):>8}   without evaluation and checkpoints",
+    )
     if summary.compile_seconds >= 1:
-        yield "", f"{clock_time(summary.compile_seconds):>8}   of it spent compiling kernels and capturing CUDA graphs"
+        yield (
+            "",
+            f"{clock_time(summary.compile_seconds):>8}   of it spent compiling kernels and "
+            "capturing CUDA graphs",
+        )
     if summary.training_seconds_papers_rule is not None:
         by_rule = clock_time(summary.training_seconds_papers_rule)
         yield "", f"{by_rule:>8}   papers' clock: the first epoch timed as the second"
@@ -76,9 +100,16 @@ def _times(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "", f"{by_mlperf:>8}   MLPerf's clock: from first image to last evaluation"
     if summary.estimated_seconds:
         error = 100 * (summary.estimated_seconds / summary.training_seconds - 1)
-        yield "", f"{clock_time(summary.estimated_seconds):>8}   estimated before the start: {error:+.0f} %"
-    parts = (("start-up", summary.startup_seconds), ("evaluation", summary.evaluation_seconds),
-             ("checkpoints", summary.checkpoint_seconds))
+        yield (
+            "",
+            f"{clock_time(summary.estimated_seconds):>8}   estimated before the start: "
+            f"{error:+.0f} %",
+        )
+    parts = (
+        ("start-up", summary.startup_seconds),
+        ("evaluation", summary.evaluation_seconds),
+        ("checkpoints", summary.checkpoint_seconds),
+    )
     others = ", ".join(f"{name} {clock_time(seconds)}" for name, seconds in parts)
     yield "wall clock", f"{clock_time(summary.wall_seconds):>8}   {others}"
 

@@ -28,7 +28,9 @@ class Console(Protocol):
     def step(self, progress: Progress, seconds_left: float | None) -> None:
         """Show a logged step and the estimate for the rest of the run."""
 
-    def evaluation(self, done: int, ema: Metrics | None, raw: Metrics | None, seconds: float) -> None:
+    def evaluation(
+        self, done: int, ema: Metrics | None, raw: Metrics | None, seconds: float
+    ) -> None:
         """Show one evaluation permanently."""
 
     def note(self, text: str) -> None:
@@ -71,14 +73,25 @@ class PlainConsole:
             return
         self._last = now
         left = "" if seconds_left is None else f" eta_s={seconds_left:.0f}"
-        self._line(f"{self._place(progress.done)} px={progress.pixels} loss={progress.loss:.4g} lr={progress.lr:.4g}"
-                   f" img_s={progress.images_per_second:.4g} wait={progress.data_wait:.2f}{left}")
+        self._line(
+            f"{self._place(progress.done)} px={progress.pixels} loss={progress.loss:.4g} "
+            f"lr={progress.lr:.4g}"
+            f" img_s={progress.images_per_second:.4g} wait={progress.data_wait:.2f}{left}"
+        )
 
-    def evaluation(self, done: int, ema: Metrics | None, raw: Metrics | None, seconds: float) -> None:
+    def evaluation(
+        self, done: int, ema: Metrics | None, raw: Metrics | None, seconds: float
+    ) -> None:
         """Show one evaluation."""
-        metrics = "".join(f" {prefix}top1={found.top1:.2f} {prefix}top5={found.top5:.2f} {prefix}loss={found.loss:.4f}"
-                       for prefix, found in (("", raw), ("ema_", ema)) if found is not None)
-        self._line(f"eval {self._place(done)}{metrics} images={(ema or raw).examples} eval_s={seconds:.1f}")
+        metrics = "".join(
+            f" {prefix}top1={found.top1:.2f} {prefix}top5={found.top5:.2f} "
+            f"{prefix}loss={found.loss:.4f}"
+            for prefix, found in (("", raw), ("ema_", ema))
+            if found is not None
+        )
+        self._line(
+            f"eval {self._place(done)}{metrics} images={(ema or raw).examples} eval_s={seconds:.1f}"
+        )
 
     def note(self, text: str) -> None:
         """Show a sentence."""
@@ -86,7 +99,10 @@ class PlainConsole:
 
     def stopped(self, done: int, reason: str, fix: str) -> None:
         """Show why the run stops early and what to do."""
-        self._line(f"stopped {self._place(done)} {printable(reason)}" + (f" {printable(fix)}" if fix else ""))
+        self._line(
+            f"stopped {self._place(done)} {printable(reason)}"
+            + (f" {printable(fix)}" if fix else "")
+        )
 
     def finished(self, summary: Summary) -> None:
         """Show the result on the output stream."""
@@ -110,46 +126,70 @@ class LiveConsole:
         """Draw on `err`, a terminal; write the summary to `out`. Colours unless NO_COLOR is set."""
         self._console = RichConsole(file=err, highlight=False)
         self._out = RichConsole(file=out, highlight=False)
-        self._live = Live(console=self._console, auto_refresh=False, transient=True)     # no thread
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)  # no thread
         self._drawn = float("-inf")
         self._headed = False
-        self._since: list[Progress] = []         # logged since the last evaluation
+        self._since: list[Progress] = []  # logged since the last evaluation
         self._facts: RunFacts
 
     def begin(self, facts: RunFacts, done: int) -> None:
         """Start the display."""
         self._facts = facts
         self._live.start()
-        self._live.update(self._display(done, None, Text("reading the first images", style="dim")), refresh=True)
+        self._live.update(
+            self._display(done, None, Text("reading the first images", style="dim")), refresh=True
+        )
 
     def step(self, progress: Progress, seconds_left: float | None) -> None:
         """Redraw the display, at most ten times a second."""
         self._since.append(progress)
         figures = Text(f"{progress.pixels} px   loss {progress.loss:.3f}   lr {progress.lr:.4g}   ")
         figures.append(f"{rate(progress.images_per_second)} images/s   ")
-        figures.append(f"data wait {percent(progress.data_wait)}", style="yellow" if progress.data_wait > 0.1 else "")
+        figures.append(
+            f"data wait {percent(progress.data_wait)}",
+            style="yellow" if progress.data_wait > 0.1 else "",
+        )
         now = time.monotonic()
-        self._live.update(self._display(progress.done, seconds_left, figures), refresh=now - self._drawn > 0.1)
+        self._live.update(
+            self._display(progress.done, seconds_left, figures), refresh=now - self._drawn > 0.1
+        )
         if now - self._drawn > 0.1:
             self._drawn = now
 
-    def evaluation(self, done: int, ema: Metrics | None, raw: Metrics | None, seconds: float) -> None:
+    def evaluation(
+        self, done: int, ema: Metrics | None, raw: Metrics | None, seconds: float
+    ) -> None:
         """Add a row to the table above the display."""
         if not self._headed:
             self._headed = True
             names = ("EMA top-1", "EMA top-5", "raw top-1") if ema else ("top-1", "top-5", "")
-            self._console.print(Text(_row("epoch", "px", "loss", *names, "images/s", "trained", "eval"), style="bold"))
-        shown = [f"{value:.2f}" for found in (ema, raw) if found is not None for value in (found.top1, found.top5)]
+            self._console.print(
+                Text(
+                    _row("epoch", "px", "loss", *names, "images/s", "trained", "eval"), style="bold"
+                )
+            )
+        shown = [
+            f"{value:.2f}"
+            for found in (ema, raw)
+            if found is not None
+            for value in (found.top1, found.top5)
+        ]
         shown = [*shown, "", ""][:3]
         steps = sum(progress.steps for progress in self._since)
         before = after = ("", "")
         if steps:
             loss = sum(progress.loss * progress.steps for progress in self._since) / steps
-            speed = steps / sum(progress.steps / max(progress.images_per_second, 1e-9) for progress in self._since)
+            speed = steps / sum(
+                progress.steps / max(progress.images_per_second, 1e-9) for progress in self._since
+            )
             before = (str(self._since[-1].pixels), f"{loss:.3f}")
             after = (rate(speed), clock_time(self._since[-1].seconds))
         self._since.clear()
-        self._console.print(Text(_row(f"{self._facts.epoch(done):.4g}", *before, *shown, *after, clock_time(seconds))))
+        self._console.print(
+            Text(
+                _row(f"{self._facts.epoch(done):.4g}", *before, *shown, *after, clock_time(seconds))
+            )
+        )
 
     def note(self, text: str) -> None:
         """Print a sentence above the display."""
@@ -180,8 +220,12 @@ class LiveConsole:
         for ratio in (None, 1, None, None):
             head.add_column(ratio=ratio, no_wrap=True)
         left = "" if seconds_left is None else f"{clock_time(seconds_left)} left"
-        head.add_row(f"epoch {facts.epoch(done):.1f} of {facts.epochs:.4g}", ProgressBar(facts.total_steps, done),
-                     f"{100 * done // facts.total_steps} %", left)
+        head.add_row(
+            f"epoch {facts.epoch(done):.1f} of {facts.epochs:.4g}",
+            ProgressBar(facts.total_steps, done),
+            f"{100 * done // facts.total_steps} %",
+            left,
+        )
         figures.no_wrap, figures.overflow = True, "ellipsis"
         return Group(head, figures)
 

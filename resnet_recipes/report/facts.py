@@ -11,7 +11,7 @@ from resnet_recipes.schedule import in_epoch
 class Published:
     """One result that a recipe's authors published."""
 
-    top1: float                         # percent
+    top1: float  # percent
     epochs: int | None = None
     minutes: float | None = None
     hardware: str = ""
@@ -21,23 +21,23 @@ class Published:
 class Metrics(NamedTuple):
     """One evaluation with one set of weights."""
 
-    top1: float                         # percent
-    top5: float                         # percent
-    loss: float                         # mean over the examples
+    top1: float  # percent
+    top5: float  # percent
+    loss: float  # mean over the examples
     examples: int
 
 
 class Progress(NamedTuple):
     """What was measured since the last logged step."""
 
-    done: int                           # steps completed
-    steps: int                          # steps since the last logged one
-    loss: float                         # their mean
+    done: int  # steps completed
+    steps: int  # steps since the last logged one
+    loss: float  # their mean
     lr: float
-    pixels: int                         # side of the training images
-    seconds: float                      # training seconds of the whole run so far, without evaluation and checkpoints
+    pixels: int  # side of the training images
+    seconds: float  # training seconds of the whole run so far, without evaluation and checkpoints
     images_per_second: float
-    data_wait: float                    # share of the time in which the step waited for data, 0 to 1
+    data_wait: float  # share of the time in which the step waited for data, 0 to 1
 
 
 @dataclass(frozen=True)
@@ -45,14 +45,14 @@ class RunFacts:
     """The parts of a plan that its reports need."""
 
     recipe: str
-    folder: Path                        # the run folder
+    folder: Path  # the run folder
     total_steps: int
     steps_per_epoch: int
-    global_size: int                    # examples of one step, over all devices
-    pixels: tuple[int, ...]             # side of the training images by epoch, the last one holding on
-    eval_steps: int                     # steps from one evaluation to the next
-    devices: str                        # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
-    published: tuple[Published, ...] = ()       # empty if the data is not what they were measured on
+    global_size: int  # examples of one step, over all devices
+    pixels: tuple[int, ...]  # side of the training images by epoch, the last one holding on
+    eval_steps: int  # steps from one evaluation to the next
+    devices: str  # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
+    published: tuple[Published, ...] = ()  # empty if the data is not what they were measured on
 
     def epoch(self, done: int) -> float:
         """Return how many epochs `done` steps are."""

@@ -15,26 +15,43 @@ _START, _STOP, _POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
 Event = tuple[float, str, str, object, dict[str, object]]
 
 
-def result(records: Sequence[Record], facts: RunFacts, values: Mapping[str, object], has_reached_target: bool) -> str:
+def result(
+    records: Sequence[Record],
+    facts: RunFacts,
+    values: Mapping[str, object],
+    has_reached_target: bool,
+) -> str:
     """Return the text of RESULT; `values` are what MLPerf requires about the recipe, under its keys.
 
-    Times are MLPerf's clock added to the start of the first session, so that an interruption leaves no gap.
+    Times are MLPerf's clock added to the start of the first session, so that an interruption leaves
+    no gap.
     """
     zero = next(record["time"] for record in records if record["kind"] == "begin")
     events = [*_initialisation(records, facts, values), *_training(records, facts)]
     end = max((seconds for seconds, *_ in events), default=0.0)
-    events.append((end, _STOP, "run_stop", None, {"status": "success" if has_reached_target else "aborted"}))
+    events.append(
+        (end, _STOP, "run_stop", None, {"status": "success" if has_reached_target else "aborted"})
+    )
     return "".join(_line(zero, *event) for event in events)
 
 
-def _initialisation(records: Sequence[Record], facts: RunFacts, values: Mapping[str, object]) -> Iterator[Event]:
+def _initialisation(
+    records: Sequence[Record], facts: RunFacts, values: Mapping[str, object]
+) -> Iterator[Event]:
     """Yield what comes before the first touch of data. This does not clear the machine's file cache."""
     before = -next(record["startup_seconds"] for record in records if record["kind"] == "begin")
     yield before, _POINT, "cache_clear", False, {}
     yield before, _START, "init_start", None, {}
-    submission = {"benchmark": "resnet", "division": "open", "org": "resnet-recipes", "platform": facts.devices,
-                  "status": "research"}
-    for key, value in ({f"submission_{key}": value for key, value in submission.items()} | dict(values)).items():
+    submission = {
+        "benchmark": "resnet",
+        "division": "open",
+        "org": "resnet-recipes",
+        "platform": facts.devices,
+        "status": "research",
+    }
+    for key, value in (
+        {f"submission_{key}": value for key, value in submission.items()} | dict(values)
+    ).items():
         yield before, _POINT, key, value, {}
     yield 0.0, _STOP, "init_stop", None, {}
     yield 0.0, _START, "run_start", None, {}
@@ -43,7 +60,7 @@ def _initialisation(records: Sequence[Record], facts: RunFacts, values: Mapping[
 def _training(records: Sequence[Record], facts: RunFacts) -> Iterator[Event]:
     """Yield epochs, counted from 1, evaluations, and the blocks of epochs between evaluations."""
     evaluated = [record["step"] for record in records if record["kind"] == "evaluation"]
-    before = epoch = block = 0      # the last reading, the open epoch, and the open block's first epoch
+    before = epoch = block = 0  # the last reading, the open epoch, and the open block's first epoch
 
     def epoch_of(step: int) -> int:
         return -(-step // facts.steps_per_epoch)
@@ -52,8 +69,16 @@ def _training(records: Sequence[Record], facts: RunFacts) -> Iterator[Event]:
         step, kind = record["step"], record["kind"]
         if kind == "step" and not block:
             block = epoch or epoch_of(step)
-            last = next((epoch_of(done) for done in evaluated if done >= step), epoch_of(facts.total_steps))
-            yield before, _START, "block_start", None, {"first_epoch_num": block, "epoch_count": last - block + 1}
+            last = next(
+                (epoch_of(done) for done in evaluated if done >= step), epoch_of(facts.total_steps)
+            )
+            yield (
+                before,
+                _START,
+                "block_start",
+                None,
+                {"first_epoch_num": block, "epoch_count": last - block + 1},
+            )
         if kind == "step" and not epoch:
             epoch = epoch_of(step)
             yield before, _START, "epoch_start", None, {"epoch_num": epoch}
@@ -75,7 +100,15 @@ def _evaluation(record: Record, seconds: float, epoch: int) -> Iterator[Event]:
     yield seconds, _STOP, "eval_stop", None, {"epoch_num": epoch}
 
 
-def _line(zero: float, seconds: float, kind: str, key: str, value: object, metadata: dict[str, object]) -> str:
-    event = {"namespace": "", "time_ms": round(1000 * (zero + seconds)), "event_type": kind, "key": key, "value": value,
-             "metadata": metadata}
+def _line(
+    zero: float, seconds: float, kind: str, key: str, value: object, metadata: dict[str, object]
+) -> str:
+    event = {
+        "namespace": "",
+        "time_ms": round(1000 * (zero + seconds)),
+        "event_type": kind,
+        "key": key,
+        "value": value,
+        "metadata": metadata,
+    }
     return f":::MLLOG {json.dumps(event)}\n"

@@ -32,9 +32,11 @@ def protect_output() -> None:
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)          # takes the lowest number that is free: this one
-    sys.stdout, sys.stderr = (lasting(number, getattr(stream, "encoding", None) or "utf-8")
-                              for number, stream in ((1, sys.stdout), (2, sys.stderr)))
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+    sys.stdout, sys.stderr = (
+        lasting(number, getattr(stream, "encoding", None) or "utf-8")
+        for number, stream in ((1, sys.stdout), (2, sys.stderr))
+    )
 
 
 def lost_output() -> str:

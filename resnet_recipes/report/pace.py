@@ -4,7 +4,7 @@ from math import ceil
 
 from resnet_recipes.report.facts import RunFacts
 
-SMOOTHING = 0.2     # weight of a new measurement in the running mean
+SMOOTHING = 0.2  # weight of a new measurement in the running mean
 
 
 class Pace:
@@ -12,8 +12,9 @@ class Pace:
 
     def __init__(self, facts: RunFacts):
         self._facts = facts
-        self._settled: dict[int, float] = {}      # seconds per step by size, from settled intervals
-        self._first: dict[int, float] = {}        # the same from the first interval at a size, warm-up included
+        self._settled: dict[int, float] = {}  # seconds per step by size, from settled intervals
+        # the same from the first interval at a size, warm-up included
+        self._first: dict[int, float] = {}
         self._evaluation = 0.0
 
     def observe(self, pixels: int, seconds_per_step: float, settled: bool) -> None:
@@ -35,7 +36,9 @@ class Pace:
             return None
         seconds = self._evaluation * ceil((facts.total_steps - done) / facts.eval_steps)
         while done < facts.total_steps:
-            epoch_end = min(facts.total_steps, (done // facts.steps_per_epoch + 1) * facts.steps_per_epoch)
+            epoch_end = min(
+                facts.total_steps, (done // facts.steps_per_epoch + 1) * facts.steps_per_epoch
+            )
             seconds += (epoch_end - done) * self._seconds_per_step(facts.pixels_at(done))
             done = epoch_end
         return seconds

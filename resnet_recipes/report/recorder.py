@@ -19,7 +19,7 @@ from resnet_recipes.report.summary import Summary, intervals, metrics_of, summar
 from resnet_recipes.report.trackers.background import Background
 from resnet_recipes.report.trackers.base import scalars_of
 
-if TYPE_CHECKING:       # reading results needs no terminal library
+if TYPE_CHECKING:  # reading results needs no terminal library
     from resnet_recipes.report.console import Console
 
 METRICS, SUMMARY = "metrics.jsonl", "summary.json"
@@ -28,22 +28,30 @@ METRICS, SUMMARY = "metrics.jsonl", "summary.json"
 class Recorder:
     """Writes down what the training loop measured and shows it; rank 0 only.
 
-    Writing is best effort: a full disk is reported once and never stops training. All values are plain numbers, so
-    nothing here waits for a device.
+    Writing is best effort: a full disk is reported once and never stops training. All values are
+    plain numbers, so nothing here waits for a device.
     """
 
-    def __init__(self, folder: Path, facts: RunFacts, console: "Console", started: float | None = None,
-                 trackers: Sequence[Background] = (), on_record: Callable[[Record], None] | None = None):
+    def __init__(
+        self,
+        folder: Path,
+        facts: RunFacts,
+        console: "Console",
+        started: float | None = None,
+        trackers: Sequence[Background] = (),
+        on_record: Callable[[Record], None] | None = None,
+    ):
         """Record into `folder`; `started` is when the command was typed, a reading of time.monotonic().
 
-        `trackers` are sent every point of the run's curves; `on_record` is called with every record.
+        `trackers` are sent every point of the run's curves; `on_record` is called with every
+        record.
         """
         self._path = folder / METRICS
         self._summary_path = folder / SUMMARY
         self._facts = facts
         self._console = console
         self._started = time.monotonic() if started is None else started
-        self._wall_before = 0.0         # wall seconds of earlier sessions
+        self._wall_before = 0.0  # wall seconds of earlier sessions
         self._records: list[Record] = []
         self._pace = Pace(facts)
         self._writable = True
@@ -54,16 +62,24 @@ class Recorder:
     def begin(self, done: int = 0, seconds: float = 0.0) -> None:
         """Start the session, right before its first step; drop what an earlier one recorded after step `done`."""
         old = read_metrics(self._path)
-        self._wall_before = max((float(record.get("wall_seconds", 0.0)) for record in old), default=0.0)
+        self._wall_before = max(
+            (float(record.get("wall_seconds", 0.0)) for record in old), default=0.0
+        )
         self._records = [record for record in old if record["step"] <= done]
         if old:
             self._rewrite()
         self._console.begin(self._facts, done)
         for tracker in self._trackers:
             tracker.begin(done)
-        self._add("begin", done, startup_seconds=time.monotonic() - self._started, time=time.time(),
-                  training_seconds=seconds,
-                  epochs=self._facts.epochs, devices=self._facts.devices)
+        self._add(
+            "begin",
+            done,
+            startup_seconds=time.monotonic() - self._started,
+            time=time.time(),
+            training_seconds=seconds,
+            epochs=self._facts.epochs,
+            devices=self._facts.devices,
+        )
 
     def write_mlperf(self, values: Mapping[str, object], has_reached_target: bool) -> None:
         """Write MLPerf's log of the run; `values` are what it requires about the recipe."""
@@ -71,12 +87,27 @@ class Recorder:
         self._best_effort(lambda: atomic.write_text(self._path.with_name(mlperf.RESULT), text))
 
     def step(
-        self, done: int, *, loss: float, lr: float, pixels: int, seconds: float, images_per_second: float,
+        self,
+        done: int,
+        *,
+        loss: float,
+        lr: float,
+        pixels: int,
+        seconds: float,
+        images_per_second: float,
         data_wait: float,
     ) -> None:
         """Log a step: `seconds` of training so far; `data_wait` is a share of the time since the last logged step."""
-        self._add("step", done, loss=loss, lr=lr, pixels=pixels, training_seconds=seconds,
-                  images_per_second=images_per_second, data_wait_share=data_wait)
+        self._add(
+            "step",
+            done,
+            loss=loss,
+            lr=lr,
+            pixels=pixels,
+            training_seconds=seconds,
+            images_per_second=images_per_second,
+            data_wait_share=data_wait,
+        )
         steps = 0
         for interval in intervals(self._latest(2, ("begin", "step"))):
             if steps := interval.steps:
@@ -86,17 +117,31 @@ class Recorder:
         progress = Progress(done, steps, loss, lr, pixels, seconds, images_per_second, data_wait)
         self._console.step(progress, self._pace.seconds_left(done))
 
-    def evaluation(self, done: int, *, ema: Metrics | None, raw: Metrics | None, seconds: float,
-                   beside: float = 0.0) -> None:
+    def evaluation(
+        self,
+        done: int,
+        *,
+        ema: Metrics | None,
+        raw: Metrics | None,
+        seconds: float,
+        beside: float = 0.0,
+    ) -> None:
         """Log an evaluation of the averaged weights, the raw ones, or both, which took `seconds`.
 
         `beside` of them were spent on the raw weights, after the averaged ones, which count.
         """
-        values: dict[str, object] = {"examples": (ema or raw).examples, "seconds": seconds, "beside_seconds": beside}
+        values: dict[str, object] = {
+            "examples": (ema or raw).examples,
+            "seconds": seconds,
+            "beside_seconds": beside,
+        }
         for name, metrics in (("raw", raw), ("ema", ema)):
             if metrics is not None:
-                values |= {f"{name}_top1_percent": metrics.top1, f"{name}_top5_percent": metrics.top5,
-                           f"{name}_loss": metrics.loss}
+                values |= {
+                    f"{name}_top1_percent": metrics.top1,
+                    f"{name}_top5_percent": metrics.top5,
+                    f"{name}_loss": metrics.loss,
+                }
         self._add("evaluation", done, **values)
         self._pace.evaluated(seconds)
         self._console.evaluation(done, ema, raw, seconds)
@@ -125,14 +170,19 @@ class Recorder:
         self._add("stopped", done, reason=reason)
         self._console.stopped(done, reason, fix)
 
-    def finish(self, done: int, *, seconds: float, weights: Path, raw_weights: Path | None = None) -> Summary:
+    def finish(
+        self, done: int, *, seconds: float, weights: Path, raw_weights: Path | None = None
+    ) -> Summary:
         """Close the record, write and show the summary; `seconds` are the training seconds of the whole run.
 
-        `weights` is the file of the averaged ones if the recipe has them, and then `raw_weights` that of the raw ones.
+        `weights` is the file of the averaged ones if the recipe has them, and then `raw_weights`
+        that of the raw ones.
         """
         self._is_finished = True
         self._add("finish", done, training_seconds=seconds)
-        summary = summarize(self._records, self._facts, seconds=seconds, weights=weights, raw_weights=raw_weights)
+        summary = summarize(
+            self._records, self._facts, seconds=seconds, weights=weights, raw_weights=raw_weights
+        )
         text = json.dumps(_finite(summary.as_json()), indent=2) + "\n"
         self._best_effort(lambda: atomic.write_text(self._summary_path, text))
         self._console.finished(summary)
@@ -151,10 +201,15 @@ class Recorder:
     def _end_epoch(self, done: int, seconds: float) -> None:
         """Log the training seconds of the epoch that ends now; nothing if its beginning was not recorded."""
         start = done - self._facts.steps_per_epoch
-        begun = (record for record in reversed(self._records)
-                 if record["step"] == start and record["kind"] in ("begin", "epoch"))
+        begun = (
+            record
+            for record in reversed(self._records)
+            if record["step"] == start and record["kind"] in ("begin", "epoch")
+        )
         if begin := next(begun, None):
-            self._add("epoch", done, seconds=seconds - begin["training_seconds"], training_seconds=seconds)
+            self._add(
+                "epoch", done, seconds=seconds - begin["training_seconds"], training_seconds=seconds
+            )
 
     def _latest(self, count: int, kinds: tuple[str, ...]) -> list[Record]:
         found = (record for record in reversed(self._records) if record["kind"] in kinds)
@@ -163,7 +218,13 @@ class Recorder:
     def _add(self, kind: str, done: int, **values: object) -> None:
         wall = self._wall_before + time.monotonic() - self._started
         epoch = round(self._facts.epoch(done), 4)
-        record: Record = {"kind": kind, "step": done, "epoch": epoch, **values, "wall_seconds": wall}
+        record: Record = {
+            "kind": kind,
+            "step": done,
+            "epoch": epoch,
+            **values,
+            "wall_seconds": wall,
+        }
         self._records.append(record)
         self._best_effort(lambda: append(self._path, _line(record)))
         if self._on_record is not None:
@@ -187,7 +248,10 @@ class Recorder:
         except OSError as error:
             if self._writable:
                 self._writable = False
-                self._console.note(f"cannot write results to {self._path.parent}: {error.strerror}; training continues")
+                self._console.note(
+                    f"cannot write results to {self._path.parent}: {error.strerror}; "
+                    "training continues"
+                )
 
 
 def read_metrics(path: Path) -> list[Record]:
@@ -230,4 +294,3 @@ def _finite(value: object) -> object:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-

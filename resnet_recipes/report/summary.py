@@ -22,25 +22,25 @@ class Summary:
     devices: str
     steps: int
     epochs: float
-    sessions: int                                       # times the run was started or resumed
-    weights: str                                        # file with the trained weights: EMA's, if the recipe has them
-    raw_weights: str | None                             # file with the optimizer's own weights, if there are EMA's
-    ema: Metrics | None                                 # last evaluation with EMA weights, if the recipe has them
-    raw: Metrics | None                                 # last evaluation with the weights as the optimizer left them
-    training_seconds: float                             # without evaluation and checkpoints
-    training_seconds_papers_rule: float | None          # the same, the first epoch timed as the second
-    mlperf_seconds: float | None                        # first touch of data to last evaluation; see report.clocks
-    estimated_seconds: float | None                     # training seconds as estimated before the start
-    wall_seconds: float                                 # everything, over all sessions
-    compile_seconds: float                              # part of the training seconds that only compiled
+    sessions: int  # times the run was started or resumed
+    weights: str  # file with the trained weights: EMA's, if the recipe has them
+    raw_weights: str | None  # file with the optimizer's own weights, if there are EMA's
+    ema: Metrics | None  # last evaluation with EMA weights, if the recipe has them
+    raw: Metrics | None  # last evaluation with the weights as the optimizer left them
+    training_seconds: float  # without evaluation and checkpoints
+    training_seconds_papers_rule: float | None  # the same, the first epoch timed as the second
+    mlperf_seconds: float | None  # first touch of data to last evaluation; see report.clocks
+    estimated_seconds: float | None  # training seconds as estimated before the start
+    wall_seconds: float  # everything, over all sessions
+    compile_seconds: float  # part of the training seconds that only compiled
     startup_seconds: float
     evaluation_seconds: float
     checkpoint_seconds: float
-    seconds_by_epoch: tuple[float, ...]                 # training seconds of every whole epoch
-    images_per_second: float                            # all training images by all training seconds
-    images_per_second_by_pixels: dict[int, float]       # without the first logged interval at a size
-    data_wait_share: float                              # of the training seconds, 0 to 1
-    published: Published | None                         # the published result nearest to this length
+    seconds_by_epoch: tuple[float, ...]  # training seconds of every whole epoch
+    images_per_second: float  # all training images by all training seconds
+    images_per_second_by_pixels: dict[int, float]  # without the first logged interval at a size
+    data_wait_share: float  # of the training seconds, 0 to 1
+    published: Published | None  # the published result nearest to this length
 
     def as_json(self) -> Record:
         """Return the contents of summary.json; keys include units."""
@@ -50,8 +50,12 @@ class Summary:
             metrics = values.pop(name)
             if metrics is not None:
                 top1, top5, loss, examples = metrics
-                accuracy |= {f"{name}_top1_percent": top1, f"{name}_top5_percent": top5, f"{name}_loss": loss,
-                             "eval_examples": examples}
+                accuracy |= {
+                    f"{name}_top1_percent": top1,
+                    f"{name}_top5_percent": top5,
+                    f"{name}_loss": loss,
+                    "eval_examples": examples,
+                }
         if published := values.pop("published"):
             published = {"top1_percent": published.pop("top1"), **published}
         return {"recipe": values.pop("recipe"), **accuracy, **values, "published": published}
@@ -64,7 +68,7 @@ class Interval(NamedTuple):
     steps: int
     seconds: float
     data_wait: float
-    settled: bool       # all of it at one image size, and not the first interval at that size
+    settled: bool  # all of it at one image size, and not the first interval at that size
 
 
 def intervals(records: Sequence[Record]) -> Iterator[Interval]:
@@ -100,17 +104,28 @@ def data_wait_share(records: Sequence[Record]) -> float:
 
 def nearest_published(facts: RunFacts) -> Published | None:
     """Return the published result whose length is nearest to this run's."""
-    return min(facts.published, key=lambda result: abs((result.epochs or float("inf")) - facts.epochs), default=None)
+    return min(
+        facts.published,
+        key=lambda result: abs((result.epochs or float("inf")) - facts.epochs),
+        default=None,
+    )
 
 
 def summarize(
-    records: Sequence[Record], facts: RunFacts, *, seconds: float, weights: Path, raw_weights: Path | None = None,
+    records: Sequence[Record],
+    facts: RunFacts,
+    *,
+    seconds: float,
+    weights: Path,
+    raw_weights: Path | None = None,
 ) -> Summary:
     """Summarize a finished run; `seconds` are its training seconds, and the last record's wall time is the run's."""
-    of_kind = {kind: [r for r in records if r["kind"] == kind]
-               for kind in ("begin", "epoch", "evaluation", "saved", "compiled")}
+    of_kind = {
+        kind: [r for r in records if r["kind"] == kind]
+        for kind in ("begin", "epoch", "evaluation", "saved", "compiled")
+    }
     last = of_kind["evaluation"][-1] if of_kind["evaluation"] else {}
-    done = records[-1]["step"]          # fewer than were planned if the run ended at its target
+    done = records[-1]["step"]  # fewer than were planned if the run ended at its target
     return Summary(
         recipe=facts.recipe,
         folder=str(facts.folder),

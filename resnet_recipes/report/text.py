@@ -3,7 +3,10 @@
 
 def printable(text: object) -> str:
     """Return `text` with every character that could act on a terminal written as its escape code."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in str(text))
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+        for char in str(text)
+    )
 
 
 def clock_time(seconds: float) -> str:

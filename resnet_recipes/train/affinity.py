@@ -12,29 +12,36 @@ SYSFS = Path("/sys")
 def bind(device: torch.device, local_rank: int, sysfs: Path = SYSFS) -> str:
     """Keep this thread, and all threads and processes it starts from now on, to its rank's `shares`; return a note.
 
-    Its memory follows, since a page lies on the NUMA node that first touches it. Costs some milliseconds. Nothing is
-    done, and the note is empty, without a GPU, for a rank that has its cores to itself (as srun binds it), and where a
-    rank does not see the GPUs of the others.
+    Its memory follows, since a page lies on the NUMA node that first touches it. Costs some
+    milliseconds. Nothing is done, and the note is empty, without a GPU, for a rank that has its
+    cores to itself (as srun binds it), and where a rank does not see the GPUs of the others.
     """
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-    if device.type != "cuda" or not 1 < ranks <= torch.cuda.device_count() or not hasattr(os, "sched_setaffinity"):
+    if (
+        device.type != "cuda"
+        or not 1 < ranks <= torch.cuda.device_count()
+        or not hasattr(os, "sched_setaffinity")
+    ):
         return ""
     allowed = os.sched_getaffinity(0)
     dealt = shares([_address(number) for number in range(ranks)], allowed, sysfs)
     if not dealt:
         return ""
     os.sched_setaffinity(0, dealt[local_rank])
-    os.environ["LOCAL_WORLD_SIZE"] = "1"        # it counts the ranks that share this one's cores
-    return f"each rank keeps to its {min(map(len, dealt))} of the {len(allowed)} cores, at the NUMA node of its GPU"
+    os.environ["LOCAL_WORLD_SIZE"] = "1"  # it counts the ranks that share this one's cores
+    return (
+        f"each rank keeps to its {min(map(len, dealt))} of the {len(allowed)} cores, at the "
+        "NUMA node of its GPU"
+    )
 
 
 def shares(gpus: Sequence[str], allowed: set[int], sysfs: Path = SYSFS) -> list[set[int]]:
     """Return the cores of each rank, out of `allowed`, by the PCI addresses of their GPUs; empty: pin nothing.
 
-    A rank gets a part of the NUMA node of its GPU, and of nodes without GPUs that are nearest to it. Threads of a core
-    go to one rank. Nothing is pinned if all GPUs are at one node, if the system does not tell, or if a rank would get
-    less than nine tenths of an even share: the kernel balances better than a fixed share does, and all ranks wait for
-    the slowest.
+    A rank gets a part of the NUMA node of its GPU, and of nodes without GPUs that are nearest to
+    it. Threads of a core go to one rank. Nothing is pinned if all GPUs are at one node, if the
+    system does not tell, or if a rank would get less than nine tenths of an even share: the kernel
+    balances better than a fixed share does, and all ranks wait for the slowest.
     """
     try:
         nodes = {number: cores & allowed for number, cores in _nodes(sysfs) if cores & allowed}
@@ -42,11 +49,13 @@ def shares(gpus: Sequence[str], allowed: set[int], sysfs: Path = SYSFS) -> list[
         if len(set(homes)) < 2:
             return []
         dealt: list[set[int]] = [set() for _ in gpus]
-        for node in sorted(nodes, key=lambda node: node not in homes):      # those with GPUs first
+        for node in sorted(nodes, key=lambda node: node not in homes):  # those with GPUs first
             ranks = _takers(node, homes, dealt, sysfs)
             cores = sorted(nodes[node], key=lambda core: (min(_siblings(core, sysfs)), core))
             for place, rank in enumerate(ranks):
-                dealt[rank].update(cores[place * len(cores) // len(ranks):(place + 1) * len(cores) // len(ranks)])
+                dealt[rank].update(
+                    cores[place * len(cores) // len(ranks) : (place + 1) * len(cores) // len(ranks)]
+                )
     except (OSError, ValueError):
         return []
     return dealt if min(map(len, dealt)) * len(gpus) >= 0.9 * len(allowed) else []

@@ -41,22 +41,40 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     operations = ops.choose(rank.device, precision.dtype) if wanted else ops.Operations()
     channels = fuse(model, operations)
     methods.use(operations)
-    casts = wanted and rank.device.type == "cuda" and precision.dtype != torch.float32 and not recipe.precision.compile
+    casts = (
+        wanted
+        and rank.device.type == "cuda"
+        and precision.dtype != torch.float32
+        and not recipe.precision.compile
+    )
     copies = cast_together(model, precision.dtype) if casts else Copies()
     if recipe.precision.compile:
-        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, len(sizes) + 2)
+        torch._dynamo.config.recompile_limit = max(
+            torch._dynamo.config.recompile_limit, len(sizes) + 2
+        )
         model.compile(dynamic=True if len(sizes) > 1 else None)
 
-    # 4. the data, which pins its memory if a GPU is in use, 5. the exchange between ranks, 6. the optimizer
+    # 4. the data, which pins its memory if a GPU is in use, 5. the exchange between ranks, 6. the
+    # optimizer
     train_data, eval_data = open_data(plan, rank, methods)
     exchange = Exchange(model, recipe.precision.compress_gradients)
     optimizer = recipe.optimizer.build(model, operations, copies)
     is_replayed = recipe.precision.kernels == "auto" and rank.device.type == "cuda"
     run = Run(
-        plan=plan, rank=rank, model=model, exchange=exchange,
+        plan=plan,
+        rank=rank,
+        model=model,
+        exchange=exchange,
         graphs=Graphs(model, exchange, copies) if is_replayed else None,
-        optimizer=optimizer, methods=methods, operations=operations, channels=channels, precision=precision,
-        clock=Clock(rank.device), tuning=tuning or Tuning.of(plan), train_data=train_data, eval_data=eval_data,
+        optimizer=optimizer,
+        methods=methods,
+        operations=operations,
+        channels=channels,
+        precision=precision,
+        clock=Clock(rank.device),
+        tuning=tuning or Tuning.of(plan),
+        train_data=train_data,
+        eval_data=eval_data,
         notes=(*filter(None, [placement, note_on(optimizer)]), *operations.notes),
     )
     if rank.device.type == "cuda":
@@ -67,13 +85,22 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
 def open_data(plan: Plan, rank: Rank, methods: Stack) -> tuple[data.TrainLoader, data.EvalLoader]:
     """Open both splits for this rank. Raises NotReadyError."""
     recipe = plan.recipe
-    if recipe.data.decode == "gpu" and rank.device.type != "cuda":         # resumed on another machine
+    if recipe.data.decode == "gpu" and rank.device.type != "cuda":  # resumed on another machine
         raise NotReadyError([NO_GPU])
     batch = recipe.batch
-    share = Share(rank.rank, rank.world_size, batch.global_size, batch.eval_size, recipe.seed, plan.loader_pixels,
-                  rank.world_size * plan.microbatches)
-    return (data.open_train(recipe.data, plan.facts, share, methods.augment_sample()),
-            data.open_eval(recipe.data, plan.facts, share))
+    share = Share(
+        rank.rank,
+        rank.world_size,
+        batch.global_size,
+        batch.eval_size,
+        recipe.seed,
+        plan.loader_pixels,
+        rank.world_size * plan.microbatches,
+    )
+    return (
+        data.open_train(recipe.data, plan.facts, share, methods.augment_sample()),
+        data.open_eval(recipe.data, plan.facts, share),
+    )
 
 
 def close(run: Run) -> None:

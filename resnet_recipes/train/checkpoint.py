@@ -17,33 +17,33 @@ from resnet_recipes.errors import NotReadyError, Problem, TrainingError
 from resnet_recipes.network import archive
 from resnet_recipes.network.archive import ArchiveError
 
-State = dict[str, Any]          # nested dictionaries and lists of tensors, str, int, float, bool and None
+State = dict[str, Any]  # nested dictionaries and lists of tensors, str, int, float, bool and None
 
 #: Version of a checkpoint's contents; a run refuses newer ones.
 FORMAT = 1
 
 _MANIFEST = re.compile(r"step-(\d{8,18})\.json")
-_MAX_MANIFEST = 4096            # bytes
-_MAX_FAILURES = 3               # in a row
+_MAX_MANIFEST = 4096  # bytes
+_MAX_FAILURES = 3  # in a row
 
 
 class Checkpoints:
     """The checkpoints in one folder. One process writes (rank 0); any may read.
 
-    A checkpoint is `step-00001234.pt` with its manifest `step-00001234.json` (SHA-256, bytes, step, format). The
-    manifest is written last: a checkpoint without one is incomplete, and ignored.
+    A checkpoint is `step-00001234.pt` with its manifest `step-00001234.json` (SHA-256, bytes, step,
+    format). The manifest is written last: a checkpoint without one is incomplete, and ignored.
     """
 
     def __init__(self, folder: Path, keep: int, warn: Callable[[str], None]):
         self.folder = folder
         self.keep = keep
-        self.notes: list[str] = []              # what newest() had to skip, one sentence each
+        self.notes: list[str] = []  # what newest() had to skip, one sentence each
         self.warn = warn
-        self._good: set[int] = set()            # steps that this process has written or verified
-        self._bad: set[int] = set()             # steps that newest() found damaged
-        self._staging: dict[str, Tensor] = {}   # host copies, reused from one save to the next
-        self._bytes = 0                         # of the newest checkpoint
-        self._failures = 0                      # in a row
+        self._good: set[int] = set()  # steps that this process has written or verified
+        self._bad: set[int] = set()  # steps that newest() found damaged
+        self._staging: dict[str, Tensor] = {}  # host copies, reused from one save to the next
+        self._bytes = 0  # of the newest checkpoint
+        self._failures = 0  # in a row
         self._pending: Future[None] | None = None
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
 
@@ -56,13 +56,15 @@ class Checkpoints:
             (self.folder / "probe").unlink()
         except OSError as error:
             rule = f"checkpoints cannot be written here ({error.strerror})"
-            raise NotReadyError([Problem(str(self.folder), None, rule, "run.root=/another/folder")]) from None
+            raise NotReadyError(
+                [Problem(str(self.folder), None, rule, "run.root=/another/folder")]
+            ) from None
 
     def save(self, step: int, state: State, wait: bool = False) -> None:
         """Save `state`; return as soon as its tensors are copied to the host, or, if `wait`, when it is on disk.
 
-        A failed write is only a warning, since the run is worth more than one checkpoint; three failures in a row, or
-        one with `wait`, raise TrainingError.
+        A failed write is only a warning, since the run is worth more than one checkpoint; three
+        failures in a row, or one with `wait`, raise TrainingError.
         """
         self._finish()
         if step not in self._good:
@@ -78,12 +80,15 @@ class Checkpoints:
         """Wait until nothing is being written. Raises TrainingError if the last save failed."""
         self._finish()
         if self._failures:
-            raise TrainingError(f"the last checkpoint could not be written to {self.folder}; {self._newest_good()}")
+            raise TrainingError(
+                f"the last checkpoint could not be written to {self.folder}; {self._newest_good()}"
+            )
 
     def newest(self) -> tuple[int, State] | None:
         """Return step and state of the newest intact checkpoint, or None; `notes` lists those that were skipped.
 
-        The state is memory-mapped: copy what you keep. Raises TrainingError if all checkpoints are damaged.
+        The state is memory-mapped: copy what you keep. Raises TrainingError if all checkpoints are
+        damaged.
         """
         self._finish()
         self.notes.clear()
@@ -123,22 +128,37 @@ class Checkpoints:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             raise ArchiveError("its manifest cannot be read") from None
         if wanted[0] != FORMAT:
-            raise ArchiveError(f"it has format {wanted[0]!a}, but this version reads format {FORMAT}")
+            raise ArchiveError(
+                f"it has format {wanted[0]!a}, but this version reads format {FORMAT}"
+            )
         try:
             with path.open("rb") as file:
-                found = (FORMAT, step, path.stat().st_size, hashlib.file_digest(file, "sha256").hexdigest())
+                found = (
+                    FORMAT,
+                    step,
+                    path.stat().st_size,
+                    hashlib.file_digest(file, "sha256").hexdigest(),
+                )
         except OSError as error:
             raise ArchiveError(f"it cannot be read ({error.strerror})") from None
         if found != wanted:
-            raise ArchiveError("checksum mismatch: its size, step or SHA-256 differ from its manifest")
+            raise ArchiveError(
+                "checksum mismatch: its size, step or SHA-256 differ from its manifest"
+            )
         return archive.read(path, check_crc=False)
 
     def _host_copy(self, value: Any, key: str) -> Any:
         """Return `value` with every tensor copied into this object's own memory, pinned if it comes from a GPU."""
         if isinstance(value, Tensor):
             held = self._staging.get(key)
-            if held is None or (held.shape, held.dtype, held.stride()) != (value.shape, value.dtype, value.stride()):
-                held = torch.empty_like(value, device="cpu", pin_memory=value.is_cuda, requires_grad=False)
+            if held is None or (held.shape, held.dtype, held.stride()) != (
+                value.shape,
+                value.dtype,
+                value.stride(),
+            ):
+                held = torch.empty_like(
+                    value, device="cpu", pin_memory=value.is_cuda, requires_grad=False
+                )
                 self._staging[key] = held
             return held.copy_(value.detach(), non_blocking=True)
         if isinstance(value, dict):
@@ -146,7 +166,9 @@ class Checkpoints:
         if isinstance(value, list | tuple):
             return [self._host_copy(item, f"{key}/{i}") for i, item in enumerate(value)]
         if value is not None and type(value) not in (str, int, float, bool):
-            raise TypeError(f"{key} is a {type(value).__name__}: it could be written but never read back")
+            raise TypeError(
+                f"{key} is a {type(value).__name__}: it could be written but never read back"
+            )
         return value
 
     def _write(self, step: int, state: State) -> None:
@@ -156,8 +178,14 @@ class Checkpoints:
         with atomic.replacing(path) as file:
             hashing = _HashingFile(file)
             hashing.save(state)
-            path.with_suffix(".json").unlink(missing_ok=True)      # of a damaged checkpoint of the same step
-        manifest = {"format": FORMAT, "step": step, "bytes": hashing.bytes, "sha256": hashing.digest.hexdigest()}
+            # of a damaged checkpoint of the same step
+            path.with_suffix(".json").unlink(missing_ok=True)
+        manifest = {
+            "format": FORMAT,
+            "step": step,
+            "bytes": hashing.bytes,
+            "sha256": hashing.digest.hexdigest(),
+        }
         atomic.write_text(path.with_suffix(".json"), json.dumps(manifest))
         atomic.sync_folder(self.folder)
         self._good.add(step)
@@ -170,16 +198,21 @@ class Checkpoints:
         try:
             disk = os.statvfs(self.folder)
         except OSError:
-            return                              # writing will fail with a message
+            return  # writing will fail with a message
         free = disk.f_bavail * disk.f_frsize
         if free < 1.2 * self._bytes:
-            self.warn(f"the disk is almost full: {free / 1e6:,.0f} MB are free, and a checkpoint takes "
-                      f"{self._bytes / 1e6:,.0f} MB; {self._newest_good()}")
+            self.warn(
+                f"the disk is almost full: {free / 1e6:,.0f} MB are free, and a checkpoint takes "
+                f"{self._bytes / 1e6:,.0f} MB; {self._newest_good()}"
+            )
 
     def _delete_old(self, newest: int) -> None:
         """Delete all but the newest `keep` checkpoints, and the damaged ones, now that a good one is safe on disk."""
-        older = sorted((step for step in self._steps() if step <= newest and step not in self._bad), reverse=True)
-        for step in {*older[self.keep:], *self._bad}:
+        older = sorted(
+            (step for step in self._steps() if step <= newest and step not in self._bad),
+            reverse=True,
+        )
+        for step in {*older[self.keep :], *self._bad}:
             self._path(step).with_suffix(".json").unlink(missing_ok=True)
             self._path(step).unlink(missing_ok=True)
             self._good.discard(step)
@@ -195,9 +228,14 @@ class Checkpoints:
             self._failures = 0
         except OSError as error:
             self._failures += 1
-            reason = f"a checkpoint could not be written ({os.strerror(error.errno) if error.errno else error})"
+            reason = (
+                "a checkpoint could not be written "
+                f"({os.strerror(error.errno) if error.errno else error})"
+            )
             if self._failures >= _MAX_FAILURES:
-                where = f"for the {_MAX_FAILURES}rd time in a row: {self.folder}; {self._newest_good()}"
+                where = (
+                    f"for the {_MAX_FAILURES}rd time in a row: {self.folder}; {self._newest_good()}"
+                )
                 raise TrainingError(f"{reason}, {where}") from None
             self.warn(f"{reason}; training continues; {self._newest_good()}")
 

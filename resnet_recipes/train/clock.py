@@ -10,12 +10,13 @@ import torch
 class Clock:
     """A stopwatch that is paused during evaluation and checkpoints, and continues when a run is resumed.
 
-    It waits for the device only when it starts and stops, so that queued work counts where it was issued.
+    It waits for the device only when it starts and stops, so that queued work counts where it was
+    issued.
     """
 
     def __init__(self, device: torch.device, seconds: float = 0.0):
         self.device = device
-        self._before = seconds          # seconds of earlier sessions and of finished laps
+        self._before = seconds  # seconds of earlier sessions and of finished laps
         self._since = time.perf_counter()
         self._running = True
 
@@ -47,14 +48,14 @@ class Clock:
 class Compiling:
     """Training seconds that went into compiling kernels, searching for algorithms and capturing CUDA graphs.
 
-    All of that happens on the host, in the first two gradients of an image size: it is the host time that they take
-    beyond that of the fastest gradient. Does not wait for the device.
+    All of that happens on the host, in the first two gradients of an image size: it is the host
+    time that they take beyond that of the fastest gradient. Does not wait for the device.
     """
 
     def __init__(self) -> None:
         self._size: torch.Size | None = None
-        self._count = 0                 # gradients of this size
-        self._first: list[float] = []   # seconds of the first two gradients of each size
+        self._count = 0  # gradients of this size
+        self._first: list[float] = []  # seconds of the first two gradients of each size
         self._fastest = float("inf")
 
     def seconds(self) -> float:

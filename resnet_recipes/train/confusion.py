@@ -38,7 +38,9 @@ class Confusion:
     @property
     def pairs(self) -> Tensor:
         """The class and the best class of every image, int64 [2, N], on the CPU."""
-        return torch.cat(self._pairs, 1).cpu() if self._pairs else torch.empty(2, 0, dtype=torch.int64)
+        return (
+            torch.cat(self._pairs, 1).cpu() if self._pairs else torch.empty(2, 0, dtype=torch.int64)
+        )
 
     def see(self, best: Tensor, labels: Tensor) -> None:
         """Add a batch: classes [N, 5], best first, and labels [N]. Does not wait for the device."""
@@ -47,14 +49,22 @@ class Confusion:
     def classes(self) -> list[ClassResult]:
         """Return every class that has images, the worst first."""
         labels, best = self.pairs
-        images, correct = labels.bincount(), labels[labels == best].bincount(minlength=int(labels.max()) + 1)
-        found = [ClassResult(label, *counts) for label, counts in
-                 enumerate(zip(images.tolist(), correct.tolist(), strict=True)) if counts[0]]
+        images, correct = (
+            labels.bincount(),
+            labels[labels == best].bincount(minlength=int(labels.max()) + 1),
+        )
+        found = [
+            ClassResult(label, *counts)
+            for label, counts in enumerate(zip(images.tolist(), correct.tolist(), strict=True))
+            if counts[0]
+        ]
         return sorted(found, key=lambda result: (result.top1_percent, result.label))
 
     def mistakes(self, most: int) -> list[Mistake]:
         """Return at most `most` confusions, the most frequent first."""
-        return sorted(self._wrong(), key=lambda wrong: (-wrong.images, wrong.label, wrong.taken_for))[:most]
+        return sorted(
+            self._wrong(), key=lambda wrong: (-wrong.images, wrong.label, wrong.taken_for)
+        )[:most]
 
     def _wrong(self) -> Iterator[Mistake]:
         pairs, counts = self.pairs.unique(dim=1, return_counts=True)

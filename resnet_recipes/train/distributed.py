@@ -48,7 +48,8 @@ def this_rank(device: str) -> Rank:
     world_size = int(os.environ.get("WORLD_SIZE", 1))
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
         return Rank(rank, local_rank, world_size, torch.device("cpu"))
-    own = 0 if torch.cuda.device_count() == 1 else local_rank       # srun --gpus-per-task=1 shows each rank one GPU
+    # srun --gpus-per-task=1 shows each rank one GPU
+    own = 0 if torch.cuda.device_count() == 1 else local_rank
     return Rank(rank, local_rank, world_size, torch.device("cuda", own))
 
 
@@ -69,36 +70,51 @@ def form_group(rank: Rank) -> None:
     """Create the process group of all ranks, even if there is only one."""
     backend, device = ("nccl", rank.device) if rank.device.type == "cuda" else ("gloo", None)
     store = meeting_place(rank.rank, rank.world_size)
-    dist.init_process_group(backend, store=store, rank=rank.rank, world_size=rank.world_size, timeout=TIMEOUT,
-                            device_id=device)
+    dist.init_process_group(
+        backend,
+        store=store,
+        rank=rank.rank,
+        world_size=rank.world_size,
+        timeout=TIMEOUT,
+        device_id=device,
+    )
 
 
-@cache      # rank 0 may be its server, and a process can have only one
+@cache  # rank 0 may be its server, and a process can have only one
 def meeting_place(rank: int, world_size: int) -> dist.Store:
     """Return the store through which ranks find each other; waits only for its server.
 
-    On one machine nothing listens on the network: the launcher's ranks meet in a file, others on a loopback port.
+    On one machine nothing listens on the network: the launcher's ranks meet in a file, others on a
+    loopback port.
     """
     if path := os.environ.get(STORE):
-        store = dist.FileStore(path, -1)            # -1: never deleted here, since a rank may still need it
+        store = dist.FileStore(path, -1)  # -1: never deleted here, since a rank may still need it
         store.set_timeout(TIMEOUT)
         return store
-    is_served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"        # by the user's torchrun
+    is_served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # by the user's torchrun
     if os.environ.get("MASTER_ADDR") == LOOPBACK and not is_served:
         store = _loopback_store(int(os.environ["MASTER_PORT"]), is_server=rank == 0)
     else:
         store, _, _ = next(dist.rendezvous("env://", rank, world_size, timeout=TIMEOUT))
     if os.environ.get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1":
-        return store        # the store is new in each attempt; a node that joined late has counted fewer restarts
-    # torchrun's own store outlives a restart in place, with the dead group's addresses (pytorch/pytorch#135712).
+        # the store is new in each attempt; a node that joined late has counted fewer restarts
+        return store
+    # torchrun's own store outlives a restart in place, with the dead group's addresses
+    # (pytorch/pytorch#135712).
     return dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
 def _loopback_store(port: int, is_server: bool) -> dist.TCPStore:
     """Return a store that only this machine can reach; torch's own server would listen on every interface."""
     listening = socket.create_server((LOOPBACK, port)).detach() if is_server else None
-    return dist.TCPStore(LOOPBACK, port, is_master=is_server, timeout=TIMEOUT, wait_for_workers=False,
-                         master_listen_fd=listening)
+    return dist.TCPStore(
+        LOOPBACK,
+        port,
+        is_master=is_server,
+        timeout=TIMEOUT,
+        wait_for_workers=False,
+        master_listen_fd=listening,
+    )
 
 
 def leave() -> None:
@@ -121,7 +137,9 @@ def average_statistics(model: nn.Module) -> None:
     if dist.is_initialized():
         buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
         means = mean_over_ranks(torch.cat([buffer.float().flatten() for buffer in buffers]))
-        for buffer, mean in zip(buffers, means.split([buffer.numel() for buffer in buffers]), strict=True):
+        for buffer, mean in zip(
+            buffers, means.split([buffer.numel() for buffer in buffers]), strict=True
+        ):
             buffer.copy_(mean.view_as(buffer))
 
 
@@ -158,11 +176,14 @@ def meet() -> None:
 class Vote:
     """Let ranks agree to stop without waiting for each other or the device: votes of one step are counted in the next.
 
-    Signals reach ranks at different moments; a rank that stopped alone would leave the others hanging in a collective.
+    Signals reach ranks at different moments; a rank that stopped alone would leave the others
+    hanging in a collective.
     """
 
     def __init__(self) -> None:
-        self._group = dist.new_group(backend="gloo", timeout=TIMEOUT) if dist.is_initialized() else None
+        self._group = (
+            dist.new_group(backend="gloo", timeout=TIMEOUT) if dist.is_initialized() else None
+        )
         self._ballot = torch.zeros((), dtype=torch.int32)
         self._pending: dist.Work | None = None
 
@@ -175,5 +196,7 @@ class Vote:
             self._pending.wait()
             agreed = bool(self._ballot)
         self._ballot = torch.tensor(int(stop or agreed), dtype=torch.int32)
-        self._pending = dist.all_reduce(self._ballot, op=dist.ReduceOp.MAX, group=self._group, async_op=True)
+        self._pending = dist.all_reduce(
+            self._ballot, op=dist.ReduceOp.MAX, group=self._group, async_op=True
+        )
         return agreed

@@ -18,16 +18,19 @@ ALIGNED = 4
 class Exchange:
     """Averages the gradients of a model over ranks, a bucket at a time, each as soon as it is full.
 
-    DDP copies and scales each gradient separately; this does so bucket by bucket, and can also average gradients that a
-    CUDA graph computed. Buckets and their order depend only on the model, so sums are always in the same order, and a
-    resumed run is bit-identical to an uninterrupted one. A single process has nothing to exchange.
+    DDP copies and scales each gradient separately; this does so bucket by bucket, and can also
+    average gradients that a CUDA graph computed. Buckets and their order depend only on the model,
+    so sums are always in the same order, and a resumed run is bit-identical to an uninterrupted
+    one. A single process has nothing to exchange.
     """
 
     def __init__(self, model: nn.Module, compress: bool = False):
         self._buckets: list[_Bucket] = []
         self._sent, self._is_open = 0, False
         if dist.is_initialized():
-            for params in _filled([p for p in reversed(list(model.parameters())) if p.requires_grad]):
+            for params in _filled(
+                [p for p in reversed(list(model.parameters())) if p.requires_grad]
+            ):
                 self._buckets.append(bucket := _Bucket(params, compress))
                 bucket.share_weights()
                 for param in params:
@@ -41,7 +44,8 @@ class Exchange:
             bucket.missing = len(bucket.params)
         yield
         if enabled:
-            for bucket in self._buckets[self._sent:]:       # whose gradients did not come from a backward pass
+            # whose gradients did not come from a backward pass
+            for bucket in self._buckets[self._sent :]:
                 bucket.send()
             for bucket in self._buckets:
                 bucket.receive()
@@ -50,7 +54,11 @@ class Exchange:
     def _note(self, bucket: "_Bucket", _: Tensor) -> None:
         """Send the buckets that are full, in an order that is the same on every rank."""
         bucket.missing -= 1
-        while self._is_open and self._sent < len(self._buckets) and not self._buckets[self._sent].missing:
+        while (
+            self._is_open
+            and self._sent < len(self._buckets)
+            and not self._buckets[self._sent].missing
+        ):
             self._buckets[self._sent].send()
             self._sent += 1
 
@@ -62,8 +70,10 @@ class _Bucket:
         self.params, self.missing = params, 0
         sizes = [-(-param.numel() // ALIGNED) * ALIGNED for param in params]
         self._flat = torch.zeros(sum(sizes), dtype=params[0].dtype, device=params[0].device)
-        self._views = [part.as_strided(param.shape, param.stride())
-                       for part, param in zip(self._flat.split(sizes), params, strict=True)]
+        self._views = [
+            part.as_strided(param.shape, param.stride())
+            for part, param in zip(self._flat.split(sizes), params, strict=True)
+        ]
         self._wire = self._flat.bfloat16() if compress else self._flat
         self._work: dist.Work | None = None
 

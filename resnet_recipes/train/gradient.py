@@ -38,8 +38,15 @@ def rehearse(run: Run) -> None:
     kept = [buffer.clone() for buffer in buffers]
     device = run.rank.device
     # not a view, as no batch is one: a compiled model would be compiled again
-    images = torch.empty(examples, run.channels, side, side, dtype=run.precision.dtype, device=device,
-                         memory_format=torch.channels_last).zero_()
+    images = torch.empty(
+        examples,
+        run.channels,
+        side,
+        side,
+        dtype=run.precision.dtype,
+        device=device,
+        memory_format=torch.channels_last,
+    ).zero_()
     labels = torch.zeros(examples, dtype=torch.int64, device=device)
     batch = Batch(images, torch.zeros(examples, run.plan.num_classes, device=device), labels)
     with _fitting(run, batch):
@@ -49,7 +56,9 @@ def rehearse(run: Run) -> None:
         torch._foreach_copy_(buffers, kept)
 
 
-def eager(run: Run, batch: Batch, sync: bool = True, halfway: Callable[[], object] = lambda: None) -> Tensor:
+def eager(
+    run: Run, batch: Batch, sync: bool = True, halfway: Callable[[], object] = lambda: None
+) -> Tensor:
     """Compute a gradient kernel by kernel; call `halfway` between the last micro-batch's forward and backward pass."""
     parts, losses = run.plan.microbatches, []
     for i, part in enumerate(batch.split(parts)):

@@ -38,15 +38,22 @@ class Keeper:
     """Log, evaluate and save one run. Every rank has a keeper; only rank 0's writes."""
 
     def __init__(
-        self, run: Run, files: tuple[Recorder, Checkpoints] | None, interruption: StopRequest, watchdog: Heartbeat,
+        self,
+        run: Run,
+        files: tuple[Recorder, Checkpoints] | None,
+        interruption: StopRequest,
+        watchdog: Heartbeat,
     ):
         self.run = run
         self.recorder, self.checkpoints = files or (None, None)
         self.interruption, self.watchdog = interruption, watchdog
-        self._losses = torch.zeros(run.plan.steps(run.plan.recipe.log.interval), device=run.rank.device)
-        self._count = 0         # losses since the last log, which stay on the device until the next
-        self._since = (run.clock.seconds(), 0.0)        # training seconds and seconds of data wait at the last log
-        self._compiled = 0.0    # seconds of compilation recorded so far
+        self._losses = torch.zeros(
+            run.plan.steps(run.plan.recipe.log.interval), device=run.rank.device
+        )
+        self._count = 0  # losses since the last log, which stay on the device until the next
+        # training seconds and seconds of data wait at the last log
+        self._since = (run.clock.seconds(), 0.0)
+        self._compiled = 0.0  # seconds of compilation recorded so far
 
     def wants_to_stop(self) -> bool:
         """Return whether this rank was asked to stop."""
@@ -60,16 +67,22 @@ class Keeper:
 
     def log(self, done: int, stream: Stream) -> None:
         """Record the steps since the last call. Raises TrainingError, on every rank, if the loss is not finite."""
-        losses = mean_over_ranks(self._losses[: self._count].clone()).tolist()      # waits for the device
+        # waits for the device
+        losses = mean_over_ranks(self._losses[: self._count].clone()).tolist()
         self.run.precision.check(losses, done)
         seconds, waited = self.run.clock.seconds(), stream.waited
         span = max(seconds - self._since[0], 1e-9)
         if self.recorder is not None:
             plan = self.run.plan
-            finite = [loss for loss in losses if abs(loss) < float("inf")]          # float16 may have skipped a step
+            # float16 may have skipped a step
+            finite = [loss for loss in losses if abs(loss) < float("inf")]
             self.recorder.step(
-                done, loss=sum(finite) / max(1, len(finite)), lr=plan.lr_at(done - 1), pixels=plan.pixels_at(done - 1),
-                seconds=seconds, images_per_second=len(losses) * plan.recipe.batch.global_size / span,
+                done,
+                loss=sum(finite) / max(1, len(finite)),
+                lr=plan.lr_at(done - 1),
+                pixels=plan.pixels_at(done - 1),
+                seconds=seconds,
+                images_per_second=len(losses) * plan.recipe.batch.global_size / span,
                 data_wait=min(1.0, (waited - self._since[1]) / span),
             )
             if (compiled := self.run.compiling.seconds() - self._compiled) >= COMPILED:
@@ -87,7 +100,8 @@ class Keeper:
         def measured() -> Metrics:
             return evaluate(run.model, run.eval_data, run.precision, flip, alive)
 
-        torch.backends.cudnn.benchmark = False      # for its two shapes a search would take longer than it saves
+        # for its two shapes a search would take longer than it saves
+        torch.backends.cudnn.benchmark = False
         with run.clock.paused():
             began, averaged, raw = time.perf_counter(), None, None
             if "eval_weights" in run.methods.table():
@@ -100,21 +114,29 @@ class Keeper:
                 raw = measured()
             if self.recorder is not None:
                 now = time.perf_counter()
-                self.recorder.evaluation(done, ema=averaged, raw=raw, seconds=now - began, beside=now - known)
+                self.recorder.evaluation(
+                    done, ema=averaged, raw=raw, seconds=now - began, beside=now - known
+                )
 
     def save(self, done: int) -> None:
         """Save a checkpoint, after checking that all ranks hold the same, finite weights."""
         self.watchdog.beat(done, "save")
         with self.run.clock.paused():
             began = time.perf_counter()
-            broadcast_statistics(self.run.model)            # so that all ranks check what one of them will save
+            # so that all ranks check what one of them will save
+            broadcast_statistics(self.run.model)
             if not agree(digest(self.run.model)):
-                raise TrainingError(f"the ranks hold different weights at step {done}: a device or its memory is "
-                                    "faulty. The step was not saved; resume from the last checkpoint on different "
-                                    "hardware")
+                raise TrainingError(
+                    f"the ranks hold different weights at step {done}: a device or its memory is "
+                    "faulty. The step was not saved; resume from the last checkpoint on different "
+                    "hardware"
+                )
             if not is_finite(self.run.model):
-                raise TrainingError(f"weights or BatchNorm statistics are not finite numbers at step {done}; {BROKEN}. "
-                                    "The step was not saved")
+                raise TrainingError(
+                    "weights or BatchNorm statistics are not finite numbers at step "
+                    f"{done}; {BROKEN}. "
+                    "The step was not saved"
+                )
             if self.checkpoints is not None and self.recorder is not None:
                 self.checkpoints.save(done, capture(self.run, done))
                 self.recorder.saved(done, self.checkpoints.folder, time.perf_counter() - began)

@@ -66,11 +66,14 @@ def warm_up(device: torch.device) -> int:
     return WARM_UP + PATIENCE + 1 if device.type == "cuda" else WARM_UP
 
 
-def speeds(plan: Plan, rank: Rank, seconds: float = 45.0, beat: Callable[[], None] = lambda: None) -> Speeds:
+def speeds(
+    plan: Plan, rank: Rank, seconds: float = 45.0, beat: Callable[[], None] = lambda: None
+) -> Speeds:
     """Measure for about `seconds` on all ranks at once; the machine should be otherwise idle. Every rank calls this.
 
-    Steps are real ones, taken by the training loop, exchange included, on a micro-batch of synthetic images. `beat` is
-    called now and then. Return the speeds of all ranks together; keep those that rank 0 returns.
+    Steps are real ones, taken by the training loop, exchange included, on a micro-batch of
+    synthetic images. `beat` is called now and then. Return the speeds of all ranks together; keep
+    those that rank 0 returns.
     """
     join(rank)
     sides, share = _sides(plan), seconds / 6
@@ -81,11 +84,19 @@ def speeds(plan: Plan, rank: Rank, seconds: float = 45.0, beat: Callable[[], Non
         beat()
     first = warm_up(rank.device)
     steps = {side: _mixed(found[first:], _interval(plan)) for side, found in laps.items()}
-    settling = median(sum(found[:first]) - first * median(steps[side]) for side, found in laps.items())
+    settling = median(
+        sum(found[:first]) - first * median(steps[side]) for side, found in laps.items()
+    )
     images = size * rank.world_size
     speeds = Speeds(
-        {side: tuple(lap / images for lap in found) for side, found in steps.items()}, None,
-        _evaluation_rate(plan, rank), size, rank.world_size, max(0.0, settling), None, _exchange_seconds(plan, rank),
+        {side: tuple(lap / images for lap in found) for side, found in steps.items()},
+        None,
+        _evaluation_rate(plan, rank),
+        size,
+        rank.world_size,
+        max(0.0, settling),
+        None,
+        _exchange_seconds(plan, rank),
     )
     beat()
     if plan.facts.backend == "synthetic":
@@ -98,9 +109,12 @@ def speeds(plan: Plan, rank: Rank, seconds: float = 45.0, beat: Callable[[], Non
 def _together(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
     """Return images per second of training on real images, `size` per device, at the first image size of the run."""
     images = size * rank.world_size
-    recipe = replace(plan.recipe, batch=replace(plan.recipe.batch, global_size=images, bn_size=size))
+    recipe = replace(
+        plan.recipe, batch=replace(plan.recipe.batch, global_size=images, bn_size=size)
+    )
     laps = _timed(planning.of(recipe, plan.facts, rank.world_size), rank, seconds, Tuning.of(plan))
-    return images / median(laps[warm_up(rank.device):] or laps)     # a run on few images may end within the warm-up
+    # a run on few images may end within the warm-up
+    return images / median(laps[warm_up(rank.device) :] or laps)
 
 
 def _timed(plan: Plan, rank: Rank, seconds: float, tuning: Tuning, first: int = 0) -> list[float]:
@@ -126,13 +140,16 @@ def _probe_size(plan: Plan, rank: Rank, side: int) -> int:
     while size > 8:
         began = time.perf_counter()
         _laps(plan, rank, side, min(size, 8), 0.0, Tuning())
-        mean = mean_over_ranks(torch.tensor(time.perf_counter() - began, device=rank.device))  # all take the same size
+        # all take the same size
+        mean = mean_over_ranks(torch.tensor(time.perf_counter() - began, device=rank.device))
         images_per_second = 8 * (warm_up(rank.device) + 1) / mean.item()
         return max(8, min(size, 1 << int(LONGEST_STEP * images_per_second).bit_length()))
     return size
 
 
-def _laps(plan: Plan, rank: Rank, side: int, size: int, seconds: float, tuning: Tuning) -> list[float]:
+def _laps(
+    plan: Plan, rank: Rank, side: int, size: int, seconds: float, tuning: Tuning
+) -> list[float]:
     """Return the seconds of steps, warm-up included; the first one after the warm-up is one of SAM's."""
     first = -warm_up(rank.device) % _interval(plan)
     return _timed(_synthetic(plan, rank, side, size), rank, seconds, tuning, first)
@@ -153,7 +170,11 @@ def _mixed(laps: Sequence[float], interval: int) -> list[float]:
 def _synthetic(plan: Plan, rank: Rank, side: int, size: int, eval_examples: int = 1) -> Plan:
     """Return the plan of the same step on synthetic images of one size, `size` of them per device."""
     recipe = plan.recipe
-    methods = replace(recipe.methods, progressive_resizing=None) if enabled(recipe.methods) else recipe.methods
+    methods = (
+        replace(recipe.methods, progressive_resizing=None)
+        if enabled(recipe.methods)
+        else recipe.methods
+    )
     full = _crop_for(recipe, side)
     probe = replace(
         recipe,
@@ -168,14 +189,20 @@ def _synthetic(plan: Plan, rank: Rank, side: int, size: int, eval_examples: int 
         checkpoint=replace(recipe.checkpoint, interval="10000ba"),
     )
     train_examples = 10_000 * probe.batch.global_size
-    facts = DataFacts("synthetic", plan.facts.root, train_examples, eval_examples, plan.facts.classes)
+    facts = DataFacts(
+        "synthetic", plan.facts.root, train_examples, eval_examples, plan.facts.classes
+    )
     return planning.of(probe, facts, rank.world_size)
 
 
 def _crop_for(recipe: Recipe, side: int) -> int:
     """Return the crop size that enters the model as `side` pixels: ColOut makes images smaller."""
     colout = enabled(recipe.methods).get("colout")
-    return next((full for full in range(side, 2 * side) if colout.size_after(full) == side), side) if colout else side
+    return (
+        next((full for full in range(side, 2 * side) if colout.size_after(full) == side), side)
+        if colout
+        else side
+    )
 
 
 def _evaluation_rate(plan: Plan, rank: Rank) -> float:

@@ -14,8 +14,14 @@ from resnet_recipes.train.run import Run
 class EpochTimer:
     """A keeper that times each epoch, and stops training at a given step."""
 
-    def __init__(self, run: Run, end: int, tell: Callable[[int, float], None], interruption: StopRequest,
-                 watchdog: Heartbeat):
+    def __init__(
+        self,
+        run: Run,
+        end: int,
+        tell: Callable[[int, float], None],
+        interruption: StopRequest,
+        watchdog: Heartbeat,
+    ):
         self._run, self._end, self._done, self._tell = run, end, 0, tell
         self._interruption, self._watchdog = interruption, watchdog
         self._since = time.perf_counter()
@@ -45,11 +51,17 @@ class EpochTimer:
         """Save nothing."""
 
 
-def time_epochs(run: Run, epochs: Sequence[int], tell: Callable[[int, float], None], interruption: StopRequest,
-                watchdog: Heartbeat) -> None:
+def time_epochs(
+    run: Run,
+    epochs: Sequence[int],
+    tell: Callable[[int, float], None],
+    interruption: StopRequest,
+    watchdog: Heartbeat,
+) -> None:
     """Train `epochs`, counted from 0, as the whole run would; call `tell` with the number and seconds of each.
 
-    Consecutive epochs are trained without a pause; before any other epoch loading restarts, which counts in its time.
+    Consecutive epochs are trained without a pause; before any other epoch loading restarts, which
+    counts in its time.
     """
     steps = run.plan.steps_per_epoch
     for first, last in _rows(epochs):

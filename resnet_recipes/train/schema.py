@@ -11,9 +11,23 @@ from resnet_recipes.train.run import Run
 
 #: Every field of a state, with its type.
 _FIELDS: dict[str, type] = {
-    "step": int, "seconds": float, "top1": float, "model": dict, "optimizer": dict, "methods": dict,
-    "precision": dict, "recipe": dict, "classes": list, "train_examples": int, "train_digest": str, "backend": str,
-    "dtype": str, "device": str, "world_size": int, "threads": int, "versions": dict,
+    "step": int,
+    "seconds": float,
+    "top1": float,
+    "model": dict,
+    "optimizer": dict,
+    "methods": dict,
+    "precision": dict,
+    "recipe": dict,
+    "classes": list,
+    "train_examples": int,
+    "train_digest": str,
+    "backend": str,
+    "dtype": str,
+    "device": str,
+    "world_size": int,
+    "threads": int,
+    "versions": dict,
 }
 
 #: Levels of nesting in a recipe: sections, methods, their settings, lists, and one to spare.
@@ -22,25 +36,36 @@ _DEPTH = 5
 
 def malformed(state: dict[str, Any], total_steps: int) -> Iterator[str]:
     """Yield what in `state` has the wrong type or range for any run; if nothing has, its fields can be compared."""
-    wrong = [name for name, kind in _FIELDS.items()
-             if not isinstance(state.get(name), kind) or isinstance(state[name], bool)]
+    wrong = [
+        name
+        for name, kind in _FIELDS.items()
+        if not isinstance(state.get(name), kind) or isinstance(state[name], bool)
+    ]
     if wrong:
         yield f"{', '.join(wrong)}: missing or of the wrong type"
         return
     if not 0 <= state["step"] <= total_steps:
         yield f"step {state['step']} is outside the run's {total_steps}"
-    if not 0 <= state["seconds"] < math.inf or min(state["world_size"], state["threads"], state["train_examples"]) < 1:
+    if (
+        not 0 <= state["seconds"] < math.inf
+        or min(state["world_size"], state["threads"], state["train_examples"]) < 1
+    ):
         yield "seconds, world_size, threads or train_examples: out of range"
     if not 0 <= state["top1"] <= 100:
         yield "top1: not a percentage"
     if not all(type(text) is str for text in (*state["classes"], state["versions"].get("torch"))):
         yield "classes or versions: not text"
-    found = state.get("computed_by", {})                        # checkpoints of early versions lack it
-    if not isinstance(found, dict) or not all(type(text) is str for text in (*found, *found.values())):
+    found = state.get("computed_by", {})  # checkpoints of early versions lack it
+    if not isinstance(found, dict) or not all(
+        type(text) is str for text in (*found, *found.values())
+    ):
         yield "computed_by: not text"
     if not is_plain(state["recipe"], _DEPTH):
         yield "recipe: not plain values"
-    if not all(type(value) in (int, float) and 0 <= value < math.inf for value in state["precision"].values()):
+    if not all(
+        type(value) in (int, float) and 0 <= value < math.inf
+        for value in state["precision"].values()
+    ):
         yield "precision: not finite numbers"
 
 
@@ -55,16 +80,26 @@ def misfits(run: Run, state: dict[str, Any]) -> Iterator[str]:
             yield f"methods {name}: not part of any method of this run"
         elif key in model:
             yield from _unlike(f"methods {name}", model[key], value)
-    parameters = [parameter for group in run.optimizer.param_groups for parameter in group["params"]]
+    parameters = [
+        parameter for group in run.optimizer.param_groups for parameter in group["params"]
+    ]
     kept = state["optimizer"].get("state")
     for index, tensors in kept.items() if isinstance(kept, dict) else [(None, None)]:
-        if type(index) is not int or not 0 <= index < len(parameters) or not isinstance(tensors, dict):
+        if (
+            type(index) is not int
+            or not 0 <= index < len(parameters)
+            or not isinstance(tensors, dict)
+        ):
             yield f"optimizer {index}: nothing that this run's optimizer keeps"
             continue
         for name, value in tensors.items():
             if isinstance(value, Tensor) and value.ndim:
-                yield from _unlike(f"optimizer {name} of parameter {index}", parameters[index], value)
-            elif not (value is None or (isinstance(value, int | float | Tensor) and math.isfinite(value))):
+                yield from _unlike(
+                    f"optimizer {name} of parameter {index}", parameters[index], value
+                )
+            elif not (
+                value is None or (isinstance(value, int | float | Tensor) and math.isfinite(value))
+            ):
                 yield f"optimizer {name} of parameter {index}: not a finite number"
 
 

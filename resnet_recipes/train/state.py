@@ -15,20 +15,33 @@ from resnet_recipes.errors import Problem, RecipeError, TrainingError
 from resnet_recipes.train.run import Run
 from resnet_recipes.train.schema import malformed, misfits
 
-#: Keys that may differ between a checkpoint and the run that resumes from it: they do not change what is learned.
+#: Keys that may differ between a checkpoint and the run that resumes from it: they do not change
+#: what is learned.
 SAFE = (
-    "launch", "log", "run", "checkpoint", "evaluation", "about", "baseline", "published",
-    "data.root", "data.workers", "data.prefetch", "batch.eval_size",
+    "launch",
+    "log",
+    "run",
+    "checkpoint",
+    "evaluation",
+    "about",
+    "baseline",
+    "published",
+    "data.root",
+    "data.workers",
+    "data.prefetch",
+    "batch.eval_size",
 )
 
-#: Keys that may also differ, with a warning: they fix what stopped a run, a damaged image or a lack of memory.
+#: Keys that may also differ, with a warning: they fix what stopped a run, a damaged image or a lack
+#: of memory.
 REPAIRS = ("data.on_bad_image", "batch.bn_size")
 
 
 def capture(run: Run, done: int) -> dict[str, Any]:
     """Return everything that defines the run after `done` steps: references to live tensors, and plain values.
 
-    There is no random state, no schedule and no position in the data: all are functions of the seed and the step.
+    There is no random state, no schedule and no position in the data: all are functions of the seed
+    and the step.
     """
     return {
         "step": done,
@@ -65,7 +78,8 @@ def computed_by(run: Run) -> dict[str, str]:
 def restore(run: Run, state: dict[str, Any]) -> int:
     """Restore `run` from a checkpoint's state, in place; return the number of completed steps.
 
-    Raises RecipeError if the run's settings or data differ, and TrainingError if the state does not fit the run.
+    Raises RecipeError if the run's settings or data differ, and TrainingError if the state does not
+    fit the run.
     """
     if wrong := list(malformed(state, run.plan.total_steps)):
         raise TrainingError(f"the checkpoint cannot be used: {'; '.join(wrong)}")
@@ -74,9 +88,12 @@ def restore(run: Run, state: dict[str, Any]) -> int:
     if wrong := list(misfits(run, state)):
         raise TrainingError(f"the checkpoint cannot be used: {'; '.join(wrong[:3])}")
     run.model.load_state_dict(state["model"])
-    # Copied, since the optimizer would keep these tensors, which are mapped from a file. Its settings are the recipe's.
+    # Copied, since the optimizer would keep these tensors, which are mapped from a file. Its
+    # settings are the recipe's.
     groups = run.optimizer.state_dict()["param_groups"]
-    run.optimizer.load_state_dict({"state": copy.deepcopy(state["optimizer"]["state"]), "param_groups": groups})
+    run.optimizer.load_state_dict(
+        {"state": copy.deepcopy(state["optimizer"]["state"]), "param_groups": groups}
+    )
     run.methods.load_state_dict(state["methods"])
     run.precision.load_state_dict(state["precision"])
     run.clock.restart(state["seconds"])
@@ -92,9 +109,14 @@ def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
         yield Problem("data.root", str(run.plan.facts.root), rule)
     if state["backend"] != run.plan.facts.backend:
         rule = f"reads different pixels than {state['backend']}, which the run began with"
-        yield Problem("data.backend", run.plan.facts.backend, rule, f"data.backend={state['backend']}")
+        yield Problem(
+            "data.backend", run.plan.facts.backend, rule, f"data.backend={state['backend']}"
+        )
     elif state["train_examples"] != run.plan.facts.train_examples:
-        rule = f"has {run.plan.facts.train_examples:,} training images; the run began with {state['train_examples']:,}"
+        rule = (
+            f"has {run.plan.facts.train_examples:,} training images; the run began with "
+            f"{state['train_examples']:,}"
+        )
         yield Problem("data.root", str(run.plan.facts.root), rule)
     elif state["train_digest"] != run.plan.facts.train_digest:
         rule = "has training images with different names or sizes from those the run began with"
@@ -119,22 +141,38 @@ def settings_in(recipe: dict[str, Any]) -> dict[str, Any]:
 def resume_warnings(run: Run, state: dict[str, Any]) -> list[str]:
     """Return why resuming from `state` may not be bit-identical to an uninterrupted run; empty if it is."""
     now = {
-        "number of devices": run.rank.world_size, "device": run.rank.device.type, "precision": str(run.precision.dtype),
-        "CPU threads": torch.get_num_threads(), "torch": str(torch.__version__),
+        "number of devices": run.rank.world_size,
+        "device": run.rank.device.type,
+        "precision": str(run.precision.dtype),
+        "CPU threads": torch.get_num_threads(),
+        "torch": str(torch.__version__),
     }
     then = {
-        "number of devices": state["world_size"], "device": state["device"], "precision": state["dtype"],
-        "CPU threads": state["threads"], "torch": state["versions"]["torch"],
+        "number of devices": state["world_size"],
+        "device": state["device"],
+        "precision": state["dtype"],
+        "CPU threads": state["threads"],
+        "torch": state["versions"]["torch"],
     }
     before, after = settings_in(state["recipe"]), flat(asdict(run.plan.recipe))
     then |= state.get("computed_by", {}) | {key: before[key] for key in REPAIRS}
     now |= computed_by(run) | {key: after[key] for key in REPAIRS}
-    warnings = [f"not bit-identical to an uninterrupted run: {name} {then[name]} -> {now[name]}"
-                for name in now if now[name] != then.get(name, now[name])]   # early checkpoints lack some
-    newer = [f"{key}={after[key]}" for key in sorted(before.keys() - flat(state["recipe"]).keys())
-             if after.get(key) is not None and not _is_any_of(key, SAFE)]
+    warnings = [
+        f"not bit-identical to an uninterrupted run: {name} {then[name]} -> {now[name]}"
+        # early checkpoints lack some
+        for name in now
+        if now[name] != then.get(name, now[name])
+    ]
+    newer = [
+        f"{key}={after[key]}"
+        for key in sorted(before.keys() - flat(state["recipe"]).keys())
+        if after.get(key) is not None and not _is_any_of(key, SAFE)
+    ]
     if newer:
-        warnings.append(f"settings that did not exist when the run began have their defaults: {', '.join(newer)}")
+        warnings.append(
+            "settings that did not exist when the run began have their defaults: "
+            f"{', '.join(newer)}"
+        )
     return warnings
 
 
@@ -150,7 +188,7 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """
     leaves: dict[str, Any] = {}
     for key, value in tree.items():
-        if isinstance(value, dict) and (value or not prefix):       # a section may be empty: methods: {}
+        if isinstance(value, dict) and (value or not prefix):  # a section may be empty: methods: {}
             leaves |= flat(value, f"{prefix}{key}.")
         else:
             leaves[prefix + key] = list(value) if isinstance(value, tuple) else value
@@ -168,5 +206,6 @@ def is_finite(model: nn.Module) -> bool:
 def digest(model: nn.Module) -> Tensor:
     """Return an int64 scalar that changes with any bit of a parameter; no host sync, one small kernel per parameter."""
     sums = [p.detach().view(torch.int32).sum(dtype=torch.int64) for p in model.parameters()]
-    weights = torch.arange(1, len(sums) + 1, device=sums[0].device)      # so that swapped parameters show
+    # so that swapped parameters show
+    weights = torch.arange(1, len(sums) + 1, device=sums[0].device)
     return (torch.stack(sums) * weights).sum()

@@ -42,7 +42,7 @@ class Evaluated(NamedTuple):
 class Trained:
     """A network on this rank's device, and a recipe, of which only the settings for evaluation matter."""
 
-    place: Path           # run folder or file
+    place: Path  # run folder or file
     network: Network
     recipe: Recipe
     rank: Rank
@@ -52,7 +52,9 @@ class Trained:
     def on_device(cls, place: Path, network: Network, recipe: Recipe) -> Self:
         """Put a network on the device of this rank, with the operations that the recipe allows there."""
         rank = this_rank(recipe.launch.device)
-        precision = Precision(rank.device, resolve_dtype(recipe.precision.dtype, rank.device), network.to(rank.device))
+        precision = Precision(
+            rank.device, resolve_dtype(recipe.precision.dtype, rank.device), network.to(rank.device)
+        )
         if recipe.precision.kernels == "auto":
             fuse(network.model, ops.choose(rank.device, precision.dtype))
         return cls(place, network, recipe, rank, precision)
@@ -69,7 +71,9 @@ class Trained:
 
     def at_size(self, size: int) -> "Trained":
         """Return the network with another test size; resizing keeps its ratio to the crop."""
-        data = replace(self.recipe.data, eval_size=size, eval_resize=self.recipe.data.resize_for(size))
+        data = replace(
+            self.recipe.data, eval_size=size, eval_resize=self.recipe.data.resize_for(size)
+        )
         return replace(self, recipe=replace(self.recipe, data=data))
 
     def open_images(self) -> EvalLoader:
@@ -78,12 +82,17 @@ class Trained:
         Raises NotReadyError.
         """
         config, size, about = self.recipe.data, self.recipe.batch.eval_size, self.network.about
-        share, facts = Share(self.rank.rank, self.rank.world_size, size, size, 0), self.place / frozen.NAME
+        share, facts = (
+            Share(self.rank.rank, self.rank.world_size, size, size, 0),
+            self.place / frozen.NAME,
+        )
         own = recipe_of(self.place, self.network).data
         if facts.is_file() and all(getattr(config, key) == getattr(own, key) for key in _WHICH):
             return data.open_eval(config, frozen.load(facts, config.root), share)
         if not config.root:
-            raise NotReadyError([Problem("data.root", None, "is not set: say where the images are", "data=PATH")])
+            raise NotReadyError(
+                [Problem("data.root", None, "is not set: say where the images are", "data=PATH")]
+            )
         return open_labelled(config, about.classes, about.num_classes, share)
 
     def evaluated(self, beat: Callable[[], None] = lambda: None) -> Evaluated:
@@ -96,7 +105,9 @@ class Trained:
 
         try:
             began = time.perf_counter()
-            metrics = evaluate(self.model, images, self.precision, self.recipe.evaluation.flip, seen)
+            metrics = evaluate(
+                self.model, images, self.precision, self.recipe.evaluation.flip, seen
+            )
             return Evaluated(metrics, time.perf_counter() - began, self.rank.devices, confusion)
         finally:
             images.close()
@@ -106,8 +117,13 @@ def recipe_of(place: Path, network: Network) -> Recipe:
     """Return a run's own recipe, or for a file the defaults plus what it says about images; uses all visible GPUs."""
     if (config := place / "config.yaml").is_file():
         recipe = recipes.read(config)
-        return replace(recipe, launch=replace(recipe.launch, gpus="auto", nodes=1, rdzv="", max_restarts=0))
+        return replace(
+            recipe, launch=replace(recipe.launch, gpus="auto", nodes=1, rdzv="", max_restarts=0)
+        )
     about = network.about
-    config = DataConfig(eval_resize=about.eval_resize, eval_size=about.eval_size,
-                        eval_interpolation=about.eval_interpolation)
+    config = DataConfig(
+        eval_resize=about.eval_resize,
+        eval_size=about.eval_size,
+        eval_interpolation=about.eval_interpolation,
+    )
     return Recipe(name="file", data=config, evaluation=EvaluationConfig(flip=about.flip))

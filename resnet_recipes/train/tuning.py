@@ -8,16 +8,18 @@ import torch
 
 from resnet_recipes.plan import Plan
 
-#: Pixels that a rank must train on at an image size: those of 300,000 images of 224 px, predicted to take ResNet-50
-#: 45 s on an H200 and 95 s on an A100. A search is expected to take 3 to 5 s for ResNet-50 and to gain some percent.
+#: Pixels that a rank must train on at an image size: those of 300,000 images of 224 px, predicted
+#: to take ResNet-50 45 s on an H200 and 95 s on an A100. A search is expected to take 3 to 5 s for
+#: ResNet-50 and to gain some percent.
 WORTH = 300_000 * 224**2
 
 
 class Tuning:
     """Says for which image sizes cuDNN searches.
 
-    Torch keeps the algorithm of the first convolution of a shape, whether it was searched for or not. So this is
-    decided before, from the plan alone, and the same on every rank and after a resume.
+    Torch keeps the algorithm of the first convolution of a shape, whether it was searched for or
+    not. So this is decided before, from the plan alone, and the same on every rank and after a
+    resume.
     """
 
     def __init__(self, searched: Collection[int] = ()):

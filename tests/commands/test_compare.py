@@ -13,8 +13,10 @@ from tests.run_folders import run_folder
 def test_settings_machines_and_results_that_differ_are_shown(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folders = [str(run_folder(tmp_path, "a")),
-               str(run_folder(tmp_path, "b", top1=72.5, config={"optimizer": {"lr": 1.0}}))]
+    folders = [
+        str(run_folder(tmp_path, "a")),
+        str(run_folder(tmp_path, "b", top1=72.5, config={"optimizer": {"lr": 1.0}})),
+    ]
     assert verbs.run(["compare", *folders]) == 0
     out = capsys.readouterr().out
     assert "optimizer.lr  2.0       1.0" in out
@@ -26,11 +28,33 @@ def test_settings_machines_and_results_that_differ_are_shown(
 def test_seeds_give_the_noise_that_a_difference_is_held_against(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    near = [str(run_folder(tmp_path, f"a{seed}", top1=70 + seed / 10, seed=seed)) for seed in range(3)]
-    far = [str(run_folder(tmp_path, f"b{seed}", top1=75 + seed / 10, seed=seed, config={"optimizer": {"lr": 1.0}}))
-           for seed in range(3)]
-    close = [str(run_folder(tmp_path, f"c{seed}", top1=70.05 + seed / 10, seed=seed, config={"optimizer": {"lr": 3.0}}))
-             for seed in range(3)]
+    near = [
+        str(run_folder(tmp_path, f"a{seed}", top1=70 + seed / 10, seed=seed)) for seed in range(3)
+    ]
+    far = [
+        str(
+            run_folder(
+                tmp_path,
+                f"b{seed}",
+                top1=75 + seed / 10,
+                seed=seed,
+                config={"optimizer": {"lr": 1.0}},
+            )
+        )
+        for seed in range(3)
+    ]
+    close = [
+        str(
+            run_folder(
+                tmp_path,
+                f"c{seed}",
+                top1=70.05 + seed / 10,
+                seed=seed,
+                config={"optimizer": {"lr": 3.0}},
+            )
+        )
+        for seed in range(3)
+    ]
     verbs.run(["compare", *near, *far])
     assert "5.00 points apart, more than twice the standard error" in capsys.readouterr().out
     verbs.run(["compare", *near, *close])
@@ -43,11 +67,16 @@ def test_a_table_that_is_too_wide_for_the_terminal_is_stacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    folders = [str(run_folder(tmp_path, f"{i}", config={"name": f"a-recipe-with-a-long-name-{i // 2}"}))
-               for i in range(4)]
+    folders = [
+        str(run_folder(tmp_path, f"{i}", config={"name": f"a-recipe-with-a-long-name-{i // 2}"}))
+        for i in range(4)
+    ]
     verbs.run(["compare", *folders])
     out = capsys.readouterr().out
-    assert "  name\n    A, B: a-recipe-with-a-long-name-0\n    C, D: a-recipe-with-a-long-name-1\n" in out
+    assert (
+        "  name\n    A, B: a-recipe-with-a-long-name-0\n    C, D: a-recipe-with-a-long-name-1\n"
+        in out
+    )
     assert "RESULTS         A " in out
 
 

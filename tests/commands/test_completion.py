@@ -23,20 +23,38 @@ def bash() -> str:
 
 def offered(bash: str, line: str, folder: Path) -> list[str]:
     """Return what bash offers at the end of a line."""
-    ask = f"{bash}\nCOMP_LINE='{line}' COMP_POINT={len(line)}\n_resnet_recipes\nprintf '%s\\n' \"${{COMPREPLY[@]}}\""
-    return subprocess.run([shutil.which("bash"), "-c", ask], cwd=folder, capture_output=True, text=True, check=True,
-                          env={"PATH": "/nowhere"}).stdout.split()
+    ask = (
+        f"{bash}\nCOMP_LINE='{line}' COMP_POINT={len(line)}\n_resnet_recipes\nprintf '%s\\n' "
+        '"${COMPREPLY[@]}"'
+    )
+    return subprocess.run(
+        [shutil.which("bash"), "-c", ask],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/nowhere"},
+    ).stdout.split()
 
 
-@pytest.mark.parametrize(("line", "wanted"), [
-    ("resnet-train recipe=mi", ["mild", "mine"]), ("resnet-train recipe=mild optimizer.mom", ["optimizer.momentum="]),
-    ("resnet-train ~methods.em", ["~methods.ema"]), ("resnet-train methods.mixup.", ["methods.mixup.alpha="]),
-    ("resnet-train --resume runs/f", ["runs/first"]), ("resnet-train --dr", ["--dry-run"]),
-    ("resnet-train epo", ["epochs="]), ("resnet-train mild dat", ["data=", *DATA]),
-    ("resnet-recipes ch", []), ("resnet-recipes conv", ["convert"]),
-    ("resnet-train data=rec", ["recipes"]), ("resnet-train evaluation.fl", ["evaluation.flip="]),
-    ("resnet-recipes eval runs/first evaluation.si", ["evaluation.sizes="]),
-])
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("resnet-train recipe=mi", ["mild", "mine"]),
+        ("resnet-train recipe=mild optimizer.mom", ["optimizer.momentum="]),
+        ("resnet-train ~methods.em", ["~methods.ema"]),
+        ("resnet-train methods.mixup.", ["methods.mixup.alpha="]),
+        ("resnet-train --resume runs/f", ["runs/first"]),
+        ("resnet-train --dr", ["--dry-run"]),
+        ("resnet-train epo", ["epochs="]),
+        ("resnet-train mild dat", ["data=", *DATA]),
+        ("resnet-recipes ch", []),
+        ("resnet-recipes conv", ["convert"]),
+        ("resnet-train data=rec", ["recipes"]),
+        ("resnet-train evaluation.fl", ["evaluation.flip="]),
+        ("resnet-recipes eval runs/first evaluation.si", ["evaluation.sizes="]),
+    ],
+)
 def test_bash_completes_recipes_settings_methods_and_runs(bash, line, wanted, tmp_path):
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / "mine.yaml").write_text("")

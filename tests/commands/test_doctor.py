@@ -15,7 +15,9 @@ def data(tmp_path: Path) -> Path:
             folder = tmp_path / split / name
             folder.mkdir(parents=True)
             for i in range(count):
-                Image.new("RGB", (40, 30), (label * 100, i * 50, len(split))).save(folder / f"{i}.jpg")
+                Image.new("RGB", (40, 30), (label * 100, i * 50, len(split))).save(
+                    folder / f"{i}.jpg"
+                )
     return tmp_path
 
 
@@ -26,7 +28,9 @@ def test_good_data_has_nothing_to_put_right(data: Path, capsys: pytest.CaptureFi
     assert "4" in out
 
 
-def test_an_unreadable_image_is_named_and_the_exit_code_is_3(data: Path, capsys: pytest.CaptureFixture):
+def test_an_unreadable_image_is_named_and_the_exit_code_is_3(
+    data: Path, capsys: pytest.CaptureFixture
+):
     (data / "train" / "bee" / "1.jpg").write_bytes(b"\xff\xd8 no image")
     assert cli.main(["doctor", "data", str(data)]) == 3
     assert "bee/1.jpg" in capsys.readouterr().out
@@ -59,15 +63,26 @@ def test_the_machine_is_checked_without_a_topic(capsys: pytest.CaptureFixture):
     assert capsys.readouterr().out.count("\n") >= 3
 
 
-@pytest.mark.parametrize("words", [["doctor", "dta"], ["doctor", "data"], ["doctor", "gpu", "a", "b"],
-                                   ["doctor", "--fix-val", "map"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["doctor", "dta"],
+        ["doctor", "data"],
+        ["doctor", "gpu", "a", "b"],
+        ["doctor", "--fix-val", "map"],
+    ],
+)
 def test_a_wrong_command_is_answered(words: list[str], capsys: pytest.CaptureFixture):
     assert cli.main(words) == 2
     assert "doctor" in capsys.readouterr().err
 
 
 def test_every_verb_answers_help(capsys: pytest.CaptureFixture):
-    for verb, word in (("doctor", "--fix-val"), ("convert", "jpeg_quality"), ("show", "--recipes"),
-                       ("slurm", "--time")):
+    for verb, word in (
+        ("doctor", "--fix-val"),
+        ("convert", "jpeg_quality"),
+        ("show", "--recipes"),
+        ("slurm", "--time"),
+    ):
         assert cli.main([verb, "--help"]) == 0
         assert word in capsys.readouterr().out

@@ -14,8 +14,15 @@ from resnet_recipes.measure.estimate import Speeds
 from resnet_recipes.process.ending import Ending
 from tests.process.nursery import Nursery
 
-WORDS = ["recipe=mild", "data.backend=synthetic", "model.name=resnet18", "bs=16", "epochs=3", "schedule.warmup=1ba",
-         "launch.device=cpu"]
+WORDS = [
+    "recipe=mild",
+    "data.backend=synthetic",
+    "model.name=resnet18",
+    "bs=16",
+    "epochs=3",
+    "schedule.warmup=1ba",
+    "launch.device=cpu",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -24,11 +31,15 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
     calls: list[object] = []
     speeds = Speeds({88: (0.01,) * 4, 176: (0.04,) * 4}, 50.0, 20.0, 16, together=45.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(measurement, "speeds", lambda *_: calls.append(0) or (Ending(ExitCode.DONE), speeds))
+    monkeypatch.setattr(
+        measurement, "speeds", lambda *_: calls.append(0) or (Ending(ExitCode.DONE), speeds)
+    )
     return calls
 
 
-def test_an_estimate_is_measured_once_and_recalled(measured: list[object], capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_estimate_is_measured_once_and_recalled(
+    measured: list[object], capsys: pytest.CaptureFixture[str]
+) -> None:
     for _ in range(2):
         assert verbs.run(["estimate", *WORDS, "--price", "36/h"]) == 0
     out = capsys.readouterr().out
@@ -43,8 +54,12 @@ def test_an_estimate_is_measured_once_and_recalled(measured: list[object], capsy
 def test_phases_and_cost_are_there_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     verbs.run(["estimate", *WORDS, "--json", "--price", "36"])
     values = json.loads(capsys.readouterr().out)
-    assert sum(phase["minutes"] for phase in values["phases"]) == pytest.approx(values["training_minutes"])
-    assert values["cost"] == pytest.approx(0.6 * (values["training_minutes"] + values["evaluation_minutes"]))
+    assert sum(phase["minutes"] for phase in values["phases"]) == pytest.approx(
+        values["training_minutes"]
+    )
+    assert values["cost"] == pytest.approx(
+        0.6 * (values["training_minutes"] + values["evaluation_minutes"])
+    )
     assert values["bounds_minutes"][0] <= values["training_minutes"] <= values["bounds_minutes"][1]
 
 
@@ -83,13 +98,22 @@ def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_t
     made = estimate.plan_of(composed(split(words, plan.USAGE)))
     estimate.keep(made, tmp_path)
     kept = json.loads((tmp_path / "estimate.json").read_text())
-    assert kept["training_seconds"] == pytest.approx(60 * estimate.of(made, estimate.known(made).speeds).minutes)
+    assert kept["training_seconds"] == pytest.approx(
+        60 * estimate.of(made, estimate.known(made).speeds).minutes
+    )
 
 
 @pytest.mark.slow
 def test_two_ranks_are_measured_with_their_exchange(nursery: Nursery, tmp_path: Path) -> None:
-    words = [*WORDS, "gpus=2", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "batch.eval_size=16",
-             "~methods.progressive_resizing"]
+    words = [
+        *WORDS,
+        "gpus=2",
+        "data.train_size=32",
+        "data.eval_resize=32",
+        "data.eval_size=32",
+        "batch.eval_size=16",
+        "~methods.progressive_resizing",
+    ]
     code, out, err = nursery.run(tmp_path, "tests.commands.verb", "estimate", *words).wait()
     assert code == 0, err
     assert "measuring this machine" in err

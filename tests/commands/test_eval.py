@@ -35,7 +35,11 @@ def counted(run: Path, size: int = 32, resize: int = 36) -> tuple[float, float, 
     config = read(run / "config.yaml").data
     config.eval_size, config.eval_resize = size, resize
     network = load(run)
-    loader, right, loss = data.open_eval(config, data.measure(config), Share(0, 1, 8, 8, 0)), {}, 0.0
+    loader, right, loss = (
+        data.open_eval(config, data.measure(config), Share(0, 1, 8, 8, 0)),
+        {},
+        0.0,
+    )
     for raw in loader.batches():
         with torch.no_grad():
             logits = network(normalize(raw.pixels))
@@ -46,7 +50,9 @@ def counted(run: Path, size: int = 32, resize: int = 36) -> tuple[float, float, 
     return 100 * sum(right.values()) / 30, loss, right
 
 
-def test_a_run_is_evaluated_on_its_own_images_as_in_training(run: Path, capsys: pytest.CaptureFixture):
+def test_a_run_is_evaluated_on_its_own_images_as_in_training(
+    run: Path, capsys: pytest.CaptureFixture
+):
     found, (top1, loss, right) = evaluated(capsys, run), counted(run)
     assert (found["top1_percent"], found["eval_examples"]) == (pytest.approx(top1), 30)
     assert found["loss"] == pytest.approx(loss, abs=1e-4)
@@ -54,8 +60,12 @@ def test_a_run_is_evaluated_on_its_own_images_as_in_training(run: Path, capsys: 
     assert all(row["class"] != row["taken_for"] for row in found["confusions"])
 
 
-def test_a_file_needs_only_to_be_told_where_the_images_are(run: Path, capsys: pytest.CaptureFixture):
-    from_file = evaluated(capsys, run / "weights.safetensors", f"data={run.parent / 'images'}", "workers=0")
+def test_a_file_needs_only_to_be_told_where_the_images_are(
+    run: Path, capsys: pytest.CaptureFixture
+):
+    from_file = evaluated(
+        capsys, run / "weights.safetensors", f"data={run.parent / 'images'}", "workers=0"
+    )
     assert from_file["loss"] == pytest.approx(evaluated(capsys, run)["loss"], abs=1e-6)
     assert main(["eval", str(run / "weights.safetensors")]) == 3
     assert "data.root: is not set" in capsys.readouterr().err
@@ -70,13 +80,17 @@ def test_class_folders_are_told_apart_by_name(run: Path, capsys: pytest.CaptureF
         for image in (val / name).iterdir():
             (some / name / image.name).write_bytes(image.read_bytes())
     found = evaluated(capsys, run, f"data={some}")
-    assert {row["class"]: row["correct"] for row in found["classes"]} == {name: whole[name] for name in CLASSES[3:9:2]}
+    assert {row["class"]: row["correct"] for row in found["classes"]} == {
+        name: whole[name] for name in CLASSES[3:9:2]
+    }
     (some / "strange").mkdir()
     assert main(["eval", str(run), f"data={some}"]) == 3
     assert "does not know: strange" in capsys.readouterr().err
 
 
-def test_sizes_are_a_table_and_the_shorter_side_grows_with_them(run: Path, capsys: pytest.CaptureFixture):
+def test_sizes_are_a_table_and_the_shorter_side_grows_with_them(
+    run: Path, capsys: pytest.CaptureFixture
+):
     assert main(["eval", str(run), "evaluation.sizes=[32,64]"]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["SIZE", "OF", "TOP-1"]
@@ -96,9 +110,13 @@ def test_a_run_with_sizes_in_its_recipe_is_tested_at_them(run: Path, capsys: pyt
 
 
 @pytest.mark.slow
-def test_two_ranks_count_what_one_counts(run: Path, nursery: Nursery, tmp_path: Path, capsys: pytest.CaptureFixture):
+def test_two_ranks_count_what_one_counts(
+    run: Path, nursery: Nursery, tmp_path: Path, capsys: pytest.CaptureFixture
+):
     one = evaluated(capsys, run)
-    code, out, err = nursery.run(tmp_path, "tests.commands.verb", "eval", str(run), "gpus=2", "--json").wait()
+    code, out, err = nursery.run(
+        tmp_path, "tests.commands.verb", "eval", str(run), "gpus=2", "--json"
+    ).wait()
     assert code == 0, err
     two = json.loads(out)
     assert two.pop("device") == one.pop("device") + ", 2 processes"
@@ -114,25 +132,36 @@ def test_classes_are_written_as_csv(run: Path, tmp_path: Path, capsys: pytest.Ca
     assert "top-1" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("words", "code", "said"), [
-    ([], 2, "RUN|FILE: is missing"), (["RUN", "evaluation.sizes=[4]"], 2, "must be between 8 and 1024 pixels"),
-    (["RUN", "evaluation.sizes=192,224"], 2, "a list is written 'evaluation.sizes=[192,224]'"),
-    (["RUN", "evaluation.sizes=[a]"], 2, "evaluation.sizes"),
-    (["RUN", "lr=1"], 2, "cannot be changed here"),
-    (["RUN", "data.eval_size=4"], 2, "data.eval_size"), (["RUN/nothing"], 3, "no such file"),
-    (["RUN", "data=/nowhere"], 3, "data.root"), (["RUN", "--csv", "/nowhere/x.csv"], 3, "cannot be written"),
-])
-def test_mistakes_are_explained(run: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture):
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([], 2, "RUN|FILE: is missing"),
+        (["RUN", "evaluation.sizes=[4]"], 2, "must be between 8 and 1024 pixels"),
+        (["RUN", "evaluation.sizes=192,224"], 2, "a list is written 'evaluation.sizes=[192,224]'"),
+        (["RUN", "evaluation.sizes=[a]"], 2, "evaluation.sizes"),
+        (["RUN", "lr=1"], 2, "cannot be changed here"),
+        (["RUN", "data.eval_size=4"], 2, "data.eval_size"),
+        (["RUN/nothing"], 3, "no such file"),
+        (["RUN", "data=/nowhere"], 3, "data.root"),
+        (["RUN", "--csv", "/nowhere/x.csv"], 3, "cannot be written"),
+    ],
+)
+def test_mistakes_are_explained(
+    run: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture
+):
     assert main(["eval", *(word.replace("RUN", str(run)) for word in words)]) == code
     assert said in capsys.readouterr().err
 
 
-def test_beton_files_give_the_accuracy_of_the_folder_that_they_were_made_of(run: Path, capsys: pytest.CaptureFixture):
+def test_beton_files_give_the_accuracy_of_the_folder_that_they_were_made_of(
+    run: Path, capsys: pytest.CaptureFixture
+):
     betons, images = run.parent / "betons", run.parent / "images"
     assert main(["convert", str(images), str(betons)]) == 0
     capsys.readouterr()
     found = evaluated(capsys, run, f"data={betons / 'val.beton'}")
     whole = evaluated(capsys, run)
-    assert [found[key] for key in ("top1_percent", "eval_examples")] == [whole[key] for key in
-                                                                        ("top1_percent", "eval_examples")]
+    assert [found[key] for key in ("top1_percent", "eval_examples")] == [
+        whole[key] for key in ("top1_percent", "eval_examples")
+    ]
     assert found["loss"] == pytest.approx(whole["loss"], abs=0.02)

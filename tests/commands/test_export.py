@@ -18,7 +18,9 @@ def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
 
 
 def test_an_export_is_compared_on_the_runs_images_and_has_a_card(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture,
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
 ):
     out = tmp_path / "new" / "folder"
     assert main(["export", str(run), "--to", "safetensors", "--out", str(out)]) == 0
@@ -28,10 +30,20 @@ def test_an_export_is_compared_on_the_runs_images_and_has_a_card(
 
 
 def test_without_images_random_ones_are_compared_and_folding_reports_its_difference(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture,
+    run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
 ):
     (run.parent / "images").rename(tmp_path / "moved")
-    words = ["export", str(run), "--to", "torchscript", "--out", str(tmp_path / "out"), "--fold-batchnorm"]
+    words = [
+        "export",
+        str(run),
+        "--to",
+        "torchscript",
+        "--out",
+        str(tmp_path / "out"),
+        "--fold-batchnorm",
+    ]
     assert main(words) == 0
     said = capsys.readouterr().out
     assert "on 64 random images" in said
@@ -39,9 +51,14 @@ def test_without_images_random_ones_are_compared_and_folding_reports_its_differe
 
 
 def test_an_export_that_computes_something_else_is_not_kept(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture,
+    run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
 ):
-    wrong = formats.TARGETS["torchscript"]._replace(read=lambda path, about: lambda x: torch.ones(len(x), 10))
+    wrong = formats.TARGETS["torchscript"]._replace(
+        read=lambda path, about: lambda x: torch.ones(len(x), 10)
+    )
     monkeypatch.setitem(formats.TARGETS, "torchscript", wrong)
     assert main(["export", str(run), "--to", "torchscript", "--out", str(tmp_path / "out")]) == 1
     assert "nothing was written" in capsys.readouterr().err
@@ -49,13 +66,20 @@ def test_an_export_that_computes_something_else_is_not_kept(
     assert not list(tmp_path.glob(".out*"))
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    ([], "--to: is missing"), (["RUN", "--to", "onnx"], "--out: is missing"),
-    (["RUN", "--to", "onnx", "--out", "RUN"], "exists"), (["RUN", "--to", "timm", "--out", "NEW"], "support blurpool"),
-    (["RUN", "--to", "keras", "--out", "NEW"], "must be one of"),
-    (["RUN", "--to", "safetensors", "--fold-batchnorm", "--out", "NEW"], "--fold-batchnorm"),
-])
-def test_mistakes_are_explained(run: Path, words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture):
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "--to: is missing"),
+        (["RUN", "--to", "onnx"], "--out: is missing"),
+        (["RUN", "--to", "onnx", "--out", "RUN"], "exists"),
+        (["RUN", "--to", "timm", "--out", "NEW"], "support blurpool"),
+        (["RUN", "--to", "keras", "--out", "NEW"], "must be one of"),
+        (["RUN", "--to", "safetensors", "--fold-batchnorm", "--out", "NEW"], "--fold-batchnorm"),
+    ],
+)
+def test_mistakes_are_explained(
+    run: Path, words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture
+):
     typed = [word.replace("RUN", str(run)).replace("NEW", str(tmp_path / "out")) for word in words]
     assert main(["export", *typed]) == 2
     assert said in capsys.readouterr().err

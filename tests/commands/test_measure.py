@@ -11,8 +11,15 @@ from resnet_recipes.commands import verbs
 from resnet_recipes.errors import RecipeError
 from resnet_recipes.launch import start
 
-WORDS = ["recipe=mild", "data.backend=synthetic", "model.name=resnet18", "bs=16", "max_duration=60ep", "ssr=1",
-         "launch.device=cpu"]
+WORDS = [
+    "recipe=mild",
+    "data.backend=synthetic",
+    "model.name=resnet18",
+    "bs=16",
+    "max_duration=60ep",
+    "ssr=1",
+    "launch.device=cpu",
+]
 
 
 @pytest.fixture
@@ -22,8 +29,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
 
     def train(folder: Path, *_: object) -> SimpleNamespace:
         epochs = json.loads((folder / "sample.json").read_text())["epochs"]
-        found.append({"epochs": epochs, "recipe": yaml.safe_load((folder / "config.yaml").read_text())})
-        (folder / "seconds.json").write_text(json.dumps({epoch: 10.0 if epoch else 30.0 for epoch in epochs}))
+        found.append(
+            {"epochs": epochs, "recipe": yaml.safe_load((folder / "config.yaml").read_text())}
+        )
+        (folder / "seconds.json").write_text(
+            json.dumps({epoch: 10.0 if epoch else 30.0 for epoch in epochs})
+        )
         return SimpleNamespace(code=0)
 
     monkeypatch.setattr(start, "start", train)
@@ -31,7 +42,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
 
 
 def test_the_first_epochs_of_the_whole_schedule_are_trained_and_the_rest_is_extrapolated(
-    asked: list[dict], capsys: pytest.CaptureFixture[str],
+    asked: list[dict],
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert verbs.run(["measure", *WORDS, "~methods.progressive_resizing", "epochs=4"]) == 0
     assert asked[0]["epochs"] == [0, 1, 2, 3]
@@ -42,7 +54,9 @@ def test_the_first_epochs_of_the_whole_schedule_are_trained_and_the_rest_is_extr
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_growing_images_are_sampled_at_several_sizes(asked: list[dict], capsys: pytest.CaptureFixture[str]) -> None:
+def test_growing_images_are_sampled_at_several_sizes(
+    asked: list[dict], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert verbs.run(["measure", *WORDS, "epochs=4", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert values["extrapolated"] is True
@@ -50,7 +64,9 @@ def test_growing_images_are_sampled_at_several_sizes(asked: list[dict], capsys: 
     assert values["papers_minutes"] == pytest.approx(10.0)
 
 
-def test_nothing_is_kept(asked: list[dict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_kept(
+    asked: list[dict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     verbs.run(["measure", *WORDS, "epochs=2"])
     assert list(tmp_path.iterdir()) == []

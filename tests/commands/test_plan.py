@@ -45,11 +45,14 @@ def test_the_expected_memory_is_shown_and_a_gpu_too_small_is_a_warning(told):
     assert "of 85 GB per GPU: predicted, not measured" in text
     assert "WARNING" not in text
     text = told("Tesla T4", 8)
-    assert "WARNING may not fit in a GPU's memory: batch.bn_size=128 needs about half as much" in text
+    assert (
+        "WARNING may not fit in a GPU's memory: batch.bn_size=128 needs about half as much" in text
+    )
     assert "memory about" not in told("NVIDIA Z1", 0)
 
 
 def test_a_plan_without_weights_to_start_from_does_not_wait_for_torchvision(told, monkeypatch):
     monkeypatch.delattr("resnet_recipes.network.pretrained")
-    monkeypatch.setitem(sys.modules, "resnet_recipes.network.pretrained", None)     # importing it would be an error
+    # importing it would be an error
+    monkeypatch.setitem(sys.modules, "resnet_recipes.network.pretrained", None)
     assert "recipe mild" in told("NVIDIA A100-SXM4-80GB", 85)

@@ -24,12 +24,16 @@ def predicted(capsys: pytest.CaptureFixture, *words: object) -> list[dict]:
     return json.loads(capsys.readouterr().out)
 
 
-def test_predictions_of_the_validation_images_agree_with_the_evaluation(run: Path, capsys: pytest.CaptureFixture):
+def test_predictions_of_the_validation_images_agree_with_the_evaluation(
+    run: Path, capsys: pytest.CaptureFixture
+):
     assert main(["eval", str(run), "--json"]) == 0
     whole = json.loads(capsys.readouterr().out)
     rows = predicted(capsys, run, run.parent / "images" / "val")
     right = [row["classes"][0]["class"] == Path(row["file"]).parent.name for row in rows]
-    five = [Path(row["file"]).parent.name in [item["class"] for item in row["classes"]] for row in rows]
+    five = [
+        Path(row["file"]).parent.name in [item["class"] for item in row["classes"]] for row in rows
+    ]
     assert 100 * sum(right) / len(right) == pytest.approx(whole["top1_percent"])
     assert 100 * sum(five) / len(five) == pytest.approx(whole["top5_percent"])
     shares = [item["probability"] for item in rows[0]["classes"]]
@@ -37,11 +41,15 @@ def test_predictions_of_the_validation_images_agree_with_the_evaluation(run: Pat
     assert 0 < sum(shares) <= 1 + 1e-6
 
 
-def test_images_that_cannot_be_read_are_reported_and_the_others_named(run: Path, capsys: pytest.CaptureFixture):
+def test_images_that_cannot_be_read_are_reported_and_the_others_named(
+    run: Path, capsys: pytest.CaptureFixture
+):
     folder = run.parent / "mixed"
     folder.mkdir()
     (folder / "a.jpg").write_text("no image")
-    (folder / "b.jpg").write_bytes(next((run.parent / "images/val/pattern0").iterdir()).read_bytes()[:300])
+    (folder / "b.jpg").write_bytes(
+        next((run.parent / "images/val/pattern0").iterdir()).read_bytes()[:300]
+    )
     Image.new("RGB", (20, 20)).save(folder / "black.png")
     Image.new("L", (50, 30), 90).save(folder / "grey.png")
     assert main(["predict", str(run), str(folder), "--csv"]) == 0
@@ -56,7 +64,9 @@ def test_images_that_cannot_be_read_are_reported_and_the_others_named(run: Path,
     assert "1 of 1" in capsys.readouterr().err
 
 
-def test_a_table_names_the_five_best_classes_of_each_image(run: Path, capsys: pytest.CaptureFixture):
+def test_a_table_names_the_five_best_classes_of_each_image(
+    run: Path, capsys: pytest.CaptureFixture
+):
     image = run.parent / "images" / "val" / "pattern3" / "1.jpg"
     assert main(["predict", str(run), str(image), "launch.device=cpu"]) == 0
     first, *rest = capsys.readouterr().out.splitlines()
@@ -65,11 +75,27 @@ def test_a_table_names_the_five_best_classes_of_each_image(run: Path, capsys: py
     assert all("pattern" in line for line in rest)
 
 
-@pytest.mark.parametrize(("words", "code", "said"), [
-    ([], 2, "IMAGE: is missing"), (["RUN"], 2, "IMAGE: is missing"), (["RUN", "/nowhere.jpg"], 3, "no such file"),
-    (["RUN", "RUN"], 3, "has no images"), (["RUN", "IMAGES", "gpus=3"], 2, "cannot be changed here"),
-])
-def test_mistakes_are_explained(run: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture):
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        ([], 2, "IMAGE: is missing"),
+        (["RUN"], 2, "IMAGE: is missing"),
+        (["RUN", "/nowhere.jpg"], 3, "no such file"),
+        (["RUN", "RUN"], 3, "has no images"),
+        (["RUN", "IMAGES", "gpus=3"], 2, "cannot be changed here"),
+    ],
+)
+def test_mistakes_are_explained(
+    run: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture
+):
     images = str(run.parent / "images")
-    assert main(["predict", *(word.replace("RUN", str(run)).replace("IMAGES", images) for word in words)]) == code
+    assert (
+        main(
+            [
+                "predict",
+                *(word.replace("RUN", str(run)).replace("IMAGES", images) for word in words),
+            ]
+        )
+        == code
+    )
     assert said in capsys.readouterr().err

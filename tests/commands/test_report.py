@@ -10,8 +10,9 @@ from resnet_recipes.commands import verbs
 from resnet_recipes.errors import NotReadyError, RecipeError
 from tests.run_folders import run_folder
 
-vl_convert = pytest.importorskip("vl_convert",
-                                 reason="the plotting library of the extra `report` is not installed")
+vl_convert = pytest.importorskip(
+    "vl_convert", reason="the plotting library of the extra `report` is not installed"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -22,8 +23,11 @@ def unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def specs(page: Path) -> dict[str, dict]:
     """Return the plots of a page by name."""
-    found = re.findall(r'<script type="application/json" id="([\w-]+)-spec">(.*?)</script>',
-                       page.read_text(encoding="utf-8"), re.DOTALL)
+    found = re.findall(
+        r'<script type="application/json" id="([\w-]+)-spec">(.*?)</script>',
+        page.read_text(encoding="utf-8"),
+        re.DOTALL,
+    )
     return {name: json.loads(text) for name, text in found}
 
 
@@ -32,11 +36,15 @@ def test_the_front_holds_the_runs_that_no_other_beats(tmp_path: Path) -> None:
         folder = run_folder(tmp_path, name, top1=top1)
         summary = json.loads((folder / "summary.json").read_text())
         minutes = {"a": 10, "b": 20, "c": 30}[name]
-        (folder / "summary.json").write_text(json.dumps(summary | {"training_seconds_papers_rule": 60.0 * minutes}))
+        (folder / "summary.json").write_text(
+            json.dumps(summary | {"training_seconds_papers_rule": 60.0 * minutes})
+        )
     verbs.run(["report", str(tmp_path), "--out", str(tmp_path / "r.html"), "--price", "36"])
     layers = specs(tmp_path / "r.html")["time"]["layer"]
     front = next(layer["data"]["values"] for layer in layers if layer["mark"]["type"] == "line")
-    by_clock = [(point["minutes"], point["top1_percent"]) for point in front if point["clock"] == "papers"]
+    by_clock = [
+        (point["minutes"], point["top1_percent"]) for point in front if point["clock"] == "papers"
+    ]
     assert by_clock == [(10.0, 70.0), (20.0, 72.0)]
     assert [point["minutes"] for point in front if point["clock"] == "mlperf"] == [4.5]
 
@@ -46,7 +54,10 @@ def test_results_for_imagenet_are_hidden_behind_runs_on_other_images(tmp_path: P
     run_folder(tmp_path / "large", "b")
     for name, machine in (("small", "hidden"), ("large", "8x A100")):
         verbs.run(["report", str(tmp_path / name), "--out", str(tmp_path / "r.html")])
-        switches = {switch["name"]: switch["value"] for switch in specs(tmp_path / "r.html")["time"]["params"]}
+        switches = {
+            switch["name"]: switch["value"]
+            for switch in specs(tmp_path / "r.html")["time"]["params"]
+        }
         assert switches == {"clock": "papers", "machine": machine}
 
 
@@ -63,7 +74,17 @@ def test_a_page_of_runs_has_every_plot_and_names_are_escaped(tmp_path: Path) -> 
         "tradeoff",
         "tradeoff-epochs",
         "phases",
-        *(f"course-{key}" for key in ("top1_percent", "loss", "lr", "pixels", "images_per_second", "data_wait_share")),
+        *(
+            f"course-{key}"
+            for key in (
+                "top1_percent",
+                "loss",
+                "lr",
+                "pixels",
+                "images_per_second",
+                "data_wait_share",
+            )
+        ),
     }
     assert "<script>alert" not in (tmp_path / "r.html").read_text(encoding="utf-8")
 
@@ -78,7 +99,16 @@ def test_no_runs_and_the_published_results_alone_are_pages_too(tmp_path: Path) -
 
 def test_plots_are_written_as_pictures(tmp_path: Path) -> None:
     run_folder(tmp_path / "runs", "a")
-    verbs.run(["report", str(tmp_path / "runs"), "--out", str(tmp_path / "r.html"), "--png", str(tmp_path / "png")])
+    verbs.run(
+        [
+            "report",
+            str(tmp_path / "runs"),
+            "--out",
+            str(tmp_path / "r.html"),
+            "--png",
+            str(tmp_path / "png"),
+        ]
+    )
     assert (tmp_path / "png" / "time.png").read_bytes().startswith(b"\x89PNG")
     assert {path.stem for path in (tmp_path / "png").iterdir()} == set(specs(tmp_path / "r.html"))
 

@@ -10,18 +10,33 @@ import pytest
 from resnet_recipes.commands import verbs
 from tests.run_folders import run_folder
 
-pytest.importorskip("vl_convert", reason="the plotting library of the extra `report` is not installed")
+pytest.importorskip(
+    "vl_convert", reason="the plotting library of the extra `report` is not installed"
+)
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.support.ui import Select, WebDriverWait  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = [pytest.mark.slow,
-              pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium or chromedriver is not installed")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (CHROMIUM and DRIVER), reason="chromium or chromedriver is not installed"
+    ),
+]
 
-OFFLINE = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-           "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
-           "--window-size=1280,900")
+OFFLINE = (
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--window-size=1280,900",
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +59,9 @@ def opened(browser: "webdriver.Chrome", words: list[str], out: Path) -> int:
     browser.get(out.as_uri())
     plots = len(browser.find_elements(By.CSS_SELECTOR, ".plot"))
     until(browser, lambda: len(browser.find_elements(By.CSS_SELECTOR, ".plot svg.marks")) == plots)
-    assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
+    assert [
+        entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")
+    ] == []
     return plots
 
 
@@ -55,7 +72,9 @@ def until(browser: "webdriver.Chrome", condition: Callable[[], bool]) -> None:
 
 def widest(browser: "webdriver.Chrome") -> int:
     """Return how many pixels the page is wider than its window."""
-    return browser.execute_script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return browser.execute_script(
+        "return document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    )
 
 
 def points(browser: "webdriver.Chrome") -> int:
@@ -65,7 +84,8 @@ def points(browser: "webdriver.Chrome") -> int:
 
 def hovered(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
     """Return whether hovering over a point of a figure shows a text."""
-    return browser.execute_script("""
+    return browser.execute_script(
+        """
         for (const point of document.querySelectorAll(`#${arguments[0]} .mark-symbol.role-mark path`)) {
             const box = point.getBoundingClientRect();
             const place = {clientX: box.x + box.width / 2, clientY: box.y + box.height / 2, bubbles: true};
@@ -74,27 +94,45 @@ def hovered(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
             const tip = document.getElementById('vg-tooltip-element');
             if (tip && tip.textContent.includes(arguments[1])) return true;
         }
-        return false;""", figure, text)
+        return false;""",
+        figure,
+        text,
+    )
 
 
 @pytest.mark.parametrize(("count", "plots"), [(0, 1), (1, 9), (500, 11)])
-def test_pages_of_any_size_are_drawn(count: int, plots: int, browser: "webdriver.Chrome", tmp_path: Path) -> None:
+def test_pages_of_any_size_are_drawn(
+    count: int, plots: int, browser: "webdriver.Chrome", tmp_path: Path
+) -> None:
     (tmp_path / "runs").mkdir()
     for i in range(count):
-        run_folder(tmp_path / "runs", f"run{i}", recipe=("mild", "hot")[i % 2], top1=60 + i / 50, seed=i,
-                   epochs=4 + i % 3)
-    assert opened(browser, [str(tmp_path / "runs"), "--price", "32.77"], tmp_path / "r.html") == plots
+        run_folder(
+            tmp_path / "runs",
+            f"run{i}",
+            recipe=("mild", "hot")[i % 2],
+            top1=60 + i / 50,
+            seed=i,
+            epochs=4 + i % 3,
+        )
+    assert (
+        opened(browser, [str(tmp_path / "runs"), "--price", "32.77"], tmp_path / "r.html") == plots
+    )
 
 
 def test_hostile_names_stay_text(browser: "webdriver.Chrome", tmp_path: Path) -> None:
-    run_folder(tmp_path / "runs", "<img src=x onerror=document.title='owned'>",
-               recipe="<script>document.title='owned'<\\script>")
+    run_folder(
+        tmp_path / "runs",
+        "<img src=x onerror=document.title='owned'>",
+        recipe="<script>document.title='owned'<\\script>",
+    )
     opened(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
     assert browser.title == "1 run"
     assert browser.find_elements(By.TAG_NAME, "img") == []
 
 
-def test_the_machine_can_be_switched_and_tables_sort(browser: "webdriver.Chrome", tmp_path: Path) -> None:
+def test_the_machine_can_be_switched_and_tables_sort(
+    browser: "webdriver.Chrome", tmp_path: Path
+) -> None:
     opened(browser, ["--published"], tmp_path / "r.html")
     clock, machine = map(Select, browser.find_elements(By.CSS_SELECTOR, "#time select"))
     assert machine.first_selected_option.text == "8x A100"
@@ -106,10 +144,15 @@ def test_the_machine_can_be_switched_and_tables_sort(browser: "webdriver.Chrome"
     head = browser.find_element(By.XPATH, "//th[text()='top1']")
     column = [cell.text for cell in browser.find_elements(By.CSS_SELECTOR, "th")].index("top1") + 1
     head.click()
-    values = [float(cell.text) for cell in browser.find_elements(By.CSS_SELECTOR, f"td:nth-child({column})")]
+    values = [
+        float(cell.text)
+        for cell in browser.find_elements(By.CSS_SELECTOR, f"td:nth-child({column})")
+    ]
     assert values == sorted(values)
     head.click()
-    assert float(browser.find_element(By.CSS_SELECTOR, f"td:nth-child({column})").text) == max(values)
+    assert float(browser.find_element(By.CSS_SELECTOR, f"td:nth-child({column})").text) == max(
+        values
+    )
 
 
 def test_each_clock_has_its_own_minutes(browser: "webdriver.Chrome", tmp_path: Path) -> None:
@@ -123,7 +166,9 @@ def test_each_clock_has_its_own_minutes(browser: "webdriver.Chrome", tmp_path: P
             until(browser, partial(hovered, browser, name, value))
 
 
-def test_hovering_shows_a_point_with_its_command(browser: "webdriver.Chrome", tmp_path: Path) -> None:
+def test_hovering_shows_a_point_with_its_command(
+    browser: "webdriver.Chrome", tmp_path: Path
+) -> None:
     run_folder(tmp_path / "runs", "mine")
     opened(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
     found = hovered(browser, "time", "resnet-train recipe=mild seed=1")

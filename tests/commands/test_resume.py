@@ -8,10 +8,22 @@ from resnet_recipes.commands.resume import unfinished
 from resnet_recipes.composing.frozen import read
 from resnet_recipes.process.ending import Ending
 
-SMALL = ["recipe=mild", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=36", "data.eval_size=32",
-         "bs=16",
-         "batch.bn_size=16", "lr=0.05", "model.name=resnet18",
-         "schedule.warmup=1ba", "max_duration=4ba", "ssr=1", "launch.device=cpu", "gpus=1"]
+SMALL = [
+    "recipe=mild",
+    "data.backend=synthetic",
+    "data.train_size=32",
+    "data.eval_resize=36",
+    "data.eval_size=32",
+    "bs=16",
+    "batch.bn_size=16",
+    "lr=0.05",
+    "model.name=resnet18",
+    "schedule.warmup=1ba",
+    "max_duration=4ba",
+    "ssr=1",
+    "launch.device=cpu",
+    "gpus=1",
+]
 
 
 @pytest.fixture
@@ -20,8 +32,10 @@ def started(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     folders = []
-    monkeypatch.setattr("resnet_recipes.launch.start.start", lambda folder, *_: folders.append(Path(folder).resolve())
-                        or Ending(0))
+    monkeypatch.setattr(
+        "resnet_recipes.launch.start.start",
+        lambda folder, *_: folders.append(Path(folder).resolve()) or Ending(0),
+    )
     return folders
 
 
@@ -50,7 +64,9 @@ def test_a_run_that_began_before_a_setting_existed_is_resumed(started, words):
     cli.train([*SMALL, "run=mine"])
     config = Path("runs/mine/config.yaml")
     now = read(config)
-    config.write_text(config.read_text().replace("  order: random\n", "").replace("  flip: false\n", ""))
+    config.write_text(
+        config.read_text().replace("  order: random\n", "").replace("  flip: false\n", "")
+    )
     assert "order" not in config.read_text()
     assert cli.train(["--resume", "runs/mine", *words]) == 0
     assert read(config).data.order == now.data.order
@@ -66,7 +82,9 @@ def test_what_changes_the_result_may_not(started, capsys):
 
 
 @pytest.mark.parametrize(("words", "code"), [([], 0), (["workers=3"], 0), (["lr=1"], 2)])
-def test_a_finished_run_is_not_started_again_and_refuses_the_same_changes(started, capsys, words, code):
+def test_a_finished_run_is_not_started_again_and_refuses_the_same_changes(
+    started, capsys, words, code
+):
     cli.train([*SMALL, "run=mine"])
     Path("runs/mine/summary.json").write_text("{}")
     assert cli.train(["--resume", "runs/mine", *words]) == code
@@ -78,7 +96,9 @@ def test_a_finished_run_is_not_started_again_and_refuses_the_same_changes(starte
 def test_the_name_of_another_run_or_recipe_is_refused(started, capsys, word):
     cli.train([*SMALL, "run=mine"])
     assert cli.train(["--resume", "runs/mine", word]) == 2
-    assert f"{word}: --resume chooses the run, and a run keeps its recipe" in capsys.readouterr().err
+    assert (
+        f"{word}: --resume chooses the run, and a run keeps its recipe" in capsys.readouterr().err
+    )
 
 
 def test_auto_takes_the_newest_unfinished_run(started):
@@ -107,8 +127,10 @@ def test_auto_resumes_the_newest_run_of_the_same_settings_on_whatever_machine(st
     assert read(started[0] / "config.yaml").run.name == "auto"
 
 
-@pytest.mark.parametrize(("word", "key"),
-                         [("lr=0.1", "optimizer.lr"), ("data.root=/elsewhere", "data.root"), ("seed=5", "seed")])
+@pytest.mark.parametrize(
+    ("word", "key"),
+    [("lr=0.1", "optimizer.lr"), ("data.root=/elsewhere", "data.root"), ("seed=5", "seed")],
+)
 def test_auto_starts_a_new_run_for_other_settings_and_says_so(started, capsys, word, key):
     cli.train(SMALL)
     assert cli.train([*SMALL, word, "--resume", "auto"]) == 0

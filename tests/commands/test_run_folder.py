@@ -28,7 +28,9 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]
     return make
 
 
-@pytest.mark.parametrize("failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
+)
 def test_a_folder_that_cannot_be_finished_leaves_nothing(failure, made, monkeypatch):
     write = atomic.write_text
 
@@ -52,10 +54,14 @@ def test_a_run_that_never_trained_a_step_leaves_its_name_free(made):
     assert [path.name for path in Path("runs").iterdir()] == ["mine"]
 
 
-@pytest.mark.parametrize(("name", "text"), [
-    ("checkpoints/step-00000003.json", "{}"), ("summary.json", "{}"),
-    ("metrics.jsonl", '{"kind": "step", "step": 20}\n'),
-])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("checkpoints/step-00000003.json", "{}"),
+        ("summary.json", "{}"),
+        ("metrics.jsonl", '{"kind": "step", "step": 20}\n'),
+    ],
+)
 def test_a_run_that_has_trained_keeps_its_name(name, text, made):
     path = made("run=mine") / name
     path.parent.mkdir(exist_ok=True)
@@ -75,8 +81,11 @@ def test_a_name_taken_by_something_else_is_refused(kind, made, tmp_path):
     Path("runs").mkdir()
     mine, other = Path("runs/mine"), tmp_path / "other"
     other.mkdir()
-    {"file": mine.touch, "folder": lambda: (mine / "thesis").mkdir(parents=True),
-     "link": lambda: mine.symlink_to(other)}[kind]()
+    {
+        "file": mine.touch,
+        "folder": lambda: (mine / "thesis").mkdir(parents=True),
+        "link": lambda: mine.symlink_to(other),
+    }[kind]()
     with pytest.raises(RecipeError, match=r"is taken: .* exists\n    choose another name$"):
         made("run=mine")
     assert list(other.iterdir()) == []
@@ -100,11 +109,15 @@ def repository(tmp_path: Path) -> Path:
 
 def git(folder: Path, *words: str) -> str:
     """Run git, and return what it prints."""
-    return subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        ["git", "-C", folder, *words], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 @pytest.mark.parametrize("state", ["branch", "packed", "detached", "worktree"])
-def test_the_commit_of_a_recipe_is_read_without_running_what_its_repository_names(state, repository, tmp_path):
+def test_the_commit_of_a_recipe_is_read_without_running_what_its_repository_names(
+    state, repository, tmp_path
+):
     place, commit = repository, git(repository, "rev-parse", "HEAD")
     match state:
         case "packed":
@@ -112,14 +125,25 @@ def test_the_commit_of_a_recipe_is_read_without_running_what_its_repository_name
         case "detached":
             git(repository, "-c", "core.fsmonitor=false", "checkout", "-q", "--detach")
         case "worktree":
-            git(repository, "-c", "core.fsmonitor=false", "worktree", "add", "-q", "-b", "new",
-                str(place := tmp_path / "worktree"))
+            git(
+                repository,
+                "-c",
+                "core.fsmonitor=false",
+                "worktree",
+                "add",
+                "-q",
+                "-b",
+                "new",
+                str(place := tmp_path / "worktree"),
+            )
     (tmp_path / "marker").unlink(missing_ok=True)
     assert provenance(compose(str(place / "mine.yaml"), ["data=/data"]), "")["git_commit"] == commit
     assert not (tmp_path / "marker").exists()
 
 
-@pytest.mark.parametrize("head", ["ref: ../../etc/passwd", "ref: refs/../../../etc/passwd", "", "junk", None])
+@pytest.mark.parametrize(
+    "head", ["ref: ../../etc/passwd", "ref: refs/../../../etc/passwd", "", "junk", None]
+)
 def test_an_invalid_repository_has_no_commit(head, tmp_path):
     (tmp_path / "mine.yaml").write_text("defaults: [mild]\n")
     (tmp_path / ".git").mkdir()
@@ -127,5 +151,7 @@ def test_an_invalid_repository_has_no_commit(head, tmp_path):
         os.mkfifo(tmp_path / ".git" / "HEAD")
     else:
         (tmp_path / ".git" / "HEAD").write_text(head)
-    assert provenance(compose(str(tmp_path / "mine.yaml"), ["data=/data"]), "")["git_commit"] is None
+    assert (
+        provenance(compose(str(tmp_path / "mine.yaml"), ["data=/data"]), "")["git_commit"] is None
+    )
     assert run_folder.environment()["packages"]["torch"]

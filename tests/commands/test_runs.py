@@ -21,7 +21,9 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_table_fits_80_columns_and_says_how_to_resume(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_fits_80_columns_and_says_how_to_resume(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert verbs.run(["runs", str(root), "--price", "36/h"]) == 0
     table = capsys.readouterr().out
     assert all(len(line) <= 80 for line in table.splitlines() if "--resume" not in line)
@@ -30,19 +32,30 @@ def test_the_table_fits_80_columns_and_says_how_to_resume(root: Path, capsys: py
     assert f"resume: resnet-train --resume {root / 'wrong'}" in table
 
 
-def test_long_names_have_their_own_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_long_names_have_their_own_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_folder(tmp_path, "medium32-epochs22.5-seed1-0a1b2c3d", recipe="medium32")
     verbs.run(["runs", str(tmp_path), "--price", "36"])
     lines = capsys.readouterr().out.splitlines()
     assert all(len(line) <= 80 for line in lines)
-    assert lines[2:4] == ["medium32-epochs22.5-seed1-0a1b2c3d",
-                          "  medium32 finished          4 70.00 %     3:50     4:30     3.00"]
+    assert lines[2:4] == [
+        "medium32-epochs22.5-seed1-0a1b2c3d",
+        "  medium32 finished          4 70.00 %     3:50     4:30     3.00",
+    ]
 
 
-@pytest.mark.parametrize(("words", "names"),
-                         [([], ["better", "first", "wrong"]), (["--sort", "top1"], ["better", "first", "wrong"]),
-                          (["recipe=hot"], ["better"]), (["state=failed"], ["wrong"]), (["name=irs"], ["first"]),
-                          (["state=running"], [])])
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        ([], ["better", "first", "wrong"]),
+        (["--sort", "top1"], ["better", "first", "wrong"]),
+        (["recipe=hot"], ["better"]),
+        (["state=failed"], ["wrong"]),
+        (["name=irs"], ["first"]),
+        (["state=running"], []),
+    ],
+)
 def test_runs_are_sorted_and_filtered(
     words: list[str], names: list[str], root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -53,18 +66,32 @@ def test_runs_are_sorted_and_filtered(
 def test_csv_has_the_same_rows(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     verbs.run(["runs", str(root), "--csv", "--price=36"])
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert [(row["name"], row["state"], float(row["cost"]))
-            for row in rows] == [("better", "finished", 3.0), ("first", "finished", 3.0), ("wrong", "failed", 3.0)]
+    assert [(row["name"], row["state"], float(row["cost"])) for row in rows] == [
+        ("better", "finished", 3.0),
+        ("first", "finished", 3.0),
+        ("wrong", "failed", 3.0),
+    ]
 
 
-def test_names_cannot_act_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_cannot_act_on_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_folder(tmp_path, "a\x1b[31mb")
     verbs.run(["runs", str(tmp_path)])
     assert "\x1b" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", [["--sort", "x"], ["--price", "free"], ["--price", "-1"], ["--price", "nan"],
-                                   ["epochs=3"], ["/nowhere"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--sort", "x"],
+        ["--price", "free"],
+        ["--price", "-1"],
+        ["--price", "nan"],
+        ["epochs=3"],
+        ["/nowhere"],
+    ],
+)
 def test_mistakes_are_reported(words: list[str], root: Path) -> None:
     with pytest.raises(RecipeError):
         verbs.run(["runs", *([] if words == ["/nowhere"] else [str(root)]), *words])

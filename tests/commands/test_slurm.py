@@ -9,14 +9,33 @@ from tests.commands.test_train import SMALL
 
 
 def test_the_script_repeats_what_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["slurm", "hot", "data=/data", "launch.nodes=2", "gpus=4", "lr=1.5", "--time", "4:00:00"]) == 0
+    assert (
+        cli.main(
+            [
+                "slurm",
+                "hot",
+                "data=/data",
+                "launch.nodes=2",
+                "gpus=4",
+                "lr=1.5",
+                "--time",
+                "4:00:00",
+            ]
+        )
+        == 0
+    )
     out = capsys.readouterr().out
-    assert 'recipe=hot data=/data lr=1.5 "run.name=$run" gpus=4 launch.nodes=2 "launch.rdzv=$meeting"' in out
+    assert (
+        'recipe=hot data=/data lr=1.5 "run.name=$run" gpus=4 launch.nodes=2 "launch.rdzv=$meeting"'
+        in out
+    )
     assert "#SBATCH --nodes=2\n" in out
     assert "#SBATCH --time=4:00:00\n" in out
 
 
-def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     words = [*SMALL, "seed=1,2", "ssr=1,2"]
     assert cli.main(["slurm", "-m", "mild,hot", *words, "--parallel", "3"]) == 0
     text = capsys.readouterr().out
@@ -29,21 +48,38 @@ def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(capsys: 
     assert 'resnet-train --resume auto "${words[@]}" gpus=1 launch.nodes=1 &' in text
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["-m", "mild,hott", "data=/data", "lr=1,-1"], "2 problems"),
-    (["-m", "mild", "data=/data", "gpus=1,2"], "the jobs of an array must have the same nodes and GPUs"),
-    (["-m", "mild", "data=/data", "launch.nodes=1:2", "launch.max_restarts=1"], "gets all its nodes or none"),
-    (["-m", "mild", "data=/data", "--parallel", "0"], "--parallel=0: must be a number of jobs"),
-    (["mild", "data=/data", "--parallel", "2"], "--parallel=2: is only for a sweep"),
-    (["hot", "data=/data", "run=mine"], "is set by the script"),
-    (["hot", "data=/data", "lrr=1"], "lrr=1"),
-    (["data=/data"], "needs a recipe"),
-    (["hot", "data=/caf\udce9"], "data=/caf\\udce9: is not UTF-8"),
-    (["hot", "data=/data", "--time", "soon"], "--time=soon: must be a time limit in one of Slurm's forms"),
-    (["hot", "data=/data", "--time", "1:00:00\n#SBATCH --array=0-9"], "must be a time limit in one of Slurm's forms"),
-    (["hot", "data=/data", "--time", "2:00"], "--time=2:00: must be at least 5 minutes"),
-])
-def test_what_cannot_run_gets_no_script(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-m", "mild,hott", "data=/data", "lr=1,-1"], "2 problems"),
+        (
+            ["-m", "mild", "data=/data", "gpus=1,2"],
+            "the jobs of an array must have the same nodes and GPUs",
+        ),
+        (
+            ["-m", "mild", "data=/data", "launch.nodes=1:2", "launch.max_restarts=1"],
+            "gets all its nodes or none",
+        ),
+        (["-m", "mild", "data=/data", "--parallel", "0"], "--parallel=0: must be a number of jobs"),
+        (["mild", "data=/data", "--parallel", "2"], "--parallel=2: is only for a sweep"),
+        (["hot", "data=/data", "run=mine"], "is set by the script"),
+        (["hot", "data=/data", "lrr=1"], "lrr=1"),
+        (["data=/data"], "needs a recipe"),
+        (["hot", "data=/caf\udce9"], "data=/caf\\udce9: is not UTF-8"),
+        (
+            ["hot", "data=/data", "--time", "soon"],
+            "--time=soon: must be a time limit in one of Slurm's forms",
+        ),
+        (
+            ["hot", "data=/data", "--time", "1:00:00\n#SBATCH --array=0-9"],
+            "must be a time limit in one of Slurm's forms",
+        ),
+        (["hot", "data=/data", "--time", "2:00"], "--time=2:00: must be at least 5 minutes"),
+    ],
+)
+def test_what_cannot_run_gets_no_script(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["slurm", *words]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""

@@ -17,8 +17,10 @@ def runs(tmp_path, monkeypatch):
     """Work in an empty folder, where a sweep only notes what would be trained; returns those notes."""
     monkeypatch.chdir(tmp_path)
     notes = []
-    monkeypatch.setattr("resnet_recipes.launch.sweep.Sweep.train",
-                        lambda sweep: notes.append((sweep.root, sweep.runs)) or 0)
+    monkeypatch.setattr(
+        "resnet_recipes.launch.sweep.Sweep.train",
+        lambda sweep: notes.append((sweep.root, sweep.runs)) or 0,
+    )
     return notes
 
 
@@ -32,13 +34,22 @@ def test_a_dry_run_prints_the_number_of_runs_and_starts_none(runs, capsys):
 
 def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypatch, capsys):
     speeds = Speeds({32: (0.01,)}, loader=None, evaluation=1000.0, batch=16)
-    monkeypatch.setattr("resnet_recipes.commands.estimate.known",
-                        lambda made: Remembered(speeds, 0.0) if made.recipe.name == "mild" else None)
-    words = [*SMALL[:-1], "ssr=1", "max_duration=6000ba", "launch.price=3.0", "evaluation.interval=1dur",
-             "~methods.progressive_resizing"]
+    monkeypatch.setattr(
+        "resnet_recipes.commands.estimate.known",
+        lambda made: Remembered(speeds, 0.0) if made.recipe.name == "mild" else None,
+    )
+    words = [
+        *SMALL[:-1],
+        "ssr=1",
+        "max_duration=6000ba",
+        "launch.price=3.0",
+        "evaluation.interval=1dur",
+        "~methods.progressive_resizing",
+    ]
     assert cli.train(["-m", "recipe=mild,hot", "seed=1,2", *words, "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert "about 32:00 in total, 1.60 at launch.price" in out     # 2 x 6,000 steps x 16 images x 0.01 s
+    # 2 x 6,000 steps x 16 images x 0.01 s
+    assert "about 32:00 in total, 1.60 at launch.price" in out
     assert "not measured: 2 of these runs" in out
 
 
@@ -68,15 +79,26 @@ def test_all_points_are_checked_before_the_first_is_trained(runs, capsys):
 
 
 @pytest.mark.slow
-def test_four_runs_killed_at_three_random_moments_end_with_the_results_of_a_sweep_left_alone(nursery, tmp_path):
-    words = ["resnet_recipes", "-m", "--parallel=2", "recipe=mild,medium", *SMALL, "max_duration=8ba",
-             "checkpoint.interval=2ba", "evaluation.interval=1dur", "seed=1,2"]
+def test_four_runs_killed_at_three_random_moments_end_with_the_results_of_a_sweep_left_alone(
+    nursery, tmp_path
+):
+    words = [
+        "resnet_recipes",
+        "-m",
+        "--parallel=2",
+        "recipe=mild,medium",
+        *SMALL,
+        "max_duration=8ba",
+        "checkpoint.interval=2ba",
+        "evaluation.interval=1dur",
+        "seed=1,2",
+    ]
     rng, kills = random.Random(0), []
     alone, killed = tmp_path / "alone", tmp_path / "killed"
     alone.mkdir()
     killed.mkdir()
     assert nursery.run(alone, *words).wait(100)[0] == 0
-    for finished in range(3):       # late enough that some are finished in the end, and some are left
+    for finished in range(3):  # late enough that some are finished in the end, and some are left
         sweep = nursery.run(killed, *words)
         while len(list(killed.glob("runs/*/summary.json"))) < finished:
             assert sweep.poll() is None, sweep.said()
@@ -97,5 +119,9 @@ def results(root):
     found = {}
     for path in root.glob("runs/*/summary.json"):
         summary = json.loads(path.read_text())
-        found[path.parent.name] = summary["recipe"], summary["raw_loss"], (path.parent / "weights.pt").read_bytes()
+        found[path.parent.name] = (
+            summary["recipe"],
+            summary["raw_loss"],
+            (path.parent / "weights.pt").read_bytes(),
+        )
     return found

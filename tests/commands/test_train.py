@@ -7,9 +7,21 @@ from resnet_recipes import cli
 from resnet_recipes.composing.frozen import read
 from resnet_recipes.process.ending import Ending
 
-SMALL = ["data.backend=synthetic", "data.train_size=32", "data.eval_resize=36", "data.eval_size=32", "bs=16",
-         "batch.bn_size=16", "lr=0.05",
-         "model.name=resnet18", "schedule.warmup=1ba", "max_duration=4ba", "ssr=1", "launch.device=cpu", "gpus=1"]
+SMALL = [
+    "data.backend=synthetic",
+    "data.train_size=32",
+    "data.eval_resize=36",
+    "data.eval_size=32",
+    "bs=16",
+    "batch.bn_size=16",
+    "lr=0.05",
+    "model.name=resnet18",
+    "schedule.warmup=1ba",
+    "max_duration=4ba",
+    "ssr=1",
+    "launch.device=cpu",
+    "gpus=1",
+]
 
 
 @pytest.fixture
@@ -28,8 +40,19 @@ def started(tmp_path, monkeypatch):
     return notes
 
 
-def test_several_nodes_are_started_by_a_command_that_is_shown_whole_after_a_warning(started, capsys):
-    cli.train(["recipe=mild", *SMALL, "launch.nodes=2", "launch.rdzv=node0:29400", "batch.bn_size=8", "run=two"])
+def test_several_nodes_are_started_by_a_command_that_is_shown_whole_after_a_warning(
+    started, capsys
+):
+    cli.train(
+        [
+            "recipe=mild",
+            *SMALL,
+            "launch.nodes=2",
+            "launch.rdzv=node0:29400",
+            "batch.bn_size=8",
+            "run=two",
+        ]
+    )
     said = capsys.readouterr().err
     (line,) = [line for line in said.splitlines() if line.startswith("  command ")]
     assert "WARNING    anyone who can connect to node0:29400 can run code as you" in said
@@ -39,13 +62,20 @@ def test_several_nodes_are_started_by_a_command_that_is_shown_whole_after_a_warn
 
 def test_a_run_gets_a_folder_that_says_all_about_it(started, capsys):
     assert cli.train(["recipe=mild", *SMALL, "seed=5"]) == 75
-    (folder, group), = started
+    ((folder, group),) = started
     assert group.ranks == 1
     assert folder.parent == Path("runs").absolute()
     assert folder.name.startswith("mild-")
     names = {path.name for path in folder.iterdir()}
-    assert names == {"config.yaml", "data.json", "command.txt", "overrides.txt", "plan.txt", "provenance.json",
-                     "env.json"}
+    assert names == {
+        "config.yaml",
+        "data.json",
+        "command.txt",
+        "overrides.txt",
+        "plan.txt",
+        "provenance.json",
+        "env.json",
+    }
     assert read(folder / "config.yaml").seed == 5
     assert "seed=5\n" in (folder / "overrides.txt").read_text()
     provenance = json.loads((folder / "provenance.json").read_text())
@@ -92,8 +122,13 @@ def test_a_dry_run_makes_nothing(started, capsys, tmp_path):
 
 def test_a_dry_run_can_be_read_by_a_program(started, capsys):
     assert cli.train(["recipe=hot", "--dry-run", "--json", "gpus=8"]) == 0
-    assert json.loads(capsys.readouterr().out)["batch"] == {"global": 2048, "ranks": 8, "rank": 256, "microbatches": 1,
-                                                            "bn": 256}
+    assert json.loads(capsys.readouterr().out)["batch"] == {
+        "global": 2048,
+        "ranks": 8,
+        "rank": 256,
+        "microbatches": 1,
+        "bn": 256,
+    }
 
 
 def test_a_plan_by_verb_is_the_same(started, capsys):
@@ -122,7 +157,9 @@ def test_under_torchrun_rank_0_prepares_the_run_and_trains(started, monkeypatch)
     for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
         monkeypatch.setenv(name, value)
     trained = []
-    monkeypatch.setattr("resnet_recipes.process.rank_process.run_rank", lambda folder, work: trained.append(folder))
+    monkeypatch.setattr(
+        "resnet_recipes.process.rank_process.run_rank", lambda folder, work: trained.append(folder)
+    )
     assert cli.train(["recipe=mild", *SMALL[:-1], "run=mine"]) == 0
     assert trained == [Path("runs/mine").absolute()]
     assert started == []
@@ -142,13 +179,17 @@ def test_the_run_root_that_cannot_be_made_is_named(started, capsys, tmp_path):
     assert "run.root=" in capsys.readouterr().err
 
 
-def test_the_plan_opens_with_device_and_precision_and_says_how_long_a_cpu_needs(started, capsys, monkeypatch):
+def test_the_plan_opens_with_device_and_precision_and_says_how_long_a_cpu_needs(
+    started, capsys, monkeypatch
+):
     monkeypatch.setattr("resnet_recipes.launch.gpus.count", lambda: 0)
     monkeypatch.setattr("resnet_recipes.cores.cores", lambda: 2)
     cli.train(["recipe=mild", "--dry-run"])
     lines = capsys.readouterr().out.splitlines()
-    assert lines[2:4] == ["  device     CPU with 2 cores, fp32",
-                          "  time       roughly 13 weeks on this CPU: a guess from the network's arithmetic"]
+    assert lines[2:4] == [
+        "  device     CPU with 2 cores, fp32",
+        "  time       roughly 13 weeks on this CPU: a guess from the network's arithmetic",
+    ]
     cli.train(["recipe=mild", "--dry-run", "gpus=8"])
     said = " ".join(capsys.readouterr().out.split())
     assert "8 x GPU, of which this machine has none, bf16 if the GPU supports it, else fp16" in said

@@ -30,7 +30,11 @@ def test_ls_lists_packaged_and_own_recipes(capsys, folder):
     (folder / "recipes" / "mild.yaml").write_text("name: mild\n")
     (folder / "recipes" / "broken.yaml").write_text("seed: yes\n")
     out = said(capsys, "ls")
-    rows = {line.split()[0]: " ".join(line.split()) for line in re.sub(r"\n +", " ", out).splitlines() if line}
+    rows = {
+        line.split()[0]: " ".join(line.split())
+        for line in re.sub(r"\n +", " ", out).splitlines()
+        if line
+    }
     assert "based on hot" in rows["mine"]
     assert rows["mine"].split()[1] == "30"
     assert "recipes/broken.yaml:1" in rows["broken"]
@@ -40,17 +44,22 @@ def test_ls_lists_packaged_and_own_recipes(capsys, folder):
 
 def test_ls_shows_the_published_result_nearest_to_the_recipes_own_length(capsys, folder):
     out = said(capsys, "ls")
-    for length, result in (("36", "76.6 %, 25.3 min, 32 epochs"), ("135", "79.1 %, 90 epochs"),
-                           ("270", "79.86 %, 254 min, 180 epochs")):
+    for length, result in (
+        ("36", "76.6 %, 25.3 min, 32 epochs"),
+        ("135", "79.1 %, 90 epochs"),
+        ("270", "79.86 %, 254 min, 180 epochs"),
+    ):
         assert f"{length}  {result}" in out
 
 
 def test_ls_survives_whatever_a_recipe_says_about_itself(capsys, folder):
     (folder / "recipes").mkdir()
-    (folder / "recipes" / "odd.yaml").write_text('about: "\\x1b[2J"\nmax_duration: [1]\npublished: [{top1: [1], '
-                                                 'minutes: x}]\n')
-    (folder / "recipes" / "odder.yaml").write_text("about: {a: 1}\nscale_schedule_ratio: many\nmax_duration: "
-                                                   "3ep\npublished: 7\n")
+    (folder / "recipes" / "odd.yaml").write_text(
+        'about: "\\x1b[2J"\nmax_duration: [1]\npublished: [{top1: [1], minutes: x}]\n'
+    )
+    (folder / "recipes" / "odder.yaml").write_text(
+        "about: {a: 1}\nscale_schedule_ratio: many\nmax_duration: 3ep\npublished: 7\n"
+    )
     out = said(capsys, "ls")
     assert "\x1b" not in out
     assert {"odd", "odder"} <= {line.split()[0] for line in out.splitlines() if line}
@@ -103,8 +112,15 @@ def test_cp_may_keep_the_name_of_its_parent(capsys):
     assert "hot.yaml: ok" in said(capsys, "validate", "recipes/hot.yaml")
 
 
-@pytest.mark.parametrize("words", [["cp", "hot"], ["cp", "hot", "mine.txt"], ["cp", "hot", "My-own.yaml"],
-                                   ["cp", "hott", "a.yaml"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cp", "hot"],
+        ["cp", "hot", "mine.txt"],
+        ["cp", "hot", "My-own.yaml"],
+        ["cp", "hott", "a.yaml"],
+    ],
+)
 def test_cp_refuses_what_would_not_work(capsys, words):
     assert cli.main(words) == 2
     assert "error" in capsys.readouterr().err
@@ -140,6 +156,7 @@ def test_validate_without_recipes_says_so(capsys):
 def test_methods_lists_every_method_and_optimizer_and_its_paper(capsys):
     from resnet_recipes.methods import ORDER
     from resnet_recipes.optim import OPTIMIZERS
+
     out = said(capsys, "methods")
     names = [line.split()[0] for line in out.splitlines() if re.match(r"[a-z_]+ {2,}\S", line)]
     assert names == [item.name for item in (*ORDER, *OPTIMIZERS)]
@@ -148,15 +165,26 @@ def test_methods_lists_every_method_and_optimizer_and_its_paper(capsys):
 
 def test_a_methods_page_has_what_a_user_must_know(capsys):
     out = said(capsys, "methods", "sam")
-    for part in ("Foret et al., 2021", "gain", "cost", "hurts", "methods.sam.interval=10",
-                 "steps from one SAM step to the next"):
+    for part in (
+        "Foret et al., 2021",
+        "gain",
+        "cost",
+        "hurts",
+        "methods.sam.interval=10",
+        "steps from one SAM step to the next",
+    ):
         assert part in out
     assert max(map(len, out.splitlines())) <= 80
 
 
 def test_an_optimizers_page_says_how_to_choose_it(capsys):
     out = said(capsys, "methods", "lamb")
-    for part in ("arXiv:1904.00962", "optimizer.name=lamb", "optimizer.betas=[0.9,0.999]", "optimizer.lr=0.005"):
+    for part in (
+        "arXiv:1904.00962",
+        "optimizer.name=lamb",
+        "optimizer.betas=[0.9,0.999]",
+        "optimizer.lr=0.005",
+    ):
         assert part in out
 
 
@@ -171,12 +199,17 @@ def images(folder):
     for name in ("cat", "dog"):
         (folder / "images" / name).mkdir(parents=True)
         for index in range(3):
-            Image.effect_noise((24, 16), 40 + index).convert("RGB").save(folder / "images" / name / f"{index}.jpg")
+            Image.effect_noise((24, 16), 40 + index).convert("RGB").save(
+                folder / "images" / name / f"{index}.jpg"
+            )
     return folder / "images"
 
 
 def test_convert_makes_a_beton_and_prints_its_name(capsys, images, folder):
-    assert said(capsys, "convert", "images", "images.beton", "workers=1", "write_mode=raw") == "images.beton\n"
+    assert (
+        said(capsys, "convert", "images", "images.beton", "workers=1", "write_mode=raw")
+        == "images.beton\n"
+    )
     assert (folder / "images.beton").stat().st_size > 6 * 24 * 16 * 3
 
 

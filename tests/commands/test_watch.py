@@ -12,7 +12,9 @@ from resnet_recipes.errors import RecipeError
 from tests.run_folders import run_folder
 
 
-def test_progress_is_shown_with_the_time_left(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_progress_is_shown_with_the_time_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = run_folder(tmp_path, "mine", state="killed", epochs=9.0)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -20,7 +22,7 @@ def test_progress_is_shown_with_the_time_left(tmp_path: Path, capsys: pytest.Cap
     out = capsys.readouterr().out
     assert "mine: running, epoch 4.00 of 9" in out
     assert "top-1 70.00 %" in out
-    assert "about 5:00 of training left" in out         # 60 seconds an epoch, five epochs
+    assert "about 5:00 of training left" in out  # 60 seconds an epoch, five epochs
 
 
 def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(
@@ -29,11 +31,20 @@ def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(
     folder = run_folder(tmp_path, "mine", state="killed")
     states = iter(["running", "running", "finished"])
     real = watch.read_run
-    monkeypatch.setattr(watch, "read_run", lambda path: watch.RunRecord(**(vars(real(path)) | {"state": next(states)})))
+    monkeypatch.setattr(
+        watch,
+        "read_run",
+        lambda path: watch.RunRecord(**(vars(real(path)) | {"state": next(states)})),
+    )
 
     def sleep(_: float) -> None:
         with (folder / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps({"kind": "evaluation", "step": 50, "epoch": 5.0, "raw_top1_percent": 72.5}) + "\n")
+            file.write(
+                json.dumps(
+                    {"kind": "evaluation", "step": 50, "epoch": 5.0, "raw_top1_percent": 72.5}
+                )
+                + "\n"
+            )
 
     monkeypatch.setattr(watch.time, "sleep", sleep)
     verbs.run(["watch", str(folder)])

@@ -35,8 +35,13 @@ def test_a_packaged_recipe_composes_as_it_is_written(folder):
     composed = compose("mild", [DATA])
     assert composed.entry.origin == "packaged"
     assert composed.recipe.optimizer.lr == 2.048
-    assert list(enabled(composed.recipe.methods)) == ["blurpool", "bce_loss", "progressive_resizing", "label_smoothing",
-                                                      "ema"]
+    assert list(enabled(composed.recipe.methods)) == [
+        "blurpool",
+        "bce_loss",
+        "progressive_resizing",
+        "label_smoothing",
+        "ema",
+    ]
     assert list(composed.files) == [str(composed.entry.path)]
 
 
@@ -99,8 +104,14 @@ def test_paths_become_absolute(folder, tmp_path, monkeypatch):
 
 
 def test_short_spellings_are_reported_in_full(folder):
-    assert [str(override) for override in compose("mild", [DATA, "epochs=18", "~methods.ema"]).overrides] == [
-        "data.root=/data/imagenet", "max_duration=18ep", "scale_schedule_ratio=1.0", "~methods.ema"]
+    assert [
+        str(override) for override in compose("mild", [DATA, "epochs=18", "~methods.ema"]).overrides
+    ] == [
+        "data.root=/data/imagenet",
+        "max_duration=18ep",
+        "scale_schedule_ratio=1.0",
+        "~methods.ema",
+    ]
 
 
 def test_the_last_of_two_changes_wins(folder):
@@ -159,8 +170,10 @@ def test_another_recipe_folder_can_be_named(folder, tmp_path):
 
 
 def test_references_work_in_a_users_own_recipes_only(folder):
-    text = ("defaults: [mild]\nname: mine\nbatch: {bn_size: '${batch.eval_size}', eval_size: 128}\n"
-            "optimizer: {momentum: '${optimizer.weight_decay}'}\n")
+    text = (
+        "defaults: [mild]\nname: mine\nbatch: {bn_size: '${batch.eval_size}', eval_size: 128}\n"
+        "optimizer: {momentum: '${optimizer.weight_decay}'}\n"
+    )
     folder("recipes/mine.yaml", text)
     recipe = compose("mine", [DATA, "wd=0.25"]).recipe
     assert (recipe.batch.bn_size, recipe.optimizer.momentum) == (128, 0.25)
@@ -169,8 +182,10 @@ def test_references_work_in_a_users_own_recipes_only(folder):
 
 
 def test_a_reference_in_a_circle_is_reported(folder):
-    folder("recipes/mine.yaml",
-           "defaults: [mild]\nbatch: {bn_size: '${batch.eval_size}', eval_size: '${batch.bn_size}'}\n")
+    folder(
+        "recipes/mine.yaml",
+        "defaults: [mild]\nbatch: {bn_size: '${batch.eval_size}', eval_size: '${batch.bn_size}'}\n",
+    )
     assert "recipes/mine.yaml: cannot be composed" in problems("mine", DATA)
 
 
@@ -188,14 +203,25 @@ def test_a_family_that_grows_without_bound_is_refused(folder):
 
 
 def test_all_problems_come_at_once_with_their_places(folder):
-    folder("recipes/mine.yaml",
-           "defaults: [mild]\noptimizer:\n  lrr: 1.7\n  momentum: 1.5\nmethods:\n  mixup: {alhpa: 1}\n")
-    said = problems("mine", DATA, "optimiser.lr=1", "bs=x", "methods.ema.half_life=banana", "lr=nan")
-    for part in ("recipes/mine.yaml:3: optimizer.lrr", "recipes/mine.yaml:4: optimizer.momentum=1.5",
-                 "recipes/mine.yaml:6: methods.mixup.alhpa",
-                 "did you mean methods.mixup.alpha?", "optimiser.lr=1", "did you mean optimizer.lr=1?",
-                 "batch.global_size=x",
-                 "methods.ema.half_life=banana", "optimizer.lr=nan"):
+    folder(
+        "recipes/mine.yaml",
+        "defaults: [mild]\noptimizer:\n  lrr: 1.7\n  momentum: 1.5\nmethods:\n  mixup: "
+        "{alhpa: 1}\n",
+    )
+    said = problems(
+        "mine", DATA, "optimiser.lr=1", "bs=x", "methods.ema.half_life=banana", "lr=nan"
+    )
+    for part in (
+        "recipes/mine.yaml:3: optimizer.lrr",
+        "recipes/mine.yaml:4: optimizer.momentum=1.5",
+        "recipes/mine.yaml:6: methods.mixup.alhpa",
+        "did you mean methods.mixup.alpha?",
+        "optimiser.lr=1",
+        "did you mean optimizer.lr=1?",
+        "batch.global_size=x",
+        "methods.ema.half_life=banana",
+        "optimizer.lr=nan",
+    ):
         assert part in said
 
 
@@ -236,7 +262,12 @@ def test_a_notebooks_own_hydra_is_left_alone(folder):
 def test_another_optimizer_takes_its_own_defaults_and_refuses_what_the_recipe_sets_for_the_first():
     with pytest.raises(RecipeError, match=r"optimizer\.momentum=0\.875: is not a setting of lamb"):
         compose("mild", [DATA, "optimizer.name=lamb"])
-    changed = compose("mild", [DATA, "optimizer.name=lamb", "~optimizer.momentum", "lr=0.005",
-                               "wd=0.02"]).recipe.optimizer
-    assert (changed.name, changed.lr, changed.betas, changed.no_decay) == ("lamb", 0.005, (0.9, 0.999),
-                                                                           "one_dimensional")
+    changed = compose(
+        "mild", [DATA, "optimizer.name=lamb", "~optimizer.momentum", "lr=0.005", "wd=0.02"]
+    ).recipe.optimizer
+    assert (changed.name, changed.lr, changed.betas, changed.no_decay) == (
+        "lamb",
+        0.005,
+        (0.9, 0.999),
+        "one_dimensional",
+    )

@@ -35,6 +35,8 @@ def test_methods_that_are_off_are_not_written():
 
 def test_a_frozen_recipe_that_was_edited_is_checked(tmp_path):
     path = tmp_path / "config.yaml"
-    path.write_text(freeze(compose("mild", ["data=/data"]).recipe).replace("momentum: 0.875", "momentum: 7"))
+    path.write_text(
+        freeze(compose("mild", ["data=/data"]).recipe).replace("momentum: 0.875", "momentum: 7")
+    )
     with pytest.raises(RecipeError, match=r"config.yaml: optimizer.momentum=7"):
         read(path)

@@ -10,7 +10,7 @@ from PIL import Image
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.run import convert
 
-sys.path.append(str(Path(__file__).parent))       # loader workers import augmentations.py by name
+sys.path.append(str(Path(__file__).parent))  # loader workers import augmentations.py by name
 
 CLASSES = ("ant", "bee", "cat")
 TRAIN, VAL = 37, 11

@@ -8,15 +8,24 @@ from PIL import Image
 
 #: Kinds of small files to damage: name, mode, format, options of Pillow.
 KINDS = (
-    ("baseline.jpg", "RGB", "JPEG", {"quality": 80}), ("444.jpg", "RGB", "JPEG", {"subsampling": "4:4:4"}),
+    ("baseline.jpg", "RGB", "JPEG", {"quality": 80}),
+    ("444.jpg", "RGB", "JPEG", {"subsampling": "4:4:4"}),
     ("progressive.jpg", "RGB", "JPEG", {"progressive": True}),
     ("restarts.jpg", "RGB", "JPEG", {"restart_marker_rows": 1}),
-    ("grey.jpg", "L", "JPEG", {}), ("cmyk.jpg", "CMYK", "JPEG", {}), ("rgb.png", "RGB", "PNG", {}),
+    ("grey.jpg", "L", "JPEG", {}),
+    ("cmyk.jpg", "CMYK", "JPEG", {}),
+    ("rgb.png", "RGB", "PNG", {}),
     ("palette.png", "P", "PNG", {}),
-    ("alpha.png", "LA", "PNG", {}), ("deep.png", "I;16", "PNG", {}), ("lossy.webp", "RGB", "WEBP", {}),
-    ("lossless.webp", "RGBA", "WEBP", {"lossless": True}), ("plain.tif", "RGB", "TIFF", {}),
-    ("packed.tif", "RGB", "TIFF", {"compression": "tiff_lzw"}), ("jpeg.tif", "RGB", "TIFF", {"compression": "jpeg"}),
-    ("deep.tif", "I", "TIFF", {}), ("float.tif", "F", "TIFF", {}), ("plain.bmp", "RGB", "BMP", {}),
+    ("alpha.png", "LA", "PNG", {}),
+    ("deep.png", "I;16", "PNG", {}),
+    ("lossy.webp", "RGB", "WEBP", {}),
+    ("lossless.webp", "RGBA", "WEBP", {"lossless": True}),
+    ("plain.tif", "RGB", "TIFF", {}),
+    ("packed.tif", "RGB", "TIFF", {"compression": "tiff_lzw"}),
+    ("jpeg.tif", "RGB", "TIFF", {"compression": "jpeg"}),
+    ("deep.tif", "I", "TIFF", {}),
+    ("float.tif", "F", "TIFF", {}),
+    ("plain.bmp", "RGB", "BMP", {}),
     ("plain.ppm", "RGB", "PPM", {}),
 )
 
@@ -34,7 +43,9 @@ def images() -> list[tuple[str, bytes]]:
     return files
 
 
-def mutants(files: list[tuple[str, bytes]], count: int, seed: int = 0) -> Iterator[tuple[str, bytes]]:
+def mutants(
+    files: list[tuple[str, bytes]], count: int, seed: int = 0
+) -> Iterator[tuple[str, bytes]]:
     """Yield `count` damaged files, each as its name and content; a function of the seed."""
     rng = np.random.default_rng(seed)
     for number in range(count):
@@ -62,9 +73,13 @@ def _cut(data: bytearray, rng: np.random.Generator, other: bytes) -> bytearray:
 def _length(data: bytearray, rng: np.random.Generator, other: bytes) -> bytearray:
     """Overwrite what may be a length, a count or an offset."""
     width = int(rng.choice([1, 2, 4, 8]))
-    value = int(rng.choice([0, 1, 0x7F, 0xFF, 0xFFFF, 0x7FFF_FFFF, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF]))
+    value = int(
+        rng.choice([0, 1, 0x7F, 0xFF, 0xFFFF, 0x7FFF_FFFF, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF])
+    )
     at = min(_place(data, rng), len(data) - width)
-    data[at:at + width] = (value % 256**width).to_bytes(width, "big" if rng.random() < 0.5 else "little")
+    data[at : at + width] = (value % 256**width).to_bytes(
+        width, "big" if rng.random() < 0.5 else "little"
+    )
     return data
 
 
@@ -73,7 +88,7 @@ def _garbage(data: bytearray, rng: np.random.Generator, other: bytes) -> bytearr
     at, junk = _place(data, rng), rng.bytes(int(rng.integers(1, 60)))
     if rng.random() < 0.5:
         junk = b"\xff" + bytes([rng.integers(0xC0, 0x100)]) + junk[:2]
-    data[at:at + int(rng.integers(2)) * len(junk)] = junk
+    data[at : at + int(rng.integers(2)) * len(junk)] = junk
     return data
 
 
@@ -86,4 +101,4 @@ def _repeated(data: bytearray, rng: np.random.Generator, other: bytes) -> bytear
 
 def _spliced(data: bytearray, rng: np.random.Generator, other: bytes) -> bytearray:
     """Continue with the bytes of another file."""
-    return data[:_place(data, rng)] + other[rng.integers(len(other)):]
+    return data[: _place(data, rng)] + other[rng.integers(len(other)) :]

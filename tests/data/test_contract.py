@@ -27,7 +27,10 @@ class Case(NamedTuple):
     @contextmanager
     def train(self, rank: int = 0, world: int = 1, **changes) -> Iterator:
         """Open the training images in global batches of 12."""
-        share = Share(**{"rank": rank, "world_size": world, "global_size": 12, "eval_size": 4, "seed": 5} | changes)
+        share = Share(
+            **{"rank": rank, "world_size": world, "global_size": 12, "eval_size": 4, "seed": 5}
+            | changes
+        )
         loader = data.open_train(self.config, self.facts, share, None)
         try:
             yield loader
@@ -61,20 +64,32 @@ def case(request: pytest.FixtureRequest, folder: Path) -> Case:
     """Return every backend in turn, over the same images where it reads any."""
     backend, workers, decode = request.param
     root = request.getfixturevalue("betons") if backend == "ffcv" else folder
-    config = DataConfig(backend=backend, root=str(root), train_size=32, eval_resize=40, eval_size=32, workers=workers)
+    config = DataConfig(
+        backend=backend,
+        root=str(root),
+        train_size=32,
+        eval_resize=40,
+        eval_size=32,
+        workers=workers,
+    )
     return Case(replace(config, decode=decode), data.measure(config))
 
 
 def taken(batches: Iterator[RawBatch], count: int) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return copies of the next batches: pixels [N, 3, H, W] and labels [N]."""
-    return [(batch.pixels.cpu().numpy().copy(), batch.labels.cpu().numpy().copy())
-            for batch in itertools.islice(batches, count)]
+    return [
+        (batch.pixels.cpu().numpy().copy(), batch.labels.cpu().numpy().copy())
+        for batch in itertools.islice(batches, count)
+    ]
 
 
 def same(ours: list, theirs: list) -> bool:
     """Return whether two lists of batches are equal to the bit."""
-    return len(ours) == len(theirs) and all(np.array_equal(a, b) for one, other in zip(ours, theirs, strict=True)
-                                            for a, b in zip(one, other, strict=True))
+    return len(ours) == len(theirs) and all(
+        np.array_equal(a, b)
+        for one, other in zip(ours, theirs, strict=True)
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def test_batches_are_uint8_in_channels_last_memory_with_int64_labels(case):
@@ -116,8 +131,10 @@ def test_ranks_together_take_the_global_batch_whatever_their_number(case):
         for rank in range(world):
             with case.train(rank, world) as loader:
                 shares.append(taken(loader.batches(), 4))
-        together = [tuple(np.concatenate(parts) for parts in zip(*step, strict=True))
-                    for step in zip(*shares, strict=True)]
+        together = [
+            tuple(np.concatenate(parts) for parts in zip(*step, strict=True))
+            for step in zip(*shares, strict=True)
+        ]
         assert same(together, alone)
 
 
@@ -129,8 +146,13 @@ def test_another_seed_gives_another_order(case):
 def test_a_training_epoch_has_no_image_twice(case):
     if case.facts.backend == "synthetic":
         pytest.skip("synthetic images repeat")
-    whole = Case(DataConfig(**vars(case.config) | {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0), "flip": False}),
-                 case.facts)
+    whole = Case(
+        DataConfig(
+            **vars(case.config)
+            | {"crop_scale": (1.0, 1.0), "crop_ratio": (1.0, 1.0), "flip": False}
+        ),
+        case.facts,
+    )
     with whole.train(global_size=1) as loader:
         images = taken(loader.batches(), loader.examples)
     assert len({pixels.tobytes() for pixels, _ in images}) == case.facts.train_examples
@@ -138,8 +160,11 @@ def test_a_training_epoch_has_no_image_twice(case):
 
 def test_evaluation_gives_each_example_once_whatever_the_number_of_ranks(case):
     with case.eval() as loader:
-        ordered = [image for pixels, labels in taken(loader.batches(), 99)
-                   for image in zip(pixels, labels, strict=True)]
+        ordered = [
+            image
+            for pixels, labels in taken(loader.batches(), 99)
+            for image in zip(pixels, labels, strict=True)
+        ]
     assert len(ordered) == loader.examples == case.facts.eval_examples
     for world in (2, 3, 4):
         for rank in range(world):
@@ -151,7 +176,10 @@ def test_evaluation_gives_each_example_once_whatever_the_number_of_ranks(case):
             assert all(size == 4 for size in sizes[:-1])
             expected = ordered[rank::world]
             assert len(mine) == len(expected)
-            assert all(np.array_equal(a[0], b[0]) and a[1] == b[1] for a, b in zip(mine, expected, strict=True))
+            assert all(
+                np.array_equal(a[0], b[0]) and a[1] == b[1]
+                for a, b in zip(mine, expected, strict=True)
+            )
 
 
 def test_evaluation_can_be_repeated_after_being_left_half_way(case):
@@ -162,7 +190,10 @@ def test_evaluation_can_be_repeated_after_being_left_half_way(case):
 
 def test_the_crop_changes_its_size_with_the_epoch(case):
     with case.train(train_pixels=(16, 24)) as loader:
-        sizes = [pixels.shape[-1] for pixels, _ in taken(loader.batches(), 2 * loader.steps_per_epoch + 1)]
+        sizes = [
+            pixels.shape[-1]
+            for pixels, _ in taken(loader.batches(), 2 * loader.steps_per_epoch + 1)
+        ]
     assert sizes == [16] * loader.steps_per_epoch + [24] * (loader.steps_per_epoch + 1)
 
 
@@ -170,7 +201,7 @@ def test_a_batch_holds_until_the_next_one_is_asked_for(case):
     with case.train() as loader:
         batch = next(loader.batches())
         before = batch.pixels.clone()
-        time.sleep(0.2)                           # workers fill whatever they believe to be free
+        time.sleep(0.2)  # workers fill whatever they believe to be free
         assert torch.equal(batch.pixels, before)
 
 
@@ -192,8 +223,14 @@ def test_more_examples_in_a_batch_than_there_are_is_refused(case):
 @pytest.mark.parametrize("workers", [1, 3])
 def test_images_do_not_depend_on_the_number_of_workers(folder, workers):
     def first_steps(number: int) -> list:
-        config = DataConfig(backend="torchvision", root=str(folder), train_size=32, eval_resize=40, eval_size=32,
-                            workers=number)
+        config = DataConfig(
+            backend="torchvision",
+            root=str(folder),
+            train_size=32,
+            eval_resize=40,
+            eval_size=32,
+            workers=number,
+        )
         with Case(config, data.measure(config)).train() as loader:
             return taken(loader.batches(), 5)
 

@@ -10,7 +10,9 @@ from resnet_recipes.data.crop import TrainCrop, random_crops, uniforms
 SIZES = np.array([[375, 500], [500, 375], [32, 32], [20, 2000], [2000, 20], [1, 1], [333, 500]])
 
 
-def crop_of_one(draws: np.ndarray, height: int, width: int, scale: tuple, ratio: tuple) -> list[int]:
+def crop_of_one(
+    draws: np.ndarray, height: int, width: int, scale: tuple, ratio: tuple
+) -> list[int]:
     """Return the crop of one image by the published loop; draws are [10, 4]."""
     for area, aspect, down, right in draws:
         target = height * width * (scale[0] + (scale[1] - scale[0]) * area)
@@ -31,8 +33,10 @@ def test_random_crops_follow_the_published_rule(scale):
     for epoch in range(40):
         draws = uniforms(3, epoch, np.arange(len(SIZES)), 40)
         crops = random_crops(draws, SIZES, scale, (3 / 4, 4 / 3))
-        expected = [crop_of_one(row.reshape(10, 4), *size, scale, (3 / 4, 4 / 3))
-                    for row, size in zip(draws, SIZES.tolist(), strict=True)]
+        expected = [
+            crop_of_one(row.reshape(10, 4), *size, scale, (3 / 4, 4 / 3))
+            for row, size in zip(draws, SIZES.tolist(), strict=True)
+        ]
         assert crops.tolist() == expected
 
 

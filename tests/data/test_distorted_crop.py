@@ -8,7 +8,9 @@ import pytest
 from resnet_recipes.data.crop import uniforms
 from resnet_recipes.data.distorted_crop import TRIES, distorted_crops
 
-SIZES = np.array([[375, 500], [500, 375], [32, 32], [20, 2000], [2000, 20], [1, 1], [333, 500], [3, 2]])
+SIZES = np.array(
+    [[375, 500], [500, 375], [32, 32], [20, 2000], [2000, 20], [1, 1], [333, 500], [3, 2]]
+)
 
 
 def crop_of_one(draws: np.ndarray, tall: int, wide: int, scale: tuple, ratio: tuple) -> list[int]:
@@ -39,8 +41,10 @@ def crop_of_one(draws: np.ndarray, tall: int, wide: int, scale: tuple, ratio: tu
 def test_crops_follow_the_published_steps(scale):
     for epoch in range(20):
         draws = uniforms(3, epoch, np.arange(len(SIZES)), 4 * TRIES)
-        expected = [crop_of_one(row.reshape(TRIES, 4), *size, scale, (0.75, 1.33))
-                    for row, size in zip(draws, SIZES.tolist(), strict=True)]
+        expected = [
+            crop_of_one(row.reshape(TRIES, 4), *size, scale, (0.75, 1.33))
+            for row, size in zip(draws, SIZES.tolist(), strict=True)
+        ]
         assert distorted_crops(draws, SIZES, scale, (0.75, 1.33)).tolist() == expected
 
 
@@ -55,12 +59,15 @@ def test_crops_lie_inside_the_image_and_cover_a_tenth_of_it():
 
 def test_heights_are_uniform_where_torchvision_draws_uniform_areas():
     sizes = np.full((20_000, 2), 1000)
-    crops = distorted_crops(uniforms(0, 0, np.arange(len(sizes)), 4 * TRIES), sizes, (0.05, 1.0), (0.9999, 1.0001))
-    lowest = math.sqrt(0.1) * 1000      # 317 pixels: what covers a tenth of the image
+    crops = distorted_crops(
+        uniforms(0, 0, np.arange(len(sizes)), 4 * TRIES), sizes, (0.05, 1.0), (0.9999, 1.0001)
+    )
+    lowest = math.sqrt(0.1) * 1000  # 317 pixels: what covers a tenth of the image
     shares = np.histogram(crops[:, 2], bins=10, range=(lowest, 1000))[0] / len(crops)
-    assert np.abs(shares - 0.1).max() < 0.011       # five standard errors of a tenth
+    assert np.abs(shares - 0.1).max() < 0.011  # five standard errors of a tenth
 
 
 def test_an_image_too_long_for_any_crop_is_taken_whole():
-    assert distorted_crops(uniforms(0, 0, np.arange(1), 4 * TRIES), SIZES[3:4], (0.05, 1.0),
-                           (0.75, 1.33)).tolist() == [[0, 0, 20, 2000]]
+    assert distorted_crops(
+        uniforms(0, 0, np.arange(1), 4 * TRIES), SIZES[3:4], (0.05, 1.0), (0.75, 1.33)
+    ).tolist() == [[0, 0, 20, 2000]]

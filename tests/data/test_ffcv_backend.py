@@ -47,7 +47,9 @@ def train_pixels(config: DataConfig, steps: int, augment=None) -> np.ndarray:
     """Return the first training batches, uint8 [steps * 12, 3, S, S]."""
     loader = open_train(config, measure(config), SHARE, augment)
     try:
-        return np.concatenate([batch.pixels.numpy().copy() for batch in itertools.islice(loader.batches(), steps)])
+        return np.concatenate(
+            [batch.pixels.numpy().copy() for batch in itertools.islice(loader.batches(), steps)]
+        )
     finally:
         loader.close()
 
@@ -74,16 +76,23 @@ def test_pixels_are_those_of_any_number_of_threads_and_close_to_pythons(betons, 
     assert np.array_equal(images[0], images[2])
     monkeypatch.setattr(native, "why_not", lambda: "was not built")
     difference = np.abs(images[0].astype(int) - train_pixels(config(betons, workers=0, **plain), 7))
-    assert difference.max() <= 2                 # each within one grey level of Pillow's
+    assert difference.max() <= 2  # each within one grey level of Pillow's
     assert difference.mean() < 0.1
 
 
 @pytest.mark.usefixtures("decoded_by")
 def test_evaluation_is_torchvisions_resize_and_centre_crop(betons):
-    beton, transform = open_beton(betons / "val.beton"), v2.Compose([v2.Resize(40), v2.CenterCrop(32)])
+    beton, transform = (
+        open_beton(betons / "val.beton"),
+        v2.Compose([v2.Resize(40), v2.CenterCrop(32)]),
+    )
     settings = config(betons, workers=0)
     loader = open_eval(settings, measure(settings), SHARE)
-    images = [image for batch in loader.batches() for image in batch.pixels.permute(0, 2, 3, 1).numpy().copy()]
+    images = [
+        image
+        for batch in loader.batches()
+        for image in batch.pixels.permute(0, 2, 3, 1).numpy().copy()
+    ]
     loader.close()
     for index in np.flatnonzero(beton.modes == RAW):
         stored = Image.fromarray(beton.sample(index).reshape(*beton.sizes[index], 3))
@@ -93,10 +102,12 @@ def test_evaluation_is_torchvisions_resize_and_centre_crop(betons):
 def test_about_half_of_the_images_are_mirrored_and_none_is_otherwise_changed(betons):
     whole = config(betons, crop_scale=(1.0, 1.0), flip=False)
     plain, mirrored = train_pixels(whole, 3), train_pixels(config(betons, crop_scale=(1.0, 1.0)), 3)
-    flipped = np.array([np.array_equal(a[:, :, ::-1], b) for a, b in zip(plain, mirrored, strict=True)])
+    flipped = np.array(
+        [np.array_equal(a[:, :, ::-1], b) for a, b in zip(plain, mirrored, strict=True)]
+    )
     same = np.array([np.array_equal(a, b) for a, b in zip(plain, mirrored, strict=True)])
     assert (flipped | same).all()
-    assert 8 <= flipped.sum() <= 28            # of 36: four standard deviations
+    assert 8 <= flipped.sum() <= 28  # of 36: four standard deviations
 
 
 def test_an_augmentation_sees_every_image_with_its_own_randomness(betons):
@@ -110,7 +121,9 @@ def test_an_augmentation_sees_every_image_with_its_own_randomness(betons):
 @pytest.mark.slow
 def test_python_reads_in_processes_what_it_reads_here(betons, monkeypatch):
     monkeypatch.setattr(native, "why_not", lambda: "was not built")
-    assert np.array_equal(train_pixels(config(betons, workers=1), 4), train_pixels(config(betons, workers=0), 4))
+    assert np.array_equal(
+        train_pixels(config(betons, workers=1), 4), train_pixels(config(betons, workers=0), 4)
+    )
 
 
 def damage_without_note(beton: Beton, name: str) -> tuple[int, bytes]:
@@ -120,7 +133,10 @@ def damage_without_note(beton: Beton, name: str) -> tuple[int, bytes]:
     return {
         "no start": (start, b"\0\0"),
         "no end": (start + length - 2, b"\0\0"),
-        "ends early": (start + length // 2, b"\xff\xd9" + bytes(length - length // 2 - 4) + b"\xff\xd9"),
+        "ends early": (
+            start + length // 2,
+            b"\xff\xd9" + bytes(length - length // 2 - 4) + b"\xff\xd9",
+        ),
         "no tables": (start + 20, bytes(400)),
         "another size": (start + beton.sample(index).tobytes().index(b"\xff\xc0") + 5, b"\0\x10"),
     }[name]
@@ -140,7 +156,8 @@ def test_a_damaged_jpeg_is_named_even_without_a_checksum(copied, name):
 
 @pytest.mark.usefixtures("decoded_by")
 def test_a_file_that_is_cut_short_while_it_is_read_ends_training_with_a_sentence(copied):
-    alone = config(copied, workers=0)       # nothing may be decoding at the moment of the cut: see native/test_hostile
+    # nothing may be decoding at the moment of the cut: see native/test_hostile
+    alone = config(copied, workers=0)
     loader = open_train(alone, measure(alone), SHARE)
     batches = loader.batches()
     next(batches)
@@ -176,7 +193,9 @@ def test_files_that_do_not_belong_together_are_refused(copied, betons):
     sidecar_path(copied / "train.beton").unlink()
     shutil.copy(copied / "val.beton", copied / "train.beton")
     shutil.copy(betons / "val.beton.json", copied / "train.beton.json")
-    with pytest.raises(NotReadyError, match=r"train\.beton: is the val split according to its sidecar"):
+    with pytest.raises(
+        NotReadyError, match=r"train\.beton: is the val split according to its sidecar"
+    ):
         measure(config(copied))
     older = json.loads((copied / "train.beton.json").read_text())
     del older["split"]
@@ -199,11 +218,11 @@ def test_the_facts_say_whether_the_file_fits_into_memory(betons, monkeypatch):
     assert "os_cache=true" in measure(config(betons)).notes[0]
     monkeypatch.setattr("resnet_recipes.data.beton.samples.available_memory", lambda: 1 << 10)
     assert "os_cache=false" in measure(config(betons)).notes[0]
-    train_pixels(config(betons), 3)              # reads ahead instead of relying on the page cache
+    train_pixels(config(betons), 3)  # reads ahead instead of relying on the page cache
 
 
-#: FFCV's own writer, in a separate process: importing FFCV changes torch's thread count. Image and label follow from
-#: the index.
+#: FFCV's own writer, in a separate process: importing FFCV changes torch's thread count. Image and
+#: label follow from the index.
 FFCV_WRITES = """
 import sys
 import numpy as np
@@ -227,20 +246,31 @@ for name, mode in (("train", "proportion"), ("val", "raw")):
 @pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
 def test_files_that_ffcvs_own_writer_wrote_are_read(nursery: Nursery, tmp_path: Path):
     (tmp_path / "ffcv_writes.py").write_text(FFCV_WRITES)
-    interpreted = os.environ | {"NUMBA_DISABLE_JIT": "1"}       # compiling takes longer than 37 images
-    code, _, err = nursery.run(tmp_path, "ffcv_writes", str(tmp_path), environment=interpreted).wait()
+    interpreted = os.environ | {"NUMBA_DISABLE_JIT": "1"}  # compiling takes longer than 37 images
+    code, _, err = nursery.run(
+        tmp_path, "ffcv_writes", str(tmp_path), environment=interpreted
+    ).wait()
     assert code == 0, err
-    settings = config(tmp_path, eval_resize=32, crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=False)
+    settings = config(
+        tmp_path, eval_resize=32, crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=False
+    )
     facts = measure(settings)
     assert (facts.train_examples, facts.eval_examples, facts.classes) == (37, 37, ("0", "1", "2"))
     assert "has no sidecar" in "".join(facts.notes)
-    images = [np.random.default_rng(index).integers(0, 256, (4, 4, 3), np.uint8).repeat(8, 0).repeat(8, 1)
-              for index in range(37)]
+    images = [
+        np.random.default_rng(index).integers(0, 256, (4, 4, 3), np.uint8).repeat(8, 0).repeat(8, 1)
+        for index in range(37)
+    ]
 
     loader = open_eval(settings, facts, SHARE)
-    batches = [(batch.pixels.permute(0, 2, 3, 1).numpy().copy(), batch.labels.tolist()) for batch in loader.batches()]
+    batches = [
+        (batch.pixels.permute(0, 2, 3, 1).numpy().copy(), batch.labels.tolist())
+        for batch in loader.batches()
+    ]
     loader.close()
-    assert [label for _, labels in batches for label in labels] == [index % 3 for index in range(37)]
+    assert [label for _, labels in batches for label in labels] == [
+        index % 3 for index in range(37)
+    ]
     assert np.array_equal(np.concatenate([pixels for pixels, _ in batches]), images)
 
     modes = open_beton(tmp_path / "train.beton").modes
@@ -253,7 +283,9 @@ def test_files_that_ffcvs_own_writer_wrote_are_read(nursery: Nursery, tmp_path: 
 
 
 def test_quasi_random_order_delivers_each_image_once_an_epoch(betons):
-    whole = config(betons, order="quasi_random", crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=False)
+    whole = config(
+        betons, order="quasi_random", crop_scale=(1.0, 1.0), crop_ratio=(1.0, 1.0), flip=False
+    )
     loader = open_train(whole, measure(whole), Share(0, 1, 1, 4, seed=5))
     images = [batch.pixels.numpy().tobytes() for batch in itertools.islice(loader.batches(), 37)]
     loader.close()

@@ -15,11 +15,21 @@ FACTS = DataFacts("ffcv", Path("/data"), 37, 11, ("ant", "b\u00e9e"), ("a note",
 def test_facts_are_read_as_they_were_written_but_for_their_notes(tmp_path):
     (tmp_path / "data.json").write_text(dump(FACTS))
     found = load(tmp_path / "data.json", "/elsewhere")
-    assert found == DataFacts("ffcv", Path("/elsewhere"), 37, 11, ("ant", "b\u00e9e"), (), "one", "two")
+    assert found == DataFacts(
+        "ffcv", Path("/elsewhere"), 37, 11, ("ant", "b\u00e9e"), (), "one", "two"
+    )
 
 
-@pytest.mark.parametrize("change", [{"backend": "auto"}, {"train_examples": True}, {"classes": [1]}, {"more": 1},
-                                    {"eval_digest": None}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"backend": "auto"},
+        {"train_examples": True},
+        {"classes": [1]},
+        {"more": 1},
+        {"eval_digest": None},
+    ],
+)
 def test_what_is_not_such_a_file_is_refused(tmp_path, change):
     (tmp_path / "data.json").write_text(json.dumps(json.loads(dump(FACTS)) | change))
     with pytest.raises(NotReadyError, match=r"data\.json: cannot be read"):

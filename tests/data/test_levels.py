@@ -36,10 +36,14 @@ def levels(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def pixels(root: Path, side: int, **changes) -> np.ndarray:
     """Return three training batches, uint8 [36, 3, side, side]."""
-    config = DataConfig(**{"backend": "ffcv", "root": str(root), "train_size": side, "workers": 2} | changes)
+    config = DataConfig(
+        **{"backend": "ffcv", "root": str(root), "train_size": side, "workers": 2} | changes
+    )
     loader = open_train(config, measure(config), SHARE)
     try:
-        return np.concatenate([batch.pixels.numpy().copy() for batch in itertools.islice(loader.batches(), 3)])
+        return np.concatenate(
+            [batch.pixels.numpy().copy() for batch in itertools.islice(loader.batches(), 3)]
+        )
     finally:
         loader.close()
 
@@ -76,7 +80,9 @@ def test_small_crops_come_from_the_small_level_and_large_ones_from_the_full_one(
 @built
 def test_without_reduced_decode_every_crop_comes_from_the_full_level(levels, copied):
     half_path(copied / "train.beton").unlink()
-    assert np.array_equal(pixels(levels, 12, reduced_decode=False), pixels(copied, 12, reduced_decode=False))
+    assert np.array_equal(
+        pixels(levels, 12, reduced_decode=False), pixels(copied, 12, reduced_decode=False)
+    )
 
 
 @built
@@ -88,22 +94,30 @@ def test_damage_in_the_small_level_is_named(copied):
             file.write(b"\1\2\3")
     with pytest.raises(TrainingError, match=r"is damaged in train\.half\.beton: checksum mismatch"):
         pixels(copied, 8)
-    assert "37 samples of train.half.beton are damaged" in "".join(finding.what for finding in check_data(copied))
+    assert "37 samples of train.half.beton are damaged" in "".join(
+        finding.what for finding in check_data(copied)
+    )
 
 
 def test_a_small_level_of_another_file_is_refused(copied, betons):
     for name in ("val.beton", "val.beton.json"):
         shutil.copy(betons / name, copied / name.replace("val", "train.half"))
-    with pytest.raises(NotReadyError, match=r"train\.half\.beton: does not hold the images of train\.beton at half"):
+    with pytest.raises(
+        NotReadyError, match=r"train\.half\.beton: does not hold the images of train\.beton at half"
+    ):
         measure(DataConfig(backend="ffcv", root=str(copied)))
 
 
 def test_the_small_level_is_part_of_what_a_run_began_with(levels, copied):
     half_path(copied / "train.beton").unlink()
-    before, after = (measure(DataConfig(backend="ffcv", root=str(root))) for root in (levels, copied))
+    before, after = (
+        measure(DataConfig(backend="ffcv", root=str(root))) for root in (levels, copied)
+    )
     assert before.train_digest != after.train_digest
     with pytest.raises(NotReadyError, match="is not the file that the run began with"):
-        open_train(DataConfig(backend="ffcv", root=str(copied)), replace(before, root=copied), SHARE)
+        open_train(
+            DataConfig(backend="ffcv", root=str(copied)), replace(before, root=copied), SHARE
+        )
 
 
 def test_the_forecast_counts_images_once_and_both_files(folder, tmp_path, levels):
@@ -114,7 +128,8 @@ def test_the_forecast_counts_images_once_and_both_files(folder, tmp_path, levels
     assert list(said.speeds) == ([] if why_not() else [176, 88])
 
 
-#: FFCV's own reader and decoder, in a separate process: importing FFCV changes torch's thread count.
+#: FFCV's own reader and decoder, in a separate process: importing FFCV changes torch's thread
+#: count.
 FFCV_DECODES = """
 import sys
 import numpy as np
@@ -137,9 +152,11 @@ for name in ("train.beton", "train.half.beton"):
 @pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
 def test_ffcv_itself_reads_and_decodes_both_levels(levels: Path, nursery: Nursery, tmp_path: Path):
     (tmp_path / "ffcv_decodes.py").write_text(FFCV_DECODES)
-    interpreted = os.environ | {"NUMBA_DISABLE_JIT": "1"}       # compiling takes longer than 74 images
-    code, out, err = nursery.run(tmp_path, "ffcv_decodes", str(levels), environment=interpreted).wait()
+    interpreted = os.environ | {"NUMBA_DISABLE_JIT": "1"}  # compiling takes longer than 74 images
+    code, out, err = nursery.run(
+        tmp_path, "ffcv_decodes", str(levels), environment=interpreted
+    ).wait()
     assert code == 0, err
     full, half = np.array(out.split(), float).reshape(2, 37)
     assert full.std() > 5
-    assert np.abs(full - half).max() < 4         # the same images
+    assert np.abs(full - half).max() < 4  # the same images

@@ -48,8 +48,9 @@ def test_a_damaged_image_is_read_or_refused_alike_by_training_doctor_and_convers
         refused += bool(why)
         source = FileSource(Listing.made(str(tmp_path), [("a", name, len(data))]))
         assert check_image(tmp_path / name).bad == why
-        assert [isinstance(encode_one(source, 0, ConvertOptions(mode)), str)
-                for mode in ("jpg", "raw")] == [bool(why)] * 2
+        assert [
+            isinstance(encode_one(source, 0, ConvertOptions(mode)), str) for mode in ("jpg", "raw")
+        ] == [bool(why)] * 2
     assert COUNT / 3 < refused < COUNT
 
 
@@ -61,13 +62,17 @@ def betons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, b
     for number in range(12):
         path = tmp_path / "images" / "abc"[number % 3] / f"{number}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(rng.integers(0, 256, (7, 9, 3), np.uint8)).resize((50 + number, 40)).save(path)
+        Image.fromarray(rng.integers(0, 256, (7, 9, 3), np.uint8)).resize((50 + number, 40)).save(
+            path
+        )
     options = ConvertOptions(max_resolution=64, workers=1)
     converting.convert(tmp_path / "images", tmp_path / "good.beton", options, lambda progress: None)
     return [(name, (tmp_path / name).read_bytes()) for name in ("good.beton", "good.beton.json")]
 
 
-def test_a_damaged_beton_file_or_sidecar_is_refused_by_doctor_and_conversion_alike(betons, tmp_path, monkeypatch):
+def test_a_damaged_beton_file_or_sidecar_is_refused_by_doctor_and_conversion_alike(
+    betons, tmp_path, monkeypatch
+):
     # decodes nothing: fast
     monkeypatch.setattr("resnet_recipes.doctor.beton.verdict", lambda beton: beton.complaint)
     target, refused = tmp_path / "mutant.beton", 0

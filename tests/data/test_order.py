@@ -21,31 +21,39 @@ def test_the_global_batch_is_a_slice_of_the_permutation():
     share = Share(rank=1, world_size=3, global_size=12, eval_size=4, seed=9)
     jobs = list(itertools.islice(order.train_jobs(DataConfig(), share, 50, first_step=3), 3))
     assert [job.epoch for job in jobs] == [0, 1, 1]
-    assert np.array_equal(jobs[0].indices, order.shuffled(9, 0, 50)[3 * 12 + 4:3 * 12 + 8])
-    assert np.array_equal(jobs[2].indices, order.shuffled(9, 1, 50)[12 + 4:12 + 8])
+    assert np.array_equal(jobs[0].indices, order.shuffled(9, 0, 50)[3 * 12 + 4 : 3 * 12 + 8])
+    assert np.array_equal(jobs[2].indices, order.shuffled(9, 1, 50)[12 + 4 : 12 + 8])
 
 
 def test_sizes_follow_the_epoch_and_the_last_one_holds_on():
     share = Share(0, 1, 1, 1, 0, train_pixels=(96, 128))
     jobs = order.train_jobs(DataConfig(), share, 1, 0)
     assert [job.pixels for job in itertools.islice(jobs, 4)] == [96, 128, 128, 128]
-    assert next(order.train_jobs(DataConfig(train_size=160), Share(0, 1, 1, 1, 0), 1, 5)).pixels == 160
+    assert (
+        next(order.train_jobs(DataConfig(train_size=160), Share(0, 1, 1, 1, 0), 1, 5)).pixels == 160
+    )
 
 
 def test_an_epoch_without_a_whole_batch_is_refused():
-    with pytest.raises(NotReadyError, match=r"batch\.global_size=64: is more than the 50 training images"):
+    with pytest.raises(
+        NotReadyError, match=r"batch\.global_size=64: is more than the 50 training images"
+    ):
         order.whole_batches(Share(0, 1, 64, 4, 0), 50)
 
 
 def repeated(share: Share, repeats: int, examples: int, steps: int) -> np.ndarray:
     """Return the (index, copy) pairs of the first steps of a rank, int64 [steps, N, 2]."""
-    jobs = itertools.islice(order.train_jobs(DataConfig(repeats=repeats), share, examples, 0), steps)
+    jobs = itertools.islice(
+        order.train_jobs(DataConfig(repeats=repeats), share, examples, 0), steps
+    )
     return np.stack([np.column_stack([job.indices, job.copies]) for job in jobs])
 
 
 @pytest.mark.parametrize("repeats", [3, 4])
 @pytest.mark.parametrize("world_size", range(1, 9))
-def test_repeated_images_are_dealt_out_as_the_samplers_of_timm_and_torchvision_do(world_size, repeats):
+def test_repeated_images_are_dealt_out_as_the_samplers_of_timm_and_torchvision_do(
+    world_size, repeats
+):
     """Shuffle, repeat each index in a row, take every world_size-th, and keep N // 256 * 256 / world_size of them."""
     examples, batch = 256 * 3 + 11, 840
     if examples < batch:
@@ -53,7 +61,9 @@ def test_repeated_images_are_dealt_out_as_the_samplers_of_timm_and_torchvision_d
     places = order.shuffled(5, 0, examples)
     dealt = [index for index in places.tolist() for _ in range(repeats)]
     for rank in range(world_size):
-        theirs = dealt[rank::world_size][:examples // 256 * 256 // world_size][:batch // world_size]
+        theirs = dealt[rank::world_size][: examples // 256 * 256 // world_size][
+            : batch // world_size
+        ]
         share = Share(rank, world_size, batch, 1, 5, groups=world_size)
         assert repeated(share, repeats, examples, 1)[0, :, 0].tolist() == theirs
 
@@ -64,26 +74,40 @@ def test_the_sampler_of_timm_is_the_same():
     examples = 1024
     for world_size in (1, 2, 4, 8):
         for rank in range(world_size):
-            sampler = peer.RepeatAugSampler(range(examples), num_replicas=world_size, rank=rank, num_repeats=3)
+            sampler = peer.RepeatAugSampler(
+                range(examples), num_replicas=world_size, rank=rank, num_repeats=3
+            )
             generator = torch.Generator()
             generator.manual_seed(0)
             shuffled = torch.randperm(examples, generator=generator).numpy()
             share = Share(rank, world_size, 256, 1, 0, groups=world_size)
-            jobs = order.train_jobs(DataConfig(repeats=3), share, examples, 0, lambda *_, order=shuffled: order)
+            jobs = order.train_jobs(
+                DataConfig(repeats=3), share, examples, 0, lambda *_, order=shuffled: order
+            )
             ours = np.concatenate([job.indices for job in itertools.islice(jobs, 4)])
             assert ours.tolist() == list(sampler)
 
 
 def test_micro_batches_are_the_same_on_any_number_of_ranks_and_have_no_image_twice():
-    groups = [tuple(map(tuple, repeated(Share(rank, 8, 64, 1, 0, groups=8), 3, 500, 2)[1])) for rank in range(8)]
+    groups = [
+        tuple(map(tuple, repeated(Share(rank, 8, 64, 1, 0, groups=8), 3, 500, 2)[1]))
+        for rank in range(8)
+    ]
     assert all(len({index for index, _ in group}) == 8 for group in groups)
     for world_size in (1, 2, 4):
-        ours = [repeated(Share(rank, world_size, 64, 1, 0, groups=8), 3, 500, 2)[1] for rank in range(world_size)]
-        flat = [tuple(map(tuple, part)) for rank in ours for part in np.split(rank, 8 // world_size)]
+        ours = [
+            repeated(Share(rank, world_size, 64, 1, 0, groups=8), 3, 500, 2)[1]
+            for rank in range(world_size)
+        ]
+        flat = [
+            tuple(map(tuple, part)) for rank in ours for part in np.split(rank, 8 // world_size)
+        ]
         assert flat == groups
 
 
 def test_a_resumed_epoch_deals_out_the_same_images():
     share = Share(1, 2, 64, 1, 0, groups=4)
     [job] = itertools.islice(order.train_jobs(DataConfig(repeats=3), share, 500, first_step=9), 1)
-    assert np.array_equal(np.column_stack([job.indices, job.copies]), repeated(share, 3, 500, 10)[9])
+    assert np.array_equal(
+        np.column_stack([job.indices, job.copies]), repeated(share, 3, 500, 10)[9]
+    )

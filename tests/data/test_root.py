@@ -46,7 +46,9 @@ def test_an_unknown_home_is_named(tmp_path, monkeypatch):
 
 
 def test_a_split_given_itself_is_answered_with_its_parent(images):
-    assert f"is one split; use the folder containing train/ and val/\n    data={images}" in refusal(images / "train")
+    assert f"is one split; use the folder containing train/ and val/\n    data={images}" in refusal(
+        images / "train"
+    )
 
 
 def test_splits_further_down_are_found(images):
@@ -74,7 +76,9 @@ def test_paths_that_no_system_call_takes_are_refused_in_a_sentence(images):
 
 
 @pytest.mark.parametrize("locked", ["", "train", "train/cat"])
-def test_a_folder_that_may_not_be_listed_is_named_with_the_command_that_shows_why(images, monkeypatch, locked):
+def test_a_folder_that_may_not_be_listed_is_named_with_the_command_that_shows_why(
+    images, monkeypatch, locked
+):
     forbid(images / locked, monkeypatch)
     assert f"{images / locked}: is not a readable directory: Permission denied" in refusal(images)
     assert f"ls -ld {images / locked}" in refusal(images)

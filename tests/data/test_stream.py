@@ -37,8 +37,13 @@ def test_waiting_is_measured():
 
 def test_a_batch_is_handed_out_before_the_next_one_is_asked_for():
     asked = []
-    stream = Stream((asked.append(step) or RawBatch(torch.zeros(1), torch.zeros(1)) for step in itertools.count()),
-                    torch.device("cpu"))
+    stream = Stream(
+        (
+            asked.append(step) or RawBatch(torch.zeros(1), torch.zeros(1))
+            for step in itertools.count()
+        ),
+        torch.device("cpu"),
+    )
     for step, _ in zip(range(3), stream, strict=False):
         assert asked == list(range(step + 1))
 
@@ -53,6 +58,6 @@ def test_reused_memory_is_never_overwritten_before_it_is_copied():
     stream = Stream(Slow("cuda").batches(), torch.device("cuda"))
     weights = torch.randn(4096, 4096, device="cuda")
     for step, batch in enumerate(itertools.islice(stream, 50)):
-        weights = (weights @ weights).clamp(-1, 1)           # keeps the device behind the host
+        weights = (weights @ weights).clamp(-1, 1)  # keeps the device behind the host
         assert batch.pixels.device.type == "cuda"
         assert torch.equal(batch.pixels, torch.full_like(batch.pixels, step))

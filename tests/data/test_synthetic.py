@@ -9,8 +9,10 @@ def test_the_nearest_class_mean_tells_the_classes_apart():
     images = Images(32)
     train, test = images.batch(np.arange(60), 0), images.batch(np.arange(60, 100), 1)
     means = [train.pixels[train.labels == label].float().mean(0) for label in range(CLASSES)]
-    nearest = [min(range(CLASSES), key=lambda label: (image - means[label]).square().sum())
-               for image in test.pixels.float()]
+    nearest = [
+        min(range(CLASSES), key=lambda label: (image - means[label]).square().sum())
+        for image in test.pixels.float()
+    ]
     assert nearest == test.labels.tolist()
 
 

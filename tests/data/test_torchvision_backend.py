@@ -37,7 +37,7 @@ def broken(folder: Path, tmp_path: Path) -> Path:
         path.unlink()
         match damage:
             case "cut":
-                path.write_bytes(whole[:len(whole) // 2])
+                path.write_bytes(whole[: len(whole) // 2])
             case "gone":
                 path.symlink_to("nowhere.jpg")
             case "text":
@@ -48,7 +48,9 @@ def broken(folder: Path, tmp_path: Path) -> Path:
 def config(root: Path, **changes) -> DataConfig:
     """Return settings for small images, without workers."""
     sizes = {"train_size": 32, "eval_resize": 40, "eval_size": 32}
-    return DataConfig(**{"backend": "torchvision", "root": str(root), "workers": 0} | sizes | changes)
+    return DataConfig(
+        **{"backend": "torchvision", "root": str(root), "workers": 0} | sizes | changes
+    )
 
 
 def opened(settings: DataConfig, augment=None):
@@ -62,20 +64,31 @@ def test_evaluation_cuts_what_torchvision_cuts(folder):
     transform = v2.Compose([v2.Resize(40, antialias=True), v2.CenterCrop(32)])
     files = [path for name in facts.classes for path in sorted((folder / "val" / name).iterdir())]
     loader = data.open_eval(settings, facts, ALONE)
-    images = np.concatenate([batch.pixels.permute(0, 2, 3, 1).numpy().copy() for batch in loader.batches()])
+    images = np.concatenate(
+        [batch.pixels.permute(0, 2, 3, 1).numpy().copy() for batch in loader.batches()]
+    )
     for ours, path in zip(images, files, strict=True):
         theirs = np.asarray(transform(Image.open(path).convert("RGB")))
         assert np.abs(ours.astype(int) - theirs).max() <= 1
 
 
 @pytest.mark.parametrize("size", [(700, 20), (23, 500), (1, 3000), (121, 20)])
-def test_evaluation_of_an_elongated_image_resizes_only_its_middle(folder, tmp_path, monkeypatch, size):
+def test_evaluation_of_an_elongated_image_resizes_only_its_middle(
+    folder, tmp_path, monkeypatch, size
+):
     shutil.copytree(folder, tmp_path / "images")
     picture = Image.open(next((folder / "val" / "ant").iterdir())).resize(size, Image.BICUBIC)
     picture.save(tmp_path / "images" / "val" / "ant" / "!first.png")
     settings, resized_to = config(tmp_path / "images"), []
-    monkeypatch.setattr(python, "resized", lambda pixels, *to: resized_to.append(to) or decode.resized(pixels, *to))
-    ours = next(data.open_eval(settings, data.measure(settings), ALONE).batches()).pixels[0].permute(1, 2, 0).numpy()
+    monkeypatch.setattr(
+        python, "resized", lambda pixels, *to: resized_to.append(to) or decode.resized(pixels, *to)
+    )
+    ours = (
+        next(data.open_eval(settings, data.measure(settings), ALONE).batches())
+        .pixels[0]
+        .permute(1, 2, 0)
+        .numpy()
+    )
     transform = v2.Compose([v2.Resize(40, antialias=True), v2.CenterCrop(32)])
     # 40 * 500 / 23 is not a whole number
     assert np.abs(ours.astype(int) - np.asarray(transform(picture))).mean() < 2
@@ -85,7 +98,10 @@ def test_evaluation_of_an_elongated_image_resizes_only_its_middle(folder, tmp_pa
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_bad_image_ends_training_with_its_path_and_what_to_type(broken, workers):
     loader = opened(config(broken, workers=workers))
-    said = r"train/(bee|cat)/00[457]\.jpg .*\n    data.on_bad_image=skip .*resnet-recipes doctor data /.*images "
+    said = (
+        r"train/(bee|cat)/00[457]\.jpg .*\n    data.on_bad_image=skip .*resnet-recipes doctor "
+        r"data /.*images "
+    )
     with pytest.raises(TrainingError, match=said):
         list(itertools.islice(loader.batches(), 3))
     loader.close()
@@ -95,10 +111,19 @@ def test_skipped_images_are_named_and_replaced_the_same_way_by_any_number_of_wor
     runs = []
     for workers in (0, 2):
         loader = opened(config(broken, workers=workers, on_bad_image="skip"))
-        runs.append([(batch.pixels.clone(), batch.labels.clone()) for batch in itertools.islice(loader.batches(), 6)])
+        runs.append(
+            [
+                (batch.pixels.clone(), batch.labels.clone())
+                for batch in itertools.islice(loader.batches(), 6)
+            ]
+        )
         assert {path[-7:] for path in loader.skipped} == {"004.jpg", "005.jpg", "007.jpg"}
         loader.close()
-    assert all(np.array_equal(a, b) for one, other in zip(*runs, strict=True) for a, b in zip(one, other, strict=True))
+    assert all(
+        np.array_equal(a, b)
+        for one, other in zip(*runs, strict=True)
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def test_a_bad_validation_image_is_an_error_even_where_bad_images_are_skipped(broken):
@@ -146,15 +171,19 @@ os.kill(int(found[0].suffix[1:]), signal.SIGKILL)
 """
 
 
-def test_stuck_workers_are_given_up_on_and_what_they_were_reading_is_named(folder, tmp_path, monkeypatch):
+def test_stuck_workers_are_given_up_on_and_what_they_were_reading_is_named(
+    folder, tmp_path, monkeypatch
+):
     first = opened(config(folder, workers=1))
-    next(first.batches())                         # the first worker takes seconds to start
+    next(first.batches())  # the first worker takes seconds to start
     first.close()
     monkeypatch.setattr(pipeline, "PATIENCE", 1.0)
     loader = opened(config(folder, workers=2), Stall(tmp_path / "worker"))
     with pytest.raises(TrainingError, match=r"no image was read for 1 s.*\.jpg"):
         next(loader.batches())
-    assert not [child for child in multiprocessing.active_children() if child.name.startswith("ForkServer")]
+    assert not [
+        child for child in multiprocessing.active_children() if child.name.startswith("ForkServer")
+    ]
 
 
 def ignores_sigterm(child: multiprocessing.Process) -> bool:
@@ -172,7 +201,7 @@ def test_workers_ignore_sigterm_and_ctrl_c(folder, monkeypatch):
     children = multiprocessing.active_children()
     deadline = time.monotonic() + 20
     while not all(map(ignores_sigterm, children)) and time.monotonic() < deadline:
-        time.sleep(0.01)        # one of them may have served the first batch alone
+        time.sleep(0.01)  # one of them may have served the first batch alone
     for child in children:
         os.kill(child.pid, signal.SIGTERM)
         os.kill(child.pid, signal.SIGINT)
@@ -200,8 +229,11 @@ multiprocessing.util._exit_function()
 """
 
 
-def test_workers_do_not_outlive_the_trainer_nor_import_it(folder: Path, nursery: Nursery, tmp_path: Path):
-    (tmp_path / "trainer.py").write_text(TRAINER)         # would start workers without end, if they imported it
+def test_workers_do_not_outlive_the_trainer_nor_import_it(
+    folder: Path, nursery: Nursery, tmp_path: Path
+):
+    # would start workers without end, if they imported it
+    (tmp_path / "trainer.py").write_text(TRAINER)
     trainer = nursery.run(tmp_path, "trainer", str(folder))
     while len(said := [line.split() for line in trainer.said()[0].splitlines()]) < 2:
         assert trainer.poll() is None, trainer.said()
@@ -225,7 +257,9 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_without_the_native_decoder_the_images_are_counted_and_it_is_reported(folder: Path, monkeypatch):
+def test_without_the_native_decoder_the_images_are_counted_and_it_is_reported(
+    folder: Path, monkeypatch
+):
     monkeypatch.setattr(native, "why_not", lambda: "was not built")
     monkeypatch.setattr(native, "description", lambda: pytest.fail("there is no decoder to ask"))
     facts = data.measure(DataConfig(backend="torchvision", root=str(folder)))

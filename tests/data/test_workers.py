@@ -19,7 +19,9 @@ def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def notes(root: Path, workers: int | str, backend: str = "torchvision") -> str:
     """Return what a user is told about these images."""
-    return "\n".join(data.measure(DataConfig(backend=backend, root=str(root), workers=workers)).notes)
+    return "\n".join(
+        data.measure(DataConfig(backend=backend, root=str(root), workers=workers)).notes
+    )
 
 
 def test_the_cores_are_shared_by_the_ranks_and_what_a_recipe_says_is_kept(monkeypatch):
@@ -40,17 +42,21 @@ def test_threads_are_reported_as_well(betons):
 
 
 @pytest.mark.parametrize("launched", [True, False])
-def test_all_ranks_of_this_machine_count_and_before_a_launch_its_gpus(folder, monkeypatch, launched):
+def test_all_ranks_of_this_machine_count_and_before_a_launch_its_gpus(
+    folder, monkeypatch, launched
+):
     if launched:
         monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     else:
         monkeypatch.setattr("torch.cuda.device_count", lambda: 4)
-    assert "data.workers=3 for each of 4 ranks is more than the 8 cores of this machine" in notes(folder, 3)
+    assert "data.workers=3 for each of 4 ranks is more than the 8 cores of this machine" in notes(
+        folder, 3
+    )
     assert "use data.workers=2" in notes(folder, 3)
     assert "cores" not in notes(folder, 2)
 
 
 def test_a_rank_with_one_worker_is_not_told_to_use_one(folder, monkeypatch):
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")     # more ranks than the 8 cores
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")  # more ranks than the 8 cores
     assert "cores" not in notes(folder, 1)
     assert "use data.workers=1" in notes(folder, 2)

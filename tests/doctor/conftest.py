@@ -15,6 +15,8 @@ def root(tmp_path: Path) -> Path:
             for number in numbers:
                 path = tmp_path / "data" / split / name / f"{name}{number}.jpg"
                 path.parent.mkdir(parents=True, exist_ok=True)
-                pixels = np.random.default_rng((label, number)).integers(0, 256, (20, 30, 3), np.uint8)
+                pixels = np.random.default_rng((label, number)).integers(
+                    0, 256, (20, 30, 3), np.uint8
+                )
                 Image.fromarray(pixels).save(path)
     return tmp_path / "data"

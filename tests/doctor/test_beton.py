@@ -17,7 +17,9 @@ from resnet_recipes.doctor import beton as doctor_beton
 from resnet_recipes.doctor.data import Estimate, check_data, estimate
 
 built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
-readers = pytest.mark.parametrize("reader", [pytest.param("engine", marks=built), "python"], indirect=True)
+readers = pytest.mark.parametrize(
+    "reader", [pytest.param("engine", marks=built), "python"], indirect=True
+)
 
 
 @pytest.fixture
@@ -54,8 +56,10 @@ def test_sound_files_have_nothing_to_fix_and_every_sample_is_counted(betons, rea
     assert exit_code(findings) == 0
     assert steps == [(6, 6), (3, 3)]
     expected = "samples were read and decoded"
-    assert [finding.what.partition(":")[0]
-            for finding in findings if expected in finding.what] == ["train.beton", "val.beton"]
+    assert [finding.what.partition(":")[0] for finding in findings if expected in finding.what] == [
+        "train.beton",
+        "val.beton",
+    ]
 
 
 @readers
@@ -64,7 +68,11 @@ def test_every_sample_with_a_wrong_byte_is_named(betons, reader):
         damage(betons / "train.beton", index, 300, b"\1\2\3")
     (finding,) = fixes(check_data(betons))
     assert "3 samples of train.beton are damaged" in finding.what
-    assert [path.partition(":")[0] for path in finding.paths] == ["sample 1", "sample 4", "sample 5"]
+    assert [path.partition(":")[0] for path in finding.paths] == [
+        "sample 1",
+        "sample 4",
+        "sample 5",
+    ]
     assert not fixes(check_data(betons, images=False))
 
 
@@ -90,7 +98,9 @@ def test_a_file_that_cannot_be_opened_is_reported_as_such(betons):
 def test_files_of_different_classes_are_reported_before_any_sample_is_read(betons):
     note = sidecar_path(betons / "val.beton")
     note.write_text(note.read_text().replace('"ant"', '"zebra"'))
-    (finding,) = fixes(check_data(betons, progress=lambda done, total: pytest.fail("samples were read")))
+    (finding,) = fixes(
+        check_data(betons, progress=lambda done, total: pytest.fail("samples were read"))
+    )
     assert "val.beton differs from train.beton in its classes" in finding.what
 
 

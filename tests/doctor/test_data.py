@@ -25,7 +25,9 @@ def test_healthy_data_have_nothing_to_fix(root):
     steps = []
     findings = check_data(root, progress=lambda done, total: steps.append((done, total)))
     assert [finding.what for finding in findings] == [
-        "train: 6 images in 3 classes", "val: 3 images in 3 classes", "9 of 9 images were decoded",
+        "train: 6 images in 3 classes",
+        "val: 3 images in 3 classes",
+        "9 of 9 images were decoded",
     ]
     assert exit_code(findings) == 0
     assert steps == [(9, 9)]
@@ -93,13 +95,16 @@ def ruin(kind: str, path: Path) -> None:
         image.convert(kind).save(path, "TIFF" if kind == "I;16" else "JPEG")
 
 
-@pytest.mark.parametrize(("kind", "level", "meaning"), [
-    ("cut short", "fix", "unreadable images in train: 1"),
-    ("no image", "fix", "unreadable images in train: 1"),
-    ("png", "warn", "different type"),
-    ("CMYK", "warn", "CMYK"),
-    ("rotated", "warn", "EXIF"),
-])
+@pytest.mark.parametrize(
+    ("kind", "level", "meaning"),
+    [
+        ("cut short", "fix", "unreadable images in train: 1"),
+        ("no image", "fix", "unreadable images in train: 1"),
+        ("png", "warn", "different type"),
+        ("CMYK", "warn", "CMYK"),
+        ("rotated", "warn", "EXIF"),
+    ],
+)
 def test_an_odd_image_is_found(root, kind, level, meaning):
     path = root / "train/bee/bee1.jpg"
     ruin(kind, path)
@@ -116,7 +121,8 @@ def test_an_unreadable_image_is_named_with_its_reason(root):
     finding = only(check_data(root), "fix")
     assert [path.partition("bee/")[2] for path in finding.paths] == [
         f"bee0.jpg is not an image of a known format ({', '.join(FORMATS)})",
-        "bee1.jpg cannot be read: Not a regular file"]
+        "bee1.jpg cannot be read: Not a regular file",
+    ]
     assert "data.on_bad_image=skip" in finding.fix
 
 
@@ -127,8 +133,11 @@ def test_the_verdict_is_that_of_training(root):
     data[data.index(b"\xff\xc0") + 11] = 0x14
     path.write_bytes(data)
     assert exit_code(check_data(root)) == 0
-    loader = open_train(config := DataConfig(backend="torchvision", root=str(root), workers=0), measure(config),
-                        Share(0, 1, 6, 1, 0))
+    loader = open_train(
+        config := DataConfig(backend="torchvision", root=str(root), workers=0),
+        measure(config),
+        Share(0, 1, 6, 1, 0),
+    )
     assert len(next(loader.batches()).pixels) == 6
 
 
@@ -139,7 +148,11 @@ def test_a_wrong_folder_is_answered_as_training_answers_it(root):
 
 def test_deep_images_are_found(root):
     ruin("I;16", root / "train/bee/bee1.jpg")
-    assert any("more than 8 bits" in finding.what for finding in check_data(root) if finding.level == "warn")
+    assert any(
+        "more than 8 bits" in finding.what
+        for finding in check_data(root)
+        if finding.level == "warn"
+    )
 
 
 def test_grey_images_are_fine(root):

@@ -48,16 +48,22 @@ def test_a_driver_that_torch_cannot_use_must_be_put_right(no_device, monkeypatch
 
 
 def test_devices_are_described_with_their_precision_and_versions(no_device, monkeypatch):
-    devices = [SimpleNamespace(name="New", total_memory=80e9, major=9, minor=0),
-               SimpleNamespace(name="Old", total_memory=8e9, major=7, minor=5)]
+    devices = [
+        SimpleNamespace(name="New", total_memory=80e9, major=9, minor=0),
+        SimpleNamespace(name="Old", total_memory=8e9, major=7, minor=5),
+    ]
     no_device.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_properties", devices.__getitem__)
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: ["sm_75", "sm_90"])
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    monkeypatch.setattr(gpu, "_convolution", lambda device, dtype: Finding("ok", f"{device} {dtype}"))
-    monkeypatch.setattr(gpu, "_operations", lambda device, dtype: Finding("ok", f"operations {device} {dtype}"))
+    monkeypatch.setattr(
+        gpu, "_convolution", lambda device, dtype: Finding("ok", f"{device} {dtype}")
+    )
+    monkeypatch.setattr(
+        gpu, "_operations", lambda device, dtype: Finding("ok", f"operations {device} {dtype}")
+    )
     monkeypatch.setattr(gpu, "_exchange", lambda found: Finding("ok", f"exchange {len(found)}"))
     versions, new, on_new, right, speed, old, small, on_old, *_, exchange = gpu._devices()
     assert right.what == "operations cuda:0 torch.bfloat16"
@@ -71,22 +77,28 @@ def test_devices_are_described_with_their_precision_and_versions(no_device, monk
     assert on_old.what == "cuda:1 torch.float16"
 
 
-@pytest.mark.parametrize(("built", "capability", "levels"), [
-    (["sm_75", "sm_80", "sm_90"], (8, 0), []),
-    (["sm_80"], (8, 9), []),                               # machine code runs on later GPUs of its generation
-    (["sm_86"], (8, 0), ["fix"]),
-    (["sm_80", "sm_90"], (12, 0), ["fix"]),
-    (["sm_90", "compute_90"], (12, 0), ["warn"]),          # PTX runs on whatever comes later
-    (["sm_90", "compute_120"], (10, 0), ["fix"]),
-    (["sm_100a"], (10, 3), ["fix"]),
-    (["sm_100f"], (10, 3), []),
-    (["sm_75", "sm_80"], (6, 1), ["fix"]),
-])
+@pytest.mark.parametrize(
+    ("built", "capability", "levels"),
+    [
+        (["sm_75", "sm_80", "sm_90"], (8, 0), []),
+        (["sm_80"], (8, 9), []),  # machine code runs on later GPUs of its generation
+        (["sm_86"], (8, 0), ["fix"]),
+        (["sm_80", "sm_90"], (12, 0), ["fix"]),
+        (["sm_90", "compute_90"], (12, 0), ["warn"]),  # PTX runs on whatever comes later
+        (["sm_90", "compute_120"], (10, 0), ["fix"]),
+        (["sm_100a"], (10, 3), ["fix"]),
+        (["sm_100f"], (10, 3), []),
+        (["sm_75", "sm_80"], (6, 1), ["fix"]),
+    ],
+)
 def test_a_gpu_that_torch_was_not_compiled_for_is_found(monkeypatch, built, capability, levels):
     monkeypatch.setattr(torch.cuda, "get_arch_list", lambda: built)
     found = list(gpu._architecture(0, *capability))
     assert [finding.level for finding in found] == levels
-    assert all("sm_{}{}".format(*capability) in finding.what and built[0] in finding.what for finding in found)
+    assert all(
+        "sm_{}{}".format(*capability) in finding.what and built[0] in finding.what
+        for finding in found
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
@@ -108,18 +120,24 @@ def test_a_wrong_convolution_and_a_failing_one_are_reported(monkeypatch):
         calls.append(args)
         if len(calls) % 2:
             return right(*args)
-        raise RuntimeError("CUDA error: no kernel image is available\nCompile with TORCH_USE_CUDA_DSA")
+        raise RuntimeError(
+            "CUDA error: no kernel image is available\nCompile with TORCH_USE_CUDA_DSA"
+        )
 
     calls.clear()
     monkeypatch.setattr(gpu.F, "conv2d", failing)
     finding = gpu._convolution(torch.device("cpu", 0), torch.float32)
     assert finding.level == "fix"
-    assert finding.what.endswith("cannot compute a convolution: CUDA error: no kernel image is available")
+    assert finding.what.endswith(
+        "cannot compute a convolution: CUDA error: no kernel image is available"
+    )
 
 
 def test_operations_that_differ_are_a_warning_and_say_what_runs_do(monkeypatch):
     assert gpu._operations(torch.device("cpu", 0), torch.float32).level == "ok"
-    monkeypatch.setattr(gpu.ops, "choose", lambda *_: gpu.ops.Operations(notes=("the kernel of blur is wrong",)))
+    monkeypatch.setattr(
+        gpu.ops, "choose", lambda *_: gpu.ops.Operations(notes=("the kernel of blur is wrong",))
+    )
     finding = gpu._operations(torch.device("cpu", 0), torch.float32)
     assert finding.level == "warn"
     assert finding.what == "GPU 0: the kernel of blur is wrong"
@@ -127,16 +145,26 @@ def test_operations_that_differ_are_a_warning_and_say_what_runs_do(monkeypatch):
 
 
 def test_operations_that_only_the_cpu_contradicts_mean_a_broken_gpu(monkeypatch):
-    monkeypatch.setattr(gpu.ops, "choose", lambda device, dtype, *reference: gpu.ops.Operations(
-        notes=("the kernel of blur is wrong",) if reference else ()))
+    monkeypatch.setattr(
+        gpu.ops,
+        "choose",
+        lambda device, dtype, *reference: gpu.ops.Operations(
+            notes=("the kernel of blur is wrong",) if reference else ()
+        ),
+    )
     finding = gpu._operations(torch.device("cpu", 0), torch.float32)
     assert finding.level == "fix"
     assert finding.what == "GPU 0 and the CPU disagree: the kernel of blur is wrong"
 
 
-@pytest.mark.parametrize(("traffic", "products", "levels"), [
-    (1.8e12, 265e12, ["ok", "ok"]), (1.0e12, 265e12, ["warn", "ok"]), (1.8e12, 100e12, ["ok", "warn"]),
-])
+@pytest.mark.parametrize(
+    ("traffic", "products", "levels"),
+    [
+        (1.8e12, 265e12, ["ok", "ok"]),
+        (1.0e12, 265e12, ["warn", "ok"]),
+        (1.8e12, 100e12, ["ok", "warn"]),
+    ],
+)
 def test_a_slow_card_is_held_against_its_datasheet(monkeypatch, traffic, products, levels):
     monkeypatch.setattr(gpu.rates, "traffic", lambda device: traffic)
     monkeypatch.setattr(gpu.rates, "products", lambda device, dtype: products)
@@ -144,7 +172,9 @@ def test_a_slow_card_is_held_against_its_datasheet(monkeypatch, traffic, product
     assert [finding.level for finding in found] == levels
     assert "GPU 0 copies at " in found[0].what
     assert "A100 80GB should reach 1.79" in found[0].what
-    assert all(("slow or throttled" in finding.what) == (finding.level == "warn") for finding in found)
+    assert all(
+        ("slow or throttled" in finding.what) == (finding.level == "warn") for finding in found
+    )
 
 
 def test_a_card_whose_memory_is_taken_is_not_judged(monkeypatch):
@@ -153,7 +183,10 @@ def test_a_card_whose_memory_is_taken_is_not_judged(monkeypatch):
 
     monkeypatch.setattr(gpu.rates, "traffic", fail)
     (finding,) = gpu._speed(torch.device("cpu", 0), torch.bfloat16, "NVIDIA H200")
-    assert finding.what == "GPU 0: its speed could not be measured: CUDA out of memory. Tried to allocate 1 GiB"
+    assert (
+        finding.what
+        == "GPU 0: its speed could not be measured: CUDA out of memory. Tried to allocate 1 GiB"
+    )
 
 
 def test_the_exchange_between_gpus_is_checked_and_timed(monkeypatch):
@@ -175,6 +208,9 @@ def test_the_exchange_between_gpus_is_checked_and_timed(monkeypatch):
         raise RuntimeError("NCCL Error 1: unhandled cuda error\nmore")
 
     monkeypatch.setattr(gpu, "_all_reduce", fail)
-    assert gpu._exchange(devices).what == "NCCL cannot sum over the GPUs: NCCL Error 1: unhandled cuda error"
+    assert (
+        gpu._exchange(devices).what
+        == "NCCL cannot sum over the GPUs: NCCL Error 1: unhandled cuda error"
+    )
     monkeypatch.setattr(gpu.torch, "full", lambda *_, **__: fail([]))
     assert gpu._exchange(devices).level == "fix"

@@ -11,7 +11,9 @@ from resnet_recipes.doctor import exit_code, native
 @pytest.fixture
 def absent(monkeypatch):
     """A machine on which the library was not built."""
-    monkeypatch.setattr(native, "why_not", lambda: "was not built when resnet-recipes was installed")
+    monkeypatch.setattr(
+        native, "why_not", lambda: "was not built when resnet-recipes was installed"
+    )
     monkeypatch.setattr(native.steps, "library", lambda: None)
 
 
@@ -25,14 +27,20 @@ def test_without_a_compiler_the_package_to_install_is_named(absent, monkeypatch)
 
 def test_without_headers_the_package_to_install_is_named(absent, monkeypatch):
     monkeypatch.setattr(native.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(native.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 1))
+    monkeypatch.setattr(
+        native.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 1)
+    )
     assert "install libjpeg-dev " in native.check_native()[0].fix
 
 
 def test_with_everything_there_only_the_installation_is_missing(absent, monkeypatch):
     monkeypatch.setattr(native.shutil, "which", lambda name: f"/usr/bin/{name}")
-    monkeypatch.setattr(native.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 0))
-    assert {finding.fix for finding in native.check_native()} == {"pip install --force-reinstall --no-deps ."}
+    monkeypatch.setattr(
+        native.subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 0)
+    )
+    assert {finding.fix for finding in native.check_native()} == {
+        "pip install --force-reinstall --no-deps ."
+    }
 
 
 def test_a_working_library_says_what_it_runs_on():

@@ -20,4 +20,4 @@ def test_seconds_are_the_median_of_laps_without_the_first_call(monkeypatch):
 def test_copies_count_both_ways_and_products_two_operations(monkeypatch, dtype):
     monkeypatch.setattr(rates, "seconds", lambda work, device: work() is not None and 0.5)
     assert rates.traffic(CPU, 1024) == 2 * 1024 / 0.5
-    assert rates.products(CPU, dtype, 16) == 2 * 16 ** 3 / 0.5
+    assert rates.products(CPU, dtype, 16) == 2 * 16**3 / 0.5

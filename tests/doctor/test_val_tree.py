@@ -11,7 +11,8 @@ from resnet_recipes.errors import NotReadyError
 
 MAPS = {
     "csv with a header": "ImageId,Class\nant2,ant\nbee2,bee\ncat2,cat\n",
-    "Kaggle's": "ImageId,PredictionString\ncat2,cat 85 1 499 272\nant2,ant 1 2 3 4 ant 5 6 7 8\nbee2,bee 1 2 3 4\n",
+    "Kaggle's": "ImageId,PredictionString\ncat2,cat 85 1 499 272\nant2,ant 1 2 3 4 ant 5 6 7 "
+    "8\nbee2,bee 1 2 3 4\n",
     "names with endings, by space": "ant2.jpg ant\ncat2.jpg cat\nbee2.jpg bee\n",
     "tabs": "ant2.jpg\tant\ncat2.jpg\tcat\nbee2.jpg\tbee\n",
     "one class a line": "ant\nbee\ncat\n",
@@ -47,17 +48,25 @@ def test_numbers_are_translated_by_the_list_of_names_and_never_guessed(flat, tmp
     numbers = written(tmp_path / "truth.txt", "3\n1\n2\n")
     with pytest.raises(NotReadyError, match="numbers"):
         build_val_tree(flat, numbers)
-    tree = build_val_tree(flat, numbers, written(tmp_path / "names.txt", "bee, insect\ncat\nant\n".replace(",", " ")))
-    assert {path.parent.name: path.name
-            for path in (tree / "val").glob("*/*")} == {"ant": "ant2.jpg", "bee": "bee2.jpg", "cat": "cat2.jpg"}
+    tree = build_val_tree(
+        flat, numbers, written(tmp_path / "names.txt", "bee, insect\ncat\nant\n".replace(",", " "))
+    )
+    assert {path.parent.name: path.name for path in (tree / "val").glob("*/*")} == {
+        "ant": "ant2.jpg",
+        "bee": "bee2.jpg",
+        "cat": "cat2.jpg",
+    }
 
 
-@pytest.mark.parametrize(("text", "rule"), [
-    ("ant2 ant\nbee2 bee\n", "no class for 1 of 3"),
-    ("ant2 ant\nbee2 bee\ncat2 dog\n", "lacks: dog"),
-    ("ant\nbee\n", "2 lines"),
-    ("\xff", "no class for|1 lines"),
-])
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("ant2 ant\nbee2 bee\n", "no class for 1 of 3"),
+        ("ant2 ant\nbee2 bee\ncat2 dog\n", "lacks: dog"),
+        ("ant\nbee\n", "2 lines"),
+        ("\xff", "no class for|1 lines"),
+    ],
+)
 def test_a_map_that_does_not_fit_makes_nothing(flat, tmp_path, text, rule):
     with pytest.raises(NotReadyError, match=rule):
         build_val_tree(flat, written(tmp_path / "map", text))

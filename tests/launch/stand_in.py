@@ -15,7 +15,9 @@ STEPS = 2000
 
 def work(process: RankProcess) -> int:
     """Make steps of 2 ms; at step 20 do something bad, if told so."""
-    told = dict(reversed(word.split("@")) for word in (process.folder / "behaviour").read_text().split())
+    told = dict(
+        reversed(word.split("@")) for word in (process.folder / "behaviour").read_text().split()
+    )
     behaviour = told.get(str(process.rank), "")
     print("console of", process.rank, file=process.console)
     print("output of", process.rank)
@@ -42,10 +44,15 @@ def misbehave(behaviour: str, process: RankProcess) -> None:
         case "not-ready":
             raise NotReadyError([Problem("data.root", "/data", "is gone")])
         case "peer":
-            exec("raise RuntimeError('[gloo/pair.cc:534] Connection closed by peer')",
-                 {"__name__": "torch.distributed.distributed_c10d"})
+            exec(
+                "raise RuntimeError('[gloo/pair.cc:534] Connection closed by peer')",
+                {"__name__": "torch.distributed.distributed_c10d"},
+            )
         case "kill" | "segv" | "bus":
-            os.kill(os.getpid(), {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "bus": signal.SIGBUS}[behaviour])
+            os.kill(
+                os.getpid(),
+                {"kill": signal.SIGKILL, "segv": signal.SIGSEGV, "bus": signal.SIGBUS}[behaviour],
+            )
         case "exit":
             sys.exit(5)
         case "stuck":

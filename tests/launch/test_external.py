@@ -15,14 +15,40 @@ from resnet_recipes.process.watchdog import Beat
 from resnet_recipes.train import distributed
 from tests.process.nursery import Command, Nursery
 
-SMALL = ["recipe=mild", "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32",
-         "bs=8", "batch.bn_size=4", "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "max_duration=2ba",
-         "ssr=1", "launch.device=cpu"]
+SMALL = [
+    "recipe=mild",
+    "data.backend=synthetic",
+    "data.train_size=32",
+    "data.eval_resize=32",
+    "data.eval_size=32",
+    "bs=8",
+    "batch.bn_size=4",
+    "lr=0.05",
+    "model.name=resnet18",
+    "schedule.warmup=1ba",
+    "max_duration=2ba",
+    "ssr=1",
+    "launch.device=cpu",
+]
 
-TORCHRUN = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
-SRUN = {"SLURM_PROCID": "5", "SLURM_LOCALID": "1", "SLURM_STEP_NUM_TASKS": "8", "SLURM_STEP_NUM_NODES": "2",
-        "SLURM_STEP_NODELIST": "gpu[07-08]", "SLURM_JOB_ID": "41234",
-        "SLURM_STEP_TASKS_PER_NODE": "4(x2)", "SLURM_NODEID": "1", "SLURM_CPUS_ON_NODE": "1"}
+TORCHRUN = {
+    "RANK": "1",
+    "LOCAL_RANK": "1",
+    "WORLD_SIZE": "2",
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "29400",
+}
+SRUN = {
+    "SLURM_PROCID": "5",
+    "SLURM_LOCALID": "1",
+    "SLURM_STEP_NUM_TASKS": "8",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_STEP_NODELIST": "gpu[07-08]",
+    "SLURM_JOB_ID": "41234",
+    "SLURM_STEP_TASKS_PER_NODE": "4(x2)",
+    "SLURM_NODEID": "1",
+    "SLURM_CPUS_ON_NODE": "1",
+}
 
 
 @pytest.fixture
@@ -38,42 +64,67 @@ def put(told: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
         told.setenv(name, value)
 
 
-@pytest.mark.parametrize(("variables", "words", "by"), [
-    ({}, [], ""), (TORCHRUN, [], "torchrun"), (SRUN, [], "srun"), (SRUN | TORCHRUN, [], "torchrun"),
-    (SRUN | {"SLURM_STEP_NUM_TASKS": "1"}, [], ""),                     # alone: it starts one process per GPU itself
-    (SRUN, ["launch.nodes=2", "launch.rdzv=gpu07:29400"], ""),          # one of our launchers on each node
-    ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, [], ""),               # a batch script, outside of any step
-])
-def test_who_has_started_this_process(variables: dict, words: list[str], by: str, told: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("variables", "words", "by"),
+    [
+        ({}, [], ""),
+        (TORCHRUN, [], "torchrun"),
+        (SRUN, [], "srun"),
+        (SRUN | TORCHRUN, [], "torchrun"),
+        (
+            SRUN | {"SLURM_STEP_NUM_TASKS": "1"},
+            [],
+            "",
+        ),  # alone: it starts one process per GPU itself
+        (
+            SRUN,
+            ["launch.nodes=2", "launch.rdzv=gpu07:29400"],
+            "",
+        ),  # one of our launchers on each node
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, [], ""),  # a batch script, outside of any step
+    ],
+)
+def test_who_has_started_this_process(
+    variables: dict, words: list[str], by: str, told: pytest.MonkeyPatch
+) -> None:
     put(told, variables)
     assert external.launcher(words) == by
 
 
-@pytest.mark.parametrize(("variables", "said"), [
-    ({"RANK": "x"}, "RANK=x: must be a whole number; torchrun or srun sets it\n    unset RANK"),
-    (TORCHRUN | {"WORLD_SIZE": "-2"}, "WORLD_SIZE=-2: must be a whole number"),
-    (TORCHRUN | {"RANK": "2"}, "RANK=2: must be less than WORLD_SIZE=2"),
-    (TORCHRUN | {"MASTER_ADDR": ""}, "MASTER_ADDR: is not set"),
-    (TORCHRUN | {"MASTER_PORT": "99999"}, "MASTER_PORT=99999: must be a port"),
-    ({"SLURM_STEP_NUM_TASKS": "two"}, "SLURM_STEP_NUM_TASKS=two: must be a whole number"),
-    ({"LOCAL_WORLD_SIZE": "\u0663"}, "LOCAL_WORLD_SIZE=\u0663: must be a whole number"),
-])
-def test_what_no_launcher_can_have_set_is_refused_by_name(variables: dict, said: str, told: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"RANK": "x"}, "RANK=x: must be a whole number; torchrun or srun sets it\n    unset RANK"),
+        (TORCHRUN | {"WORLD_SIZE": "-2"}, "WORLD_SIZE=-2: must be a whole number"),
+        (TORCHRUN | {"RANK": "2"}, "RANK=2: must be less than WORLD_SIZE=2"),
+        (TORCHRUN | {"MASTER_ADDR": ""}, "MASTER_ADDR: is not set"),
+        (TORCHRUN | {"MASTER_PORT": "99999"}, "MASTER_PORT=99999: must be a port"),
+        ({"SLURM_STEP_NUM_TASKS": "two"}, "SLURM_STEP_NUM_TASKS=two: must be a whole number"),
+        ({"LOCAL_WORLD_SIZE": "\u0663"}, "LOCAL_WORLD_SIZE=\u0663: must be a whole number"),
+    ],
+)
+def test_what_no_launcher_can_have_set_is_refused_by_name(
+    variables: dict, said: str, told: pytest.MonkeyPatch
+) -> None:
     put(told, variables)
     with pytest.raises(NotReadyError) as failure:
         external.launcher([])
     assert said in str(failure.value)
 
 
-@pytest.mark.parametrize(("name", "value", "said"), [
-    ("SLURM_PROCID", "x", "RANK=x: must be a whole number"),
-    ("SLURM_PROCID", "9", "RANK=9: must be less than WORLD_SIZE=8"),
-    ("SLURM_STEP_NODELIST", None, "SLURM_STEP_NODELIST: is not set, although srun sets it"),
-    ("SLURM_JOB_ID", "x", "SLURM_JOB_ID=x: is not what srun sets"),
-    ("SLURM_NODEID", "7", "SLURM_NODEID=7 SLURM_JOB_ID=41234: is not what srun sets"),
-])
-def test_what_srun_cannot_have_set_is_refused_by_name(name: str, value: str | None, said: str,
-                                                      told: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("SLURM_PROCID", "x", "RANK=x: must be a whole number"),
+        ("SLURM_PROCID", "9", "RANK=9: must be less than WORLD_SIZE=8"),
+        ("SLURM_STEP_NODELIST", None, "SLURM_STEP_NODELIST: is not set, although srun sets it"),
+        ("SLURM_JOB_ID", "x", "SLURM_JOB_ID=x: is not what srun sets"),
+        ("SLURM_NODEID", "7", "SLURM_NODEID=7 SLURM_JOB_ID=41234: is not what srun sets"),
+    ],
+)
+def test_what_srun_cannot_have_set_is_refused_by_name(
+    name: str, value: str | None, said: str, told: pytest.MonkeyPatch
+) -> None:
     put(told, SRUN)
     told.setenv(name, value) if value else told.delenv(name)
     with pytest.raises(NotReadyError) as failure:
@@ -85,7 +136,9 @@ def test_a_port_in_use_is_a_message(told: pytest.MonkeyPatch) -> None:
     distributed.meeting_place.cache_clear()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         put(told, TORCHRUN | {"MASTER_PORT": str(taken.getsockname()[1])})
-        with pytest.raises(NotReadyError, match=r"127\.0\.0\.1:\d+: rank 0 cannot reach the others there: .*in use"):
+        with pytest.raises(
+            NotReadyError, match=r"127\.0\.0\.1:\d+: rank 0 cannot reach the others there: .*in use"
+        ):
             external._store(0, 2)
 
 
@@ -97,33 +150,60 @@ def test_gpu_memory_is_allocated_as_under_our_launcher(told: pytest.MonkeyPatch)
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
 
 
-def test_a_class_called_igloo_does_not_silence_the_rank_that_failed(tmp_path: Path, told: pytest.MonkeyPatch) -> None:
+def test_a_class_called_igloo_does_not_silence_the_rank_that_failed(
+    tmp_path: Path, told: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "behaviour").write_text("wrong@0")
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent), "RANK": "0", "WORLD_SIZE": "2"}
-    rank = subprocess.run([sys.executable, "-m", "stand_in", str(tmp_path)], env=environment, capture_output=True,
-                          text=True, timeout=60)
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(__file__).parent),
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+    }
+    rank = subprocess.run(
+        [sys.executable, "-m", "stand_in", str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert rank.returncode == 1
     assert "rank 0 failed (TrainingError)" in rank.stderr
     assert "igloo" in rank.stderr
 
 
-@pytest.mark.parametrize(("nodes", "first"), [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"),
-                                              ("r[1-2]n[3-4]", "r1n3")])
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"), ("r[1-2]n[3-4]", "r1n3")],
+)
 def test_a_task_of_srun_is_the_rank_that_torchrun_would_call_it(nodes: str, first: str) -> None:
     assert external._variables(SRUN | {"SLURM_STEP_NODELIST": nodes}) == {
-        "RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4", "MASTER_ADDR": first,
-        "MASTER_PORT": "21234"}
+        "RANK": "5",
+        "LOCAL_RANK": "1",
+        "WORLD_SIZE": "8",
+        "LOCAL_WORLD_SIZE": "4",
+        "MASTER_ADDR": first,
+        "MASTER_PORT": "21234",
+    }
 
 
-@pytest.mark.parametrize(("node", "cores", "sharing"), [("0", 1, 8), ("2", 1, 4), ("2", 4, 4), ("2", 1024, 1)])
-def test_tasks_of_a_node_share_its_cores_unless_each_has_its_own(node: str, cores: int, sharing: int,
-                                                                 told: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("node", "cores", "sharing"), [("0", 1, 8), ("2", 1, 4), ("2", 4, 4), ("2", 1024, 1)]
+)
+def test_tasks_of_a_node_share_its_cores_unless_each_has_its_own(
+    node: str, cores: int, sharing: int, told: pytest.MonkeyPatch
+) -> None:
     told.setattr(os, "sched_getaffinity", lambda _: set(range(min(cores, 2))), raising=False)
-    slurm = SRUN | {"SLURM_STEP_TASKS_PER_NODE": "8(x2),4", "SLURM_NODEID": node, "SLURM_CPUS_ON_NODE": str(cores)}
+    slurm = SRUN | {
+        "SLURM_STEP_TASKS_PER_NODE": "8(x2),4",
+        "SLURM_NODEID": node,
+        "SLURM_CPUS_ON_NODE": str(cores),
+    }
     assert external._variables(slurm)["LOCAL_WORLD_SIZE"] == str(sharing)
 
 
-def test_a_restarted_group_finds_the_run_that_it_began(tmp_path: Path, told: pytest.MonkeyPatch) -> None:
+def test_a_restarted_group_finds_the_run_that_it_began(
+    tmp_path: Path, told: pytest.MonkeyPatch
+) -> None:
     for name in ("mine", "finished-long-ago"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").write_text("")
@@ -139,19 +219,38 @@ def tasks(nursery: Nursery, folder: Path, changes: list[list[str]]) -> list[Comm
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    inherited = {key: value for key, value in os.environ.items() if not key.endswith("_SOCKET_IFNAME")}
-    common = inherited | SRUN | {
-        "SLURM_STEP_NUM_TASKS": str(len(changes)), "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "127.0.0.1",
-        "SLURM_STEP_TASKS_PER_NODE": str(len(changes)), "SLURM_NODEID": "0", "MASTER_PORT": port,
+    inherited = {
+        key: value for key, value in os.environ.items() if not key.endswith("_SOCKET_IFNAME")
     }
-    return [nursery.run(folder, "resnet_recipes", *SMALL, "run=one", *own,
-                        environment=common | {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)})
-            for rank, own in enumerate(changes)]
+    common = (
+        inherited
+        | SRUN
+        | {
+            "SLURM_STEP_NUM_TASKS": str(len(changes)),
+            "SLURM_STEP_NUM_NODES": "1",
+            "SLURM_STEP_NODELIST": "127.0.0.1",
+            "SLURM_STEP_TASKS_PER_NODE": str(len(changes)),
+            "SLURM_NODEID": "0",
+            "MASTER_PORT": port,
+        }
+    )
+    return [
+        nursery.run(
+            folder,
+            "resnet_recipes",
+            *SMALL,
+            "run=one",
+            *own,
+            environment=common | {"SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank)},
+        )
+        for rank, own in enumerate(changes)
+    ]
 
 
 @pytest.mark.slow
-def test_two_tasks_of_srun_train_one_run_and_one_of_them_speaks(nursery: Nursery, tmp_path: Path,
-                                                                told: pytest.MonkeyPatch) -> None:
+def test_two_tasks_of_srun_train_one_run_and_one_of_them_speaks(
+    nursery: Nursery, tmp_path: Path, told: pytest.MonkeyPatch
+) -> None:
     (code, out, err), other = (task.wait() for task in tasks(nursery, tmp_path, [[], []]))
     assert (code, *other) == (0, 0, "", ""), err
     assert "top-1" in out
@@ -162,8 +261,9 @@ def test_two_tasks_of_srun_train_one_run_and_one_of_them_speaks(nursery: Nursery
 
 
 @pytest.mark.slow
-def test_two_tasks_with_different_words_start_nothing(nursery: Nursery, tmp_path: Path,
-                                                      told: pytest.MonkeyPatch) -> None:
+def test_two_tasks_with_different_words_start_nothing(
+    nursery: Nursery, tmp_path: Path, told: pytest.MonkeyPatch
+) -> None:
     started = tasks(nursery, tmp_path, [["gpus=2"], ["gpus=2", "seed=9"]])
     (code, _, err), (also, out, quiet) = (task.wait() for task in started)
     assert (code, also, out, quiet) == (3, 3, "", "")

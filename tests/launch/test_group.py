@@ -14,7 +14,15 @@ import pytest
 from resnet_recipes.config import LaunchConfig
 from resnet_recipes.errors import NotReadyError
 from resnet_recipes.launch import gpus
-from resnet_recipes.launch.group import LONGEST_TMPDIR, MEMORY, Group, command, environments, group_of, warnings
+from resnet_recipes.launch.group import (
+    LONGEST_TMPDIR,
+    MEMORY,
+    Group,
+    command,
+    environments,
+    group_of,
+    warnings,
+)
 from resnet_recipes.train import STORE
 
 RUN = Path("runs/a")
@@ -27,11 +35,17 @@ def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("four_gpus")
-@pytest.mark.parametrize(("config", "ranks"), [
-        (LaunchConfig(), 4), (LaunchConfig(gpus=2), 2),
-    (LaunchConfig(device="cpu"), 1), (LaunchConfig(device="cpu", gpus=3), 3),
-    (LaunchConfig(nodes=2, rdzv="a:29400"), 8), (LaunchConfig(nodes="1:3", rdzv="a:29400", max_restarts=1), 12),
-])
+@pytest.mark.parametrize(
+    ("config", "ranks"),
+    [
+        (LaunchConfig(), 4),
+        (LaunchConfig(gpus=2), 2),
+        (LaunchConfig(device="cpu"), 1),
+        (LaunchConfig(device="cpu", gpus=3), 3),
+        (LaunchConfig(nodes=2, rdzv="a:29400"), 8),
+        (LaunchConfig(nodes="1:3", rdzv="a:29400", max_restarts=1), 12),
+    ],
+)
 def test_ranks_are_the_gpus_or_what_was_asked_for(config: LaunchConfig, ranks: int) -> None:
     assert group_of(config).ranks == ranks
 
@@ -42,18 +56,24 @@ def test_more_gpus_than_there_are_is_refused() -> None:
         group_of(LaunchConfig(gpus=8))
 
 
-def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(gpus, "count", lambda: 0)
     with pytest.raises(NotReadyError, match=r"launch\.device=cuda: torch sees no GPU"):
         group_of(LaunchConfig(device="cuda"))
-    with pytest.raises(NotReadyError,
-                       match=r"launch\.gpus=8: torch sees no GPU on this machine\n.*launch\.device=cpu gpus=8"):
+    with pytest.raises(
+        NotReadyError,
+        match=r"launch\.gpus=8: torch sees no GPU on this machine\n.*launch\.device=cpu gpus=8",
+    ):
         group_of(LaunchConfig(gpus=8))
     assert group_of(LaunchConfig()).ranks == 1
     assert group_of(LaunchConfig(device="cpu", gpus=8)).ranks == 8
 
 
-def test_a_temporary_folder_with_too_long_a_name_for_sockets_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_folder_with_too_long_a_name_for_sockets_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * (LONGEST_TMPDIR - 1))
     assert group_of(LaunchConfig(device="cpu")).ranks == 1
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * LONGEST_TMPDIR)
@@ -61,7 +81,9 @@ def test_a_temporary_folder_with_too_long_a_name_for_sockets_is_refused(monkeypa
         group_of(LaunchConfig(device="cpu"))
 
 
-def test_the_longest_name_of_a_temporary_folder_still_holds_a_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_name_of_a_temporary_folder_still_holds_a_socket(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         longest = Path(folder, "a" * (LONGEST_TMPDIR - 1 - len(folder)))
         longest.mkdir()
@@ -71,7 +93,11 @@ def test_the_longest_name_of_a_temporary_folder_still_holds_a_socket(monkeypatch
 
 
 def test_the_ranks_of_one_machine_need_no_torchrun() -> None:
-    assert command(RUN, Group(8, max_restarts=2))[1:] == ["-m", "resnet_recipes.process.rank", "runs/a"]
+    assert command(RUN, Group(8, max_restarts=2))[1:] == [
+        "-m",
+        "resnet_recipes.process.rank",
+        "runs/a",
+    ]
 
 
 def test_nodes_meet_where_they_were_told() -> None:
@@ -92,16 +118,22 @@ def test_the_user_is_warned_of_open_ports_and_unused_gpus(monkeypatch: pytest.Mo
     assert list(warnings(LaunchConfig(device="cpu"))) == []
 
 
-def test_each_rank_knows_its_place_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_rank_knows_its_place_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("RANK", "x")
     monkeypatch.setenv("WORLD_SIZE", "-3")
     ranks = environments(Group(3), 1.0, "/tmp/a/0", attempt=2)
     places = [(rank["RANK"], rank["LOCAL_RANK"], rank["WORLD_SIZE"]) for rank in ranks]
     assert places == [(str(i), str(i), "3") for i in range(3)]
-    assert {(rank[STORE], rank["TORCHELASTIC_RESTART_COUNT"]) for rank in ranks} == {("/tmp/a/0", "2")}
+    assert {(rank[STORE], rank["TORCHELASTIC_RESTART_COUNT"]) for rank in ranks} == {
+        ("/tmp/a/0", "2")
+    }
 
 
-def test_the_users_environment_is_kept_without_modules_of_the_current_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_environment_is_kept_without_modules_of_the_current_folder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=1")
@@ -109,7 +141,11 @@ def test_the_users_environment_is_kept_without_modules_of_the_current_folder(mon
     monkeypatch.setattr(gpus, "has_nvml", lambda: True)
     monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
     given, _ = environments(Group(2), 1.0)
-    assert (given["OMP_NUM_THREADS"], given["PYTHONSAFEPATH"], given["GLOO_SOCKET_IFNAME"]) == ("7", "1", "eth7")
+    assert (given["OMP_NUM_THREADS"], given["PYTHONSAFEPATH"], given["GLOO_SOCKET_IFNAME"]) == (
+        "7",
+        "1",
+        "eth7",
+    )
     assert "PYTORCH_ALLOC_CONF" not in given
     assert given["GLIBC_TUNABLES"] == "glibc.malloc.check=1"
     monkeypatch.delenv("OMP_NUM_THREADS")
@@ -117,12 +153,17 @@ def test_the_users_environment_is_kept_without_modules_of_the_current_folder(mon
     assert int(given["OMP_NUM_THREADS"]) >= 1
 
 
-@pytest.mark.parametrize(("answer", "expected"), [(0, "expandable_segments:True"), (1, None), (None, None)])
-def test_segments_are_expandable_where_nvml_works(answer, expected, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("answer", "expected"), [(0, "expandable_segments:True"), (1, None), (None, None)]
+)
+def test_segments_are_expandable_where_nvml_works(
+    answer, expected, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def library(name: str) -> SimpleNamespace:
         if answer is None:
             raise OSError(f"{name}: cannot open shared object file")
         return SimpleNamespace(nvmlInit_v2=lambda: answer)
+
     monkeypatch.setattr(gpus.ctypes, "CDLL", library)
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         monkeypatch.delenv(name, raising=False)
@@ -145,7 +186,9 @@ print(faults() - before)
     found = []
     for environment in (MEMORY, {}):
         bare = {name: value for name, value in os.environ.items() if name not in MEMORY}
-        done = subprocess.run([sys.executable, "-c", program], env=bare | environment, capture_output=True, check=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=bare | environment, capture_output=True, check=True
+        )
         found.append(int(done.stdout))
     kept, asked = found
     assert kept < 20

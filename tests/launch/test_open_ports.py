@@ -14,14 +14,37 @@ import pytest
 from resnet_recipes.process import watchdog
 from tests.process.nursery import Nursery
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="needs /proc/net")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="needs /proc/net"),
+]
 
-TRAIN = ["resnet_recipes", "recipe=mild", "run=open", "launch.device=cpu",
-         "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "bs=8",
-         "batch.bn_size=4", "lr=0.05", "model.name=resnet18", "schedule.warmup=1ba", "max_duration=5000ba", "ssr=1"]
+TRAIN = [
+    "resnet_recipes",
+    "recipe=mild",
+    "run=open",
+    "launch.device=cpu",
+    "data.backend=synthetic",
+    "data.train_size=32",
+    "data.eval_resize=32",
+    "data.eval_size=32",
+    "bs=8",
+    "batch.bn_size=4",
+    "lr=0.05",
+    "model.name=resnet18",
+    "schedule.warmup=1ba",
+    "max_duration=5000ba",
+    "ssr=1",
+]
 
-SRUN = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "node7",
-        "SLURM_JOB_ID": "41234", "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_NODEID": "0"}
+SRUN = {
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_NUM_NODES": "1",
+    "SLURM_STEP_NODELIST": "node7",
+    "SLURM_JOB_ID": "41234",
+    "SLURM_STEP_TASKS_PER_NODE": "2",
+    "SLURM_NODEID": "0",
+}
 
 
 def listening(pids: set[int]) -> Iterator[str]:
@@ -54,17 +77,25 @@ def family(pids: list[int]) -> set[int]:
 
 
 @pytest.mark.parametrize("by", ["our launcher", "srun"])
-def test_the_ranks_of_one_machine_listen_on_the_loopback_interface_only(by: str, nursery: Nursery,
-                                                                        tmp_path: Path) -> None:
-    environment = {key: value for key, value in os.environ.items() if not key.endswith("_SOCKET_IFNAME")}
+def test_the_ranks_of_one_machine_listen_on_the_loopback_interface_only(
+    by: str, nursery: Nursery, tmp_path: Path
+) -> None:
+    environment = {
+        key: value for key, value in os.environ.items() if not key.endswith("_SOCKET_IFNAME")
+    }
     if by == "srun":
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = str(free.getsockname()[1])
-        tasks = [({"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i), "MASTER_PORT": port, **SRUN}, []) for i in range(2)]
+        tasks = [
+            ({"SLURM_PROCID": str(i), "SLURM_LOCALID": str(i), "MASTER_PORT": port, **SRUN}, [])
+            for i in range(2)
+        ]
     else:
         tasks = [({}, ["gpus=2"])]
-    started = [nursery.run(tmp_path, *TRAIN, *words, environment=environment | own) for own, words in tasks]
+    started = [
+        nursery.run(tmp_path, *TRAIN, *words, environment=environment | own) for own, words in tasks
+    ]
     try:
         deadline = time.monotonic() + 60
         while sum(beat.step > 2 for beat in watchdog.beats(tmp_path / "runs" / "open")) < 2:

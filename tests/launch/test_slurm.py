@@ -25,15 +25,27 @@ if [ "$1" = show ]; then echo node7; echo node8; else echo "scontrol $@"; fi
 """
 
 
-def run(folder: Path, text: str, code: int = 0, tenths: int = 1, task: int = 0) -> subprocess.Popen[str]:
+def run(
+    folder: Path, text: str, code: int = 0, tenths: int = 1, task: int = 0
+) -> subprocess.Popen[str]:
     """Start a script with stand-ins in front of PATH; `task` is the number that it has in an array."""
-    for name, content in {"srun": SRUN.format(code=code, tenths=tenths), "scontrol": SCONTROL, "job.sh": text}.items():
+    for name, content in {
+        "srun": SRUN.format(code=code, tenths=tenths),
+        "scontrol": SCONTROL,
+        "job.sh": text,
+    }.items():
         (folder / name).write_text(content)
         (folder / name).chmod(0o755)
-    environment = os.environ | {"PATH": f"{folder}:{os.environ['PATH']}", "SLURM_JOB_ID": "41234",
-                                "SLURM_JOB_NODELIST": "node[7-8]", "SLURM_ARRAY_JOB_ID": "41230",
-                                "SLURM_ARRAY_TASK_ID": str(task)}
-    return subprocess.Popen(["bash", str(folder / "job.sh")], stdout=subprocess.PIPE, text=True, env=environment)
+    environment = os.environ | {
+        "PATH": f"{folder}:{os.environ['PATH']}",
+        "SLURM_JOB_ID": "41234",
+        "SLURM_JOB_NODELIST": "node[7-8]",
+        "SLURM_ARRAY_JOB_ID": "41230",
+        "SLURM_ARRAY_TASK_ID": str(task),
+    }
+    return subprocess.Popen(
+        ["bash", str(folder / "job.sh")], stdout=subprocess.PIPE, text=True, env=environment
+    )
 
 
 ONE_NODE, TWO_NODES = LaunchConfig(gpus=4), LaunchConfig(nodes=2, rdzv="node:20000")
@@ -41,22 +53,44 @@ ONE_NODE, TWO_NODES = LaunchConfig(gpus=4), LaunchConfig(nodes=2, rdzv="node:200
 #: What srun gets before the words of the command.
 SRUN_WORDS = ["--kill-on-bad-exit=0", "--cpu-bind=none", "resnet-train", "--resume", "auto"]
 
-STRANGE = ["x$(touch OWNED).yaml", "a b.yaml", "-rf.yaml", "`touch OWNED`.yaml", 'q"; touch OWNED; ".yaml',
-           "n\ntouch OWNED\n.yaml",
-           "'; touch OWNED; '.yaml", "caf\u00e9.yaml", "#.yaml", "%j.yaml"]
+STRANGE = [
+    "x$(touch OWNED).yaml",
+    "a b.yaml",
+    "-rf.yaml",
+    "`touch OWNED`.yaml",
+    'q"; touch OWNED; ".yaml',
+    "n\ntouch OWNED\n.yaml",
+    "'; touch OWNED; '.yaml",
+    "caf\u00e9.yaml",
+    "#.yaml",
+    "%j.yaml",
+]
 
 
 def test_the_command_resumes_the_run_of_its_job(tmp_path: Path) -> None:
     process = run(tmp_path, script("hot", ["data=/data/my images"], TWO_NODES))
     out, _ = process.communicate(timeout=10)
     assert process.returncode == 0
-    assert out.splitlines() == [*SRUN_WORDS, "recipe=hot", "data=/data/my images", "run.name=hot-41234", "gpus=8",
-                                "launch.nodes=2", "launch.rdzv=node7:21234"]
+    assert out.splitlines() == [
+        *SRUN_WORDS,
+        "recipe=hot",
+        "data=/data/my images",
+        "run.name=hot-41234",
+        "gpus=8",
+        "launch.nodes=2",
+        "launch.rdzv=node7:21234",
+    ]
 
 
 def test_one_node_needs_no_meeting(tmp_path: Path) -> None:
     out, _ = run(tmp_path, script("mild", [], ONE_NODE)).communicate(timeout=10)
-    assert out.splitlines() == [*SRUN_WORDS, "recipe=mild", "run.name=mild-41234", "gpus=4", "launch.nodes=1"]
+    assert out.splitlines() == [
+        *SRUN_WORDS,
+        "recipe=mild",
+        "run.name=mild-41234",
+        "gpus=4",
+        "launch.nodes=1",
+    ]
 
 
 @pytest.mark.parametrize("recipe", STRANGE)
@@ -65,23 +99,54 @@ def test_no_name_or_word_can_run_a_command_or_add_a_directive(recipe: str, tmp_p
     process = run(tmp_path, text)
     out, _ = process.communicate(timeout=10)
     assert process.returncode == 0
-    assert out.startswith("\n".join([*SRUN_WORDS, f"recipe={recipe}", f"data=/{recipe}", "run.root=$HOME",
-                                     "#SBATCH --array=0-999", ""]))
+    assert out.startswith(
+        "\n".join(
+            [
+                *SRUN_WORDS,
+                f"recipe={recipe}",
+                f"data=/{recipe}",
+                "run.root=$HOME",
+                "#SBATCH --array=0-999",
+                "",
+            ]
+        )
+    )
     assert not list(tmp_path.rglob("OWNED"))
     assert f"\nrun.name={title(recipe)}-41234\n" in out
     assert list(RunConfig(name=f"{title(recipe)}-41234").problems()) == []
-    directives = text[:text.index("\n\n")].splitlines()
+    directives = text[: text.index("\n\n")].splitlines()
     assert [line.split()[1].partition("=")[0] for line in directives[1:]] == [
-        "--job-name", "--nodes", "--ntasks-per-node", "--gpus-per-node", "--exclusive", "--mem", "--time", "--requeue",
-        "--open-mode", "--output", "--signal"]
+        "--job-name",
+        "--nodes",
+        "--ntasks-per-node",
+        "--gpus-per-node",
+        "--exclusive",
+        "--mem",
+        "--time",
+        "--requeue",
+        "--open-mode",
+        "--output",
+        "--signal",
+    ]
 
 
 @pytest.mark.parametrize("task", [0, len(STRANGE) - 1])
-def test_each_task_of_an_array_trains_its_own_run_by_the_words_as_typed(task: int, tmp_path: Path) -> None:
+def test_each_task_of_an_array_trains_its_own_run_by_the_words_as_typed(
+    task: int, tmp_path: Path
+) -> None:
     runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
     out, _ = run(tmp_path, array(runs, TWO_NODES, "4:00:00"), task=task).communicate(timeout=10)
-    assert out == "\n".join([*SRUN_WORDS, *runs[f"run-{task}"], f"run.name=run-{task}", "gpus=8", "launch.nodes=2",
-                             "launch.rdzv=node7:21234", ""])
+    assert out == "\n".join(
+        [
+            *SRUN_WORDS,
+            *runs[f"run-{task}"],
+            f"run.name=run-{task}",
+            "gpus=8",
+            "launch.nodes=2",
+            "launch.rdzv=node7:21234",
+            "",
+        ]
+    )
     assert not list(tmp_path.rglob("OWNED"))
 
 
@@ -94,13 +159,20 @@ def test_an_array_has_a_task_for_each_run_and_a_limit_of_those_at_a_time(tmp_pat
     assert process.returncode == 2
 
 
-@pytest.mark.skipif(not shutil.which("shellcheck"), reason="needs shellcheck (Debian package shellcheck)")
+@pytest.mark.skipif(
+    not shutil.which("shellcheck"), reason="needs shellcheck (Debian package shellcheck)"
+)
 @pytest.mark.parametrize("launch", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
 def test_shellcheck_has_nothing_to_say(launch: LaunchConfig) -> None:
     runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
-    for text in (array(runs, launch, "4:00:00"), *(script(name, [f"data={name}"], launch) for name in STRANGE)):
-        told = subprocess.run(["shellcheck", "--exclude=SC2016", "-"], text=True, capture_output=True, input=text)
-        assert told.stdout == ""                # SC2016: single quotes, on purpose
+    for text in (
+        array(runs, launch, "4:00:00"),
+        *(script(name, [f"data={name}"], launch) for name in STRANGE),
+    ):
+        told = subprocess.run(
+            ["shellcheck", "--exclude=SC2016", "-"], text=True, capture_output=True, input=text
+        )
+        assert told.stdout == ""  # SC2016: single quotes, on purpose
 
 
 def test_a_run_on_cpus_asks_for_no_gpus() -> None:
@@ -108,18 +180,33 @@ def test_a_run_on_cpus_asks_for_no_gpus() -> None:
     assert "--gpus-per-node" not in script("mild", [], LaunchConfig(device="cpu", gpus=4))
 
 
-@pytest.mark.parametrize(("time", "length"), [
-    ("90", 5400), ("90:30", 5430), ("4:00:00", 14400), ("1-12", 129600), ("1-12:30", 131400), ("1-12:00:05", 129605),
-    ("", 0), ("x", 0), ("1:2:3:4", 0), ("1-2-3", 0), ("-5", 0), ("90\n", 0), 
-    ("4:00:00\n#SBATCH --array=0-9", 0), ("\u0663\u0660", 0),
-])
+@pytest.mark.parametrize(
+    ("time", "length"),
+    [
+        ("90", 5400),
+        ("90:30", 5430),
+        ("4:00:00", 14400),
+        ("1-12", 129600),
+        ("1-12:30", 131400),
+        ("1-12:00:05", 129605),
+        ("", 0),
+        ("x", 0),
+        ("1:2:3:4", 0),
+        ("1-2-3", 0),
+        ("-5", 0),
+        ("90\n", 0),
+        ("4:00:00\n#SBATCH --array=0-9", 0),
+        ("\u0663\u0660", 0),
+    ],
+)
 def test_a_time_limit_is_read_as_slurm_reads_it(time: str, length: int) -> None:
     assert seconds(time) == length
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
-def test_a_job_that_is_told_to_stop_waits_for_the_save_and_is_queued_again(number: signal.Signals,
-                                                                           tmp_path: Path) -> None:
+def test_a_job_that_is_told_to_stop_waits_for_the_save_and_is_queued_again(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     process = run(tmp_path, script("hot", [], ONE_NODE), tenths=50)
     process.stdout.readline()
     time.sleep(0.3)

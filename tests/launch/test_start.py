@@ -34,8 +34,14 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
 class Started:
     """A run of the stand-in, from its start to its end."""
 
-    def __init__(self, folder: Path, behaviour: str = "", ranks: int = 1, restarts: int = 0,
-                 then: Callable[[], object] | None = None):
+    def __init__(
+        self,
+        folder: Path,
+        behaviour: str = "",
+        ranks: int = 1,
+        restarts: int = 0,
+        then: Callable[[], object] | None = None,
+    ):
         self.folder, self.said = folder, []
         (folder / "behaviour").write_text(behaviour)
         if then is not None:
@@ -87,18 +93,31 @@ def test_a_finished_run_has_exit_code_0(tmp_path: Path) -> None:
     assert read(tmp_path / "exit.json") == run.ending
 
 
-@pytest.mark.parametrize(("behaviour", "code", "words"), [
-    ("wrong@0", 1, ("rank 0 failed (TrainingError)", "after 21 steps", "image file is truncated",
-                    "data.on_bad_image=skip", "resnet-train --resume")),
-    ("bug@0", 1, ("ZeroDivisionError", "division by zero", "rank0.log")),
-    ("not-ready@0", 3, ("error: data.root=/data: is gone",)),
-    ("kill@0", 1, ("SIGKILL", "out of memory", "after 21 steps")),
-    ("segv@0", 1, ("SIGSEGV",)),
-    ("bus@0", 1, ("SIGBUS", "--shm-size")),
-    ("exit@0", 1, ("SystemExit", "5")),
-])
-def test_a_failure_is_one_message_with_its_cause(behaviour: str, code: int, words: tuple[str, ...],
-                                                 tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("behaviour", "code", "words"),
+    [
+        (
+            "wrong@0",
+            1,
+            (
+                "rank 0 failed (TrainingError)",
+                "after 21 steps",
+                "image file is truncated",
+                "data.on_bad_image=skip",
+                "resnet-train --resume",
+            ),
+        ),
+        ("bug@0", 1, ("ZeroDivisionError", "division by zero", "rank0.log")),
+        ("not-ready@0", 3, ("error: data.root=/data: is gone",)),
+        ("kill@0", 1, ("SIGKILL", "out of memory", "after 21 steps")),
+        ("segv@0", 1, ("SIGSEGV",)),
+        ("bus@0", 1, ("SIGBUS", "--shm-size")),
+        ("exit@0", 1, ("SystemExit", "5")),
+    ],
+)
+def test_a_failure_is_one_message_with_its_cause(
+    behaviour: str, code: int, words: tuple[str, ...], tmp_path: Path
+) -> None:
     run = Started(tmp_path, behaviour)
     assert run.ending.code == code
     (said,) = run.said
@@ -111,17 +130,26 @@ def test_a_traceback_and_the_stacks_of_a_crash_are_in_the_log(tmp_path: Path) ->
     assert "Segmentation fault" in Started(tmp_path, "segv@0").log(0)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGUSR1, 75),
-                                              (signal.SIGHUP, 75)])
-def test_a_signal_saves_and_ends_with_its_exit_code(number: signal.Signals, code: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 75)],
+)
+def test_a_signal_saves_and_ends_with_its_exit_code(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
     run = Started(tmp_path, then=send(number))
     assert run.ending.code == code
     assert (tmp_path / "saved0").exists()
-    assert run.said == ["stopping after this step, with a checkpoint; press Ctrl-C again to stop now"]
+    assert run.said == [
+        "stopping after this step, with a checkpoint; press Ctrl-C again to stop now"
+    ]
 
 
 def test_a_signal_that_comes_twice_at_once_is_one(tmp_path: Path) -> None:
-    run = Started(tmp_path, then=lambda: [send(number)() for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP)])
+    run = Started(
+        tmp_path,
+        then=lambda: [send(number)() for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP)],
+    )
     assert run.ending.code == 75
     assert (tmp_path / "saved0").exists()
 
@@ -149,15 +177,21 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     assert not running(tmp_path)
 
 
-def test_a_signal_before_the_first_step_has_nothing_to_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_before_the_first_step_has_nothing_to_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(launching, "AFTERMATH", 0.5)
     threading.Timer(0.02, send(signal.SIGTERM)).start()
     run = Started(tmp_path)
-    assert (run.ending.code, run.ending.message) in [(75, "stopped before the first step"), (75, "SIGTERM")]
+    assert (run.ending.code, run.ending.message) in [
+        (75, "stopped before the first step"),
+        (75, "SIGTERM"),
+    ]
 
 
-def test_a_rank_that_does_not_respond_is_killed_and_reported(tmp_path: Path,
-                                                                monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_does_not_respond_is_killed_and_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(launching, "GRACE", -9.8)
     run = Started(tmp_path, "stuck@0", then=until_stuck(tmp_path, send(signal.SIGTERM)))
     assert (run.ending.code, run.ending.error) == (1, "no answer")
@@ -175,7 +209,9 @@ def test_loader_workers_of_a_dead_rank_are_swept_away(tmp_path: Path) -> None:
 
 def children_asleep() -> int:
     """Count the processes that the stand-in leaves behind."""
-    lines = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True).stdout.splitlines()
+    lines = subprocess.run(
+        ["ps", "-eo", "args"], capture_output=True, text=True
+    ).stdout.splitlines()
     return sum("import time; time.sleep(60)" in line for line in lines)
 
 
@@ -187,8 +223,12 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
 def launched(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
     """Start a launcher as a separate process, and return it when its ranks train."""
     (folder / "behaviour").write_text("")
-    process = subprocess.Popen([sys.executable, "-m", "launcher", str(folder), str(ranks)], text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "launcher", str(folder), str(ranks)],
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     while sum(beat.step > 5 for beat in watchdog.beats(folder)) < ranks:
         time.sleep(0.01)
     return process
@@ -215,8 +255,9 @@ def test_a_killed_launcher_takes_its_rank_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_rank_that_failed_is_named_and_a_stuck_one_is_stopped(tmp_path: Path,
-                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rank_that_failed_is_named_and_a_stuck_one_is_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(launching, "AFTERMATH", 0.2)
     run = Started(tmp_path, "wrong@1 stuck@0", ranks=2)
     assert (run.ending.code, run.ending.rank) == (1, 1)
@@ -246,11 +287,15 @@ def test_ctrl_c_reaches_all_ranks(tmp_path: Path) -> None:
 def test_a_group_starts_again_after_a_failure_if_it_may(tmp_path: Path) -> None:
     run = Started(tmp_path, "fail-once@1 finish@0", ranks=2, restarts=1)
     assert (run.ending.code, run.ending.attempt) == (0, 1)
-    assert run.said == ["rank 1 failed (TrainingError); restarting from the last checkpoint (1 of 1)"]
+    assert run.said == [
+        "rank 1 failed (TrainingError); restarting from the last checkpoint (1 of 1)"
+    ]
 
 
 @pytest.mark.slow
-def test_a_group_that_fails_too_often_is_not_restarted_and_nothing_to_repair_is_not_retried(tmp_path: Path) -> None:
+def test_a_group_that_fails_too_often_is_not_restarted_and_nothing_to_repair_is_not_retried(
+    tmp_path: Path,
+) -> None:
     run = Started(tmp_path, "kill@1 finish@0", ranks=2, restarts=1)
     assert (run.ending.code, run.ending.error) == (1, "SIGKILL")
     assert run.said[0].endswith("restarting from the last checkpoint (1 of 1)")
@@ -271,7 +316,9 @@ def test_a_killed_launcher_takes_all_ranks_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_launchers_train_together_and_both_end_when_one_is_stopped(nursery: Nursery, tmp_path: Path) -> None:
+def test_two_launchers_train_together_and_both_end_when_one_is_stopped(
+    nursery: Nursery, tmp_path: Path
+) -> None:
     (tmp_path / "behaviour").write_text("")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -283,5 +330,6 @@ def test_two_launchers_train_together_and_both_end_when_one_is_stopped(nursery: 
     os.kill(nodes[0].pid, signal.SIGTERM)
     (code, *_), (other, *said) = (node.wait() for node in nodes)
     assert code == 75
-    assert other in (0, 75), said       # ranks of the stand-in do not agree on saving, so either is right
+    # ranks of the stand-in do not agree on saving, so either is right
+    assert other in (0, 75), said
     assert not running(tmp_path)

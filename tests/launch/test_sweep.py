@@ -8,7 +8,11 @@ import pytest
 from resnet_recipes.launch import sweep
 from resnet_recipes.launch.sweep import Sweep, slots
 
-RUNS = {"a": ["recipe=mild", "seed=1"], "b": ["recipe=mild", "seed=2"], "c": ["recipe=mild", "seed=3"]}
+RUNS = {
+    "a": ["recipe=mild", "seed=1"],
+    "b": ["recipe=mild", "seed=2"],
+    "c": ["recipe=mild", "seed=3"],
+}
 
 
 class StandIn:
@@ -52,7 +56,8 @@ def test_every_run_is_an_ordinary_command_that_can_be_given_again(stand_in, tmp_
     assert code == 0
     assert [command[1:] for command in stand_in.commands] == [
         ["-m", "resnet_recipes", "recipe=mild", f"seed={seed}", f"run={name}", "--resume", "auto"]
-        for seed, name in ((1, "a"), (2, "b"), (3, "c"))]
+        for seed, name in ((1, "a"), (2, "b"), (3, "c"))
+    ]
     assert said[-1] == f"3 of 3 runs are finished in {tmp_path}"
     assert stand_in.most == 1
 
@@ -86,8 +91,11 @@ def test_a_run_that_was_stopped_from_outside_ends_the_sweep(stand_in, tmp_path, 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_reaches_every_run_and_handlers_are_put_back(number, tmp_path, monkeypatch):
     before, real, children = signal.getsignal(number), sweep.subprocess.Popen, []
-    script = (f"import sys, signal, time; signal.signal({int(number)}, lambda *_: sys.exit(75)); print(flush=True)\n"
-              "time.sleep(60)")
+    script = (
+        f"import sys, signal, time; signal.signal({int(number)}, lambda *_: sys.exit(75)); "
+        "print(flush=True)\n"
+        "time.sleep(60)"
+    )
 
     def child(command, **_):
         children.append(real([sys.executable, "-c", script], stdout=sweep.subprocess.PIPE))

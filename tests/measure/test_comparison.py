@@ -22,8 +22,13 @@ def test_seeds_of_one_recipe_are_one_group_with_its_noise(tmp_path: Path) -> Non
 
 def test_only_what_differs_is_listed_and_a_missing_setting_is_a_dash(tmp_path: Path) -> None:
     left = settings(run_folder(tmp_path, "a"))
-    right = settings(run_folder(tmp_path, "b", config={"methods": {"ema": {}, "mixup": {"alpha": 0.2}}}))
-    assert dict(differences([left, right])) == {"run.name": ["a", "b"], "methods.mixup.alpha": ["-", "0.2"]}
+    right = settings(
+        run_folder(tmp_path, "b", config={"methods": {"ema": {}, "mixup": {"alpha": 0.2}}})
+    )
+    assert dict(differences([left, right])) == {
+        "run.name": ["a", "b"],
+        "methods.mixup.alpha": ["-", "0.2"],
+    }
 
 
 def test_a_section_without_settings_is_not_a_setting(tmp_path: Path) -> None:

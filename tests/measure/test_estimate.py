@@ -13,7 +13,9 @@ SPEEDS = Speeds({88: (0.001,) * 5, 176: (0.004,) * 5}, None, 500.0, 64)
 def test_each_size_takes_its_images_times_its_seconds() -> None:
     made = estimate((88, 88, 176), 10, 100, 1, 3000, SPEEDS)
     assert [(phase.pixels, phase.epochs) for phase in made.phases] == [(88, 2), (176, 1)]
-    assert [phase.minutes for phase in made.phases] == pytest.approx([2000 * 0.001 / 60, 1000 * 0.004 / 60])
+    assert [phase.minutes for phase in made.phases] == pytest.approx(
+        [2000 * 0.001 / 60, 1000 * 0.004 / 60]
+    )
     assert [phase.images_per_second for phase in made.phases] == pytest.approx([1000, 250])
     assert made.evaluation_minutes == pytest.approx(3000 / 500 / 60)
     assert made.cost(60.0) == pytest.approx(made.minutes + made.evaluation_minutes)
@@ -43,19 +45,26 @@ def test_nodes_share_the_work_and_their_exchange_widens_the_bounds() -> None:
 
 def test_each_size_settles_once() -> None:
     made = estimate((88, 88, 176), 10, 100, 1, 0, replace(SPEEDS, settling=6.0))
-    assert [phase.minutes for phase in made.phases] == pytest.approx([2000 * 0.001 / 60 + 0.1, 1000 * 0.004 / 60 + 0.1])
+    assert [phase.minutes for phase in made.phases] == pytest.approx(
+        [2000 * 0.001 / 60 + 0.1, 1000 * 0.004 / 60 + 0.1]
+    )
 
 
 def test_what_loading_and_training_cost_each_other_is_paid_for_each_image() -> None:
     """By hand: 1 ms a step alone, 1.25 ms alongside the loader at 88 px."""
     made = estimate((88, 176), 10, 100, 1, 0, replace(SPEEDS, loader=5000.0, together=800.0))
-    assert [phase.minutes for phase in made.phases] == pytest.approx([1000 * 0.00125 / 60, 1000 * 0.00425 / 60])
+    assert [phase.minutes for phase in made.phases] == pytest.approx(
+        [1000 * 0.00125 / 60, 1000 * 0.00425 / 60]
+    )
 
 
 def test_a_step_that_is_mostly_exchange_waits_for_it() -> None:
     """A step of 2 x 64 images at 88 px takes 128 ms, one at 176 px 512 ms."""
     slow = replace(SPEEDS, devices=2, exchange=0.1)
-    assert [phase.limit for phase in estimate((88, 176), 10, 100, 2, 0, slow).phases] == ["exchange", "step"]
+    assert [phase.limit for phase in estimate((88, 176), 10, 100, 2, 0, slow).phases] == [
+        "exchange",
+        "step",
+    ]
 
 
 def test_bounds_are_the_quartiles_of_the_measured_steps() -> None:
@@ -65,7 +74,9 @@ def test_bounds_are_the_quartiles_of_the_measured_steps() -> None:
     assert estimate((88,), 1, 60, 1, 0, speeds).minutes == pytest.approx(3.0)
 
 
-def test_speeds_are_recalled_for_the_same_facts_alone(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+def test_speeds_are_recalled_for_the_same_facts_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     key = memory.key_of({"model": "resnet50"})
     assert memory.recall(key) is None

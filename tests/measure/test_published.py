@@ -7,17 +7,26 @@ import yaml
 
 from resnet_recipes.measure.published import CONTRADICTIONS, published
 
-RECIPES = {path.stem: yaml.safe_load(path.read_text())
-           for path in sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))}
-CLAIMS = [(name, result) for name, recipe in RECIPES.items() for result in recipe.get("published") or []]
+RECIPES = {
+    path.stem: yaml.safe_load(path.read_text())
+    for path in sorted((Path(__file__).parents[2] / "recipes").glob("*.yaml"))
+}
+CLAIMS = [
+    (name, result) for name, recipe in RECIPES.items() for result in recipe.get("published") or []
+]
 
 
-@pytest.mark.parametrize(("recipe", "claim"), CLAIMS, ids=[f"{name}-{claim['top1']}" for name, claim in CLAIMS])
+@pytest.mark.parametrize(
+    ("recipe", "claim"), CLAIMS, ids=[f"{name}-{claim['top1']}" for name, claim in CLAIMS]
+)
 def test_what_a_recipe_claims_is_in_the_published_results(recipe: str, claim: dict) -> None:
     def agrees(result) -> bool:
-        return (result.recipe == recipe and result.top1_percent == claim["top1"]
-                and all(claim.get(key) in (None, getattr(result, key)) for key in ("epochs", "minutes"))
-                and claim.get("hardware", "") in ("", result.hardware))
+        return (
+            result.recipe == recipe
+            and result.top1_percent == claim["top1"]
+            and all(claim.get(key) in (None, getattr(result, key)) for key in ("epochs", "minutes"))
+            and claim.get("hardware", "") in ("", result.hardware)
+        )
 
     assert any(map(agrees, published())), claim
 
@@ -26,7 +35,9 @@ def test_every_result_names_its_source_and_is_possible() -> None:
     for result in published():
         assert result.source
         assert 70 < result.top1_percent < 82
-        assert result.minutes is None or (0.1 < result.minutes < 2000 and result.clock in ("papers", "mlperf", "wall"))
+        assert result.minutes is None or (
+            0.1 < result.minutes < 2000 and result.clock in ("papers", "mlperf", "wall")
+        )
         assert result.epochs is None or 16 <= result.epochs <= 810
 
 

@@ -11,18 +11,36 @@ from tests.run_folders import run_folder
 
 def test_a_finished_run_has_accuracy_time_and_changes(tmp_path: Path) -> None:
     run = read_run(run_folder(tmp_path, "a", top1=76.5))
-    assert (run.state, run.recipe, run.top1_percent, run.epochs,
-            run.epochs_done) == ("finished", "mild", 76.5, 4.0, 4.0)
-    assert (run.minutes, run.minutes_papers, run.minutes_mlperf, run.wall_minutes) == (4.0, 230 / 60, 4.5, 5.0)
+    assert (run.state, run.recipe, run.top1_percent, run.epochs, run.epochs_done) == (
+        "finished",
+        "mild",
+        76.5,
+        4.0,
+        4.0,
+    )
+    assert (run.minutes, run.minutes_papers, run.minutes_mlperf, run.wall_minutes) == (
+        4.0,
+        230 / 60,
+        4.5,
+        5.0,
+    )
     assert run.changes == ("seed=1",)
     assert not run.resumable
     assert run.cost(36.0) == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize("state", ["stopped", "failed", "killed"])
-def test_an_unfinished_run_says_how_far_it_came_and_that_it_can_be_resumed(state: str, tmp_path: Path) -> None:
+def test_an_unfinished_run_says_how_far_it_came_and_that_it_can_be_resumed(
+    state: str, tmp_path: Path
+) -> None:
     run = read_run(run_folder(tmp_path, "a", state=state, epochs=9.0))
-    assert (run.state, run.epochs, run.epochs_done, run.top1_percent, run.minutes) == (state, 9.0, 4.0, 70.0, 4.0)
+    assert (run.state, run.epochs, run.epochs_done, run.top1_percent, run.minutes) == (
+        state,
+        9.0,
+        4.0,
+        70.0,
+        4.0,
+    )
     assert run.resumable
     assert run.reason == ("" if state == "killed" else f"it {state}")
 
@@ -36,7 +54,9 @@ def test_a_run_whose_lock_is_held_is_running(tmp_path: Path) -> None:
     assert read_run(folder).state == "killed"
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"ema_top1_percent": "x", "epochs": true}', b"\xff" * 9])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[1]", b'{"ema_top1_percent": "x", "epochs": true}', b"\xff" * 9]
+)
 def test_damaged_files_make_gaps_not_errors(content: bytes, tmp_path: Path) -> None:
     folder = run_folder(tmp_path, "a")
     for name in ("summary.json", "provenance.json", "metrics.jsonl", "overrides.txt"):

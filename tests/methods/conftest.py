@@ -36,7 +36,9 @@ def batch_of() -> Callable[..., Batch]:
 
     def make(examples: int = 8, side: int = 32, classes: int = 10) -> Batch:
         generator = torch.Generator().manual_seed(1)
-        images = torch.randn(examples, 3, side, side, generator=generator).contiguous(memory_format=torch.channels_last)
+        images = torch.randn(examples, 3, side, side, generator=generator).contiguous(
+            memory_format=torch.channels_last
+        )
         labels = torch.arange(examples) % classes
         return Batch(images, one_hot(labels, classes), labels)
 
@@ -72,18 +74,32 @@ class After(NamedTuple):
     done: int
     loss: float
     rate: float
-    scale: float                        # of the loss, for float16
-    model: dict[str, Tensor]            # weights and statistics, without BatchNorm's count of passes
+    scale: float  # of the loss, for float16
+    model: dict[str, Tensor]  # weights and statistics, without BatchNorm's count of passes
     momenta: list[Tensor]
     methods: dict[str, Tensor]
 
     @classmethod
     def step(cls, run: Run, done: int, loss: Tensor) -> "After":
-        model = {name: tensor.clone() for name, tensor in run.model.state_dict().items() if tensor.is_floating_point()}
-        momenta = [run.optimizer.state[param]["momentum_buffer"].clone() for param in run.model.parameters()]
+        model = {
+            name: tensor.clone()
+            for name, tensor in run.model.state_dict().items()
+            if tensor.is_floating_point()
+        }
+        momenta = [
+            run.optimizer.state[param]["momentum_buffer"].clone()
+            for param in run.model.parameters()
+        ]
         methods = {name: tensor.clone() for name, tensor in run.methods.state_dict().items()}
-        return cls(done, loss.item(), run.optimizer.param_groups[0]["lr"], run.precision.scaler.get_scale(), model,
-                   momenta, methods)
+        return cls(
+            done,
+            loss.item(),
+            run.optimizer.param_groups[0]["lr"],
+            run.precision.scaler.get_scale(),
+            model,
+            momenta,
+            methods,
+        )
 
 
 @pytest.fixture

@@ -30,9 +30,16 @@ def test_logits_of_zero_cost_k_times_the_logarithm_of_two():
 
 def test_loss_is_summed_over_classes_and_averaged_over_examples():
     assert BCELoss().loss(LOGITS, TARGETS).item() == pytest.approx(2.990970317, abs=1e-6)
-    assert BCELoss().loss(LOGITS, TARGETS * 0.9 + 0.1 / 3).item() == pytest.approx(2.961803707, abs=1e-6)
-    by_hand = sum(math.log1p(math.exp(z)) - t * z
-                  for z, t in zip(LOGITS.flatten().tolist(), TARGETS.flatten().tolist(), strict=True)) / 2
+    assert BCELoss().loss(LOGITS, TARGETS * 0.9 + 0.1 / 3).item() == pytest.approx(
+        2.961803707, abs=1e-6
+    )
+    by_hand = (
+        sum(
+            math.log1p(math.exp(z)) - t * z
+            for z, t in zip(LOGITS.flatten().tolist(), TARGETS.flatten().tolist(), strict=True)
+        )
+        / 2
+    )
     assert BCELoss().loss(LOGITS, TARGETS).item() == pytest.approx(by_hand, abs=1e-6)
 
 
@@ -45,7 +52,7 @@ def test_gradient_is_the_error_of_the_sigmoid_over_the_examples():
 def test_half_precision_logits_are_evaluated_in_float32():
     loss = BCELoss().loss(LOGITS.to(torch.bfloat16), TARGETS)
     assert loss.dtype == torch.float32
-    assert loss.item() == pytest.approx(2.990970317, abs=1e-6)      # these logits are exact in bfloat16
+    assert loss.item() == pytest.approx(2.990970317, abs=1e-6)  # these logits are exact in bfloat16
 
 
 @pytest.mark.parametrize("classes", [10, 1000])
@@ -58,8 +65,13 @@ def test_classifier_starts_with_probability_1_over_k_plus_1(classes):
 
 def test_timms_form_is_a_mean_over_thresholded_targets():
     logits, targets = torch.randn(4, 5), torch.rand(4, 5)
-    expected = sum(math.log1p(math.exp(-x if t > 0.2 else x)) for x, t in
-                   zip(logits.flatten().tolist(), targets.flatten().tolist(), strict=True)) / 20
+    expected = (
+        sum(
+            math.log1p(math.exp(-x if t > 0.2 else x))
+            for x, t in zip(logits.flatten().tolist(), targets.flatten().tolist(), strict=True)
+        )
+        / 20
+    )
     timms = BCELoss(reduction="mean", threshold=0.2, bias_init=False)
     assert timms.loss(logits, targets).item() == pytest.approx(expected, rel=1e-5)
     assert not timms.provides("modify_model")

@@ -19,13 +19,18 @@ MAP = torch.arange(25.0).view(1, 1, 5, 5)
 def reference(x: Tensor, stride: int = 1) -> Tensor:
     """Blur by the definition: a weighted sum of nine shifted maps."""
     height, width, padded = *x.shape[2:], F.pad(x, (1, 1, 1, 1))
-    blurred = sum((1, 2, 1)[i] * (1, 2, 1)[j] / 16 * padded[..., i:i + height, j:j + width]
-                  for i in range(3) for j in range(3))
+    blurred = sum(
+        (1, 2, 1)[i] * (1, 2, 1)[j] / 16 * padded[..., i : i + height, j : j + width]
+        for i in range(3)
+        for j in range(3)
+    )
     return blurred[..., ::stride, ::stride]
 
 
 def test_blur_of_ones_fades_at_the_border():
-    assert torch.equal(blur(torch.ones(1, 1, 5, 5))[0, 0, 0], torch.tensor([0.5625, 0.75, 0.75, 0.75, 0.5625]))
+    assert torch.equal(
+        blur(torch.ones(1, 1, 5, 5))[0, 0, 0], torch.tensor([0.5625, 0.75, 0.75, 0.75, 0.5625])
+    )
     assert blur(torch.ones(1, 1, 5, 5))[0, 0, 2, 2] == 1
 
 
@@ -39,7 +44,9 @@ def test_blur_of_a_ramp_gives_the_published_numbers():
 def test_max_pool_is_blurred_before_its_stride():
     pool = nn.MaxPool2d(3, 2, 1)
     adopt(pool, BlurMaxPool2d)
-    assert torch.equal(pool(MAP)[0, 0], torch.tensor([[4.5, 7.25, 6.0], [12.25, 18.0, 14.25], [12.0, 17.25, 13.5]]))
+    assert torch.equal(
+        pool(MAP)[0, 0], torch.tensor([[4.5, 7.25, 6.0], [12.25, 18.0, 14.25], [12.0, 17.25, 13.5]])
+    )
 
 
 @pytest.mark.parametrize("kernel", [1, 3])
@@ -48,7 +55,7 @@ def test_convolution_sees_a_blurred_input(kernel):
     x = torch.randn(2, 16, 13, 13, dtype=torch.float64)
     expected = conv(reference(x))
     adopt(conv, BlurConv2d)
-    assert torch.allclose(conv(x), expected, rtol=0, atol=1e-12)     # exact but for the order of a sum
+    assert torch.allclose(conv(x), expected, rtol=0, atol=1e-12)  # exact but for the order of a sum
 
 
 def test_blur_after_the_convolution_runs_it_at_full_resolution():
@@ -64,9 +71,11 @@ def test_resnet50_has_six_convolutions_and_one_pool_replaced():
         plain, model = resnet50(), resnet50()
     before = dict(model.named_parameters())
     BlurPool().modify_model(model)
-    BlurPool().modify_model(model)      # a second time changes nothing
+    BlurPool().modify_model(model)  # a second time changes nothing
     kinds = BlurConv2d | BlurMaxPool2d
-    blurred = {name: type(module) for name, module in model.named_modules() if isinstance(module, kinds)}
+    blurred = {
+        name: type(module) for name, module in model.named_modules() if isinstance(module, kinds)
+    }
     stages = [f"layer{stage}.0.{part}" for stage in (2, 3, 4) for part in ("conv2", "downsample.0")]
     assert blurred == {"maxpool": BlurMaxPool2d, **dict.fromkeys(stages, BlurConv2d)}
     assert type(model.conv1) is nn.Conv2d
@@ -87,7 +96,10 @@ def test_output_sizes_and_memory_format_are_those_of_the_plain_network(network, 
     plain, blurred = network(), network()
     BlurPool().modify_model(blurred)
     shapes = []
-    for model in (plain.to(memory_format=torch.channels_last), blurred.to(memory_format=torch.channels_last)):
+    for model in (
+        plain.to(memory_format=torch.channels_last),
+        blurred.to(memory_format=torch.channels_last),
+    ):
         features = model.layer3(model.layer2(model.layer1(model.maxpool(model.conv1(x)))))
         shapes.append(features.shape)
         assert features.is_contiguous(memory_format=torch.channels_last)

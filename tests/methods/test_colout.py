@@ -10,21 +10,30 @@ from resnet_recipes.methods.colout import ColOut
 WRONG = {"p_row": [-0.1, 1.0], "p_col": [-0.1, 1.0]}
 
 
-@pytest.mark.parametrize(("share", "sizes"), [
-    (0.05, {32: 30, 64: 60, 88: 83, 128: 121, 160: 152, 176: 167, 192: 182, 224: 212}),
-    (0.15, {32: 27, 176: 149, 224: 190}),
-])
+@pytest.mark.parametrize(
+    ("share", "sizes"),
+    [
+        (0.05, {32: 30, 64: 60, 88: 83, 128: 121, 160: 152, 176: 167, 192: 182, 224: 212}),
+        (0.15, {32: 27, 176: 149, 224: 190}),
+    ],
+)
 def test_sizes_are_rounded_down(share, sizes):
     assert {full: ColOut(share, share).size_after(full) for full in sizes} == sizes
 
 
 def test_a_subset_of_rows_and_columns_is_kept_in_order_and_shared_by_all_images(now_at):
     grid = 1000.0 * torch.arange(176).view(-1, 1) + torch.arange(176)
-    batch = Batch(grid.expand(3, 3, -1, -1).contiguous(memory_format=torch.channels_last), torch.zeros(3, 5),
-                  torch.zeros(3))
+    batch = Batch(
+        grid.expand(3, 3, -1, -1).contiguous(memory_format=torch.channels_last),
+        torch.zeros(3, 5),
+        torch.zeros(3),
+    )
     result = ColOut(0.05, 0.05).transform_batch(batch, now_at())
     assert result.images.shape == (3, 3, 167, 167)
-    rows, columns = result.images[0, 0, :, 0].div(1000, rounding_mode="floor"), result.images[0, 0, 0] % 1000
+    rows, columns = (
+        result.images[0, 0, :, 0].div(1000, rounding_mode="floor"),
+        result.images[0, 0, 0] % 1000,
+    )
     assert (rows.diff() > 0).all()
     assert (columns.diff() > 0).all()
     assert torch.equal(result.images, (1000 * rows.view(-1, 1) + columns).expand(3, 3, -1, -1))
@@ -38,4 +47,7 @@ def test_nothing_removed_is_identity(now_at, batch_of):
 
 
 def test_rows_and_columns_have_separate_shares(now_at, batch_of):
-    assert ColOut(0.5, 0.25).transform_batch(batch_of(side=32), now_at()).images.shape[-2:] == (16, 24)
+    assert ColOut(0.5, 0.25).transform_batch(batch_of(side=32), now_at()).images.shape[-2:] == (
+        16,
+        24,
+    )

@@ -26,24 +26,44 @@ BY_NAME = {method.name: method for method in ORDER}
 TRANSFORMS = [method.name for method in ORDER if method().provides("transform_batch")]
 
 HOT = {
-    "blurpool", "stochastic_depth", "bce_loss", "randaugment", "colout", "progressive_resizing", "label_smoothing",
-    "mixup", "sam", "ema",
+    "blurpool",
+    "stochastic_depth",
+    "bce_loss",
+    "randaugment",
+    "colout",
+    "progressive_resizing",
+    "label_smoothing",
+    "mixup",
+    "sam",
+    "ema",
 }
 
 #: Pairs that do not commute; comments in ORDER say why they are in this order.
 DO_NOT_COMMUTE = {
-    ("colout", "progressive_resizing"),                 # sizes, and which pixels are left
-    ("colout", "random_erasing"), ("progressive_resizing", "random_erasing"),      # where and how large the box is
-    ("colout", "cutmix"), ("progressive_resizing", "cutmix"), ("colout", "mixup_or_cutmix"),
+    ("colout", "progressive_resizing"),  # sizes, and which pixels are left
+    # where and how large the box is
+    ("colout", "random_erasing"),
+    ("progressive_resizing", "random_erasing"),
+    ("colout", "cutmix"),
+    ("progressive_resizing", "cutmix"),
+    ("colout", "mixup_or_cutmix"),
     ("progressive_resizing", "mixup_or_cutmix"),
     # the partner is erased, too
-    ("random_erasing", "mixup"), ("random_erasing", "cutmix"), ("random_erasing", "mixup_or_cutmix"),
+    ("random_erasing", "mixup"),
+    ("random_erasing", "cutmix"),
+    ("random_erasing", "mixup_or_cutmix"),
     # the partner is unsmoothed
-    ("label_smoothing", "mixup"), ("label_smoothing", "cutmix"),
+    ("label_smoothing", "mixup"),
+    ("label_smoothing", "cutmix"),
 }
-EXCLUDE_EACH_OTHER = {("mixup", "cutmix"), ("mixup", "mixup_or_cutmix"), ("cutmix", "mixup_or_cutmix"),
-                      ("randaugment", "trivial_augment"), ("randaugment", "increasing_randaugment"),
-                      ("increasing_randaugment", "trivial_augment")}
+EXCLUDE_EACH_OTHER = {
+    ("mixup", "cutmix"),
+    ("mixup", "mixup_or_cutmix"),
+    ("cutmix", "mixup_or_cutmix"),
+    ("randaugment", "trivial_augment"),
+    ("randaugment", "increasing_randaugment"),
+    ("increasing_randaugment", "trivial_augment"),
+}
 
 
 def on(names: set[str]) -> Methods:
@@ -55,8 +75,10 @@ def test_pairs_commute_except_those_listed(first, second, now_at, batch_of):
     if (first, second) in EXCLUDE_EACH_OTHER:
         assert list(Stack({name: BY_NAME[name]() for name in (first, second)}).problems())
         return
-    make = {"random_erasing": lambda: BY_NAME["random_erasing"](p=0.5),
-            "mixup_or_cutmix": lambda: BY_NAME["mixup_or_cutmix"](switch=1.0)}
+    make = {
+        "random_erasing": lambda: BY_NAME["random_erasing"](p=0.5),
+        "mixup_or_cutmix": lambda: BY_NAME["mixup_or_cutmix"](switch=1.0),
+    }
     methods = [make.get(name, BY_NAME[name])() for name in (first, second)]
     results = []
     for order in (methods, methods[::-1]):
@@ -65,15 +87,21 @@ def test_pairs_commute_except_those_listed(first, second, now_at, batch_of):
             batch = method.transform_batch(batch, now_at(2, seed=TRANSFORMS.index(method.name)))
         results.append(batch)
     one, other = results
-    same = one.images.shape == other.images.shape and all(torch.allclose(a, b, atol=1e-6)
-                                                          for a, b in zip(one, other, strict=True))
+    same = one.images.shape == other.images.shape and all(
+        torch.allclose(a, b, atol=1e-6) for a, b in zip(one, other, strict=True)
+    )
     assert same == ((first, second) not in DO_NOT_COMMUTE)
 
 
 def test_order_gives_the_published_sizes_and_targets(now_at, batch_of):
-    methods = Methods(colout=ColOut(0.05, 0.05),
-                      progressive_resizing=ProgressiveResizing(initial_scale=0.6, delay="0.2dur"))
-    assert Stack.of(methods).transform_batch(batch_of(examples=1, side=176), now_at()).images.shape[-1] == 100
+    methods = Methods(
+        colout=ColOut(0.05, 0.05),
+        progressive_resizing=ProgressiveResizing(initial_scale=0.6, delay="0.2dur"),
+    )
+    assert (
+        Stack.of(methods).transform_batch(batch_of(examples=1, side=176), now_at()).images.shape[-1]
+        == 100
+    )
     methods = Methods(label_smoothing=LabelSmoothing(0.13), mixup=MixUp(0.25))
     batch = batch_of(examples=4, classes=1000)
     mixed = Stack.of(methods).transform_batch(batch, now_at(1))
@@ -96,15 +124,26 @@ def test_a_stack_uses_the_declared_order_whatever_the_order_of_its_methods():
         assert Stack({name: BY_NAME[name]() for name in names}).table() == expected
 
 
-@pytest.mark.parametrize(("interval", "said"),
-                         [(1, "every step"), (2, "every 2nd step"), (3, "every 3rd step"), (5, "every 5th step"),
-                          (11, "every 11th step"), (21, "every 21st step"), (112, "every 112th step")])
+@pytest.mark.parametrize(
+    ("interval", "said"),
+    [
+        (1, "every step"),
+        (2, "every 2nd step"),
+        (3, "every 3rd step"),
+        (5, "every 5th step"),
+        (11, "every 11th step"),
+        (21, "every 21st step"),
+        (112, "every 112th step"),
+    ],
+)
 def test_table_says_how_often_sam_acts(interval, said):
     assert Stack({"sam": SAM(interval=interval)}).table() == {"gradient": [f"sam ({said})"]}
 
 
 def test_two_providers_of_an_exclusive_hook_are_a_problem(monkeypatch):
-    monkeypatch.setattr(EMA, "gradient", lambda self, compute, params, now: compute(), raising=False)
+    monkeypatch.setattr(
+        EMA, "gradient", lambda self, compute, params, now: compute(), raising=False
+    )
     problems = list(Stack.of(on({"sam", "ema"})).problems())
     assert [problem.key for problem in problems] == ["ema"]
     assert "sam and ema both define the gradient" in problems[0].rule
@@ -142,7 +181,9 @@ def test_sample_augmentations_run_in_turn():
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (16, 16, 3), dtype=np.uint8))
     stack = Stack({"trivial_augment": TrivialAugment(), "randaugment": RandAugment()})
     rng, again = np.random.default_rng(1), np.random.default_rng(1)
-    expected = TrivialAugment().augment_sample()(RandAugment().augment_sample()(image, again), again)
+    expected = TrivialAugment().augment_sample()(
+        RandAugment().augment_sample()(image, again), again
+    )
     assert stack.augment_sample()(image, rng).tobytes() == expected.tobytes()
 
 

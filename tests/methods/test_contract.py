@@ -23,7 +23,9 @@ every_method = pytest.mark.parametrize("method", ORDER, ids=lambda method: metho
 def test_its_card_is_complete_and_names_the_source(method):
     card = card_of(method)
     assert min(map(len, (card.summary, card.details, card.cost, card.gain, card.hurts))) > 4
-    assert not any("\n" in text or "  " in text for text in (card.details, card.cost, card.gain, card.hurts))
+    assert not any(
+        "\n" in text or "  " in text for text in (card.details, card.cost, card.gain, card.hurts)
+    )
     assert len(card.summary) <= 130
     assert card.summary.endswith(".")
     assert re.search(r"arXiv:\d{4}\.\d{4,5}|doi:|fast\.ai|Composer", card.summary)
@@ -35,7 +37,9 @@ def test_its_card_is_complete_and_names_the_source(method):
 def test_defaults_are_valid_and_every_setting_refuses_wrong_values(method):
     """Wrong values are those of `WRONG` in the method's own tests; a switch has none."""
     wrong = getattr(importlib.import_module(f"tests.methods.test_{method.name}"), "WRONG", {})
-    assert wrong.keys() == {item.name for item in fields(method) if not isinstance(item.default, bool)}
+    assert wrong.keys() == {
+        item.name for item in fields(method) if not isinstance(item.default, bool)
+    }
     assert list(method().problems()) == []
     for name, values in wrong.items():
         for value in values:
@@ -52,12 +56,15 @@ def test_name_is_its_file_and_its_key(method):
     assert all(other in {item.name for item in ORDER} for other in method.conflicts)
 
 
-@pytest.mark.parametrize("method", [m for m in ORDER if m().provides("transform_batch")],
-                         ids=lambda method: method.name)
+@pytest.mark.parametrize(
+    "method", [m for m in ORDER if m().provides("transform_batch")], ids=lambda method: method.name
+)
 def test_transforms_keep_shapes_and_inputs_and_depend_only_on_the_step(method, now_at, batch_of):
     batch = batch_of()
     copies = [tensor.clone() for tensor in batch]
-    first, again, other = (method().transform_batch(batch, now) for now in (now_at(3), now_at(3), now_at(3, seed=9)))
+    first, again, other = (
+        method().transform_batch(batch, now) for now in (now_at(3), now_at(3), now_at(3, seed=9))
+    )
     assert all(torch.equal(tensor, copy) for tensor, copy in zip(batch, copies, strict=True))
     assert (len(first.images), first.images.shape[1], first.targets.shape) == (8, 3, (8, 10))
     assert (first.images.dtype, first.targets.dtype) == (torch.float32, torch.float32)
@@ -69,18 +76,26 @@ def test_transforms_keep_shapes_and_inputs_and_depend_only_on_the_step(method, n
         assert not torch.equal(first.images, other.images)
 
 
-@pytest.mark.parametrize("method", [m for m in ORDER if m.takes_drafts], ids=lambda method: method.name)
+@pytest.mark.parametrize(
+    "method", [m for m in ORDER if m.takes_drafts], ids=lambda method: method.name
+)
 def test_drafts_become_the_same_images_as_tensors(method, now_at):
-    pixels = torch.randint(256, (8, 3, 32, 32), dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
+    pixels = torch.randint(256, (8, 3, 32, 32), dtype=torch.uint8).contiguous(
+        memory_format=torch.channels_last
+    )
     draft = Draft(pixels, shift_and_scale(pixels.device), torch.float32)
-    drafted, whole = (Batch.of(images, torch.arange(8), 10) for images in (draft, normalize(pixels)))
+    drafted, whole = (
+        Batch.of(images, torch.arange(8), 10) for images in (draft, normalize(pixels))
+    )
     found, expected = (method().transform_batch(batch, now_at()) for batch in (drafted, whole))
     assert isinstance(found.images, Draft)
     assert found.images.shape == expected.images.shape
     assert torch.equal(made(found.images), expected.images)
 
 
-@pytest.mark.parametrize("method", [m for m in ORDER if m().provides("augment_sample")], ids=lambda method: method.name)
+@pytest.mark.parametrize(
+    "method", [m for m in ORDER if m().provides("augment_sample")], ids=lambda method: method.name
+)
 def test_sample_augmentations_keep_the_size_and_depend_only_on_the_images_generator(method):
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8))
     augment = method().augment_sample()
@@ -90,7 +105,9 @@ def test_sample_augmentations_keep_the_size_and_depend_only_on_the_images_genera
     assert len({result.tobytes() for result in results}) > 5
 
 
-@pytest.mark.parametrize("method", [m for m in ORDER if m().provides("modify_model")], ids=lambda method: method.name)
+@pytest.mark.parametrize(
+    "method", [m for m in ORDER if m().provides("modify_model")], ids=lambda method: method.name
+)
 def test_surgery_keeps_keys_and_parameters_and_loads_plain_weights(method, network):
     model, plain = network(), network()
     parameters = list(model.parameters())
@@ -99,8 +116,11 @@ def test_surgery_keeps_keys_and_parameters_and_loads_plain_weights(method, netwo
     assert all(a is b for a, b in zip(model.parameters(), parameters, strict=True))
     model.load_state_dict(plain.state_dict())
     model.to(memory_format=torch.channels_last)
-    assert all(p.is_contiguous(memory_format=torch.channels_last)
-               for p in model.parameters() if p.dim() == 4 and p.shape[2] > 1)
+    assert all(
+        p.is_contiguous(memory_format=torch.channels_last)
+        for p in model.parameters()
+        if p.dim() == 4 and p.shape[2] > 1
+    )
 
 
 @every_method

@@ -45,18 +45,23 @@ def test_the_mean_area_accounts_for_clipping_at_the_border(now_at, batch_of):
     for step in range(400):
         result = CutMix().transform_batch(batch, now_at(step))
         shares.append(1 - result.targets[0, 0].item())
-    # A box with a uniform share and centre keeps 0.3155 of the image on average once it is cut off; half of the pairs
-    # are swapped.
+    # A box with a uniform share and centre keeps 0.3155 of the image on average once it is cut off;
+    # half of the pairs are swapped.
     assert sum(shares) / 400 == pytest.approx(0.158, abs=0.04)
 
 
 @pytest.mark.parametrize("side", [7, 8, 224])
-def test_box_reaches_half_its_length_to_both_sides_of_its_centre_as_in_the_papers_code(side, now_at, batch_of):
+def test_box_reaches_half_its_length_to_both_sides_of_its_centre_as_in_the_papers_code(
+    side, now_at, batch_of
+):
     for step in range(20):
         batch, draws = batch_of(examples=2, side=side, classes=2), now_at(step).rng
         length = int(side * draws.beta(1.0, 1.0) ** 0.5)
-        edges = [min(max(centre + sign * (length // 2), 0), side) for centre in draws.integers(side, size=2)
-                 for sign in (-1, 1)]
+        edges = [
+            min(max(centre + sign * (length // 2), 0), side)
+            for centre in draws.integers(side, size=2)
+            for sign in (-1, 1)
+        ]
         area = (edges[1] - edges[0]) * (edges[3] - edges[2])
         pasted = (CutMix().transform_batch(batch, now_at(step)).images != batch.images).any(1)
-        assert pasted[0].sum() in (0, area)         # 0: the permutation left the pair as it is
+        assert pasted[0].sum() in (0, area)  # 0: the permutation left the pair as it is

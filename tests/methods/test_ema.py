@@ -26,15 +26,24 @@ class OneWeight(nn.Module):
             self.w.fill_(value)
 
 
-@pytest.mark.parametrize(("half_life", "interval", "decay"), [
-    ("100ba", "20ba", 0.870550563296124), ("100ba", "1ba", 0.993092495437036), ("1000ba", "1ba", 0.999307092990453),
-    ("50ba", "1ba", 0.986232704493359), ("10ep", "2ep", 0.870550563296124),
-])
+@pytest.mark.parametrize(
+    ("half_life", "interval", "decay"),
+    [
+        ("100ba", "20ba", 0.870550563296124),
+        ("100ba", "1ba", 0.993092495437036),
+        ("1000ba", "1ba", 0.999307092990453),
+        ("50ba", "1ba", 0.986232704493359),
+        ("10ep", "2ep", 0.870550563296124),
+    ],
+)
 def test_decay_is_two_to_the_minus_interval_over_half_life(half_life, interval, decay, now_at):
     ema, model = EMA(half_life, interval), OneWeight(0.0)
     ema.after_step(model, now_at(0, total=10_000))
     model.set(1.0)
-    ema.after_step(model, now_at(int(interval[:-2]) * (10 if interval.endswith("ep") else 1) * 5 - 1, total=10_000))
+    ema.after_step(
+        model,
+        now_at(int(interval[:-2]) * (10 if interval.endswith("ep") else 1) * 5 - 1, total=10_000),
+    )
     assert ema.state_dict()["w"].item() == pytest.approx(1 - decay, abs=1e-12)
 
 
@@ -113,9 +122,12 @@ def test_evaluation_uses_the_average_and_restores_the_weights_bit_for_bit(networ
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     addresses = [tensor.data_ptr() for tensor in model.state_dict().values()]
     with contextlib.suppress(KeyError), ema.eval_weights(model):
-        assert all(torch.equal(tensor, ema.state_dict()[name]) for name, tensor in model.state_dict().items())
+        assert all(
+            torch.equal(tensor, ema.state_dict()[name])
+            for name, tensor in model.state_dict().items()
+        )
         assert not torch.equal(model.conv1.weight, before["conv1.weight"])
-        raise KeyError      # an evaluation that fails must not leave the average in the model
+        raise KeyError  # an evaluation that fails must not leave the average in the model
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
     assert [tensor.data_ptr() for tensor in model.state_dict().values()] == addresses
 
@@ -141,8 +153,12 @@ def test_a_loaded_average_continues_as_if_it_had_never_stopped(network, now_at):
     resumed.load_state_dict({name: tensor.clone() for name, tensor in ema.state_dict().items()})
     for method in (ema, resumed):
         method.after_step(model, now_at(2))
-    assert all(torch.equal(tensor, resumed.state_dict()[name]) for name, tensor in ema.state_dict().items())
-    assert resumed.state_dict()["layer1.0.conv1.weight"].is_contiguous(memory_format=torch.channels_last)
+    assert all(
+        torch.equal(tensor, resumed.state_dict()[name]) for name, tensor in ema.state_dict().items()
+    )
+    assert resumed.state_dict()["layer1.0.conv1.weight"].is_contiguous(
+        memory_format=torch.channels_last
+    )
 
 
 def test_an_average_of_another_model_is_refused(network):
@@ -152,10 +168,16 @@ def test_an_average_of_another_model_is_refused(network):
         pass
 
 
-def test_a_step_that_float16_skips_counts_for_the_average_and_the_rate(make_run, train_with_overflow):
-    run = make_run(max_duration="5ba", precision={"dtype": "fp16"}, batch={"global_size": 4, "bn_size": 4},
-                   data={"train_size": 16, "eval_resize": 16, "eval_size": 16},
-                   methods={"ema": {"half_life": "2ba", "update_interval": "2ba"}})
+def test_a_step_that_float16_skips_counts_for_the_average_and_the_rate(
+    make_run, train_with_overflow
+):
+    run = make_run(
+        max_duration="5ba",
+        precision={"dtype": "fp16"},
+        batch={"global_size": 4, "bn_size": 4},
+        data={"train_size": 16, "eval_resize": 16, "eval_size": 16},
+        methods={"ema": {"half_life": "2ba", "update_interval": "2ba"}},
+    )
     states = train_with_overflow(run, bad=4)
     before, skipped = states[2:4]
     assert [state.done for state in states] == [1, 2, 3, 4, 5]
@@ -174,22 +196,29 @@ def test_impossible_durations_are_problems(values):
 
 
 def test_until_the_first_update_after_the_delay_the_average_is_a_copy(now_at):
-    model, ema = nn.Linear(1, 1, bias=False), EMA(half_life="2ba", update_interval="2ba", delay="3ba")
+    model, ema = (
+        nn.Linear(1, 1, bias=False),
+        EMA(half_life="2ba", update_interval="2ba", delay="3ba"),
+    )
     averages = []
     for step in range(8):
         with torch.no_grad():
             model.weight.fill_(float(step))
         ema.after_step(model, now_at(step))
         averages.append(ema.state_dict()["weight"].item())
-    assert averages == [0, 1, 1, 3, 3, 4, 4, 5.5]       # copies after 2 and 4 steps, then halves
+    assert averages == [0, 1, 1, 3, 3, 4, 4, 5.5]  # copies after 2 and 4 steps, then halves
 
 
 @pytest.mark.parametrize(("steps_per_epoch", "interval"), [(7, 3), (6, 3), (5, 1), (4, 8)])
-def test_it_is_torchvisions_average_with_its_reset_in_every_epoch_of_the_warm_up(steps_per_epoch, interval, now_at):
+def test_it_is_torchvisions_average_with_its_reset_in_every_epoch_of_the_warm_up(
+    steps_per_epoch, interval, now_at
+):
     """The loop of torchvision's references/classification/train.py, around torch's own AveragedModel."""
     torch.manual_seed(0)
     model, decay = nn.BatchNorm1d(3), 2 ** (-interval / 10)
-    theirs = AveragedModel(model, avg_fn=lambda old, new, _: decay * old + (1 - decay) * new, use_buffers=True)
+    theirs = AveragedModel(
+        model, avg_fn=lambda old, new, _: decay * old + (1 - decay) * new, use_buffers=True
+    )
     ours = EMA(half_life="10ba", update_interval=f"{interval}ba", delay="2ep", each_epoch=True)
     for epoch in range(4):
         for step in range(steps_per_epoch):
@@ -200,10 +229,14 @@ def test_it_is_torchvisions_average_with_its_reset_in_every_epoch_of_the_warm_up
                 theirs.update_parameters(model)
                 if epoch < 2:
                     theirs.n_averaged.fill_(0)
-            now = now_at(epoch * steps_per_epoch + step, total=4 * steps_per_epoch, per_epoch=steps_per_epoch)
+            now = now_at(
+                epoch * steps_per_epoch + step, total=4 * steps_per_epoch, per_epoch=steps_per_epoch
+            )
             ours.after_step(model, now)
             for name in ("weight", "running_mean", "running_var"):
-                torch.testing.assert_close(ours.state_dict()[name], theirs.module.state_dict()[name])
+                torch.testing.assert_close(
+                    ours.state_dict()[name], theirs.module.state_dict()[name]
+                )
 
 
 def test_a_half_life_in_shares_of_the_run_is_torchvisions_decay_over_epochs():

@@ -9,13 +9,38 @@ from PIL import Image
 from resnet_recipes.methods.increasing_randaugment import OPERATIONS, IncreasingRandAugment
 
 #: Values that the settings must refuse.
-WRONG = {"depth": [0], "p": [-0.1, 1.1], "magnitude": [-1, 11], "deviation": [-1], "interpolation": ["area"]}
+WRONG = {
+    "depth": [0],
+    "p": [-0.1, 1.1],
+    "magnitude": [-1, 11],
+    "deviation": [-1],
+    "interpolation": ["area"],
+}
 
 IMAGE = Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 56, 3), dtype=np.uint8))
-PEERS = dict(zip(OPERATIONS, (
-    "AutoContrast", "Equalize", "Invert", "Rotate", "PosterizeIncreasing", "SolarizeIncreasing", "SolarizeAdd",
-    "ColorIncreasing", "ContrastIncreasing", "BrightnessIncreasing", "SharpnessIncreasing", "ShearX", "ShearY",
-    "TranslateXRel", "TranslateYRel"), strict=True))
+PEERS = dict(
+    zip(
+        OPERATIONS,
+        (
+            "AutoContrast",
+            "Equalize",
+            "Invert",
+            "Rotate",
+            "PosterizeIncreasing",
+            "SolarizeIncreasing",
+            "SolarizeAdd",
+            "ColorIncreasing",
+            "ContrastIncreasing",
+            "BrightnessIncreasing",
+            "SharpnessIncreasing",
+            "ShearX",
+            "ShearY",
+            "TranslateXRel",
+            "TranslateYRel",
+        ),
+        strict=True,
+    )
+)
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -23,10 +48,16 @@ PEERS = dict(zip(OPERATIONS, (
 def test_pixels_are_those_of_timm(name, magnitude):
     peer = pytest.importorskip("timm.data.auto_augment")
     for resample in (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC):
-        op = peer.AugmentOp(PEERS[name], prob=1.0, magnitude=magnitude,
-                            hparams={"img_mean": (124, 116, 104), "interpolation": resample})
+        op = peer.AugmentOp(
+            PEERS[name],
+            prob=1.0,
+            magnitude=magnitude,
+            hparams={"img_mean": (124, 116, 104), "interpolation": resample},
+        )
         theirs = {op(IMAGE).tobytes() for _ in range(20)}
-        ours = {OPERATIONS[name](IMAGE, magnitude / 10, sign, resample).tobytes() for sign in (1, -1)}
+        ours = {
+            OPERATIONS[name](IMAGE, magnitude / 10, sign, resample).tobytes() for sign in (1, -1)
+        }
         assert theirs == ours
 
 
@@ -37,13 +68,18 @@ def test_the_operations_are_those_of_timms_increasing_policy():
 
 def test_half_of_the_drawn_operations_act():
     augment = IncreasingRandAugment(depth=1, p=0.5).augment_sample()
-    same = sum(augment(IMAGE, np.random.default_rng(seed)).tobytes() == IMAGE.tobytes() for seed in range(400))
+    same = sum(
+        augment(IMAGE, np.random.default_rng(seed)).tobytes() == IMAGE.tobytes()
+        for seed in range(400)
+    )
     assert 160 < same < 260
 
 
 def test_it_pickles_and_depends_only_on_the_images_generator():
     augment = pickle.loads(pickle.dumps(IncreasingRandAugment().augment_sample()))
-    first, again, other = (augment(IMAGE, np.random.default_rng(seed)).tobytes() for seed in (3, 3, 5))
+    first, again, other = (
+        augment(IMAGE, np.random.default_rng(seed)).tobytes() for seed in (3, 3, 5)
+    )
     assert first == again
     assert first != other
     assert augment(IMAGE, np.random.default_rng(3)).size == IMAGE.size

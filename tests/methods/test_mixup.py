@@ -30,7 +30,11 @@ def mixed(share: float, order: list[int], batch: Batch) -> Batch:
     return MixUp().transform_batch(batch, Now(0, Horizon(1, 1), Forced(share, order)))
 
 
-PAIR = Batch(torch.tensor([10.0, 20.0]).view(2, 1, 1, 1), one_hot(torch.tensor([0, 1]), 2), torch.tensor([0, 1]))
+PAIR = Batch(
+    torch.tensor([10.0, 20.0]).view(2, 1, 1, 1),
+    one_hot(torch.tensor([0, 1]), 2),
+    torch.tensor([0, 1]),
+)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.7])
@@ -56,13 +60,18 @@ def test_the_input_batch_is_not_changed():
 @pytest.mark.parametrize(("alpha", "mean"), [(0.2, 0.1012), (0.25, 0.1186), (1.0, 0.25)])
 def test_shares_have_the_published_mean_and_never_exceed_one_half(alpha, mean, monkeypatch):
     shares = []
-    monkeypatch.setattr(mixup, "blend_targets", lambda batch, order, share: shares.append(share) or batch.targets)
+    monkeypatch.setattr(
+        mixup, "blend_targets", lambda batch, order, share: shares.append(share) or batch.targets
+    )
     now = Now(0, Horizon(1, 1), np.random.default_rng(0))
     for _ in range(10_000):
         MixUp(alpha).transform_batch(PAIR, now)
-    assert np.mean(shares) == pytest.approx(mean, abs=0.003)      # two standard errors; the seed is fixed
+    # two standard errors; the seed is fixed
+    assert np.mean(shares) == pytest.approx(mean, abs=0.003)
     assert 0 <= min(shares) < max(shares) <= 0.5
 
 
 def test_rows_sum_to_one(now_at, batch_of):
-    assert torch.allclose(MixUp().transform_batch(batch_of(), now_at()).targets.sum(1), torch.ones(8))
+    assert torch.allclose(
+        MixUp().transform_batch(batch_of(), now_at()).targets.sum(1), torch.ones(8)
+    )

@@ -9,12 +9,16 @@ from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix
 WRONG = {"mixup_alpha": [0.0], "cutmix_alpha": [-1.0], "switch": [-0.1, 1.1], "partner": ["random"]}
 
 
-@pytest.mark.parametrize(("partner", "order"), [("flipped", [7, 6, 5, 4, 3, 2, 1, 0]),
-                                                ("rolled", [7, 0, 1, 2, 3, 4, 5, 6])])
+@pytest.mark.parametrize(
+    ("partner", "order"),
+    [("flipped", [7, 6, 5, 4, 3, 2, 1, 0]), ("rolled", [7, 0, 1, 2, 3, 4, 5, 6])],
+)
 @pytest.mark.parametrize("switch", [0.0, 1.0])
 def test_images_and_targets_come_from_the_partner(partner, order, switch, now_at, batch_of):
     batch = batch_of()
-    result = MixUpOrCutMix(cutmix_alpha=1.0, switch=switch, partner=partner).transform_batch(batch, now_at(4))
+    result = MixUpOrCutMix(cutmix_alpha=1.0, switch=switch, partner=partner).transform_batch(
+        batch, now_at(4)
+    )
     share = result.targets[0, batch.labels[order[0]]].item()
     assert 0 < share < 1
     torch.testing.assert_close(result.targets, batch.targets.lerp(batch.targets[order], share))
@@ -29,7 +33,9 @@ def test_images_and_targets_come_from_the_partner(partner, order, switch, now_at
 def test_smoothing_before_the_mix_is_torchvisions_smoothing_after_it(now_at, batch_of):
     batch = batch_of()
     smooth = batch._replace(targets=batch.targets * 0.9 + 0.1 / 10)
-    before, after = (MixUpOrCutMix().transform_batch(one, now_at(4)).targets for one in (smooth, batch))
+    before, after = (
+        MixUpOrCutMix().transform_batch(one, now_at(4)).targets for one in (smooth, batch)
+    )
     torch.testing.assert_close(before, after * 0.9 + 0.1 / 10)
 
 
@@ -37,6 +43,9 @@ def test_half_of_the_steps_use_each(now_at, batch_of):
     batch = batch_of(examples=4, side=8)
     pasted = 0
     for step in range(200):
-        result = MixUpOrCutMix(mixup_alpha=50.0, cutmix_alpha=50.0).transform_batch(batch, now_at(step))
-        pasted += torch.isin(result.images, batch.images).all().item()      # mixup makes values that were not there
+        result = MixUpOrCutMix(mixup_alpha=50.0, cutmix_alpha=50.0).transform_batch(
+            batch, now_at(step)
+        )
+        # mixup makes values that were not there
+        pasted += torch.isin(result.images, batch.images).all().item()
     assert 60 < pasted < 140

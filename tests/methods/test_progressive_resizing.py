@@ -14,8 +14,14 @@ from resnet_recipes.ops.images import Draft
 
 #: Values that the settings must refuse.
 WRONG = {
-    "mode": ["zoom"], "initial_scale": [0.0, 1.1], "delay": ["1ep", "0.9dur"], "finetune": ["2", "0.6dur"],
-    "size_increment": [0], "interpolation": ["cubic"], "at": ["worker"], "decided_at": ["middle"],
+    "mode": ["zoom"],
+    "initial_scale": [0.0, 1.1],
+    "delay": ["1ep", "0.9dur"],
+    "finetune": ["2", "0.6dur"],
+    "size_increment": [0],
+    "interpolation": ["cubic"],
+    "at": ["worker"],
+    "decided_at": ["middle"],
 }
 
 MILD = ProgressiveResizing(initial_scale=0.5, delay="0.4dur", finetune="0.2dur")
@@ -27,46 +33,92 @@ def starts(method: ProgressiveResizing, full: int, epochs: int) -> dict[int, int
     sizes = [method.size_at(full, Fraction(epoch, epochs)) for epoch in range(epochs)]
     assert sizes == sorted(sizes)
     assert all(size % 4 == 0 or size == full for size in sizes)
-    return {epoch: size for epoch, size in enumerate(sizes) if epoch == 0 or size != sizes[epoch - 1]}
+    return {
+        epoch: size for epoch, size in enumerate(sizes) if epoch == 0 or size != sizes[epoch - 1]
+    }
 
 
 def table(text: str) -> dict[int, int]:
     return {int(epoch): int(size) for epoch, size in (pair.split(":") for pair in text.split(", "))}
 
 
-@pytest.mark.parametrize(("method", "full", "row"), [
-    (MILD, 176, "0:88, 40:88, 45:100, 50:112, 55:120, 60:132, 65:144, 70:152, 75:164, 80:176, 99:176"),
-    (HOT, 167, "0:100, 20:100, 30:112, 35:116, 40:124, 45:128, 50:132, 55:140, 60:144, 65:152, 70:156, 75:160, 80:167"),
-    (HOT, 176, "0:104, 20:104, 30:116, 35:124, 40:128, 45:136, 50:140, 55:148, 60:152, 65:160, 70:164, 75:172, 80:176"),
-])
+@pytest.mark.parametrize(
+    ("method", "full", "row"),
+    [
+        (
+            MILD,
+            176,
+            "0:88, 40:88, 45:100, 50:112, 55:120, 60:132, 65:144, 70:152, 75:164, 80:176, 99:176",
+        ),
+        (
+            HOT,
+            167,
+            "0:100, 20:100, 30:112, 35:116, 40:124, 45:128, 50:132, 55:140, 60:144, 65:152, "
+            "70:156, 75:160, 80:167",
+        ),
+        (
+            HOT,
+            176,
+            "0:104, 20:104, 30:116, 35:124, 40:128, 45:136, 50:140, 55:148, 60:152, 65:160, "
+            "70:164, 75:172, 80:176",
+        ),
+    ],
+)
 def test_size_at_every_share_of_the_run(method, full, row):
     assert {share: method.size_at(full, Fraction(share, 100)) for share in table(row)} == table(row)
 
 
-@pytest.mark.parametrize(("method", "full", "epochs", "row"), [
-    (MILD, 176, 16, "0:88, 7:96, 8:112, 9:124, 10:136, 11:152, 12:164, 13:176"),
-    (MILD, 176, 36, "0:88, 15:92, 16:96, 17:104, 18:112, 19:116, 20:124, 21:128, 22:136, 23:140, 24:148, 25:152, "
-                    "26:160, 27:164, 28:172, "
-                    "29:176"),
-    (MILD, 176, 90, "0:88, 37:92, 39:96, 41:100, 42:104, 44:108, 45:112, 47:116, 49:120, 50:124, 52:128, 54:132, "
-                    "55:136, 57:140, 59:144, "
-                    "60:148, 62:152, 64:156, 65:160, 67:164, 68:168, 70:172, 72:176"),
-    (HOT, 167, 270,
-     "0:100, 59:104, 69:108, 78:112, 88:116, 98:120, 107:124, 117:128, 127:132, 136:136, 146:140, 156:144, 166:148, "
-                    "175:152, 185:156, 195:160, 204:164, 214:167"),
-    (MILD, 176, 5, "0:88, 3:132, 4:176"),
-])
+@pytest.mark.parametrize(
+    ("method", "full", "epochs", "row"),
+    [
+        (MILD, 176, 16, "0:88, 7:96, 8:112, 9:124, 10:136, 11:152, 12:164, 13:176"),
+        (
+            MILD,
+            176,
+            36,
+            "0:88, 15:92, 16:96, 17:104, 18:112, 19:116, 20:124, 21:128, 22:136, 23:140, "
+            "24:148, 25:152, "
+            "26:160, 27:164, 28:172, "
+            "29:176",
+        ),
+        (
+            MILD,
+            176,
+            90,
+            "0:88, 37:92, 39:96, 41:100, 42:104, 44:108, 45:112, 47:116, 49:120, 50:124, "
+            "52:128, 54:132, "
+            "55:136, 57:140, 59:144, "
+            "60:148, 62:152, 64:156, 65:160, 67:164, 68:168, 70:172, 72:176",
+        ),
+        (
+            HOT,
+            167,
+            270,
+            "0:100, 59:104, 69:108, 78:112, 88:116, 98:120, 107:124, 117:128, 127:132, 136:136, "
+            "146:140, 156:144, 166:148, "
+            "175:152, 185:156, 195:160, 204:164, 214:167",
+        ),
+        (MILD, 176, 5, "0:88, 3:132, 4:176"),
+    ],
+)
 def test_first_epoch_of_every_size(method, full, epochs, row):
     assert starts(method, full, epochs) == table(row)
 
 
-@pytest.mark.parametrize(("method", "full", "epochs", "share", "digit"), [
-    (MILD, 176, 16, 0.51, 0.01), (MILD, 176, 36, 0.524, 0.001), (MILD, 176, 90, 0.529, 0.001),
-    (MILD, 176, 135, 0.531, 0.001),
-    (HOT, 167, 270, 0.66, 0.01),
-])
+@pytest.mark.parametrize(
+    ("method", "full", "epochs", "share", "digit"),
+    [
+        (MILD, 176, 16, 0.51, 0.01),
+        (MILD, 176, 36, 0.524, 0.001),
+        (MILD, 176, 90, 0.529, 0.001),
+        (MILD, 176, 135, 0.531, 0.001),
+        (HOT, 167, 270, 0.66, 0.01),
+    ],
+)
 def test_mean_number_of_pixels(method, full, epochs, share, digit):
-    pixels = [method.size_at(full, Fraction(epoch, epochs)) ** 2 / full**2 for epoch in range(epochs)]
+    pixels = [
+        method.size_at(full, Fraction(epoch, epochs)) ** 2 / full**2 for epoch in range(epochs)
+    ]
     assert sum(pixels) / epochs == pytest.approx(share, abs=digit / 2)
 
 
@@ -79,8 +131,13 @@ def test_nearest_takes_the_pixel_at_the_floor_and_120_is_120():
     line = torch.arange(176.0).expand(1, 3, 176, -1)
     columns = resized(MILD, line, Fraction(49, 90))[0, 0, 0].int().tolist()
     assert columns == [i * 176 // 120 for i in range(120)]
-    assert (columns[:13], columns[-3:]) == ([0, 1, 2, 4, 5, 7, 8, 10, 11, 13, 14, 16, 17], [171, 173, 174])
-    assert resized(MILD, torch.arange(8.0).expand(1, 3, 8, -1), Fraction(0, 1))[0, 0, 0].tolist() == [0, 2, 4, 6]
+    assert (columns[:13], columns[-3:]) == (
+        [0, 1, 2, 4, 5, 7, 8, 10, 11, 13, 14, 16, 17],
+        [171, 173, 174],
+    )
+    assert resized(MILD, torch.arange(8.0).expand(1, 3, 8, -1), Fraction(0, 1))[
+        0, 0, 0
+    ].tolist() == [0, 2, 4, 6]
 
 
 @pytest.mark.parametrize("full", [160, 167, 176, 192, 212, 224, 256, 288])
@@ -94,21 +151,30 @@ def test_nearest_is_exact_for_every_size(full):
 
 
 def test_half_is_rounded_to_even():
-    method = ProgressiveResizing(initial_scale=0.5, delay="0.5dur", finetune="0.2dur", size_increment=4)
-    assert (method.size_at(20, Fraction(0)), method.size_at(28, Fraction(0))) == (8, 16)      # 2.5 and 3.5 increments
+    method = ProgressiveResizing(
+        initial_scale=0.5, delay="0.5dur", finetune="0.2dur", size_increment=4
+    )
+    # 2.5 and 3.5 increments
+    assert (method.size_at(20, Fraction(0)), method.size_at(28, Fraction(0))) == (8, 16)
 
 
 def test_bilinear_halving_averages_four_pixels():
     method = ProgressiveResizing(interpolation="bilinear")
     x = torch.randn(2, 3, 16, 16)
-    assert torch.allclose(resized(method, x, Fraction(0, 1)), torch.nn.functional.avg_pool2d(x, 2), atol=1e-6)
+    assert torch.allclose(
+        resized(method, x, Fraction(0, 1)), torch.nn.functional.avg_pool2d(x, 2), atol=1e-6
+    )
 
 
 def test_bilinear_images_are_made_and_resized_in_one():
-    pixels = torch.randint(256, (2, 3, 20, 20), dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
+    pixels = torch.randint(256, (2, 3, 20, 20), dtype=torch.uint8).contiguous(
+        memory_format=torch.channels_last
+    )
     draft = Draft(pixels, shift_and_scale(pixels.device), torch.float32)
     method = ProgressiveResizing(interpolation="bilinear")
-    found, expected = (resized(method, images, Fraction(0, 1)) for images in (draft, normalize(pixels)))
+    found, expected = (
+        resized(method, images, Fraction(0, 1)) for images in (draft, normalize(pixels))
+    )
     assert isinstance(found, Draft)
     assert torch.equal(found.made(), expected)
 
@@ -118,7 +184,7 @@ def test_crop_is_one_window_of_the_images():
     window = resized(ProgressiveResizing(mode="crop"), x, Fraction(0, 1))
     assert window.shape[-2:] == (8, 8)
     top, left = divmod(int(window[0, 0, 0, 0]), 16)
-    assert torch.equal(window, x[..., top:top + 8, left:left + 8])
+    assert torch.equal(window, x[..., top : top + 8, left : left + 8])
 
 
 def test_full_size_and_loader_placement_leave_the_batch_alone():
@@ -128,11 +194,20 @@ def test_full_size_and_loader_placement_leave_the_batch_alone():
     assert ProgressiveResizing().provides("transform_batch")
 
 
-@pytest.mark.parametrize("values", [
-    {"delay": "0.8dur", "finetune": "0.2dur"}, {"delay": "3ep"}, {"delay": "half"}, {"initial_scale": 0.0},
-    {"initial_scale": 1.5},
-    {"mode": "shrink"}, {"interpolation": "bicubic"}, {"size_increment": 0}, {"at": "loader", "mode": "crop"},
-    {"at": "home"},
-])
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"delay": "0.8dur", "finetune": "0.2dur"},
+        {"delay": "3ep"},
+        {"delay": "half"},
+        {"initial_scale": 0.0},
+        {"initial_scale": 1.5},
+        {"mode": "shrink"},
+        {"interpolation": "bicubic"},
+        {"size_increment": 0},
+        {"at": "loader", "mode": "crop"},
+        {"at": "home"},
+    ],
+)
 def test_impossible_values_are_problems(values):
     assert list(ProgressiveResizing(**values).problems())

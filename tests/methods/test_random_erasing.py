@@ -7,7 +7,11 @@ from torchvision.transforms import RandomErasing as Torchvision
 from resnet_recipes.methods.random_erasing import RandomErasing
 
 #: Values that the settings must refuse.
-WRONG = {"p": [-0.1, 1.1], "scale": [(0.3, 0.1), (0.0, 0.5), (0.1, 1.5)], "ratio": [(3.0, 0.3), (0.0, 1.0)]}
+WRONG = {
+    "p": [-0.1, 1.1],
+    "scale": [(0.3, 0.1), (0.0, 0.5), (0.1, 1.5)],
+    "ratio": [(3.0, 0.3), (0.0, 1.0)],
+}
 
 
 def test_erased_pixels_are_one_box_of_zeros_and_the_rest_is_untouched(now_at, batch_of):
@@ -32,10 +36,16 @@ def test_areas_and_positions_have_torchvision_distribution():
     ours = RandomErasing(p=1.0).boxes(4000, 64, 48, np.random.default_rng(0))
     torch.manual_seed(0)
     image = torch.zeros(3, 64, 48)
-    theirs = np.array([Torchvision.get_params(image, (0.02, 0.33), (0.3, 3.3), [0.0])[:4] for _ in range(2000)]).T
+    theirs = np.array(
+        [Torchvision.get_params(image, (0.02, 0.33), (0.3, 3.3), [0.0])[:4] for _ in range(2000)]
+    ).T
     areas = (ours[1] - ours[0]) * (ours[3] - ours[2]), theirs[2] * theirs[3]
-    for mine, other in ((areas[0], areas[1]), (ours[0], theirs[0]), (ours[2], theirs[1]),
-                        (ours[1] - ours[0], theirs[2])):
+    for mine, other in (
+        (areas[0], areas[1]),
+        (ours[0], theirs[0]),
+        (ours[2], theirs[1]),
+        (ours[1] - ours[0], theirs[2]),
+    ):
         assert abs(mine.mean() - other.mean()) < 0.06 * other.mean()
         assert abs(mine.std() - other.std()) < 0.08 * other.std()
 

@@ -15,7 +15,9 @@ from resnet_recipes.methods.sam import SAM
 WRONG = {"rho": [-0.1, float("nan")], "interval": [0, -1]}
 
 
-def closure(params: list[Tensor], objective: Callable[[], Tensor], calls: list | None = None) -> Callable[..., Tensor]:
+def closure(
+    params: list[Tensor], objective: Callable[[], Tensor], calls: list | None = None
+) -> Callable[..., Tensor]:
     """Return a `compute` for one process that also records where it was called."""
 
     def compute(sync: bool = True) -> Tensor:
@@ -31,8 +33,9 @@ def closure(params: list[Tensor], objective: Callable[[], Tensor], calls: list |
 def test_worked_example_of_two_weights(now_at):
     w = nn.Parameter(torch.tensor([1.0, 0.5]))
     calls = []
-    loss = SAM(rho=0.5, interval=1).gradient(closure([w], lambda: 0.5 * (w[0] ** 2 + 4 * w[1] ** 2), calls), [w],
-                                             now_at())
+    loss = SAM(rho=0.5, interval=1).gradient(
+        closure([w], lambda: 0.5 * (w[0] ** 2 + 4 * w[1] ** 2), calls), [w], now_at()
+    )
     (at_first, first_synced), (at_second, second_synced) = calls
     assert (first_synced, second_synced) == (False, True)
     assert torch.allclose(at_second[0] - at_first[0], torch.tensor([0.2236068, 0.4472136]))
@@ -43,9 +46,15 @@ def test_worked_example_of_two_weights(now_at):
 
 
 def test_norm_spans_all_tensors_and_skips_those_without_gradient(now_at):
-    a, b, idle = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.zeros(1)), nn.Parameter(torch.ones(1))
+    a, b, idle = (
+        nn.Parameter(torch.zeros(2)),
+        nn.Parameter(torch.zeros(1)),
+        nn.Parameter(torch.ones(1)),
+    )
     calls = []
-    SAM(rho=0.5, interval=1).gradient(closure([a, b, idle], lambda: 3 * a[0] + 4 * b[0], calls), [a, b, idle], now_at())
+    SAM(rho=0.5, interval=1).gradient(
+        closure([a, b, idle], lambda: 3 * a[0] + 4 * b[0], calls), [a, b, idle], now_at()
+    )
     moved = calls[1][0]
     assert torch.allclose(moved[0], torch.tensor([0.3, 0.0]))
     assert torch.allclose(moved[1], torch.tensor([0.4]))
@@ -61,7 +70,9 @@ def test_only_every_interval_th_step_is_a_sam_step(now_at):
         sam.gradient(closure([w], lambda: (w**2).sum(), calls), [w], now_at(step))
         passes.append(len(calls))
     assert [step for step, count in enumerate(passes) if count == 2] == [9, 19, 29]
-    assert sum(count == 2 for count in (2 if (step + 1) % 10 == 0 else 1 for step in range(625))) == 62
+    assert (
+        sum(count == 2 for count in (2 if (step + 1) % 10 == 0 else 1 for step in range(625))) == 62
+    )
 
 
 def test_radius_zero_is_the_plain_gradient(now_at):
@@ -91,27 +102,41 @@ def test_weights_are_restored_bit_for_bit_and_buffers_are_reused(now_at):
 
 
 @pytest.mark.parametrize("bad_pass", [0, 1])
-def test_an_overflow_in_either_pass_leaves_a_non_finite_gradient_and_untouched_weights(bad_pass, now_at):
+def test_an_overflow_in_either_pass_leaves_a_non_finite_gradient_and_untouched_weights(
+    bad_pass, now_at
+):
     w = nn.Parameter(torch.tensor([1.0, 2.0]))
     count = iter(range(2))
-    SAM(interval=1).gradient(closure([w], lambda: (w**2).sum() * (torch.inf if next(count) == bad_pass else 1.0)), [w],
-                             now_at())
+    SAM(interval=1).gradient(
+        closure([w], lambda: (w**2).sum() * (torch.inf if next(count) == bad_pass else 1.0)),
+        [w],
+        now_at(),
+    )
     assert not torch.isfinite(w.grad).all()
     assert torch.equal(w, torch.tensor([1.0, 2.0]))
 
 
 @pytest.mark.parametrize("bad_pass", [1, 2])
-def test_a_float16_overflow_in_either_pass_skips_the_step_and_halves_the_scale(bad_pass, make_run, train_with_overflow):
-    run = make_run(max_duration="3ba", precision={"dtype": "fp16"}, batch={"global_size": 4, "bn_size": 4},
-                   data={"train_size": 16, "eval_resize": 16, "eval_size": 16},
-                   methods={"sam": {"interval": 1}})
-    first, skipped, last = train_with_overflow(run, bad=2 + bad_pass)       # of the second step
+def test_a_float16_overflow_in_either_pass_skips_the_step_and_halves_the_scale(
+    bad_pass, make_run, train_with_overflow
+):
+    run = make_run(
+        max_duration="3ba",
+        precision={"dtype": "fp16"},
+        batch={"global_size": 4, "bn_size": 4},
+        data={"train_size": 16, "eval_resize": 16, "eval_size": 16},
+        methods={"sam": {"interval": 1}},
+    )
+    first, skipped, last = train_with_overflow(run, bad=2 + bad_pass)  # of the second step
     assert skipped.model.keys() == first.model.keys()
     assert all(torch.equal(tensor, first.model[name]) for name, tensor in skipped.model.items())
-    assert all(torch.equal(ours, theirs) for ours, theirs in zip(skipped.momenta, first.momenta, strict=True))
+    assert all(
+        torch.equal(ours, theirs)
+        for ours, theirs in zip(skipped.momenta, first.momenta, strict=True)
+    )
     assert any(momentum.any() for momentum in first.momenta)
     assert first.scale == 2 * skipped.scale == 2 * last.scale
-    assert math.isfinite(skipped.loss) == (bad_pass == 2)                   # the loss is that of the first pass
+    assert math.isfinite(skipped.loss) == (bad_pass == 2)  # the loss is that of the first pass
     assert not torch.equal(last.model["conv1.weight"], first.model["conv1.weight"])
     assert not torch.equal(last.model["bn1.running_mean"], first.model["bn1.running_mean"])
     assert all(tensor.isfinite().all() for tensor in (*last.model.values(), *last.momenta))
@@ -129,8 +154,14 @@ def test_two_ranks_hold_the_same_bits_after_200_sam_steps():
 
     def rank(index: int) -> None:
         generator = torch.Generator().manual_seed(0)
-        params = [nn.Parameter(torch.randn(*shape, generator=generator)) for shape in ((16, 8), (4, 16))]
-        x, sam, local = torch.randn(6, 8, generator=generator.manual_seed(index)), SAM(interval=1), []
+        params = [
+            nn.Parameter(torch.randn(*shape, generator=generator)) for shape in ((16, 8), (4, 16))
+        ]
+        x, sam, local = (
+            torch.randn(6, 8, generator=generator.manual_seed(index)),
+            SAM(interval=1),
+            [],
+        )
         optimizer = torch.optim.SGD(params, lr=0.1, momentum=0.9)
 
         def compute(sync: bool = True) -> Tensor:
@@ -158,4 +189,4 @@ def test_two_ranks_hold_the_same_bits_after_200_sam_steps():
         thread.join(timeout=60)
     (first, moved), (second, moved_there) = results[0], results[1]
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-    assert moved != moved_there      # each rank went to a nearby point of its own
+    assert moved != moved_there  # each rank went to a nearby point of its own

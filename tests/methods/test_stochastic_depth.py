@@ -24,19 +24,27 @@ def test_rates_of_resnet50_rise_from_0_00625_to_0_1():
     rates = StochasticDepth(drop_rate=0.1).rates(16)
     assert rates == pytest.approx([0.00625 * block for block in range(1, 17)])
     assert sum(rates) == pytest.approx(0.85)
-    assert torch.tensor([1 - rate for rate in rates]).prod().item() == pytest.approx(0.41444, abs=1e-5)
+    assert torch.tensor([1 - rate for rate in rates]).prod().item() == pytest.approx(
+        0.41444, abs=1e-5
+    )
     assert StochasticDepth(0.2, "uniform").rates(3) == [0.2, 0.2, 0.2]
 
 
-@pytest.mark.parametrize(("make", "norm", "sizes"), [(resnet18, "bn2", (2, 2, 2, 2)), (resnet50, "bn3", (3, 4, 6, 3))])
+@pytest.mark.parametrize(
+    ("make", "norm", "sizes"), [(resnet18, "bn2", (2, 2, 2, 2)), (resnet50, "bn3", (3, 4, 6, 3))]
+)
 def test_last_norm_of_every_block_is_adopted_in_order(make, norm, sizes):
     with torch.device("meta"):
         model = make()
     StochasticDepth().modify_model(model)
-    found = [(name, module.drop_rate)
-             for name, module in model.named_modules() if isinstance(module, DropSamplesBatchNorm2d)]
-    assert [name for name, _ in found] == [f"layer{s}.{b}.{norm}" for s, size in enumerate(sizes, 1)
-                                           for b in range(size)]
+    found = [
+        (name, module.drop_rate)
+        for name, module in model.named_modules()
+        if isinstance(module, DropSamplesBatchNorm2d)
+    ]
+    assert [name for name, _ in found] == [
+        f"layer{s}.{b}.{norm}" for s, size in enumerate(sizes, 1) for b in range(size)
+    ]
     assert [rate for _, rate in found] == StochasticDepth().rates(sum(sizes))
 
 
@@ -48,7 +56,7 @@ def test_examples_are_dropped_whole_and_at_the_rate_of_the_block():
     torch.manual_seed(0)
     keep = norm.draw(x)
     assert set(keep.tolist()) == {0.0, 1.0}
-    assert float(keep.mean()) == pytest.approx(0.9, abs=0.01)       # five standard deviations
+    assert float(keep.mean()) == pytest.approx(0.9, abs=0.01)  # five standard deviations
     assert torch.equal(found, nn.BatchNorm2d(4).train()(x) * keep.view(-1, 1, 1, 1))
 
 
@@ -64,17 +72,19 @@ def test_evaluation_gives_the_mean_of_training_outputs_before_the_last_relu():
     block, sums = BasicBlock(4, 4), []
     StochasticDepth(drop_rate=0.3).modify_model(block)
     for norm in (block.bn1, block.bn2):
-        norm.momentum = 1.0                       # statistics of the last batch, so that both modes normalise alike
+        norm.momentum = 1.0  # statistics of the last batch, so that both modes normalise alike
     block.relu.register_forward_pre_hook(lambda _, inputs: sums.append(inputs[0].detach().clone()))
     x = torch.randn(1, 4, 4, 4)
-    block(x.expand(20_000, -1, -1, -1))           # 20,000 draws of one example
+    block(x.expand(20_000, -1, -1, -1))  # 20,000 draws of one example
     block.eval()(x)
     trained, evaluated, branch = sums[1], sums[3], (sums[3] - x) / 0.7
     dropped = (trained == x).flatten(1).all(1)
-    assert dropped.float().mean().item() == pytest.approx(0.3, abs=0.016)        # five standard errors
+    assert dropped.float().mean().item() == pytest.approx(0.3, abs=0.016)  # five standard errors
     # not rescaled; the variance is n / (n - 1) off
     assert torch.allclose(trained[~dropped], x + branch, atol=1e-3)
-    assert torch.allclose(trained.mean(0, keepdim=True), evaluated, atol=0.016 * branch.abs().max().item())
+    assert torch.allclose(
+        trained.mean(0, keepdim=True), evaluated, atol=0.016 * branch.abs().max().item()
+    )
 
 
 def test_rate_zero_is_bit_identical_to_the_plain_network(network):

@@ -18,7 +18,12 @@ def test_class_changes_and_everything_else_stays():
         pass
 
     adopt(conv, Marked, mark=3)
-    assert (type(conv), conv.mark, conv.weight is weight, list(conv.state_dict())) == (Marked, 3, True, keys)
+    assert (type(conv), conv.mark, conv.weight is weight, list(conv.state_dict())) == (
+        Marked,
+        3,
+        True,
+        keys,
+    )
     release(conv)
     assert type(conv) is nn.Conv2d
 

@@ -19,7 +19,11 @@ def possible(image: Image.Image) -> set[bytes]:
     for name, (strengths, signed) in TrivialAugmentWide()._augmentation_space(31).items():
         for strength in strengths.reshape(-1).tolist():
             for sign in (1, -1) if signed else (1,):
-                images.add(_apply_op(image, name, sign * strength, InterpolationMode.NEAREST, None).tobytes())
+                images.add(
+                    _apply_op(
+                        image, name, sign * strength, InterpolationMode.NEAREST, None
+                    ).tobytes()
+                )
     return images
 
 
@@ -34,7 +38,9 @@ def test_results_on_photographs_are_torchvisions_to_the_bit(photographs):
     augment = TrivialAugment().augment_sample()
     for number, path in enumerate(photographs[::10]):
         image = Image.open(path).convert("RGB").resize((64, 64))
-        results = {augment(image, np.random.default_rng((number, seed))).tobytes() for seed in range(100)}
+        results = {
+            augment(image, np.random.default_rng((number, seed))).tobytes() for seed in range(100)
+        }
         assert results <= possible(image), path
         assert len(results) > 50
 

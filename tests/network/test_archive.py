@@ -30,10 +30,18 @@ class Call:
         return self.reduced
 
 
-def torch_file(path: Path, pickled: bytes, compression: int = zipfile.ZIP_STORED, **extra: bytes) -> Path:
+def torch_file(
+    path: Path, pickled: bytes, compression: int = zipfile.ZIP_STORED, **extra: bytes
+) -> Path:
     """Write an archive like torch.save's around a pickle."""
     with zipfile.ZipFile(path, "w", compression) as zipped:
-        entries = {"data.pkl": pickled, "byteorder": b"little", "data/0": bytes(64), "version": b"3\n", **extra}
+        entries = {
+            "data.pkl": pickled,
+            "byteorder": b"little",
+            "data/0": bytes(64),
+            "version": b"3\n",
+            **extra,
+        }
         for name, content in entries.items():
             zipped.writestr(f"archive/{name}", content)
     return path
@@ -49,11 +57,16 @@ def touching(marker: Path) -> dict[str, Callable[[], bytes]]:
         "eval": lambda: pickle.dumps({"w": Call(eval, code)}, protocol=2),
         "exec": lambda: pickle.dumps(Call(exec, code), protocol=2),
         "open": lambda: pickle.dumps({"w": Call(open, str(marker), "w")}, protocol=2),
-        "subprocess": lambda: pickle.dumps({"w": Call(subprocess.call, ["touch", str(marker)])}, protocol=2),
-        "partial": lambda: pickle.dumps(Call(functools.reduce, functools.partial(os.open, str(marker)),
-                                             [os.O_CREAT] * 2), protocol=2),
-        "nested torch storage": lambda: pickle.dumps({"w": Call(torch.storage._load_from_bytes, inner.getvalue())},
-                                                     protocol=2),
+        "subprocess": lambda: pickle.dumps(
+            {"w": Call(subprocess.call, ["touch", str(marker)])}, protocol=2
+        ),
+        "partial": lambda: pickle.dumps(
+            Call(functools.reduce, functools.partial(os.open, str(marker)), [os.O_CREAT] * 2),
+            protocol=2,
+        ),
+        "nested torch storage": lambda: pickle.dumps(
+            {"w": Call(torch.storage._load_from_bytes, inner.getvalue())}, protocol=2
+        ),
         "key": lambda: pickle.dumps({Call(eval, code): 1}, protocol=2),
         "protocol 4": lambda: pickle.dumps({"w": Call(eval, code)}, protocol=4),
         "protocol 0": lambda: pickle.dumps({"w": Call(eval, code)}, protocol=0),
@@ -98,7 +111,9 @@ def test_a_plain_weights_file_is_read(good: Path) -> None:
 def test_old_formats_that_can_run_code_are_refused(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     legacy, tar = tmp_path / "legacy.pt", tmp_path / "tar.pt"
-    torch.save({"x": Call(os.system, f"touch {marker}")}, legacy, _use_new_zipfile_serialization=False)
+    torch.save(
+        {"x": Call(os.system, f"touch {marker}")}, legacy, _use_new_zipfile_serialization=False
+    )
     with tarfile.open(tar, "w") as archived:
         archived.addfile(tarfile.TarInfo("storages"))
     for path in (legacy, tar):
@@ -109,8 +124,12 @@ def test_old_formats_that_can_run_code_are_refused(tmp_path: Path) -> None:
 
 def test_zip_bombs_are_refused_before_unpacking(tmp_path: Path, good: Path) -> None:
     zeros = bytes(50_000_000)
-    deflated = torch_file(tmp_path / "deflated.pt", pickle.dumps({}, protocol=2), zipfile.ZIP_DEFLATED,
-                          **{"data/1": zeros})
+    deflated = torch_file(
+        tmp_path / "deflated.pt",
+        pickle.dumps({}, protocol=2),
+        zipfile.ZIP_DEFLATED,
+        **{"data/1": zeros},
+    )
     assert deflated.stat().st_size < 100_000
     with pytest.raises(ArchiveError, match="bomb"):
         archive.read(deflated)
@@ -120,17 +139,24 @@ def test_zip_bombs_are_refused_before_unpacking(tmp_path: Path, good: Path) -> N
     with pytest.raises(ArchiveError, match="bytes"):
         archive.read(huge)
 
-    allocation = torch_file(tmp_path / "allocation.pt", pickle.dumps({"w": Call(bytearray, 10**12)}, protocol=2))
+    allocation = torch_file(
+        tmp_path / "allocation.pt", pickle.dumps({"w": Call(bytearray, 10**12)}, protocol=2)
+    )
     with pytest.raises(ArchiveError, match="bytearray"):
         archive.read(allocation)
 
 
-@pytest.mark.parametrize(("pickled", "said"), [
-    (b"\x80\x02]" + b"(K\x01e" * 200_000 + b".", "too long"),
-    (b"\x80\x02]" + b"0" * (9 << 20) + b".", "reasonable size"),
-    (b"\x80\x02}(" + b"\x8a\x09" + b"\xff" * 8 + b"\x01N" + b"u.", "more than 64 bits"),
-])
-def test_pickles_that_take_long_to_read_are_refused_early(pickled: bytes, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("pickled", "said"),
+    [
+        (b"\x80\x02]" + b"(K\x01e" * 200_000 + b".", "too long"),
+        (b"\x80\x02]" + b"0" * (9 << 20) + b".", "reasonable size"),
+        (b"\x80\x02}(" + b"\x8a\x09" + b"\xff" * 8 + b"\x01N" + b"u.", "more than 64 bits"),
+    ],
+)
+def test_pickles_that_take_long_to_read_are_refused_early(
+    pickled: bytes, said: str, tmp_path: Path
+) -> None:
     with pytest.raises(ArchiveError, match=said):
         archive.read(torch_file(tmp_path / "long.pt", pickled))
 
@@ -147,7 +173,9 @@ def test_a_list_that_contains_itself_or_repeats_is_visited_once(tmp_path: Path) 
 
 
 def test_other_archives_are_refused(tmp_path: Path) -> None:
-    script = torch_file(tmp_path / "script.pt", pickle.dumps({}, protocol=2), **{"constants.pkl": pickle.dumps(())})
+    script = torch_file(
+        tmp_path / "script.pt", pickle.dumps({}, protocol=2), **{"constants.pkl": pickle.dumps(())}
+    )
     with pytest.raises(ArchiveError, match=r"exactly one data\.pkl"):
         archive.read(script)
     listed = tmp_path / "list.pt"
@@ -159,7 +187,9 @@ def test_other_archives_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "zero", "insert"])
-def test_a_damaged_file_is_refused_or_its_tensors_are_intact(damage: str, good: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused_or_its_tensors_are_intact(
+    damage: str, good: Path, tmp_path: Path
+) -> None:
     whole, wanted = good.read_bytes(), archive.read(good)
     rng, path, refused = random.Random(damage), tmp_path / "damaged.pt", 0
     for _ in range(60):
@@ -170,7 +200,7 @@ def test_a_damaged_file_is_refused_or_its_tensors_are_intact(damage: str, good: 
             case "flip":
                 content[place] ^= 1 << rng.randrange(8)
             case "zero":
-                content[place:place + 4096] = bytes(len(content[place:place + 4096]))
+                content[place : place + 4096] = bytes(len(content[place : place + 4096]))
             case "insert":
                 content[place:place] = rng.randbytes(7)
         path.write_bytes(content)
@@ -178,7 +208,7 @@ def test_a_damaged_file_is_refused_or_its_tensors_are_intact(damage: str, good: 
             state = archive.read(path)
         except ArchiveError:
             refused += 1
-        else:       # the damage hit padding between entries
+        else:  # the damage hit padding between entries
             assert state.keys() == wanted.keys()
             assert all(torch.equal(state[name], wanted[name]) for name in wanted)
     assert refused >= 40

@@ -26,13 +26,20 @@ def test_resnet50_has_the_published_number_of_parameters(resnet50):
 
 
 @pytest.mark.parametrize(
-    ("name", "std"), [("conv1", 0.116642), ("layer1.0.conv1", 0.176777), ("layer4.1.conv2", 0.020833), ("fc", 0.03125)]
+    ("name", "std"),
+    [
+        ("conv1", 0.116642),
+        ("layer1.0.conv1", 0.176777),
+        ("layer4.1.conv2", 0.020833),
+        ("fc", 0.03125),
+    ],
 )
 def test_weights_have_the_fan_in_deviation(resnet50, name, std):
     weight = resnet50.get_submodule(name).weight
     fan_in = weight[0].numel()
     assert math.sqrt(2 / fan_in) == pytest.approx(std, rel=1e-4)
-    assert weight.std().item() == pytest.approx(std, rel=5 / math.sqrt(2 * weight.numel()))     # five standard errors
+    # five standard errors
+    assert weight.std().item() == pytest.approx(std, rel=5 / math.sqrt(2 * weight.numel()))
 
 
 def test_batchnorm_weights_are_uniform_and_biases_zero(resnet50):
@@ -45,8 +52,13 @@ def test_batchnorm_weights_are_uniform_and_biases_zero(resnet50):
     assert all((m.bias == 0).all() for m in norms)
 
 
-def test_first_loss_on_noise_is_near_eight_as_initialised_by_a_recipe_and_in_the_hundreds_by_torchvision(resnet50):
-    recipe, plain = copy.deepcopy(resnet50), build_model(ModelConfig(init="torchvision", bn_init="ones"), 1000, seed=0)
+def test_first_loss_on_noise_is_near_eight_as_initialised_by_a_recipe_and_in_the_hundreds_by_torchvision(
+    resnet50,
+):
+    recipe, plain = (
+        copy.deepcopy(resnet50),
+        build_model(ModelConfig(init="torchvision", bn_init="ones"), 1000, seed=0),
+    )
     BCELoss().modify_model(recipe)
     noise = torch.randn(8, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     targets = one_hot(torch.arange(8), 1000)
@@ -55,13 +67,18 @@ def test_first_loss_on_noise_is_near_eight_as_initialised_by_a_recipe_and_in_the
 
 
 def test_torchvision_initialisation_is_left_as_it_is():
-    model = build_model(ModelConfig(name="resnet18", init="torchvision", bn_init="ones"), 10, seed=0)
-    assert model.conv1.weight.std().item() == pytest.approx(math.sqrt(2 / (64 * 49)), rel=0.05)      # fan_out
+    model = build_model(
+        ModelConfig(name="resnet18", init="torchvision", bn_init="ones"), 10, seed=0
+    )
+    # fan_out
+    assert model.conv1.weight.std().item() == pytest.approx(math.sqrt(2 / (64 * 49)), rel=0.05)
     assert (model.bn1.weight == 1).all()
 
 
 def test_the_same_seed_gives_the_same_weights(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
-    first, again, other = (build_model(ModelConfig(name="resnet18"), 10, seed).state_dict() for seed in (1, 1, 2))
+    first, again, other = (
+        build_model(ModelConfig(name="resnet18"), 10, seed).state_dict() for seed in (1, 1, 2)
+    )
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert not torch.equal(first["conv1.weight"], other["conv1.weight"])

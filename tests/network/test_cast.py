@@ -10,7 +10,9 @@ from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.cast import cast_together
 from tests.process.nursery import narrow_resnet18
 
-IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)).to(memory_format=torch.channels_last)
+IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0)).to(
+    memory_format=torch.channels_last
+)
 
 
 class Counted(TorchDispatchMode):
@@ -48,7 +50,9 @@ def test_outputs_and_gradients_have_the_same_bits(networks, dtype):
         outputs.append(logits(model, dtype))
         outputs[-1].float().square().sum().backward()
     assert torch.equal(*outputs)
-    for (name, parameter), other in zip(networks[1].named_parameters(), networks[0].parameters(), strict=True):
+    for (name, parameter), other in zip(
+        networks[1].named_parameters(), networks[0].parameters(), strict=True
+    ):
         assert torch.equal(parameter.grad, other.grad), name
         assert parameter.grad.stride() == parameter.stride()
 
@@ -65,7 +69,10 @@ def test_no_convolution_needs_its_own_cast(networks):
 def test_after_the_forward_pass_the_weights_are_parameters_again(networks):
     plain, together = networks
     logits(together)
-    assert together.layer1[0].conv1.weight is dict(together.named_parameters())["layer1.0.conv1.weight"]
+    assert (
+        together.layer1[0].conv1.weight
+        is dict(together.named_parameters())["layer1.0.conv1.weight"]
+    )
     assert list(together.state_dict()) == list(plain.state_dict())
     with pytest.raises(RuntimeError):
         together(torch.zeros(1, 4, 8, 8))
@@ -80,7 +87,8 @@ def test_frozen_weights_get_no_gradient(networks):
     assert torch.equal(*outputs)
     outputs[1].sum().backward()
     assert [name for name, p in networks[1].named_parameters() if p.grad is None] == [
-        name for name, p in networks[1].named_parameters() if not p.requires_grad]
+        name for name, p in networks[1].named_parameters() if not p.requires_grad
+    ]
 
 
 def test_a_copied_network_casts_its_own_weights(networks):
@@ -96,7 +104,7 @@ def test_a_step_that_has_written_the_copies_saves_the_cast_until_the_weights_cha
     before, weight = logits(model), model.layer1[0].conv1.weight
     model.copies[weight].zero_()
     assert torch.equal(logits(model), before)
-    model.copies[weight].zero_()        # as if a kernel had set both to zero
+    model.copies[weight].zero_()  # as if a kernel had set both to zero
     model.copies.renewed()
     assert not torch.equal(logits(model), before)
     with torch.no_grad():

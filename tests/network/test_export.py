@@ -32,13 +32,16 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["safetensors", "onnx", "torchscript", "exported_program"])
-def test_an_export_gives_the_same_output_at_any_batch_and_image_size(to: str, network: Network, tmp_path: Path):
+def test_an_export_gives_the_same_output_at_any_batch_and_image_size(
+    to: str, network: Network, tmp_path: Path
+):
     if to == "onnx":
         for package in ("onnx", "onnxruntime", "onnxscript"):
             pytest.importorskip(package)
     assert not list(problems(network, to, folds=False))
     read = export(network, to, tmp_path)
-    difference, scale = largest_difference(network.model, read, IMAGES[:, :, :8, :8])     # the last map is one pixel
+    # the last map is one pixel
+    difference, scale = largest_difference(network.model, read, IMAGES[:, :, :8, :8])
     assert difference < 1e-5 < scale
     assert (tmp_path / TARGETS[to].file).exists()
 
@@ -47,7 +50,9 @@ def test_an_export_gives_the_same_output_at_any_batch_and_image_size(to: str, ne
 def test_torchvision_and_timm_load_a_plain_network_strictly(tmp_path: Path):
     pytest.importorskip("timm")
     torch.manual_seed(0)
-    plain = Network(torchvision.models.resnet18(num_classes=3).eval(), About("resnet18", 3, ("a", "b", "c")))
+    plain = Network(
+        torchvision.models.resnet18(num_classes=3).eval(), About("resnet18", 3, ("a", "b", "c"))
+    )
     for to in ("torchvision", "timm"):
         (tmp_path / to).mkdir()
         assert largest_difference(plain.model, export(plain, to, tmp_path / to), IMAGES)[0] < 1e-5
@@ -77,7 +82,9 @@ def test_timms_blurred_resnet_is_a_different_network():
 
 
 def test_formats_without_a_graph_refuse_a_folded_network(network: Network):
-    assert "--fold-batchnorm" in [problem.key for problem in problems(network, "safetensors", folds=True)]
+    assert "--fold-batchnorm" in [
+        problem.key for problem in problems(network, "safetensors", folds=True)
+    ]
     assert [problem.key for problem in problems(network, "keras", folds=True)] == ["--to"]
 
 
@@ -92,7 +99,9 @@ def test_a_card_has_the_header_of_a_hub_and_code_that_is_python(to: str, network
     _, header, rest = page.split("---\n", 2)
     found = yaml.safe_load(header)
     assert found["pipeline_tag"] == "image-classification"
-    assert found["model-index"][0]["results"][0]["metrics"] == [{"type": "accuracy", "name": "top-1", "value": 71.25}]
+    assert found["model-index"][0]["results"][0]["metrics"] == [
+        {"type": "accuracy", "name": "top-1", "value": 71.25}
+    ]
     compile(rest.split("```python\n")[1].split("```")[0], "card", "exec")
     assert "a\\|b, &lt;i>" in rest
     assert "blurpool (replace_convs=True" in rest

@@ -10,7 +10,9 @@ from tests.process.nursery import narrow_resnet18
 
 def narrow_resnet50() -> nn.Module:
     """Return a ResNet with bottlenecks and few parameters."""
-    return torchvision.models.resnet.ResNet(torchvision.models.resnet.Bottleneck, [1, 1, 1, 1], 4, width_per_group=8)
+    return torchvision.models.resnet.ResNet(
+        torchvision.models.resnet.Bottleneck, [1, 1, 1, 1], 4, width_per_group=8
+    )
 
 
 @pytest.mark.parametrize("blur", [None, BlurPool(), BlurPool(blur_first=False)])

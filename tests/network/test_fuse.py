@@ -24,9 +24,14 @@ from tests.process.nursery import narrow_resnet18
 
 FUSED = Operations(blur=blur.fused, batch_norm=batch_norm.fused, stem=stem.fused)
 
-#: The same operations in plain torch, but not the default ones, for which a network would not be changed.
-PLAIN = Operations(**{name: lambda *rest, call=module.plain: call(*rest)
-                      for name, module in {"blur": blur, "batch_norm": batch_norm, "stem": stem}.items()})
+#: The same operations in plain torch, but not the default ones, for which a network would not be
+#: changed.
+PLAIN = Operations(
+    **{
+        name: lambda *rest, call=module.plain: call(*rest)
+        for name, module in {"blur": blur, "batch_norm": batch_norm, "stem": stem}.items()
+    }
+)
 
 
 def twins(network, *methods, dtype=torch.float64, operations=FUSED):
@@ -68,7 +73,9 @@ def test_outputs_gradients_and_statistics_match_the_plain_network(network):
         expected.square().sum().backward()
         found.square().sum().backward()
     for (name, parameter), other in zip(fused.named_parameters(), plain.parameters(), strict=True):
-        assert torch.allclose(parameter.grad, other.grad, rtol=1e-6, atol=1e-8 * float(other.grad.norm())), name
+        assert torch.allclose(
+            parameter.grad, other.grad, rtol=1e-6, atol=1e-8 * float(other.grad.norm())
+        ), name
     for name, value in plain.state_dict().items():
         assert torch.allclose(fused.state_dict()[name], value), name
     assert torch.allclose(fused.eval()(x), plain.eval()(x), rtol=1e-8)
@@ -77,12 +84,22 @@ def test_outputs_gradients_and_statistics_match_the_plain_network(network):
 @pytest.mark.parametrize("network", [narrow_resnet18, four_bottlenecks])
 def test_with_plain_operations_a_fused_network_computes_the_same_bits(network):
     methods = BlurPool(), StochasticDepth(drop_rate=0.5)
-    pair, x, seen = twins(network, *methods, dtype=torch.float32, operations=PLAIN), images().float(), []
+    pair, x, seen = (
+        twins(network, *methods, dtype=torch.float32, operations=PLAIN),
+        images().float(),
+        [],
+    )
     for model in pair:
         torch.manual_seed(1)
         output = model(x)
         output.square().sum().backward()
-        seen.append([output, *(parameter.grad for parameter in model.parameters()), *model.state_dict().values()])
+        seen.append(
+            [
+                output,
+                *(parameter.grad for parameter in model.parameters()),
+                *model.state_dict().values(),
+            ]
+        )
     assert all(map(torch.equal, *seen))
     assert isinstance(pair[1].bn1, StemBatchNorm2d)
 
@@ -93,7 +110,9 @@ def test_parameters_and_keys_are_kept_and_every_batch_norm_is_fused():
     fuse(model, FUSED)
     assert list(model.state_dict()) == list(plain.state_dict())
     assert all(parameter is before[name] for name, parameter in model.named_parameters())
-    norms = {name: norm.relu for name, norm in model.named_modules() if isinstance(norm, nn.BatchNorm2d)}
+    norms = {
+        name: norm.relu for name, norm in model.named_modules() if isinstance(norm, nn.BatchNorm2d)
+    }
     assert all(isinstance(model.get_submodule(name), FusedBatchNorm2d) for name in norms)
     downsampling = [f"layer{stage}.0.downsample.1" for stage in (1, 2, 3, 4)]
     assert [name for name, relu in norms.items() if not relu] == downsampling
@@ -104,11 +123,14 @@ def test_the_blurs_of_a_resnet_belong_to_its_batch_norms():
     BlurPool().modify_model(model)
     fuse(model, FUSED)
     kinds = BlurConv2d | BlurMaxPool2d | BlurredBatchNorm2d | StemBatchNorm2d
-    blurs = {name: type(module) for name, module in model.named_modules() if isinstance(module, kinds)}
+    blurs = {
+        name: type(module) for name, module in model.named_modules() if isinstance(module, kinds)
+    }
     inner = {f"layer{stage}.0.bn1": BlurredBatchNorm2d for stage in (2, 3, 4)}
     assert blurs == {"bn1": StemBatchNorm2d, "bn1.pool": BlurMaxPool2d} | inner
-    assert [type(model.get_submodule(f"layer{stage}.0.downsample.0")) for stage in (1, 2, 3, 4)] == \
-        [nn.Conv2d, HalvedConv2d, HalvedConv2d, HalvedConv2d]
+    assert [
+        type(model.get_submodule(f"layer{stage}.0.downsample.0")) for stage in (1, 2, 3, 4)
+    ] == [nn.Conv2d, HalvedConv2d, HalvedConv2d, HalvedConv2d]
 
 
 def test_a_network_with_plain_operations_is_not_changed():
@@ -130,7 +152,9 @@ def test_a_fused_network_drops_examples_too():
     seen[0].square().sum().backward()
     seen[1].square().sum().backward()
     for (name, parameter), other in zip(fused.named_parameters(), plain.parameters(), strict=True):
-        assert torch.allclose(parameter.grad, other.grad, rtol=1e-6, atol=1e-8 * float(other.grad.norm())), name
+        assert torch.allclose(
+            parameter.grad, other.grad, rtol=1e-6, atol=1e-8 * float(other.grad.norm())
+        ), name
     expected = fused.eval()(x)
     fold(fused)
     assert torch.allclose(fused(x), expected, rtol=1e-8)
@@ -144,10 +168,14 @@ def test_a_foreign_module_called_blur_is_left_alone():
 
 
 def test_the_first_convolution_takes_images_padded_with_a_channel_of_zeros():
-    plain, fused = twins(narrow_resnet18, BlurPool(), operations=FUSED._replace(images=ops.images.fused))
+    plain, fused = twins(
+        narrow_resnet18, BlurPool(), operations=FUSED._replace(images=ops.images.fused)
+    )
     assert type(fused.conv1) is PaddedConv2d
     x = images()
-    padded = torch.cat([x, torch.zeros_like(x[:, :1])], 1).contiguous(memory_format=torch.channels_last)
+    padded = torch.cat([x, torch.zeros_like(x[:, :1])], 1).contiguous(
+        memory_format=torch.channels_last
+    )
     expected = plain(x)
     for each in (x, padded):
         found = fused(each)
@@ -155,13 +183,19 @@ def test_the_first_convolution_takes_images_padded_with_a_channel_of_zeros():
         fused.zero_grad()
         found.square().sum().backward()
     expected.square().sum().backward()
-    for (name, parameter), other in zip(fused.named_parameters(), plain.named_parameters(), strict=True):
+    for (name, parameter), other in zip(
+        fused.named_parameters(), plain.named_parameters(), strict=True
+    ):
         assert torch.allclose(parameter.grad, other[1].grad, rtol=1e-6, atol=1e-9), name
         assert parameter.grad.stride() == parameter.stride()
 
 
-@pytest.mark.parametrize(("operation", "blur_from", "channels"), [("plain", 16, 3), ("fused", 16, 4), ("fused", 1, 3)])
-def test_images_get_a_fourth_channel_where_the_first_convolution_can_take_it(operation, blur_from, channels):
+@pytest.mark.parametrize(
+    ("operation", "blur_from", "channels"), [("plain", 16, 3), ("fused", 16, 4), ("fused", 1, 3)]
+)
+def test_images_get_a_fourth_channel_where_the_first_convolution_can_take_it(
+    operation, blur_from, channels
+):
     model = narrow_resnet18(10)
     BlurPool(min_channels=blur_from).modify_model(model)
     assert fuse(model, Operations(images=getattr(ops.images, operation))) == channels
@@ -172,7 +206,9 @@ def test_a_compiled_convolution_knows_how_many_channels_images_have():
     adopt(conv, PaddedConv2d)
 
     def backend(graph, _):
-        found.extend(node.meta["example_value"].shape[1] for node in graph.graph.nodes if node.name == "l_x_")
+        found.extend(
+            node.meta["example_value"].shape[1] for node in graph.graph.nodes if node.name == "l_x_"
+        )
         return graph.forward
 
     conv.compile(dynamic=True, backend=backend)

@@ -48,30 +48,47 @@ def refused(path: Path) -> str:
     return caught.value.problems[0].rule
 
 
-@pytest.mark.parametrize("kept", ["plain", "state_dict", "module.", "half", "safetensors", "no counters"])
+@pytest.mark.parametrize(
+    "kept", ["plain", "state_dict", "module.", "half", "safetensors", "no counters"]
+)
 def test_files_with_torchvisions_and_timms_names_are_loaded_and_assumptions_are_reported(
-    kept: str, narrow: nn.Module, tmp_path: Path,
+    kept: str,
+    narrow: nn.Module,
+    tmp_path: Path,
 ):
-    state, path = narrow.state_dict(), tmp_path / ("w.safetensors" if kept == "safetensors" else "w.pt")
+    state, path = (
+        narrow.state_dict(),
+        tmp_path / ("w.safetensors" if kept == "safetensors" else "w.pt"),
+    )
     saved = {
         "state_dict": {"state_dict": dict(state), "arch": "resnet18", "epoch": 3},
         "module.": {f"module.{name}": tensor for name, tensor in state.items()},
-        "half": {name: tensor.half() if tensor.is_floating_point() else tensor for name, tensor in state.items()},
-        "no counters": {name: tensor for name, tensor in state.items() if not name.endswith("tracked")},
+        "half": {
+            name: tensor.half() if tensor.is_floating_point() else tensor
+            for name, tensor in state.items()
+        },
+        "no counters": {
+            name: tensor for name, tensor in state.items() if not name.endswith("tracked")
+        },
     }.get(kept, state)
     if kept == "safetensors":
         safetensors.torch.save_file(saved, path, {"format": "pt"})
     else:
         torch.save(saved, path)
     loaded = load(path)
-    torch.testing.assert_close(outputs(loaded.model), outputs(narrow), rtol=1e-2 if kept == "half" else 0,
-                               atol=1e-2 if kept == "half" else 1e-6)
+    torch.testing.assert_close(
+        outputs(loaded.model),
+        outputs(narrow),
+        rtol=1e-2 if kept == "half" else 0,
+        atol=1e-2 if kept == "half" else 1e-6,
+    )
     assert (loaded.about.architecture, loaded.about.num_classes) == ("resnet18", 4)
     assert "without BlurPool" in loaded.note
 
 
 def test_a_checkpoint_gives_the_averaged_network_with_its_surgery_and_classes(
-    make_run: Callable[..., Run], tmp_path: Path,
+    make_run: Callable[..., Run],
+    tmp_path: Path,
 ):
     run = make_run(methods={"blurpool": {}, "stochastic_depth": {"drop_rate": 0.5}, "ema": {}})
     average = {f"ema.{name}": tensor.clone() for name, tensor in run.model.state_dict().items()}
@@ -88,20 +105,32 @@ def test_a_checkpoint_gives_the_averaged_network_with_its_surgery_and_classes(
 
 
 def test_a_network_brings_its_transform_and_the_names_of_its_classes(
-    make_run: Callable[..., Run], tmp_path: Path, capsys: pytest.CaptureFixture,
+    make_run: Callable[..., Run],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture,
 ):
     run = ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
-    network, image = resnet_recipes.load(str(run)), tmp_path / "images" / "val" / "pattern3" / "1.jpg"
+    network, image = (
+        resnet_recipes.load(str(run)),
+        tmp_path / "images" / "val" / "pattern3" / "1.jpg",
+    )
     assert isinstance(network, nn.Module)
     assert (network.training, network.classes) == (False, CLASSES)
     with torch.no_grad():
         logits = network(network.transform(image)[None])
     for same in (str(image), image.read_bytes(), Image.open(image)):
-        torch.testing.assert_close(network.transform(same), network.transform(image), rtol=0, atol=0)
+        torch.testing.assert_close(
+            network.transform(same), network.transform(image), rtol=0, atol=0
+        )
     assert main(["predict", str(run), str(image), "--json"]) == 0
-    shares = {row["class"]: row["probability"] for row in json.loads(capsys.readouterr().out)[0]["classes"]}
+    shares = {
+        row["class"]: row["probability"]
+        for row in json.loads(capsys.readouterr().out)[0]["classes"]
+    }
     for place in logits.topk(5).indices[0].tolist():
-        assert shares[network.classes[place]] == pytest.approx(float(logits.softmax(1)[0, place]), abs=2e-3)
+        assert shares[network.classes[place]] == pytest.approx(
+            float(logits.softmax(1)[0, place]), abs=2e-3
+        )
     with pytest.raises(BadImageError, match="is not an image"):
         network.transform(b"no image")
 
@@ -121,11 +150,23 @@ def test_weights_that_fit_no_network_are_refused(narrow: nn.Module, tmp_path: Pa
         "not finite": state | {"bn1.bias": torch.full((64,), torch.nan)},
         "bn1.weight is not": state | {"bn1.weight": torch.zeros(64, dtype=torch.int64)},
         "missing or unknown": state | {"extra": torch.zeros(1)},
-        "match none": {name: tensor for name, tensor in state.items() if not name.startswith("layer4")},
+        "match none": {
+            name: tensor for name, tensor in state.items() if not name.startswith("layer4")
+        },
         "does not contain": {"model": {1: torch.zeros(1)}},
         "no classifier": {name: tensor for name, tensor in state.items() if name != "fc.weight"},
-        "not a checkpoint": {"recipe": {"name": [[[[[[[]]]]]]]}, "model": state, "methods": {}, "classes": []},
-        "not a checkpoint of": {"recipe": torch.zeros(1), "model": state, "methods": {}, "classes": []},
+        "not a checkpoint": {
+            "recipe": {"name": [[[[[[[]]]]]]]},
+            "model": state,
+            "methods": {},
+            "classes": [],
+        },
+        "not a checkpoint of": {
+            "recipe": torch.zeros(1),
+            "model": state,
+            "methods": {},
+            "classes": [],
+        },
     }
     for said, saved in wrong.items():
         torch.save(saved, path)
@@ -141,9 +182,11 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
     match rng.choice(("flip", "cut", "zero", "insert", "exchange")):
         case "flip":
             for _ in range(rng.choice((1, 1, 8))):
-                changed[rng.randrange(len(changed)) if rng.random() < 0.5 else place] ^= 1 << rng.randrange(8)
+                changed[rng.randrange(len(changed)) if rng.random() < 0.5 else place] ^= (
+                    1 << rng.randrange(8)
+                )
         case "cut":
-            del changed[place:place + rng.choice((1, 64, len(changed)))]
+            del changed[place : place + rng.choice((1, 64, len(changed)))]
         case "zero":
             end = min(place + rng.choice((1, 512)), len(changed))
             changed[place:end] = bytes(end - place)
@@ -157,17 +200,27 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_mutated_files_are_refused_or_are_the_same_network(suffix: str, narrow: nn.Module, tmp_path: Path):
+def test_mutated_files_are_refused_or_are_the_same_network(
+    suffix: str, narrow: nn.Module, tmp_path: Path
+):
     described = about.About("resnet18", 4, ("a", "b", "c", "d"), epochs=1.0)
     content = write_weights(narrow, tmp_path / f"good.{suffix}", described).read_bytes()
-    rng, path, count, wanted = random.Random(suffix), tmp_path / f"bad.{suffix}", 0, narrow.state_dict()
+    rng, path, count, wanted = (
+        random.Random(suffix),
+        tmp_path / f"bad.{suffix}",
+        0,
+        narrow.state_dict(),
+    )
     for _ in range(150):
         path.write_bytes(mutated(content, rng))
         try:
             loaded = load(path)
         except NotReadyError:
             count += 1
-        else:       # the damage hit padding between entries, or exchanged equal bytes
-            assert all(torch.equal(tensor, wanted[name]) for name, tensor in loaded.model.state_dict().items())
+        else:  # the damage hit padding between entries, or exchanged equal bytes
+            assert all(
+                torch.equal(tensor, wanted[name])
+                for name, tensor in loaded.model.state_dict().items()
+            )
             assert loaded.about == described
     assert count >= 105

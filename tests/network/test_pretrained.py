@@ -72,8 +72,12 @@ def test_another_number_of_classes_replaces_only_the_classifier(weights):
 
 
 def test_safetensors_and_a_run_folder_are_read(weights, tmp_path):
-    safetensors.torch.save_file(torch.load(weights, weights_only=True), tmp_path / "weights.safetensors")
-    first, second = (pretrained.find(config_of(path), 7) for path in (tmp_path / "weights.safetensors", tmp_path))
+    safetensors.torch.save_file(
+        torch.load(weights, weights_only=True), tmp_path / "weights.safetensors"
+    )
+    first, second = (
+        pretrained.find(config_of(path), 7) for path in (tmp_path / "weights.safetensors", tmp_path)
+    )
     assert first.tensors.keys() == second.tensors.keys()
 
 
@@ -88,11 +92,14 @@ def test_stochastic_depth_starts_with_the_same_output_as_the_file(weights):
     torch.testing.assert_close(deep.eval()(images), plain.eval()(images), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("change", [
-    lambda state: state.pop("layer2.0.conv1.weight"),
-    lambda state: state["conv1.weight"].fill_(float("nan")),
-    lambda state: state.update({"bn1.bias": torch.ones(8, dtype=torch.int64)}),
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state.pop("layer2.0.conv1.weight"),
+        lambda state: state["conv1.weight"].fill_(float("nan")),
+        lambda state: state.update({"bn1.bias": torch.ones(8, dtype=torch.int64)}),
+    ],
+)
 def test_weights_that_do_not_fit_are_refused(change: Callable, weights, tmp_path):
     state = torch.load(weights, weights_only=True)
     change(state)
@@ -104,11 +111,15 @@ def test_the_error_names_the_network_of_the_weights(weights):
     assert "model.name=resnet18" in refusal(weights, name="resnet34")
 
 
-def test_torchvision_weights_come_from_its_cache_and_are_checksummed(weights, tmp_path, monkeypatch):
+def test_torchvision_weights_come_from_its_cache_and_are_checksummed(
+    weights, tmp_path, monkeypatch
+):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     name = hashlib.sha256(weights.read_bytes()).hexdigest()[:8]
     member = torchvision.models.ResNet18_Weights.DEFAULT
-    assert "downloads it, or copy https://download.pytorch.org/models/resnet18-" in refusal("torchvision")
+    assert "downloads it, or copy https://download.pytorch.org/models/resnet18-" in refusal(
+        "torchvision"
+    )
     cache = tmp_path / "hub" / "checkpoints"
     cache.mkdir(parents=True)
     (cache / Path(member.url).name).write_bytes(weights.read_bytes())
@@ -124,12 +135,20 @@ def test_timm_weights_come_from_the_cache_of_the_hub(weights, tmp_path, monkeypa
     assert "hf download timm/resnet18.a1_in1k model.safetensors" in refusal("timm:resnet18.a1_in1k")
     snapshot = tmp_path / "models--timm--resnet18.a1_in1k" / "snapshots" / "0123abcd"
     snapshot.mkdir(parents=True)
-    safetensors.torch.save_file(torch.load(weights, weights_only=True), snapshot / "model.safetensors")
-    assert pretrained.find(replace(CONFIG, weights="timm:resnet18.a1_in1k"), 7).path.parent == snapshot
+    safetensors.torch.save_file(
+        torch.load(weights, weights_only=True), snapshot / "model.safetensors"
+    )
+    assert (
+        pretrained.find(replace(CONFIG, weights="timm:resnet18.a1_in1k"), 7).path.parent == snapshot
+    )
 
 
 def test_frozen_parts_keep_weights_and_statistics_in_training(make_run):
-    run = make_run(max_duration="3ba", schedule={"warmup": "0ba"}, model={"weights": "unread", "freeze": "layer1"})
+    run = make_run(
+        max_duration="3ba",
+        schedule={"warmup": "0ba"},
+        model={"weights": "unread", "freeze": "layer1"},
+    )
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
     train(run, Mock(spec=Keeper, **{"wants_to_stop.return_value": False}))
     after = run.model.state_dict()
@@ -144,7 +163,12 @@ def test_the_backbone_learns_at_its_own_rate(optimizer):
     model = build_model(CONFIG, 3, seed=0)
     settings = optimizer(lr=0.5, weight_decay=0.01, no_decay="one_dimensional", backbone_rate=0.1)
     groups = settings.build(model).param_groups
-    assert [(group["rate"], len(group["params"])) for group in groups] == [(0.1, 21), (1.0, 1), (0.1, 42), (1.0, 1)]
+    assert [(group["rate"], len(group["params"])) for group in groups] == [
+        (0.1, 21),
+        (1.0, 1),
+        (0.1, 42),
+        (1.0, 1),
+    ]
     assert {group["rate"] for group in optimizer().build(model).param_groups} == {1.0}
     assert "backbone rate 0.1" in settings.text()
 

@@ -24,22 +24,28 @@ def described(run: Run) -> About:
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
 def test_torchvision_loads_the_weights_and_gives_the_same_output(
-    make_run: Callable[..., Run], tmp_path: Path, suffix: str,
+    make_run: Callable[..., Run],
+    tmp_path: Path,
+    suffix: str,
 ):
     run = make_run(methods={"stochastic_depth": {"drop_rate": 0.3}})
     before = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
     path = write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
     plain = torchvision.models.resnet18(num_classes=run.plan.num_classes).eval()
-    plain.load_state_dict(torch.load(path, weights_only=True) if suffix == "pt" else safetensors.torch.load_file(path))
+    plain.load_state_dict(
+        torch.load(path, weights_only=True) if suffix == "pt" else safetensors.torch.load_file(path)
+    )
     run.model.eval()
-    with torch.no_grad():       # the factors of StochasticDepth are multiplied elsewhere
+    with torch.no_grad():  # the factors of StochasticDepth are multiplied elsewhere
         torch.testing.assert_close(plain(IMAGES), run.model(IMAGES), rtol=1e-4, atol=1e-4)
     assert all(torch.equal(tensor, before[name]) for name, tensor in run.model.state_dict().items())
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
 def test_a_network_is_restored_from_its_file_with_surgery_and_classes(
-    make_run: Callable[..., Run], tmp_path: Path, suffix: str,
+    make_run: Callable[..., Run],
+    tmp_path: Path,
+    suffix: str,
 ):
     run = make_run(methods={"blurpool": {"blur_first": False}, "bce_loss": {}})
     path = write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
@@ -54,7 +60,9 @@ def test_a_network_is_restored_from_its_file_with_surgery_and_classes(
 
 def test_the_averaged_weights_are_written(make_run: Callable[..., Run], tmp_path: Path):
     run = make_run(methods={"ema": {}})
-    zeros = {f"ema.{name}": torch.zeros_like(tensor) for name, tensor in run.model.state_dict().items()}
+    zeros = {
+        f"ema.{name}": torch.zeros_like(tensor) for name, tensor in run.model.state_dict().items()
+    }
     run.methods.load_state_dict(zeros)
     with run.methods.eval_weights(run.model):
         weights = archive.read(write_weights(run.model, tmp_path / "weights.pt", described(run)))
@@ -62,30 +70,74 @@ def test_the_averaged_weights_are_written(make_run: Callable[..., Run], tmp_path
 
 
 def test_a_description_survives_a_round_trip_through_json():
-    whole = About("resnet18", 2, ("tench", "caf\u00e9"), {"blurpool": {"replace_convs": True, "replace_maxpools": False,
-                  "blur_first": True, "min_channels": 3}}, epochs=1.5, top1_percent=70.25, loss=0.5, eval_examples=9)
+    whole = About(
+        "resnet18",
+        2,
+        ("tench", "caf\u00e9"),
+        {
+            "blurpool": {
+                "replace_convs": True,
+                "replace_maxpools": False,
+                "blur_first": True,
+                "min_channels": 3,
+            }
+        },
+        epochs=1.5,
+        top1_percent=70.25,
+        loss=0.5,
+        eval_examples=9,
+    )
     assert about.from_json(whole.to_json()) == whole
 
 
-@pytest.mark.parametrize(("field", "value"), [
-    ("architecture", "resnet18;"), ("architecture", "__init__"), ("num_classes", 3), ("num_classes", True),
-    ("num_classes", -1),
-    ("classes", ["one", 2]), ("surgery", {"ema": {}}), ("surgery", {"blurpool": {}}), ("surgery", []),
-    ("surgery", {"blurpool": {"replace_convs": 1, "replace_maxpools": True, "blur_first": True, "min_channels": 16}}),
-    ("eval_size", 10**9), ("eval_size", 224.0), ("mean", [1.0, 2.0, 3.0]), ("loss", float("nan")), ("epochs", 1),
-    ("format", 2), ("unknown", 1),
-])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("architecture", "resnet18;"),
+        ("architecture", "__init__"),
+        ("num_classes", 3),
+        ("num_classes", True),
+        ("num_classes", -1),
+        ("classes", ["one", 2]),
+        ("surgery", {"ema": {}}),
+        ("surgery", {"blurpool": {}}),
+        ("surgery", []),
+        (
+            "surgery",
+            {
+                "blurpool": {
+                    "replace_convs": 1,
+                    "replace_maxpools": True,
+                    "blur_first": True,
+                    "min_channels": 16,
+                }
+            },
+        ),
+        ("eval_size", 10**9),
+        ("eval_size", 224.0),
+        ("mean", [1.0, 2.0, 3.0]),
+        ("loss", float("nan")),
+        ("epochs", 1),
+        ("format", 2),
+        ("unknown", 1),
+    ],
+)
 def test_a_wrong_description_is_refused(field: str, value: object):
     tree = json.loads(About("resnet18", 2, ("one", "two"), epochs=1.0).to_json()) | {field: value}
     with pytest.raises(ValueError, match=r"description|names|normalised"):
         about.from_json(json.dumps(tree))
 
 
-def test_a_changed_description_or_tensor_fails_its_checksum(make_run: Callable[..., Run], tmp_path: Path):
+def test_a_changed_description_or_tensor_fails_its_checksum(
+    make_run: Callable[..., Run], tmp_path: Path
+):
     run = make_run()
     path = write_weights(run.model, tmp_path / "weights.safetensors", described(run))
     state, found = read_weights(path)
-    for name, change in (("text", {KEY: replace(found, flip=True).to_json()}), ("no sum", {"sha256": ""})):
+    for name, change in (
+        ("text", {KEY: replace(found, flip=True).to_json()}),
+        ("no sum", {"sha256": ""}),
+    ):
         metadata = {"format": "pt", KEY: found.to_json(), "sha256": "0" * 64} | change
         (tmp_path / f"{name}.safetensors").write_bytes(safetensors.torch.save(state, metadata))
         with pytest.raises(archive.ArchiveError, match="checksum"):

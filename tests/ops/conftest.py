@@ -3,4 +3,4 @@
 import os
 
 if os.environ.get("TRITON_INTERPRET") != "1":
-    collect_ignore = ["interpreted"]        # run by test_interpreted.py
+    collect_ignore = ["interpreted"]  # run by test_interpreted.py

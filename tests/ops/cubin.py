@@ -42,28 +42,47 @@ class Cubin:
         found = []
         for start, line in enumerate(self.lines):
             if label := re.match(r"(\.L_x_\d+):", line):
-                back = [i for i in range(start, len(self.lines)) if f"`({label[1]})" in self.lines[i]]
+                back = [
+                    i for i in range(start, len(self.lines)) if f"`({label[1]})" in self.lines[i]
+                ]
                 if back and back[-1] > start + 1:
-                    found.append(sum(not line.startswith(".") for line in self.lines[start:back[-1] + 1]))
+                    found.append(
+                        sum(not line.startswith(".") for line in self.lines[start : back[-1] + 1])
+                    )
         return found
 
 
 def cubin(
-    kernel: triton.JITFunction, arch: int, types: dict[str, str], aligned: tuple[str, ...], options: dict[str, object],
-    folder: Path, **constants: int,
+    kernel: triton.JITFunction,
+    arch: int,
+    types: dict[str, str],
+    aligned: tuple[str, ...],
+    options: dict[str, object],
+    folder: Path,
+    **constants: int,
 ) -> Cubin:
     """Compile `kernel`: arguments have the given `types` ("*bf16") or i32; those in `aligned` are divisible by 16."""
     names = kernel.arg_names
     signature = dict.fromkeys(names, "i32") | types | dict.fromkeys(constants, "constexpr")
     aligned = (*aligned, *(name for name, kind in types.items() if kind.startswith("*")))
     source = ASTSource(
-        kernel, signature=signature, constexprs={(names.index(name),): value for name, value in constants.items()},
+        kernel,
+        signature=signature,
+        constexprs={(names.index(name),): value for name, value in constants.items()},
         attrs={(names.index(name),): [["tt.divisibility", 16]] for name in aligned},
     )
     path = folder / f"{arch}.cubin"
-    path.write_bytes(triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options).asm["cubin"])
-    usage = subprocess.run([TOOLS / "cuobjdump", "-res-usage", path], capture_output=True, text=True, check=True).stdout
-    listing = subprocess.run([TOOLS / "nvdisasm", "-c", path], capture_output=True, text=True, check=True).stdout
-    lines = [line for line in listing.splitlines() if re.match(r"\s*/\*[0-9a-f]{4,}\*/|\.L_x", line)]
+    path.write_bytes(
+        triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options).asm["cubin"]
+    )
+    usage = subprocess.run(
+        [TOOLS / "cuobjdump", "-res-usage", path], capture_output=True, text=True, check=True
+    ).stdout
+    listing = subprocess.run(
+        [TOOLS / "nvdisasm", "-c", path], capture_output=True, text=True, check=True
+    ).stdout
+    lines = [
+        line for line in listing.splitlines() if re.match(r"\s*/\*[0-9a-f]{4,}\*/|\.L_x", line)
+    ]
     lines = [line for line in lines if "NOP" not in line]
     return Cubin(lines, int(re.search(r"REG:(\d+)", usage)[1]))

@@ -10,9 +10,15 @@ from resnet_recipes.ops import batch_norm
 
 #: A residual, a factor for each image, ReLU, the blur, two outputs.
 PARAMETERS = ("add", "drop", "relu", "blur", "twice")
-CASES = ((False, False, False, 0, False), (False, False, True, 0, True), (True, False, True, 0, False),
-         (True, True, True, 0, True), (False, False, True, 1, False), (True, True, True, 2, True),
-         (False, False, True, 2, True))
+CASES = (
+    (False, False, False, 0, False),
+    (False, False, True, 0, True),
+    (True, False, True, 0, False),
+    (True, True, True, 0, True),
+    (False, False, True, 1, False),
+    (True, True, True, 2, True),
+    (False, False, True, 2, True),
+)
 
 
 def arguments(add, drop, relu, blur, twice=False, dtype=torch.float64):
@@ -22,7 +28,19 @@ def arguments(add, drop, relu, blur, twice=False, dtype=torch.float64):
     weight, bias, mean = torch.randn(3, 4, generator=generator, dtype=dtype)
     running = (mean, weight.abs() + 0.5, torch.tensor(3))
     keep = torch.tensor([0.0, 1.0]) if drop else None
-    return [x * 2 + 1, weight, bias, residual if add else None, keep, *running, 0.1, 1e-5, relu, blur, twice]
+    return [
+        x * 2 + 1,
+        weight,
+        bias,
+        residual if add else None,
+        keep,
+        *running,
+        0.1,
+        1e-5,
+        relu,
+        blur,
+        twice,
+    ]
 
 
 class Backwards(TorchDispatchMode):
@@ -45,7 +63,8 @@ def test_outputs_and_statistics_match_torch(add, drop, relu, blur, twice):
     assert isinstance(outputs, tuple) == isinstance(references, tuple) == twice
     for output, reference in zip(outputs, references, strict=True):
         assert torch.allclose(output, reference, rtol=1e-12)
-    for statistic, reference in zip(found[5:8], expected[5:8], strict=True):      # threads sum in another order
+    # threads sum in another order
+    for statistic, reference in zip(found[5:8], expected[5:8], strict=True):
         assert torch.allclose(statistic, reference, rtol=1e-12)
     assert int(found[7]) == 4
 
@@ -53,15 +72,19 @@ def test_outputs_and_statistics_match_torch(add, drop, relu, blur, twice):
 @pytest.mark.parametrize(PARAMETERS, CASES)
 def test_gradients_are_correct(add, drop, relu, blur, twice):
     x, weight, bias, residual, keep, *rest = arguments(add, drop, relu, blur, twice)
-    inputs = [tensor.requires_grad_() for tensor in (x, weight, bias, residual) if tensor is not None]
+    inputs = [
+        tensor.requires_grad_() for tensor in (x, weight, bias, residual) if tensor is not None
+    ]
 
     def call(x, weight, bias, residual=None):
         buffers = [tensor.clone() for tensor in rest[:3]]
         return batch_norm.fused(x, weight, bias, residual, keep, *buffers, *rest[3:])
+
     assert torch.autograd.gradcheck(call, inputs, fast_mode=True)
 
 
-@pytest.mark.parametrize(PARAMETERS, [CASES[0], CASES[3], CASES[4], CASES[5]])     # every kind of argument and output
+# every kind of argument and output
+@pytest.mark.parametrize(PARAMETERS, [CASES[0], CASES[3], CASES[4], CASES[5]])
 def test_registration_passes_opcheck(add, drop, relu, blur, twice):
     *call, _ = arguments(add, drop, relu, blur, twice, torch.float32)
     torch.library.opcheck(torch.ops.resnet_recipes.batch_norm.default, call)
@@ -74,7 +97,9 @@ def test_registration_passes_opcheck(add, drop, relu, blur, twice):
 @pytest.mark.parametrize("used", [0, 1])
 def test_a_halved_output_has_a_gradient_without_the_other(used):
     x, *rest = arguments(False, False, True, 2)
-    assert torch.autograd.gradcheck(lambda x: batch_norm.fused(x, *rest)[used], x.requires_grad_(), fast_mode=True)
+    assert torch.autograd.gradcheck(
+        lambda x: batch_norm.fused(x, *rest)[used], x.requires_grad_(), fast_mode=True
+    )
 
 
 def test_a_blurred_sum_is_refused():
@@ -94,13 +119,20 @@ def test_one_compiled_graph_serves_all_sizes_and_updates_the_statistics():
         y, again = operation(y, norm.weight, norm.bias, None, None, *rest, 0, True)
         z, halved = operation(y, norm.weight, norm.bias, again, None, *rest, 2)
         return z.square().sum() + halved.square().sum()
+
     compiled = torch.compile(call, backend=counter, dynamic=True, fullgraph=True)
     for side in (11, 12, 14):
         x = torch.randn(4, 5, side, side, dtype=torch.float64, requires_grad=True)
-        found, expected = compiled(batch_norm.fused, norms[0], x), call(batch_norm.plain, norms[1], x)
+        found, expected = (
+            compiled(batch_norm.fused, norms[0], x),
+            call(batch_norm.plain, norms[1], x),
+        )
         with Backwards() as backwards:
-            gradient, = torch.autograd.grad(found, x)
+            (gradient,) = torch.autograd.grad(found, x)
         assert torch.allclose(gradient, torch.autograd.grad(expected, x)[0])
-        assert backwards.seconds == [True, True, False]     # a compiled graph has zeros where an output is not used
+        # a compiled graph has zeros where an output is not used
+        assert backwards.seconds == [True, True, False]
     assert counter.frame_count == 1
-    assert all(torch.allclose(a, b) for a, b in zip(*(norm.buffers() for norm in norms), strict=True))
+    assert all(
+        torch.allclose(a, b) for a, b in zip(*(norm.buffers() for norm in norms), strict=True)
+    )

@@ -14,8 +14,11 @@ SIDES = ((5, 3), (4, 6), (1, 1), (2, 1))
 def reference(x: Tensor, stride: int = 1) -> Tensor:
     """Blur by definition: a weighted sum of nine shifted maps."""
     height, width, padded = *x.shape[2:], F.pad(x, (1, 1, 1, 1))
-    blurred = sum((1, 2, 1)[i] * (1, 2, 1)[j] / 16 * padded[..., i:i + height, j:j + width]
-                  for i in range(3) for j in range(3))
+    blurred = sum(
+        (1, 2, 1)[i] * (1, 2, 1)[j] / 16 * padded[..., i : i + height, j : j + width]
+        for i in range(3)
+        for j in range(3)
+    )
     return blurred[..., ::stride, ::stride]
 
 
@@ -52,7 +55,7 @@ def test_registration_passes_opcheck(stride):
 def test_one_compiled_graph_serves_all_sizes():
     torch._dynamo.reset()
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
-    twice = lambda x: blur.fused(blur.fused(x).relu(), 2).sum()     # noqa: E731
+    twice = lambda x: blur.fused(blur.fused(x).relu(), 2).sum()  # noqa: E731
     compiled = torch.compile(twice, backend=counter, dynamic=True, fullgraph=True)
     for side in (11, 12, 14):
         x = torch.randn(2, 5, side, side, requires_grad=True)

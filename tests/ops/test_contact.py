@@ -32,10 +32,13 @@ def test_a_wrong_gradient_is_found():
 
 
 def test_nan_is_found():
-    assert fault(stand_in(lambda x, stride: blur.plain(x, stride) * float("nan")), CPU, torch.float32, CPU)
+    assert fault(
+        stand_in(lambda x, stride: blur.plain(x, stride) * float("nan")), CPU, torch.float32, CPU
+    )
 
 
 def test_a_kernel_that_raises_is_reported_in_one_line():
     def fails(x, stride):
         raise RuntimeError("no C compiler\nsecond line")
+
     assert fault(stand_in(fails), CPU, torch.float32, CPU) == "RuntimeError: no C compiler"

@@ -21,12 +21,14 @@ def test_the_gradient_matches_torch(binary):
     assert torch.equal(loss, cross_entropy.plain(logits, targets, binary, 4.0))
     (3 * loss).backward()
     (3 * cross_entropy.plain(expected, targets, binary, 4.0)).backward()
-    assert torch.allclose(found.grad, expected.grad, rtol=1e-6)      # logits are float32 inside
+    assert torch.allclose(found.grad, expected.grad, rtol=1e-6)  # logits are float32 inside
 
 
 @pytest.mark.parametrize("binary", [True, False])
 def test_registration_passes_opcheck(binary):
     logits, targets = arguments(torch.float32)
-    torch.library.opcheck(torch.ops.resnet_recipes.cross_entropy.default, (logits, targets, binary, 4.0))
+    torch.library.opcheck(
+        torch.ops.resnet_recipes.cross_entropy.default, (logits, targets, binary, 4.0)
+    )
     backward = torch.tensor(1.0), logits, targets, binary, 4.0
     torch.library.opcheck(torch.ops.resnet_recipes.cross_entropy_backward.default, backward)

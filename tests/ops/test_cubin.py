@@ -6,7 +6,17 @@ pytest.importorskip("triton")
 
 import triton.language as tl
 
-from resnet_recipes.ops.kernels import augment, batch_norm, blur, blurred, crops, cross_entropy, images, sgd, stem
+from resnet_recipes.ops.kernels import (
+    augment,
+    batch_norm,
+    blur,
+    blurred,
+    crops,
+    cross_entropy,
+    images,
+    sgd,
+    stem,
+)
 from tests.ops.cubin import cubin
 
 #: A100, H100 and H200, B200.
@@ -14,28 +24,74 @@ ARCHITECTURES = (80, 90, 100)
 
 BLUR_TILE = {"R": blur.ROWS, "BW": blur.COLUMNS, "BC": blur.CHANNELS}
 BLUR_ELEMENTS = blur.ROWS * blur.COLUMNS * blur.CHANNELS
-FLOATS = dict.fromkeys(("shares", "saved", "keep", "sums", "weight", "bias", "running_mean", "running_var",
-                        "targets", "losses", "loss", "norm"), "*fp32")
-ARRAYS = dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated", "other", "logits",
-                        "images"), "*bf16") | FLOATS
-ARGUMENTS = ARRAYS | {"arrivals": "*i32", "tracked": "*i64", "momentum": "fp32", "eps": "fp32",
-                      "divisor": "fp32", "share": "fp32", "pixels": "*u8", "lines": "*i32",
-                      "drawn": "*fp32", "tables": "*u8", "changed": "*u8",
-                      "winner": "*u8", "cuts": "*i64", "crops": "*u8", "table": "*i64", "weight_of": "*i32",
-                      "scale": "*fp32", "overflow": "*fp32", "rate": "fp32", "kept": "fp32", "decay": "fp32"}
+FLOATS = dict.fromkeys(
+    (
+        "shares",
+        "saved",
+        "keep",
+        "sums",
+        "weight",
+        "bias",
+        "running_mean",
+        "running_var",
+        "targets",
+        "losses",
+        "loss",
+        "norm",
+    ),
+    "*fp32",
+)
+ARRAYS = (
+    dict.fromkeys(
+        ("x", "y", "z", "g", "dx", "residual", "gated", "other", "logits", "images"), "*bf16"
+    )
+    | FLOATS
+)
+ARGUMENTS = ARRAYS | {
+    "arrivals": "*i32",
+    "tracked": "*i64",
+    "momentum": "fp32",
+    "eps": "fp32",
+    "divisor": "fp32",
+    "share": "fp32",
+    "pixels": "*u8",
+    "lines": "*i32",
+    "drawn": "*fp32",
+    "tables": "*u8",
+    "changed": "*u8",
+    "winner": "*u8",
+    "cuts": "*i64",
+    "crops": "*u8",
+    "table": "*i64",
+    "weight_of": "*i32",
+    "scale": "*fp32",
+    "overflow": "*fp32",
+    "rate": "fp32",
+    "kept": "fp32",
+    "decay": "fp32",
+}
 
 
 def compiled(kernel, arch, options, folder, **constants):
     """Compile a kernel for bfloat16 activations."""
     types = {name: kind for name, kind in ARGUMENTS.items() if name in kernel.arg_names}
-    return cubin(kernel, arch, types, ("c",) if "c" in kernel.arg_names else (), options, folder, **constants)
+    return cubin(
+        kernel, arch, types, ("c",) if "c" in kernel.arg_names else (), options, folder, **constants
+    )
 
 
 def everywhere(cases, usual):
     """Return each case with each architecture; without `-m exhaustive` only the usual one on an H200 is compiled."""
-    return [pytest.param(case, arch, id=f"{case}-sm_{arch}",
-                         marks=[] if (case, arch) == (usual, 90) else [pytest.mark.exhaustive])
-            for case in cases for arch in ARCHITECTURES]
+    return [
+        pytest.param(
+            case,
+            arch,
+            id=f"{case}-sm_{arch}",
+            marks=[] if (case, arch) == (usual, 90) else [pytest.mark.exhaustive],
+        )
+        for case in cases
+        for arch in ARCHITECTURES
+    ]
 
 
 def fit(programs, threads, binary):
@@ -43,7 +99,8 @@ def fit(programs, threads, binary):
     return programs * threads * -(-binary.registers // 8) * 8 <= 65536
 
 
-#: Kernel, constants, outputs of one program, most instructions an output (2x2 averages take 300 and more).
+#: Kernel, constants, outputs of one program, most instructions an output (2x2 averages take 300 and
+#: more).
 BLURS = {
     "stride 1": (blur._gather, {"S": 1}, BLUR_ELEMENTS, 26),
     "stride 2": (blur._gather, {"S": 2}, BLUR_ELEMENTS, 36),
@@ -67,9 +124,16 @@ SUM = REDUCE | {"TWICE": True, "ADD": True}
 EACH, FEW = (batch_norm.OPTIONS, 0), (batch_norm.REDUCE_OPTIONS, batch_norm.RESIDENT_REDUCE)
 FEWER = batch_norm.LARGE_REDUCE_OPTIONS, batch_norm.RESIDENT_LARGE_REDUCE
 
-#: Kernel, constants, most instructions an element, options, and how many programs must fit on a multiprocessor at once.
+#: Kernel, constants, most instructions an element, options, and how many programs must fit on a
+#: multiprocessor at once.
 BATCH_NORMS = {
-    "statistics": (batch_norm._statistics, {}, 8, batch_norm.STATISTICS_OPTIONS, batch_norm.RESIDENT_STATISTICS),
+    "statistics": (
+        batch_norm._statistics,
+        {},
+        8,
+        batch_norm.STATISTICS_OPTIONS,
+        batch_norm.RESIDENT_STATISTICS,
+    ),
     "apply": (batch_norm._apply, {"ADD": False, "KEEP": False, "RELU": True}, 12, *EACH),
     "apply to a sum": (batch_norm._apply, {"ADD": True, "KEEP": False, "RELU": True}, 16, *EACH),
     "apply and drop": (batch_norm._apply, {"ADD": True, "KEEP": True, "RELU": True}, 20, *EACH),
@@ -77,7 +141,12 @@ BATCH_NORMS = {
     "reduce of a sum": (batch_norm._reduce, SUM, 16, *FEW),
     "reduce of a dropped sum": (batch_norm._reduce, SUM | {"KEEP": True}, 20, *FEWER),
     "reduce of a halved sum": (batch_norm._reduce, SUM | {"HALVED": True}, 41, *FEWER),
-    "reduce of a dropped and halved sum": (batch_norm._reduce, SUM | {"KEEP": True, "HALVED": True}, 43, *FEWER),
+    "reduce of a dropped and halved sum": (
+        batch_norm._reduce,
+        SUM | {"KEEP": True, "HALVED": True},
+        43,
+        *FEWER,
+    ),
     "spread": (batch_norm._spread, {"KEEP": False, "RELU": True}, 24, *EACH),
     "spread and drop": (batch_norm._spread, {"KEEP": True, "RELU": False}, 24, *EACH),
 }
@@ -90,22 +159,48 @@ def test_batch_norm_costs_few_instructions_and_registers(case, arch, tmp_path):
     rows, threads = batch_norm.ROWS * (2 if case == "statistics" else 1), 32 * options["num_warps"]
     binary = compiled(kernel, arch, options, tmp_path, BM=rows, BC=batch_norm.CHANNELS, **constants)
     elements = rows * batch_norm.CHANNELS / threads
-    assert binary.spills <= (14 if resident else 0)     # once a program, outside the loop over rows
+    assert binary.spills <= (14 if resident else 0)  # once a program, outside the loop over rows
     assert binary.count(r"LDG.*\.128") >= 2
     assert binary.count(r"(LDG|STG)\S*\.U16") == 0
     assert (binary.first_loop() if resident else binary.count(r"^\s*/")) / elements <= limit
     assert fit(resident, threads, binary)
 
 
-#: Kernel, rows, pairs of columns and channels of the input of a tile, constants, rows that its loop takes at once,
-#: bits of an access, instructions an element at most, options, programs that must fit on a multiprocessor.
+#: Kernel, rows, pairs of columns and channels of the input of a tile, constants, rows that its loop
+#: takes at once, bits of an access, instructions an element at most, options, programs that must
+#: fit on a multiprocessor.
 PAIRS = {
-    "blurred": (blurred._apply, blurred.TILE, {"S": 1, "ADD": False, "KEEP": False, "RELU": True}, 1, 128, 24,
-                blurred.OPTIONS, 8),
-    "halved": (blurred._apply, blurred.TILE, {"S": 2, "ADD": True, "KEEP": True, "RELU": True}, 2, 128, 20,
-               blurred.OPTIONS, 8),
+    "blurred": (
+        blurred._apply,
+        blurred.TILE,
+        {"S": 1, "ADD": False, "KEEP": False, "RELU": True},
+        1,
+        128,
+        24,
+        blurred.OPTIONS,
+        8,
+    ),
+    "halved": (
+        blurred._apply,
+        blurred.TILE,
+        {"S": 2, "ADD": True, "KEEP": True, "RELU": True},
+        2,
+        128,
+        20,
+        blurred.OPTIONS,
+        8,
+    ),
     "stem": (stem._pool, stem.TILE, {}, 2, 128, 43, stem.OPTIONS, 4),
-    "stem backward": (stem._unpool, stem.GRADIENT_TILE, {}, 2, 64, 54, stem.GRADIENT_OPTIONS, stem.RESIDENT),
+    "stem backward": (
+        stem._unpool,
+        stem.GRADIENT_TILE,
+        {},
+        2,
+        64,
+        54,
+        stem.GRADIENT_OPTIONS,
+        stem.RESIDENT,
+    ),
 }
 
 
@@ -125,9 +220,10 @@ def test_blurs_in_batch_norms_cost_few_instructions_and_registers(case, arch, tm
 
 CLASSES, VALUES = {"BK": cross_entropy.CLASSES}, {"SOME": True, "C": 4, "BV": images.VALUES}
 
-#: Module, kernel, constants, most instructions an output. The bound of augmentations covers all operations, of which an
-#: image runs one; that of crops covers one step of the loops over rows and columns. Triton 3.6 makes longer histograms
-#: than 3.9, and keeps 10 numbers in memory for sines of very large angles.
+#: Module, kernel, constants, most instructions an output. The bound of augmentations covers all
+#: operations, of which an image runs one; that of crops covers one step of the loops over rows and
+#: columns. Triton 3.6 makes longer histograms than 3.9, and keeps 10 numbers in memory for sines of
+#: very large angles.
 SMALL = {
     "loss by sigmoids": (cross_entropy, "_loss", CLASSES | {"BINARY": True}, 90),
     "loss by softmax": (cross_entropy, "_loss", CLASSES | {"BINARY": False}, 73),
@@ -135,7 +231,12 @@ SMALL = {
     "gradient by softmax": (cross_entropy, "_gradient", CLASSES | {"BINARY": False}, 73),
     "images": (images, "_make", VALUES | {"RESIZE": False, "MIX": False}, 42),
     "mixed images": (images, "_make", VALUES | {"RESIZE": False, "MIX": True}, 60),
-    "images of three channels": (images, "_make", VALUES | {"RESIZE": False, "MIX": False, "C": 3}, 45),
+    "images of three channels": (
+        images,
+        "_make",
+        VALUES | {"RESIZE": False, "MIX": False, "C": 3},
+        45,
+    ),
     "mixed and resized images": (images, "_make", VALUES | {"RESIZE": True, "MIX": True}, 160),
     "tables": (augment, "_tabulate", {"BV": augment.COUNTED}, 133),
     "augmentations": (augment, "_change", {"BV": augment.CHANGED}, 400),
@@ -168,5 +269,6 @@ def test_a_step_moves_16_bytes_at_a_time(case, arch, tmp_path):
     threads = 32 * sgd.OPTIONS["num_warps"]
     assert binary.spills == 0
     assert (binary.count(r"LDG.*\.128"), binary.count(r"STG.*\.128")) == (3, 2)
-    assert binary.first_loop() * threads / sgd.PART <= 41       # a whole part and, value by value, the end of a weight
+    # a whole part and, value by value, the end of a weight
+    assert binary.first_loop() * threads / sgd.PART <= 41
     assert fit(12, threads, binary)

@@ -12,7 +12,9 @@ def test_a_cpu_gets_plain_torch():
 
 
 def test_an_operation_with_a_fault_is_replaced_and_reported(monkeypatch):
-    monkeypatch.setattr(ops, "fault", lambda operation, *_: "no compiler" if operation is blur else "")
+    monkeypatch.setattr(
+        ops, "fault", lambda operation, *_: "no compiler" if operation is blur else ""
+    )
     operations = ops.choose(torch.device("cuda"), torch.bfloat16)
     assert (operations.blur, operations.batch_norm) == (blur.plain, batch_norm.fused)
     assert [("blur" in note, "no compiler" in note) for note in operations.notes] == [(True, True)]

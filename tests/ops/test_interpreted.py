@@ -13,8 +13,19 @@ pytest.importorskip("triton")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)     # 20 s of CPU time
+@pytest.mark.timeout(400)  # 20 s of CPU time
 def test_kernels_match_float64():
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--confcutdir={FOLDER}", str(FOLDER)]
-    done = subprocess.run(command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        f"--confcutdir={FOLDER}",
+        str(FOLDER),
+    ]
+    done = subprocess.run(
+        command, env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout[-4000:]

@@ -24,7 +24,9 @@ def test_outputs_gradients_and_statistics_are_those_of_torch(sides):
     assert torch.allclose(y, z, rtol=1e-12)
     assert y.is_contiguous(memory_format=torch.channels_last)
     g = torch.randn(y.shape, generator=torch.Generator().manual_seed(0), dtype=y.dtype)
-    for a, b in zip(torch.autograd.grad(y, inputs[0], g), torch.autograd.grad(z, inputs[1], g), strict=True):
+    for a, b in zip(
+        torch.autograd.grad(y, inputs[0], g), torch.autograd.grad(z, inputs[1], g), strict=True
+    ):
         assert torch.allclose(a, b, rtol=1e-9, atol=1e-12)
     for a, b in zip(found[3:6], expected[3:6], strict=True):
         assert torch.allclose(a, b, rtol=1e-12)

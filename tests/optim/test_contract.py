@@ -22,7 +22,9 @@ from resnet_recipes.train.exchange import Exchange
 from resnet_recipes.train.precision import Precision
 from tests.process.nursery import Nursery
 
-every_optimizer = pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.name)
+every_optimizer = pytest.mark.parametrize(
+    "optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.name
+)
 
 
 @pytest.fixture(params=["native", "torch"])
@@ -36,8 +38,13 @@ both_ways = pytest.mark.usefixtures("_both_ways")
 
 #: At least one value that each setting must not take.
 WRONG = {
-    "lr": [0.0, -1.0, 1e5, float("nan")], "weight_decay": [-0.1, 1.0], "no_decay": ["all"], "clip_norm": [0.0, -1.0],
-    "momentum": [-0.1, 1.0], "betas": [(1.0, 0.9), (0.9, -0.1)], "eps": [-1e-3, float("nan")],
+    "lr": [0.0, -1.0, 1e5, float("nan")],
+    "weight_decay": [-0.1, 1.0],
+    "no_decay": ["all"],
+    "clip_norm": [0.0, -1.0],
+    "momentum": [-0.1, 1.0],
+    "betas": [(1.0, 0.9), (0.9, -0.1)],
+    "eps": [-1e-3, float("nan")],
     "trust_coefficient": [0.0],
 }
 
@@ -61,7 +68,9 @@ def test_its_card_is_complete(optimizer):
     card = card_of(optimizer)
     assert min(map(len, (card.summary, card.details, card.cost, card.gain, card.hurts))) > 10
     assert all(setting.meaning for setting in card.settings)
-    assert {"lr", "weight_decay", "no_decay", "clip_norm"} <= {setting.name for setting in card.settings}
+    assert {"lr", "weight_decay", "no_decay", "clip_norm"} <= {
+        setting.name for setting in card.settings
+    }
 
 
 @every_optimizer
@@ -69,8 +78,9 @@ def test_defaults_are_valid_and_every_setting_refuses_wrong_values(optimizer):
     assert list(optimizer().problems()) == []
     for item in fields(optimizer):
         for value in WRONG.get(item.name, []):
-            assert item.name in [problem.key
-                                 for problem in optimizer(**{item.name: value}).problems()], f"{item.name}={value}"
+            assert item.name in [
+                problem.key for problem in optimizer(**{item.name: value}).problems()
+            ], f"{item.name}={value}"
 
 
 @both_ways
@@ -86,7 +96,9 @@ def test_resuming_gives_the_same_weights_as_not_stopping(optimizer, small, gradi
             theirs.load_state_dict(copy.deepcopy(ours.state_dict()))
         elif step > 2:
             stepped(resumed, theirs, grads)
-    assert all(torch.equal(p, q) for p, q in zip(whole.parameters(), resumed.parameters(), strict=True))
+    assert all(
+        torch.equal(p, q) for p, q in zip(whole.parameters(), resumed.parameters(), strict=True)
+    )
 
 
 @both_ways
@@ -111,8 +123,11 @@ def test_an_overflow_changes_nothing_and_is_never_read_by_the_host(optimizer, sm
     built.grad_scale, built.found_inf = torch.tensor(8.0), torch.tensor(1.0)
     with profile(activities=[ProfilerActivity.CPU]) as trace:
         stepped(model, built, [torch.full_like(p, float("inf")) for p in model.parameters()])
-    assert [event.key
-            for event in trace.key_averages() if event.key in ("aten::_local_scalar_dense", "aten::item")] == []
+    assert [
+        event.key
+        for event in trace.key_averages()
+        if event.key in ("aten::_local_scalar_dense", "aten::item")
+    ] == []
     after = [model.state_dict(), built.state_dict()["state"]]
     torch.testing.assert_close(after, before, rtol=0, atol=0)
 
@@ -126,7 +141,9 @@ def test_a_scaled_gradient_is_unscaled(optimizer, small, gradients):
         stepped(plain, ours, grads)
         theirs.grad_scale, theirs.found_inf = torch.tensor(8.0), torch.tensor(0.0)
         stepped(scaled, theirs, [8 * grad for grad in grads])
-    assert all(torch.equal(p, q) for p, q in zip(plain.parameters(), scaled.parameters(), strict=True))
+    assert all(
+        torch.equal(p, q) for p, q in zip(plain.parameters(), scaled.parameters(), strict=True)
+    )
 
 
 def walked(process: RankProcess) -> dict[str, str]:
@@ -135,7 +152,10 @@ def walked(process: RankProcess) -> dict[str, str]:
     distributed.join(rank)
     for optimizer in OPTIMIZERS:
         torch.manual_seed(rank.rank)
-        model, settings = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(6, 5)), optimizer(lr=0.01)
+        model, settings = (
+            nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(6, 5)),
+            optimizer(lr=0.01),
+        )
         exchange, precision = Exchange(model), Precision(rank.device, torch.float32, model)
         built = settings.build(model)
         for _ in range(10):
@@ -146,7 +166,9 @@ def walked(process: RankProcess) -> dict[str, str]:
         kept = [value for state in built.state.values() for _, value in sorted(state.items())]
         tensors = [tensor.detach() for tensor in [*model.parameters(), *kept]]
         assert all(tensor.isfinite().all() for tensor in tensors)
-        found[settings.name] = hashlib.sha256(b"".join(tensor.numpy().tobytes() for tensor in tensors)).hexdigest()
+        found[settings.name] = hashlib.sha256(
+            b"".join(tensor.numpy().tobytes() for tensor in tensors)
+        ).hexdigest()
     distributed.leave()
     return found
 
@@ -166,8 +188,14 @@ def test_weights_in_channels_last_memory_take_the_same_walk(optimizer, small, gr
     ours, theirs = optimizer(lr=0.01).build(plain), optimizer(lr=0.01).build(other)
     for grads in gradients(plain, 3):
         stepped(plain, ours, grads)
-        stepped(other, theirs, [torch.empty_like(p).copy_(grad)
-                                for p, grad in zip(other.parameters(), grads, strict=True)])
+        stepped(
+            other,
+            theirs,
+            [
+                torch.empty_like(p).copy_(grad)
+                for p, grad in zip(other.parameters(), grads, strict=True)
+            ],
+        )
     for p, q in zip(plain.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(p, q.contiguous(), rtol=1e-6, atol=1e-6)
 
@@ -187,17 +215,25 @@ def test_copies_of_the_weights_follow_them(optimizer, decay, small, gradients):
     assert not any(map(torch.equal, before, copies.values()))
 
 
-@pytest.mark.parametrize(("policy", "spared"), [
-    ("none", set()),
-    ("bn_in_name", {"bn1.weight", "bn1.bias"}),
-    ("one_dimensional", {"bn1.weight", "bn1.bias", "downsample.1.weight", "downsample.1.bias", "fc.bias"}),
-    ("norm_layers", {"bn1.weight", "bn1.bias", "downsample.1.weight", "downsample.1.bias"}),
-])
+@pytest.mark.parametrize(
+    ("policy", "spared"),
+    [
+        ("none", set()),
+        ("bn_in_name", {"bn1.weight", "bn1.bias"}),
+        (
+            "one_dimensional",
+            {"bn1.weight", "bn1.bias", "downsample.1.weight", "downsample.1.bias", "fc.bias"},
+        ),
+        ("norm_layers", {"bn1.weight", "bn1.bias", "downsample.1.weight", "downsample.1.bias"}),
+    ],
+)
 def test_policies_exempt_the_right_parameters(policy, spared, small):
     model = small()
     names = {id(p): name for name, p in model.named_parameters()}
     groups = OPTIMIZERS[0](weight_decay=0.3, no_decay=policy).groups(model)
-    exempt = {names[id(p)] for group in groups for p in group["params"] if group["weight_decay"] == 0}
+    exempt = {
+        names[id(p)] for group in groups for p in group["params"] if group["weight_decay"] == 0
+    }
     assert exempt == spared
     assert sum(len(group["params"]) for group in groups) == len(names)
     assert policy in POLICIES

@@ -7,7 +7,9 @@ from torch import nn
 from resnet_recipes.optim import SGD, DecoupledSGDW
 
 
-def walk(settings: SGD, rates: list[float], gradients: list[float]) -> tuple[list[float], list[float]]:
+def walk(
+    settings: SGD, rates: list[float], gradients: list[float]
+) -> tuple[list[float], list[float]]:
     """Return the weight and the momentum of a single weight of 1 after each step."""
     model = nn.Linear(1, 1, bias=False, dtype=torch.float64)
     nn.init.ones_(model.weight)
@@ -23,26 +25,35 @@ def walk(settings: SGD, rates: list[float], gradients: list[float]) -> tuple[lis
 
 
 def test_it_gives_the_published_vector():
-    weights, momenta = walk(DecoupledSGDW(lr=0.1, momentum=0.875, weight_decay=0.01), [0.1, 0.1, 0.1], [0.5, 0.25, -1])
+    weights, momenta = walk(
+        DecoupledSGDW(lr=0.1, momentum=0.875, weight_decay=0.01), [0.1, 0.1, 0.1], [0.5, 0.25, -1]
+    )
     assert weights == pytest.approx([0.94, 0.86185, 0.89307525], abs=1e-12)
     assert momenta == pytest.approx([0.5, 0.6875, -0.3984375], abs=1e-12)
 
 
 def test_decay_follows_the_shape_of_the_rate():
-    weights, momenta = walk(DecoupledSGDW(lr=0.1, momentum=0.875, weight_decay=0.01), [0.1, 0.05, 0.0], [0.5, 0.25, -1])
+    weights, momenta = walk(
+        DecoupledSGDW(lr=0.1, momentum=0.875, weight_decay=0.01), [0.1, 0.05, 0.0], [0.5, 0.25, -1]
+    )
     assert weights == pytest.approx([0.94, 0.900925, 0.900925], abs=1e-12)
-    assert momenta[-1] == pytest.approx(-0.3984375)     # a rate of 0 moves no weight, but the momentum fills
+    # a rate of 0 moves no weight, but the momentum fills
+    assert momenta[-1] == pytest.approx(-0.3984375)
 
 
 def test_coupled_sgd_gives_the_published_vector():
-    weights, _ = walk(SGD(lr=0.1, momentum=0.875, weight_decay=0.01), [0.1, 0.1, 0.1], [0.5, 0.25, -1])
+    weights, _ = walk(
+        SGD(lr=0.1, momentum=0.875, weight_decay=0.01), [0.1, 0.1, 0.1], [0.5, 0.25, -1]
+    )
     assert weights == pytest.approx([0.949, 0.878426, 0.915795], abs=1e-6)
 
 
 def test_without_decay_it_is_torch_sgd(small, gradients):
     ours, theirs = small(), small()
-    optimizers = (DecoupledSGDW(lr=0.3, weight_decay=0.0).build(ours),
-                  torch.optim.SGD(theirs.parameters(), lr=0.3, momentum=0.875, fused=False, foreach=False))
+    optimizers = (
+        DecoupledSGDW(lr=0.3, weight_decay=0.0).build(ours),
+        torch.optim.SGD(theirs.parameters(), lr=0.3, momentum=0.875, fused=False, foreach=False),
+    )
     for grads in gradients(ours, 10):
         for model, optimizer in zip((ours, theirs), optimizers, strict=True):
             for p, grad in zip(model.parameters(), grads, strict=True):
@@ -57,7 +68,9 @@ def test_a_parameter_without_decay_is_updated_by_plain_sgd():
     model = nn.Linear(1, 1)
     nn.init.ones_(model.weight)
     nn.init.ones_(model.bias)
-    optimizer = DecoupledSGDW(lr=0.1, weight_decay=0.5, momentum=0.0, no_decay="one_dimensional").build(model)
+    optimizer = DecoupledSGDW(
+        lr=0.1, weight_decay=0.5, momentum=0.0, no_decay="one_dimensional"
+    ).build(model)
     model.weight.grad, model.bias.grad = torch.ones(1, 1), torch.ones(1)
     optimizer.step()
     assert (model.weight.item(), model.bias.item()) == pytest.approx((0.4, 0.9))
@@ -73,4 +86,7 @@ def test_the_peak_rate_and_the_momentum_survive_a_checkpoint():
     again.load_state_dict(optimizer.state_dict())
     assert again.param_groups[0]["initial_lr"] == 0.1
     assert again.param_groups[0]["decoupled_decay"] == 0.01
-    assert torch.equal(again.state[model.weight]["momentum_buffer"], optimizer.state[model.weight]["momentum_buffer"])
+    assert torch.equal(
+        again.state[model.weight]["momentum_buffer"],
+        optimizer.state[model.weight]["momentum_buffer"],
+    )

@@ -15,7 +15,8 @@ from resnet_recipes.optim.base import OptimizerSettings
 
 PEAK, DECAY, STEPS = 0.3, 0.02, 50
 
-#: Moves a weight along a gradient: weight, gradient, two tensors of state, step from 1, rate, decay.
+#: Moves a weight along a gradient: weight, gradient, two tensors of state, step from 1, rate,
+#: decay.
 Formula = Callable[[Tensor, Tensor, Tensor, Tensor, int, float, float], None]
 
 
@@ -24,7 +25,9 @@ def sgd(w: Tensor, g: Tensor, m: Tensor, _: Tensor, t: int, rate: float, decay: 
     w -= rate * m
 
 
-def decoupled_sgdw(w: Tensor, g: Tensor, m: Tensor, _: Tensor, t: int, rate: float, decay: float) -> None:
+def decoupled_sgdw(
+    w: Tensor, g: Tensor, m: Tensor, _: Tensor, t: int, rate: float, decay: float
+) -> None:
     m.copy_(0.875 * m + g)
     w *= 1 - rate / PEAK * decay
     w -= rate * m
@@ -64,7 +67,9 @@ FORMULAS: list[tuple[OptimizerSettings, Formula]] = [
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=["torch", "native"])
-@pytest.mark.parametrize(("settings", "formula"), FORMULAS, ids=lambda each: getattr(each, "name", ""))
+@pytest.mark.parametrize(
+    ("settings", "formula"), FORMULAS, ids=lambda each: getattr(each, "name", "")
+)
 def test_it_is_the_formula(settings, formula, dtype, small, gradients):
     """One tensor starts at zero, and one gradient is zero in the first step: norms that no ratio can be made of."""
     model = small().to(dtype)
@@ -86,7 +91,9 @@ def test_it_is_the_formula(settings, formula, dtype, small, gradients):
             formula(w, g, *state, t, rate, DECAY if w.ndim > 1 else 0.0)
     for p, w in zip(params, weights, strict=True):
         exact = dtype == torch.float64
-        torch.testing.assert_close(p.detach().double(), w, rtol=1e-9 if exact else 1e-5, atol=1e-12 if exact else 1e-6)
+        torch.testing.assert_close(
+            p.detach().double(), w, rtol=1e-9 if exact else 1e-5, atol=1e-12 if exact else 1e-6
+        )
 
 
 def test_every_optimizer_has_its_formula_here():

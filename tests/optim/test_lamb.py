@@ -10,10 +10,17 @@ from resnet_recipes.optim import LAMB
 def test_it_is_timms(scale, small, gradients):
     peer = pytest.importorskip("timm.optim.lamb", reason="timm is not installed")
     ours, theirs = small(), small()
-    groups = [{"params": [p for p in theirs.parameters() if (p.ndim > 1) is decays], "weight_decay": 0.02 * decays}
-              for decays in (True, False)]
-    optimizers = (LAMB(lr=0.01, weight_decay=0.02).build(ours),
-                  peer.Lamb(groups, lr=0.01, betas=(0.9, 0.999), eps=1e-6, max_grad_norm=1.0))
+    groups = [
+        {
+            "params": [p for p in theirs.parameters() if (p.ndim > 1) is decays],
+            "weight_decay": 0.02 * decays,
+        }
+        for decays in (True, False)
+    ]
+    optimizers = (
+        LAMB(lr=0.01, weight_decay=0.02).build(ours),
+        peer.Lamb(groups, lr=0.01, betas=(0.9, 0.999), eps=1e-6, max_grad_norm=1.0),
+    )
     for grads in gradients(ours, 50, scale=scale):
         for model in (ours, theirs):
             for p, grad in zip(model.parameters(), grads, strict=True):

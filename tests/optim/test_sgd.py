@@ -9,9 +9,17 @@ from resnet_recipes.optim import SGD
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_it_matches_torchs(nesterov, small, gradients):
     ours, theirs = small(), small()
-    optimizers = (SGD(lr=0.1, momentum=0.9, nesterov=nesterov, weight_decay=1e-3).build(ours),
-                  torch.optim.SGD(theirs.parameters(), lr=0.1, momentum=0.9, nesterov=nesterov, weight_decay=1e-3,
-                                  foreach=False))
+    optimizers = (
+        SGD(lr=0.1, momentum=0.9, nesterov=nesterov, weight_decay=1e-3).build(ours),
+        torch.optim.SGD(
+            theirs.parameters(),
+            lr=0.1,
+            momentum=0.9,
+            nesterov=nesterov,
+            weight_decay=1e-3,
+            foreach=False,
+        ),
+    )
     for grads in gradients(ours, 50):
         for model, optimizer in zip((ours, theirs), optimizers, strict=True):
             for p, grad in zip(model.parameters(), grads, strict=True):

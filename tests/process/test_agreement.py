@@ -28,7 +28,9 @@ def test_ranks_with_the_same_facts_proceed() -> None:
 
 
 def test_every_rank_learns_which_one_differs_and_how() -> None:
-    said = verdicts([{"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.15"}])
+    said = verdicts(
+        [{"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.15"}]
+    )
     assert len(set(said)) == 1
     assert said[0].startswith("torch: is 2.14 on rank 0, but 2.15 on rank 2 (")
 

@@ -15,10 +15,14 @@ from resnet_recipes.train.distributed import Rank
 from resnet_recipes.train.trained import Trained
 
 
-def test_a_rank_takes_its_gpu_before_the_network_is_on_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_rank_takes_its_gpu_before_the_network_is_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     """Kernels are tried when the network is put on the device; Triton launches them on the current one."""
     done = []
-    (tmp_path / evaluation.RECIPE).write_text(freeze(compose("mild", ["data=/images"], needs_data=False).recipe))
+    (tmp_path / evaluation.RECIPE).write_text(
+        freeze(compose("mild", ["data=/images"], needs_data=False).recipe)
+    )
     (tmp_path / evaluation.JOB).write_text(json.dumps({"place": "weights.pt", "sizes": []}))
     monkeypatch.setattr(distributed, "this_rank", lambda _: Rank(1, 1, 2, torch.device("cuda", 1)))
     monkeypatch.setattr(distributed, "form_group", lambda _: done.append("joined"))

@@ -20,7 +20,9 @@ def beats(monkeypatch: pytest.MonkeyPatch) -> list[Beat]:
 
 
 @pytest.mark.parametrize("clock", [0.0, 1e9])
-def test_only_endings_that_were_not_there_before_count_whatever_their_times(clock: float, tmp_path: Path) -> None:
+def test_only_endings_that_were_not_there_before_count_whatever_their_times(
+    clock: float, tmp_path: Path
+) -> None:
     def end(rank: int, **facts: object) -> None:
         write(tmp_path / "endings" / f"rank{rank}.json", Ending(1, rank, **facts))
 
@@ -47,18 +49,21 @@ def test_only_beats_that_were_not_there_before_count(beats: list[Beat], tmp_path
 
 
 def test_the_rank_that_lags_is_named_when_nothing_has_moved_for_a_while(
-        beats: list[Beat], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beats: list[Beat], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     observer = Observer(tmp_path)
     now += 600
-    assert observer.stall() == ""               # no rank has started yet
+    assert observer.stall() == ""  # no rank has started yet
     beats[:] = [Beat(0, 21, 30, 11, 1, "train", "a"), Beat(1, 20, 30, 12, 1, "evaluate", "b")]
     assert observer.stall() == ""
     now += 299
     assert observer.stall() == ""
     now += 301
-    assert observer.stall() == ("no progress for 10 minutes; rank 1 is behind: "
-                                "20 steps done, now in 'evaluate' (process 12 on b)")
-    beats[1] = beats[1]._replace(count=31)      # a batch of an evaluation
+    assert observer.stall() == (
+        "no progress for 10 minutes; rank 1 is behind: "
+        "20 steps done, now in 'evaluate' (process 12 on b)"
+    )
+    beats[1] = beats[1]._replace(count=31)  # a batch of an evaluation
     assert observer.stall() == ""

@@ -13,11 +13,16 @@ from resnet_recipes.process import rank
 from resnet_recipes.process.rank_process import RankProcess
 
 
-@pytest.mark.parametrize(("compiles", "said"), [
-    (True, "compiling the network before the first step, which can take minutes\n"), (False, ""),
-])
-def test_a_run_that_compiles_says_so_before_it_does(compiles, said, recipe: Callable[..., Recipe], tmp_path: Path,
-                                                    monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    ("compiles", "said"),
+    [
+        (True, "compiling the network before the first step, which can take minutes\n"),
+        (False, ""),
+    ],
+)
+def test_a_run_that_compiles_says_so_before_it_does(
+    compiles, said, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / "config.yaml").write_text(freeze(recipe(precision={"compile": compiles})))
     monkeypatch.setattr(rank, "build", Mock(side_effect=RuntimeError("compiling")))
     console = StringIO()
@@ -26,13 +31,24 @@ def test_a_run_that_compiles_says_so_before_it_does(compiles, said, recipe: Call
     assert console.getvalue() == said
 
 
-def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_written(monkeypatch: pytest.MonkeyPatch):
+def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_written(
+    monkeypatch: pytest.MonkeyPatch,
+):
     times = [10.0]
     monkeypatch.setattr(rank, "train", lambda *_: 7)
     monkeypatch.setattr(rank, "Keeper", Mock())
-    monkeypatch.setattr(rank, "write_results", Mock(side_effect=lambda *_: times.append(30.0) or (Path("w.pt"), None)))
-    settings = {"plan.total_steps": 7, "plan.recipe.log.mlperf": False, "train_data.notes": (),
-                "train_data.skipped": (), "clock.seconds": lambda: times[-1]}
+    monkeypatch.setattr(
+        rank,
+        "write_results",
+        Mock(side_effect=lambda *_: times.append(30.0) or (Path("w.pt"), None)),
+    )
+    settings = {
+        "plan.total_steps": 7,
+        "plan.recipe.log.mlperf": False,
+        "train_data.notes": (),
+        "train_data.skipped": (),
+        "clock.seconds": lambda: times[-1],
+    }
     run, checkpoints, recorder = Mock(notes=(), graphs=None, **settings), Mock(notes=()), Mock()
     checkpoints.wait.side_effect = lambda: times.append(20.0)
     rank.lead(run, Mock(), checkpoints, recorder, 0)

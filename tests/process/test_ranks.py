@@ -33,7 +33,8 @@ from tests.process.nursery import Nursery
 
 pytestmark = pytest.mark.slow
 
-#: Examples of evaluation sets: fewer than the ranks, a multiple of some numbers of ranks, and of none.
+#: Examples of evaluation sets: fewer than the ranks, a multiple of some numbers of ranks, and of
+#: none.
 SIZES = [1, 2, 3, 7, 24, 50, 53, 97]
 
 
@@ -43,9 +44,12 @@ def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path
 
     def make(**changes: Any) -> Path:
         small = {
-            "max_duration": "6ba", "checkpoint": {"interval": "3ba"}, "evaluation": {"interval": "1dur"},
+            "max_duration": "6ba",
+            "checkpoint": {"interval": "3ba"},
+            "evaluation": {"interval": "1dur"},
             "schedule": {"warmup": "0ba"},
-            "data": {"train_size": 32, "eval_resize": 32, "eval_size": 32}, "batch": {"global_size": 12, "bn_size": 4},
+            "data": {"train_size": 32, "eval_resize": 32, "eval_size": 32},
+            "batch": {"global_size": 12, "bn_size": 4},
         }
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
         (folder / "config.yaml").write_text(freeze(recipe(**small | changes)))
@@ -86,13 +90,17 @@ def measured(process: RankProcess, off: tuple[str, ...] = ()) -> list[tuple[floa
     rank = distributed.this_rank("cpu")
     distributed.join(rank)
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8, momentum=1.0), nn.Flatten(), nn.Linear(288, 10))
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8, momentum=1.0), nn.Flatten(), nn.Linear(288, 10)
+    )
     config, found = DataConfig("synthetic", eval_size=8), []
     for examples in SIZES:
         torch.manual_seed(1 + rank.rank)
         model(torch.randn(4, 3, 8, 8))
         share = Share(rank.rank, rank.world_size, global_size=1, eval_size=5, seed=0)
-        loader = data.open_eval(config, replace(data.measure(config), eval_examples=examples), share)
+        loader = data.open_eval(
+            config, replace(data.measure(config), eval_examples=examples), share
+        )
         found.append(evaluate(model, loader, Precision(rank.device, torch.float32, model)))
     distributed.leave()
     return found
@@ -108,7 +116,7 @@ def trained(process: RankProcess, off: tuple[str, ...] = ()) -> int:
 
 def fused(process: RankProcess) -> int:
     """Do the work of a rank with the operations that a GPU would use, as they are on a CPU; return how often."""
-    on_cpus = set(ops.Operations._fields) - {"sgd", "notes"}        # a step is a kernel only
+    on_cpus = set(ops.Operations._fields) - {"sgd", "notes"}  # a step is a kernel only
     chosen = ops.Operations(**{name: getattr(ops, name).fused for name in on_cpus})
     normalize = Mock(side_effect=chosen.batch_norm)
     ops.choose = lambda *_: chosen._replace(batch_norm=normalize)
@@ -132,7 +140,9 @@ def flipped(process: RankProcess) -> str:
     return str(failure.value)
 
 
-def test_several_ranks_count_what_one_process_counts_with_the_statistics_of_rank_0(nursery: Nursery, tmp_path: Path):
+def test_several_ranks_count_what_one_process_counts_with_the_statistics_of_rank_0(
+    nursery: Nursery, tmp_path: Path
+):
     """All figures are the same on every rank, and all but the last digits of the loss the same as one process's."""
     (alone,) = nursery.call(tmp_path, 1, measured)
     for ranks in (2, 3, 4):
@@ -140,16 +150,22 @@ def test_several_ranks_count_what_one_process_counts_with_the_statistics_of_rank
         assert others == [first] * (ranks - 1)
         for (top1, top5, loss, examples), one in zip(first, alone, strict=True):
             assert [top1, top5, examples] == [one[0], one[1], one[3]]
-            assert loss == pytest.approx(one[2], rel=1e-6)          # float32 logits of other batches
+            assert loss == pytest.approx(one[2], rel=1e-6)  # float32 logits of other batches
 
 
-def test_ranks_that_do_not_share_statistics_would_count_something_else(nursery: Nursery, tmp_path: Path):
+def test_ranks_that_do_not_share_statistics_would_count_something_else(
+    nursery: Nursery, tmp_path: Path
+):
     (alone,) = nursery.call(tmp_path, 1, measured)
-    (first, _) = nursery.call(tmp_path, 2, measured, off=("resnet_recipes.train.evaluate", "broadcast_statistics"))
+    (first, _) = nursery.call(
+        tmp_path, 2, measured, off=("resnet_recipes.train.evaluate", "broadcast_statistics")
+    )
     assert [top1 for top1, *_ in first] != [top1 for top1, *_ in alone]
 
 
-def test_one_bit_that_flips_on_one_rank_stops_all_and_nothing_is_saved(nursery: Nursery, new_run: Callable[..., Path]):
+def test_one_bit_that_flips_on_one_rank_stops_all_and_nothing_is_saved(
+    nursery: Nursery, new_run: Callable[..., Path]
+):
     folder = new_run()
     errors = nursery.call(folder, 3, flipped)
     assert all(error.startswith("the ranks hold different weights at step 3: ") for error in errors)
@@ -167,12 +183,17 @@ def test_three_ranks_resume_bit_for_bit(nursery: Nursery, new_run: Callable):
 
 
 def test_two_ranks_with_fused_operations_learn_the_same_resume_bit_for_bit_and_leave_the_same_files(
-    nursery: Nursery, new_run: Callable[..., Path], make_run: Callable[..., Run],
+    nursery: Nursery,
+    new_run: Callable[..., Path],
+    make_run: Callable[..., Run],
 ):
     """Every save compares the ranks' weights and would fail."""
-    changes = {"data": {"train_size": 64, "eval_resize": 64, "eval_size": 64}, "optimizer": {"lr": 0.01},
-               "batch": {"global_size": 16, "bn_size": 8},
-               "methods": {"blurpool": {}, "bce_loss": {}, "label_smoothing": {}, "mixup": {}}}
+    changes = {
+        "data": {"train_size": 64, "eval_resize": 64, "eval_size": 64},
+        "optimizer": {"lr": 0.01},
+        "batch": {"global_size": 16, "bn_size": 8},
+        "methods": {"blurpool": {}, "bce_loss": {}, "label_smoothing": {}, "mixup": {}},
+    }
     plain, whole = new_run(**changes), new_run(**changes)
     nursery.call(plain, 2, trained)
     assert all(calls >= 6 * 6 for calls in nursery.call(whole, 2, fused))
@@ -180,7 +201,9 @@ def test_two_ranks_with_fused_operations_learn_the_same_resume_bit_for_bit_and_l
     nursery.call(resumed, 2, fused)
     assert differing(resumed, whole) == []
     expected, found = (archive.read(run / "weights.pt") for run in (plain, whole))
-    assert {name: value.shape for name, value in found.items()} == {name: v.shape for name, v in expected.items()}
+    assert {name: value.shape for name, value in found.items()} == {
+        name: v.shape for name, v in expected.items()
+    }
     for name, value in expected.items():
         torch.testing.assert_close(found[name], value, rtol=1e-3, atol=1e-4)
     images, logits = torch.randn(4, 3, 64, 64), []
@@ -191,27 +214,42 @@ def test_two_ranks_with_fused_operations_learn_the_same_resume_bit_for_bit_and_l
     torch.testing.assert_close(*logits, rtol=1e-2, atol=1e-3)
 
 
-def test_float16_resumes_bit_for_bit_only_because_its_scale_is_kept(nursery: Nursery, new_run: Callable[..., Path]):
-    whole = new_run(precision={"dtype": "fp16"}, batch={"global_size": 8, "bn_size": 4},
-                    data={"train_size": 16, "eval_resize": 16, "eval_size": 16}, model={"name": "resnet34"})
+def test_float16_resumes_bit_for_bit_only_because_its_scale_is_kept(
+    nursery: Nursery, new_run: Callable[..., Path]
+):
+    whole = new_run(
+        precision={"dtype": "fp16"},
+        batch={"global_size": 8, "bn_size": 4},
+        data={"train_size": 16, "eval_resize": 16, "eval_size": 16},
+        model={"name": "resnet34"},
+    )
     nursery.call(whole, 2, trained)
     resumed, forgetful = killed_after(3, whole), killed_after(3, whole)
     nursery.call(resumed, 2, trained)
-    assert state(whole, 3)["precision"]["scale"] < 2**16            # it began with that, and overflowed
+    assert state(whole, 3)["precision"]["scale"] < 2**16  # it began with that, and overflowed
     assert state(resumed, 6)["precision"] == state(whole, 6)["precision"]
     assert differing(resumed, whole) == []
-    nursery.call(forgetful, 2, trained, off=("resnet_recipes.train.precision:Precision", "load_state_dict"))
+    nursery.call(
+        forgetful, 2, trained, off=("resnet_recipes.train.precision:Precision", "load_state_dict")
+    )
     assert differing(forgetful, whole) != []
 
 
 def restarted(process: RankProcess) -> int:
     """Train as a rank whose node was restarted as many times as its number."""
-    os.environ |= {"TORCHELASTIC_RESTART_COUNT": str(process.rank), "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+    os.environ |= {
+        "TORCHELASTIC_RESTART_COUNT": str(process.rank),
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
     return work(process)
 
 
-def test_nodes_meet_however_often_each_was_started_again(nursery: Nursery, new_run: Callable[..., Path]):
-    assert nursery.call(new_run(max_duration="1ba", batch={"global_size": 8, "bn_size": 4}), 2, restarted) == [0, 0]
+def test_nodes_meet_however_often_each_was_started_again(
+    nursery: Nursery, new_run: Callable[..., Path]
+):
+    assert nursery.call(
+        new_run(max_duration="1ba", batch={"global_size": 8, "bn_size": 4}), 2, restarted
+    ) == [0, 0]
 
 
 def elsewhere(process: RankProcess) -> str:
@@ -225,15 +263,21 @@ def elsewhere(process: RankProcess) -> str:
     return ""
 
 
-def test_ranks_with_other_images_do_not_train_together(nursery: Nursery, new_run: Callable[..., Path]):
+def test_ranks_with_other_images_do_not_train_together(
+    nursery: Nursery, new_run: Callable[..., Path]
+):
     said = nursery.call(new_run(), 2, elsewhere)
-    assert all("number of training images: is 128 on rank 0, but 127 on rank 1" in text for text in said), said
+    assert all(
+        "number of training images: is 128 on rank 0, but 127 on rank 1" in text for text in said
+    ), said
 
 
 def without_its_gpu(process: RankProcess) -> str:
     """Train on a GPU, which torch does not see on the node of rank 1."""
     own = distributed.this_rank
-    distributed.this_rank = lambda device: replace(own(device), device=torch.device("cpu" if process.rank else "cuda"))
+    distributed.this_rank = lambda device: replace(
+        own(device), device=torch.device("cpu" if process.rank else "cuda")
+    )
     try:
         work(process)
     except NotReadyError as error:
@@ -241,40 +285,55 @@ def without_its_gpu(process: RankProcess) -> str:
     return ""
 
 
-def test_a_rank_that_sees_no_gpu_does_not_train_with_one_that_does(nursery: Nursery, new_run: Callable[..., Path]):
+def test_a_rank_that_sees_no_gpu_does_not_train_with_one_that_does(
+    nursery: Nursery, new_run: Callable[..., Path]
+):
     """They would wait for each other for half an hour, one in NCCL and one in gloo."""
     said = nursery.call(new_run(), 2, without_its_gpu)
     assert all("device: is cuda on rank 0, but cpu on rank 1" in text for text in said), said
 
 
-def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(nursery: Nursery, new_run: Callable[..., Path]):
+def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(
+    nursery: Nursery, new_run: Callable[..., Path]
+):
     whole = new_run(evaluation={"interval": "3ba", "stop_at_top1": 1e-9})
     nursery.call(whole, 3, trained)
     crashed = killed_after(3, whole)
     shutil.copy(whole / "metrics.jsonl", crashed)
     nursery.call(crashed, 3, trained)
-    first, second = (json.loads((folder / "summary.json").read_text()) for folder in (whole, crashed))
+    first, second = (
+        json.loads((folder / "summary.json").read_text()) for folder in (whole, crashed)
+    )
     assert second["steps"] == first["steps"] == 3
     assert second["raw_top1_percent"] == first["raw_top1_percent"]
     assert second["mlperf_seconds"] == first["mlperf_seconds"]
     assert differing(crashed, whole) == []
 
 
-def test_mlperfs_log_says_what_was_trained_and_whether_the_target_was_reached(nursery: Nursery,
-                                                                              new_run: Callable[..., Path]):
+def test_mlperfs_log_says_what_was_trained_and_whether_the_target_was_reached(
+    nursery: Nursery, new_run: Callable[..., Path]
+):
     folder = new_run(log={"mlperf": True}, evaluation={"interval": "3ba", "stop_at_top1": 1e-9})
     nursery.call(folder, 1, trained)
     lines = (folder / "result_0.txt").read_text().splitlines()
-    events = {event["key"]: event for event in (json.loads(line.removeprefix(":::MLLOG ")) for line in lines)}
+    events = {
+        event["key"]: event
+        for event in (json.loads(line.removeprefix(":::MLLOG ")) for line in lines)
+    }
     assert events["run_stop"]["metadata"] == {"status": "success"}
-    assert (events["global_batch_size"]["value"], events["gradient_accumulation_steps"]["value"]) == (12, 3)
+    assert (
+        events["global_batch_size"]["value"],
+        events["gradient_accumulation_steps"]["value"],
+    ) == (12, 3)
     seconds = json.loads((folder / "summary.json").read_text())["mlperf_seconds"]
     times = [events[key]["time_ms"] for key in ("run_start", "run_stop")]
     assert times[1] - times[0] == pytest.approx(1000 * seconds, abs=2)
     assert complies(folder / "result_0.txt")
 
 
-def test_ranks_that_only_time_epochs_train_those_and_keep_nothing(nursery: Nursery, new_run: Callable[..., Path]):
+def test_ranks_that_only_time_epochs_train_those_and_keep_nothing(
+    nursery: Nursery, new_run: Callable[..., Path]
+):
     folder = new_run(max_duration="5ep", batch={"global_size": 64, "bn_size": 32})
     (folder / "sample.json").write_text('{"epochs": [0, 1, 4]}')
     nursery.call(folder, 2, trained)

@@ -24,17 +24,24 @@ def interruption() -> Iterator[Interruption]:
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize(("number", "code"),
-                         [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 75), (signal.SIGINT, 130)])
-def test_a_signal_requests_a_stop_with_its_exit_code(number: signal.Signals, code: int,
-                                                     interruption: Interruption) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 75), (signal.SIGINT, 130)],
+)
+def test_a_signal_requests_a_stop_with_its_exit_code(
+    number: signal.Signals, code: int, interruption: Interruption
+) -> None:
     assert not interruption.requested
     os.kill(os.getpid(), number)
-    assert (interruption.requested, interruption.exit_code, interruption.reason) == (True, code, number.name)
+    assert (interruption.requested, interruption.exit_code, interruption.reason) == (
+        True,
+        code,
+        number.name,
+    )
 
 
 def test_a_signal_that_is_ignored_at_the_start_stays_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)           # as nohup does
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
         made = Interruption()
         made.install()
@@ -55,8 +62,9 @@ def test_the_same_request_twice_at_once_is_one(interruption: Interruption) -> No
     assert interruption.exit_code == 130
 
 
-def test_only_a_second_ctrl_c_ends_the_process_at_once(interruption: Interruption,
-                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_second_ctrl_c_ends_the_process_at_once(
+    interruption: Interruption, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_SAME_REQUEST", 0.01)
     child = os.fork()
     if child == 0:
@@ -68,9 +76,12 @@ def test_only_a_second_ctrl_c_ends_the_process_at_once(interruption: Interruptio
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 130
 
 
-@pytest.mark.parametrize(("max_wall", "stops_after"), [("100s", 95), ("10m", 570), ("3.5h", 3.5 * 3600 - 120)])
-def test_a_run_stops_before_its_time_is_over(max_wall: str, stops_after: float,
-                                             monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("max_wall", "stops_after"), [("100s", 95), ("10m", 570), ("3.5h", 3.5 * 3600 - 120)]
+)
+def test_a_run_stops_before_its_time_is_over(
+    max_wall: str, stops_after: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     limited = Interruption()

@@ -28,13 +28,25 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def configs(weights: Path) -> dict[int, str]:
     """Hot at the size of a test, by number of ranks, with a frozen stem and a slower backbone."""
-    words = [*SMALL, f"model.weights={weights}", "model.freeze=layer1", "optimizer.backbone_rate=0.1"]
-    return {ranks: freeze(compose("hot", [*words, f"batch.bn_size={6 // ranks}"]).recipe) for ranks in (1, 2)}
+    words = [
+        *SMALL,
+        f"model.weights={weights}",
+        "model.freeze=layer1",
+        "optimizer.backbone_rate=0.1",
+    ]
+    return {
+        ranks: freeze(compose("hot", [*words, f"batch.bn_size={6 // ranks}"]).recipe)
+        for ranks in (1, 2)
+    }
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_run_from_weights_keeps_what_is_frozen_and_resumes_bitwise_without_the_file(
-    ranks: int, tmp_path: Path, configs: dict, weights: Path, nursery: Nursery,
+    ranks: int,
+    tmp_path: Path,
+    configs: dict,
+    weights: Path,
+    nursery: Nursery,
 ) -> None:
     whole = Run(tmp_path / "whole", configs, nursery, ranks).finish()
     loaded = torch.load(weights, weights_only=True)
@@ -54,7 +66,9 @@ def test_a_run_from_weights_keeps_what_is_frozen_and_resumes_bitwise_without_the
         (tmp_path / "away.pt").rename(weights)
 
 
-def test_a_run_whose_weights_are_gone_before_it_begins_says_so(tmp_path, configs, weights, nursery) -> None:
+def test_a_run_whose_weights_are_gone_before_it_begins_says_so(
+    tmp_path, configs, weights, nursery
+) -> None:
     weights.rename(tmp_path / "away.pt")
     run = Run(tmp_path / "run", configs, nursery, 1)
     run.start()

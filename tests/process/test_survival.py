@@ -23,12 +23,25 @@ from tests.process.nursery import Nursery
 STEPS = 10
 
 SMALL = [
-    "data.backend=synthetic", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32", "model.name=resnet18",
-    "model.num_classes=auto", "batch.global_size=6", "batch.eval_size=25", f"max_duration={STEPS}ba", "ssr=1",
+    "data.backend=synthetic",
+    "data.train_size=32",
+    "data.eval_resize=32",
+    "data.eval_size=32",
+    "model.name=resnet18",
+    "model.num_classes=auto",
+    "batch.global_size=6",
+    "batch.eval_size=25",
+    f"max_duration={STEPS}ba",
+    "ssr=1",
     "schedule.warmup=1ba",
-    "checkpoint.interval=3ba", "evaluation.interval=100ba", "log.interval=3ba", "launch.device=cpu",
+    "checkpoint.interval=3ba",
+    "evaluation.interval=100ba",
+    "log.interval=3ba",
+    "launch.device=cpu",
     "optimizer.lr=0.01",
-    "methods.sam.interval=2", "methods.ema.half_life=4ba", "methods.ema.update_interval=1ba",
+    "methods.sam.interval=2",
+    "methods.ema.half_life=4ba",
+    "methods.ema.update_interval=1ba",
 ]
 
 pytestmark = pytest.mark.slow
@@ -37,7 +50,10 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def configs() -> dict[int, str]:
     """Hot with every method, in small, by number of ranks; only three show the order in which ranks add."""
-    return {ranks: freeze(compose("hot", [*SMALL, f"batch.bn_size={6 // ranks}"]).recipe) for ranks in (1, 2, 3)}
+    return {
+        ranks: freeze(compose("hot", [*SMALL, f"batch.bn_size={6 // ranks}"]).recipe)
+        for ranks in (1, 2, 3)
+    }
 
 
 class Run:
@@ -57,7 +73,11 @@ class Run:
         """Start the ranks and return when all have done so many steps in this sitting."""
         pids = self.start(largest_file)
         while True:
-            beats = [beat for beat in watchdog.beats(self.folder) if beat.pid in pids and beat.step >= step]
+            beats = [
+                beat
+                for beat in watchdog.beats(self.folder)
+                if beat.pid in pids and beat.step >= step
+            ]
             if len(beats) == self.ranks:
                 return pids
             assert first_failure(self.observer.endings()) is None
@@ -72,9 +92,15 @@ class Run:
 
 
 @pytest.fixture(scope="module")
-def untouched(tmp_path_factory: pytest.TempPathFactory, configs: dict, nursery: Nursery) -> Callable[[int], dict]:
+def untouched(
+    tmp_path_factory: pytest.TempPathFactory, configs: dict, nursery: Nursery
+) -> Callable[[int], dict]:
     """Return a function from a number of ranks to the last state of a run of theirs that was left alone."""
-    return cache(lambda ranks: Run(tmp_path_factory.mktemp("untouched") / str(ranks), configs, nursery, ranks).finish())
+    return cache(
+        lambda ranks: Run(
+            tmp_path_factory.mktemp("untouched") / str(ranks), configs, nursery, ranks
+        ).finish()
+    )
 
 
 def assert_same(a: dict, b: dict) -> None:
@@ -106,7 +132,9 @@ def test_killed(tmp_path: Path, configs: dict, nursery: Nursery, untouched: Call
     assert_same(run.finish(), untouched(1))
 
 
-def test_stopped_by_ctrl_c_loses_no_step(tmp_path: Path, configs: dict, nursery: Nursery, untouched: Callable) -> None:
+def test_stopped_by_ctrl_c_loses_no_step(
+    tmp_path: Path, configs: dict, nursery: Nursery, untouched: Callable
+) -> None:
     run = Run(tmp_path / "run", configs, nursery, 1)
     os.kill(run.start_until(3)[0], signal.SIGINT)
     assert nursery.wait() == [130]
@@ -116,7 +144,9 @@ def test_stopped_by_ctrl_c_loses_no_step(tmp_path: Path, configs: dict, nursery:
     assert_same(run.finish(), untouched(1))
 
 
-def test_last_checkpoint_damaged(tmp_path: Path, configs: dict, nursery: Nursery, untouched: Callable) -> None:
+def test_last_checkpoint_damaged(
+    tmp_path: Path, configs: dict, nursery: Nursery, untouched: Callable
+) -> None:
     run = Run(tmp_path / "run", configs, nursery, 1)
     os.kill(run.start_until(4)[0], signal.SIGTERM)
     nursery.wait()
@@ -131,35 +161,42 @@ def test_last_checkpoint_damaged(tmp_path: Path, configs: dict, nursery: Nursery
 def test_disk_full(tmp_path: Path, configs: dict, nursery: Nursery, untouched: Callable) -> None:
     run = Run(tmp_path / "run", configs, nursery, 1)
     os.kill(run.start_until(3, largest_file=100_000)[0], signal.SIGTERM)
-    assert nursery.wait() == [1]            # not 75: nothing could be saved
+    assert nursery.wait() == [1]  # not 75: nothing could be saved
     assert "could not be written" in first_failure(run.observer.endings()).message
     assert not list((run.folder / "checkpoints").iterdir())
     assert_same(run.finish(), untouched(1))
 
 
-def test_a_folder_that_is_deleted_and_made_again_stays_as_the_other_run_made_it(tmp_path: Path, configs: dict,
-                                                                                nursery: Nursery) -> None:
+def test_a_folder_that_is_deleted_and_made_again_stays_as_the_other_run_made_it(
+    tmp_path: Path, configs: dict, nursery: Nursery
+) -> None:
     run = Run(tmp_path / "run", configs, nursery, 1)
     run.start_until(1)
-    run.folder.rename(tmp_path / "gone")        # deleting file by file would race with the rank
+    run.folder.rename(tmp_path / "gone")  # deleting file by file would race with the rank
     run.folder.mkdir()
     assert nursery.wait() == [1]
     assert list(run.folder.iterdir()) == []
-    assert "was moved, deleted or replaced during the run" in (tmp_path / "gone" / "logs" / "rank0.log").read_text()
+    assert (
+        "was moved, deleted or replaced during the run"
+        in (tmp_path / "gone" / "logs" / "rank0.log").read_text()
+    )
 
 
-def test_two_ranks_stopped_at_three_steps(tmp_path: Path, configs: dict, nursery: Nursery, untouched: Callable) -> None:
+def test_two_ranks_stopped_at_three_steps(
+    tmp_path: Path, configs: dict, nursery: Nursery, untouched: Callable
+) -> None:
     run, saved = Run(tmp_path / "run", configs, nursery, 2), []
     for step in (1, 4, 7):
         nursery.start(run.folder, 2, stop_at=step)
         assert nursery.wait() == [75, 75]
         saved.append(Checkpoints(run.folder / "checkpoints", 2, print).newest()[0])
-    assert saved == [3, 6, 9]               # the vote takes two steps; 6 is right after one of SAM's
+    assert saved == [3, 6, 9]  # the vote takes two steps; 6 is right after one of SAM's
     assert_same(run.finish(), untouched(2))
 
 
-def test_three_ranks_of_which_one_gets_a_signal_and_then_one_is_killed(tmp_path: Path, configs: dict, nursery: Nursery,
-                                                                       untouched: Callable) -> None:
+def test_three_ranks_of_which_one_gets_a_signal_and_then_one_is_killed(
+    tmp_path: Path, configs: dict, nursery: Nursery, untouched: Callable
+) -> None:
     run = Run(tmp_path / "run", configs, nursery, 3)
     os.kill(run.start_until(1)[2], signal.SIGTERM)
     assert nursery.wait() == [75, 75, 75]

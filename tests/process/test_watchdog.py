@@ -25,8 +25,9 @@ stuck_in_a_collective()
 def stderr_of(folder: Path, seconds: float, stalled: float, act: str = "") -> str:
     """Return what a watched process wrote to its log."""
     script = WATCHED.format(seconds=seconds, stalled=stalled, act=act)
-    return subprocess.run([sys.executable, "-c", script, str(folder)], capture_output=True, text=True,
-                          timeout=30).stderr
+    return subprocess.run(
+        [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, timeout=30
+    ).stderr
 
 
 def test_a_beat_can_be_read_by_another_process(tmp_path: Path) -> None:
@@ -36,7 +37,12 @@ def test_a_beat_can_be_read_by_another_process(tmp_path: Path) -> None:
 
 
 def test_the_last_beat_counts(tmp_path: Path) -> None:
-    stderr_of(tmp_path, 0, 60, "for i in range(1000): watchdog.beat(i, 'a phase with a name that is too long')")
+    stderr_of(
+        tmp_path,
+        0,
+        60,
+        "for i in range(1000): watchdog.beat(i, 'a phase with a name that is too long')",
+    )
     (beat,) = beats(tmp_path)
     assert (beat.step, beat.phase) == (999, "a phase with a n")
 
@@ -48,10 +54,19 @@ def test_a_stalled_process_dumps_its_stacks_and_lives_on(tmp_path: Path) -> None
 
 
 def test_a_process_that_gets_on_dumps_nothing(tmp_path: Path) -> None:
-    assert stderr_of(tmp_path, 0, 0.4, "for i in range(30): time.sleep(0.02); watchdog.beat(i, 'train')") == ""
+    assert (
+        stderr_of(
+            tmp_path, 0, 0.4, "for i in range(30): time.sleep(0.02); watchdog.beat(i, 'train')"
+        )
+        == ""
+    )
 
 
 def test_sigusr2_and_crashes_show_the_stacks(tmp_path: Path) -> None:
-    assert "stuck_in_a_collective" not in (asked := stderr_of(tmp_path, 0, 60, "os.kill(os.getpid(), signal.SIGUSR2)"))
+    assert "stuck_in_a_collective" not in (
+        asked := stderr_of(tmp_path, 0, 60, "os.kill(os.getpid(), signal.SIGUSR2)")
+    )
     assert "most recent call first" in asked
-    assert "Segmentation fault" in stderr_of(tmp_path, 0, 60, "os.kill(os.getpid(), signal.SIGSEGV)")
+    assert "Segmentation fault" in stderr_of(
+        tmp_path, 0, 60, "os.kill(os.getpid(), signal.SIGSEGV)"
+    )

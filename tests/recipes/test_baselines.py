@@ -16,7 +16,9 @@ from resnet_recipes.composing.library import packaged_folder
 from resnet_recipes.plan import IMAGENET, Plan
 
 PEERS = json.loads((Path(__file__).parent / "golden" / "peers.json").read_text())
-CASES = [words for words in PEERS["recipes"] if (packaged_folder() / f"{words.split()[0]}.yaml").exists()]
+CASES = [
+    words for words in PEERS["recipes"] if (packaged_folder() / f"{words.split()[0]}.yaml").exists()
+]
 BASELINES = sorted({words.split()[0] for words in CASES})
 
 
@@ -42,7 +44,9 @@ def test_rates_are_those_of_the_source(words):
 def test_rates_between_the_ends_of_an_epoch_have_the_mean_of_the_source(words):
     made, expected = planned(words), PEERS["recipes"][words]
     for epoch, mean in enumerate(expected["means"]):
-        ours = map(made.lr_at, range(epoch * made.steps_per_epoch, (epoch + 1) * made.steps_per_epoch))
+        ours = map(
+            made.lr_at, range(epoch * made.steps_per_epoch, (epoch + 1) * made.steps_per_epoch)
+        )
         assert fmean(ours) == pytest.approx(mean, rel=1e-8, abs=1e-12), epoch
 
 
@@ -55,23 +59,32 @@ def test_image_sizes_are_those_of_the_source(words):
 @pytest.mark.parametrize("name", BASELINES)
 def test_the_parameters_that_do_not_decay_are_those_of_the_source(name):
     words = next(words for words in CASES if words.split()[0] == name)
-    with torch.device("meta"):          # names and shapes are enough
+    with torch.device("meta"):  # names and shapes are enough
         model = torchvision.models.resnet50()
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     groups = planned(words).recipe.optimizer.groups(model)
-    spared = [names[id(parameter)] for group in groups if not group["weight_decay"] for parameter in group["params"]]
+    spared = [
+        names[id(parameter)]
+        for group in groups
+        if not group["weight_decay"]
+        for parameter in group["params"]
+    ]
     assert sorted(spared) == PEERS["not_decayed"][PEERS["recipes"][words]["not_decayed"]]
     assert sum(len(group["params"]) for group in groups) == 161
 
 
 def test_a_downsampling_batchnorm_decays_where_the_source_goes_by_names():
-    [spared] = {tuple(PEERS["not_decayed"][PEERS["recipes"][name]["not_decayed"]]) for name in
-                ("nvidia_dle", "ffcv_rn50 epochs=16")}
+    [spared] = {
+        tuple(PEERS["not_decayed"][PEERS["recipes"][name]["not_decayed"]])
+        for name in ("nvidia_dle", "ffcv_rn50 epochs=16")
+    }
     assert "layer1.0.bn1.weight" in spared
     assert not {"layer1.0.downsample.1.weight", "fc.bias"} & set(spared)
 
 
-@pytest.mark.parametrize(("ratio", "epochs"), [(1, 16), (1.5, 24), (2, 32), (2.5, 40), (3.5, 56), (5.5, 88)])
+@pytest.mark.parametrize(
+    ("ratio", "epochs"), [(1, 16), (1.5, 24), (2, 32), (2.5, 40), (3.5, 56), (5.5, 88)]
+)
 def test_ffcv_lengths_are_exact_by_ratio_too(ratio, epochs):
     assert planned(f"ffcv_rn50 ssr={ratio}").epochs == epochs
     assert planned(f"ffcv_rn50 ssr={ratio}").sizes == planned(f"ffcv_rn50 epochs={epochs}").sizes

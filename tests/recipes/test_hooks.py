@@ -20,7 +20,9 @@ def planned(name: str) -> Plan:
 def with_methods_in_another_order(text: str, seed: int) -> str:
     """Return a recipe file with the keys of its `methods` section, and those of each method, shuffled."""
     shuffle = random.Random(seed).shuffle
-    head, section, tail = re.fullmatch(r"(.*^methods:\n)(.*?)(^\n.*)", text, re.DOTALL | re.MULTILINE).groups()
+    head, section, tail = re.fullmatch(
+        r"(.*^methods:\n)(.*?)(^\n.*)", text, re.DOTALL | re.MULTILINE
+    ).groups()
     methods = []
     for method in re.split(r"^(?=  \w)", section, flags=re.MULTILINE)[1:]:
         name, *settings = method.splitlines(keepends=True)
@@ -32,7 +34,10 @@ def with_methods_in_another_order(text: str, seed: int) -> str:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in packaged_folder().glob("*.yaml")))
 def test_hook_table_is_the_golden_one(name):
-    table = "".join(f"{hook:<16} {', '.join(methods)}\n" for hook, methods in planned(name).as_dict()["hooks"].items())
+    table = "".join(
+        f"{hook:<16} {', '.join(methods)}\n"
+        for hook, methods in planned(name).as_dict()["hooks"].items()
+    )
     assert table == (Path(__file__).parent / "golden" / f"{name}.txt").read_text()
 
 

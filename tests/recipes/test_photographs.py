@@ -1,7 +1,8 @@
 """What the baselines make of photographs, against the peers' own transforms; needs some JPEGs.
 
-RESNET_RECIPES_TEST_DATA names their folder. Pixels may differ by two grey levels at most, and by 0.1 on average:
-decoders and resizers round at other places. Photographs that are decoded at a reduced size are another matter.
+RESNET_RECIPES_TEST_DATA names their folder. Pixels may differ by two grey levels at most, and by
+0.1 on average: decoders and resizers round at other places. Photographs that are decoded at a
+reduced size are another matter.
 """
 
 import shutil
@@ -24,8 +25,16 @@ from resnet_recipes.methods.increasing_randaugment import OPERATIONS, Increasing
 
 COUNT = 8
 ALONE = Share(0, 1, COUNT, COUNT, seed=3)
-BASELINES = ["ffcv_rn50", "nvidia_dle", "nvidia_hparams", "nvidia_mlperf_pt", "pytorch_v1", "pytorch_v2", "timm_a1",
-             "timm_a3"]
+BASELINES = [
+    "ffcv_rn50",
+    "nvidia_dle",
+    "nvidia_hparams",
+    "nvidia_mlperf_pt",
+    "pytorch_v1",
+    "pytorch_v2",
+    "timm_a1",
+    "timm_a3",
+]
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +77,9 @@ def assert_alike(ours: np.ndarray, theirs: Iterator[object]) -> None:
 
 def test_evaluation_images_are_those_of_torchvisions_transforms(settings, folder):
     filtering = InterpolationMode(settings.eval_interpolation)
-    peer = v2.Compose([v2.Resize(settings.eval_resize, filtering), v2.CenterCrop(settings.eval_size)])
+    peer = v2.Compose(
+        [v2.Resize(settings.eval_resize, filtering), v2.CenterCrop(settings.eval_size)]
+    )
     assert_alike(first_batch(data.open_eval, settings), map(peer, opened(folder, "val")))
 
 
@@ -76,7 +87,9 @@ def test_evaluation_images_of_a2_are_those_of_timms_transform(folder):
     create = pytest.importorskip("timm.data", reason="needs timm").create_transform
     peer = create(224, interpolation="bicubic", crop_pct=0.95, normalize=False)
     theirs = (peer(image).permute(1, 2, 0).numpy() for image in opened(folder, "val"))
-    ours = first_batch(data.open_eval, compose("timm_a2", [f"data={folder}", "workers=1"]).recipe.data)
+    ours = first_batch(
+        data.open_eval, compose("timm_a2", [f"data={folder}", "workers=1"]).recipe.data
+    )
     assert_alike(ours, theirs)
 
 
@@ -87,7 +100,9 @@ def test_training_crops_are_resized_as_torchvision_does(settings, folder):
     boxes, mirrored, bicubic = crop.cuts(0, order, np.zeros(COUNT, np.int64), sizes)
 
     def theirs() -> Iterator[Image.Image]:
-        for index, box, is_mirrored, is_bicubic in zip(order, boxes.tolist(), mirrored, bicubic, strict=True):
+        for index, box, is_mirrored, is_bicubic in zip(
+            order, boxes.tolist(), mirrored, bicubic, strict=True
+        ):
             filtering = InterpolationMode.BICUBIC if is_bicubic else InterpolationMode.BILINEAR
             cut = functional.resized_crop(images[index], *box, [settings.train_size] * 2, filtering)
             yield functional.hflip(cut) if is_mirrored else cut
@@ -106,7 +121,10 @@ def test_every_operation_of_timms_randaugment_leaves_timms_pixels(folder):
         for op in theirs.ops:
             op.prob, op.magnitude_std = 1.0, 0.0
         found = {op(small).tobytes() for op in theirs.ops for _ in range(8)}
-        ours = {act(small, 0.7, sign, Image.Resampling.BICUBIC).tobytes()
-                for act in OPERATIONS.values() for sign in (1, -1)}
+        ours = {
+            act(small, 0.7, sign, Image.Resampling.BICUBIC).tobytes()
+            for act in OPERATIONS.values()
+            for sign in (1, -1)
+        }
         assert found == ours
     assert IncreasingRandAugment().magnitude == 7.0

@@ -21,23 +21,35 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number, name in enumerate(("train/ant", "train/bee", "val/ant", "val/bee")):
         (root / name).mkdir(parents=True)
         coarse = np.random.default_rng(number).integers(0, 256, (75, 100, 3), dtype=np.uint8)
-        Image.fromarray(coarse).resize((500, 375), Image.Resampling.BICUBIC).save(root / name / "0.png")
+        Image.fromarray(coarse).resize((500, 375), Image.Resampling.BICUBIC).save(
+            root / name / "0.png"
+        )
     return root
 
 
 @pytest.mark.parametrize("name", ["mild", "medium", "hot"])
-def test_training_images_have_176_pixels_and_evaluation_images_are_the_centre_224_of_232(name, folder):
-    settings = compose(name, [f"data={folder}", "data.backend=torchvision", "workers=0"]).recipe.data
+def test_training_images_have_176_pixels_and_evaluation_images_are_the_centre_224_of_232(
+    name, folder
+):
+    settings = compose(
+        name, [f"data={folder}", "data.backend=torchvision", "workers=0"]
+    ).recipe.data
     facts = data.measure(settings)
-    train, evaluation = data.open_train(settings, facts, TWO, None), data.open_eval(settings, facts, TWO)
+    train, evaluation = (
+        data.open_train(settings, facts, TWO, None),
+        data.open_eval(settings, facts, TWO),
+    )
     assert next(train.batches()).pixels.shape == (2, 3, 176, 176)
     batch = next(iter(evaluation.batches())).pixels.permute(0, 2, 3, 1).numpy()
     assert batch.shape == (2, 224, 224, 3)
     for ours, path in zip(batch, ("val/ant/0.png", "val/bee/0.png"), strict=True):
         whole = np.asarray(v2.Resize(232, antialias=True)(Image.open(folder / path)))
         assert whole.shape == (232, 309, 3)
-        errors = {(top, left): np.abs(whole[top:top + 224, left:left + 224].astype(int) - ours).max()
-                  for top in range(9) for left in range(38, 47)}
+        errors = {
+            (top, left): np.abs(whole[top : top + 224, left : left + 224].astype(int) - ours).max()
+            for top in range(9)
+            for left in range(38, 47)
+        }
         assert [corner for corner, error in errors.items() if error <= 1] == [(4, 42)]
     train.close()
     evaluation.close()

@@ -57,7 +57,12 @@ TABLE = {
     "methods.progressive_resizing.delay": ("0.4dur", "0.4dur", "0.2dur", YAMLS),
     "methods.progressive_resizing.finetune": ("0.2dur", "0.2dur", "0.2dur", YAMLS),
     "methods.progressive_resizing.size_increment": (4, 4, 4, YAMLS),
-    "methods.progressive_resizing.interpolation": ("nearest", "nearest", "nearest", "mosaicml/composer 0.7.1, source"),
+    "methods.progressive_resizing.interpolation": (
+        "nearest",
+        "nearest",
+        "nearest",
+        "mosaicml/composer 0.7.1, source",
+    ),
     "methods.label_smoothing.smoothing": (0.08, 0.1, 0.13, YAMLS),
     "methods.ema.half_life": ("100ba", "100ba", "100ba", YAMLS),
     "methods.ema.update_interval": ("20ba", "20ba", "20ba", YAMLS),
@@ -73,7 +78,8 @@ TABLE = {
     "methods.stochastic_depth.distribution": ("-", "-", "linear", YAMLS),
 }
 
-#: Settings that are this program's own, or that describe a recipe: nothing that could have been published.
+#: Settings that are this program's own, or that describe a recipe: nothing that could have been
+#: published.
 OWN = {"name", "about", "published", "model.num_classes", "precision.dtype"}
 
 
@@ -81,7 +87,11 @@ def leaves(tree: dict, prefix: str = "") -> dict:
     """Return the settings that a recipe file writes, by full name."""
     found = {}
     for key, value in tree.items():
-        found |= leaves(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+        found |= (
+            leaves(value, f"{prefix}{key}.")
+            if isinstance(value, dict) and value
+            else {f"{prefix}{key}": value}
+        )
     return found
 
 
@@ -100,9 +110,14 @@ def test_every_value_is_the_published_one(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_setting_is_on_the_page_and_in_the_source_table(name):
     """A recipe spells out every value of a method, except those that say how, not what."""
-    silent = {"methods.progressive_resizing.at", "methods.progressive_resizing.decided_at",
-              "methods.randaugment.placement", "methods.ema.delay", "methods.ema.each_epoch",
-              *(f"methods.bce_loss.{key}" for key in ("reduction", "threshold", "bias_init"))}
+    silent = {
+        "methods.progressive_resizing.at",
+        "methods.progressive_resizing.decided_at",
+        "methods.randaugment.placement",
+        "methods.ema.delay",
+        "methods.ema.each_epoch",
+        *(f"methods.bce_loss.{key}" for key in ("reduction", "threshold", "bias_init")),
+    }
     recipe = compose(name, needs_data=False).recipe
     for method, values in enabled(recipe.methods).items():
         for key in asdict(values):
@@ -113,8 +128,14 @@ def test_every_setting_is_on_the_page_and_in_the_source_table(name):
 @pytest.mark.parametrize("name", ALL)
 def test_every_line_of_a_recipe_says_unit_or_source(name):
     for number, line in enumerate((packaged_folder() / f"{name}.yaml").read_text().splitlines(), 1):
-        is_value = ":" in line and not line.lstrip().startswith(("#", "- ")) and not line.rstrip().endswith(":")
-        if is_value and not line.startswith(("name:", "about:", "baseline:", "published:", "   hardware:")):
+        is_value = (
+            ":" in line
+            and not line.lstrip().startswith(("#", "- "))
+            and not line.rstrip().endswith(":")
+        )
+        if is_value and not line.startswith(
+            ("name:", "about:", "baseline:", "published:", "   hardware:")
+        ):
             assert "  # " in line, f"{name}.yaml:{number} has no comment: {line}"
 
 
@@ -126,14 +147,18 @@ def test_a_recipe_fits_on_a_page(name):
 
 
 def test_each_recipe_has_the_methods_of_the_one_before_and_more():
-    mild, medium, hot = (set(enabled(compose(name, needs_data=False).recipe.methods)) for name in NAMES)
+    mild, medium, hot = (
+        set(enabled(compose(name, needs_data=False).recipe.methods)) for name in NAMES
+    )
     assert mild == {"bce_loss", "blurpool", "ema", "label_smoothing", "progressive_resizing"}
     assert medium - mild == {"mixup", "sam"}
     assert hot - medium == {"colout", "randaugment", "stochastic_depth"}
     assert mild < medium < hot
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in ("demo", "finetune", "nvidia_mlperf_pt")])
+@pytest.mark.parametrize(
+    "name", [name for name in ALL if name not in ("demo", "finetune", "nvidia_mlperf_pt")]
+)
 def test_published_results_name_their_source_and_stand_in_the_header(name):
     recipe = compose(name, needs_data=False).recipe
     header = (packaged_folder() / f"{name}.yaml").read_text().split("\n\n")[0]
@@ -168,4 +193,6 @@ def test_demo_is_mild_at_the_size_of_a_laptop():
 
 def test_packaged_recipes_are_those_of_the_repository():
     repository = Path(__file__).parents[2] / "recipes"
-    assert {path.name for path in packaged_folder().glob("*.yaml")} == {path.name for path in repository.glob("*.yaml")}
+    assert {path.name for path in packaged_folder().glob("*.yaml")} == {
+        path.name for path in repository.glob("*.yaml")
+    }

@@ -20,8 +20,18 @@ from tests.process.nursery import Nursery
 pytestmark = pytest.mark.slow
 
 #: Peak rates for batches of 16.
-RATES = {"nvidia_dle": 0.05, "nvidia_hparams": 0.05, "nvidia_hparams_mlperf": 0.05, "nvidia_mlperf_pt": 5.0,
-         "pytorch_v1": 0.05, "pytorch_v2": 0.1, "ffcv_rn50": 0.05, "timm_a1": 0.01, "timm_a2": 0.01, "timm_a3": 0.01}
+RATES = {
+    "nvidia_dle": 0.05,
+    "nvidia_hparams": 0.05,
+    "nvidia_hparams_mlperf": 0.05,
+    "nvidia_mlperf_pt": 5.0,
+    "pytorch_v1": 0.05,
+    "pytorch_v2": 0.1,
+    "ffcv_rn50": 0.05,
+    "timm_a1": 0.01,
+    "timm_a2": 0.01,
+    "timm_a3": 0.01,
+}
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +49,31 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def begun(folder: Path, name: str, images: Path, ranks: int) -> Path:
     """Return the folder of a run of a recipe in small."""
-    words = [f"data={images}", "model.name=resnet34", "data.train_size=32", "data.eval_resize=32", "data.eval_size=32",
-             "data.crop_scale=[0.5,1.0]", "bs=16", f"batch.bn_size={16 // ranks}", f"lr={RATES[name]}",
-             "max_duration=3ep", "ssr=1", "schedule.warmup=0.5ep", "launch.device=cpu", "workers=0",
-             "checkpoint.interval=6ba", "evaluation.interval=1dur", "evaluation.offset=0ep", "log.interval=2ba"]
-    words += {"ffcv_rn50": ["~methods.progressive_resizing", "~methods.blurpool"],
-              "pytorch_v2": ["schedule.warmup=0ep"]}.get(name, [])       # its first epoch would have a hundredth
+    words = [
+        f"data={images}",
+        "model.name=resnet34",
+        "data.train_size=32",
+        "data.eval_resize=32",
+        "data.eval_size=32",
+        "data.crop_scale=[0.5,1.0]",
+        "bs=16",
+        f"batch.bn_size={16 // ranks}",
+        f"lr={RATES[name]}",
+        "max_duration=3ep",
+        "ssr=1",
+        "schedule.warmup=0.5ep",
+        "launch.device=cpu",
+        "workers=0",
+        "checkpoint.interval=6ba",
+        "evaluation.interval=1dur",
+        "evaluation.offset=0ep",
+        "log.interval=2ba",
+    ]
+    words += {
+        "ffcv_rn50": ["~methods.progressive_resizing", "~methods.blurpool"],
+        # its first epoch would have a hundredth
+        "pytorch_v2": ["schedule.warmup=0ep"],
+    }.get(name, [])
     folder.mkdir()
     (folder / "config.yaml").write_text(freeze(compose(name, words).recipe))
     return folder
@@ -55,24 +84,43 @@ def trained(folder: Path, nursery: Nursery, ranks: int) -> dict[str, torch.Tenso
     nursery.start(folder, ranks)
     assert nursery.wait() == [0] * ranks, (folder / "logs" / "rank0.log").read_text()[-2000:]
     state = archive.read(folder / "checkpoints" / "step-00000012.pt")
-    optimizer = {f"{key} {index}": value for index, values in state["optimizer"]["state"].items()
-                 for key, value in values.items()}
+    optimizer = {
+        f"{key} {index}": value
+        for index, values in state["optimizer"]["state"].items()
+        for key, value in values.items()
+    }
     return {**state["model"], **state["methods"], **optimizer}
 
 
-@pytest.mark.parametrize(("name", "ranks"), [
-    ("timm_a1", 2), ("nvidia_mlperf_pt", 2), ("pytorch_v2", 1),         # LAMB, LARS, SGD; 3, 1 and 4 copies of an image
-    *(pytest.param(name, ranks, marks=pytest.mark.exhaustive) for name in RATES for ranks in (1, 2)),
-])
-def test_a_baseline_learns_and_resumes_bit_for_bit(name: str, ranks: int, images: Path, nursery: Nursery,
-                                                   tmp_path: Path):
-    whole, resumed = (begun(tmp_path / folder, name, images, ranks) for folder in ("whole", "resumed"))
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [
+        # LAMB, LARS, SGD; 3, 1 and 4 copies of an image
+        ("timm_a1", 2),
+        ("nvidia_mlperf_pt", 2),
+        ("pytorch_v2", 1),
+        *(
+            pytest.param(name, ranks, marks=pytest.mark.exhaustive)
+            for name in RATES
+            for ranks in (1, 2)
+        ),
+    ],
+)
+def test_a_baseline_learns_and_resumes_bit_for_bit(
+    name: str, ranks: int, images: Path, nursery: Nursery, tmp_path: Path
+):
+    whole, resumed = (
+        begun(tmp_path / folder, name, images, ranks) for folder in ("whole", "resumed")
+    )
     expected = trained(whole, nursery, ranks)
     (resumed / "checkpoints").mkdir()
     for path in whole.glob("checkpoints/step-00000006.*"):
         shutil.copy(path, resumed / path.relative_to(whole))
     found = trained(resumed, nursery, ranks)
     assert [key for key, value in expected.items() if not torch.equal(value, found[key])] == []
-    losses = [record["loss"] for record in map(json.loads, (whole / "metrics.jsonl").read_text().splitlines())
-              if record["kind"] == "step"]
+    losses = [
+        record["loss"]
+        for record in map(json.loads, (whole / "metrics.jsonl").read_text().splitlines())
+        if record["kind"] == "step"
+    ]
     assert np.mean(losses[-3:]) < np.mean(losses[:3])

@@ -40,10 +40,22 @@ class SilentConsole:
 @pytest.fixture
 def facts(tmp_path):
     """Four epochs of ten steps of 100 images: two epochs at 64 pixels, two at 128."""
-    published = (Published(70.0, 2), Published(76.6, 5, 27, "8 x A100", "the paper"), Published(80.0))
-    return RunFacts(recipe="mild", folder=tmp_path, total_steps=40, steps_per_epoch=10, global_size=100,
-                    pixels=(64, 64, 128),
-                    eval_steps=10, devices="CPU, 2 cores", published=published)
+    published = (
+        Published(70.0, 2),
+        Published(76.6, 5, 27, "8 x A100", "the paper"),
+        Published(80.0),
+    )
+    return RunFacts(
+        recipe="mild",
+        folder=tmp_path,
+        total_steps=40,
+        steps_per_epoch=10,
+        global_size=100,
+        pixels=(64, 64, 128),
+        eval_steps=10,
+        devices="CPU, 2 cores",
+        published=published,
+    )
 
 
 @pytest.fixture
@@ -69,13 +81,24 @@ class Driver:
             pixels = self.facts.pixels_at(step)
             cost = 2.0 if step < 10 else 1.0 if pixels == 64 else 4.0
             self.seconds += cost
-            self.recorder.step(step + 1, loss=1.0, lr=0.5, pixels=pixels, seconds=self.seconds,
-                               images_per_second=100 / cost,
-                               data_wait=0.5 if step < 10 else 0.0)
+            self.recorder.step(
+                step + 1,
+                loss=1.0,
+                lr=0.5,
+                pixels=pixels,
+                seconds=self.seconds,
+                images_per_second=100 / cost,
+                data_wait=0.5 if step < 10 else 0.0,
+            )
             if (step + 1) % 10 == 0:
                 metrics = Metrics(50.0 + step, 90.0, 1.5, 500)
-                self.recorder.evaluation(step + 1, ema=metrics, raw=metrics._replace(top1=metrics.top1 - 1),
-                                         seconds=3.0, beside=1.0)
+                self.recorder.evaluation(
+                    step + 1,
+                    ema=metrics,
+                    raw=metrics._replace(top1=metrics.top1 - 1),
+                    seconds=3.0,
+                    beside=1.0,
+                )
                 self.recorder.saved(step + 1, Path("last.pt"), 0.25)
 
 

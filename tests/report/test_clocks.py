@@ -15,14 +15,23 @@ def test_the_papers_clock_times_the_first_epoch_as_the_second():
 
 
 def test_mlperfs_clock_runs_from_the_first_step_to_the_last_evaluation_and_holds_evaluations_and_checkpoints():
-    one = records(("begin", 7.0, {"startup_seconds": 7.0}), ("evaluation", 50.0, {"beside_seconds": 0.0}),
-                  ("saved", 55.0, {}), ("evaluation", 90.0, {"beside_seconds": 4.0}), ("saved", 95.0, {}))
+    one = records(
+        ("begin", 7.0, {"startup_seconds": 7.0}),
+        ("evaluation", 50.0, {"beside_seconds": 0.0}),
+        ("saved", 55.0, {}),
+        ("evaluation", 90.0, {"beside_seconds": 4.0}),
+        ("saved", 95.0, {}),
+    )
     assert mlperf_seconds(one) == 90.0 - 4.0 - 7.0
     assert mlperf_seconds(one[:1]) is None
 
 
 def test_mlperfs_clock_counts_repeated_steps_but_no_start_up():
-    resumed = records(("begin", 7.0, {"startup_seconds": 7.0}), ("saved", 30.0, {}),
-                      ("begin", 45.0, {"startup_seconds": 5.0}),        # ten seconds after the checkpoint were lost
-                      ("evaluation", 60.0, {"beside_seconds": 0.0}))
+    resumed = records(
+        ("begin", 7.0, {"startup_seconds": 7.0}),
+        ("saved", 30.0, {}),
+        # ten seconds after the checkpoint were lost
+        ("begin", 45.0, {"startup_seconds": 5.0}),
+        ("evaluation", 60.0, {"beside_seconds": 0.0}),
+    )
     assert [reading for _, reading in mlperf_readings(resumed)] == [0.0, 23.0, 33.0, 48.0]

@@ -36,7 +36,10 @@ def test_each_weights_file_is_named_with_its_accuracy(summary):
 
 
 def test_the_last_line_makes_the_report(summary):
-    assert list(rows(replace(summary, folder="my runs/one")))[-1] == ("curves", "resnet-recipes report 'my runs'")
+    assert list(rows(replace(summary, folder="my runs/one")))[-1] == (
+        "curves",
+        "resnet-recipes report 'my runs'",
+    )
 
 
 def test_an_average_far_behind_its_weights_is_a_warning_with_what_to_use(summary):
@@ -53,8 +56,15 @@ def test_the_published_accuracy_is_compared_with_the_averaged_weights(summary):
 
 
 def test_nothing_is_said_about_the_unknown(summary):
-    bare = page(replace(summary, published=None, ema=None, training_seconds_papers_rule=None,
-                        mlperf_seconds=None))
+    bare = page(
+        replace(
+            summary,
+            published=None,
+            ema=None,
+            training_seconds_papers_rule=None,
+            mlperf_seconds=None,
+        )
+    )
     for word in ("published", "EMA", "papers' clock", "MLPerf", "None"):
         assert word not in bare
 
@@ -73,5 +83,6 @@ def test_a_resumed_run_says_in_how_many_sessions_it_ran(summary):
 
 def test_an_estimate_is_held_against_the_time_that_was_needed(summary):
     assert "estimated" not in page(summary)
-    assert "estimated before the start: +10 %" in page(replace(summary,
-                                                               estimated_seconds=1.1 * summary.training_seconds))
+    assert "estimated before the start: +10 %" in page(
+        replace(summary, estimated_seconds=1.1 * summary.training_seconds)
+    )

@@ -66,7 +66,10 @@ def test_plain_output_is_not_flooded_but_has_every_evaluation_and_the_last_step(
     err, out = io.StringIO(), io.StringIO()
     log, _ = shown(facts, driver, PlainConsole(err, out), err, out)
     assert log.count(" eval ") == 4
-    assert [line.split()[1] for line in log.splitlines() if " px=" in line] == ["step=1/40", "step=40/40"]
+    assert [line.split()[1] for line in log.splitlines() if " px=" in line] == [
+        "step=1/40",
+        "step=40/40",
+    ]
 
 
 def test_the_live_display_shows_the_whole_state_within_80_columns(facts, driver):
@@ -82,7 +85,10 @@ def test_the_live_display_shows_the_whole_state_within_80_columns(facts, driver)
 
 def test_the_cursor_comes_back_even_after_an_exception(facts):
     err = Terminal()
-    with suppress(KeyboardInterrupt), closing(Recorder(facts.folder, facts, LiveConsole(err, Terminal()))) as recorder:
+    with (
+        suppress(KeyboardInterrupt),
+        closing(Recorder(facts.folder, facts, LiveConsole(err, Terminal()))) as recorder,
+    ):
         recorder.begin()
         raise KeyboardInterrupt
     assert err.getvalue().rindex("\x1b[?25h") > err.getvalue().rindex("\x1b[?25l")
@@ -99,7 +105,9 @@ def test_no_color_means_no_colour(facts, driver, monkeypatch):
 def test_no_name_can_act_on_the_terminal(live, facts, driver):
     err, out = (Terminal(), Terminal()) if live else (io.StringIO(), io.StringIO())
     hostile = replace(facts, recipe="mi\x1b[2Jld", devices="CPU\x07")
-    log, page = shown(hostile, driver, LiveConsole(err, out) if live else PlainConsole(err, out), err, out)
+    log, page = shown(
+        hostile, driver, LiveConsole(err, out) if live else PlainConsole(err, out), err, out
+    )
     assert "\x1b[2J" not in log + page
     assert "\x07" not in log + page
     assert "image \\x1b[2Jx.jpg is skipped" in log
@@ -108,12 +116,17 @@ def test_no_name_can_act_on_the_terminal(live, facts, driver):
 @pytest.mark.parametrize("live", [True, False])
 def test_the_result_goes_to_the_output_stream_and_the_log_does_not(live, facts, driver):
     err, out = (Terminal(), Terminal()) if live else (io.StringIO(), io.StringIO())
-    log, page = shown(facts, driver, LiveConsole(err, out) if live else PlainConsole(err, out), err, out)
+    log, page = shown(
+        facts, driver, LiveConsole(err, out) if live else PlainConsole(err, out), err, out
+    )
     page = re.sub(r"\x1b\[[0-9;]*m", "", page)
     assert "top-1 89.00 %   top-5 90.00 %   weights.pt: EMA, 500 images" in page
     assert "1:50   without evaluation and checkpoints" in page
     assert "1:40   papers' clock" in page
-    assert "published   top-1 76.60 % after 5 epochs in 27 min\n              8 x A100; the paper\n" in page
+    assert (
+        "published   top-1 76.60 % after 5 epochs in 27 min\n              8 x A100; the paper\n"
+        in page
+    )
     assert "25 images/s at 128 px" in page
     assert "1:50   without" not in log
     assert "step=" not in page
@@ -124,14 +137,29 @@ def test_a_row_of_the_live_table_has_the_figures_of_the_steps_since_the_row_befo
     err = Terminal()
     with closing(Recorder(facts.folder, facts, LiveConsole(err, Terminal()))) as recorder:
         recorder.begin()
-        for done, loss, seconds, speed in ((4, 5.0, 8.0, 50.0), (10, 3.0, 20.0, 50.0), (14, 2.0, 24.0, 100.0),
-                                           (20, 1.0, 27.0, 200.0)):
-            recorder.step(done, loss=loss, lr=0.1, pixels=64, seconds=seconds, images_per_second=speed, data_wait=0.0)
+        for done, loss, seconds, speed in (
+            (4, 5.0, 8.0, 50.0),
+            (10, 3.0, 20.0, 50.0),
+            (14, 2.0, 24.0, 100.0),
+            (20, 1.0, 27.0, 200.0),
+        ):
+            recorder.step(
+                done,
+                loss=loss,
+                lr=0.1,
+                pixels=64,
+                seconds=seconds,
+                images_per_second=speed,
+                data_wait=0.0,
+            )
             if done % 10 == 0:
                 recorder.evaluation(done, ema=None, raw=Metrics(50, 90, 1.0, 500), seconds=1)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err.getvalue()).replace("\r", "\n")
     rows = [line.split() for line in text.splitlines() if "50.00" in line]
-    assert [(row[0], row[2], row[5]) for row in rows] == [("1", "3.800", "50"), ("2", "1.400", "143")]
+    assert [(row[0], row[2], row[5]) for row in rows] == [
+        ("1", "3.800", "50"),
+        ("2", "1.400", "143"),
+    ]
 
 
 @pytest.mark.parametrize("live", [True, False])

@@ -17,7 +17,9 @@ def closed_pipe() -> int:
     return writer
 
 
-def test_a_closed_pipe_drops_the_text_and_is_not_reported(closed_pipe: int, monkeypatch: pytest.MonkeyPatch):
+def test_a_closed_pipe_drops_the_text_and_is_not_reported(
+    closed_pipe: int, monkeypatch: pytest.MonkeyPatch
+):
     stream = lasting(closed_pipe, "utf-8")
     print("text" * 100_000, file=stream, flush=True)
     monkeypatch.setattr(output.sys, "stdout", stream)

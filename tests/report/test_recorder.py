@@ -13,7 +13,11 @@ from resnet_recipes.report.recorder import Recorder, read_metrics
 
 
 def steps(folder, kind="step"):
-    return [record["step"] for record in read_metrics(folder / "metrics.jsonl") if record["kind"] == kind]
+    return [
+        record["step"]
+        for record in read_metrics(folder / "metrics.jsonl")
+        if record["kind"] == kind
+    ]
 
 
 def test_every_record_is_on_disk_as_soon_as_it_is_made(recorder, driver, facts):
@@ -44,8 +48,11 @@ def test_wall_time_continues_where_the_last_session_ended(facts, console, monkey
         recorder = Recorder(facts.folder, facts, console)
         recorder.begin()
         recorder.note(0, "here")
-    first, second = (record["wall_seconds"]
-                     for record in read_metrics(facts.folder / "metrics.jsonl") if record["kind"] == "note")
+    first, second = (
+        record["wall_seconds"]
+        for record in read_metrics(facts.folder / "metrics.jsonl")
+        if record["kind"] == "note"
+    )
     assert first > 0
     assert second == 2 * first
 
@@ -61,14 +68,18 @@ def test_a_line_that_was_cut_short_costs_one_record(recorder, driver, facts):
 
 def test_a_loss_that_is_not_a_number_is_written_as_null(recorder, facts):
     recorder.begin()
-    recorder.step(1, loss=math.nan, lr=0.1, pixels=64, seconds=1.0, images_per_second=math.inf, data_wait=0.0)
+    recorder.step(
+        1, loss=math.nan, lr=0.1, pixels=64, seconds=1.0, images_per_second=math.inf, data_wait=0.0
+    )
     text = (facts.folder / "metrics.jsonl").read_text()
     assert "NaN" not in text
     assert "Infinity" not in text
     assert json.loads(text.splitlines()[-1])["loss"] is None
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
+@pytest.mark.skipif(
+    not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full"
+)
 def test_a_full_disk_is_reported_once_and_training_continues(recorder, driver, facts, console):
     recorder.begin()
     path = facts.folder / "metrics.jsonl"

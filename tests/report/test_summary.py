@@ -31,7 +31,9 @@ def test_seconds_of_compilation_are_shown_next_to_those_of_training(recorder, dr
     recorder.compiled(30, 2.5)
     summary = recorder.finish(40, seconds=driver.seconds, weights=Path("weights.pt"))
     assert summary.compile_seconds == 4.0
-    assert ("", "    0:04   of it spent compiling kernels and capturing CUDA graphs") in list(rows(summary))
+    assert ("", "    0:04   of it spent compiling kernels and capturing CUDA graphs") in list(
+        rows(summary)
+    )
 
 
 def test_the_papers_rule_times_the_first_epoch_as_the_second(summary):

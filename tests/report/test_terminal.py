@@ -35,7 +35,9 @@ class Terminal(io.StringIO):
             elif part.endswith("K"):
                 lines[row] = ""
             elif not part.startswith("\x1b"):
-                lines[row] = lines[row].ljust(column)[:column] + part + lines[row][column + len(part):]
+                lines[row] = (
+                    lines[row].ljust(column)[:column] + part + lines[row][column + len(part) :]
+                )
                 column += len(part)
         return [line.rstrip() for line in lines]
 
@@ -51,7 +53,9 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
 
 
 def test_a_sentence_from_another_process_leaves_nothing_of_the_display_behind(terminal: Terminal):
-    with Live(console=Console(file=terminal, highlight=False), auto_refresh=False, transient=True) as live:
+    with Live(
+        console=Console(file=terminal, highlight=False), auto_refresh=False, transient=True
+    ) as live:
         live.update(Text("epoch 1\nloss 3.1"), refresh=True)
         assert terminal.screen() == ["epoch 1", "loss 3.1"]
         print(interjection("stopping", terminal), file=terminal)

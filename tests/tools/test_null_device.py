@@ -40,8 +40,8 @@ except RuntimeError as error:
 print([entry.split(" _")[0] for entry in entries if entry.startswith("captured") and "malloc" not in entry])
 """
 
-#: A run whose network reads a number back to the host, which a graph cannot contain. Like older versions, torch leaves
-#: the stream of the failed capture in place.
+#: A run whose network reads a number back to the host, which a graph cannot contain. Like older
+#: versions, torch leaves the stream of the failed capture in place.
 REFUSED = """
 import torch
 from step import a_run, launches, recorded_steps
@@ -105,8 +105,8 @@ print(len([entry for entry in entries if entry.startswith("launch")]) / len(batc
 print(*batches[0].pixels.shape, batches[0].pixels.device, *sorted(places))
 """
 
-#: What the driver tells; on which GPU the kernels of another one are tried; and the memory of GPU 0 after each of four
-#: evaluations' copies.
+#: What the driver tells; on which GPU the kernels of another one are tried; and the memory of GPU 0
+#: after each of four evaluations' copies.
 OTHERS = """
 import torch
 from resnet_recipes.launch import gpus
@@ -130,8 +130,8 @@ for _ in range(4):
 print(len(set(sizes)))
 """
 
-#: Replayed gradients of images that grow, and then of small ones again, in less memory than two gradients need:
-#: replays and bytes of memory after three steps of each size.
+#: Replayed gradients of images that grow, and then of small ones again, in less memory than two
+#: gradients need: replays and bytes of memory after three steps of each size.
 SIZES = """
 import torch
 from unittest.mock import Mock, patch
@@ -155,8 +155,8 @@ for side in (88, 136, 172, 176, 88):
 torch.cuda.set_per_process_memory_fraction(1.0)
 """
 
-#: What a rank asks of NCCL, here in a group of its own: to share weights, in steps of two buckets, and outside of
-#: steps; and how torch refuses what NCCL cannot send.
+#: What a rank asks of NCCL, here in a group of its own: to share weights, in steps of two buckets,
+#: and outside of steps; and how torch refuses what NCCL cannot send.
 JOINED = """
 import os, sys
 import torch
@@ -206,15 +206,28 @@ print(len(set(sizes)), keeper.step.call_count, torch._dynamo.utils.counters["sta
 
 #: A run from the command line, on images of three sizes.
 COMMAND = [
-    "model.name=resnet18", "data.backend=synthetic", "epochs=3", "bs=64", "data.train_size=128", "data.eval_resize=128",
-    "data.eval_size=128", "schedule.warmup=2ba", "methods.progressive_resizing.delay=0dur", "evaluation.interval=3ep",
+    "model.name=resnet18",
+    "data.backend=synthetic",
+    "epochs=3",
+    "bs=64",
+    "data.train_size=128",
+    "data.eval_resize=128",
+    "data.eval_size=128",
+    "schedule.warmup=2ba",
+    "methods.progressive_resizing.delay=0dur",
+    "evaluation.interval=3ep",
     "checkpoint.interval=3ep",
 ]
 
 SCRIPTS = {
-    "decoded": DECODED, "refused": REFUSED, "others": OTHERS, "sizes": SIZES, "joined": JOINED,
+    "decoded": DECODED,
+    "refused": REFUSED,
+    "others": OTHERS,
+    "sizes": SIZES,
+    "joined": JOINED,
     "mild": "import json, step; print(json.dumps(step.measure('mild', [])))",
-    "captured": CAPTURE,        # last: older versions of torch stay on the stream of a capture that failed
+    # last: older versions of torch stay on the stream of a capture that failed
+    "captured": CAPTURE,
 }
 #: Runs scripts in one process, as importing torch takes longer than most of them.
 RUNNER = """
@@ -226,8 +239,12 @@ for name, script in json.loads(sys.argv[2]).items():
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux" or not shutil.which("g++"), reason="needs Linux and g++"),
-    pytest.mark.skipif(not torch.version.cuda or not HEADERS.exists(), reason="needs a build of torch for CUDA 13"),
+    pytest.mark.skipif(
+        sys.platform != "linux" or not shutil.which("g++"), reason="needs Linux and g++"
+    ),
+    pytest.mark.skipif(
+        not torch.version.cuda or not HEADERS.exists(), reason="needs a build of torch for CUDA 13"
+    ),
     pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU"),
 ]
 
@@ -240,27 +257,40 @@ def environment(tmp_path_factory):
     spec.loader.exec_module(run)
     folder = tmp_path_factory.mktemp("null_device")
     run.build(folder)
-    return run.environment(folder) | {"NULL_DEVICES": "2", "PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    return run.environment(folder) | {
+        "NULL_DEVICES": "2",
+        "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+    }
 
 
 @pytest.fixture
 def start(environment):
     """Return a function that runs Python on the null device and returns the lines that it prints."""
+
     def started(*arguments):
-        done = subprocess.run([sys.executable, *arguments], env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, *arguments], env=environment, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout.splitlines()
+
     return started
 
 
-#: Launches of a step, copies and fills included, and of a step with SAM: kernel by kernel, and with graphs; torch 2.15.
-LIMITS = {"mild": ((402, None), (13, None)), "medium": ((407, 814), (18, 37)), "hot": ((426, 849), (23, 44)),
-          "mild precision.dtype=fp16": ((417, None), (26, None)),
-          "mild methods.progressive_resizing.interpolation=bilinear": ((401, None), (12, None))}
-OLDER = 3, 11       # more with torch 2.11, whose foreach operations take fewer tensors per launch: in float16, with SAM
+#: Launches of a step, copies and fills included, and of a step with SAM: kernel by kernel, and with
+#: graphs; torch 2.15.
+LIMITS = {
+    "mild": ((402, None), (13, None)),
+    "medium": ((407, 814), (18, 37)),
+    "hot": ((426, 849), (23, 44)),
+    "mild precision.dtype=fp16": ((417, None), (26, None)),
+    "mild methods.progressive_resizing.interpolation=bilinear": ((401, None), (12, None)),
+}
+# more with torch 2.11, whose foreach operations take fewer tensors per launch: in float16, with SAM
+OLDER = 3, 11
 
 
-@pytest.mark.timeout(400)     # 20 s of CPU time
+@pytest.mark.timeout(400)  # 20 s of CPU time
 def test_steps_batches_and_captures(start, tmp_path):
     printed = {}
     for line in start("-c", RUNNER, str(tmp_path / "demo"), json.dumps(SCRIPTS)):
@@ -271,7 +301,9 @@ def test_steps_batches_and_captures(start, tmp_path):
     launches_waits_and_pageable_copies_are_reported(*printed["captured"])
     a_failed_capture_is_reported_and_training_continues_and_reuses_memory(*printed["refused"])
     jpegs_are_decoded_on_their_own_stream_and_thread_and_cropped_in_one_launch(*printed["decoded"])
-    kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(*printed["others"])
+    kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(
+        *printed["others"]
+    )
     graphs_of_growing_images_use_the_memory_of_those_before(*printed["sizes"])
     nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay(*printed["joined"])
     a_step_asks_for_little_and_waits_only_for_an_old_copy("mild", *printed["mild"])
@@ -279,33 +311,40 @@ def test_steps_batches_and_captures(start, tmp_path):
 
 def launches_waits_and_pageable_copies_are_reported(plain, copied, error, captured):
     assert plain == "['launch', 'pin', 'copy', 'wait', 'copy', 'launch']"
-    assert copied == "100000"       # by another thread, on another stream, which a capture leaves alone
+    assert copied == "100000"  # by another thread, on another stream, which a capture leaves alone
     assert "during capture" in error
     assert captured == "['captured launch', 'captured launch other stream', 'captured wait stream']"
 
 
 def a_failed_capture_is_reported_and_training_continues_and_reuses_memory(slow, refused, *is_right):
     assert slow.startswith("The GPU runs kernels faster than the host launches them")
-    assert refused.startswith("The gradient cannot be captured as a CUDA graph, so its kernels are launched one by")
-    assert is_right == ("True",) * 3        # its random numbers, launches and stream, and memory
+    assert refused.startswith(
+        "The gradient cannot be captured as a CUDA graph, so its kernels are launched one by"
+    )
+    assert is_right == ("True",) * 3  # its random numbers, launches and stream, and memory
 
 
-def jpegs_are_decoded_on_their_own_stream_and_thread_and_cropped_in_one_launch(refused, launches, batch):
+def jpegs_are_decoded_on_their_own_stream_and_thread_and_cropped_in_one_launch(
+    refused, launches, batch
+):
     assert refused.startswith("NotReadyError data.decode=gpu: nvJPEG does not work through torch")
-    assert float(launches) <= 4         # images joined, crops made, and put into rows; the batch ahead may count too
+    # images joined, crops made, and put into rows; the batch ahead may count too
+    assert float(launches) <= 4
     assert batch == "16 3 64 64 cuda:0 ('decoder_0', True)"
 
 
-def kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(gpus, places, sizes):
+def kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(
+    gpus, places, sizes
+):
     assert gpus == "2 null device (as an H200) bf16 150754820096"
-    assert places == "1 0"      # and then GPU 0 is the current one again
+    assert places == "1 0"  # and then GPU 0 is the current one again
     assert sizes == "1"
 
 
 def graphs_of_growing_images_use_the_memory_of_those_before(*sizes):
     graphs, memory = zip(*(map(int, line.split()) for line in sizes), strict=True)
-    assert graphs == (2,) * 5       # after a first gradient without one
-    assert memory[-1] <= memory[0] + (20 << 20)         # a segment
+    assert graphs == (2,) * 5  # after a first gradient without one
+    assert memory[-1] <= memory[0] + (20 << 20)  # a segment
     assert memory[0] < memory[1] < memory[2] < memory[3]
 
 
@@ -315,14 +354,18 @@ def nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay(start, steps, others, 
     assert steps == f"graph, {sums}; {sums}"
     assert others == "nccl all_reduce 2, nccl all_reduce 9600, nccl all_reduce 3, nccl all_reduce 1"
     assert missing == "0"
-    assert len(refused) == 3        # a tensor of the CPU, one of another GPU, and one with gaps
+    assert len(refused) == 3  # a tensor of the CPU, one of another GPU, and one with gaps
 
 
 def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):
     found = json.loads(printed)
     for facts, (plain, sam) in zip((found, found["replayed"]), LIMITS[recipe], strict=True):
         assert facts["launches"] <= plain + OLDER[0]
-        assert facts.get("sam_launches") is None if sam is None else facts["sam_launches"] <= sam + OLDER[1]
+        assert (
+            facts.get("sam_launches") is None
+            if sam is None
+            else facts["sam_launches"] <= sam + OLDER[1]
+        )
         assert set(facts["waits"]) <= {"wait event"}
         assert sum(facts["waits"].values()) <= 1
         assert all(int(copy.split()[-1]) <= 65536 for copy in facts["copies"])
@@ -332,11 +375,13 @@ def a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, printed):
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("recipe", [name for name in LIMITS if name != "mild"])
 def test_a_step_of_another_recipe_asks_for_little(recipe, start):
-    a_step_asks_for_little_and_waits_only_for_an_old_copy(recipe, *start(str(TOOL / "step.py"), *recipe.split()))
+    a_step_asks_for_little_and_waits_only_for_an_old_copy(
+        recipe, *start(str(TOOL / "step.py"), *recipe.split())
+    )
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(400)     # 60 s of CPU time, for compiling
+@pytest.mark.timeout(400)  # 60 s of CPU time, for compiling
 def test_a_compiled_run_has_one_training_graph_for_all_image_sizes(start):
     sizes, steps, graphs = map(int, start("-c", COMPILED)[0].split())
     assert sizes == steps == 16
@@ -346,30 +391,46 @@ def test_a_compiled_run_has_one_training_graph_for_all_image_sizes(start):
 @pytest.fixture
 def command(environment, tmp_path):
     """Return a function that runs COMMAND, which fails at its evaluation, and returns what it shows before."""
+
     def ran(*words, **changes):
         words = ["-m", "resnet_recipes", *COMMAND, *words, f"run.root={tmp_path}", "run=tried"]
-        done = subprocess.run([sys.executable, *words], env=environment | changes, stderr=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [sys.executable, *words], env=environment | changes, stderr=subprocess.PIPE, text=True
+        )
         *shown, _, error, _ = done.stderr.splitlines()
-        assert "evaluation saw 0 of 50 images" in error         # the device counts nothing
+        assert "evaluation saw 0 of 50 images" in error  # the device counts nothing
         return shown
+
     return ran
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(600)     # 90 s of CPU time, for compiling
-def test_a_command_compiles_one_graph_for_training_and_one_for_evaluation_and_says_so(command, tmp_path):
+@pytest.mark.timeout(600)  # 90 s of CPU time, for compiling
+def test_a_command_compiles_one_graph_for_training_and_one_for_evaluation_and_says_so(
+    command, tmp_path
+):
     *_, compiling, begin, _, replayed, last = command(
-        "recipe=mild", "precision.compile=true", "batch.bn_size=64", NULL_DEVICES="1", TORCH_LOGS="recompiles",
-        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"))
+        "recipe=mild",
+        "precision.compile=true",
+        "batch.bn_size=64",
+        NULL_DEVICES="1",
+        TORCH_LOGS="recompiles",
+        TORCHINDUCTOR_CACHE_DIR=str(tmp_path / "cache"),
+    )
     assert compiling == "compiling the network before the first step, which can take minutes"
     assert "begin step=0/6" in begin
     assert "from now on, gradients are replayed as CUDA graphs" in replayed
     assert "step=6/6 ep=3.00 px=116" in last
-    assert (tmp_path / "tried" / "logs" / "rank0.log").read_text().count("Recompiling function") == 1   # to evaluate
+    # to evaluate
+    assert (tmp_path / "tried" / "logs" / "rank0.log").read_text().count(
+        "Recompiling function"
+    ) == 1
 
 
 @pytest.mark.exhaustive
-@pytest.mark.timeout(300)     # 20 s of CPU time
-@pytest.mark.parametrize("words", ["recipe=mild", "recipe=hot precision.compress_gradients=true batch.bn_average=true"])
+@pytest.mark.timeout(300)  # 20 s of CPU time
+@pytest.mark.parametrize(
+    "words", ["recipe=mild", "recipe=hot precision.compress_gradients=true batch.bn_average=true"]
+)
 def test_a_command_trains_on_two_gpus(words, command):
     assert "step=6/6 ep=3.00" in command("batch.bn_size=32", *words.split())[-1]

@@ -23,12 +23,15 @@ from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.run import Run
 
-#: Every method that can be in one recipe with all others, images that grow from the first epoch on, and a SAM step in
-#: every third.
-ALL: dict[str, Any] = {method.name: {}
-                       for method in ORDER if method.name not in {"trivial_augment", "increasing_randaugment", "cutmix",
-                                                                  "mixup_or_cutmix"}} | {
-    "colout": {"p_row": 0.05, "p_col": 0.05}, "progressive_resizing": {"delay": "0dur", "finetune": "0.2dur"},
+#: Every method that can be in one recipe with all others, images that grow from the first epoch on,
+#: and a SAM step in every third.
+ALL: dict[str, Any] = {
+    method.name: {}
+    for method in ORDER
+    if method.name not in {"trivial_augment", "increasing_randaugment", "cutmix", "mixup_or_cutmix"}
+} | {
+    "colout": {"p_row": 0.05, "p_col": 0.05},
+    "progressive_resizing": {"delay": "0dur", "finetune": "0.2dur"},
     "sam": {"interval": 3},
     "ema": {"half_life": "3ba", "update_interval": "2ba"},
 }
@@ -51,13 +54,20 @@ def test_features_have_the_memory_format_of_the_recipe(wanted: bool, make_run: C
     assert seen[0].is_contiguous(memory_format=torch.channels_last) is wanted
 
 
-def test_convolutions_and_images_are_channels_last_with_every_method_on(make_run: Callable[..., Run]):
+def test_convolutions_and_images_are_channels_last_with_every_method_on(
+    make_run: Callable[..., Run],
+):
     run = make_run(max_duration="1ba", schedule={"warmup": "0ba"}, methods=ALL)
-    wide = [module.weight
-            for module in run.model.modules() if isinstance(module, nn.Conv2d) and module.kernel_size != (1, 1)]
+    wide = [
+        module.weight
+        for module in run.model.modules()
+        if isinstance(module, nn.Conv2d) and module.kernel_size != (1, 1)
+    ]
     assert len(wide) == 5
-    assert all(weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous()
-               for weight in wide)
+    assert all(
+        weight.is_contiguous(memory_format=torch.channels_last) and not weight.is_contiguous()
+        for weight in wide
+    )
     seen = []
     run.model.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
     train(run, Mock(spec=Keeper))
@@ -67,21 +77,29 @@ def test_convolutions_and_images_are_channels_last_with_every_method_on(make_run
 
 def test_memory_format_does_not_change_what_the_network_says(make_run: Callable[..., Run]):
     surgery = {"blurpool": {}, "stochastic_depth": {"drop_rate": 0.1}, "bce_loss": {}}
-    images = torch.randn(4, 3, 40, 40, generator=torch.Generator().manual_seed(0)).to(memory_format=torch.channels_last)
-    nhwc, nchw = (make_run(precision={"channels_last": wanted}, methods=surgery).model.eval()(images)
-                  for wanted in (True, False))
+    images = torch.randn(4, 3, 40, 40, generator=torch.Generator().manual_seed(0)).to(
+        memory_format=torch.channels_last
+    )
+    nhwc, nchw = (
+        make_run(precision={"channels_last": wanted}, methods=surgery).model.eval()(images)
+        for wanted in (True, False)
+    )
     assert nhwc.std() > 0.01
     torch.testing.assert_close(nhwc, nchw, rtol=1e-5, atol=1e-5)
 
 
-def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(make_run: Callable[..., Run],
-                                                                                monkeypatch):
+def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(
+    make_run: Callable[..., Run], monkeypatch
+):
     # an epoch is one step, so that every step has another size
     monkeypatch.setattr(synthetic, "TRAIN_EXAMPLES", 16)
     growing = {"initial_scale": 0.6, "delay": "0dur", "finetune": "0.2dur"}
-    changes = {"max_duration": "6ba", "data": {"train_size": 64, "eval_resize": 72, "eval_size": 64},
-               "batch": {"eval_size": 50},
-               "methods": ALL | {"progressive_resizing": growing}}
+    changes = {
+        "max_duration": "6ba",
+        "data": {"train_size": 64, "eval_resize": 72, "eval_size": 64},
+        "batch": {"eval_size": 50},
+        "methods": ALL | {"progressive_resizing": growing},
+    }
     plain = losses_of(make_run(**changes))
     with counted_graphs(monkeypatch) as graphs:
         run = make_run(precision={"compile": True}, **changes)
@@ -92,7 +110,7 @@ def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(
             evaluate(run.model, run.eval_data, run.precision)
         assert torch._dynamo.utils.counters["graph_break"] == {}
     assert trained == 1
-    assert len(graphs) == 2                                         # evaluation is a graph of its own
+    assert len(graphs) == 2  # evaluation is a graph of its own
     torch.testing.assert_close(compiled, plain, rtol=1e-5, atol=0)
 
 
@@ -114,20 +132,31 @@ def counted_graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[torch.fx.Gr
     torch.compiler.reset()
 
 
-FUSED = ops.Operations(blur=ops.blur.fused, batch_norm=ops.batch_norm.fused, stem=ops.stem.fused, notes=("a note",))
+FUSED = ops.Operations(
+    blur=ops.blur.fused, batch_norm=ops.batch_norm.fused, stem=ops.stem.fused, notes=("a note",)
+)
 
 
-@pytest.mark.parametrize(("precision", "fused"), [
-    ({}, True), ({"kernels": "off"}, False), ({"channels_last": False}, False),
-])
-def test_fused_operations_are_for_channels_last_and_can_be_left_out(precision, fused, make_run, monkeypatch):
+@pytest.mark.parametrize(
+    ("precision", "fused"),
+    [
+        ({}, True),
+        ({"kernels": "off"}, False),
+        ({"channels_last": False}, False),
+    ],
+)
+def test_fused_operations_are_for_channels_last_and_can_be_left_out(
+    precision, fused, make_run, monkeypatch
+):
     monkeypatch.setattr(ops, "choose", lambda device, dtype: FUSED)
     run = make_run(precision=precision)
     assert any(isinstance(module, FusedBatchNorm2d) for module in run.model.modules()) is fused
     assert run.notes == (FUSED.notes if fused else ())
 
 
-def test_a_run_with_fused_operations_has_the_losses_of_the_plain_one(make_run: Callable[..., Run], monkeypatch):
+def test_a_run_with_fused_operations_has_the_losses_of_the_plain_one(
+    make_run: Callable[..., Run], monkeypatch
+):
     changes = {"max_duration": "4ba", "schedule": {"warmup": "0ba"}, "methods": ALL}
     expected = losses_of(make_run(**changes))
     monkeypatch.setattr(ops, "choose", lambda device, dtype: FUSED)

@@ -20,10 +20,18 @@ from resnet_recipes.train.checkpoint import Checkpoints
 
 def state_at(step: int) -> dict:
     """Return a state that can be recognised."""
-    weight = torch.arange(24.0).reshape(1, 2, 3, 4).contiguous(memory_format=torch.channels_last) + step
-    return {"step": step, "model": {"w": weight, "n": torch.tensor(step)},
-            "optimizer": {"state": {0: {"m": weight * 2}}, "lr": [0.1, 0.2]},
-            "recipe": "name: mild", "seconds": 1.5, "scaler": {}, "none": None}
+    weight = (
+        torch.arange(24.0).reshape(1, 2, 3, 4).contiguous(memory_format=torch.channels_last) + step
+    )
+    return {
+        "step": step,
+        "model": {"w": weight, "n": torch.tensor(step)},
+        "optimizer": {"state": {0: {"m": weight * 2}}, "lr": [0.1, 0.2]},
+        "recipe": "name: mild",
+        "seconds": 1.5,
+        "scaler": {},
+        "none": None,
+    }
 
 
 def same(a: object, b: object) -> bool:
@@ -68,8 +76,9 @@ def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
     assert Checkpoints(tmp_path / "none", 2, print).newest() is None
 
 
-def test_training_may_change_its_tensors_as_soon_as_save_returns(checkpoints: Checkpoints,
-                                                                 monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_may_change_its_tensors_as_soon_as_save_returns(
+    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write = checkpoints._write
     monkeypatch.setattr(checkpoints, "_write", lambda *args: (time.sleep(0.2), write(*args)))
     state = state_at(30)
@@ -93,23 +102,34 @@ def test_host_memory_is_reused_from_one_save_to_the_next(checkpoints: Checkpoint
 def test_only_the_newest_are_kept(checkpoints: Checkpoints) -> None:
     checkpoints.save(30, state_at(30), wait=True)
     assert sorted(path.name for path in checkpoints.folder.iterdir()) == [
-        "step-00000020.json", "step-00000020.pt", "step-00000030.json", "step-00000030.pt"]
+        "step-00000020.json",
+        "step-00000020.pt",
+        "step-00000030.json",
+        "step-00000030.pt",
+    ]
 
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
     "empty": lambda path: os.truncate(path, 0),
-    "flipped": lambda path: path.write_bytes(bytes(byte ^ (i == 700) for i, byte in enumerate(path.read_bytes()))),
-    "zeroed": lambda path: path.write_bytes(path.read_bytes()[:512] + bytes(512) + path.read_bytes()[1024:]),
+    "flipped": lambda path: path.write_bytes(
+        bytes(byte ^ (i == 700) for i, byte in enumerate(path.read_bytes()))
+    ),
+    "zeroed": lambda path: path.write_bytes(
+        path.read_bytes()[:512] + bytes(512) + path.read_bytes()[1024:]
+    ),
     "longer": lambda path: path.write_bytes(path.read_bytes() + b"x"),
     "missing": lambda path: path.unlink(),
-    "other step": lambda path: [path.with_name(f"step-00000010{end}").replace(path.with_suffix(end))
-                                for end in (".pt", ".json")],
+    "other step": lambda path: [
+        path.with_name(f"step-00000010{end}").replace(path.with_suffix(end))
+        for end in (".pt", ".json")
+    ],
     "no manifest": lambda path: path.with_suffix(".json").write_text("{"),
     "deep manifest": lambda path: path.with_suffix(".json").write_text("[" * 4000),
     "long manifest": lambda path: os.truncate(path.with_suffix(".json"), 1 << 40),
-    "newer format": lambda path: path.with_suffix(".json").write_text('{"format": 2, "step": 20, "bytes": 1, "sha256": '
-                                                                      '""}'),
+    "newer format": lambda path: path.with_suffix(".json").write_text(
+        '{"format": 2, "step": 20, "bytes": 1, "sha256": ""}'
+    ),
 }
 
 
@@ -129,7 +149,9 @@ def test_a_checkpoint_renamed_to_another_step_is_refused(checkpoints: Checkpoint
         reopened(checkpoints).newest()
 
 
-def test_a_run_with_only_damaged_checkpoints_does_not_start_over_silently(checkpoints: Checkpoints) -> None:
+def test_a_run_with_only_damaged_checkpoints_does_not_start_over_silently(
+    checkpoints: Checkpoints,
+) -> None:
     for step in (10, 20):
         DAMAGES["cut"](checkpoints._path(step))
     with pytest.raises(TrainingError, match="none of the 2 checkpoints"):
@@ -145,7 +167,9 @@ def test_a_damaged_checkpoint_never_pushes_out_a_good_one(checkpoints: Checkpoin
     assert reopened(again).newest()[0] == 15
 
 
-def test_a_damaged_checkpoint_is_replaced_when_its_step_is_saved_again(checkpoints: Checkpoints) -> None:
+def test_a_damaged_checkpoint_is_replaced_when_its_step_is_saved_again(
+    checkpoints: Checkpoints,
+) -> None:
     DAMAGES["flipped"](checkpoints._path(20))
     again = reopened(checkpoints)
     again.newest()
@@ -171,21 +195,27 @@ def small_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_write_that_fails_is_a_warning_and_harms_nothing(checkpoints: Checkpoints, warnings: list[str]) -> None:
+def test_a_write_that_fails_is_a_warning_and_harms_nothing(
+    checkpoints: Checkpoints, warnings: list[str]
+) -> None:
     assert checkpoints.newest()
     with small_files():
         checkpoints.save(30, state_at(30))
         checkpoints.save(40, state_at(40))
         checkpoints._pending.exception()
-    assert warnings == ["a checkpoint could not be written (File too large); training continues; the newest checkpoint "
-                        "is from step 20"]
+    assert warnings == [
+        "a checkpoint could not be written (File too large); training continues; the "
+        "newest checkpoint "
+        "is from step 20"
+    ]
     assert reopened(checkpoints).newest()[0] == 20
     assert not list(checkpoints.folder.glob("*.part"))
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES])
-def test_three_failures_in_a_row_stop_the_run(code: int, checkpoints: Checkpoints,
-                                              monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_failures_in_a_row_stop_the_run(
+    code: int, checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def failing(_: object) -> None:
         raise OSError(code, os.strerror(code))
 
@@ -198,20 +228,26 @@ def test_three_failures_in_a_row_stop_the_run(code: int, checkpoints: Checkpoint
     assert reopened(checkpoints).newest()[0] == 20
 
 
-def test_a_disk_that_is_filling_up_is_a_warning_before_it_is_full(checkpoints: Checkpoints, warnings: list[str],
-                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disk_that_is_filling_up_is_a_warning_before_it_is_full(
+    checkpoints: Checkpoints, warnings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     size = (checkpoints.folder / "step-00000020.pt").stat().st_size
     for step, share in ((30, 1.3), (40, 1.1)):
         free = int(share * size)
-        monkeypatch.setattr(os, "statvfs", lambda _, free=free: os.statvfs_result((1, 1, 0, 0, free, 0, 0, 0, 0, 255)))
+        monkeypatch.setattr(
+            os,
+            "statvfs",
+            lambda _, free=free: os.statvfs_result((1, 1, 0, 0, free, 0, 0, 0, 0, 255)),
+        )
         checkpoints.save(step, state_at(step), wait=True)
     (warning,) = warnings
     assert warning.startswith("the disk is almost full: 0 MB are free")
     assert checkpoints.newest()[0] == 40
 
 
-def test_a_success_forgives_earlier_failures(checkpoints: Checkpoints, warnings: list[str],
-                                             monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_success_forgives_earlier_failures(
+    checkpoints: Checkpoints, warnings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     sync = os.fsync
 
     def failing(_: object) -> None:
@@ -237,11 +273,15 @@ def test_a_folder_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path)
         Checkpoints(tmp_path / "file" / "checkpoints", 2, print).open_for_writing()
 
 
-def test_bytes_reach_the_disk_before_names_do(checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_reach_the_disk_before_names_do(
+    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = []
     for name in ("fsync", "replace"):
         real = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda *args, name=name, real=real: (calls.append(name), real(*args)))
+        monkeypatch.setattr(
+            os, name, lambda *args, name=name, real=real: (calls.append(name), real(*args))
+        )
     checkpoints.save(30, state_at(30), wait=True)
     # data, its name, manifest, its name, the folder
     assert calls == ["fsync", "replace", "fsync", "replace", "fsync"]
@@ -260,8 +300,9 @@ def forked(body: Callable[[], object]) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", range(8))
-def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(place: int,
-                                                                            checkpoints: Checkpoints) -> None:
+def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(
+    place: int, checkpoints: Checkpoints
+) -> None:
     def save() -> None:
         count = 0
 
@@ -272,22 +313,29 @@ def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(plac
                     os.kill(os.getpid(), signal.SIGKILL)
                 count += 1
                 return real(*args, **options)
+
             return call
 
-        os.fsync, os.replace, Path.unlink = counted(os.fsync), counted(os.replace), counted(Path.unlink)
+        os.fsync, os.replace, Path.unlink = (
+            counted(os.fsync),
+            counted(os.replace),
+            counted(Path.unlink),
+        )
         again = Checkpoints(checkpoints.folder, 2, print)
         again.save(30, state_at(30), wait=True)
 
     os.waitpid(forked(save), 0)
     again = reopened(checkpoints)
     step, state = again.newest()
-    assert step == (20 if place < 5 else 30)        # the fifth call gives the manifest its name
+    assert step == (20 if place < 5 else 30)  # the fifth call gives the manifest its name
     assert same(state, state_at(step))
     assert not again.notes
 
 
 @pytest.mark.slow
-def test_a_kill_at_a_random_moment_never_costs_more_than_one_checkpoint(checkpoints: Checkpoints) -> None:
+def test_a_kill_at_a_random_moment_never_costs_more_than_one_checkpoint(
+    checkpoints: Checkpoints,
+) -> None:
     rng, reached = random.Random(5), 20
     # Small enough that torch copies it without OpenMP, whose threads do not survive a fork.
     ballast = torch.zeros(32_000)

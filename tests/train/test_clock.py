@@ -39,9 +39,19 @@ def test_a_resumed_clock_continues_where_it_stopped(wait: Callable[[float], None
     assert clock.seconds() == 101.0
 
 
-def test_what_first_gradients_take_longer_than_the_fastest_went_into_compiling(wait: Callable[[float], None]):
+def test_what_first_gradients_take_longer_than_the_fastest_went_into_compiling(
+    wait: Callable[[float], None],
+):
     compiling = Compiling()
-    for size, seconds in ((32, 9.0), (32, 1.0), (32, 0.5), (32, 0.75), (48, 2.0), (48, 0.5), (48, 3.0)):
+    for size, seconds in (
+        (32, 9.0),
+        (32, 1.0),
+        (32, 0.5),
+        (32, 0.75),
+        (48, 2.0),
+        (48, 0.5),
+        (48, 3.0),
+    ):
         with compiling.gradient(torch.Size((size,))):
             wait(seconds)
     assert compiling.seconds() == 8.5 + 0.5 + 1.5

@@ -5,11 +5,11 @@ from resnet_recipes.train.confusion import Confusion
 
 def test_classes_and_mistakes_are_those_of_a_count_by_hand():
     generator = torch.Generator().manual_seed(0)
-    labels = torch.randint(0, 6, (200,), generator=generator) * 2              # odd classes have no images
+    labels = torch.randint(0, 6, (200,), generator=generator) * 2  # odd classes have no images
     best = torch.randint(0, 12, (200, 5), generator=generator)
     confusion, counts = Confusion(), {}
     for start in range(0, 200, 64):
-        confusion.see(best[start:start + 64], labels[start:start + 64])
+        confusion.see(best[start : start + 64], labels[start : start + 64])
     for label, guess in zip(labels.tolist(), best[:, 0].tolist(), strict=True):
         counts[label, guess] = counts.get((label, guess), 0) + 1
     for label, images, correct in confusion.classes():

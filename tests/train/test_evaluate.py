@@ -20,12 +20,17 @@ class Examples:
     def __init__(self, examples: int, size: int):
         generator = torch.Generator().manual_seed(0)
         pixels = torch.randint(0, 256, (examples, 8, 8, 3), dtype=torch.uint8, generator=generator)
-        self.pixels, self.labels = pixels.permute(0, 3, 1, 2), torch.randint(0, 10, (examples,), generator=generator)
+        self.pixels, self.labels = (
+            pixels.permute(0, 3, 1, 2),
+            torch.randint(0, 10, (examples,), generator=generator),
+        )
         self.examples, self.size = examples, size
 
     def batches(self) -> Iterator[RawBatch]:
         for start in range(0, len(self.labels), self.size):
-            yield RawBatch(self.pixels[start:start + self.size], self.labels[start:start + self.size])
+            yield RawBatch(
+                self.pixels[start : start + self.size], self.labels[start : start + self.size]
+            )
 
 
 @pytest.fixture
@@ -63,7 +68,9 @@ def test_the_result_does_not_depend_on_the_batch_size(model: nn.Module):
     assert max(m.loss for m in results) == pytest.approx(min(m.loss for m in results), rel=1e-6)
 
 
-def test_the_model_is_evaluated_with_its_running_statistics_and_left_in_training_mode(model: nn.Module):
+def test_the_model_is_evaluated_with_its_running_statistics_and_left_in_training_mode(
+    model: nn.Module,
+):
     before = model[1].running_mean.clone()
     measured(model, Examples(8, 4))
     assert torch.equal(model[1].running_mean, before)
@@ -74,7 +81,9 @@ def test_flip_averages_an_image_and_its_mirror_image(model: nn.Module):
     data, mirrored = Examples(23, 5), Examples(23, 5)
     mirrored.pixels = mirrored.pixels.flip(3)
     logits = (by_hand(model, data) + by_hand(model, mirrored)) / 2
-    assert measured(model, data, flip=True).loss == pytest.approx(float(F.cross_entropy(logits, data.labels)), rel=1e-6)
+    assert measured(model, data, flip=True).loss == pytest.approx(
+        float(F.cross_entropy(logits, data.labels)), rel=1e-6
+    )
 
 
 @pytest.mark.parametrize("wrong", [22, 24])
@@ -101,8 +110,12 @@ def test_a_loss_that_is_not_a_number_is_an_error_without_an_accuracy(model: nn.M
 
 def test_every_batch_is_shown_with_its_best_classes_and_labels(model: nn.Module):
     shown = []
-    metrics = evaluate(model, Examples(23, 5), Precision(torch.device("cpu"), torch.float32, model),
-                       seen=lambda best, labels: shown.append((best[:, 0] == labels).tolist()))
+    metrics = evaluate(
+        model,
+        Examples(23, 5),
+        Precision(torch.device("cpu"), torch.float32, model),
+        seen=lambda best, labels: shown.append((best[:, 0] == labels).tolist()),
+    )
     assert [len(batch) for batch in shown] == [5, 5, 5, 5, 3]
     assert 100 * sum(map(sum, shown)) / 23 == metrics.top1
 
@@ -112,5 +125,7 @@ def test_a_lack_of_memory_says_what_to_type(model: nn.Module):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.20 GiB")
 
     model.register_forward_pre_hook(fail)
-    with pytest.raises(TrainingError, match=r"5 images of 8 px to evaluate .* batch\.eval_size=2 needs less"):
+    with pytest.raises(
+        TrainingError, match=r"5 images of 8 px to evaluate .* batch\.eval_size=2 needs less"
+    ):
         measured(model, Examples(23, 5))

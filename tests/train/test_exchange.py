@@ -21,7 +21,11 @@ def network(seed: int = 0) -> nn.Module:
 
 def loss_of(model: nn.Module, rank: int) -> torch.Tensor:
     """Return a loss that is another one on every rank."""
-    return model(torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(rank))).square().mean()
+    return (
+        model(torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(rank)))
+        .square()
+        .mean()
+    )
 
 
 def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
@@ -40,14 +44,18 @@ def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
         loss_of(model, rank.rank).backward()
     local = [param.grad for param in model.parameters()]
     with exchanged.averaging(True):
-        pass                                        # gradients that no backward pass has announced
+        pass  # gradients that no backward pass has announced
     found = {"announced by nobody": error(model, expected)}
     model.zero_grad(set_to_none=True)
     sent_before.clear()
     with exchanged.averaging(True):
         loss_of(model, rank.rank).backward()
         backward_ended.append(True)
-    found |= {"during backward": error(model, expected), "early": sum(sent_before), "buckets": len(exchanged._buckets)}
+    found |= {
+        "during backward": error(model, expected),
+        "early": sum(sent_before),
+        "buckets": len(exchanged._buckets),
+    }
     same = [param.grad.stride() == param.stride() for param in model.parameters()]
     distributed.leave()
     return found | {"formats": all(same), "local": float(sum(g.norm() for g in local))}
@@ -63,14 +71,18 @@ def error(model: nn.Module, expected: nn.Module) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize(("compress", "allowed"), [(False, 1e-6), (True, 2**-8)])
 def test_gradients_are_the_mean_over_ranks_of_one_set_of_weights(
-    compress: bool, allowed: float, nursery: Nursery, tmp_path: Path,
+    compress: bool,
+    allowed: float,
+    nursery: Nursery,
+    tmp_path: Path,
 ):
     first, *others = nursery.call(tmp_path, 3, averaged, compress=compress)
     assert first["announced by nobody"] < allowed
     assert first["during backward"] < allowed
     assert first["formats"]
     assert first["early"] == first["buckets"] == 5
-    assert len({each["local"] for each in (first, *others)}) == 3       # each its own where none were asked for
+    # each its own where none were asked for
+    assert len({each["local"] for each in (first, *others)}) == 3
 
 
 def test_a_single_process_exchanges_nothing():
@@ -81,4 +93,6 @@ def test_a_single_process_exchanges_nothing():
     found = [param.grad.clone() for param in model.parameters()]
     model.zero_grad()
     loss_of(model, 0).backward()
-    assert all(torch.equal(a, param.grad) for a, param in zip(found, model.parameters(), strict=True))
+    assert all(
+        torch.equal(a, param.grad) for a, param in zip(found, model.parameters(), strict=True)
+    )

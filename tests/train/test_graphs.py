@@ -30,7 +30,9 @@ class Recording(TorchDispatchMode):
         self.calls: list[tuple[Any, ...]] = []
         self.replays = 0
 
-    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         result = operation(*args, **(kwargs or {}))
         self.calls.append((operation, args, kwargs or {}, result))
         return result
@@ -40,7 +42,9 @@ class Recording(TorchDispatchMode):
         """Do it again with what the tensors hold now."""
         self.replays += 1
         for operation, args, kwargs, result in self.calls:
-            for place, value in zip(tree_leaves(result), tree_leaves(operation(*args, **kwargs)), strict=True):
+            for place, value in zip(
+                tree_leaves(result), tree_leaves(operation(*args, **kwargs)), strict=True
+            ):
                 if isinstance(place, torch.Tensor) and place.data_ptr() != value.data_ptr():
                     place.copy_(value)
 
@@ -50,12 +54,18 @@ class Device:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.waits, self.refuses, self.graphs, self.buffers = True, "", [], []
-        self.synchronized = []      # how many graphs there had been when the host waited for the device
+        self.synchronized = []  # how many graphs there had been when the host waited for the device
         event = type("Event", (), {"record": lambda _: None, "query": lambda _: self.waits})
-        for name, value in {"Event": event, "CUDAGraph": self.make, "graph": self.capture, "current_device": lambda: 0,
-                            "graph_pool_handle": lambda: (0, 1), "current_stream": lambda: None,
-                            "set_stream": lambda _: None,
-                            "synchronize": lambda: self.synchronized.append(len(self.graphs))}.items():
+        for name, value in {
+            "Event": event,
+            "CUDAGraph": self.make,
+            "graph": self.capture,
+            "current_device": lambda: 0,
+            "graph_pool_handle": lambda: (0, 1),
+            "current_stream": lambda: None,
+            "set_stream": lambda _: None,
+            "synchronize": lambda: self.synchronized.append(len(self.graphs)),
+        }.items():
             monkeypatch.setattr(torch.cuda, name, value)
 
     def make(self) -> Recording:
@@ -96,13 +106,27 @@ def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tupl
     return make
 
 
-@pytest.mark.parametrize("changes", [
-    {"max_duration": "16ba", "data": TINY, "methods": HOT},
-    {"max_duration": "9ba", "data": TINY, "batch": {"bn_size": 4}, "methods": {"ema": {"update_interval": "2ba"}}},
-    {"max_duration": "10ba", "precision": {"dtype": "bf16"}, "methods": {"sam": {"interval": 3}, "bce_loss": {}}},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"max_duration": "16ba", "data": TINY, "methods": HOT},
+        {
+            "max_duration": "9ba",
+            "data": TINY,
+            "batch": {"bn_size": 4},
+            "methods": {"ema": {"update_interval": "2ba"}},
+        },
+        {
+            "max_duration": "10ba",
+            "precision": {"dtype": "bf16"},
+            "methods": {"sam": {"interval": 3}, "bce_loss": {}},
+        },
+    ],
+)
 def test_replaying_gives_the_bits_of_computing(
-    changes: dict[str, Any], replayed: Callable[..., tuple[Run, list[str]]], make_run: Callable[..., Run],
+    changes: dict[str, Any],
+    replayed: Callable[..., tuple[Run, list[str]]],
+    make_run: Callable[..., Run],
     device: Device,
 ):
     ours, theirs = replayed(**changes)[0], make_run(**changes)
@@ -115,32 +139,50 @@ def test_replaying_gives_the_bits_of_computing(
 
 
 def test_a_step_that_renews_the_cast_weights_gives_the_bits_of_casting_them(
-    replayed: Callable[..., tuple[Run, list[str]]], make_run: Callable[..., Run], device: Device,
+    replayed: Callable[..., tuple[Run, list[str]]],
+    make_run: Callable[..., Run],
+    device: Device,
     monkeypatch: pytest.MonkeyPatch,
 ):
     def unseen(weights: list[torch.Tensor], *rest: Any) -> None:
-        sgd.plain([weight.data for weight in weights], *rest)       # as a kernel does, without torch seeing it
+        # as a kernel does, without torch seeing it
+        sgd.plain([weight.data for weight in weights], *rest)
 
     monkeypatch.setattr(steps, "library", lambda: None)
-    changes = {"max_duration": "10ba", "precision": {"dtype": "bf16"},
-               "methods": {"sam": {"interval": 4}, "ema": {"update_interval": "2ba"}}}
+    changes = {
+        "max_duration": "10ba",
+        "precision": {"dtype": "bf16"},
+        "methods": {"sam": {"interval": 4}, "ema": {"update_interval": "2ba"}},
+    }
     ours, theirs = replayed(**changes)[0], make_run(**changes)
-    ours.optimizer = ours.plan.recipe.optimizer.build(ours.model, Operations(sgd=unseen), ours.model.copies)
+    ours.optimizer = ours.plan.recipe.optimizer.build(
+        ours.model, Operations(sgd=unseen), ours.model.copies
+    )
     train(ours, Notes(ours))
     train(theirs, Notes(theirs))
     assert differing(ours, theirs) == []
     copies = {copy.data_ptr() for copy in ours.model.copies.values()}
-    casts = [args[0] for operation, args, *_ in device.graphs[0].calls
-             if operation is torch.ops.aten._foreach_copy_.default]
-    assert casts        # of gradients
+    casts = [
+        args[0]
+        for operation, args, *_ in device.graphs[0].calls
+        if operation is torch.ops.aten._foreach_copy_.default
+    ]
+    assert casts  # of gradients
     assert not any(place.data_ptr() in copies for places in casts for place in places)
 
 
 def test_float16_is_replayed_with_the_scale_of_the_step(
-    replayed: Callable[..., tuple[Run, list[str]]], make_run: Callable[..., Run], device: Device,
+    replayed: Callable[..., tuple[Run, list[str]]],
+    make_run: Callable[..., Run],
+    device: Device,
 ):
-    changes = {"max_duration": "8ba", "precision": {"dtype": "fp16"}, "batch": {"global_size": 2, "bn_size": 2},
-               "data": TINY, "optimizer": {"lr": 0.01}}
+    changes = {
+        "max_duration": "8ba",
+        "precision": {"dtype": "fp16"},
+        "batch": {"global_size": 2, "bn_size": 2},
+        "data": TINY,
+        "optimizer": {"lr": 0.01},
+    }
     ours, theirs = replayed(**changes)[0], make_run(**changes)
     train(ours, Notes(ours))
     train(theirs, Notes(theirs))
@@ -150,21 +192,30 @@ def test_float16_is_replayed_with_the_scale_of_the_step(
 
 
 def test_every_image_size_has_a_graph_after_one_gradient_without(
-    replayed: Callable[..., tuple[Run, list[str]]], device: Device,
+    replayed: Callable[..., tuple[Run, list[str]]],
+    device: Device,
 ):
-    run, told = replayed(max_duration="3ep", methods={"progressive_resizing": {
-        "initial_scale": 0.5, "delay": "0.2dur", "finetune": "0.2dur"}})
+    run, told = replayed(
+        max_duration="3ep",
+        methods={
+            "progressive_resizing": {"initial_scale": 0.5, "delay": "0.2dur", "finetune": "0.2dur"}
+        },
+    )
     train(run, Notes(run))
     sizes, steps = len(set(run.plan.sizes)), run.plan.steps_per_epoch
     assert sizes == 3
     assert [graph.replays for graph in device.graphs] == [steps - PATIENCE, steps - 1, steps - 1]
-    assert device.synchronized == [1, 2]            # before each graph but the last is given up
-    assert told == ["The GPU runs kernels faster than the host launches them: from now on, gradients are replayed as "
-                    "CUDA graphs."]
+    assert device.synchronized == [1, 2]  # before each graph but the last is given up
+    assert told == [
+        "The GPU runs kernels faster than the host launches them: from now on, gradients are "
+        "replayed as "
+        "CUDA graphs."
+    ]
 
 
 def test_nothing_is_replayed_while_the_gpu_is_the_limit(
-    replayed: Callable[..., tuple[Run, list[str]]], device: Device,
+    replayed: Callable[..., tuple[Run, list[str]]],
+    device: Device,
 ):
     run, told = replayed(max_duration="8ba")
     device.waits = False
@@ -174,23 +225,33 @@ def test_nothing_is_replayed_while_the_gpu_is_the_limit(
 
 
 def test_what_a_graph_cannot_hold_is_computed_and_reported(
-    replayed: Callable[..., tuple[Run, list[str]]], make_run: Callable[..., Run], device: Device,
+    replayed: Callable[..., tuple[Run, list[str]]],
+    make_run: Callable[..., Run],
+    device: Device,
 ):
     ours, theirs = replayed(max_duration="9ba")[0], make_run(max_duration="9ba")
     told: list[str] = []
-    ours.graphs.tell, device.refuses = told.append, "operation not permitted when stream is capturing\nand more"
+    ours.graphs.tell, device.refuses = (
+        told.append,
+        "operation not permitted when stream is capturing\nand more",
+    )
     train(ours, Notes(ours))
     train(theirs, Notes(theirs))
-    assert told[1:] == ["The gradient cannot be captured as a CUDA graph, so its kernels are launched one by one: "
-                        "operation not permitted when stream is capturing"]
+    assert told[1:] == [
+        "The gradient cannot be captured as a CUDA graph, so its kernels are launched one by one: "
+        "operation not permitted when stream is capturing"
+    ]
     assert len(device.graphs) == 1
     assert differing(ours, theirs) == []
 
 
 def test_a_gradient_that_is_added_to_another_is_computed(
-    replayed: Callable[..., tuple[Run, list[str]]], make_run: Callable[..., Run], device: Device,
+    replayed: Callable[..., tuple[Run, list[str]]],
+    make_run: Callable[..., Run],
+    device: Device,
 ):
     """As by a method that takes a batch's gradient twice."""
+
     def twice(compute: Callable, params: list, now: object) -> torch.Tensor:
         compute(sync=False)
         return compute()

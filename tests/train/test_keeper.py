@@ -28,7 +28,9 @@ def keeper(make_run: Callable[..., Run], tmp_path: Path) -> Keeper:
     """The keeper of a small run, with the checkpoint of step 1."""
     run = make_run()
     checkpoints = Checkpoints(tmp_path / "checkpoints", 2, print)
-    recorder = Recorder(tmp_path, run_facts(run, tmp_path), PlainConsole(io.StringIO(), io.StringIO()))
+    recorder = Recorder(
+        tmp_path, run_facts(run, tmp_path), PlainConsole(io.StringIO(), io.StringIO())
+    )
     recorder.begin()
     made = Keeper(run, (recorder, checkpoints), Interruption(), Silent())
     made.save(1)
@@ -40,7 +42,9 @@ def keeper(make_run: Callable[..., Run], tmp_path: Path) -> Keeper:
 def test_a_model_that_is_not_finite_is_never_saved(place: str, value: float, keeper: Keeper):
     tensor = keeper.run.model.state_dict()[place]
     tensor[(0,) * tensor.dim()] = value
-    with pytest.raises(TrainingError, match=r"not finite numbers at step 2; usual causes.*optimizer\.lr"):
+    with pytest.raises(
+        TrainingError, match=r"not finite numbers at step 2; usual causes.*optimizer\.lr"
+    ):
         keeper.save(2)
     keeper.checkpoints.wait()
     assert keeper.checkpoints.newest()[0] == 1

@@ -14,10 +14,15 @@ from resnet_recipes.train.state import capture, restore
 
 #: Every method of Hot, sized for a run of eight steps, with a SAM step in every third.
 HOT: dict[str, Any] = {
-    "bce_loss": {}, "blurpool": {}, "stochastic_depth": {"drop_rate": 0.1}, "colout": {"p_row": 0.05, "p_col": 0.05},
+    "bce_loss": {},
+    "blurpool": {},
+    "stochastic_depth": {"drop_rate": 0.1},
+    "colout": {"p_row": 0.05, "p_col": 0.05},
     "randaugment": {"severity": 10, "depth": 1},
     "progressive_resizing": {"initial_scale": 0.5, "delay": "0.2dur", "finetune": "0.2dur"},
-    "label_smoothing": {"smoothing": 0.13}, "mixup": {"alpha": 0.25}, "sam": {"rho": 0.5, "interval": 3},
+    "label_smoothing": {"smoothing": 0.13},
+    "mixup": {"alpha": 0.25},
+    "sam": {"rho": 0.5, "interval": 3},
     "ema": {"half_life": "3ba", "update_interval": "2ba"},
 }
 
@@ -61,15 +66,22 @@ def differing(ours: Run, theirs: Run) -> list[str]:
     pairs = []
     for run in (ours, theirs):
         state = capture(run, 0)
-        momenta = {f"momentum.{i}": value["momentum_buffer"] for i, value in state["optimizer"]["state"].items()}
+        momenta = {
+            f"momentum.{i}": value["momentum_buffer"]
+            for i, value in state["optimizer"]["state"].items()
+        }
         pairs.append({**state["model"], **momenta, **state["methods"]})
     assert pairs[0].keys() == pairs[1].keys()
     return [key for key in pairs[0] if not torch.equal(pairs[0][key], pairs[1][key])]
 
 
 def test_the_loss_falls(make_run: Callable[..., Run]):
-    run = make_run(max_duration="24ba", evaluation={"interval": "1dur"}, optimizer={"lr": 0.1},
-                   methods={"bce_loss": {}})
+    run = make_run(
+        max_duration="24ba",
+        evaluation={"interval": "1dur"},
+        optimizer={"lr": 0.1},
+        methods={"bce_loss": {}},
+    )
     notes = Notes(run)
     assert train(run, notes) == run.plan.total_steps
     losses = torch.stack(notes.losses)
@@ -77,15 +89,21 @@ def test_the_loss_falls(make_run: Callable[..., Run]):
 
 
 def test_the_plan_says_when_to_log_evaluate_and_save(make_run: Callable[..., Run]):
-    run = make_run(max_duration="5ba", log={"interval": "2ba"}, evaluation={"interval": "3ba"},
-                   checkpoint={"interval": "4ba"})
+    run = make_run(
+        max_duration="5ba",
+        log={"interval": "2ba"},
+        evaluation={"interval": "3ba"},
+        checkpoint={"interval": "4ba"},
+    )
     notes = Notes(run)
     train(run, notes)
     assert (notes.logged, notes.evaluated, notes.saved) == ([2, 3, 4, 5], [3, 5], [4, 5])
 
 
 def test_a_run_that_is_asked_to_stop_logs_and_saves(make_run: Callable[..., Run]):
-    run = make_run(max_duration="8ba", checkpoint={"interval": "1dur"}, evaluation={"interval": "1dur"})
+    run = make_run(
+        max_duration="8ba", checkpoint={"interval": "1dur"}, evaluation={"interval": "1dur"}
+    )
     notes = Notes(run, stop_at=3)
     assert train(run, notes) == 3
     assert (notes.logged, notes.evaluated, notes.saved) == ([2, 3], [], [3])
@@ -93,11 +111,16 @@ def test_a_run_that_is_asked_to_stop_logs_and_saves(make_run: Callable[..., Run]
 
 @pytest.mark.parametrize(("wanted", "steps"), [(True, [8]), (False, [])])
 def test_statistics_are_averaged_at_the_end_of_every_epoch_if_the_recipe_says_so(
-    wanted: bool, steps: list[int], make_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch,
+    wanted: bool,
+    steps: list[int],
+    make_run: Callable[..., Run],
+    monkeypatch: pytest.MonkeyPatch,
 ):
     run = make_run(max_duration="9ba", batch={"bn_average": wanted})
     notes, averaged = Notes(run), []
-    monkeypatch.setattr(loop, "average_statistics", lambda _: averaged.append(len(notes.losses) + 1))
+    monkeypatch.setattr(
+        loop, "average_statistics", lambda _: averaged.append(len(notes.losses) + 1)
+    )
     train(run, notes)
     assert averaged == steps
 
@@ -112,11 +135,12 @@ def test_a_run_that_reaches_its_target_saves_and_ends(make_run: Callable[..., Ru
 
 
 @pytest.mark.parametrize("microbatches", [1, 2])
-def test_a_resumed_run_equals_the_uninterrupted_run_with_every_method_of_hot(make_run: Callable[..., Run],
-                                                                             microbatches: int):
+def test_a_resumed_run_equals_the_uninterrupted_run_with_every_method_of_hot(
+    make_run: Callable[..., Run], microbatches: int
+):
     changes = {"max_duration": "7ba", "batch": {"bn_size": 16 // microbatches}, "methods": HOT}
     whole = make_run(**changes)
-    train(whole, notes := Notes(whole, keep=(2, 3, 5)))         # before, at and after a SAM step
+    train(whole, notes := Notes(whole, keep=(2, 3, 5)))  # before, at and after a SAM step
     for done, state in notes.states.items():
         resumed = make_run(**changes)
         assert restore(resumed, state) == done
@@ -134,12 +158,20 @@ def test_without_the_seed_of_each_step_a_resumed_run_would_differ(make_run: Call
 
 
 def test_microbatches_do_not_change_the_gradient(make_run: Callable[..., Run]):
-    ways = [make_run(max_duration="1ba", optimizer={"momentum": 0.0, "weight_decay": 0.0}, schedule={"warmup": "0ep"},
-                     batch={"bn_size": size}, methods={"bce_loss": {}, "label_smoothing": {}, "mixup": {"alpha": 0.4}})
-            for size in (16, 4)]
+    ways = [
+        make_run(
+            max_duration="1ba",
+            optimizer={"momentum": 0.0, "weight_decay": 0.0},
+            schedule={"warmup": "0ep"},
+            batch={"bn_size": size},
+            methods={"bce_loss": {}, "label_smoothing": {}, "mixup": {"alpha": 0.4}},
+        )
+        for size in (16, 4)
+    ]
     for run in ways:
         for module in run.model.modules():
-            if isinstance(module, torch.nn.BatchNorm2d):        # statistics do depend on the micro-batch: take them out
+            # statistics do depend on the micro-batch: take them out
+            if isinstance(module, torch.nn.BatchNorm2d):
                 module.train = lambda mode=True, module=module: module
                 module.eval()
                 module.training = False
@@ -152,6 +184,9 @@ def test_no_step_waits_for_the_device(make_run: Callable[..., Run]):
     run = make_run(max_duration="4ba", log={"interval": "1dur"}, methods=HOT)
     with profile(activities=[ProfilerActivity.CPU]) as trace:
         train(run, Notes(run))
-    reads = [event for event in trace.key_averages()
-             if event.key in ("aten::_local_scalar_dense", "aten::item", "aten::nonzero")]
+    reads = [
+        event
+        for event in trace.key_averages()
+        if event.key in ("aten::_local_scalar_dense", "aten::item", "aten::nonzero")
+    ]
     assert [(event.key, event.count) for event in reads] == []

@@ -15,7 +15,9 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 36, 2))
 
 
-def step(model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision, images: torch.Tensor) -> None:
+def step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision, images: torch.Tensor
+) -> None:
     precision.before_step()
     with precision.autocast():
         loss = model(images).float().square().mean()
@@ -36,10 +38,16 @@ def test_an_overflow_skips_the_step_and_leaves_weights_momentum_and_statistics(f
     bad = good.clone()
     bad[0, 0, 0, 0] = float("inf")
     step(model, optimizer, precision, bad)
-    assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items() if "num_batches" not in key)
-    assert all(torch.equal(optimizer.state[p]["momentum_buffer"], m)
-               for p, m in zip(model.parameters(), momenta, strict=True))
-    assert precision.scaler.get_scale() == 2.0**15      # halved once
+    assert all(
+        torch.equal(value, before[key])
+        for key, value in model.state_dict().items()
+        if "num_batches" not in key
+    )
+    assert all(
+        torch.equal(optimizer.state[p]["momentum_buffer"], m)
+        for p, m in zip(model.parameters(), momenta, strict=True)
+    )
+    assert precision.scaler.get_scale() == 2.0**15  # halved once
     step(model, optimizer, precision, good)
     assert not torch.equal(model[0].weight, before["0.weight"])
     assert all(value.isfinite().all() for value in model.state_dict().values())
@@ -57,12 +65,20 @@ def test_running_statistics_are_put_back_in_a_few_operations_however_many_there_
     counts = []
     for layers in (1, 30):
         model = nn.Sequential(*[nn.BatchNorm2d(3) for _ in range(layers)])
-        optimizer, precision = DecoupledSGDW(lr=0.1).build(model), Precision(CPU, torch.float16, model)
+        optimizer, precision = (
+            DecoupledSGDW(lr=0.1).build(model),
+            Precision(CPU, torch.float16, model),
+        )
         with profile(activities=[ProfilerActivity.CPU]) as trace:
             precision.before_step()
             precision.step(*primed(precision, optimizer, model))
-        counts.append({event.key: event.count
-                       for event in trace.key_averages() if event.key in ("aten::where", "aten::cat")})
+        counts.append(
+            {
+                event.key: event.count
+                for event in trace.key_averages()
+                if event.key in ("aten::where", "aten::cat")
+            }
+        )
     assert counts == [{"aten::where": 1, "aten::cat": 2}] * 2
 
 
@@ -103,6 +119,6 @@ def test_float16_stops_only_when_its_scale_has_collapsed():
     precision.scaler.scale(torch.ones(()))
     precision.check([float("inf")], 1)
     precision.scaler.update(2.0**-12)
-    for loss in (float("inf"), 0.7):        # every gradient may overflow while the losses look well
+    for loss in (float("inf"), 0.7):  # every gradient may overflow while the losses look well
         with pytest.raises(TrainingError, match="overflow at every step"):
             precision.check([loss], 1)

@@ -36,7 +36,9 @@ def made(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> plan
     return plan.of(small, data.measure(small.data), 1)
 
 
-def test_the_ends_and_the_middle_of_the_sizes_are_measured(made: plan.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ends_and_the_middle_of_the_sizes_are_measured(
+    made: plan.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(probe, "STEPS", 3)
     found = probe.speeds(made, ALONE, seconds=5.0)
     assert {min(made.sizes), max(made.sizes)} <= set(found.step) <= set(made.sizes)
@@ -45,7 +47,9 @@ def test_the_ends_and_the_middle_of_the_sizes_are_measured(made: plan.Plan, monk
     assert (found.loader, found.together, found.exchange, found.devices) == (None, None, 0.0, 1)
 
 
-def test_training_on_the_real_images_is_timed(made: plan.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_on_the_real_images_is_timed(
+    made: plan.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(probe, "STEPS", 2)
     assert probe._together(made, ALONE, 16, seconds=1.0) > 0
 
@@ -57,7 +61,9 @@ def test_a_run_that_ends_within_the_warm_up_is_timed_by_what_it_has(
     assert probe._together(made, ALONE, 16, seconds=1.0) == pytest.approx(8.0)
 
 
-def test_what_the_first_steps_take_longer_is_known(made: plan.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_first_steps_take_longer_is_known(
+    made: plan.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By hand: the first two steps of each size take 7 seconds, later ones 1."""
     made.recipe.methods.sam = None
     laps = [5.0, 2.0, 1.0, 1.0, 1.0]
@@ -101,17 +107,26 @@ def test_a_step_of_sam_counts_with_its_share() -> None:
 
 
 @pytest.mark.parametrize(("device", "steps"), [("cpu", 2 + 1), ("cuda", 8 + 1)])
-def test_a_step_is_timed_once_the_warm_up_is_over_and_gradients_are_replayed(device: str, steps: int) -> None:
+def test_a_step_is_timed_once_the_warm_up_is_over_and_gradients_are_replayed(
+    device: str, steps: int
+) -> None:
     stopwatch = probe.Stopwatch(torch.device(device), seconds=0.0)
     while not stopwatch.wants_to_stop():
         stopwatch.laps.append(1.0)
     assert len(stopwatch.laps) == steps
-    assert device == "cpu" or probe.warm_up(torch.device(device)) > PATIENCE + 1       # the graph is made in one more
+    # the graph is made in one more
+    assert device == "cpu" or probe.warm_up(torch.device(device)) > PATIENCE + 1
 
 
-def test_the_first_step_that_is_timed_is_one_of_sams(made: plan.Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_step_that_is_timed_is_one_of_sams(
+    made: plan.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun = []
-    monkeypatch.setattr(probe, "train", lambda run, keeper, first: (begun.append(first), keeper.laps.extend([1.0] * 4)))
+    monkeypatch.setattr(
+        probe,
+        "train",
+        lambda run, keeper, first: (begun.append(first), keeper.laps.extend([1.0] * 4)),
+    )
     made.recipe.methods.sam.interval = 5
     probe._laps(made, ALONE, 32, 16, 1.0, Tuning())
     assert (begun[0] + probe.WARM_UP) % 5 == 0

@@ -38,16 +38,35 @@ def test_the_state_of_a_run_fits_it(run: Run) -> None:
     assert list(misfits(run, state)) == []
 
 
-@pytest.mark.parametrize(("field", "value"), [
-    ("step", -1), ("step", 99), ("step", 3.0), ("step", True), ("step", None), ("seconds", float("nan")),
-    ("seconds", -1.0), ("seconds", 1),
-    ("world_size", 0), ("threads", "2"), ("train_examples", -5), ("classes", [1, 2]), ("classes", "ab"),
-    ("versions", {}), ("model", []),
-    ("versions", {"torch": torch.zeros(2)}), ("computed_by", []), ("computed_by", {"GPU": 1}),
-    ("recipe", {"seed": torch.zeros(2)}), ("recipe", {1: 2}),
-    ("recipe", {"a": DEEP}),
-    ("precision", {"scale": float("inf")}), ("precision", {"scale": "x"}), ("device", None),
-])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("step", -1),
+        ("step", 99),
+        ("step", 3.0),
+        ("step", True),
+        ("step", None),
+        ("seconds", float("nan")),
+        ("seconds", -1.0),
+        ("seconds", 1),
+        ("world_size", 0),
+        ("threads", "2"),
+        ("train_examples", -5),
+        ("classes", [1, 2]),
+        ("classes", "ab"),
+        ("versions", {}),
+        ("model", []),
+        ("versions", {"torch": torch.zeros(2)}),
+        ("computed_by", []),
+        ("computed_by", {"GPU": 1}),
+        ("recipe", {"seed": torch.zeros(2)}),
+        ("recipe", {1: 2}),
+        ("recipe", {"a": DEEP}),
+        ("precision", {"scale": float("inf")}),
+        ("precision", {"scale": "x"}),
+        ("device", None),
+    ],
+)
 def test_a_field_of_the_wrong_type_or_range_is_named(field: str, value: object, run: Run) -> None:
     (sentence,) = malformed(after_a_step(run) | {field: value}, run.plan.total_steps)
     assert field in sentence
@@ -55,26 +74,52 @@ def test_a_field_of_the_wrong_type_or_range_is_named(field: str, value: object, 
         restore(run, after_a_step(run) | {field: value})
 
 
-@pytest.mark.parametrize(("change", "named"), [
-    (lambda state: state["model"].pop("bn1.weight"), "model bn1.weight: is missing"),
-    (lambda state: state["model"].update(more=torch.zeros(1)),
-     "model more: is float32 [1], but this run needs missing"),
-    (lambda state: state["model"].update({"bn1.weight": torch.zeros(1)}), "model bn1.weight: is float32 [1]"),
-    (lambda state: state["model"].update({"bn1.weight": torch.zeros(64, dtype=torch.int64)}),
-     "model bn1.weight: is int64 [64]"),
-    (lambda state: state["model"].update({"bn1.weight": 1.0}), "model bn1.weight: is float"),
-    (lambda state: state["methods"].update({"ema.fc.bias": torch.zeros(3)}), "methods ema.fc.bias"),
-    (lambda state: state["methods"].update({"sam.fc.bias": torch.zeros(3)}), "methods sam.fc.bias"),
-    (lambda state: state["methods"].update({"ema.fc.bias": "x"}), "methods ema.fc.bias"),
-    (lambda state: state["optimizer"].pop("state"), "optimizer None"),
-    (lambda state: state["optimizer"]["state"].update({1000: {}}), "optimizer 1000"),
-    (lambda state: state["optimizer"]["state"].update({0: 5}), "optimizer 0"),
-    (lambda state: state["optimizer"]["state"][0].update(momentum_buffer=torch.zeros(2)),
-     "optimizer momentum_buffer of parameter 0"),
-    (lambda state: state["optimizer"]["state"][0].update(step=float("inf")), "optimizer step of parameter 0"),
-    (lambda state: state["optimizer"]["state"][0].update(step=[1]), "optimizer step of parameter 0"),
-])
-def test_a_tensor_that_does_not_fit_is_named(change: Callable[[dict], object], named: str, run: Run) -> None:
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda state: state["model"].pop("bn1.weight"), "model bn1.weight: is missing"),
+        (
+            lambda state: state["model"].update(more=torch.zeros(1)),
+            "model more: is float32 [1], but this run needs missing",
+        ),
+        (
+            lambda state: state["model"].update({"bn1.weight": torch.zeros(1)}),
+            "model bn1.weight: is float32 [1]",
+        ),
+        (
+            lambda state: state["model"].update({"bn1.weight": torch.zeros(64, dtype=torch.int64)}),
+            "model bn1.weight: is int64 [64]",
+        ),
+        (lambda state: state["model"].update({"bn1.weight": 1.0}), "model bn1.weight: is float"),
+        (
+            lambda state: state["methods"].update({"ema.fc.bias": torch.zeros(3)}),
+            "methods ema.fc.bias",
+        ),
+        (
+            lambda state: state["methods"].update({"sam.fc.bias": torch.zeros(3)}),
+            "methods sam.fc.bias",
+        ),
+        (lambda state: state["methods"].update({"ema.fc.bias": "x"}), "methods ema.fc.bias"),
+        (lambda state: state["optimizer"].pop("state"), "optimizer None"),
+        (lambda state: state["optimizer"]["state"].update({1000: {}}), "optimizer 1000"),
+        (lambda state: state["optimizer"]["state"].update({0: 5}), "optimizer 0"),
+        (
+            lambda state: state["optimizer"]["state"][0].update(momentum_buffer=torch.zeros(2)),
+            "optimizer momentum_buffer of parameter 0",
+        ),
+        (
+            lambda state: state["optimizer"]["state"][0].update(step=float("inf")),
+            "optimizer step of parameter 0",
+        ),
+        (
+            lambda state: state["optimizer"]["state"][0].update(step=[1]),
+            "optimizer step of parameter 0",
+        ),
+    ],
+)
+def test_a_tensor_that_does_not_fit_is_named(
+    change: Callable[[dict], object], named: str, run: Run
+) -> None:
     state = after_a_step(run)
     change(state)
     (sentence,) = misfits(run, state)
@@ -86,5 +131,7 @@ def test_the_settings_of_the_optimizer_are_the_recipes(run: Run) -> None:
     for group in state["optimizer"]["param_groups"]:
         group.update(weight_decay=1e9, momentum=-3, params=[])
     restore(run, state)
-    assert all(group["weight_decay"] < 1 and group["momentum"] > 0 and group["params"]
-               for group in run.optimizer.param_groups)
+    assert all(
+        group["weight_decay"] < 1 and group["momentum"] > 0 and group["params"]
+        for group in run.optimizer.param_groups
+    )

@@ -25,12 +25,17 @@ def _switch() -> Iterator[None]:
 def plan(sizes: tuple[int, ...], images: int, last: float = 1.0) -> SimpleNamespace:
     """What tuning reads of a plan: the size of each epoch, and how many images a rank trains on in an epoch."""
     steps = images // 256
-    return SimpleNamespace(total_steps=round((len(sizes) - 1 + last) * steps), steps_per_epoch=steps, rank_size=256,
-                           sizes=sizes)
+    return SimpleNamespace(
+        total_steps=round((len(sizes) - 1 + last) * steps),
+        steps_per_epoch=steps,
+        rank_size=256,
+        sizes=sizes,
+    )
 
 
 def test_only_sizes_of_many_pixels_are_searched_for():
-    # of 300,000 images of 224 px, an epoch of 88 px has 10 %, one of 112 px 17 %, and one of 176 px 41 %
+    # of 300,000 images of 224 px, an epoch of 88 px has 10 %, one of 112 px 17 %, and one of 176 px
+    # 41 %
     mild = plan((88,) * 6 + (112,) * 5 + (176,) * 3, 200_000)
     assert Tuning.of(mild).searched == {176}
     assert Tuning.of(plan((88,) * 11 + (112, 176), 200_000)).searched == {88}
@@ -41,13 +46,19 @@ def test_a_size_counts_in_all_its_epochs_as_far_as_they_go():
     assert Tuning.of(plan((224, 176, 224), 151_000, last=0.9)).searched == set()
 
 
-def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(make_run: Callable[..., Run], monkeypatch):
+def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(
+    make_run: Callable[..., Run], monkeypatch
+):
     """Torch keeps the first one, also that of the rehearsal."""
-    run, seen = make_run(max_duration="3ep", methods={"progressive_resizing": {"delay": "0.2dur"}}), []
+    run, seen = (
+        make_run(max_duration="3ep", methods={"progressive_resizing": {"delay": "0.2dur"}}),
+        [],
+    )
     small, *_, large = run.plan.sizes
     run.tuning = Tuning([large])
     run.model.register_forward_pre_hook(
-        lambda module, inputs: seen.append((inputs[0].shape[-1], torch.backends.cudnn.benchmark)))
+        lambda module, inputs: seen.append((inputs[0].shape[-1], torch.backends.cudnn.benchmark))
+    )
     gradient.rehearse(run)
     assert seen == [(large, True)]
     train(run, Notes(run))
@@ -58,6 +69,8 @@ def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(make_run: Ca
 def test_nothing_is_searched_for_in_an_evaluation(make_run: Callable[..., Run]):
     run, seen = make_run(), []
     Tuning([64]).enter(64)
-    run.model.register_forward_pre_hook(lambda module, inputs: seen.append(torch.backends.cudnn.benchmark))
+    run.model.register_forward_pre_hook(
+        lambda module, inputs: seen.append(torch.backends.cudnn.benchmark)
+    )
     Keeper(run, None, Mock(), Mock()).evaluate(1)
     assert set(seen) == {False}

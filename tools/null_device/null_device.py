@@ -15,8 +15,9 @@ _device.null_entry.restype = ctypes.c_char_p
 def recorded() -> Iterator[list[str]]:
     """Record what the block asks of the device; the list is filled when the block ends.
 
-    Entries begin with launch, copy, fill, malloc or pin, or with wait if the host has to wait. While a CUDA graph is
-    being captured, "captured" comes before that; then nothing may wait, and no copy may be pageable.
+    Entries begin with launch, copy, fill, malloc or pin, or with wait if the host has to wait.
+    While a CUDA graph is being captured, "captured" comes before that; then nothing may wait, and
+    no copy may be pageable.
     """
     entries: list[str] = []
     _device.null_log(True)
@@ -35,28 +36,48 @@ def launch(name: str) -> None:
 def _like(x: Tensor, shape: tuple[int, ...], of: Tensor) -> Tensor:
     """Return an empty tensor of `shape` in the memory format of `of`."""
     nhwc = of.is_contiguous(memory_format=torch.channels_last)
-    return torch.empty(shape, dtype=x.dtype, device=x.device,
-                       memory_format=torch.channels_last if nhwc else torch.contiguous_format)
+    return torch.empty(
+        shape,
+        dtype=x.dtype,
+        device=x.device,
+        memory_format=torch.channels_last if nhwc else torch.contiguous_format,
+    )
 
 
 def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
-    launch(f"cudnn convolution {'NHWC' if x.is_contiguous(memory_format=torch.channels_last) else 'NCHW'} {x.dtype}")
-    sides = [(x.shape[2 + i] + 2 * padding[i] - dilation[i] * (weight.shape[2 + i] - 1) - 1) // stride[i] + 1
-             for i in range(2)]
+    launch(
+        f"cudnn convolution {'NHWC' if x.is_contiguous(memory_format=torch.channels_last) else 'NCHW'} {x.dtype}"
+    )
+    sides = [
+        (x.shape[2 + i] + 2 * padding[i] - dilation[i] * (weight.shape[2 + i] - 1) - 1) // stride[i]
+        + 1
+        for i in range(2)
+    ]
     return _like(x, (x.shape[0], weight.shape[0], *sides), x)
 
 
-def _convolution_backward(g, x, weight, biases, stride, padding, dilation, transposed, output_padding, groups, wanted):
+def _convolution_backward(
+    g, x, weight, biases, stride, padding, dilation, transposed, output_padding, groups, wanted
+):
     if wanted[0]:
         launch("cudnn convolution dgrad")
     if wanted[1]:
         launch("cudnn convolution wgrad")
-    return _like(x, x.shape, x) if wanted[0] else None, _like(weight, weight.shape, x) if wanted[1] else None, None
+    return (
+        _like(x, x.shape, x) if wanted[0] else None,
+        _like(weight, weight.shape, x) if wanted[1] else None,
+        None,
+    )
 
 
 def _batch_norm(x, weight, bias, mean, var, training, momentum, eps):
     launch("cudnn batch norm")
-    return _like(x, x.shape, x), torch.empty_like(weight), torch.empty_like(weight), x.new_empty(16, dtype=torch.uint8)
+    return (
+        _like(x, x.shape, x),
+        torch.empty_like(weight),
+        torch.empty_like(weight),
+        x.new_empty(16, dtype=torch.uint8),
+    )
 
 
 def _batch_norm_backward(x, g, weight, mean, var, saved_mean, saved_var, eps, reserve):
@@ -65,6 +86,10 @@ def _batch_norm_backward(x, g, weight, mean, var, saved_mean, saved_var, eps, re
 
 
 _library = torch.library.Library("aten", "IMPL")
-for _name, _stand_in in (("convolution", _convolution), ("convolution_backward", _convolution_backward),
-                         ("cudnn_batch_norm", _batch_norm), ("cudnn_batch_norm_backward", _batch_norm_backward)):
+for _name, _stand_in in (
+    ("convolution", _convolution),
+    ("convolution_backward", _convolution_backward),
+    ("cudnn_batch_norm", _batch_norm),
+    ("cudnn_batch_norm_backward", _batch_norm_backward),
+):
     _library.impl(_name, _stand_in, "CUDA")

@@ -1,7 +1,7 @@
 """Run a Python script on the null device:  python tools/null_device/run.py SCRIPT [ARGUMENTS].
 
-Needs g++ and a CUDA build of torch, whose headers it uses. The libraries are built in the folder build, and again after
-their sources have changed.
+Needs g++ and a CUDA build of torch, whose headers it uses. The libraries are built in the folder
+build, and again after their sources have changed.
 """
 
 import os
@@ -21,7 +21,10 @@ def build(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     compiler = ["g++", "-O1", "-shared", "-fPIC", "-w", f"-I{HERE / 'include'}", f"-I{headers}"]
     subprocess.run([*compiler, HERE / "runtime.cpp", HERE / "nccl.cpp", "-o", runtime], check=True)
-    subprocess.run(["gcc", "-O1", "-shared", "-fPIC", "-w", HERE / "driver.c", "-o", driver, "-ldl"], check=True)
+    subprocess.run(
+        ["gcc", "-O1", "-shared", "-fPIC", "-w", HERE / "driver.c", "-o", driver, "-ldl"],
+        check=True,
+    )
     for name in ("libnvidia-ml.so.1", "libcuda.so"):
         (folder / name).unlink(missing_ok=True)
         (folder / name).symlink_to(driver.name)
@@ -30,13 +33,19 @@ def build(folder: Path) -> None:
 def environment(folder: Path) -> dict[str, str]:
     """Return the environment in which a Python process sees the device that `build` made in `folder`."""
     path = os.pathsep.join([str(HERE), str(HERE.parents[1])])
-    return os.environ | {"LD_PRELOAD": str(folder / "runtime.so"), "LD_LIBRARY_PATH": str(folder), "PYTHONPATH": path,
-                         "TRITON_LIBCUDA_PATH": str(folder)}
+    return os.environ | {
+        "LD_PRELOAD": str(folder / "runtime.so"),
+        "LD_LIBRARY_PATH": str(folder),
+        "PYTHONPATH": path,
+        "TRITON_LIBCUDA_PATH": str(folder),
+    }
 
 
 if __name__ == "__main__":
     built = HERE / "build"
     last = built / "libcuda.so"
-    if not last.exists() or last.stat().st_mtime < max(file.stat().st_mtime for file in HERE.glob("*.c*")):
+    if not last.exists() or last.stat().st_mtime < max(
+        file.stat().st_mtime for file in HERE.glob("*.c*")
+    ):
         build(built)
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environment(built))

@@ -2,9 +2,9 @@
 
     python tools/null_device/run.py tools/null_device/step.py RECIPE [KEY=VALUE ...]
 
-Prints one JSON object per recipe (RECIPE may be a list: mild,medium,hot): the launches of a step, those of a step with
-SAM if the recipe has SAM, waits, pageable copies, and milliseconds of CPU time; the same with gradients replayed as
-CUDA graphs; and what the capture could not contain.
+Prints one JSON object per recipe (RECIPE may be a list: mild,medium,hot): the launches of a step,
+those of a step with SAM if the recipe has SAM, waits, pageable copies, and milliseconds of CPU
+time; the same with gradients replayed as CUDA graphs; and what the capture could not contain.
 """
 
 import json
@@ -30,7 +30,8 @@ from resnet_recipes.train.keeper import Keeper
 from resnet_recipes.train.loop import train
 from resnet_recipes.train.run import Run
 
-BATCH, FIRST, STEPS = 256, 3, 12        # examples; step to begin with; steps taken, at least one of them with SAM
+# examples; step to begin with; steps taken, at least one of them with SAM
+BATCH, FIRST, STEPS = 256, 3, 12
 
 
 def main() -> None:
@@ -45,13 +46,21 @@ def measure(name: str, changes: list[str]) -> dict[str, object]:
     run = a_run(name, changes)
     graphs, run.graphs = run.graphs, None
     steps = recorded_steps(run)
-    facts = counts(steps) | {"cpu_ms": cpu_ms(run), "kernels": dict(kinds(min(steps, key=len)).most_common(12))}
+    facts = counts(steps) | {
+        "cpu_ms": cpu_ms(run),
+        "kernels": dict(kinds(min(steps, key=len)).most_common(12)),
+    }
     if graphs is not None:
         run.graphs = graphs
         steps = recorded_steps(run)
         replayed = [step for step in steps if any(entry.endswith("launch graph") for entry in step)]
-        calm = [step for step in replayed if not any(entry.startswith("captured") for entry in step)]
-        facts |= {"replayed": counts(calm) | {"cpu_ms": cpu_ms(run)}, "not_captured": not_captured(steps)}
+        calm = [
+            step for step in replayed if not any(entry.startswith("captured") for entry in step)
+        ]
+        facts |= {
+            "replayed": counts(calm) | {"cpu_ms": cpu_ms(run)},
+            "not_captured": not_captured(steps),
+        }
     return facts
 
 
@@ -59,7 +68,9 @@ def counts(steps: list[list[str]]) -> dict[str, object]:
     """Return the counts of a plain step, and those of the longest step if it has SAM."""
     plain, longest = min(steps, key=launches), max(steps, key=launches)
     facts = {"launches": launches(plain), "waits": waits(plain), "copies": copies(plain)}
-    if sum(entry == "launch graph" for entry in longest) == 2 or launches(longest) > 1.5 * launches(plain):
+    if sum(entry == "launch graph" for entry in longest) == 2 or launches(longest) > 1.5 * launches(
+        plain
+    ):
         facts |= {"sam_launches": launches(longest), "sam_waits": waits(longest)}
     return facts
 
@@ -71,11 +82,15 @@ def a_run(name: str, changes: list[str]) -> Run:
     recipe = compose(name, changes, needs_data=False).recipe
     facts = DataFacts("synthetic", "x", 1_281_167, 50_000, tuple(map(str, range(1000))))
     side = recipe.data.train_size
-    pixels = torch.empty(BATCH, side, side, 3, dtype=torch.uint8, pin_memory=True).permute(0, 3, 1, 2)
+    pixels = torch.empty(BATCH, side, side, 3, dtype=torch.uint8, pin_memory=True).permute(
+        0, 3, 1, 2
+    )
     batch = RawBatch(pixels, torch.zeros(BATCH, dtype=torch.int64, pin_memory=True))
-    loader = SimpleNamespace(batches=lambda first=0: iter(lambda: batch, None), skipped=(), close=lambda: None)
+    loader = SimpleNamespace(
+        batches=lambda first=0: iter(lambda: batch, None), skipped=(), close=lambda: None
+    )
     building.open_data = lambda *_: (loader, loader)
-    ops.fault = lambda *_: ""       # the device computes nothing that could be compared
+    ops.fault = lambda *_: ""  # the device computes nothing that could be compared
     return building.build(planning.of(recipe, facts, 1), this_rank("cuda"))
 
 
@@ -94,8 +109,10 @@ def recorded_steps(run: Run) -> list[list[str]]:
             found.append(block[1])
         context = recorded()
         block = context, context.__enter__()
+
     train(run, keeper, FIRST)
-    block[0].__exit__(None, None, None)     # else Python would end it some time later, along with another record
+    # else Python would end it some time later, along with another record
+    block[0].__exit__(None, None, None)
     return found[2:]
 
 
@@ -110,9 +127,18 @@ def cpu_ms(run: Run) -> float:
 
 def not_captured(steps: list[list[str]]) -> list[str]:
     """Return what was asked for during a capture although a CUDA graph cannot contain it."""
-    inside = (entry.removeprefix("captured ") for step in steps for entry in step if entry.startswith("captured "))
-    found = {entry for entry in inside if "wait" in entry or "pageable" in entry or "other stream" in entry}
-    return sorted(found - {"wait other stream"})        # torch setting up its random numbers
+    inside = (
+        entry.removeprefix("captured ")
+        for step in steps
+        for entry in step
+        if entry.startswith("captured ")
+    )
+    found = {
+        entry
+        for entry in inside
+        if "wait" in entry or "pageable" in entry or "other stream" in entry
+    }
+    return sorted(found - {"wait other stream"})  # torch setting up its random numbers
 
 
 def launches(entries: list[str]) -> int:
@@ -127,7 +153,9 @@ def waits(entries: list[str]) -> dict[str, int]:
 
 def copies(entries: list[str]) -> dict[str, int]:
     """Return how often each pageable copy was made; an entry ends with the number of bytes."""
-    return dict(Counter(entry for entry in entries if entry.startswith("copy") and "pageable" in entry))
+    return dict(
+        Counter(entry for entry in entries if entry.startswith("copy") and "pageable" in entry)
+    )
 
 
 def kinds(entries: list[str]) -> Counter[str]:

@@ -1,8 +1,9 @@
 """The .beton file of FFCV (version 2): its layout, checked before a single image is decoded.
 
-Little-endian, as read by FFCV 1.0.2 (github.com/libffcv/ffcv, ffcv/types.py): a header, one descriptor per field, one
-metadata row per sample, image content on pages of equal size, and the allocation table at the end. FFCV checks only the
-version, and reads a damaged file as wrong pixels under right labels. Nothing of FFCV is needed here.
+Little-endian, as read by FFCV 1.0.2 (github.com/libffcv/ffcv, ffcv/types.py): a header, one
+descriptor per field, one metadata row per sample, image content on pages of equal size, and the
+allocation table at the end. FFCV checks only the version, and reads a damaged file as wrong pixels
+under right labels. Nothing of FFCV is needed here.
 """
 
 import hashlib
@@ -21,10 +22,17 @@ from resnet_recipes.data.regular import open_regular
 from resnet_recipes.errors import NotReadyError, Problem
 
 VERSION = 2
-JPEG, RAW = 0, 1                        # how a sample is stored: `mode`
-IMAGE_FIELD, INT_FIELD = 2, 1           # type ids of the two fields
-HEADER = np.dtype([("version", "<u2"), ("num_fields", "<u2"), ("page_size", "<u4"), ("num_samples", "<u8"),
-                   ("table_ptr", "<u8")])
+JPEG, RAW = 0, 1  # how a sample is stored: `mode`
+IMAGE_FIELD, INT_FIELD = 2, 1  # type ids of the two fields
+HEADER = np.dtype(
+    [
+        ("version", "<u2"),
+        ("num_fields", "<u2"),
+        ("page_size", "<u4"),
+        ("num_samples", "<u8"),
+        ("table_ptr", "<u8"),
+    ]
+)
 FIELD = np.dtype([("type_id", "u1"), ("name", "S16"), ("arguments", "u1", 1024)])
 IMAGE = np.dtype([("mode", "u1"), ("width", "<u2"), ("height", "<u2"), ("ptr", "<u8")])
 SAMPLE = np.dtype([("image", IMAGE), ("label", "<i8")], align=True)
@@ -32,8 +40,8 @@ ALLOCATION = np.dtype([("sample", "<u8"), ("ptr", "<u8"), ("size", "<u8")])
 METADATA_START = HEADER.itemsize + 2 * FIELD.itemsize
 
 _MOST_CLASSES = 1 << 16
-_MOST_SAMPLES = 1 << 26                 # 3 GiB of metadata and table
-_LARGEST_IMAGE = 64_000_000             # pixels; also bounds the decoder's scratch memory
+_MOST_SAMPLES = 1 << 26  # 3 GiB of metadata and table
+_LARGEST_IMAGE = 64_000_000  # pixels; also bounds the decoder's scratch memory
 
 
 @dataclass(frozen=True)
@@ -41,13 +49,13 @@ class Beton:
     """A .beton file with consistent metadata; columns are in sample order."""
 
     path: Path
-    page_size: int                      # bytes; no sample crosses a page
-    modes: np.ndarray                   # uint8 [N], JPEG or RAW
-    sizes: np.ndarray                   # int64 [N, 2], height and width in pixels
-    starts: np.ndarray                  # int64 [N], bytes from the start of the file
-    lengths: np.ndarray                 # int64 [N], bytes
-    labels: np.ndarray                  # int64 [N]
-    structure: str                      # SHA-256 of everything that is not image content
+    page_size: int  # bytes; no sample crosses a page
+    modes: np.ndarray  # uint8 [N], JPEG or RAW
+    sizes: np.ndarray  # int64 [N, 2], height and width in pixels
+    starts: np.ndarray  # int64 [N], bytes from the start of the file
+    lengths: np.ndarray  # int64 [N], bytes
+    labels: np.ndarray  # int64 [N]
+    structure: str  # SHA-256 of everything that is not image content
     sidecar: Sidecar | None
 
     def __len__(self) -> int:
@@ -61,7 +69,11 @@ class Beton:
     @cached_property
     def classes(self) -> tuple[str, ...]:
         """Class names in label order, or numbers if there is no sidecar."""
-        return self.sidecar.classes if self.sidecar else tuple(map(str, range(int(self.labels.max()) + 1)))
+        return (
+            self.sidecar.classes
+            if self.sidecar
+            else tuple(map(str, range(int(self.labels.max()) + 1)))
+        )
 
     @cached_property
     def checksums(self) -> np.ndarray | None:
@@ -105,7 +117,8 @@ def half_path(path: Path) -> Path:
 def open_beton(path: Path) -> Beton:
     """Read and check the description of a .beton file. Raises NotReadyError with what is wrong.
 
-    Reads header, metadata and table (48 bytes a sample; about a second for ImageNet), never the images.
+    Reads header, metadata and table (48 bytes a sample; about a second for ImageNet), never the
+    images.
     """
     path = Path(path)
     try:
@@ -125,7 +138,11 @@ def open_beton(path: Path) -> Beton:
     lengths = _check_table(path, samples["image"]["ptr"], allocations, (table_ptr, page_size))
     _check_images(path, samples["image"], lengths)
     sidecar = read_sidecar(path)
-    if sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure) != (count, total, structure):
+    if sidecar and (sidecar.examples, sidecar.bytes, sidecar.structure) != (
+        count,
+        total,
+        structure,
+    ):
         raise _refusal(path, "does not match its sidecar (.json): one of the two was changed")
     labels = samples["label"].astype(np.int64)
     _check_labels(path, labels, len(sidecar.classes) if sidecar else None)
@@ -145,11 +162,20 @@ def pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
             yield Problem(str(beton.path), None, rule, f"rename it, or {again}")
     used = len(np.unique(train.labels))
     if used != len(train.classes):
-        yield Problem(str(train.path), None, f"has images of only {used} of its {len(train.classes)} classes", again)
+        yield Problem(
+            str(train.path),
+            None,
+            f"has images of only {used} of its {len(train.classes)} classes",
+            again,
+        )
     if train.sidecar and val.sidecar and train.classes != val.classes:
-        yield Problem(str(val.path), None, "differs from train.beton in its classes or their order", again)
+        yield Problem(
+            str(val.path), None, "differs from train.beton in its classes or their order", again
+        )
     if val.labels.max() >= len(train.classes):
-        rule = f"has label {val.labels.max()}, but train.beton has only {len(train.classes)} classes"
+        rule = (
+            f"has label {val.labels.max()}, but train.beton has only {len(train.classes)} classes"
+        )
         yield Problem(str(val.path), None, rule, again)
 
 
@@ -158,23 +184,41 @@ def _check_header(path: Path, header: bytes, total: int) -> tuple[int, int, int]
     if len(header) < HEADER.itemsize or total < METADATA_START:
         raise _refusal(path, f"has {total} bytes, too few for a .beton file")
     row = np.frombuffer(header, HEADER)[0]
-    count, table_ptr, page_size = int(row["num_samples"]), int(row["table_ptr"]), int(row["page_size"])
+    count, table_ptr, page_size = (
+        int(row["num_samples"]),
+        int(row["table_ptr"]),
+        int(row["page_size"]),
+    )
     if row["version"] == 0 and table_ptr == 0:
         raise _refusal(path, "was never finished: its header is still empty")
     if row["version"] != VERSION:
-        raise _refusal(path, f"is not a .beton file of version {VERSION} (its header says version {row['version']})")
+        raise _refusal(
+            path,
+            f"is not a .beton file of version {VERSION} (its header says version {row['version']})",
+        )
     if row["num_fields"] != 2:
         raise _refusal(path, f"has {row['num_fields']} fields; an image and a label are expected")
     if not 4096 <= page_size <= 1 << 31 or page_size & (page_size - 1):
-        raise _refusal(path, f"is damaged: its page size is {page_size}, not a power of two between 4096 and 2^31")
+        raise _refusal(
+            path,
+            f"is damaged: its page size is {page_size}, not a power of two between 4096 and 2^31",
+        )
     if not 0 < count <= _MOST_SAMPLES:
-        raise _refusal(path, f"has {count:,} samples; the limit is {_MOST_SAMPLES:,}" if count else "has no samples")
+        raise _refusal(
+            path,
+            f"has {count:,} samples; the limit is {_MOST_SAMPLES:,}" if count else "has no samples",
+        )
     if not METADATA_START + count * SAMPLE.itemsize <= table_ptr <= total:
-        rule = f"is damaged or cut short: {count} samples and a table at byte {table_ptr} do not fit into {total} bytes"
+        rule = (
+            f"is damaged or cut short: {count} samples and a table at byte {table_ptr} do not "
+            f"fit into {total} bytes"
+        )
         raise _refusal(path, rule)
     if total - table_ptr != count * ALLOCATION.itemsize:
         entries = (total - table_ptr) / ALLOCATION.itemsize
-        raise _refusal(path, f"is damaged or cut short: its table has {entries:g} entries for {count} samples")
+        raise _refusal(
+            path, f"is damaged or cut short: its table has {entries:g} entries for {count} samples"
+        )
     return count, table_ptr, page_size
 
 
@@ -182,10 +226,15 @@ def _check_fields(path: Path, fields: np.ndarray) -> None:
     """Refuse anything but an image followed by an integer."""
     if fields["type_id"].tolist() != [IMAGE_FIELD, INT_FIELD]:
         types = fields["type_id"].tolist()
-        raise _refusal(path, f"has fields of types {types}; an RGB image (2) and an integer label (1) are expected")
+        raise _refusal(
+            path,
+            f"has fields of types {types}; an RGB image (2) and an integer label (1) are expected",
+        )
 
 
-def _check_table(path: Path, pointers: np.ndarray, allocations: np.ndarray, where: tuple[int, int]) -> np.ndarray:
+def _check_table(
+    path: Path, pointers: np.ndarray, allocations: np.ndarray, where: tuple[int, int]
+) -> np.ndarray:
     """Refuse a table with missing, overlapping or misplaced samples; return bytes by sample, int64 [N]."""
     table_ptr, page_size = where
     count = len(pointers)
@@ -193,12 +242,19 @@ def _check_table(path: Path, pointers: np.ndarray, allocations: np.ndarray, wher
         raise _refusal(path, "is damaged: its table does not list every sample once")
     by_sample = allocations[np.argsort(allocations["sample"])]
     if not np.array_equal(by_sample["ptr"], pointers):
-        raise _refusal(path, _first(by_sample["ptr"] != pointers, "has different positions in metadata and table"))
+        raise _refusal(
+            path,
+            _first(by_sample["ptr"] != pointers, "has different positions in metadata and table"),
+        )
     if int(by_sample["ptr"].max()) >= table_ptr or int(by_sample["size"].max()) > page_size:
         outside = (by_sample["ptr"] >= table_ptr) | (by_sample["size"] > page_size)
         raise _refusal(path, _first(outside, "lies outside the data, or is larger than a page"))
     start, size = by_sample["ptr"].astype(np.int64), by_sample["size"].astype(np.int64)
-    outside = (start < METADATA_START + count * SAMPLE.itemsize) | (start + size > table_ptr) | (size == 0)
+    outside = (
+        (start < METADATA_START + count * SAMPLE.itemsize)
+        | (start + size > table_ptr)
+        | (size == 0)
+    )
     if outside.any():
         raise _refusal(path, _first(outside, "is empty, or lies outside the data"))
     if (crossing := start // page_size != (start + size - 1) // page_size).any():
@@ -225,7 +281,10 @@ def _check_labels(path: Path, labels: np.ndarray, classes: int | None) -> None:
     """Refuse labels outside the range of classes; without a sidecar, only impossible labels."""
     limit = _MOST_CLASSES if classes is None else classes
     if (outside := (labels < 0) | (labels >= limit)).any():
-        raise _refusal(path, _first(outside, f"has label {labels[outside][0]}; labels go from 0 to {limit - 1}"))
+        raise _refusal(
+            path,
+            _first(outside, f"has label {labels[outside][0]}; labels go from 0 to {limit - 1}"),
+        )
 
 
 def _first(bad: np.ndarray, rule: str) -> str:
@@ -234,4 +293,6 @@ def _first(bad: np.ndarray, rule: str) -> str:
 
 
 def _refusal(path: Path, rule: str) -> NotReadyError:
-    return NotReadyError([Problem(str(path), None, rule, "make it again:  resnet-recipes convert SRC DST")])
+    return NotReadyError(
+        [Problem(str(path), None, rule, "make it again:  resnet-recipes convert SRC DST")]
+    )

@@ -7,7 +7,8 @@ from resnet_recipes.data.memory import available_memory
 from resnet_recipes.data.order import Permute
 from resnet_recipes.errors import Problem
 
-#: Pages whose samples are shuffled together. A constant, because all ranks must arrive at the same order.
+#: Pages whose samples are shuffled together. A constant, because all ranks must arrive at the same
+#: order.
 WINDOW = 256
 
 #: Keeps these generators apart from all others that are seeded with the run's seed and an epoch.
@@ -17,9 +18,9 @@ _PAGES = 0x70616765
 def quasi_random(beton: Beton) -> Permute:
     """Return an order (seed, epoch, examples) -> permutation that needs only a few GB of the file in memory at a time.
 
-    Pages come in random order, the samples of 256 pages at a time (2 GiB; 14 thousand of ImageNet's images) in random
-    order among them. All ranks of a machine go through the same pages together and share them through the page cache,
-    so their number does not matter.
+    Pages come in random order, the samples of 256 pages at a time (2 GiB; 14 thousand of ImageNet's
+    images) in random order among them. All ranks of a machine go through the same pages together
+    and share them through the page cache, so their number does not matter.
     """
     pages = np.unique(beton.starts // beton.page_size, return_inverse=True)[1]
 
@@ -33,16 +34,29 @@ def quasi_random(beton: Beton) -> Permute:
 
 def quasi_random_problem(beton: Beton) -> Problem | None:
     """Return why this machine cannot read the file in quasi-random order; None if it can."""
-    needed, free = 2 * WINDOW * beton.page_size, available_memory()      # one window in use, the next on its way
+    # one window in use, the next on its way
+    needed, free = 2 * WINDOW * beton.page_size, available_memory()
     if needed > free and beton.content.size > free:
-        rule = (f"needs {needed / 1e9:.1f} GB of memory for {2 * WINDOW} pages of {beton.path.name}, "
-                f"and {free / 1e9:.1f} GB are free")
-        return Problem("data.order", "quasi_random", rule,
-                       "data.order=random needs no more than the batches, but reads in small pieces")
+        rule = (
+            f"needs {needed / 1e9:.1f} GB of memory for {2 * WINDOW} pages of {beton.path.name}, "
+            f"and {free / 1e9:.1f} GB are free"
+        )
+        return Problem(
+            "data.order",
+            "quasi_random",
+            rule,
+            "data.order=random needs no more than the batches, but reads in small pieces",
+        )
     if stored_by_class(beton):
-        rule = f"would make batches of a few classes each: {beton.path.name} is stored class by class"
-        return Problem("data.order", "quasi_random", rule,
-                       "convert it again: the order is shuffled by default;  or data.order=random")
+        rule = (
+            f"would make batches of a few classes each: {beton.path.name} is stored class by class"
+        )
+        return Problem(
+            "data.order",
+            "quasi_random",
+            rule,
+            "convert it again: the order is shuffled by default;  or data.order=random",
+        )
     return None
 
 

@@ -16,8 +16,8 @@ from resnet_recipes.errors import NotReadyError, Problem
 class Samples:
     """A Source. The engine checks each sample's CRC-32 the first time it is read, if the file has a sidecar.
 
-    Its header and the decoder's result are checked every time. `streamed` files do not fit into memory: samples are
-    requested from the disk before they are decoded.
+    Its header and the decoder's result are checked every time. `streamed` files do not fit into
+    memory: samples are requested from the disk before they are decoded.
     """
 
     suits_engine = True
@@ -29,7 +29,7 @@ class Samples:
         self._unchecked = np.full(len(beton), beton.checksums is not None)
 
     def __reduce__(self) -> tuple:
-        return open_samples, (self.beton.path, self.digest)             # a mapping would travel as its bytes
+        return open_samples, (self.beton.path, self.digest)  # a mapping would travel as its bytes
 
     @property
     def digest(self) -> str:
@@ -51,10 +51,11 @@ class Samples:
         if self.small and (complaint := self.small.complaint(index)):
             raise BadImageError(f"is damaged in {self.small.path.name}: {complaint}")
         if self.beton.modes[index] != JPEG:
-            return Pixels(data.reshape(*self.beton.sizes[index], 3).copy())      # writable, as torch wants it
+            # writable, as torch wants it
+            return Pixels(data.reshape(*self.beton.sizes[index], 3).copy())
         try:
             return Pixels(simplejpeg.decode_jpeg(data, strict=True))
-        except Exception as error:                                       # ValueError; KeyError for 4:4:1 chroma
+        except Exception as error:  # ValueError; KeyError for 4:4:1 chroma
             raise BadImageError(f"is damaged: its JPEG cannot be decoded ({error})") from None
 
     def advice(self) -> str:
@@ -67,7 +68,7 @@ class Samples:
             self._announce(self.beton.starts[indices], self.beton.lengths[indices])
         _locate(self.beton, indices, wanted)
         wanted["checked"] = self._unchecked[indices]
-        if self.small:                                                   # small enough to be checked every time
+        if self.small:  # small enough to be checked every time
             _locate(self.small, indices, wanted["small"])
 
     def note_intact(self, indices: np.ndarray) -> None:
@@ -88,7 +89,9 @@ def open_samples(path: Path, digest: str = "") -> Samples:
     samples = Samples(beton, _small(beton, open_beton(half)) if half.exists() else None)
     if digest and samples.digest != digest:
         rule = "is not the file that the run began with"
-        raise NotReadyError([Problem("data.root", str(path), rule, "put the file back, or start a new run")])
+        raise NotReadyError(
+            [Problem("data.root", str(path), rule, "put the file back, or start a new run")]
+        )
     return samples
 
 
@@ -99,10 +102,14 @@ def fits_memory(beton: Beton) -> bool:
 
 def _small(beton: Beton, small: Beton) -> Beton:
     """Return the small level after checking that it belongs to this file."""
-    same = np.array_equal(small.labels, beton.labels) and np.array_equal(small.sizes, (beton.sizes + 1) // 2)
+    same = np.array_equal(small.labels, beton.labels) and np.array_equal(
+        small.sizes, (beton.sizes + 1) // 2
+    )
     if not same or small.checksums is None:
         rule = f"does not hold the images of {beton.path.name} at half their size"
-        raise NotReadyError([Problem(str(small.path), None, rule, f"convert again, or:  rm {small.path}")])
+        raise NotReadyError(
+            [Problem(str(small.path), None, rule, f"convert again, or:  rm {small.path}")]
+        )
     return small
 
 

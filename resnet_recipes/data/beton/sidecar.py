@@ -13,24 +13,24 @@ from resnet_recipes.data.regular import open_regular
 from resnet_recipes.data.root import SPLITS
 from resnet_recipes.errors import NotReadyError, Problem
 
-_LARGEST = 1 << 30     # bytes; ImageNet's has 7 MB
+_LARGEST = 1 << 30  # bytes; ImageNet's has 7 MB
 
 
 @dataclass(frozen=True)
 class Sidecar:
     """What `resnet-recipes convert` writes to `train.beton.json`."""
 
-    classes: tuple[str, ...]            # in label order
+    classes: tuple[str, ...]  # in label order
     examples: int
-    bytes: int                          # of the .beton file
-    structure: str                      # SHA-256 of everything in it that is not image content
-    crc32: str                          # of every sample's bytes: base64 of little-endian uint32 [examples]
-    source: str                         # folder or file that it was made from
-    source_sha256: str                  # of the paths and sizes of the source's files, its first half
-    skipped: tuple[str, ...]            # source images left out because they could not be read
-    options: dict                       # of the conversion, the seed of the order included
+    bytes: int  # of the .beton file
+    structure: str  # SHA-256 of everything in it that is not image content
+    crc32: str  # of every sample's bytes: base64 of little-endian uint32 [examples]
+    source: str  # folder or file that it was made from
+    source_sha256: str  # of the paths and sizes of the source's files, its first half
+    skipped: tuple[str, ...]  # source images left out because they could not be read
+    options: dict  # of the conversion, the seed of the order included
     version: int = 1
-    split: str = ""                     # train or val; empty: one file alone, or written by an earlier version
+    split: str = ""  # train or val; empty: one file alone, or written by an earlier version
 
     @property
     def checksums(self) -> np.ndarray:
@@ -62,18 +62,26 @@ def read_sidecar(beton: Path) -> Sidecar | None:
             if os.fstat(file.fileno()).st_size > _LARGEST:
                 raise ValueError("too large")
             content = json.loads(file.read())
-        sidecar = Sidecar(**{**content, "classes": tuple(content["classes"]), "skipped": tuple(content["skipped"])})
+        sidecar = Sidecar(
+            **{
+                **content,
+                "classes": tuple(content["classes"]),
+                "skipped": tuple(content["skipped"]),
+            }
+        )
         if sidecar.version != 1:
             raise ValueError(f"version {sidecar.version}, but only version 1 can be read")
         if sidecar.split not in ("", *SPLITS):
             raise ValueError(f"split {sidecar.split!r} is not one of {', '.join(SPLITS)}")
-        if not all(isinstance(name, str)
-                   for name in sidecar.classes) or len(set(sidecar.classes)) != len(sidecar.classes):
+        if not all(isinstance(name, str) for name in sidecar.classes) or len(
+            set(sidecar.classes)
+        ) != len(sidecar.classes):
             raise ValueError("class names must be different strings")
         if len(sidecar.checksums) != sidecar.examples:
             raise ValueError(f"{len(sidecar.checksums)} checksums for {sidecar.examples} examples")
     except (OSError, ValueError, TypeError, KeyError, RecursionError, binascii.Error) as error:
         fix = "convert again, or delete this file to do without class names and checksums"
-        raise NotReadyError([Problem(str(path), None, f"is not the sidecar of a .beton file ({error})",
-                                     fix)]) from error
+        raise NotReadyError(
+            [Problem(str(path), None, f"is not the sidecar of a .beton file ({error})", fix)]
+        ) from error
     return sidecar

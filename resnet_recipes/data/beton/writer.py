@@ -14,9 +14,19 @@ from resnet_recipes.data.beton import file as layout
 from resnet_recipes.data.beton.sidecar import Sidecar, pack_checksums, sidecar_path
 from resnet_recipes.errors import NotReadyError, Problem
 
-#: One record of the journal: a sample that is safely on disk, or (size 0) an image that was skipped.
-RECORD = np.dtype([("mode", "u1"), ("width", "<u2"), ("height", "<u2"), ("ptr", "<u8"), ("size", "<u8"),
-                   ("crc32", "<u4"), ("label", "<i8")])
+#: One record of the journal: a sample that is safely on disk, or (size 0) an image that was
+#: skipped.
+RECORD = np.dtype(
+    [
+        ("mode", "u1"),
+        ("width", "<u2"),
+        ("height", "<u2"),
+        ("ptr", "<u8"),
+        ("size", "<u8"),
+        ("crc32", "<u4"),
+        ("label", "<i8"),
+    ]
+)
 
 
 def partial_path(path: Path) -> Path:
@@ -29,31 +39,40 @@ def read_journal(path: Path, key: str) -> np.ndarray:
     partial, journal, head = partial_path(path), _journal_path(path), f"{key}\n".encode()
     found = journal.read_bytes() if partial.exists() and journal.exists() else b""
     body = found[len(head) :] if found.startswith(head) else b""
-    records = np.frombuffer(body, RECORD, len(body) // RECORD.itemsize)         # without a torn last one
-    whole = len(records) == 0 or int(records["ptr"][-1] + records["size"][-1]) <= partial.stat().st_size
+    records = np.frombuffer(body, RECORD, len(body) // RECORD.itemsize)  # without a torn last one
+    whole = (
+        len(records) == 0 or int(records["ptr"][-1] + records["size"][-1]) <= partial.stat().st_size
+    )
     return records if whole else records[:0]
 
 
 class BetonWriter:
     """Append samples to `path.partial`; `path.partial.journal` records the progress.
 
-    Each `append` reaches the disk before the journal mentions it. A journal of another conversion (another `key`) is
-    started over. `finish` writes the description and the header last, then renames: a file named `path` is whole.
+    Each `append` reaches the disk before the journal mentions it. A journal of another conversion
+    (another `key`) is started over. `finish` writes the description and the header last, then
+    renames: a file named `path` is whole.
     """
 
     def __init__(self, path: Path, capacity: int, page_size: int, key: str):
         self.path, self.page_size = path, page_size
-        self._journal = open(_journal_path(path), "ab", buffering=0)      # noqa: SIM115  until finish or close
+        self._journal = open(_journal_path(path), "ab", buffering=0)  # noqa: SIM115  until finish or close
         try:
             fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._journal.close()
-            raise NotReadyError([Problem(str(path), None, "is being written by another conversion")]) from error
+            raise NotReadyError(
+                [Problem(str(path), None, "is being written by another conversion")]
+            ) from error
         self.records = read_journal(path, key)
         self._journal.truncate(0)
         _write_all(self._journal, f"{key}\n".encode() + self.records.tobytes())
-        first = -(-(layout.METADATA_START + capacity * layout.SAMPLE.itemsize) // page_size) * page_size
-        self._end = int(self.records["ptr"][-1] + self.records["size"][-1]) if len(self.records) else first
+        first = (
+            -(-(layout.METADATA_START + capacity * layout.SAMPLE.itemsize) // page_size) * page_size
+        )
+        self._end = (
+            int(self.records["ptr"][-1] + self.records["size"][-1]) if len(self.records) else first
+        )
         self._file = open(partial_path(path), "r+b" if len(self.records) else "w+b", buffering=0)  # noqa: SIM115  same
         self._file.truncate(self._end)
         self._file.seek(self._end)
@@ -69,8 +88,17 @@ class BetonWriter:
         pieces = []
         for row, (_, data) in zip(records, samples, strict=True):
             if len(data) > self.page_size:
-                rule = f"takes {len(data) / 1e6:.0f} MB; a page of the file has {self.page_size / 1e6:.0f} MB"
-                raise NotReadyError([Problem("image", f"{row['width']}x{row['height']}", rule, "max_resolution=500")])
+                rule = (
+                    f"takes {len(data) / 1e6:.0f} MB; a page of the file has "
+                    f"{self.page_size / 1e6:.0f} MB"
+                )
+                raise NotReadyError(
+                    [
+                        Problem(
+                            "image", f"{row['width']}x{row['height']}", rule, "max_resolution=500"
+                        )
+                    ]
+                )
             room = -self._end % self.page_size
             if len(data) > room and room:
                 pieces.append(bytes(room))
@@ -87,7 +115,11 @@ class BetonWriter:
     def finish(self, about: dict) -> None:
         """Write description and sidecar (`about` is the caller's part of it), rename, and remove the journal."""
         written = self.records[self.records["size"] > 0]
-        metadata, table, header = _metadata(written), _table(written), _header(len(written), self.page_size, self._end)
+        metadata, table, header = (
+            _metadata(written),
+            _table(written),
+            _header(len(written), self.page_size, self._end),
+        )
         front = header + _fields() + metadata
         _write_all(self._file, table)
         self._file.seek(layout.HEADER.itemsize)
@@ -140,7 +172,11 @@ def _metadata(records: np.ndarray) -> bytes:
 
 def _table(records: np.ndarray) -> bytes:
     rows = np.zeros(len(records), layout.ALLOCATION)
-    rows["sample"], rows["ptr"], rows["size"] = np.arange(len(records)), records["ptr"], records["size"]
+    rows["sample"], rows["ptr"], rows["size"] = (
+        np.arange(len(records)),
+        records["ptr"],
+        records["size"],
+    )
     return rows.tobytes()
 
 

@@ -16,37 +16,43 @@ from resnet_recipes.data.images.jpeg import frame_size
 from resnet_recipes.errors import Problem
 
 WRITE_MODES = ("raw", "proportion", "jpg")
-_RESTART = 4           # units of 16 pixels between two restart markers
-_LONGEST = 65_500      # pixels: what JPEG encoders accept, and 16 bits in a .beton file hold
+_RESTART = 4  # units of 16 pixels between two restart markers
+_LONGEST = 65_500  # pixels: what JPEG encoders accept, and 16 bits in a .beton file hold
 
 
 @dataclass(frozen=True)
 class ConvertOptions:
     """How images are written, by default as for the published recipes (mosaicml/examples, FFCV)."""
 
-    write_mode: str = "proportion"      # raw | jpg | proportion: JPEG with compress_probability, else raw
-    max_resolution: int | None = 500    # pixels, longer side; larger images are area-averaged down; None: no limit
-    compress_probability: float = 0.5   # proportion only
+    # raw | jpg | proportion: JPEG with compress_probability, else raw
+    write_mode: str = "proportion"
+    # pixels, longer side; larger images are area-averaged down; None: no limit
+    max_resolution: int | None = 500
+    compress_probability: float = 0.5  # proportion only
     jpeg_quality: int = 90
-    levels: int = 1                     # 2: also write train.half.beton, for crops shrunk to less than half
-    shuffle: bool = True                # store in random order, so that neighbours in the file differ in class
-    seed: int = 0                       # for the order and the choice between JPEG and raw
-    on_bad_image: str = "error"         # error | skip
-    val_share: float = 0.0              # as data.val_share: set aside as val.beton
+    levels: int = 1  # 2: also write train.half.beton, for crops shrunk to less than half
+    shuffle: bool = True  # store in random order, so that neighbours in the file differ in class
+    seed: int = 0  # for the order and the choice between JPEG and raw
+    on_bad_image: str = "error"  # error | skip
+    val_share: float = 0.0  # as data.val_share: set aside as val.beton
     val_seed: int = 0
     nested_classes: bool = False
-    workers: int = 0                    # processes; 0: one per core
+    workers: int = 0  # processes; 0: one per core
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems with these values."""
         if self.write_mode not in WRITE_MODES:
             yield Problem("write_mode", self.write_mode, f"must be one of {', '.join(WRITE_MODES)}")
         if self.max_resolution is not None and not 16 <= self.max_resolution <= 8192:
-            yield Problem("max_resolution", self.max_resolution, "must be between 16 and 8192 pixels")
+            yield Problem(
+                "max_resolution", self.max_resolution, "must be between 16 and 8192 pixels"
+            )
         if not 0 <= self.val_share < 1:
             yield Problem("val_share", self.val_share, "must be at least 0 and below 1")
         if not 0 <= self.compress_probability <= 1:
-            yield Problem("compress_probability", self.compress_probability, "must be between 0 and 1")
+            yield Problem(
+                "compress_probability", self.compress_probability, "must be between 0 and 1"
+            )
         if self.levels not in (1, 2):
             yield Problem("levels", self.levels, "must be 1 or 2")
         if not 1 <= self.jpeg_quality <= 100:
@@ -60,7 +66,7 @@ class ConvertOptions:
 class Encoded(NamedTuple):
     """One image ready to be written."""
 
-    mode: int             # JPEG or RAW
+    mode: int  # JPEG or RAW
     height: int
     width: int
     data: bytes
@@ -69,27 +75,39 @@ class Encoded(NamedTuple):
 def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> Encoded:
     """Encode one image, given as the bytes of a file or uint8 [H, W, 3]. Raises BadImageError if it cannot be read.
 
-    In `jpg` mode an intact RGB JPEG within the size limit is kept byte for byte. With two levels it is encoded again
-    with restart markers every 64 pixels, so that the native decoder can skip the intervals outside a crop. The EXIF
-    orientation is ignored, as in training.
+    In `jpg` mode an intact RGB JPEG within the size limit is kept byte for byte. With two levels it
+    is encoded again with restart markers every 64 pixels, so that the native decoder can skip the
+    intervals outside a crop. The EXIF orientation is ignored, as in training.
     """
     pixels = image
     if isinstance(image, bytes):
         picture = Picture(image)
-        if options.write_mode == "jpg" and options.levels == 1 and (kept := _kept(image, options.max_resolution)):
+        if (
+            options.write_mode == "jpg"
+            and options.levels == 1
+            and (kept := _kept(image, options.max_resolution))
+        ):
             return kept
         pixels = picture.crop(0, 0, picture.height, picture.width)
     picture = shrunk(Image.fromarray(pixels), options.max_resolution)
     if max(picture.size) > _LONGEST:
-        raise BadImageError(f"has a side of {max(picture.size):,} pixels; the limit of .beton files is {_LONGEST:,}")
+        raise BadImageError(
+            f"has a side of {max(picture.size):,} pixels; the limit of .beton files is {_LONGEST:,}"
+        )
     compress = options.write_mode == "jpg"
     if options.write_mode == "proportion":
-        compress = uniforms(options.seed, 0, np.array([index]), 1).item() < options.compress_probability
+        compress = (
+            uniforms(options.seed, 0, np.array([index]), 1).item() < options.compress_probability
+        )
     if not compress:
         return Encoded(RAW, picture.height, picture.width, picture.tobytes())
     buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=options.jpeg_quality,
-                 restart_marker_blocks=_RESTART if options.levels == 2 else 0)
+    picture.save(
+        buffer,
+        "JPEG",
+        quality=options.jpeg_quality,
+        restart_marker_blocks=_RESTART if options.levels == 2 else 0,
+    )
     return Encoded(JPEG, picture.height, picture.width, buffer.getvalue())
 
 
@@ -98,12 +116,16 @@ def shrunk(picture: Image.Image, longest: int | None) -> Image.Image:
     if longest is None or max(picture.size) <= longest:
         return picture
     ratio = longest / max(picture.size)
-    return area_mean(picture, max(1, int(ratio * picture.height)), max(1, int(ratio * picture.width)))
+    return area_mean(
+        picture, max(1, int(ratio * picture.height)), max(1, int(ratio * picture.width))
+    )
 
 
 def area_mean(picture: Image.Image, height: int, width: int) -> Image.Image:
     """Shrink an image by the mean over the area that each new pixel covers."""
-    mean = _area_mean(_area_mean(np.asarray(picture, np.float32), height).swapaxes(0, 1), width).swapaxes(0, 1)
+    mean = _area_mean(
+        _area_mean(np.asarray(picture, np.float32), height).swapaxes(0, 1), width
+    ).swapaxes(0, 1)
     return Image.fromarray(np.rint(mean).astype(np.uint8))
 
 
@@ -118,7 +140,9 @@ def _area_mean(values: np.ndarray, length: int) -> np.ndarray:
     total = np.zeros((length, *values.shape[1:]), np.float32)
     for offset in range(int(np.ceil(scale)) + 1):
         row = first + offset
-        share = np.clip(np.minimum(row + 1, edges[1:]) - np.maximum(row, edges[:-1]), 0, None) / scale
+        share = (
+            np.clip(np.minimum(row + 1, edges[1:]) - np.maximum(row, edges[:-1]), 0, None) / scale
+        )
         total += share.astype(np.float32)[:, None, None] * values[np.minimum(row, len(values) - 1)]
     return total
 
@@ -129,8 +153,12 @@ def _kept(data: bytes, longest: int | None) -> Encoded | None:
     if channels not in (1, 3) or (longest is not None and max(height, width) > longest):
         return None
     try:
-        simplejpeg.decode_jpeg_header(data)                     # rejects kinds of chroma that FFCV may not read
+        simplejpeg.decode_jpeg_header(data)  # rejects kinds of chroma that FFCV may not read
         decoded = simplejpeg.decode_jpeg(data, "RGB", fastdct=True, strict=True)
-    except Exception:                                           # ValueError; KeyError for 4:4:1 chroma
+    except Exception:  # ValueError; KeyError for 4:4:1 chroma
         return None
-    return Encoded(JPEG, int(height), int(width), data) if decoded.shape[:2] == (height, width) else None
+    return (
+        Encoded(JPEG, int(height), int(width), data)
+        if decoded.shape[:2] == (height, width)
+        else None
+    )

@@ -16,14 +16,14 @@ from resnet_recipes.data.convert.encode import ConvertOptions, Encoded, encode
 from resnet_recipes.data.convert.source import Source
 from resnet_recipes.errors import TrainingError
 
-_CHUNK = 128           # images between two visits to the disk
+_CHUNK = 128  # images between two visits to the disk
 
 
 class EncodedChunk(NamedTuple):
     """Consecutive samples, ready for BetonWriter.append."""
 
-    samples: list[tuple[np.void, bytes]]          # an unreadable image has no bytes
-    unreadable: list[tuple[str, str]]             # name and reason
+    samples: list[tuple[np.void, bytes]]  # an unreadable image has no bytes
+    unreadable: list[tuple[str, str]]  # name and reason
 
 
 def worker_count(options: ConvertOptions) -> int:
@@ -39,17 +39,22 @@ def encode_one(source: Source, index: int, options: ConvertOptions) -> Encoded |
         return str(error) or type(error).__name__
 
 
-def encode_in_order(source: Source, order: np.ndarray, options: ConvertOptions) -> Iterator[EncodedChunk]:
+def encode_in_order(
+    source: Source, order: np.ndarray, options: ConvertOptions
+) -> Iterator[EncodedChunk]:
     """Yield the images in chunks, in the given order; the processes work at most a few chunks ahead."""
     chunks = [order[at : at + _CHUNK] for at in range(0, len(order), _CHUNK)]
     workers = min(worker_count(options), len(chunks))
     if workers <= 1:
         yield from (_encode_chunk(source, chunk, options) for chunk in chunks)
         return
-    # Do not fork this process, which may have threads; the fork server imports this module once for all workers.
+    # Do not fork this process, which may have threads; the fork server imports this module once for
+    # all workers.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_keep, initargs=(source, options)) as pool:
+    with ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_keep, initargs=(source, options)
+    ) as pool:
         ahead: deque[Future] = deque()
         try:
             for chunk in chunks:
@@ -59,7 +64,10 @@ def encode_in_order(source: Source, order: np.ndarray, options: ConvertOptions) 
             while ahead:
                 yield ahead.popleft().result()
         except BrokenProcessPool as error:
-            rule = "a conversion worker was killed (out of memory?); the same command with fewer workers resumes"
+            rule = (
+                "a conversion worker was killed (out of memory?); the same command with fewer "
+                "workers resumes"
+            )
             raise TrainingError(rule) from error
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -83,6 +91,14 @@ def _encode_chunk(source: Source, chunk: np.ndarray, options: ConvertOptions) ->
         if isinstance(found, str):
             unreadable.append((source.name(index), found))
             found = Encoded(0, 0, 0, b"")
-        row = (found.mode, found.width, found.height, 0, 0, zlib.crc32(found.data), source.labels[index])
+        row = (
+            found.mode,
+            found.width,
+            found.height,
+            0,
+            0,
+            zlib.crc32(found.data),
+            source.labels[index],
+        )
         samples.append((np.array(row, RECORD)[()], found.data))
     return EncodedChunk(samples, unreadable)

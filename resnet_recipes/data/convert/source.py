@@ -15,10 +15,11 @@ from resnet_recipes.data.images.decode import Picture, read_file
 class Source(Protocol):
     """Labelled images in a fixed order; small enough to send to another process."""
 
-    origin: str                         # where they are
+    origin: str  # where they are
     classes: tuple[str, ...]
-    labels: np.ndarray                  # int64 [N]
-    fingerprint: str                    # changes when images are added, removed, renamed, or replaced by others in size
+    labels: np.ndarray  # int64 [N]
+    # changes when images are added, removed, renamed, or replaced by others in size
+    fingerprint: str
 
     def name(self, index: int) -> str:
         """Return the name of an image for messages."""
@@ -55,7 +56,11 @@ class BetonSource:
         data = self.beton.sample(index)
         if complaint := self.beton.complaint(index, data):
             raise ValueError(complaint)
-        return data.tobytes() if self.beton.modes[index] == JPEG else data.reshape(*self.beton.sizes[index], 3)
+        return (
+            data.tobytes()
+            if self.beton.modes[index] == JPEG
+            else data.reshape(*self.beton.sizes[index], 3)
+        )
 
 
 class Halved:
@@ -64,7 +69,11 @@ class Halved:
     def __init__(self, source: Source, longest: int | None):
         """Take a source, and the longer side of its images in the full level, in pixels."""
         self.origin, self.classes, self.labels = source.origin, source.classes, source.labels
-        self.source, self.longest, self.fingerprint = source, longest, f"{source.fingerprint} halved"
+        self.source, self.longest, self.fingerprint = (
+            source,
+            longest,
+            f"{source.fingerprint} halved",
+        )
 
     def name(self, index: int) -> str:
         return self.source.name(index)

@@ -12,7 +12,7 @@ from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.data.native.rows import CROP, ROW
 
-_MOST = 100            # images: a fraction of a second
+_MOST = 100  # images: a fraction of a second
 
 
 def images_per_second(images: Sequence[Encoded], side: int) -> float | None:
@@ -20,8 +20,13 @@ def images_per_second(images: Sequence[Encoded], side: int) -> float | None:
     if why_not() or not images:
         return None
     images = images[:_MOST]
-    indices, data = np.arange(len(images)), [np.frombuffer(image.data, np.uint8) for image in images]
-    draws, _ = TrainCrop(0, (0.08, 1.0), (0.75, 4 / 3), flip=False).attempts(0, indices, np.zeros_like(indices))
+    indices, data = (
+        np.arange(len(images)),
+        [np.frombuffer(image.data, np.uint8) for image in images],
+    )
+    draws, _ = TrainCrop(0, (0.08, 1.0), (0.75, 4 / 3), flip=False).attempts(
+        0, indices, np.zeros_like(indices)
+    )
     pixels, wanted = np.empty((side, side, 3), np.uint8), np.zeros(len(images), ROW)
     wanted["data"], wanted["length"] = [one.ctypes.data for one in data], [one.size for one in data]
     wanted["raw"] = [image.mode == RAW for image in images]

@@ -14,7 +14,9 @@ _DEBRIS = (".", "__MACOSX", "@eaDir", "lost+found")
 def class_names(split: Path) -> list[str]:
     """Return the class folders of `split`, sorted."""
     with os.scandir(split) as entries:
-        return sorted(entry.name for entry in entries if not entry.name.startswith(_DEBRIS) and entry.is_dir())
+        return sorted(
+            entry.name for entry in entries if not entry.name.startswith(_DEBRIS) and entry.is_dir()
+        )
 
 
 def image_names(folder: Path) -> Iterator[str]:
@@ -23,12 +25,15 @@ def image_names(folder: Path) -> Iterator[str]:
 
 
 def walk(
-    root: Path, inside: str = "", others: Counter | None = None, folders: list[str] | None = None,
+    root: Path,
+    inside: str = "",
+    others: Counter | None = None,
+    folders: list[str] | None = None,
 ) -> Iterator[tuple[str, os.DirEntry]]:
     """Yield the paths of images below `root`/`inside`, relative to `root` and unsorted.
 
-    `others` counts the remaining files by suffix; `folders` collects the folders listed, `inside` first. Follows links
-    to files but not to folders, which could form a cycle.
+    `others` counts the remaining files by suffix; `folders` collects the folders listed, `inside`
+    first. Follows links to files but not to folders, which could form a cycle.
     """
     if folders is not None:
         folders.append(inside)

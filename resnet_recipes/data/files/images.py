@@ -27,8 +27,12 @@ class Files:
         self._folder, self._root, self._split = listing.folder, root, split
         self._start = np.frombuffer(os.fsencode(listing.folder) + b"\0", np.uint8)
         count = len(listing)
-        self._arrays = SharedArrays(text=("u1", listing.text.shape), ends=("i8", (count + 1,)),
-                                    labels=("i8", (count,)), sizes=("i8", (count,)))
+        self._arrays = SharedArrays(
+            text=("u1", listing.text.shape),
+            ends=("i8", (count + 1,)),
+            labels=("i8", (count,)),
+            sizes=("i8", (count,)),
+        )
         self._arrays["text"][:], self._arrays["ends"][1:] = listing.text, listing.ends
         self._arrays["sizes"][:], self._arrays["labels"][:] = listing.sizes, listing.labels
 
@@ -38,14 +42,18 @@ class Files:
         listing = listing_of(config, split)
         if digest and listing.digest != digest:
             rule = f"has changed since the run began: files in {split} differ in name or size"
-            raise NotReadyError([Problem("data.root", config.root, rule, "put the files back, or start a new run")])
+            raise NotReadyError(
+                [Problem("data.root", config.root, rule, "put the files back, or start a new run")]
+            )
         return cls(listing, config.root, split)
 
     @classmethod
     def named(cls, paths: Sequence[str]) -> Self:
         """Return files by their absolute paths, in this order, with label 0."""
         names = [os.fsencode(path.removeprefix("/")) for path in paths]
-        return cls(Listing("/", ("",), *packed(names), np.full(len(names), -1), np.array([len(names)])))
+        return cls(
+            Listing("/", ("",), *packed(names), np.full(len(names), -1), np.array([len(names)]))
+        )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -57,32 +65,44 @@ class Files:
 
     def path(self, index: int) -> str:
         """Return the path of image `index`."""
-        start, end = self._arrays["ends"][index:index + 2]
+        start, end = self._arrays["ends"][index : index + 2]
         return os.path.join(self._folder, os.fsdecode(self._arrays["text"][start:end].tobytes()))
 
     @property
     def suits_engine(self) -> bool:
         """Whether most of the images are JPEGs, judging by their names."""
         some = np.linspace(0, len(self) - 1, min(len(self), 200)).astype(int).tolist()
-        return sum(self.path(index).lower().endswith((".jpg", ".jpeg")) for index in some) >= _MOST * len(some)
+        return sum(
+            self.path(index).lower().endswith((".jpg", ".jpeg")) for index in some
+        ) >= _MOST * len(some)
 
     def read(self, index: int) -> Picture:
         """Read image `index`; see Source."""
         data, listed = read_file(self.path(index)), self._arrays["sizes"][index]
         if listed not in (-1, len(data)):
-            raise ChangedError(f"has {len(data):,} bytes, but had {listed:,} when it was listed. If this is intended, "
-                               "touch its folder and start again")
+            raise ChangedError(
+                f"has {len(data):,} bytes, but had {listed:,} when it was listed. If this "
+                "is intended, "
+                "touch its folder and start again"
+            )
         return Picture(data)
 
     def advice(self) -> str:
         """Return what to do about an image that cannot be read."""
-        skip = "data.on_bad_image=skip  replaces bad training images;  " if self._split == "train" else ""
+        skip = (
+            "data.on_bad_image=skip  replaces bad training images;  "
+            if self._split == "train"
+            else ""
+        )
         return f"{skip}resnet-recipes doctor data {shlex.quote(self._root)}  lists them"
 
     def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
         """Make ROW [n] point to the files."""
         starts = self._arrays["ends"][indices]
-        wanted["folder"], wanted["path"] = self._start.ctypes.data, self._arrays["text"].ctypes.data + starts
+        wanted["folder"], wanted["path"] = (
+            self._start.ctypes.data,
+            self._arrays["text"].ctypes.data + starts,
+        )
         wanted["length"] = self._arrays["ends"][indices + 1] - starts
         wanted["file_bytes"] = np.maximum(self._arrays["sizes"][indices], 0)
 

@@ -16,7 +16,7 @@ from resnet_recipes.data.root import SYNONYMS, TABLES
 class Part(NamedTuple):
     """The images of a split: a folder of class folders, or rows of a table."""
 
-    name: str              # as the folder or the table calls it
+    name: str  # as the folder or the table calls it
     place: Path
     is_whole: bool = True  # False: the table has other splits too
 
@@ -28,7 +28,9 @@ class Part(NamedTuple):
     def listing(self, config: DataConfig, tell: Tell) -> Listing:
         """List the images. Raises NotReadyError, or OSError."""
         if self.is_table:
-            rows = [row for row in table.rows(self.place) if self.is_whole or row.split == self.name]
+            rows = [
+                row for row in table.rows(self.place) if self.is_whole or row.split == self.name
+            ]
             return table.listing(self.place, rows)
         found = Listing.of(self.place, tell)
         return _by_folder(found) if config.nested_classes else found
@@ -38,7 +40,11 @@ def parts(root: Path) -> dict[str, Part]:
     """Return the parts named "train" and "val", or all images as "". Raises NotReadyError or OSError."""
     if (place := _table_of(root)).is_file():
         splits = {row.split for row in table.rows(place)}
-        return _known({name: Part(name, place, False) for name in splits}) if splits != {""} else {"": Part("", place)}
+        return (
+            _known({name: Part(name, place, False) for name in splits})
+            if splits != {""}
+            else {"": Part("", place)}
+        )
     there = {}
     for name in sorted(os.listdir(root)):
         path = root / name
@@ -66,11 +72,14 @@ def set_aside(whole: Listing, share: float, seed: int) -> np.ndarray:
     The choice depends only on the seed and the names: adding an image moves at most one other.
     """
     chosen, first = np.zeros(len(whole), bool), 0
-    keys = [hashlib.sha256(f"{seed}/{name}".encode(errors="surrogateescape")).digest() for name in whole.names]
+    keys = [
+        hashlib.sha256(f"{seed}/{name}".encode(errors="surrogateescape")).digest()
+        for name in whole.names
+    ]
     for count in whole.counts.tolist():
         wanted = min(max(1, int(share * count + 0.5)), count - 1)
         order = sorted(range(first, first + count), key=keys.__getitem__)
-        chosen[order[:max(0, wanted)]] = True
+        chosen[order[: max(0, wanted)]] = True
         first += count
     return chosen
 
@@ -83,12 +92,26 @@ def _table_of(place: Path) -> Path:
 
 def _known(there: dict[str, Part]) -> dict[str, Part]:
     """Return the parts with the name of a split or a synonym, under our names of the splits."""
-    named = {split: next((there[name] for name in known if name in there), None) for split, known in SYNONYMS.items()}
+    named = {
+        split: next((there[name] for name in known if name in there), None)
+        for split, known in SYNONYMS.items()
+    }
     return {split: part for split, part in named.items() if part}
 
 
 def _by_folder(found: Listing) -> Listing:
     """Return the same images with the folder of each as its class: "animals/cat"."""
     names = found.names
-    made = Listing.made(found.folder, zip(map(os.path.dirname, names), names, found.sizes.tolist(), strict=True))
-    return Listing(made.folder, made.classes, made.text, made.ends, made.sizes, made.counts, found.others, found.kept)
+    made = Listing.made(
+        found.folder, zip(map(os.path.dirname, names), names, found.sizes.tolist(), strict=True)
+    )
+    return Listing(
+        made.folder,
+        made.classes,
+        made.text,
+        made.ends,
+        made.sizes,
+        made.counts,
+        found.others,
+        found.kept,
+    )

@@ -21,11 +21,11 @@ from resnet_recipes.paths import cache_folder
 #: Smaller listings take less than a second and are not cached.
 _WORTH_KEEPING = 100_000
 
-#: Nanoseconds for which no folder may have changed before a listing is cached: some file systems keep times in steps of
-#: two seconds.
+#: Nanoseconds for which no folder may have changed before a listing is cached: some file systems
+#: keep times in steps of two seconds.
 _SETTLED = 2 * 10**9
 
-_THREADS = 16          # network file systems serve many requests at once
+_THREADS = 16  # network file systems serve many requests at once
 _ARRAYS = ("text", "ends", "sizes", "counts")
 
 #: Shows a line of progress.
@@ -36,14 +36,15 @@ Tell = Callable[[str], None]
 class Listing:
     """Every image of a split, sorted by class and name."""
 
-    folder: str            # names are relative to it
+    folder: str  # names are relative to it
     classes: tuple[str, ...]
-    text: np.ndarray       # uint8, all names joined
-    ends: np.ndarray       # int64 [N], where each name ends
-    sizes: np.ndarray      # int64 [N], bytes; -1: unknown
-    counts: np.ndarray     # int64 [C], images in each class
-    others: Counter = field(default_factory=Counter)        # files whose names are not those of images, by suffix
-    kept: bool = False     # read from the cache
+    text: np.ndarray  # uint8, all names joined
+    ends: np.ndarray  # int64 [N], where each name ends
+    sizes: np.ndarray  # int64 [N], bytes; -1: unknown
+    counts: np.ndarray  # int64 [C], images in each class
+    # files whose names are not those of images, by suffix
+    others: Counter = field(default_factory=Counter)
+    kept: bool = False  # read from the cache
 
     def __len__(self) -> int:
         return len(self.sizes)
@@ -51,7 +52,9 @@ class Listing:
     @property
     def digest(self) -> str:
         """A digest of all names and sizes."""
-        return hashlib.sha256(self.text.tobytes() + self.ends.tobytes() + self.sizes.tobytes()).hexdigest()[:32]
+        return hashlib.sha256(
+            self.text.tobytes() + self.ends.tobytes() + self.sizes.tobytes()
+        ).hexdigest()[:32]
 
     @property
     def labels(self) -> np.ndarray:
@@ -76,7 +79,10 @@ class Listing:
         if (kept := _kept(cache, split)) is not None:
             return kept
         began, listing, folders = time.time_ns(), *_listed(split, tell)
-        if len(listing) >= _WORTH_KEEPING and max(changed for _, changed, _ in folders) < began - _SETTLED:
+        if (
+            len(listing) >= _WORTH_KEEPING
+            and max(changed for _, changed, _ in folders) < began - _SETTLED
+        ):
             _keep(cache, listing, folders, tell)
         return listing
 
@@ -88,15 +94,25 @@ class Listing:
         places = {label: place for place, label in enumerate(classes)}
         rows.sort(key=lambda row: (places[row[0]], row[1]))
         counts = np.bincount([places[label] for label, _, _ in rows], minlength=len(classes))
-        return cls(folder, tuple(classes), *packed([os.fsencode(name) for _, name, _ in rows]),
-                   np.array([size for _, _, size in rows], np.int64), counts)
+        return cls(
+            folder,
+            tuple(classes),
+            *packed([os.fsencode(name) for _, name, _ in rows]),
+            np.array([size for _, _, size in rows], np.int64),
+            counts,
+        )
 
     def chosen(self, mask: np.ndarray) -> Self:
         """Return the images for which `mask` [N] is true, under the same classes."""
         lengths = np.diff(self.ends, prepend=0)
         counts = np.bincount(self.labels[mask], minlength=len(self.classes))
-        return replace(self, text=self.text[np.repeat(mask, lengths)], ends=np.cumsum(lengths[mask]),
-                       sizes=self.sizes[mask], counts=counts)
+        return replace(
+            self,
+            text=self.text[np.repeat(mask, lengths)],
+            ends=np.cumsum(lengths[mask]),
+            sizes=self.sizes[mask],
+            counts=counts,
+        )
 
 
 def cache_path(split: Path) -> Path:
@@ -110,7 +126,9 @@ def _listed(split: Path, tell: Tell) -> tuple[Listing, list[tuple[str, int, int]
     classes, others, names, sizes, counts = tuple(class_names(split)), Counter(), [], [], []
     folders, told, found = [_stamp(split, "")], time.monotonic(), 0
     with ThreadPoolExecutor(_THREADS) as pool:
-        for done, (images, inside, rest) in enumerate(pool.map(lambda name: _class(split, name), classes), start=1):
+        for done, (images, inside, rest) in enumerate(
+            pool.map(lambda name: _class(split, name), classes), start=1
+        ):
             names += [os.fsencode(name) for name, _ in images]
             sizes += [size for _, size in images]
             counts.append(len(images))
@@ -126,17 +144,21 @@ def _listed(split: Path, tell: Tell) -> tuple[Listing, list[tuple[str, int, int]
 
 def packed(names: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     """Join names into one uint8 array; return it and the end of each name, int64 [N]."""
-    return np.frombuffer(b"".join(names), np.uint8), np.cumsum([len(name) for name in names], dtype=np.int64)
+    return np.frombuffer(b"".join(names), np.uint8), np.cumsum(
+        [len(name) for name in names], dtype=np.int64
+    )
 
 
-def _class(split: Path, name: str) -> tuple[list[tuple[str, int]], list[tuple[str, int, int]], Counter]:
+def _class(
+    split: Path, name: str
+) -> tuple[list[tuple[str, int]], list[tuple[str, int, int]], Counter]:
     """Return the images of a class with their sizes, its folders, and a count of other files."""
     others, folders = Counter(), []
     images = []
     for path, entry in walk(split, name, others, folders):
         try:
             size = entry.stat().st_size
-        except OSError:                                # a broken link: the error comes when it is read
+        except OSError:  # a broken link: the error comes when it is read
             size = -1
         images.append((path, size))
     return sorted(images), [_stamp(split, folder) for folder in folders], others
@@ -144,7 +166,7 @@ def _class(split: Path, name: str) -> tuple[list[tuple[str, int]], list[tuple[st
 
 def _stamp(split: Path, folder: str) -> tuple[str, int, int]:
     status = os.stat(os.path.join(split, folder))
-    return folder, status.st_ctime_ns, status.st_ino         # unlike mtime, no program can set ctime back
+    return folder, status.st_ctime_ns, status.st_ino  # unlike mtime, no program can set ctime back
 
 
 def _kept(cache: Path, split: Path) -> Listing | None:
@@ -156,7 +178,9 @@ def _kept(cache: Path, split: Path) -> Listing | None:
             if [_stamp(split, folder) for folder, *_ in stamps] != stamps:
                 return None
             arrays = (content[name] for name in _ARRAYS)
-            return Listing(str(split), tuple(about["classes"]), *arrays, Counter(about["others"]), kept=True)
+            return Listing(
+                str(split), tuple(about["classes"]), *arrays, Counter(about["others"]), kept=True
+            )
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
         return None
 
@@ -169,4 +193,7 @@ def _keep(cache: Path, listing: Listing, folders: list[tuple[str, int, int]], te
         with atomic.replacing(cache) as file:
             np.savez(file, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays)
     except OSError as error:
-        tell(f"cannot cache the listing in {cache.parent} ({error.strerror}): every rank will list the images itself")
+        tell(
+            f"cannot cache the listing in {cache.parent} ({error.strerror}): every rank will "
+            "list the images itself"
+        )

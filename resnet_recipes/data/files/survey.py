@@ -21,7 +21,7 @@ def survey(config: DataConfig, backend: str, tell: Tell) -> DataFacts:
     """List the images at `config.root`. Raises NotReadyError with all problems found."""
     try:
         return _surveyed(config, backend, tell)
-    except OSError as error:                                            # a folder is unreadable or has just vanished
+    except OSError as error:  # a folder is unreadable or has just vanished
         raise NotReadyError([unreadable(error)]) from None
 
 
@@ -32,15 +32,26 @@ def sorting_command(root: Path) -> str:
 
 def _surveyed(config: DataConfig, backend: str, tell: Tell) -> DataFacts:
     root, there = Path(config.root), parts(Path(config.root))
-    _refuse(problem for split, part in there.items() for problem in _part_problems(root, split, part))
+    _refuse(
+        problem for split, part in there.items() for problem in _part_problems(root, split, part)
+    )
     _refuse(_split_problems(config, there))
     train, val = listings = [listing_of(config, split, tell) for split in SPLITS]
     problems = list(_class_problems(config, train, val))
-    for part, listing in zip(there.values(), listings, strict=False):   # what val_share sets aside has no part
+    # what val_share sets aside has no part
+    for part, listing in zip(there.values(), listings, strict=False):
         problems += _empty_problems(part.place, listing, train.others + val.others)
     _refuse(problems)
-    return DataFacts(backend, root, len(train), len(val), train.classes, tuple(_notes(config, there, train, val)),
-                     train.digest, val.digest)
+    return DataFacts(
+        backend,
+        root,
+        len(train),
+        len(val),
+        train.classes,
+        tuple(_notes(config, there, train, val)),
+        train.digest,
+        val.digest,
+    )
 
 
 def _refuse(problems: Iterable[Problem]) -> None:
@@ -57,7 +68,10 @@ def _part_problems(root: Path, split: str, part: Part) -> Iterator[Problem]:
     elif split != "val":
         yield Problem("data.root", str(part.place), "contains images without class folders", LAYOUT)
     else:
-        rule = "contains images without class folders; a list of files and classes, such as Kaggle's, can sort them"
+        rule = (
+            "contains images without class folders; a list of files and classes, such as "
+            "Kaggle's, can sort them"
+        )
         yield Problem("data.root", str(part.place), rule, sorting_command(root))
 
 
@@ -69,48 +83,82 @@ def _split_problems(config: DataConfig, there: dict[str, Part]) -> Iterator[Prob
         rule = f"is for data without validation images; {there['val'].name} has some"
         yield Problem("data.val_share", config.val_share, rule, "data.val_share=0")
     if "val" not in there and not config.val_share:
-        yield Problem("data.root", config.root, "has no validation images", f"{_SHARE};   else {LAYOUT}")
+        yield Problem(
+            "data.root", config.root, "has no validation images", f"{_SHARE};   else {LAYOUT}"
+        )
 
 
 def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterator[Problem]:
     """Yield how the classes of the splits differ: labels are positions in the sorted list, so one extra shifts them."""
     for here, there, split in ((train, val, "val"), (val, train, "train")):
         if missing := sorted(set(here.classes) - set(there.classes)):
-            yield Problem("data.root", f"{config.root}/{split}", f"lacks {_some(missing)} of the classes of the other "
-                          "split", "both splits need the same classes: add these, or remove them from the other split")
+            yield Problem(
+                "data.root",
+                f"{config.root}/{split}",
+                f"lacks {_some(missing)} of the classes of the other split",
+                "both splits need the same classes: add these, or remove them from the other split",
+            )
     if len(train.classes) < 2:
-        hint = "data.nested_classes=true   makes each inner folder a class;   " if _has_inner(train) else ""
-        yield Problem("data.root", config.root, f"has one class, {train.classes[0]}; at least 2 are needed",
-                      f"{hint}{LAYOUT}")
+        hint = (
+            "data.nested_classes=true   makes each inner folder a class;   "
+            if _has_inner(train)
+            else ""
+        )
+        yield Problem(
+            "data.root",
+            config.root,
+            f"has one class, {train.classes[0]}; at least 2 are needed",
+            f"{hint}{LAYOUT}",
+        )
     if odd := [name for name in train.classes if not name.isprintable()]:
-        rule = f"has class names that are not printable UTF-8 text: {_some([ascii(name) for name in odd])}"
-        yield Problem("data.root", f"{config.root}/train", rule, "rename these folders in both splits")
+        rule = (
+            "has class names that are not printable UTF-8 text: "
+            f"{_some([ascii(name) for name in odd])}"
+        )
+        yield Problem(
+            "data.root", f"{config.root}/train", rule, "rename these folders in both splits"
+        )
     both = zip(train.classes, train.counts, val.counts, strict=False)
     if config.val_share and (alone := [name for name, *counts in both if sum(counts) == 1]):
-        yield Problem("data.val_share", config.val_share, f"needs two images of each class; {_some(alone)} has one",
-                      "add images, or remove the class")
+        yield Problem(
+            "data.val_share",
+            config.val_share,
+            f"needs two images of each class; {_some(alone)} has one",
+            "add images, or remove the class",
+        )
 
 
 def _empty_problems(place: Path, listing: Listing, others: Counter) -> Iterator[Problem]:
-    if empty := [name for name, count in zip(listing.classes, listing.counts, strict=True) if not count]:
+    if empty := [
+        name for name, count in zip(listing.classes, listing.counts, strict=True) if not count
+    ]:
         unread = f"  (not read: {_kinds(others)})" if others else ""
         fix = f"add images, or remove these folders from both splits{unread}"
         yield Problem("data.root", str(place), f"has no images in {_some(empty)}", fix)
 
 
-def _notes(config: DataConfig, there: dict[str, Part], train: Listing, val: Listing) -> Iterator[str]:
+def _notes(
+    config: DataConfig, there: dict[str, Part], train: Listing, val: Listing
+) -> Iterator[str]:
     """Yield notes for the user about these images."""
     if others := train.others + (Counter() if config.val_share else val.others):
         yield f"ignored because of their suffixes: {_kinds(others)}"
     if config.val_share:
-        yield (f"{len(val):,} of {len(train) + len(val):,} images are set aside for validation, a share of "
-               f"{config.val_share:g} of each class, the same with every seed (data.val_seed={config.val_seed})")
+        yield (
+            f"{len(val):,} of {len(train) + len(val):,} images are set aside for "
+            "validation, a share of "
+            f"{config.val_share:g} of each class, the same with every seed "
+            f"(data.val_seed={config.val_seed})"
+        )
     elif (name := there["val"].name) != "val":
         yield f"validation images come from {name}"
     if tables := sorted({str(part.place) for part in there.values() if part.is_table}):
         yield f"labels come from {' and '.join(tables)}"
     elif not config.nested_classes and (_has_inner(train) or _has_inner(val)):
-        yield "some class folders contain folders: data.nested_classes=true makes each of these a class"
+        yield (
+            "some class folders contain folders: data.nested_classes=true makes each of "
+            "these a class"
+        )
     if kept := [split for split, listing in zip(SPLITS, (train, val), strict=True) if listing.kept]:
         yield f"{' and '.join(kept)}: using the cached listing, since no folder has changed"
 
@@ -123,7 +171,12 @@ def _has_inner(listing: Listing) -> bool:
 def _kinds(others: Counter) -> str:
     """Return the most common suffixes of other files: '12 .heic, 1 .txt'."""
     hint = "; pip install pillow-heif  makes .heic readable" if ".heic" in others else ""
-    return ", ".join(f"{count:,} {kind or 'without a suffix'}" for kind, count in others.most_common(5)) + hint
+    return (
+        ", ".join(
+            f"{count:,} {kind or 'without a suffix'}" for kind, count in others.most_common(5)
+        )
+        + hint
+    )
 
 
 def _some(names: list[str]) -> str:

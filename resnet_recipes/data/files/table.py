@@ -18,12 +18,13 @@ from resnet_recipes.errors import NotReadyError, Problem
 #: Files with labels next to the images, as Hugging Face's `imagefolder` reads them.
 METADATA = ("metadata.csv", "metadata.jsonl")
 
-#: Column names, the first one present counts: an image's path relative to the table's folder, its class, its split.
+#: Column names, the first one present counts: an image's path relative to the table's folder, its
+#: class, its split.
 FILE, LABEL, SPLIT = ("file_name", "path", "file", "image"), ("label", "class"), ("split",)
 
 _SPLITS = frozenset(chain(*SYNONYMS.values()))
-_LARGEST = 1 << 30     # bytes
-_THREADS = 16          # network file systems answer many questions at once
+_LARGEST = 1 << 30  # bytes
+_THREADS = 16  # network file systems answer many questions at once
 
 
 class Row(NamedTuple):
@@ -32,26 +33,39 @@ class Row(NamedTuple):
     line: int
     name: str
     label: str
-    split: str             # in lower case; without such a column the first folder of the path, if it is a split's name
+    # in lower case; without such a column the first folder of the path, if it is a split's name
+    split: str
 
 
 def rows(table: Path) -> list[Row]:
     """Read a table. Raises NotReadyError with its problems, or OSError."""
     columns, cells = _read(table)
     file, label, split = (_first(columns, known) for known in (FILE, LABEL, SPLIT))
-    if lacking := [f"{what} ({', '.join(known)})" for what, known, place in (("paths", FILE, file),
-                                                                           ("labels", LABEL, label)) if place is None]:
+    if lacking := [
+        f"{what} ({', '.join(known)})"
+        for what, known, place in (("paths", FILE, file), ("labels", LABEL, label))
+        if place is None
+    ]:
         rule = f"has no column of {' or '.join(lacking)}, but {', '.join(columns[:8])}"
         raise _refused(table, rule, "give the columns names in the first line:  path,label")
-    made = [Row(line, _cell(row, file), _cell(row, label), _cell(row, split).lower()) for line, row in cells]
+    made = [
+        Row(line, _cell(row, file), _cell(row, label), _cell(row, split).lower())
+        for line, row in cells
+    ]
     if wrong := [row.line for row in made if not (row.name and row.label) or "\0" in row.name]:
-        raise _refused(table, f"has {len(wrong):,} rows without a path or a label, the first in line {wrong[0]}")
+        raise _refused(
+            table,
+            f"has {len(wrong):,} rows without a path or a label, the first in line {wrong[0]}",
+        )
     if not made:
         raise _refused(table, "has no rows")
     made = made if split is not None else [row._replace(split=_split_of(row.name)) for row in made]
     splits = {row.split for row in made}
     if splits != {""} and (odd := splits - _SPLITS):
-        rule = f"has rows whose split is neither training nor validation: {', '.join(sorted(odd)) or 'none'}"
+        rule = (
+            "has rows whose split is neither training nor validation: "
+            f"{', '.join(sorted(odd)) or 'none'}"
+        )
         raise _refused(table, rule, f"call it one of {', '.join(sorted(_SPLITS))}")
     return made
 
@@ -68,12 +82,16 @@ def listing(table: Path, found: Sequence[Row]) -> Listing:
     with ThreadPoolExecutor(_THREADS) as pool:
         sizes = list(pool.map(lambda name: _size(os.path.join(folder, name)), names, chunksize=256))
     if missing := [row for row, size in zip(found, sizes, strict=True) if size < 0]:
-        rule = f"names {len(missing):,} of {len(found):,} files that do not exist: {missing[0].name}, " \
-               f"line {missing[0].line}"
+        rule = (
+            f"names {len(missing):,} of {len(found):,} files that do not exist: {missing[0].name}, "
+            f"line {missing[0].line}"
+        )
         raise _refused(table, rule, f"paths are relative to {folder}")
     if len(set(names)) < len(names):
         seen: set[str] = set()
-        twice = next(row for row, name in zip(found, names, strict=True) if name in seen or seen.add(name))
+        twice = next(
+            row for row, name in zip(found, names, strict=True) if name in seen or seen.add(name)
+        )
         raise _refused(table, f"names images twice: {twice.name}, line {twice.line}")
     return Listing.made(folder, zip((row.label for row in found), names, sizes, strict=True))
 
@@ -105,7 +123,9 @@ def _of_csv(text: io.StringIO) -> tuple[list[str], list[tuple[int, list[str]]]]:
 
 def _of_objects(text: io.StringIO) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Read one JSON object per line."""
-    found = [(number, json.loads(line)) for number, line in enumerate(text, start=1) if line.strip()]
+    found = [
+        (number, json.loads(line)) for number, line in enumerate(text, start=1) if line.strip()
+    ]
     if wrong := [number for number, row in found if not isinstance(row, dict)]:
         raise ValueError(f"line {wrong[0]} is not a JSON object")
     columns = list(dict.fromkeys(key for _, row in found for key in row))

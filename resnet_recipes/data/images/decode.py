@@ -26,7 +26,8 @@ MAX_PIXELS = 64_000_000
 #: Larger files are refused unread.
 MAX_BYTES = 1 << 28
 
-#: Scans of a JPEG. Real progressive files have about ten; each one costs a pass over the whole image.
+#: Scans of a JPEG. Real progressive files have about ten; each one costs a pass over the whole
+#: image.
 MAX_SCANS = 100
 
 
@@ -39,7 +40,9 @@ def read_file(path: str | os.PathLike) -> bytes:
     try:
         with open_regular(path) as file:
             if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:
-                raise BadImageError(f"is {size / 2**20:,.0f} MiB long; the limit is {MAX_BYTES >> 20} MiB")
+                raise BadImageError(
+                    f"is {size / 2**20:,.0f} MiB long; the limit is {MAX_BYTES >> 20} MiB"
+                )
             return file.read()
     except OSError as error:
         raise BadImageError(f"cannot be read: {error.strerror}") from None
@@ -55,20 +58,32 @@ class Pixels:
 
     def crop(self, top: int, left: int, height: int, width: int) -> np.ndarray:
         """Return that part of the image as uint8 [height, width, 3]."""
-        return self._pixels[top:top + height, left:left + width]
+        return self._pixels[top : top + height, left : left + width]
 
     def resized_crop(
-        self, top: int, left: int, height: int, width: int, side: int, reduce: bool = True, bicubic: bool = False,
+        self,
+        top: int,
+        left: int,
+        height: int,
+        width: int,
+        side: int,
+        reduce: bool = True,
+        bicubic: bool = False,
     ) -> np.ndarray:
         """Return that part of the image resized to uint8 [side, side, 3]."""
-        return resized(self.crop(top, left, height, width), side, side, bicubic)[0].permute(1, 2, 0).numpy()
+        return (
+            resized(self.crop(top, left, height, width), side, side, bicubic)[0]
+            .permute(1, 2, 0)
+            .numpy()
+        )
 
 
 class Picture(Pixels):
     """An encoded image: its size at once, its pixels on demand.
 
-    libjpeg-turbo decodes JPEGs that are complete and not CMYK; Pillow decodes everything else and what libjpeg-turbo's
-    binding rejects. Both give the same pixels. EXIF orientation is ignored, as for the published results.
+    libjpeg-turbo decodes JPEGs that are complete and not CMYK; Pillow decodes everything else and
+    what libjpeg-turbo's binding rejects. Both give the same pixels. EXIF orientation is ignored, as
+    for the published results.
     """
 
     def __init__(self, data: bytes):
@@ -82,7 +97,10 @@ class Picture(Pixels):
             self._image = _opened(data)
             self.width, self.height = self._image.size
         if not 0 < self.height * self.width <= MAX_PIXELS:
-            raise BadImageError(f"is {self.width} x {self.height} pixels; the limit is {MAX_PIXELS // 10**6} million")
+            raise BadImageError(
+                f"is {self.width} x {self.height} pixels; the limit is "
+                f"{MAX_PIXELS // 10**6} million"
+            )
 
     def crop(self, top: int, left: int, height: int, width: int) -> np.ndarray:
         """Return that part of the image as uint8 [height, width, 3]; a JPEG is decoded only down to its bottom.
@@ -91,16 +109,24 @@ class Picture(Pixels):
         """
         rows = self._decoded(bottom=top + height, shrink=1)
         if rows is not None:
-            return rows[top:top + height, left:left + width]
+            return rows[top : top + height, left : left + width]
         return _decoded_by_pillow(self._image, (left, top, left + width, top + height))
 
     def resized_crop(
-        self, top: int, left: int, height: int, width: int, side: int, reduce: bool = True, bicubic: bool = False,
+        self,
+        top: int,
+        left: int,
+        height: int,
+        width: int,
+        side: int,
+        reduce: bool = True,
+        bicubic: bool = False,
     ) -> np.ndarray:
         """Return that part of the image resized to uint8 [side, side, 3].
 
-        With `reduce`, a JPEG is decoded at 1/2, 1/4 or 1/8 of its size, inside its inverse DCT, while both sides of the
-        part keep `side` pixels; the part is then cut out at exact fractions of pixels. Raises BadImageError.
+        With `reduce`, a JPEG is decoded at 1/2, 1/4 or 1/8 of its size, inside its inverse DCT,
+        while both sides of the part keep `side` pixels; the part is then cut out at exact fractions
+        of pixels. Raises BadImageError.
         """
         shrink = 1
         while reduce and shrink < 8 and min(height, width) >= 2 * shrink * side:
@@ -109,8 +135,13 @@ class Picture(Pixels):
         if rows is None:
             return super().resized_crop(top, left, height, width, side, reduce, bicubic)
         bottom, right, first, begin = top + height, left + width, top // shrink, left // shrink
-        box = (left / shrink - begin, top / shrink - first, right / shrink - begin, bottom / shrink - first)
-        part = Image.fromarray(rows[first:-(-bottom // shrink), begin:-(-right // shrink)])
+        box = (
+            left / shrink - begin,
+            top / shrink - first,
+            right / shrink - begin,
+            bottom / shrink - first,
+        )
+        part = Image.fromarray(rows[first : -(-bottom // shrink), begin : -(-right // shrink)])
         filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
         return np.asarray(part.resize((side, side), filter, box))
 
@@ -119,7 +150,11 @@ class Picture(Pixels):
 
         EXIF and XMP are left out: some decoders turn the image by them.
         """
-        at = height_at(self._data) if self._image is None and self._colours in ("YCbCr", "Gray") else 0
+        at = (
+            height_at(self._data)
+            if self._image is None and self._colours in ("YCbCr", "Gray")
+            else 0
+        )
         return without_metadata(self._data) if at and self._data[at - 4] == 0xC0 else b""
 
     def _decoded(self, bottom: int, shrink: int) -> np.ndarray | None:
@@ -137,30 +172,36 @@ def resized(pixels: np.ndarray, height: int, width: int, bicubic: bool = False) 
     image = torch.from_numpy(pixels)[None].permute(0, 3, 1, 2)
     if image.shape[2:] == (height, width):
         return image
-    return F.interpolate(image, (height, width), mode="bicubic" if bicubic else "bilinear", antialias=True)
+    return F.interpolate(
+        image, (height, width), mode="bicubic" if bicubic else "bilinear", antialias=True
+    )
 
 
 def _plain_jpeg(data: bytes) -> tuple[int, int, str]:
     """Return height, width and colours of a JPEG that the fast path decodes, else (0, 0, "")."""
-    if data[:2] != b"\xff\xd8" or data.rfind(b"\xff\xd9", -1024) < 0:      # truncated: Pillow reports where
+    # truncated: Pillow reports where
+    if data[:2] != b"\xff\xd8" or data.rfind(b"\xff\xd9", -1024) < 0:
         return 0, 0, ""
     try:
         height, width, colours, _ = simplejpeg.decode_jpeg_header(data, strict=False)
-    except Exception:                                                   # ValueError; KeyError for 4:4:1 chroma
+    except Exception:  # ValueError; KeyError for 4:4:1 chroma
         return 0, 0, ""
     return (height, width, colours) if colours in ("YCbCr", "RGB", "Gray") else (0, 0, "")
 
 
-def _decoded_jpeg(data: bytes, height: int, width: int, *, bottom: int, shrink: int) -> np.ndarray | None:
+def _decoded_jpeg(
+    data: bytes, height: int, width: int, *, bottom: int, shrink: int
+) -> np.ndarray | None:
     """Return at least the first `bottom` rows of a JPEG at 1 / `shrink` of its size; None if libjpeg-turbo cannot."""
     if bottom + 32 < height and (at := height_at(data)):
-        # With fewer rows in the header the decoder stops early. One more block row keeps the last row's chroma right.
+        # With fewer rows in the header the decoder stops early. One more block row keeps the last
+        # row's chroma right.
         height = min(height, -(-bottom // 16) * 16 + 16)
-        data = b"".join((data[:at], height.to_bytes(2, "big"), data[at + 2:]))
+        data = b"".join((data[:at], height.to_bytes(2, "big"), data[at + 2 :]))
     size = -(-height // shrink), -(-width // shrink)
     try:
         rows = simplejpeg.decode_jpeg(data, min_height=size[0], min_width=size[1], strict=False)
-    except Exception:                                                   # whatever it is, let Pillow decide
+    except Exception:  # whatever it is, let Pillow decide
         return None
     return rows if rows.shape == (*size, 3) else None
 
@@ -168,12 +209,13 @@ def _decoded_jpeg(data: bytes, height: int, width: int, *, bottom: int, shrink: 
 def _opened(data: bytes) -> Image.Image:
     """Return a Pillow image that has read the header."""
     try:
-        with warnings.catch_warnings(action="ignore"):                  # odd EXIF is ignored; Picture judges the size
+        # odd EXIF is ignored; Picture judges the size
+        with warnings.catch_warnings(action="ignore"):
             return Image.open(io.BytesIO(data), formats=FORMATS)
     except Image.UnidentifiedImageError:
         known = f"is not an image of a known format ({', '.join(FORMATS)})"
         raise BadImageError(known if data else "is empty") from None
-    except Exception as error:                                          # Pillow's parsers raise all kinds
+    except Exception as error:  # Pillow's parsers raise all kinds
         raise BadImageError(f"cannot be opened: {error}") from None
 
 
@@ -193,9 +235,12 @@ def _decoded_by_pillow(image: Image.Image, box: tuple[int, int, int, int]) -> np
 def _eight_bits(image: Image.Image) -> np.ndarray:
     """Return deep grey as uint8: the upper half of 16 bits; of 32 bits, without agreed white, 0 to 255 or to 1.0."""
     values = np.asarray(image)
-    if image.mode != "F" and (image.mode != "I" or image.format in ("PNG", "PPM")):     # the formats have 16 bits
+    # the formats have 16 bits
+    if image.mode != "F" and (image.mode != "I" or image.format in ("PNG", "PPM")):
         return (values >> 8).astype(np.uint8)
     low, high = values.min(), values.max()
-    if not 0 <= low <= high <= 255:                                     # NaN fails too
-        raise BadImageError(f"has 32-bit values from {low:g} to {high:g}; save it with 8 or 16 bits")
+    if not 0 <= low <= high <= 255:  # NaN fails too
+        raise BadImageError(
+            f"has 32-bit values from {low:g} to {high:g}; save it with 8 or 16 bits"
+        )
     return np.rint(values * 255 if image.mode == "F" and high <= 1 else values).astype(np.uint8)

@@ -29,10 +29,11 @@ PIXELS, FILE = 211_000, 114_000
 def device_memory(images: int, side: int) -> int:
     """Return the bytes of a device that Decoding takes for batches of `images` crops of `side` pixels.
 
-    A group is all JPEGs of a batch, or as many as fill AT_ONCE bytes at 3 bytes per pixel. It exists three times: as
-    nvJPEG's planes before colour conversion (assumed, because nvJPEG does not show them), as whole images, and as one
-    tensor of these from which the crops are made. The group's files and one batch of crops, besides the one in use,
-    come on top. Sizes are unknown until the images are read, so PIXELS and FILE are assumed.
+    A group is all JPEGs of a batch, or as many as fill AT_ONCE bytes at 3 bytes per pixel. It
+    exists three times: as nvJPEG's planes before colour conversion (assumed, because nvJPEG does
+    not show them), as whole images, and as one tensor of these from which the crops are made. The
+    group's files and one batch of crops, besides the one in use, come on top. Sizes are unknown
+    until the images are read, so PIXELS and FILE are assumed.
     """
     group = min(images, AT_ONCE / (3 * PIXELS))
     return round(group * (3 * 3 * PIXELS + FILE)) + images * 3 * side**2
@@ -41,8 +42,8 @@ def device_memory(images: int, side: int) -> int:
 class Decoding(Pipeline):
     """A pipeline that ends on the device: JPEGs are decoded there, and cropped, resized and mirrored in one launch.
 
-    nvJPEG's bindings wait for the device, so a thread with its own stream calls them, one batch ahead; the trainer
-    never waits for it as long as it keeps up.
+    nvJPEG's bindings wait for the device, so a thread with its own stream calls them, one batch
+    ahead; the trainer never waits for it as long as it keeps up.
     """
 
     def __init__(self, storage: EncodedTrainImages, capacity: Capacity, skip_bad: bool = False):
@@ -57,7 +58,7 @@ class Decoding(Pipeline):
 
     def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
         """Yield the batch of every job in order, on the device; a new run ends an earlier one."""
-        self._thread.submit(int).result()           # what an earlier run has asked for is done
+        self._thread.submit(int).result()  # what an earlier run has asked for is done
         return self._ahead(self.filled(jobs))
 
     def close(self) -> None:
@@ -69,10 +70,21 @@ class Decoding(Pipeline):
         """Try what the device is to do."""
         if why := nvjpeg.fault(self._device):
             self.close()
-            raise NotReadyError([Problem("data.decode", "gpu", f"nvJPEG does not work through {nvjpeg.name()}: {why}",
-                                         "pip install --upgrade torchcodec, or data.decode=cpu")])
+            raise NotReadyError(
+                [
+                    Problem(
+                        "data.decode",
+                        "gpu",
+                        f"nvJPEG does not work through {nvjpeg.name()}: {why}",
+                        "pip install --upgrade torchcodec, or data.decode=cpu",
+                    )
+                ]
+            )
         if why := fault(crops, self._device, torch.float32, self._device):
-            self.notes.append(f"the kernel of crops cannot be used on this GPU, so torch's own operations are: {why}")
+            self.notes.append(
+                "the kernel of crops cannot be used on this GPU, so torch's own "
+                f"operations are: {why}"
+            )
         else:
             self._crops = crops.fused
 
@@ -87,11 +99,15 @@ class Decoding(Pipeline):
         if (rows := next(filled, None)) is None:
             return None
         side = rows.pixels.shape[1]
-        pixels = torch.empty(len(rows.indices), side, side, 3, dtype=torch.uint8, device=self._device)
+        pixels = torch.empty(
+            len(rows.indices), side, side, 3, dtype=torch.uint8, device=self._device
+        )
         for group in _groups(rows):
             self._decode(rows, group, pixels)
         if len(whole := np.flatnonzero(rows.parcels["length"] == 0)):
-            pixels[send(whole, self._device)] = torch.from_numpy(rows.pixels[whole]).to(self._device)
+            pixels[send(whole, self._device)] = torch.from_numpy(rows.pixels[whole]).to(
+                self._device
+            )
         labels = torch.from_numpy(rows.labels.copy()).to(self._device)
         if self._device.type == "cuda":
             torch.cuda.current_stream().synchronize()
@@ -105,8 +121,10 @@ class Decoding(Pipeline):
         lengths, files, cuts = (rows.parcels[name] for name in ("length", "data", "cut"))
         cuts = cuts[group]
         try:
-            images = nvjpeg.decoded([files[row, :lengths[row]] for row in group], self._device)
-            if [image.shape[1:] for image in images] != [tuple(size) for size in cuts[:, :2].tolist()]:
+            images = nvjpeg.decoded([files[row, : lengths[row]] for row in group], self._device)
+            if [image.shape[1:] for image in images] != [
+                tuple(size) for size in cuts[:, :2].tolist()
+            ]:
                 raise RuntimeError("an image is not of the size in its header")
         except torch.OutOfMemoryError:
             raise
@@ -134,7 +152,9 @@ class Decoding(Pipeline):
 def _groups(rows: Rows) -> Sequence[np.ndarray]:
     """Return the rows that have JPEGs, in groups that are decoded together."""
     encoded = np.flatnonzero(rows.parcels["length"])
-    before = np.cumsum(3 * rows.parcels["cut"][encoded, 0] * rows.parcels["cut"][encoded, 1]) // AT_ONCE
+    before = (
+        np.cumsum(3 * rows.parcels["cut"][encoded, 0] * rows.parcels["cut"][encoded, 1]) // AT_ONCE
+    )
     return [group for group in np.split(encoded, np.flatnonzero(np.diff(before)) + 1) if len(group)]
 
 

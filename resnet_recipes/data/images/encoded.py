@@ -10,7 +10,8 @@ from resnet_recipes.data.loading.storage import ROOM, Rows
 class EncodedTrainImages(Images):
     """TrainImages whose rows are JPEGs with what to cut out of them, where every decoder takes them.
 
-    What is left, `images` decodes to pixels: other kinds, progressive, CMYK and damaged files, and those beyond ROOM.
+    What is left, `images` decodes to pixels: other kinds, progressive, CMYK and damaged files, and
+    those beyond ROOM.
     """
 
     def __init__(self, images: TrainImages):
@@ -27,6 +28,6 @@ class EncodedTrainImages(Images):
             file = picture.baseline() if isinstance(picture, Picture) else b""
             file = file if len(file) <= ROOM else b""
             rows.parcels["length"][row] = len(file)
-            rows.parcels["data"][row, :len(file)] = np.frombuffer(file, np.uint8)
+            rows.parcels["data"][row, : len(file)] = np.frombuffer(file, np.uint8)
             if not file:
                 self.images.fill(rows.only(row))

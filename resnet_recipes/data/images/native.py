@@ -15,8 +15,9 @@ from resnet_recipes.data.native.library import description, why_not
 from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, ROW, put_steps
 
 
-def train_images(source: Source, crop: TrainCrop, augment: SampleAugment | None, reduce: bool,
-                 threads: int) -> TrainImages:
+def train_images(
+    source: Source, crop: TrainCrop, augment: SampleAugment | None, reduce: bool, threads: int
+) -> TrainImages:
     """Return training images of the engine if it is built and supports the augmentation, else of Python."""
     if _usable(source) and (augment is None or hasattr(augment, "steps")):
         return NativeTrainImages(Engine(max(1, threads)), source, crop, augment, reduce)
@@ -33,8 +34,10 @@ def eval_images(source: Source, resize: int, bicubic: bool, threads: int) -> Eva
 def manner() -> str:
     """Return a note about how JPEGs are decoded on this machine."""
     if why := why_not():
-        return f"JPEGs are decoded in Python, at about half the speed: the native decoder {why}; " \
-               "resnet-recipes doctor native"
+        return (
+            f"JPEGs are decoded in Python, at about half the speed: the native decoder {why}; "
+            "resnet-recipes doctor native"
+        )
     return f"JPEGs are decoded natively ({description()})"
 
 
@@ -58,8 +61,15 @@ class NativeTrainImages(TrainImages):
         kept = [draws]
         if self.augment:
             keys = zip(rows.indices.tolist(), rows.copies.tolist(), strict=True)
-            kept += [put_steps(wanted, [self.augment.steps(rows.pixels.shape[1], crop.generator(rows.epoch, *key))
-                                        for key in keys])]
+            kept += [
+                put_steps(
+                    wanted,
+                    [
+                        self.augment.steps(rows.pixels.shape[1], crop.generator(rows.epoch, *key))
+                        for key in keys
+                    ],
+                )
+            ]
         _fill(self._engine, self.source, rows, wanted, super().fill)
 
 
@@ -80,7 +90,13 @@ class NativeEvalImages(EvalImages):
         _fill(self._engine, self.source, rows, wanted, super().fill)
 
 
-def _fill(engine: Engine, source: Source, rows: Rows, wanted: np.ndarray, in_python: Callable[[Rows], None]) -> None:
+def _fill(
+    engine: Engine,
+    source: Source,
+    rows: Rows,
+    wanted: np.ndarray,
+    in_python: Callable[[Rows], None],
+) -> None:
     """Fill the rows as ROW [n] says, which lacks images and pixels; Python reports what is wrong with refused ones."""
     source.locate(rows.indices, wanted)
     wanted["side"] = rows.pixels.shape[1]

@@ -26,7 +26,12 @@ def fault(device: torch.device) -> str:
     expected = np.stack([across, across.T, np.full_like(across, 99)], axis=2)
     Image.fromarray(expected).save(file, "JPEG", quality=95, subsampling=0)
     try:
-        found = decoded([np.frombuffer(file.getvalue(), np.uint8).copy()], device)[0].cpu().permute(1, 2, 0).numpy()
+        found = (
+            decoded([np.frombuffer(file.getvalue(), np.uint8).copy()], device)[0]
+            .cpu()
+            .permute(1, 2, 0)
+            .numpy()
+        )
     except (ImportError, OSError, RuntimeError) as error:
         return str(error).strip().partition("\n")[0] or type(error).__name__
     apart = float(np.abs(found.astype(int) - expected).mean())

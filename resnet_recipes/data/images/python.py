@@ -48,7 +48,13 @@ class Images:
 class TrainImages(Images):
     """Random crops, resized, mirrored and augmented: a function of (seed, epoch, index, copy)."""
 
-    def __init__(self, source: Source, crop: TrainCrop, augment: SampleAugment | None = None, reduce: bool = True):
+    def __init__(
+        self,
+        source: Source,
+        crop: TrainCrop,
+        augment: SampleAugment | None = None,
+        reduce: bool = True,
+    ):
         super().__init__(source)
         self.crop, self.augment, self.reduce = crop, augment, reduce
 
@@ -60,7 +66,9 @@ class TrainImages(Images):
         for row in range(len(pictures)):
             with self._reading(rows, row):
                 side, is_bicubic = rows.pixels.shape[1], bool(bicubic[row])
-                pixels = pictures.popleft().resized_crop(*boxes[row].tolist(), side, self.reduce, is_bicubic)
+                pixels = pictures.popleft().resized_crop(
+                    *boxes[row].tolist(), side, self.reduce, is_bicubic
+                )
             if mirrored[row]:
                 pixels = pixels[:, ::-1]
             if self.augment:
@@ -89,18 +97,18 @@ def centred(picture: Pixels, resize: int, side: int, bicubic: bool = False) -> n
     """Return the centre of an image whose shorter side becomes `resize`: uint8 [side, side, 3]."""
     box, top, left = _centre(picture.height, picture.width, resize, side)
     image = resized(picture.crop(*box), *_shorter_side(*box[2:], resize), bicubic)
-    return image[0].permute(1, 2, 0).numpy()[top:top + side, left:left + side]
+    return image[0].permute(1, 2, 0).numpy()[top : top + side, left : left + side]
 
 
 def _centre(height: int, width: int, resize: int, side: int) -> tuple[list[int], int, int]:
     """Return the box to resize to a shorter side of `resize`, and the corner of the centre crop: (box, top, left).
 
-    The box is the whole image, or four squares in the middle of one longer than five: otherwise a line of 20,000 pixels
-    would become 4.6 million by 232. That moves the crop by less than a pixel.
+    The box is the whole image, or four squares in the middle of one longer than five: otherwise a
+    line of 20,000 pixels would become 4.6 million by 232. That moves the crop by less than a pixel.
     """
     box, sizes, shorter = [0, 0, height, width], (height, width), min(height, width)
     resized = _shorter_side(height, width, resize)
-    corner = [round((length - side) / 2) for length in resized]    # half to even, as torchvision
+    corner = [round((length - side) / 2) for length in resized]  # half to even, as torchvision
     if (squares := max(sizes) // shorter) > 5:
         axis, before = sizes.index(max(sizes)), squares // 2 - 2
         box[axis], box[axis + 2] = before * shorter, 4 * shorter

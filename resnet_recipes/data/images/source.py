@@ -14,7 +14,7 @@ class ChangedError(Exception):
 class Source(Protocol):
     """The images of one split. It pickles: workers may be processes."""
 
-    labels: np.ndarray    # int64 [N]
+    labels: np.ndarray  # int64 [N]
 
     @property
     def suits_engine(self) -> bool:

@@ -11,7 +11,7 @@ class Supply:
     """Turns jobs into batches: a Pipeline over a storage, or images already on the device."""
 
     examples: int
-    notes: Sequence[str] = ()                      # what a user should know
+    notes: Sequence[str] = ()  # what a user should know
     skipped: Sequence[str] = ()
     permute: Permute = staticmethod(order.shuffled)
 
@@ -27,7 +27,7 @@ class EvalLoader:
     """This rank's part of the evaluation set: all ranks together cover each example exactly once, in a fixed order."""
 
     def __init__(self, config: DataConfig, share: Share, supply: Supply):
-        self.examples = supply.examples         # over all ranks
+        self.examples = supply.examples  # over all ranks
         self._config, self._share, self._supply = config, share, supply
 
     def batches(self) -> Iterator[RawBatch]:
@@ -42,9 +42,9 @@ class EvalLoader:
 class TrainLoader(EvalLoader):
     """This rank's part of an endless, shuffled stream of global batches. Every step can be the first, at no cost.
 
-    The global batch of step k within epoch e is `permutation(seed, e)[k * global_size:][:global_size]`, whatever the
-    number of ranks; rank r takes the r-th contiguous part. Incomplete last batches are dropped. Crops and flips depend
-    only on (seed, epoch, index).
+    The global batch of step k within epoch e is `permutation(seed, e)[k *
+    global_size:][:global_size]`, whatever the number of ranks; rank r takes the r-th contiguous
+    part. Incomplete last batches are dropped. Crops and flips depend only on (seed, epoch, index).
     """
 
     def __init__(self, config: DataConfig, share: Share, supply: Supply):
@@ -54,12 +54,16 @@ class TrainLoader(EvalLoader):
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
         """Yield an endless stream of batches, one a step from `first_step` on.
 
-        Nothing of earlier steps is decoded, and each image of later steps once. Up to `data.prefetch` batches are read
-        ahead (one more with `data.decode=gpu`); a run that stops loses them, and decodes them again when it resumes. A
-        batch stays valid until the next one is requested. Raises TrainingError with the path of an unreadable image.
+        Nothing of earlier steps is decoded, and each image of later steps once. Up to
+        `data.prefetch` batches are read ahead (one more with `data.decode=gpu`); a run that stops
+        loses them, and decodes them again when it resumes. A batch stays valid until the next one
+        is requested. Raises TrainingError with the path of an unreadable image.
         """
-        return self._supply.run(order.train_jobs(self._config, self._share, self.examples, first_step,
-                                                 self._supply.permute))
+        return self._supply.run(
+            order.train_jobs(
+                self._config, self._share, self.examples, first_step, self._supply.permute
+            )
+        )
 
     @property
     def skipped(self) -> Sequence[str]:

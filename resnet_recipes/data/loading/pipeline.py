@@ -30,8 +30,8 @@ class Pending(NamedTuple):
 class Pipeline(Supply):
     """Batches from a storage: uint8 rows that workers write in place, so that nothing is copied, stacked or pickled.
 
-    Any object with WorkerPool's `submit`, `death` and `close` can fill the slots instead; only `result` and `cancel` of
-    its futures are used.
+    Any object with WorkerPool's `submit`, `death` and `close` can fill the slots instead; only
+    `result` and `cancel` of its futures are used.
     """
 
     def __init__(self, storage: Storage, capacity: Capacity, skip_bad: bool = False):
@@ -42,7 +42,7 @@ class Pipeline(Supply):
         self._pool = WorkerPool(WorkerContext(storage, self._slots, skip_bad), capacity.workers)
         self._pending: deque[Pending] = deque()
         self._skipped: set[int] = set()
-        self._runs = 0                             # only the last run's batches remain valid
+        self._runs = 0  # only the last run's batches remain valid
         self._is_pinned = False
         if torch.cuda.is_initialized() and not capacity.encoded:
             note = self._slots.pin()
@@ -75,10 +75,18 @@ class Pipeline(Supply):
         started = 0
         while True:
             if run != self._runs:
-                raise RuntimeError("these batches ended when the loader was closed or a new iteration began")
-            while len(self._pending) < self._capacity.slots and (job := next(jobs, None)) is not None:
-                batch = Piece(started % self._capacity.slots, job.epoch, job.pixels, 0, len(job.indices))
-                self._pending.append(Pending(self._slots.place(batch, job), self._pool.submit(batch)))
+                raise RuntimeError(
+                    "these batches ended when the loader was closed or a new iteration began"
+                )
+            while (
+                len(self._pending) < self._capacity.slots and (job := next(jobs, None)) is not None
+            ):
+                batch = Piece(
+                    started % self._capacity.slots, job.epoch, job.pixels, 0, len(job.indices)
+                )
+                self._pending.append(
+                    Pending(self._slots.place(batch, job), self._pool.submit(batch))
+                )
                 started += 1
             if not self._pending:
                 return
@@ -95,17 +103,25 @@ class Pipeline(Supply):
         except TimeoutError:
             self._pool.close(stuck=True)
             stuck = self._being_read()
-            raise TrainingError(f"no image was read for {PATIENCE:g} s; the loader is stuck at {stuck}") from None
+            raise TrainingError(
+                f"no image was read for {PATIENCE:g} s; the loader is stuck at {stuck}"
+            ) from None
         except BrokenExecutor:
-            raise TrainingError(f"a loader process {self._pool.death()} while reading {self._being_read()}") from None
+            raise TrainingError(
+                f"a loader process {self._pool.death()} while reading {self._being_read()}"
+            ) from None
 
     def _being_read(self) -> str:
-        return ", ".join(map(self._storage.path, self._slots.being_read()[:4].tolist())) or "no image"
+        return (
+            ", ".join(map(self._storage.path, self._slots.being_read()[:4].tolist())) or "no image"
+        )
 
     def _abandon(self) -> None:
         """Drop the requests of an earlier run, whose slots are needed."""
         self._runs += 1
-        rest = [piece for pending in self._pending for piece in pending.pieces if not piece.cancel()]
+        rest = [
+            piece for pending in self._pending for piece in pending.pieces if not piece.cancel()
+        ]
         self._pending.clear()
         for piece in rest:
             self._waited(piece)
@@ -113,4 +129,6 @@ class Pipeline(Supply):
 
 def _batch(rows: Rows) -> RawBatch:
     """Return rows as a batch, a view of them."""
-    return RawBatch(torch.from_numpy(rows.pixels).permute(0, 3, 1, 2), torch.from_numpy(rows.labels))
+    return RawBatch(
+        torch.from_numpy(rows.pixels).permute(0, 3, 1, 2), torch.from_numpy(rows.labels)
+    )

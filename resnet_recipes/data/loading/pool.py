@@ -15,7 +15,8 @@ from resnet_recipes.data.loading import worker
 from resnet_recipes.data.loading.slots import Piece
 from resnet_recipes.data.loading.worker import Filled, WorkerContext
 
-#: Images in one piece: few enough that workers finish a batch together, enough to make the overhead negligible.
+#: Images in one piece: few enough that workers finish a batch together, enough to make the overhead
+#: negligible.
 _PIECE = 32
 
 #: Held while `__main__` is hidden: several threads submit.
@@ -25,8 +26,8 @@ _hiding = threading.Lock()
 class WorkerPool:
     """Workers that share one queue: threads or processes, as the storage needs; with 0, the caller does the work.
 
-    Processes are forked from a small server (`forkserver`), never from the trainer, whose threads make forking unsafe.
-    The first processes take 3 s to start, later ones a few milliseconds.
+    Processes are forked from a small server (`forkserver`), never from the trainer, whose threads
+    make forking unsafe. The first processes take 3 s to start, later ones a few milliseconds.
     """
 
     def __init__(self, context: WorkerContext, workers: int):
@@ -38,16 +39,21 @@ class WorkerPool:
             self._executor = ThreadPoolExecutor(workers, "loader")
         else:
             server = multiprocessing.get_context("forkserver")
-            server.set_forkserver_preload(["resnet_recipes.data.loading.server", type(context.storage).__module__])
+            server.set_forkserver_preload(
+                ["resnet_recipes.data.loading.server", type(context.storage).__module__]
+            )
             self._executor = ProcessPoolExecutor(workers, server, worker.start, (context,))
             self._fill = worker.fill_here
-            self._processes = self._executor._processes    # there is no public way to kill them before Python 3.14
+            # there is no public way to kill them before Python 3.14
+            self._processes = self._executor._processes
 
     def submit(self, batch: Piece) -> list[Future[Filled]]:
         """Start filling a batch, in pieces."""
         size = min(_PIECE, -(-batch.count // self._workers))
-        pieces = [batch._replace(first=first, count=min(size, batch.count - first))
-                  for first in range(0, batch.count, size)]
+        pieces = [
+            batch._replace(first=first, count=min(size, batch.count - first))
+            for first in range(0, batch.count, size)
+        ]
         with _hidden_main():
             return [self._executor.submit(self._fill, piece) for piece in pieces]
 
@@ -59,12 +65,16 @@ class WorkerPool:
         code = dead[0].exitcode if dead else None
         if code == -signal.SIGKILL:
             return "was killed by SIGKILL (out of memory? lower data.workers or data.prefetch)"
-        return f"was killed by {signal.Signals(-code).name}" if code and code < 0 else f"exited with code {code}"
+        return (
+            f"was killed by {signal.Signals(-code).name}"
+            if code and code < 0
+            else f"exited with code {code}"
+        )
 
     def close(self, stuck: bool = False) -> None:
         """Stop at once; safe to call twice. Waits for threads to finish their work, but briefly if they are `stuck`."""
         processes = list(self._processes.values())
-        for process in processes:                      # they hold nothing that could be lost
+        for process in processes:  # they hold nothing that could be lost
             process.kill()
         for process in processes if stuck else ():
             process.join(5)

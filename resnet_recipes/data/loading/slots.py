@@ -16,22 +16,30 @@ from resnet_recipes.data.workers import workers
 class Capacity(NamedTuple):
     """The resources of a loader."""
 
-    workers: int          # threads or processes; 0: images are read when requested
-    prefetch: int         # batches ahead of the one in use
-    rows: int             # images of the largest batch
-    pixels: int           # side of the largest image
-    encoded: bool = False           # workers hand over files, to be decoded on a device
+    workers: int  # threads or processes; 0: images are read when requested
+    prefetch: int  # batches ahead of the one in use
+    rows: int  # images of the largest batch
+    pixels: int  # side of the largest image
+    encoded: bool = False  # workers hand over files, to be decoded on a device
 
     @classmethod
     def for_training(cls, config: DataConfig, share: Share) -> Self:
         """Return the capacity that a rank's training images need."""
         pixels = max(share.train_pixels, default=config.train_size)
-        return cls(workers(config, share.world_size), config.prefetch, share.rank_size, pixels, config.decode == "gpu")
+        return cls(
+            workers(config, share.world_size),
+            config.prefetch,
+            share.rank_size,
+            pixels,
+            config.decode == "gpu",
+        )
 
     @classmethod
     def for_evaluation(cls, config: DataConfig, share: Share) -> Self:
         """Return the capacity that a rank's evaluation images need."""
-        return cls(workers(config, share.world_size), config.prefetch, share.eval_size, config.eval_size)
+        return cls(
+            workers(config, share.world_size), config.prefetch, share.eval_size, config.eval_size
+        )
 
     @property
     def slots(self) -> int:
@@ -47,9 +55,14 @@ class Capacity(NamedTuple):
     def layout(self) -> Layout:
         """The arrays of these batches."""
         shape = self.slots, self.rows
-        return {"pixels": ("u1", (self.slots, self.rows * self.pixels**2 * 3)), "labels": ("i8", shape),
-                "indices": ("i8", shape), "copies": ("i8", shape), "reading": ("?", shape),
-                "parcels": (PARCEL, (self.slots, self.rows * self.encoded))}
+        return {
+            "pixels": ("u1", (self.slots, self.rows * self.pixels**2 * 3)),
+            "labels": ("i8", shape),
+            "indices": ("i8", shape),
+            "copies": ("i8", shape),
+            "reading": ("?", shape),
+            "parcels": (PARCEL, (self.slots, self.rows * self.encoded)),
+        }
 
 
 class Piece(NamedTuple):
@@ -57,15 +70,16 @@ class Piece(NamedTuple):
 
     slot: int
     epoch: int
-    side: int             # pixels
-    first: int            # row
-    count: int            # rows
+    side: int  # pixels
+    first: int  # row
+    count: int  # rows
 
 
 class Slots:
     """The batches of one loader, reused in turn: slots * rows * pixels * pixels * 3 bytes, shared when pickled.
 
-    If a device decodes, there is ROOM for the file of each row as well; its memory is taken only as it is used.
+    If a device decodes, there is ROOM for the file of each row as well; its memory is taken only as
+    it is used.
     """
 
     def __init__(self, capacity: Capacity):
@@ -81,10 +95,17 @@ class Slots:
         """Return rows as views of the memory."""
         memory, slot, size = self._memory, piece.slot, piece.side**2 * 3
         rows = slice(piece.first, piece.first + piece.count)
-        pixels = memory["pixels"][slot, rows.start * size:rows.stop * size]
+        pixels = memory["pixels"][slot, rows.start * size : rows.stop * size]
         pixels = pixels.reshape(piece.count, piece.side, piece.side, 3)
-        return Rows(piece.epoch, memory["indices"][slot, rows], memory["copies"][slot, rows], pixels,
-                    memory["labels"][slot, rows], memory["reading"][slot, rows], memory["parcels"][slot, rows])
+        return Rows(
+            piece.epoch,
+            memory["indices"][slot, rows],
+            memory["copies"][slot, rows],
+            pixels,
+            memory["labels"][slot, rows],
+            memory["reading"][slot, rows],
+            memory["parcels"][slot, rows],
+        )
 
     def being_read(self) -> np.ndarray:
         """Return the indices of the images now being read, int64 [n]."""
@@ -97,10 +118,13 @@ class Slots:
         if not error.value:
             return None
         with suppress(RuntimeError):
-            torch.ones(1, device="cuda")               # CUDA repeats the error at the next launch: consume it
-        return (f"{whole.nbytes / 2**30:.2f} GiB of batches cannot be pinned (CUDA error {error.value}): copies to the "
-                "GPU are slower; "
-                "raise `ulimit -l` or lower data.prefetch")
+            torch.ones(1, device="cuda")  # CUDA repeats the error at the next launch: consume it
+        return (
+            f"{whole.nbytes / 2**30:.2f} GiB of batches cannot be pinned (CUDA error "
+            f"{error.value}): copies to the "
+            "GPU are slower; "
+            "raise `ulimit -l` or lower data.prefetch"
+        )
 
     def unpin(self) -> None:
         """Undo `pin`."""

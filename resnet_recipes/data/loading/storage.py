@@ -16,8 +16,8 @@ class UnreadableError(Exception):
 #: Bytes of the largest file that a worker hands over to be decoded on a device.
 ROOM = 1 << 19
 
-#: An encoded image, to be decoded on a device: its bytes, none if the row has pixels; and its cut, which is a row of
-#: ops.crops without its first number.
+#: An encoded image, to be decoded on a device: its bytes, none if the row has pixels; and its cut,
+#: which is a row of ops.crops without its first number.
 PARCEL = np.dtype([("length", "i8"), ("cut", "i8", 8), ("data", "u1", ROOM)])
 
 
@@ -25,23 +25,26 @@ class Rows(NamedTuple):
     """Rows of a batch to fill. An image's randomness depends only on (seed, epoch, index, copy)."""
 
     epoch: int
-    indices: np.ndarray   # int64 [n], which images
-    copies: np.ndarray    # int64 [n], which use of the image in this epoch
-    pixels: np.ndarray    # uint8 [n, S, S, 3], written
-    labels: np.ndarray    # int64 [n], written
-    reading: np.ndarray   # bool [n], true while a row is read: shows which image a worker is stuck at
-    parcels: np.ndarray = np.empty(0, PARCEL)     # [n], written in place of `pixels` where a device decodes; or [0]
+    indices: np.ndarray  # int64 [n], which images
+    copies: np.ndarray  # int64 [n], which use of the image in this epoch
+    pixels: np.ndarray  # uint8 [n, S, S, 3], written
+    labels: np.ndarray  # int64 [n], written
+    # bool [n], true while a row is read: shows which image a worker is stuck at
+    reading: np.ndarray
+    # [n], written in place of `pixels` where a device decodes; or [0]
+    parcels: np.ndarray = np.empty(0, PARCEL)
 
     def only(self, row: int) -> "Rows":
         """Return one row."""
-        return Rows(self.epoch, *(field[row:row + 1] for field in self[1:]))
+        return Rows(self.epoch, *(field[row : row + 1] for field in self[1:]))
 
 
 class Storage(Protocol):
     """The images of one split, cropped for training or evaluation."""
 
-    labels: np.ndarray    # int64 [N]
-    in_threads: bool      # fill() releases the interpreter lock, so threads suffice; otherwise processes unpickle it
+    labels: np.ndarray  # int64 [N]
+    # fill() releases the interpreter lock, so threads suffice; otherwise processes unpickle it
+    in_threads: bool
 
     def fill(self, rows: Rows) -> None:
         """Write `rows.pixels`. Raises UnreadableError for the first image that cannot be read."""
@@ -53,7 +56,8 @@ class Storage(Protocol):
 def fill(storage: Storage, rows: Rows, skip_bad: bool = False) -> list[int]:
     """Fill the rows and their labels; return the indices of images that were skipped.
 
-    With `skip_bad`, an unreadable image is replaced by the next readable one. Raises UnreadableError.
+    With `skip_bad`, an unreadable image is replaced by the next readable one. Raises
+    UnreadableError.
     """
     try:
         storage.fill(rows)
@@ -70,10 +74,14 @@ def _fill_skipping(storage: Storage, rows: Rows) -> list[int]:
     for row, index in enumerate(rows.indices.tolist()):
         for candidate in range(index, index + min(100, examples)):
             try:
-                bad += fill(storage, rows.only(row)._replace(indices=np.array([candidate % examples])))
+                bad += fill(
+                    storage, rows.only(row)._replace(indices=np.array([candidate % examples]))
+                )
                 break
             except UnreadableError as error:
                 bad.append(error.index)
         else:
-            raise UnreadableError(index, f"{storage.path(index)} and the 99 images after it cannot be read")
+            raise UnreadableError(
+                index, f"{storage.path(index)} and the 99 images after it cannot be read"
+            )
     return bad

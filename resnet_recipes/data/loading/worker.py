@@ -21,8 +21,8 @@ _context: "WorkerContext"
 class Filled(NamedTuple):
     """The outcome of a piece."""
 
-    skipped: list[int]    # indices of unreadable images that were replaced
-    failure: str = ""     # a message, since not every exception can be pickled
+    skipped: list[int]  # indices of unreadable images that were replaced
+    failure: str = ""  # a message, since not every exception can be pickled
 
 
 class WorkerContext(NamedTuple):
@@ -40,7 +40,7 @@ class WorkerContext(NamedTuple):
             return Filled(fill(self.storage, rows, self.skip_bad))
         except UnreadableError as error:
             return Filled([], str(error))
-        except (Exception, SystemExit) as error:           # whatever a user's augmentation may raise
+        except (Exception, SystemExit) as error:  # whatever a user's augmentation may raise
             path = self.storage.path(int(rows.indices[rows.reading.argmax()]))
             return Filled([], f"{path}: {type(error).__name__}: {error}")
         finally:
@@ -50,13 +50,14 @@ class WorkerContext(NamedTuple):
 def start(context: WorkerContext) -> None:
     """Prepare a worker process.
 
-    It ignores STOPS: when a whole job is stopped, the trainer still needs batches until it has saved a checkpoint.
+    It ignores STOPS: when a whole job is stopped, the trainer still needs batches until it has
+    saved a checkpoint.
     """
     global _context
     for stop in STOPS:
         signal.signal(stop, signal.SIG_IGN)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
-    torch.set_num_threads(1)                       # the workers are the parallelism
+    torch.set_num_threads(1)  # the workers are the parallelism
     warnings.simplefilter("ignore")
     _context = context
 

@@ -13,7 +13,8 @@ from resnet_recipes.data.native.rows import ROW, Status
 class Engine:
     """A pool of native threads that works on several batches at once, the oldest first.
 
-    Only one thread may wait for a batch. Rows, and everything they point to, must stay alive until that wait returns.
+    Only one thread may wait for a batch. Rows, and everything they point to, must stay alive until
+    that wait returns.
     """
 
     def __init__(self, threads: int, scalar: bool = False):
@@ -22,7 +23,10 @@ class Engine:
         reason = ctypes.create_string_buffer(200)
         self._engine = self._library.engine_create(threads, scalar, reason, len(reason))
         if not self._engine:
-            raise OSError(f"cannot start {threads} threads for decoding: {reason.value.decode(errors='replace')}")
+            raise OSError(
+                f"cannot start {threads} threads for decoding: "
+                f"{reason.value.decode(errors='replace')}"
+            )
         self._kept: dict[int, np.ndarray] = {}
 
     def fill(self, rows: np.ndarray, reading: np.ndarray) -> np.ndarray:
@@ -39,7 +43,9 @@ class Engine:
         """Start filling ROW [N]; return a ticket to wait for."""
         assert rows.dtype == ROW
         assert rows.flags.c_contiguous
-        ticket = self._checked(self._library.engine_submit(self._open(), rows.ctypes.data, len(rows)))
+        ticket = self._checked(
+            self._library.engine_submit(self._open(), rows.ctypes.data, len(rows))
+        )
         self._kept[ticket] = rows
         return ticket
 
@@ -75,6 +81,9 @@ class Engine:
         if result == -2:
             raise MemoryError
         if result < 0:
-            raise RuntimeError(f"process {os.getpid()} was forked from the one whose engine this is, and has none of "
-                               "its threads")
+            raise RuntimeError(
+                f"process {os.getpid()} was forked from the one whose engine this is, and "
+                "has none of "
+                "its threads"
+            )
         return result

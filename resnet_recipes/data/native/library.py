@@ -39,7 +39,10 @@ def why_not() -> str:
 
 def description() -> str:
     """Return a description of the instructions and libraries in use."""
-    return f"{library().engine_instructions().decode()} instructions, {library().engine_jpeg().decode()}"
+    return (
+        f"{library().engine_instructions().decode()} instructions, "
+        f"{library().engine_jpeg().decode()}"
+    )
 
 
 def _declare(loaded: ctypes.CDLL) -> None:

@@ -7,44 +7,60 @@ import numpy as np
 
 from resnet_recipes.data.base import Step
 
-SMALL = np.dtype([              # the same image at half its size, rounded up
-    ("data", "u8"),             # 0: none
-    ("length", "u8"),
-    ("size", "i4", 2),
-    ("crc", "u4"),
-    ("raw", "?"),
-], align=True)
+SMALL = np.dtype(
+    [  # the same image at half its size, rounded up
+        ("data", "u8"),  # 0: none
+        ("length", "u8"),
+        ("size", "i4", 2),
+        ("crc", "u4"),
+        ("raw", "?"),
+    ],
+    align=True,
+)
 
-ROW = np.dtype([
-    ("data", "u8"),             # address of the encoded image, or of its pixels; 0: it is in a file
-    ("folder", "u8"),           # address of a null-terminated path
-    ("path", "u8"),             # address of the rest of the path, `length` bytes
-    ("draws", "u8"),            # CROP: address of float64 [42]; DISTORTED: [404]
-    ("operations", "u8"),       # address of OPERATION [operation_count]
-    ("pixels", "u8"),           # address of the output, uint8 [side, side, 3]
-    ("length", "u8"),           # bytes at `data` or `path`
-    ("file_bytes", "u8"),       # of the file when it was listed; 0: any
-    ("box", "f8", 4),           # left, top, width, height: read by BOX, else written
-    ("size", "i4", 2),          # height, width of the image: 0 is written, anything else expected
-    ("geometry", "i4"),
-    ("side", "i4"),             # of the output, pixels
-    ("resize", "i4"),           # CENTRE: the shorter side, pixels
-    ("filter", "i4"),
-    ("operation_count", "i4"),
-    ("raw", "?"),               # `data` is uint8 [height, width, 3]
-    ("mirror", "?"),
-    ("whole", "?"),             # never decode at a reduced size
-    ("checked", "?"),           # compare `crc`
-    ("crc", "u4"),              # CRC-32 of the bytes
-    ("status", "i4"),           # written
-    ("error", "i4"),            # written: errno of UNREADABLE
-    ("small", SMALL),           # read instead where the crop is at least twice as large as the output
-], align=True)
+ROW = np.dtype(
+    [
+        ("data", "u8"),  # address of the encoded image, or of its pixels; 0: it is in a file
+        ("folder", "u8"),  # address of a null-terminated path
+        ("path", "u8"),  # address of the rest of the path, `length` bytes
+        ("draws", "u8"),  # CROP: address of float64 [42]; DISTORTED: [404]
+        ("operations", "u8"),  # address of OPERATION [operation_count]
+        ("pixels", "u8"),  # address of the output, uint8 [side, side, 3]
+        ("length", "u8"),  # bytes at `data` or `path`
+        ("file_bytes", "u8"),  # of the file when it was listed; 0: any
+        ("box", "f8", 4),  # left, top, width, height: read by BOX, else written
+        ("size", "i4", 2),  # height, width of the image: 0 is written, anything else expected
+        ("geometry", "i4"),
+        ("side", "i4"),  # of the output, pixels
+        ("resize", "i4"),  # CENTRE: the shorter side, pixels
+        ("filter", "i4"),
+        ("operation_count", "i4"),
+        ("raw", "?"),  # `data` is uint8 [height, width, 3]
+        ("mirror", "?"),
+        ("whole", "?"),  # never decode at a reduced size
+        ("checked", "?"),  # compare `crc`
+        ("crc", "u4"),  # CRC-32 of the bytes
+        ("status", "i4"),  # written
+        ("error", "i4"),  # written: errno of UNREADABLE
+        ("small", SMALL),  # read instead where the crop is at least twice as large as the output
+    ],
+    align=True,
+)
 
 #: One operation of an augmentation: its index in OPERATIONS and its parameters.
 OPERATION = np.dtype([("kind", "i8"), ("values", "f8", 6)])
-OPERATIONS = ("posterize", "solarize", "autocontrast", "equalize", "color", "contrast", "brightness", "sharpness",
-              "affine_linear", "affine_nearest")
+OPERATIONS = (
+    "posterize",
+    "solarize",
+    "autocontrast",
+    "equalize",
+    "color",
+    "contrast",
+    "brightness",
+    "sharpness",
+    "affine_linear",
+    "affine_nearest",
+)
 
 BOX, CROP, CENTRE, DISTORTED = range(4)
 BILINEAR, BICUBIC = range(2)
@@ -70,9 +86,11 @@ def put_steps(rows: np.ndarray, steps: Sequence[Sequence[Step]]) -> np.ndarray:
     """Make ROW [N] apply the steps of an augmentation, one list per row; return the memory that the rows point to."""
     counts = np.array([len(of_image) for of_image in steps])
     operations = np.zeros(counts.sum(), OPERATION)
-    for operation, (name, values) in zip(operations, (step for of_image in steps for step in of_image), strict=True):
+    for operation, (name, values) in zip(
+        operations, (step for of_image in steps for step in of_image), strict=True
+    ):
         operation["kind"] = OPERATIONS.index(name)
-        operation["values"][:len(values)] = values
+        operation["values"][: len(values)] = values
     rows["operation_count"] = counts
     rows["operations"] = operations.ctypes.data + (np.cumsum(counts) - counts) * OPERATION.itemsize
     return operations

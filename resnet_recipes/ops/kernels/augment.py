@@ -1,7 +1,8 @@
 """Triton kernels for RandAugment, one operation per image: uint8 NHWC, the same arithmetic as `pixel_ops`.
 
-The first kernel turns operations that map grey levels into a 256-entry table for each channel; some need the image's
-histogram first. In the second, each program changes part of a row, by table, shift, rotation or neighbours.
+The first kernel turns operations that map grey levels into a 256-entry table for each channel; some
+need the image's histogram first. In the second, each program changes part of a row, by table,
+shift, rotation or neighbours.
 """
 
 import torch
@@ -12,11 +13,24 @@ from torch import Tensor
 from resnet_recipes.ops.kernels.launch import launch
 from resnet_recipes.ops.pixel_ops import PIXEL_OPS
 
-COUNTED, CHANGED = 2048, 512        # pixels counted at once; values changed by one program
-OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}       # products are rounded as torch rounds them
+COUNTED, CHANGED = 2048, 512  # pixels counted at once; values changed by one program
+OPTIONS = {"num_warps": 4, "enable_fp_fusion": False}  # products are rounded as torch rounds them
 
-(AUTOCONTRAST, EQUALIZE, POSTERIZE, ROTATE, SOLARIZE, SHEAR_X, SHEAR_Y, TRANSLATE_X, TRANSLATE_Y, COLOR, CONTRAST,
- BRIGHTNESS, SHARPNESS) = (tl.constexpr(number) for number in range(len(PIXEL_OPS)))
+(
+    AUTOCONTRAST,
+    EQUALIZE,
+    POSTERIZE,
+    ROTATE,
+    SOLARIZE,
+    SHEAR_X,
+    SHEAR_Y,
+    TRANSLATE_X,
+    TRANSLATE_Y,
+    COLOR,
+    CONTRAST,
+    BRIGHTNESS,
+    SHARPNESS,
+) = (tl.constexpr(number) for number in range(len(PIXEL_OPS)))
 
 
 def forward(pixels: Tensor, drawn: Tensor) -> Tensor:
@@ -24,8 +38,20 @@ def forward(pixels: Tensor, drawn: Tensor) -> Tensor:
     (n, h, w, _), device = pixels.shape, pixels.device
     tables, changed = pixels.new_empty(n, 3, 256), torch.empty_like(pixels)
     launch(_tabulate, (n, 3, 1), (device,), pixels, drawn, tables, n, h * w, COUNTED, **OPTIONS)
-    launch(_change, (n * h, -(-3 * w // CHANGED), 1), (device,), pixels, drawn, tables, changed, n, h, w, CHANGED,
-           **OPTIONS)
+    launch(
+        _change,
+        (n * h, -(-3 * w // CHANGED), 1),
+        (device,),
+        pixels,
+        drawn,
+        tables,
+        changed,
+        n,
+        h,
+        w,
+        CHANGED,
+        **OPTIONS,
+    )
     return changed
 
 
@@ -51,7 +77,7 @@ def _integers(pixels, at, inside):
 
 
 @triton.jit(do_not_specialize=["n", "area"], do_not_specialize_on_alignment=["pixels"])
-def _tabulate(pixels, drawn, tables, n, area, BV: tl.constexpr):  # noqa: N803
+def _tabulate(pixels, drawn, tables, n, area, BV: tl.constexpr):
     """Write the lookup table of a channel, 256 entries, if the image's operation maps grey levels."""
     image, channel = tl.program_id(0), tl.program_id(1)
     kind, value = tl.load(drawn + image).to(tl.int32), tl.load(drawn + n + image)
@@ -62,18 +88,25 @@ def _tabulate(pixels, drawn, tables, n, area, BV: tl.constexpr):  # noqa: N803
     if kind <= EQUALIZE:
         for start in range(0, area, BV):
             pixel = start + tl.arange(0, BV)
-            counts += tl.histogram(_integers(pixels, pixel * 3 + channel, pixel < area), 256, mask=pixel < area)
+            counts += tl.histogram(
+                _integers(pixels, pixel * 3 + channel, pixel < area), 256, mask=pixel < area
+            )
     if kind == CONTRAST:
         for start in range(0, area, BV):
             pixel = start + tl.arange(0, BV)
-            red, green = _integers(pixels, pixel * 3, pixel < area), _integers(pixels, pixel * 3 + 1, pixel < area)
+            red, green = (
+                _integers(pixels, pixel * 3, pixel < area),
+                _integers(pixels, pixel * 3 + 1, pixel < area),
+            )
             grey = _grey(red, green, _integers(pixels, pixel * 3 + 2, pixel < area))
             greys += tl.where(pixel < area, grey, 0)
     highest = tl.max(tl.where(counts > 0, old, 0), 0)
     new = old
     if kind == AUTOCONTRAST:
         lowest = tl.min(tl.where(counts > 0, old, 255), 0)
-        scale = tl.where(lowest == highest, 1.0, 255.0 / tl.maximum(highest - lowest, 1).to(tl.float32))
+        scale = tl.where(
+            lowest == highest, 1.0, 255.0 / tl.maximum(highest - lowest, 1).to(tl.float32)
+        )
         offset = tl.where(lowest == highest, 0.0, -lowest.to(tl.float32) * scale) + 1e-3
         new = _level(old.to(tl.float32) * scale + offset)
     if kind == EQUALIZE:
@@ -97,7 +130,7 @@ def _displaced(pixels, first, apart, position, size, shift, inside):
     """Interpolate linearly, in steps of 1/128, along the line that begins at `first`; black outside."""
     whole = tl.floor(shift)
     part, here = shift - whole, position + whole.to(tl.int32)
-    late = part >= 0.5                      # Pillow repeats a border for half a pixel
+    late = part >= 0.5  # Pillow repeats a border for half a pixel
     shown = (here >= tl.where(late, -1, 0)) & (here < tl.where(late, size - 1, size))
     before = _integers(pixels, first + tl.minimum(tl.maximum(here, 0), size - 1) * apart, inside)
     after = _integers(pixels, first + tl.minimum(tl.maximum(here + 1, 0), size - 1) * apart, inside)
@@ -110,7 +143,10 @@ def _rotated(pixels, x, y, channel, h, w, degrees, inside):
     """Interpolate bilinearly at the position a pixel comes from; black outside."""
     angle = degrees * 0.017453292519943295
     cos, sin = tl.cos(angle), tl.sin(angle)
-    right, down = (x.to(tl.float32) - (w - 1) / 2) * (2 / w), (y.to(tl.float32) - (h - 1) / 2) * (2 / w)
+    right, down = (
+        (x.to(tl.float32) - (w - 1) / 2) * (2 / w),
+        (y.to(tl.float32) - (h - 1) / 2) * (2 / w),
+    )
     across, along = right * cos - down * sin, (right * sin + down * cos) * (w / h)
     shown = (tl.abs(across) < 1.0) & (tl.abs(along) < 1.0)
     column = tl.minimum(tl.maximum(((across + 1.0) * w - 1.0) / 2, 0.0), w - 1.0)
@@ -141,7 +177,7 @@ def _sharpened(pixels, at, x, y, h, w, factor, inside):
 
 
 @triton.jit(do_not_specialize=["n", "h", "w"], do_not_specialize_on_alignment=["pixels"])
-def _change(pixels, drawn, tables, changed, n, h, w, BV: tl.constexpr):  # noqa: N803
+def _change(pixels, drawn, tables, changed, n, h, w, BV: tl.constexpr):
     """Apply the image's operation to part of a row."""
     image, y = tl.program_id(0) // h, tl.program_id(0) % h
     value = tl.program_id(1) * BV + tl.arange(0, BV)
@@ -160,7 +196,10 @@ def _change(pixels, drawn, tables, changed, n, h, w, BV: tl.constexpr):  # noqa:
         shift = tl.where(kind == SHEAR_Y, strength * (x.to(tl.float32) + 0.5), strength)
         new = _displaced(pixels, value, w * 3, y, h, shift, inside)
     elif kind == COLOR:
-        red, green = _integers(pixels, at - channel, inside), _integers(pixels, at - channel + 1, inside)
+        red, green = (
+            _integers(pixels, at - channel, inside),
+            _integers(pixels, at - channel + 1, inside),
+        )
         grey = _grey(red, green, _integers(pixels, at - channel + 2, inside))
         new = _blend(grey.to(tl.float32), _integers(pixels, at, inside).to(tl.float32), strength)
     elif kind == SHARPNESS:

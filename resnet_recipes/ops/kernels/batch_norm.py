@@ -1,7 +1,7 @@
 """Triton kernels for BatchNorm with ReLU and a residual: NHWC as rows of channels, two launches per pass.
 
-Each pass starts with sums over all rows: every program sums its share, and the last one to finish combines the shares
-in a fixed order, so the result does not depend on which program was last.
+Each pass starts with sums over all rows: every program sums its share, and the last one to finish
+combines the shares in a fixed order, so the result does not depend on which program was last.
 """
 
 from functools import cache
@@ -21,9 +21,10 @@ from resnet_recipes.ops.kernels.maps import rectified
 ROWS, CHANNELS = 32, 64
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 
-#: Programs that fit on a multiprocessor at once; the rows are split among exactly that many. Statistics have half as
-#: many as registers allow, of twice the threads and rows: the last program then has half as many shares to combine, and
-#: takes twice as many at a time. Sums take more registers if images have factors or there is the gradient of a blur.
+#: Programs that fit on a multiprocessor at once; the rows are split among exactly that many.
+#: Statistics have half as many as registers allow, of twice the threads and rows: the last program
+#: then has half as many shares to combine, and takes twice as many at a time. Sums take more
+#: registers if images have factors or there is the gradient of a blur.
 RESIDENT_STATISTICS, RESIDENT_REDUCE, RESIDENT_LARGE_REDUCE = 4, 5, 4
 
 
@@ -32,41 +33,81 @@ def fitting(warps: int, resident: int) -> dict[str, object]:
 
     It has 65,536 registers, and a thread gets them by eights.
     """
-    return {"num_warps": warps, "maxnreg": 65536 // (32 * warps * resident) // 8 * 8, "enable_fp_fusion": True}
+    return {
+        "num_warps": warps,
+        "maxnreg": 65536 // (32 * warps * resident) // 8 * 8,
+        "enable_fp_fusion": True,
+    }
 
 
 STATISTICS_OPTIONS = fitting(8, RESIDENT_STATISTICS)
-REDUCE_OPTIONS, LARGE_REDUCE_OPTIONS = fitting(4, RESIDENT_REDUCE), fitting(4, RESIDENT_LARGE_REDUCE)
+REDUCE_OPTIONS, LARGE_REDUCE_OPTIONS = (
+    fitting(4, RESIDENT_REDUCE),
+    fitting(4, RESIDENT_LARGE_REDUCE),
+)
 
 
 def forward(
-    x: Tensor, weight: Tensor, bias: Tensor, residual: Tensor | None, keep: Tensor | None,
-    running: tuple[Tensor, Tensor, Tensor], momentum: float, eps: float, relu: bool, blur: int,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    residual: Tensor | None,
+    keep: Tensor | None,
+    running: tuple[Tensor, Tensor, Tensor],
+    momentum: float,
+    eps: float,
+    relu: bool,
+    blur: int,
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """Return the output for channels_last [N, C, H, W], its blur with stride 2, and [2, C].
 
-    If `blur` is 1 the output is blurred, and only if it is 2 is there a second. [2, C] are the mean and 1 / standard
-    deviation.
+    If `blur` is 1 the output is blurred, and only if it is 2 is there a second. [2, C] are the mean
+    and 1 / standard deviation.
     """
     (n, c, h, w), is_added, is_kept = x.shape, residual is not None, keep is not None
     saved = statistics(x, running, momentum, eps)
     if blur:
         return *blurred.forward(x, residual, keep, saved, weight, bias, relu, blur), saved
     m, z, flags = n * h * w, torch.empty_like(x), (is_added, is_kept, relu)
-    launch(_apply, (-(-m // ROWS), -(-c // CHANNELS), 1), (x.dtype, c, x.device, *flags), x,
-           residual if is_added else x, keep if is_kept else saved, z, saved, weight, bias, m, c, h * w, *flags, ROWS,
-           CHANNELS, **OPTIONS)
+    launch(
+        _apply,
+        (-(-m // ROWS), -(-c // CHANNELS), 1),
+        (x.dtype, c, x.device, *flags),
+        x,
+        residual if is_added else x,
+        keep if is_kept else saved,
+        z,
+        saved,
+        weight,
+        bias,
+        m,
+        c,
+        h * w,
+        *flags,
+        ROWS,
+        CHANNELS,
+        **OPTIONS,
+    )
     return z, None, saved
 
 
 def backward(
-    g: Tensor, other: Tensor | None, x: Tensor, z: Tensor | None, keep: Tensor | None, weight: Tensor, bias: Tensor,
-    saved: Tensor, relu: bool, blur: int,
+    g: Tensor,
+    other: Tensor | None,
+    x: Tensor,
+    z: Tensor | None,
+    keep: Tensor | None,
+    weight: Tensor,
+    bias: Tensor,
+    saved: Tensor,
+    relu: bool,
+    blur: int,
 ) -> tuple[Tensor, Tensor | None, Tensor]:
     """Return the gradients of the input, the residual, and [2, C], the weight and bias.
 
-    `z` is the output if a residual was added, else None. `other` is the gradient of the second output if it was used.
-    The blur with stride 1 is a separate launch: in the sums, each pixel would need nine values of its gradient.
+    `z` is the output if a residual was added, else None. `other` is the gradient of the second
+    output if it was used. The blur with stride 1 is a separate launch: in the sums, each pixel
+    would need nine values of its gradient.
     """
     g = blurring.forward(g, 1) if blur == 1 else g
     (n, c, h, w), is_added, is_halved = x.shape, z is not None, blur == 2
@@ -78,36 +119,106 @@ def backward(
     shares, sums = weight.new_empty(2, blocks, c), weight.new_empty(2, c)
     gated = torch.empty_like(x) if is_gated else g
     flags = other is not None, is_added, keep is not None, relu, is_halved
-    launch(_reduce, (blocks, columns, 1), (x.dtype, c, x.device, *flags), g, g if other is None else other, x,
-           z if is_added else x, saved if keep is None else keep, gated, shares, arrivals(x.device), saved, weight,
-           bias, sums, m, c, h, w, rows, blocks, *flags, ROWS, CHANNELS, **options)
+    launch(
+        _reduce,
+        (blocks, columns, 1),
+        (x.dtype, c, x.device, *flags),
+        g,
+        g if other is None else other,
+        x,
+        z if is_added else x,
+        saved if keep is None else keep,
+        gated,
+        shares,
+        arrivals(x.device),
+        saved,
+        weight,
+        bias,
+        sums,
+        m,
+        c,
+        h,
+        w,
+        rows,
+        blocks,
+        *flags,
+        ROWS,
+        CHANNELS,
+        **options,
+    )
     dx = spread(gated, x, keep, saved, weight, bias, sums, relu and not is_gated)
     return dx, gated if is_added else None, sums
 
 
-def statistics(x: Tensor, running: tuple[Tensor, Tensor, Tensor], momentum: float, eps: float) -> Tensor:
+def statistics(
+    x: Tensor, running: tuple[Tensor, Tensor, Tensor], momentum: float, eps: float
+) -> Tensor:
     """Return mean and 1 / standard deviation of channels_last [N, C, H, W]: [2, C]; bring `running` up to date."""
     (n, c, h, w), columns = x.shape, -(-x.shape[1] // CHANNELS)
     blocks, rows = shares_of(n * h * w, 2 * ROWS, columns, x.device, RESIDENT_STATISTICS)
     shares, saved = running[0].new_empty(2, blocks, c), running[0].new_empty(2, c)
-    launch(_statistics, (blocks, columns, 1), (x.dtype, c, x.device), x, shares, arrivals(x.device), saved, *running,
-           n * h * w, c, rows, blocks, momentum, eps, 2 * ROWS, CHANNELS, **STATISTICS_OPTIONS)
+    launch(
+        _statistics,
+        (blocks, columns, 1),
+        (x.dtype, c, x.device),
+        x,
+        shares,
+        arrivals(x.device),
+        saved,
+        *running,
+        n * h * w,
+        c,
+        rows,
+        blocks,
+        momentum,
+        eps,
+        2 * ROWS,
+        CHANNELS,
+        **STATISTICS_OPTIONS,
+    )
     return saved
 
 
 def spread(
-    g: Tensor, x: Tensor, keep: Tensor | None, saved: Tensor, weight: Tensor, bias: Tensor, sums: Tensor, relu: bool,
+    g: Tensor,
+    x: Tensor,
+    keep: Tensor | None,
+    saved: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    sums: Tensor,
+    relu: bool,
 ) -> Tensor:
     """Return the gradient of the input, from that of the normalised input and its `sums`, [2, C]."""
     (n, c, h, w), dx, flags = x.shape, torch.empty_like(x), (keep is not None, relu)
     grid, scale = (-(-(n * h * w) // ROWS), -(-c // CHANNELS), 1), saved if keep is None else keep
-    launch(_spread, grid, (x.dtype, c, x.device, *flags), g, x, scale, dx, saved, weight, bias, sums,
-           n * h * w, c, h * w, *flags, ROWS, CHANNELS, **OPTIONS)
+    launch(
+        _spread,
+        grid,
+        (x.dtype, c, x.device, *flags),
+        g,
+        x,
+        scale,
+        dx,
+        saved,
+        weight,
+        bias,
+        sums,
+        n * h * w,
+        c,
+        h * w,
+        *flags,
+        ROWS,
+        CHANNELS,
+        **OPTIONS,
+    )
     return dx
 
 
 @cache
-def shares_of(rows: int, tile: int, columns: int, device: torch.device, resident: int) -> tuple[int, int]:
+def shares_of(
+    rows: int, tile: int, columns: int, device: torch.device, resident: int
+) -> tuple[int, int]:
     """Return how many programs share the rows of each column of programs, and how many rows each takes, whole tiles."""
     most = max(1, resident * _multiprocessors(device) // columns)
     own = -(-rows // (most * tile)) * tile
@@ -116,7 +227,11 @@ def shares_of(rows: int, tile: int, columns: int, device: torch.device, resident
 
 @cache
 def _multiprocessors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+    return (
+        torch.cuda.get_device_properties(device).multi_processor_count
+        if device.type == "cuda"
+        else 1
+    )
 
 
 @triton.jit
@@ -127,7 +242,7 @@ def _tile(x, row, rows, channel, c):
 
 
 @triton.jit
-def _two_tiles(x, row, rows, channel, c, BM: tl.constexpr):  # noqa: N803
+def _two_tiles(x, row, rows, channel, c, BM: tl.constexpr):
     """Return the sum of two tiles; no later instruction needs the first before the second is loaded, too."""
     return _tile(x, row, rows, channel, c) + _tile(x, row + BM, rows, channel, c)
 
@@ -145,8 +260,23 @@ def _kept(keep, row, m, area):
 
 
 @triton.jit(do_not_specialize=["m", "rows", "blocks"])
-def _statistics(x, shares, arrivals, saved, running_mean, running_var, tracked, m, c, rows, blocks, momentum, eps,
-                BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+def _statistics(
+    x,
+    shares,
+    arrivals,
+    saved,
+    running_mean,
+    running_var,
+    tracked,
+    m,
+    c,
+    rows,
+    blocks,
+    momentum,
+    eps,
+    BM: tl.constexpr,
+    BC: tl.constexpr,
+):
     """Sum each share about a value near its mean and combine the shares as in Chan, Golub and LeVeque (1983)."""
     block = tl.program_id(0)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
@@ -164,7 +294,11 @@ def _statistics(x, shares, arrivals, saved, running_mean, running_var, tracked, 
         square += apart * apart
     sum_apart = tl.sum(total, 0)
     tl.store(shares + block * c + channel, shift + sum_apart / own, mask=known)
-    tl.store(shares + (blocks + block) * c + channel, tl.sum(square, 0) - sum_apart * sum_apart / own, mask=known)
+    tl.store(
+        shares + (blocks + block) * c + channel,
+        tl.sum(square, 0) - sum_apart * sum_apart / own,
+        mask=known,
+    )
     if last(arrivals, blocks):
         near = tl.load(shares + channel, mask=known, other=0.0, cache_modifier=".cg")
         total = tl.zeros([BM, BC], tl.float32)
@@ -195,14 +329,31 @@ def _statistics(x, shares, arrivals, saved, running_mean, running_var, tracked, 
 def _normalized(x, saved, weight, bias, channel, c):
     """Return weight * (x - mean) * rstd + bias; backward repeats it exactly, so it finds the same signs."""
     known = channel < c
-    scale = tl.load(weight + channel, mask=known, other=0.0) * tl.load(saved + c + channel, mask=known, other=0.0)
+    scale = tl.load(weight + channel, mask=known, other=0.0) * tl.load(
+        saved + c + channel, mask=known, other=0.0
+    )
     apart = x - tl.load(saved + channel, mask=known, other=0.0)[None, :]
     return apart * scale[None, :] + tl.load(bias + channel, mask=known, other=0.0)[None, :]
 
 
 @triton.jit(do_not_specialize=["m", "area"])
-def _apply(x, residual, keep, z, saved, weight, bias, m, c, area, ADD: tl.constexpr, KEEP: tl.constexpr,  # noqa: N803
-           RELU: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+def _apply(
+    x,
+    residual,
+    keep,
+    z,
+    saved,
+    weight,
+    bias,
+    m,
+    c,
+    area,
+    ADD: tl.constexpr,
+    KEEP: tl.constexpr,
+    RELU: tl.constexpr,
+    BM: tl.constexpr,
+    BC: tl.constexpr,
+):
     """Normalise, multiply by `keep`, add the residual and apply ReLU."""
     first = tl.program_id(0).to(tl.int64) * BM * c
     left = m - tl.program_id(0) * BM
@@ -219,9 +370,33 @@ def _apply(x, residual, keep, z, saved, weight, bias, m, c, area, ADD: tl.conste
 
 
 @triton.jit(do_not_specialize=["m", "h", "w", "rows", "blocks"])
-def _reduce(g, other, x, z, keep, gated, shares, arrivals, saved, weight, bias, sums, m, c, h, w, rows, blocks,
-            TWICE: tl.constexpr, ADD: tl.constexpr, KEEP: tl.constexpr, RELU: tl.constexpr,  # noqa: N803
-            HALVED: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+def _reduce(
+    g,
+    other,
+    x,
+    z,
+    keep,
+    gated,
+    shares,
+    arrivals,
+    saved,
+    weight,
+    bias,
+    sums,
+    m,
+    c,
+    h,
+    w,
+    rows,
+    blocks,
+    TWICE: tl.constexpr,
+    ADD: tl.constexpr,
+    KEEP: tl.constexpr,
+    RELU: tl.constexpr,
+    HALVED: tl.constexpr,
+    BM: tl.constexpr,
+    BC: tl.constexpr,
+):
     """Sum the gradients of weight and bias; with a residual or a half, store the gradient after the ReLU's mask."""
     block = tl.program_id(0)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
@@ -233,7 +408,10 @@ def _reduce(g, other, x, z, keep, gated, shares, arrivals, saved, weight, bias, 
     sum_gx = tl.zeros([BM, BC], tl.float32)
     for start in range(0, own, BM):
         at = start + row
-        upstream, value = _tile(g + first, at, own, channel, c), _tile(x + first, at, own, channel, c)
+        upstream, value = (
+            _tile(g + first, at, own, channel, c),
+            _tile(x + first, at, own, channel, c),
+        )
         if TWICE and HALVED:
             upstream += blurred.halved_gradient(other, block * rows + at, m, channel, c, h, w)
         elif TWICE:
@@ -250,12 +428,37 @@ def _reduce(g, other, x, z, keep, gated, shares, arrivals, saved, weight, bias, 
             upstream *= _kept(keep, block * rows + at, m, h * w)
         sum_g += upstream
         sum_gx += upstream * (value - center[None, :])
-    add_up(shares, arrivals, saved, sums, tl.sum(sum_g, 0), tl.sum(sum_gx, 0), block, blocks, channel, c, BM, BC)
+    add_up(
+        shares,
+        arrivals,
+        saved,
+        sums,
+        tl.sum(sum_g, 0),
+        tl.sum(sum_gx, 0),
+        block,
+        blocks,
+        channel,
+        c,
+        BM,
+        BC,
+    )
 
 
 @triton.jit
-def add_up(shares, arrivals, saved, sums, sum_g, sum_gx, block, blocks, channel, c,
-           BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+def add_up(
+    shares,
+    arrivals,
+    saved,
+    sums,
+    sum_g,
+    sum_gx,
+    block,
+    blocks,
+    channel,
+    c,
+    BM: tl.constexpr,
+    BC: tl.constexpr,
+):
     """Store the share of a program in the sums of g and g * (x - mean); the last to arrive adds up all."""
     known = channel < c
     tl.store(shares + block * c + channel, sum_g, mask=known)
@@ -273,15 +476,33 @@ def add_up(shares, arrivals, saved, sums, sum_g, sum_gx, block, blocks, channel,
 
 
 @triton.jit(do_not_specialize=["m", "area"])
-def _spread(g, x, keep, dx, saved, weight, bias, sums, m, c, area, KEEP: tl.constexpr, RELU: tl.constexpr,  # noqa: N803
-            BM: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+def _spread(
+    g,
+    x,
+    keep,
+    dx,
+    saved,
+    weight,
+    bias,
+    sums,
+    m,
+    c,
+    area,
+    KEEP: tl.constexpr,
+    RELU: tl.constexpr,
+    BM: tl.constexpr,
+    BC: tl.constexpr,
+):
     """Store weight * rstd * (g - mean(g) - x_hat * mean(g * x_hat)), where x_hat is the normalised input."""
     first = tl.program_id(0).to(tl.int64) * BM * c
     left = m - tl.program_id(0) * BM
     row = tl.arange(0, BM)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     known = channel < c
-    upstream, value = _tile(g + first, row, left, channel, c), _tile(x + first, row, left, channel, c)
+    upstream, value = (
+        _tile(g + first, row, left, channel, c),
+        _tile(x + first, row, left, channel, c),
+    )
     if RELU:
         upstream = tl.where(_normalized(value, saved, weight, bias, channel, c) <= 0, 0.0, upstream)
     if KEEP:

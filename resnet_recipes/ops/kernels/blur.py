@@ -7,7 +7,8 @@ from torch import Tensor
 from resnet_recipes.ops.kernels.launch import launch
 from resnet_recipes.ops.kernels.maps import empty, get, put
 
-#: Rows, columns and channels of one program's output tile, at which 64 threads move 16 bytes at a time.
+#: Rows, columns and channels of one program's output tile, at which 64 threads move 16 bytes at a
+#: time.
 TILE = ROWS, COLUMNS, CHANNELS = 4, 8, 64
 OPTIONS = {"num_warps": 2, "enable_fp_fusion": True}
 
@@ -16,7 +17,20 @@ def forward(x: Tensor, stride: int) -> Tensor:
     """Blur channels_last [N, C, H, W] with stride 1 or 2; with stride 1 it is its own backward pass."""
     n, c, h, w = x.shape
     y = empty(x, n, c, -(-h // stride), -(-w // stride))
-    launch(_gather, _grid(y), (x.dtype, c, x.device, stride), x, y, h, w, *y.shape[2:], c, stride, *TILE, **OPTIONS)
+    launch(
+        _gather,
+        _grid(y),
+        (x.dtype, c, x.device, stride),
+        x,
+        y,
+        h,
+        w,
+        *y.shape[2:],
+        c,
+        stride,
+        *TILE,
+        **OPTIONS,
+    )
     return y
 
 
@@ -24,7 +38,9 @@ def backward(g: Tensor, height: int, width: int) -> Tensor:
     """Return the input's gradient [N, C, height, width] for a stride-2 blur, given the output's gradient."""
     n, c, h, w = g.shape
     dx = empty(g, n, c, height, width)
-    launch(_scatter, _grid(g), (g.dtype, c, g.device), g, dx, height, width, h, w, c, *TILE, **OPTIONS)
+    launch(
+        _scatter, _grid(g), (g.dtype, c, g.device), g, dx, height, width, h, w, c, *TILE, **OPTIONS
+    )
     return dx
 
 
@@ -43,11 +59,17 @@ def _row(x, row, column, channel, h, w, c):
 def _sideways(x, row, column, channel, h, w, c):
     """Blur one input row horizontally with [1, 2, 1] around each column."""
     middle = _row(x, row, column, channel, h, w, c) * 2.0
-    return _row(x, row, column - 1, channel, h, w, c) + middle + _row(x, row, column + 1, channel, h, w, c)
+    return (
+        _row(x, row, column - 1, channel, h, w, c)
+        + middle
+        + _row(x, row, column + 1, channel, h, w, c)
+    )
 
 
 @triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
-def _gather(x, y, h, w, ho, wo, c, S: tl.constexpr, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+def _gather(
+    x, y, h, w, ho, wo, c, S: tl.constexpr, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr
+):
     """Blur a tile of R output rows, BW columns and BC channels; each blurred row is reused by up to three outputs."""
     bands = (ho + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
@@ -67,7 +89,7 @@ def _gather(x, y, h, w, ho, wo, c, S: tl.constexpr, R: tl.constexpr, BW: tl.cons
 
 
 @triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
-def _scatter(g, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):  # noqa: N803
+def _scatter(g, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
     """Propagate R x BW output gradients to 2R x 2BW inputs; odd rows and columns receive from both neighbours."""
     bands = (ho + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R

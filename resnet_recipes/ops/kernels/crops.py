@@ -1,7 +1,8 @@
 """Triton kernel of training crops: Pillow's antialiased filters, for images of all sizes at once, uint8 NHWC out.
 
-Both directions are filtered in one pass, each line first, and rounded in between as Pillow does. A pixel of the image
-is read four times by the bilinear filter, mostly from the cache, and nothing is written before the crop.
+Both directions are filtered in one pass, each line first, and rounded in between as Pillow does. A
+pixel of the image is read four times by the bilinear filter, mostly from the cache, and nothing is
+written before the crop.
 """
 
 import torch
@@ -11,15 +12,24 @@ from torch import Tensor
 
 from resnet_recipes.ops.kernels.launch import launch
 
-PIXELS = 128        # of a crop, made by one program
+PIXELS = 128  # of a crop, made by one program
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 
 
 def forward(pixels: Tensor, cuts: Tensor, side: int) -> Tensor:
     """Return uint8 [N, side, side, 3] crops of planar images; see `ops.crops.plain`."""
     crops = torch.empty(len(cuts), side, side, 3, dtype=torch.uint8, device=pixels.device)
-    launch(_crop, (len(cuts), -(-side * side // PIXELS), 1), (pixels.device,), pixels, cuts, crops, side, PIXELS,
-           **OPTIONS)
+    launch(
+        _crop,
+        (len(cuts), -(-side * side // PIXELS), 1),
+        (pixels.device,),
+        pixels,
+        cuts,
+        crops,
+        side,
+        PIXELS,
+        **OPTIONS,
+    )
     return crops
 
 
@@ -51,7 +61,7 @@ def _level(x):
 
 
 @triton.jit(do_not_specialize=["side"], do_not_specialize_on_alignment=["pixels"])
-def _crop(pixels, cuts, crops, side, BV: tl.constexpr):  # noqa: N803
+def _crop(pixels, cuts, crops, side, BV: tl.constexpr):
     """Make some pixels of a crop."""
     image = tl.program_id(0)
     place = tl.program_id(1) * BV + tl.arange(0, BV)

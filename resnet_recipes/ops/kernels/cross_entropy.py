@@ -8,7 +8,7 @@ from torch import Tensor
 from resnet_recipes.ops.kernels.arrivals import arrivals, last
 from resnet_recipes.ops.kernels.launch import launch
 
-CLASSES = 1024      # classes of a row processed at once
+CLASSES = 1024  # classes of a row processed at once
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 
 
@@ -17,8 +17,22 @@ def forward(logits: Tensor, targets: Tensor, binary: bool, divisor: float) -> Te
     (n, k), device = logits.shape, logits.device
     losses, loss = (torch.empty(shape, dtype=torch.float32, device=device) for shape in (n, ()))
     key = logits.dtype, targets.dtype, device, binary
-    launch(_loss, (n, 1, 1), key, logits, targets, losses, arrivals(device), loss, n, k, divisor, binary, CLASSES,
-           **OPTIONS)
+    launch(
+        _loss,
+        (n, 1, 1),
+        key,
+        logits,
+        targets,
+        losses,
+        arrivals(device),
+        loss,
+        n,
+        k,
+        divisor,
+        binary,
+        CLASSES,
+        **OPTIONS,
+    )
     return loss
 
 
@@ -26,19 +40,21 @@ def backward(g: Tensor, logits: Tensor, targets: Tensor, binary: bool, divisor: 
     """Return the gradient of the logits, given the gradient of the loss."""
     (n, k), dx = logits.shape, torch.empty_like(logits)
     key = logits.dtype, targets.dtype, logits.device, binary
-    launch(_gradient, (n, 1, 1), key, g, logits, targets, dx, k, divisor, binary, CLASSES, **OPTIONS)
+    launch(
+        _gradient, (n, 1, 1), key, g, logits, targets, dx, k, divisor, binary, CLASSES, **OPTIONS
+    )
     return dx
 
 
 @triton.jit
-def _some(x, start, k, BK: tl.constexpr, other):  # noqa: N803
+def _some(x, start, k, BK: tl.constexpr, other):
     """Load the next BK classes of a row in float32, padded with `other`."""
     at = start + tl.arange(0, BK)
     return tl.load(x + at, mask=at < k, other=other).to(tl.float32)
 
 
 @triton.jit
-def _top_and_norm(logits, k, BK: tl.constexpr):  # noqa: N803
+def _top_and_norm(logits, k, BK: tl.constexpr):
     """Return the largest logit of a row and the sum of exp(logit - largest)."""
     top = tl.full([BK], float("-inf"), tl.float32)
     for start in range(0, k, BK):
@@ -51,7 +67,9 @@ def _top_and_norm(logits, k, BK: tl.constexpr):  # noqa: N803
 
 
 @triton.jit(do_not_specialize=["n", "k"], do_not_specialize_on_alignment=["logits", "targets"])
-def _loss(logits, targets, losses, arrivals, loss, n, k, divisor, BINARY: tl.constexpr, BK: tl.constexpr):  # noqa: N803
+def _loss(
+    logits, targets, losses, arrivals, loss, n, k, divisor, BINARY: tl.constexpr, BK: tl.constexpr
+):
     """Sum the loss of one row; the last program to finish sums the rows."""
     row = tl.program_id(0)
     logits += row.to(tl.int64) * k
@@ -61,7 +79,7 @@ def _loss(logits, targets, losses, arrivals, loss, n, k, divisor, BINARY: tl.con
         for start in range(0, k, BK):
             x, t = _some(logits, start, k, BK, 0.0), _some(targets, start, k, BK, 0.0)
             small = tl.exp(-tl.abs(x))
-            more = 1.0 + small      # log1p(small): corrects for the rounding of 1 + small
+            more = 1.0 + small  # log1p(small): corrects for the rounding of 1 + small
             log = tl.where(more > 1.0, tl.log(more) * (small / (more - 1.0)), small)
             total += tl.where(start + tl.arange(0, BK) < k, tl.maximum(x, 0.0) - x * t + log, 0.0)
     else:
@@ -79,7 +97,7 @@ def _loss(logits, targets, losses, arrivals, loss, n, k, divisor, BINARY: tl.con
 
 
 @triton.jit(do_not_specialize=["k"], do_not_specialize_on_alignment=["g", "logits", "targets"])
-def _gradient(g, logits, targets, dx, k, divisor, BINARY: tl.constexpr, BK: tl.constexpr):  # noqa: N803
+def _gradient(g, logits, targets, dx, k, divisor, BINARY: tl.constexpr, BK: tl.constexpr):
     """Store (probability - target) * g / divisor for one row."""
     row = tl.program_id(0)
     logits += row.to(tl.int64) * k

@@ -7,31 +7,68 @@ from torch import Tensor
 
 from resnet_recipes.ops.kernels.launch import launch
 
-VALUES = 512        # values of a row made by one program
+VALUES = 512  # values of a row made by one program
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 
 
 def forward(
-    pixels: Tensor, norm: Tensor, lines: Tensor | None, chosen: tuple[int, int], size: tuple[int, int], share: float,
-    dtype: torch.dtype, channels: int,
+    pixels: Tensor,
+    norm: Tensor,
+    lines: Tensor | None,
+    chosen: tuple[int, int],
+    size: tuple[int, int],
+    share: float,
+    dtype: torch.dtype,
+    channels: int,
 ) -> Tensor:
     """Return [N, channels, *size] of `dtype` for channels_last uint8 [N, 3, H, W]; see `ops.images.plain`."""
     (n, _, h, w), (height, width) = pixels.shape, size
-    images = torch.empty(n, channels, height, width, dtype=dtype, device=pixels.device,
-                         memory_format=torch.channels_last)
-    flags = lines is not None, tuple(chosen) != tuple(size), lines is not None and len(lines) > sum(chosen)
-    launch(_make, (n * height, -(-channels * width // VALUES), 1), (dtype, pixels.device, channels, *flags), pixels,
-           norm, norm if lines is None else lines, images, h, w, *chosen, height, width, share, *flags, channels,
-           VALUES, **OPTIONS)
+    images = torch.empty(
+        n,
+        channels,
+        height,
+        width,
+        dtype=dtype,
+        device=pixels.device,
+        memory_format=torch.channels_last,
+    )
+    flags = (
+        lines is not None,
+        tuple(chosen) != tuple(size),
+        lines is not None and len(lines) > sum(chosen),
+    )
+    launch(
+        _make,
+        (n * height, -(-channels * width // VALUES), 1),
+        (dtype, pixels.device, channels, *flags),
+        pixels,
+        norm,
+        norm if lines is None else lines,
+        images,
+        h,
+        w,
+        *chosen,
+        height,
+        width,
+        share,
+        *flags,
+        channels,
+        VALUES,
+        **OPTIONS,
+    )
     return images
 
 
 @triton.jit
 def _between(position, full, size):
     """Return the pixels before and after a position on a line resized to `size`, and the weight of the second."""
-    halves = tl.maximum((2 * position + 1) * full - size, 0)        # in integers, which are exact
+    halves = tl.maximum((2 * position + 1) * full - size, 0)  # in integers, which are exact
     before = halves // (2 * size)
-    return before, tl.minimum(before + 1, full - 1), (halves - before * 2 * size).to(tl.float32) / (2 * size)
+    return (
+        before,
+        tl.minimum(before + 1, full - 1),
+        (halves - before * 2 * size).to(tl.float32) / (2 * size),
+    )
 
 
 @triton.jit
@@ -40,7 +77,7 @@ def _read(pixels, at, inside):
 
 
 @triton.jit
-def _pixel(pixels, top, bottom, down, left, right, over, inside, RESIZE: tl.constexpr):  # noqa: N803
+def _pixel(pixels, top, bottom, down, left, right, over, inside, RESIZE: tl.constexpr):
     """Return the value of a pixel, or of a point between four of them."""
     value = _read(pixels, top + left, inside)
     if RESIZE:
@@ -51,16 +88,34 @@ def _pixel(pixels, top, bottom, down, left, right, over, inside, RESIZE: tl.cons
     return value
 
 
-@triton.jit(do_not_specialize=["h", "w", "rows", "columns", "height", "width"],
-            do_not_specialize_on_alignment=["pixels", "lines"])
-def _make(pixels, norm, lines, images, h, w, rows, columns, height, width, share, SOME: tl.constexpr,  # noqa: N803
-          RESIZE: tl.constexpr, MIX: tl.constexpr, C: tl.constexpr, BV: tl.constexpr):  # noqa: N803
+@triton.jit(
+    do_not_specialize=["h", "w", "rows", "columns", "height", "width"],
+    do_not_specialize_on_alignment=["pixels", "lines"],
+)
+def _make(
+    pixels,
+    norm,
+    lines,
+    images,
+    h,
+    w,
+    rows,
+    columns,
+    height,
+    width,
+    share,
+    SOME: tl.constexpr,
+    RESIZE: tl.constexpr,
+    MIX: tl.constexpr,
+    C: tl.constexpr,
+    BV: tl.constexpr,
+):
     """Make part of a row of an image: look up its row and columns, mix in the partner's pixels, and normalise."""
     image, row = tl.program_id(0) // height, tl.program_id(0) % height
     value = tl.program_id(1) * BV + tl.arange(0, BV)
     column, channel = value // C, value % C
     exists = column < width
-    inside = exists & (channel < 3)         # the others are zero
+    inside = exists & (channel < 3)  # the others are zero
     images += tl.program_id(0).to(tl.int64) * width * C
     top, bottom, down = row, row, 0.0
     left, right, over = column, column, 0.0
@@ -78,7 +133,12 @@ def _make(pixels, norm, lines, images, h, w, rows, columns, height, width, share
     result = _pixel(pixels + image * area, top, bottom, down, left, right, over, inside, RESIZE)
     if MIX:
         partner = tl.load(lines + rows + columns + image)
-        result += (_pixel(pixels + partner * area, top, bottom, down, left, right, over, inside, RESIZE) - result) \
-            * share
-    shift, scale = tl.load(norm + channel, mask=inside, other=0), tl.load(norm + 3 + channel, mask=inside, other=0)
+        result += (
+            _pixel(pixels + partner * area, top, bottom, down, left, right, over, inside, RESIZE)
+            - result
+        ) * share
+    shift, scale = (
+        tl.load(norm + channel, mask=inside, other=0),
+        tl.load(norm + 3 + channel, mask=inside, other=0),
+    )
     tl.store(images + value, (shift + result * scale).to(images.dtype.element_ty), mask=exists)

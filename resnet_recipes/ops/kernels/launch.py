@@ -8,11 +8,16 @@ _compiled: dict[tuple, Any] = {}
 
 
 def launch(
-    kernel: triton.JITFunction, grid: tuple[int, int, int], key: tuple, *args: object, **options: object,
+    kernel: triton.JITFunction,
+    grid: tuple[int, int, int],
+    key: tuple,
+    *args: object,
+    **options: object,
 ) -> None:
     """Launch `kernel`; all calls with the same `key` must need the same compiled variant.
 
-    At every launch Triton takes about 20 us to find the variant that fits the arguments; a look-up by `key` takes 7 us.
+    At every launch Triton takes about 20 us to find the variant that fits the arguments; a look-up
+    by `key` takes 7 us.
     """
     key = (id(kernel), *key)
     if compiled := _compiled.get(key):

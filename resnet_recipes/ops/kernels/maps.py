@@ -8,13 +8,19 @@ from torch import Tensor
 
 def empty(like: Tensor, *shape: int) -> Tensor:
     """Return an uninitialised channels_last tensor of the type of `like`."""
-    return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last)
+    return torch.empty(
+        shape, dtype=like.dtype, device=like.device, memory_format=torch.channels_last
+    )
 
 
 @triton.jit
 def get(x, row, column, channel, h, w, c, other):
     """Return one pixel of a row for each column; pixels outside the map are `other`."""
-    return tl.load(x + (row * w + column) * c + channel, mask=inside(row, column, channel, h, w, c), other=other)
+    return tl.load(
+        x + (row * w + column) * c + channel,
+        mask=inside(row, column, channel, h, w, c),
+        other=other,
+    )
 
 
 @triton.jit

@@ -13,7 +13,7 @@ from resnet_recipes.ops.host import send
 from resnet_recipes.ops.kernels.launch import launch
 from resnet_recipes.ops.memory import matched, require
 
-VALUES, PART = 2048, 512        # values of a weight that one program steps, and at once
+VALUES, PART = 2048, 512  # values of a weight that one program steps, and at once
 OPTIONS = {"num_warps": 4, "enable_fp_fusion": True}
 
 TYPES = {torch.float32: tl.float32, torch.bfloat16: tl.bfloat16, torch.float16: tl.float16}
@@ -23,23 +23,41 @@ WEIGHT = np.dtype([(name, "i8") for name in ("weight", "grad", "mean", "copy", "
 
 #: The tables of tensors at given addresses, on the GPU.
 _tables: dict[tuple, Tensor] = {}
-TABLES = 16         # tables kept; only gradients that are replayed or exchanged keep their addresses
+TABLES = 16  # tables kept; only gradients that are replayed or exchanged keep their addresses
 
 
 def step(
-    weights: list[Tensor], grads: list[Tensor], means: list[Tensor], copies: list[Tensor], rate: float, kept: float,
-    decay: float, momentum: float, nesterov: bool, scale: Tensor | None, overflow: Tensor | None,
+    weights: list[Tensor],
+    grads: list[Tensor],
+    means: list[Tensor],
+    copies: list[Tensor],
+    rate: float,
+    kept: float,
+    decay: float,
+    momentum: float,
+    nesterov: bool,
+    scale: Tensor | None,
+    overflow: Tensor | None,
 ) -> None:
     """Step float32 weights; see `ops.sgd.plain`. Tensors are checked, and their addresses sent, if these are new."""
     sizes = tuple(map(Tensor.numel, weights))
     weight_of, firsts = _programs(sizes, weights[0].device)
-    key = (*map(Tensor.data_ptr, [*weights, *grads, *means, *copies]), *map(Tensor.stride, [*weights, *grads]), sizes)
+    key = (
+        *map(Tensor.data_ptr, [*weights, *grads, *means, *copies]),
+        *map(Tensor.stride, [*weights, *grads]),
+        sizes,
+    )
     if (table := _tables.get(key)) is None:
         require(weights, {"momentum": means} if means else {})
         in_order = matched(weights, grads)
         rows = np.zeros(len(weights), WEIGHT)
         rows["size"], rows["first"] = sizes, firsts
-        for name, tensors in (("weight", weights), ("grad", in_order), ("mean", means or weights), ("copy", copies)):
+        for name, tensors in (
+            ("weight", weights),
+            ("grad", in_order),
+            ("mean", means or weights),
+            ("copy", copies),
+        ):
             rows[name] = [tensor.data_ptr() for tensor in tensors]
         table = send(rows.view(np.int64), weights[0].device)
         if all(map(is_, in_order, grads)):
@@ -49,16 +67,31 @@ def step(
     dtype = min({copy.dtype for copy in copies}, key=lambda dtype: dtype.itemsize)
     flags = bool(means), nesterov, scale is not None, overflow is not None
     scaler = [table if tensor is None else tensor for tensor in (scale, overflow)]
-    numbers = map(float, (rate, kept, decay, momentum))         # Triton would compile an integer 1 into the kernel
-    launch(_step, (len(weight_of), 1, 1), (dtype, table.device, *flags), table, weight_of, *scaler, *numbers, *flags,
-           TYPES[dtype], VALUES, PART, **OPTIONS)
+    # Triton would compile an integer 1 into the kernel
+    numbers = map(float, (rate, kept, decay, momentum))
+    launch(
+        _step,
+        (len(weight_of), 1, 1),
+        (dtype, table.device, *flags),
+        table,
+        weight_of,
+        *scaler,
+        *numbers,
+        *flags,
+        TYPES[dtype],
+        VALUES,
+        PART,
+        **OPTIONS,
+    )
 
 
 @lru_cache(maxsize=TABLES)
 def _programs(sizes: tuple[int, ...], device: torch.device) -> tuple[Tensor, np.ndarray]:
     """Return the weight of each program, on the device, and the first program of each weight."""
     programs = -(-np.array(sizes) // VALUES)
-    return send(np.repeat(np.arange(len(sizes), dtype=np.int32), programs), device), programs.cumsum() - programs
+    return send(
+        np.repeat(np.arange(len(sizes), dtype=np.int32), programs), device
+    ), programs.cumsum() - programs
 
 
 @triton.jit
@@ -67,8 +100,23 @@ def _address(table, entry: tl.constexpr, dtype: tl.constexpr):
 
 
 @triton.jit
-def _part(weight, grad, mean, copy, at, mask, skips, inverse, rate, kept, decay, momentum,
-          MEAN: tl.constexpr, NESTEROV: tl.constexpr, COPY: tl.constexpr):  # noqa: N803
+def _part(
+    weight,
+    grad,
+    mean,
+    copy,
+    at,
+    mask,
+    skips,
+    inverse,
+    rate,
+    kept,
+    decay,
+    momentum,
+    MEAN: tl.constexpr,
+    NESTEROV: tl.constexpr,
+    COPY: tl.constexpr,
+):
     """Step a part of a weight, or only write its copy; a mask of None stands for the whole part."""
     value = tl.load(weight + at, mask=mask)
     change = tl.load(grad + at, mask=mask) * inverse + decay * value
@@ -84,14 +132,31 @@ def _part(weight, grad, mean, copy, at, mask, skips, inverse, rate, kept, decay,
 
 
 @triton.jit
-def _step(table, weight_of, scale, overflow, rate, kept, decay, momentum, MEAN: tl.constexpr,  # noqa: N803
-          NESTEROV: tl.constexpr, SCALED: tl.constexpr, GUARDED: tl.constexpr, COPY: tl.constexpr,  # noqa: N803
-          BV: tl.constexpr, BP: tl.constexpr):  # noqa: N803
+def _step(
+    table,
+    weight_of,
+    scale,
+    overflow,
+    rate,
+    kept,
+    decay,
+    momentum,
+    MEAN: tl.constexpr,
+    NESTEROV: tl.constexpr,
+    SCALED: tl.constexpr,
+    GUARDED: tl.constexpr,
+    COPY: tl.constexpr,
+    BV: tl.constexpr,
+    BP: tl.constexpr,
+):
     """Step up to BV values of one weight."""
     table += 6 * tl.load(weight_of + tl.program_id(0))
     weight, grad = _address(table, 0, tl.float32), _address(table, 1, tl.float32)
     mean, copy = _address(table, 2, tl.float32), _address(table, 3, COPY)
-    size, start = tl.load(table + 4).to(tl.int32), (tl.program_id(0) - tl.load(table + 5).to(tl.int32)) * BV
+    size, start = (
+        tl.load(table + 4).to(tl.int32),
+        (tl.program_id(0) - tl.load(table + 5).to(tl.int32)) * BV,
+    )
     inverse, skips = 1.0, False
     if SCALED:
         inverse = 1.0 / tl.load(scale).to(tl.float32)
@@ -100,7 +165,38 @@ def _step(table, weight_of, scale, overflow, rate, kept, decay, momentum, MEAN: 
     for begin in range(start, tl.minimum(start + BV, size), BP):
         at = begin + tl.arange(0, BP)
         if begin + BP <= size:
-            _part(weight, grad, mean, copy, at, None, skips, inverse, rate, kept, decay, momentum, MEAN, NESTEROV, COPY)
+            _part(
+                weight,
+                grad,
+                mean,
+                copy,
+                at,
+                None,
+                skips,
+                inverse,
+                rate,
+                kept,
+                decay,
+                momentum,
+                MEAN,
+                NESTEROV,
+                COPY,
+            )
         else:
-            _part(weight, grad, mean, copy, at, at < size, skips, inverse, rate, kept, decay, momentum, MEAN, NESTEROV,
-                  COPY)
+            _part(
+                weight,
+                grad,
+                mean,
+                copy,
+                at,
+                at < size,
+                skips,
+                inverse,
+                rate,
+                kept,
+                decay,
+                momentum,
+                MEAN,
+                NESTEROV,
+                COPY,
+            )

@@ -14,8 +14,20 @@ USUAL = "8x A100"
 #: What minutes include: training alone, evaluations too, or everything.
 CLOCKS = {"papers": "the papers' clock", "mlperf": "MLPerf's clock", "wall": "the wall clock"}
 
-#: Okabe and Ito's palette, whose colours also differ in lightness; shapes tell recipes apart in black and white.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000", "#7A5195", "#8C564B", "#5A7D2A")
+#: Okabe and Ito's palette, whose colours also differ in lightness; shapes tell recipes apart in
+#: black and white.
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#E69F00",
+    "#000000",
+    "#7A5195",
+    "#8C564B",
+    "#5A7D2A",
+)
 SHAPES = (
     "circle",
     "square",
@@ -30,12 +42,28 @@ SHAPES = (
     "M0,-1L0,1M-1,0L1,0",
 )
 SHADES = ("#08306b", "#2879b9", "#73b3d8", "#c8ddf0", "#999999", "#dddddd")
-DASHES = ([1, 0], [6, 3], [2, 2], [8, 3, 2, 3], [12, 3], [4, 4], [2, 4], [8, 2, 2, 2, 2, 2], [10, 6], [3, 1])
+DASHES = (
+    [1, 0],
+    [6, 3],
+    [2, 2],
+    [8, 3, 2, 3],
+    [12, 3],
+    [4, 4],
+    [2, 4],
+    [8, 2, 2, 2, 2, 2],
+    [10, 6],
+    [3, 1],
+)
 _GREY = "#8a8a8a"
 
 #: A legend that shows lines as they are drawn.
-_LINES: Spec = {"symbolType": "stroke", "symbolSize": 900, "symbolStrokeWidth": 2, "labelLimit": 300,
-                "columns": {"expr": "width < 420 ? 1 : 2"}}
+_LINES: Spec = {
+    "symbolType": "stroke",
+    "symbolSize": 900,
+    "symbolStrokeWidth": 2,
+    "labelLimit": 300,
+    "columns": {"expr": "width < 420 ? 1 : 2"},
+}
 
 #: An axis of epochs or minutes has no ticks at fractions.
 _WHOLE: Spec = {"axis": {"tickMinStep": 1}}
@@ -61,43 +89,72 @@ _CONFIG: Spec = {
 
 
 def accuracy(
-    runs: Sequence[Row], published: Sequence[Row], prices: tuple[float, float] | None = None, hides: bool = False
+    runs: Sequence[Row],
+    published: Sequence[Row],
+    prices: tuple[float, float] | None = None,
+    hides: bool = False,
 ) -> Spec:
     """Return top-1 against minutes by one of three clocks: the runs and their Pareto front over the published results.
 
-    Runs have recipe, top1_percent, minutes by each of CLOCKS (None where unknown), and what hovering shows (epochs,
-    hardware, command). Published results have minutes by one clock; `hides` shows them only on request. With two prices
-    per hour, of the runs' machine and of the published one, the axis is cost.
+    Runs have recipe, top1_percent, minutes by each of CLOCKS (None where unknown), and what
+    hovering shows (epochs, hardware, command). Published results have minutes by one clock; `hides`
+    shows them only on request. With two prices per hour, of the runs' machine and of the published
+    one, the axis is cost.
     """
-    runs = [row for row in runs if row["top1_percent"] is not None and any(row[clock] for clock in CLOCKS)]
+    runs = [
+        row
+        for row in runs
+        if row["top1_percent"] is not None and any(row[clock] for clock in CLOCKS)
+    ]
     published = [row for row in published if row["minutes"]]
     own = sorted({row["recipe"] for row in runs})
     recipes = [*own, *sorted({row["recipe"] for row in published} - set(own))]
     x, title = ("cost", "cost") if prices else ("minutes", "minutes")
     encoding = {
-        "x": _quantity(x, title, type="log", nice=False, padding=24) | {"axis": {"format": "~g", "tickCount": 8}},
+        "x": _quantity(x, title, type="log", nice=False, padding=24)
+        | {"axis": {"format": "~g", "tickCount": 8}},
         "y": _quantity("top1_percent", "top-1 accuracy (%)", zero=False, nice=True),
         "shape": _names("recipe", recipes, SHAPES),
         "color": _names("recipe", recipes, COLOURS),
     }
     for channel in ("shape", "color") if published else ():
-        encoding[channel]["legend"] = {"values": {"expr": f"machine == '{NONE}' ? {own} : {recipes}"}}
+        encoding[channel]["legend"] = {
+            "values": {"expr": f"machine == '{NONE}' ? {own} : {recipes}"}
+        }
     price, published_price = prices or (0.0, 0.0)
-    layers = _published_layers(published, encoding, published_price, is_background=bool(runs)) if published else []
+    layers = (
+        _published_layers(published, encoding, published_price, is_background=bool(runs))
+        if published
+        else []
+    )
     if runs:
         layers += _run_layers(runs, encoding, price)
-    switches = [_clock_switch()] + ([_machine_switch(published, bool(runs), hides)] if published else [])
+    switches = [_clock_switch()] + (
+        [_machine_switch(published, bool(runs), hides)] if published else []
+    )
     return _spec({"params": switches, "layer": layers})
 
 
-def _published_layers(rows: Sequence[Row], encoding: Spec, price: float, is_background: bool) -> list[Spec]:
+def _published_layers(
+    rows: Sequence[Row], encoding: Spec, price: float, is_background: bool
+) -> list[Spec]:
     """Return points for published results, grey if they are behind the user's runs, and one label per recipe."""
     chosen = [{"filter": f"machine == '{ALL}' || datum.machine == machine"}, *_by_clock(price)]
-    shown = ("recipe", "label", "top1_percent", "epochs", "minutes", *(["cost"] if price else []), "hardware", "source",
-             "note")
+    shown = (
+        "recipe",
+        "label",
+        "top1_percent",
+        "epochs",
+        "minutes",
+        *(["cost"] if price else []),
+        "hardware",
+        "source",
+        "note",
+    )
     colour = {"color": {"value": _GREY}} if is_background else {}
     text = {"type": "text", "fontSize": 10, "color": _GREY}
-    sides = ({"align": "right", "dx": -4, "dy": -9}, {"align": "left", "dx": 4, "dy": 11})    # neighbours alternate
+    # neighbours alternate
+    sides = ({"align": "right", "dx": -4, "dy": -9}, {"align": "left", "dx": 4, "dy": 11})
     return [
         {
             "data": {"values": list(rows)},
@@ -105,24 +162,45 @@ def _published_layers(rows: Sequence[Row], encoding: Spec, price: float, is_back
             "mark": {"type": "point", "size": 55, "filled": False},
             "encoding": encoding | colour | {"tooltip": _tooltip(shown)},
         },
-        *({
-            "data": {"values": list(rows)},
-            "transform": [*chosen, *_most_accurate(), {"filter": f"datum.order % 2 == {index}"}],
-            "mark": text | side,
-            "encoding": {"x": encoding["x"], "y": encoding["y"], "text": {"field": "recipe"}},
-        } for index, side in enumerate(sides)),
+        *(
+            {
+                "data": {"values": list(rows)},
+                "transform": [
+                    *chosen,
+                    *_most_accurate(),
+                    {"filter": f"datum.order % 2 == {index}"},
+                ],
+                "mark": text | side,
+                "encoding": {"x": encoding["x"], "y": encoding["y"], "text": {"field": "recipe"}},
+            }
+            for index, side in enumerate(sides)
+        ),
     ]
 
 
 def _run_layers(rows: Sequence[Row], encoding: Spec, price: float) -> list[Spec]:
     """Return the user's runs as filled points, and the front of those that no other run beats."""
-    shown = ("name", "recipe", "top1_percent", "epochs", "minutes", *(["cost"] if price else []), "hardware", "command")
+    shown = (
+        "name",
+        "recipe",
+        "top1_percent",
+        "epochs",
+        "minutes",
+        *(["cost"] if price else []),
+        "hardware",
+        "command",
+    )
     fronts = [point | {"clock": clock} for clock in CLOCKS for point in pareto(rows, clock)]
     return [
         {
             "data": {"values": fronts},
             "transform": _by_clock(price),
-            "mark": {"type": "line", "interpolate": "step-after", "color": "#444", "strokeDash": [5, 3]},
+            "mark": {
+                "type": "line",
+                "interpolate": "step-after",
+                "color": "#444",
+                "strokeDash": [5, 3],
+            },
             "encoding": {"x": encoding["x"], "y": encoding["y"]},
         },
         {
@@ -141,22 +219,32 @@ def _by_clock(price: float) -> list[Spec]:
 
 
 def _clock_switch() -> Spec:
-    bind = {"input": "select", "options": list(CLOCKS), "labels": list(CLOCKS.values()), "name": "minutes by "}
+    bind = {
+        "input": "select",
+        "options": list(CLOCKS),
+        "labels": list(CLOCKS.values()),
+        "name": "minutes by ",
+    }
     return {"name": "clock", "value": next(iter(CLOCKS)), "bind": bind}
 
 
 def _machine_switch(published: Sequence[Row], is_background: bool, hides: bool) -> Spec:
     machines = [*[NONE] * is_background, ALL, *sorted({row["machine"] for row in published})]
     first = NONE if hides else USUAL if USUAL in machines else ALL
-    return {"name": "machine", "value": first,
-            "bind": {"input": "select", "options": machines, "name": "published results: "}}
+    return {
+        "name": "machine",
+        "value": first,
+        "bind": {"input": "select", "options": machines, "name": "published results: "},
+    }
 
 
 def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
     """Return top-1 against `x` by recipe; rows have recipe, `x`, mean_top1_percent, low, high, seeds."""
     recipes = sorted({row["recipe"] for row in groups})
-    position = {"x": _quantity(x, title, zero=False, padding=20) | _WHOLE,
-                "color": _names("recipe", recipes, COLOURS) | {"legend": _LINES}}
+    position = {
+        "x": _quantity(x, title, zero=False, padding=20) | _WHOLE,
+        "color": _names("recipe", recipes, COLOURS) | {"legend": _LINES},
+    }
     height = {"y": _quantity("mean_top1_percent", "top-1 accuracy (%)")}
     dash = {"strokeDash": _dashes("recipe", recipes)}
     shown = _tooltip(("recipe", "epochs", "mean_top1_percent", "low", "high", "minutes", "seeds"))
@@ -164,7 +252,10 @@ def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
     layers = [
         {"mark": {"type": "line"}, "encoding": position | height | dash},
         {"mark": {"type": "rule"}, "encoding": position | bar},
-        {"mark": {"type": "point", "filled": True, "size": 60}, "encoding": position | height | {"tooltip": shown}},
+        {
+            "mark": {"type": "point", "filled": True, "size": 60},
+            "encoding": position | height | {"tooltip": shown},
+        },
     ]
     return _spec({"data": {"values": list(groups)}, "layer": layers})
 
@@ -172,7 +263,11 @@ def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
 def curve(points: Sequence[Row], y: str, title: str) -> Spec:
     """Return one measured quantity over the epochs of several runs, one line per run; rows have name, epoch and `y`."""
     names = sorted({row["name"] for row in points})
-    values = [{"name": row["name"], "epoch": row["epoch"], y: row[y]} for row in points if row.get(y) is not None]
+    values = [
+        {"name": row["name"], "epoch": row["epoch"], y: row[y]}
+        for row in points
+        if row.get(y) is not None
+    ]
     encoding = {
         "x": _quantity("epoch", "epoch") | _WHOLE,
         "y": _quantity(y, title),
@@ -183,15 +278,23 @@ def curve(points: Sequence[Row], y: str, title: str) -> Spec:
     }
     select = {"name": "shown", "select": {"type": "point", "fields": ["name"]}, "bind": "legend"}
     mark = {"type": "line", "point": len(values) < 200}
-    return _spec({"data": {"values": values}, "params": [select], "mark": mark, "encoding": encoding}, height=200)
+    return _spec(
+        {"data": {"values": values}, "params": [select], "mark": mark, "encoding": encoding},
+        height=200,
+    )
 
 
 def phases(rows: Sequence[Row]) -> Spec:
     """Return what the minutes of each run were spent on; rows have name, phase, rank, minutes."""
     order = list(dict.fromkeys(row["phase"] for row in rows))
     encoding = {
-        "y": {"field": "name", "type": "nominal", "title": None, "sort": None,
-              "axis": {"labelLimit": {"expr": "width < 300 ? 120 : 260"}}},
+        "y": {
+            "field": "name",
+            "type": "nominal",
+            "title": None,
+            "sort": None,
+            "axis": {"labelLimit": {"expr": "width < 300 ? 120 : 260"}},
+        },
         "x": {"field": "minutes", "type": "quantitative", "title": "minutes", "stack": "zero"},
         "color": _names("phase", order, SHADES) | {"legend": {"columns": 1}},
         "order": {"field": "rank", "type": "quantitative"},
@@ -199,13 +302,18 @@ def phases(rows: Sequence[Row]) -> Spec:
     }
     bars = len({row["name"] for row in rows})
     mark = {"type": "bar", "stroke": "white"}
-    return _spec({"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}, height=max(60, 26 * bars))
+    return _spec(
+        {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding},
+        height=max(60, 26 * bars),
+    )
 
 
 def pareto(rows: Iterable[Row], clock: str) -> Iterable[Row]:
     """Yield minutes and accuracy of the rows that no other row beats in both on a clock, the fastest one first."""
     best = float("-inf")
-    for row in sorted((row for row in rows if row[clock]), key=lambda row: (row[clock], -row["top1_percent"])):
+    for row in sorted(
+        (row for row in rows if row[clock]), key=lambda row: (row[clock], -row["top1_percent"])
+    ):
         if row["top1_percent"] > best:
             best = row["top1_percent"]
             yield {"minutes": row[clock], "top1_percent": best}
@@ -225,7 +333,12 @@ def _most_accurate() -> list[Spec]:
 
 
 def _quantity(field: str, title: str, **scale: object) -> Spec:
-    return {"field": field, "type": "quantitative", "title": title, "scale": scale or {"zero": False}}
+    return {
+        "field": field,
+        "type": "quantitative",
+        "title": title,
+        "scale": scale or {"zero": False},
+    }
 
 
 def _names(field: str, domain: Sequence[str], values: Sequence[object]) -> Spec:
@@ -240,7 +353,13 @@ def _dashes(field: str, domain: Sequence[str]) -> Spec:
 
 
 def _tooltip(fields: Iterable[str]) -> list[Spec]:
-    numbers = {"top1_percent": ".2f", "mean_top1_percent": ".2f", "minutes": ".4~g", "cost": ".2f", "epoch": ".3~f"}
+    numbers = {
+        "top1_percent": ".2f",
+        "mean_top1_percent": ".2f",
+        "minutes": ".4~g",
+        "cost": ".2f",
+        "epoch": ".3~f",
+    }
     return [
         {
             "field": name,

@@ -17,13 +17,22 @@ def points(folder: Path) -> list[dict[str, Any]]:
     records = read_metrics(folder / METRICS)
     steps = [record for record in records if record["kind"] == "step"]
     evaluations = [record for record in records if record["kind"] == "evaluation"]
-    return [*_downsampled(folder.name, steps, STEP),
-            *({"name": folder.name, "epoch": record.get("epoch"),
-               "top1_percent": record.get("ema_top1_percent", record.get("raw_top1_percent"))}
-              for record in evaluations)]
+    return [
+        *_downsampled(folder.name, steps, STEP),
+        *(
+            {
+                "name": folder.name,
+                "epoch": record.get("epoch"),
+                "top1_percent": record.get("ema_top1_percent", record.get("raw_top1_percent")),
+            }
+            for record in evaluations
+        ),
+    ]
 
 
-def _downsampled(name: str, steps: list[dict[str, Any]], keys: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+def _downsampled(
+    name: str, steps: list[dict[str, Any]], keys: tuple[str, ...]
+) -> Iterator[dict[str, Any]]:
     """Yield at most POINTS rows: the mean of each quantity over equally many logged steps."""
     size = -(-len(steps) // POINTS) or 1
     for start in range(0, len(steps), size):

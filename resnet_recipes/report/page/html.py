@@ -49,20 +49,31 @@ def page(title: str, sections: Sequence[Section]) -> str:
 
     style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     library = vl_convert.javascript_bundle() if any(section.figures for section in sections) else ""
-    parts = ['<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
-             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-             f"<title>{html.escape(title)}</title><style>{style}</style></head><body>",
-             f"<h1>{html.escape(title)}</h1>", *map(_section, sections),
-             f"<script>{library}</script><script>{script}</script></body></html>"]
+    parts = [
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{html.escape(title)}</title><style>{style}</style></head><body>",
+        f"<h1>{html.escape(title)}</h1>",
+        *map(_section, sections),
+        f"<script>{library}</script><script>{script}</script></body></html>",
+    ]
     return "\n".join(parts) + "\n"
 
 
 def _section(section: Section) -> str:
-    parts = [f"<section><h2>{html.escape(section.title)}</h2>",
-             *(f"<p>{html.escape(text)}</p>" for text in section.text)]
-    parts += [_figure(figure) for figure in section.figures] + [_table(table) for table in section.tables]
+    parts = [
+        f"<section><h2>{html.escape(section.title)}</h2>",
+        *(f"<p>{html.escape(text)}</p>" for text in section.text),
+    ]
+    parts += [_figure(figure) for figure in section.figures] + [
+        _table(table) for table in section.tables
+    ]
     if section.notes:
-        parts.append('<ul class="note">' + "".join(f"<li>{html.escape(note)}</li>" for note in section.notes) + "</ul>")
+        parts.append(
+            '<ul class="note">'
+            + "".join(f"<li>{html.escape(note)}</li>" for note in section.notes)
+            + "</ul>"
+        )
     return "\n".join([*parts, "</section>"])
 
 
@@ -79,9 +90,15 @@ def _json(value: object) -> str:
 
 
 def _table(table: Table) -> str:
-    numeric = [any(isinstance(row[i], float | int) for row in table.rows) for i in range(len(table.headings))]
+    numeric = [
+        any(isinstance(row[i], float | int) for row in table.rows)
+        for i in range(len(table.headings))
+    ]
     kinds = [' class="number"' if is_number else "" for is_number in numeric]
-    head = "".join(f"<th{kind}>{html.escape(text)}</th>" for text, kind in zip(table.headings, kinds, strict=True))
+    head = "".join(
+        f"<th{kind}>{html.escape(text)}</th>"
+        for text, kind in zip(table.headings, kinds, strict=True)
+    )
     rows = "\n".join("<tr>" + "".join(map(_cell, row, kinds)) + "</tr>" for row in table.rows)
     caption = f'<caption class="note">{html.escape(table.caption)}</caption>'
     return f'<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'

@@ -11,20 +11,33 @@ from resnet_recipes.report.trackers.background import Background
 from resnet_recipes.report.trackers.base import Tracker
 
 #: Each tracker with the package that it needs and the extra that installs it.
-TRACKERS = {"tensorboard": ("tensorboardX", "tensorboard"), "wandb": ("wandb", "wandb"), "mlflow": ("mlflow", "mlflow"),
-            "csv": ("csv", "")}
+TRACKERS = {
+    "tensorboard": ("tensorboardX", "tensorboard"),
+    "wandb": ("wandb", "wandb"),
+    "mlflow": ("mlflow", "mlflow"),
+    "csv": ("csv", ""),
+}
 
-_MODULES = {"tensorboard": "tensorboard", "wandb": "weights_and_biases", "mlflow": "mlflow", "csv": "csv_file"}
+_MODULES = {
+    "tensorboard": "tensorboard",
+    "wandb": "weights_and_biases",
+    "mlflow": "mlflow",
+    "csv": "csv_file",
+}
 
 
 def problems(names: Sequence[str]) -> Iterator[Problem]:
     """Yield a problem for each tracker that is unknown or not installed; keys are relative to `log`."""
     for name in names:
         if name not in TRACKERS:
-            yield Problem("to", name, f"must be one of {', '.join(TRACKERS)}", "log.to=[tensorboard]")
+            yield Problem(
+                "to", name, f"must be one of {', '.join(TRACKERS)}", "log.to=[tensorboard]"
+            )
         elif find_spec(TRACKERS[name][0]) is None:
             package, extra = TRACKERS[name]
-            yield Problem("to", name, f"needs the package {package}", f"pip install 'resnet-recipes[{extra}]'")
+            yield Problem(
+                "to", name, f"needs the package {package}", f"pip install 'resnet-recipes[{extra}]'"
+            )
 
 
 def opened(names: Sequence[str], folder: Path, settings: Mapping[str, object]) -> list[Background]:
@@ -32,7 +45,9 @@ def opened(names: Sequence[str], folder: Path, settings: Mapping[str, object]) -
 
     `settings` are the run's hyperparameters.
     """
-    return [Background(name, partial(_open, name, folder), settings) for name in dict.fromkeys(names)]
+    return [
+        Background(name, partial(_open, name, folder), settings) for name in dict.fromkeys(names)
+    ]
 
 
 def _open(name: str, folder: Path) -> Tracker:

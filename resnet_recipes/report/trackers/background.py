@@ -9,14 +9,17 @@ from resnet_recipes.report.trackers.base import Tracker
 #: Events that may wait for a slow server; further ones are dropped, but remain in metrics.jsonl.
 CAPACITY = 10_000
 
-#: Seconds to wait at the end of a run until all events are sent; after the first few, the user is told.
+#: Seconds to wait at the end of a run until all events are sent; after the first few, the user is
+#: told.
 PATIENCE = (3.0, 27.0)
 
 
 class Background:
     """Pass events on to a tracker from a thread; the first failure is reported and ends only the tracker."""
 
-    def __init__(self, name: str, open_tracker: Callable[[], Tracker], settings: Mapping[str, object]):
+    def __init__(
+        self, name: str, open_tracker: Callable[[], Tracker], settings: Mapping[str, object]
+    ):
         self.name, self._open, self._settings = name, open_tracker, settings
         self._events: queue.SimpleQueue[Callable[[Tracker], None] | None] = queue.SimpleQueue()
         self._complaints: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -58,7 +61,8 @@ class Background:
         elif not self._dropped:
             self._dropped = True
             self._complaints.put(
-                f"log.to={self.name} is too slow, so some points are missing there; metrics.jsonl has everything"
+                f"log.to={self.name} is too slow, so some points are missing there; "
+                "metrics.jsonl has everything"
             )
 
     def _work(self) -> None:
@@ -71,4 +75,6 @@ class Background:
         except BaseException as error:  # third-party libraries may raise anything, even SystemExit
             first = (str(error).splitlines() or [""])[0]
             self._failed = True
-            self._complaints.put(f"log.to={self.name} stopped ({type(error).__name__}: {first}); training continues")
+            self._complaints.put(
+                f"log.to={self.name} stopped ({type(error).__name__}: {first}); training continues"
+            )

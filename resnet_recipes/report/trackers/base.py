@@ -5,12 +5,24 @@ from collections.abc import Mapping
 from typing import Protocol
 
 #: Key of a record in metrics.jsonl -> its customary name in trackers.
-NAMES = {"step": {"loss": "train/loss", "lr": "train/lr", "pixels": "train/image_size",
-                  "images_per_second": "train/images_per_second", "data_wait_share": "train/data_wait_share",
-                  "training_seconds": "train/seconds"},
-         "evaluation": {"ema_top1_percent": "val/ema_top1", "ema_top5_percent": "val/ema_top5",
-                        "ema_loss": "val/ema_loss", "raw_top1_percent": "val/top1", "raw_top5_percent": "val/top5",
-                        "raw_loss": "val/loss"}}
+NAMES = {
+    "step": {
+        "loss": "train/loss",
+        "lr": "train/lr",
+        "pixels": "train/image_size",
+        "images_per_second": "train/images_per_second",
+        "data_wait_share": "train/data_wait_share",
+        "training_seconds": "train/seconds",
+    },
+    "evaluation": {
+        "ema_top1_percent": "val/ema_top1",
+        "ema_top5_percent": "val/ema_top5",
+        "ema_loss": "val/ema_loss",
+        "raw_top1_percent": "val/top1",
+        "raw_top5_percent": "val/top5",
+        "raw_loss": "val/loss",
+    },
+}
 
 
 class Tracker(Protocol):
@@ -34,5 +46,7 @@ def as_typed(setting: object) -> str:
 def scalars_of(record: Mapping[str, object]) -> dict[str, float]:
     """Return the values of a record under the trackers' names; none for kinds of records that have no curve."""
     names = NAMES.get(str(record["kind"]), {})
-    values = {name: record[key] for key, name in names.items() if isinstance(record.get(key), int | float)}
+    values = {
+        name: record[key] for key, name in names.items() if isinstance(record.get(key), int | float)
+    }
     return values | {"epoch": record["epoch"]} if values else {}

@@ -20,7 +20,11 @@ class CsvFile:
         kept = [",".join(COLUMNS)]
         if step and self._path.is_file():
             lines = self._path.read_text(encoding="utf-8").splitlines()[1:]
-            kept += [line for line in lines if line.split(",")[0].isdecimal() and int(line.split(",")[0]) <= step]
+            kept += [
+                line
+                for line in lines
+                if line.split(",")[0].isdecimal() and int(line.split(",")[0]) <= step
+            ]
         atomic.write_text(self._path, "\n".join(kept) + "\n")
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:

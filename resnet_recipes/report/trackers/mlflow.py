@@ -18,24 +18,29 @@ _PARAMS = 100
 class MLflow:
     """One MLflow run per run folder, continued when the run is resumed; its id is in RUN/mlflow-run.
 
-    MLflow keeps every point that it is sent, so points that a resumed run repeats are not sent again.
+    MLflow keeps every point that it is sent, so points that a resumed run repeats are not sent
+    again.
     """
 
     def __init__(self, folder: Path):
         self._folder = folder.resolve()
         if not os.environ.get("MLFLOW_TRACKING_URI"):
             os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-        self._client = MlflowClient(os.environ.get("MLFLOW_TRACKING_URI") or (self._folder.parent / "mlruns").as_uri())
+        self._client = MlflowClient(
+            os.environ.get("MLFLOW_TRACKING_URI") or (self._folder.parent / "mlruns").as_uri()
+        )
         self._run = ""
-        self._sent: dict[str, int] = {}         # the last step of each curve, by name
+        self._sent: dict[str, int] = {}  # the last step of each curve, by name
 
     def begin(self, settings: Mapping[str, object], step: int) -> None:
         known = self._folder / "mlflow-run"
         if known.is_file():
             self._run = known.read_text().strip()
             self._client.update_run(self._run, status="RUNNING")
-            self._sent = {name: max(point.step for point in self._client.get_metric_history(self._run, name))
-                          for name in self._client.get_run(self._run).data.metrics}
+            self._sent = {
+                name: max(point.step for point in self._client.get_metric_history(self._run, name))
+                for name in self._client.get_run(self._run).data.metrics
+            }
             return
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "resnet-recipes")
         experiment = self._client.get_experiment_by_name(name)
@@ -48,8 +53,14 @@ class MLflow:
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         now = int(1000 * time.time())
-        self._client.log_batch(self._run, [Metric(name, float(value), now, step) for name, value in values.items()
-                                           if step > self._sent.get(name, -1)])
+        self._client.log_batch(
+            self._run,
+            [
+                Metric(name, float(value), now, step)
+                for name, value in values.items()
+                if step > self._sent.get(name, -1)
+            ],
+        )
 
     def close(self, is_finished: bool) -> None:
         self._client.set_terminated(self._run, "FINISHED" if is_finished else "KILLED")

@@ -11,6 +11,7 @@ from resnet_recipes.report.trackers.base import NAMES, as_typed
 #: What the table of hyperparameters shows of each run's result.
 _RESULTS = dict.fromkeys(NAMES["evaluation"].values())
 
+
 class TensorBoard:
     """One event file per session; a resumed run hides the points after its checkpoint."""
 
@@ -20,7 +21,10 @@ class TensorBoard:
 
     def begin(self, settings: Mapping[str, object], step: int) -> None:
         self._writer = SummaryWriter(str(self._folder), purge_step=step + 1 if step else None)
-        plain = {key: value if isinstance(value, int | float) else as_typed(value) for key, value in settings.items()}
+        plain = {
+            key: value if isinstance(value, int | float) else as_typed(value)
+            for key, value in settings.items()
+        }
         # The writer's own method would put these into a folder of their own, as another run.
         for summary in hparams(plain, _RESULTS):
             self._writer.file_writer.add_summary(summary)

@@ -1,6 +1,7 @@
 """Weights & Biases, with its own environment variables (WANDB_PROJECT, WANDB_DIR, WANDB_MODE=offline ...).
 
-Its files are in the folder wandb next to the run folders: it makes symbolic links, which a run folder must not have.
+Its files are in the folder wandb next to the run folders: it makes symbolic links, which a run
+folder must not have.
 """
 
 import os
@@ -19,7 +20,8 @@ _STOPPED = 255
 class WeightsAndBiases:
     """One W&B run per run folder, continued when the run is resumed; its id is in RUN/wandb-run.
 
-    W&B's step is the run's: a resumed run continues from there, and W&B drops the points that it already has.
+    W&B's step is the run's: a resumed run continues from there, and W&B drops the points that it
+    already has.
     """
 
     def __init__(self, folder: Path):
@@ -30,10 +32,15 @@ class WeightsAndBiases:
         known = self._folder / "wandb-run"
         if not known.is_file():
             atomic.write_text(known, secrets.token_hex(8))
-        self._run = wandb.init(project=os.environ.get("WANDB_PROJECT", "resnet-recipes"), id=known.read_text().strip(),
-                               name=self._folder.name, dir=os.environ.get("WANDB_DIR") or str(self._folder.parent),
-                               config=dict(settings), resume="allow",
-                               settings=wandb.Settings(silent=True, console="off"))
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "resnet-recipes"),
+            id=known.read_text().strip(),
+            name=self._folder.name,
+            dir=os.environ.get("WANDB_DIR") or str(self._folder.parent),
+            config=dict(settings),
+            resume="allow",
+            settings=wandb.Settings(silent=True, console="off"),
+        )
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         self._run.log(dict(values), step=step)

@@ -33,16 +33,26 @@ def decoded_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 def config(root: Path, **changes: object) -> DataConfig:
     """Return settings for small images of whole decoded files."""
-    small = {"train_size": 32, "eval_resize": 40, "eval_size": 32, "workers": 1, "reduced_decode": False}
+    small = {
+        "train_size": 32,
+        "eval_resize": 40,
+        "eval_size": 32,
+        "workers": 1,
+        "reduced_decode": False,
+    }
     return DataConfig(**{"backend": "ffcv", "root": str(root)} | small | changes)
 
 
-def batches(settings: DataConfig, share: Share, steps: int, first: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
+def batches(
+    settings: DataConfig, share: Share, steps: int, first: int = 0
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return pixels [N, S, S, 3] and labels of some steps."""
     loader = open_train(settings, measure(settings), share, None)
     try:
-        return [(batch.pixels.permute(0, 2, 3, 1).numpy().copy(), batch.labels.numpy().copy())
-                for batch in itertools.islice(loader.batches(first), steps)]
+        return [
+            (batch.pixels.permute(0, 2, 3, 1).numpy().copy(), batch.labels.numpy().copy())
+            for batch in itertools.islice(loader.batches(first), steps)
+        ]
     finally:
         loader.close()
 
@@ -50,16 +60,23 @@ def batches(settings: DataConfig, share: Share, steps: int, first: int = 0) -> l
 def stored(beton: Beton) -> list[np.ndarray]:
     """Return what the samples of a file decode to."""
     samples = [beton.sample(index) for index in range(len(beton))]
-    return [data.reshape(*size, 3) if mode == RAW else np.asarray(Image.open(io.BytesIO(data.tobytes())).convert("RGB"))
-            for data, size, mode in zip(samples, beton.sizes.tolist(), beton.modes, strict=True)]
+    return [
+        data.reshape(*size, 3)
+        if mode == RAW
+        else np.asarray(Image.open(io.BytesIO(data.tobytes())).convert("RGB"))
+        for data, size, mode in zip(samples, beton.sizes.tolist(), beton.modes, strict=True)
+    ]
 
 
 def test_repeats_come_in_a_row_each_with_its_own_crop(betons):
     share, settings = Share(0, 1, global_size=12, eval_size=4, seed=5), config(betons, repeats=3)
-    (pixels, labels), = batches(settings, share, 1)
+    ((pixels, labels),) = batches(settings, share, 1)
     copies = pixels.reshape(4, 3, 32, 32, 3)
     assert (labels.reshape(4, 3) == labels.reshape(4, 3)[:, :1]).all()
-    assert all(not np.array_equal(some[0], some[1]) and not np.array_equal(some[1], some[2]) for some in copies)
+    assert all(
+        not np.array_equal(some[0], some[1]) and not np.array_equal(some[1], some[2])
+        for some in copies
+    )
 
 
 @pytest.mark.parametrize("repeats", [3, 4])
@@ -78,22 +95,32 @@ def test_ranks_share_every_copy_and_resume_in_the_middle(repeats, betons):
 
 def test_bicubic_pixels_are_torchvisions(betons):
     share, settings = Share(0, 1, TRAIN, 4, seed=5), config(betons, interpolation="bicubic")
-    (pixels, _), = batches(settings, share, 1)
+    ((pixels, _),) = batches(settings, share, 1)
     order = shuffled(5, 0, TRAIN)
     images = stored(open_beton(betons / "train.beton"))
     sizes = np.array([images[index].shape[:2] for index in order])
-    boxes, mirrored, bicubic = TrainCrop.of(settings, share).cuts(0, order, np.zeros(TRAIN, np.int64), sizes)
+    boxes, mirrored, bicubic = TrainCrop.of(settings, share).cuts(
+        0, order, np.zeros(TRAIN, np.int64), sizes
+    )
     assert bicubic.all()
     for place, index in enumerate(order):
         image = Image.fromarray(images[index])
-        cut = functional.resized_crop(image, *boxes[place].tolist(), [32, 32], InterpolationMode.BICUBIC)
+        cut = functional.resized_crop(
+            image, *boxes[place].tolist(), [32, 32], InterpolationMode.BICUBIC
+        )
         theirs = functional.hflip(cut) if mirrored[place] else cut
         assert np.abs(pixels[place].astype(int) - np.asarray(theirs)).max() <= 2
 
 
 def test_bicubic_evaluation_differs_from_bilinear_alone_in_its_filter(betons):
-    plain, smooth = (torch.cat([batch.pixels.clone() for batch in
-                                open_eval(settings, measure(settings), Share(0, 1, 12, 4, 5)).batches()]).int()
-                     for settings in (config(betons), config(betons, eval_interpolation="bicubic")))
+    plain, smooth = (
+        torch.cat(
+            [
+                batch.pixels.clone()
+                for batch in open_eval(settings, measure(settings), Share(0, 1, 12, 4, 5)).batches()
+            ]
+        ).int()
+        for settings in (config(betons), config(betons, eval_interpolation="bicubic"))
+    )
     assert not torch.equal(plain, smooth)
     assert (plain - smooth).abs().float().mean() < 4

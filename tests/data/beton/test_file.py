@@ -8,7 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from resnet_recipes.data.beton.file import ALLOCATION, FIELD, HEADER, METADATA_START, SAMPLE, open_beton
+from resnet_recipes.data.beton.file import (
+    ALLOCATION,
+    FIELD,
+    HEADER,
+    METADATA_START,
+    SAMPLE,
+    open_beton,
+)
 from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.errors import NotReadyError
 
@@ -150,9 +157,13 @@ def flip(file: Path, place: int, bit: int) -> None:
 
 def test_any_changed_byte_of_the_description_is_refused_with_the_note(file):
     parts = Parts(file.read_bytes())
-    description = np.r_[: METADATA_START + parts.samples.nbytes, int(parts.header["table_ptr"][0]) : len(parts.data)]
+    description = np.r_[
+        : METADATA_START + parts.samples.nbytes, int(parts.header["table_ptr"][0]) : len(parts.data)
+    ]
     rng = np.random.default_rng(0)
-    for place, bit in zip(rng.choice(description, 200).tolist(), rng.integers(8, size=200).tolist(), strict=True):
+    for place, bit in zip(
+        rng.choice(description, 200).tolist(), rng.integers(8, size=200).tolist(), strict=True
+    ):
         flip(file, place, bit)
         with pytest.raises(NotReadyError):
             open_beton(file)

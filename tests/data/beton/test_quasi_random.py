@@ -7,7 +7,11 @@ import pytest
 
 from resnet_recipes.data.beton import quasi_random as beton_order
 from resnet_recipes.data.beton.file import open_beton
-from resnet_recipes.data.beton.quasi_random import quasi_random, quasi_random_problem, stored_by_class
+from resnet_recipes.data.beton.quasi_random import (
+    quasi_random,
+    quasi_random_problem,
+    stored_by_class,
+)
 
 
 @pytest.fixture
@@ -16,8 +20,13 @@ def beton(betons):
     count = 5000
     labels = np.random.default_rng(0).integers(0, 5, count)
     one = open_beton(betons / "train.beton")
-    return replace(one, page_size=4096, starts=np.arange(count) * 410 // 4096 * 4096, lengths=np.full(count, 400),
-                   labels=labels)
+    return replace(
+        one,
+        page_size=4096,
+        starts=np.arange(count) * 410 // 4096 * 4096,
+        lengths=np.full(count, 400),
+        labels=labels,
+    )
 
 
 def test_an_epoch_is_a_permutation_that_depends_on_seed_and_epoch(beton):
@@ -39,7 +48,8 @@ def test_few_pages_are_open_at_any_time(beton, monkeypatch):
         stop = start
         while len(np.unique(pages[start : stop + 1])) <= 16 and stop < len(pages):
             stop += 1
-        assert counts[np.unique(pages[start:stop])].sum() == stop - start      # these pages are done with
+        # these pages are done with
+        assert counts[np.unique(pages[start:stop])].sum() == stop - start
         start = stop
 
 

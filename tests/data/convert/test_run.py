@@ -1,6 +1,5 @@
 """A conversion says what it will take, survives what happens to it, and delivers what it was given."""
 
-
 import json
 import os
 import shutil
@@ -49,11 +48,16 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_image_arrives_with_its_label(folder, tmp_path):
-    assert convert(folder, tmp_path, RAW, silent) == [tmp_path / "train.beton", tmp_path / "val.beton"]
+    assert convert(folder, tmp_path, RAW, silent) == [
+        tmp_path / "train.beton",
+        tmp_path / "val.beton",
+    ]
     for split in ("train", "val"):
         expected = []
         for label, name in enumerate(("ant", "bee", "cat")):
-            expected += [(label, Image.open(path).tobytes()) for path in (folder / split / name).iterdir()]
+            expected += [
+                (label, Image.open(path).tobytes()) for path in (folder / split / name).iterdir()
+            ]
         assert sorted(contents(tmp_path / f"{split}.beton")) == sorted(expected)
     assert names(tmp_path) == {"train.beton", "train.beton.json", "val.beton", "val.beton.json"}
 
@@ -61,7 +65,11 @@ def test_every_image_arrives_with_its_label(folder, tmp_path):
 def test_the_order_is_shuffled_by_the_seed_unless_refused(folder, tmp_path):
     labels = {}
     in_order = ConvertOptions("raw", shuffle=False, workers=1)
-    for name, options in {"a": RAW, "b": ConvertOptions("raw", seed=1, workers=1), "c": in_order}.items():
+    for name, options in {
+        "a": RAW,
+        "b": ConvertOptions("raw", seed=1, workers=1),
+        "c": in_order,
+    }.items():
         convert(folder / "train", tmp_path / f"{name}.beton", options, silent)
         labels[name] = open_beton(tmp_path / f"{name}.beton").labels.tolist()
     assert labels["c"] == sorted(labels["c"])
@@ -87,7 +95,9 @@ def test_a_forecast_is_near_the_truth_and_writes_nothing(folder, tmp_path):
 
 
 def test_a_beton_can_be_made_from_another_at_another_size(betons, tmp_path):
-    convert(betons, tmp_path, ConvertOptions("raw", max_resolution=32, shuffle=False, workers=1), silent)
+    convert(
+        betons, tmp_path, ConvertOptions("raw", max_resolution=32, shuffle=False, workers=1), silent
+    )
     old, new = open_beton(betons / "train.beton"), open_beton(tmp_path / "train.beton")
     assert new.sizes.max() == 32
     assert new.classes == old.classes
@@ -133,12 +143,14 @@ def test_a_split_that_is_finished_is_not_made_again_while_the_other_is_not(folde
     (tmp_path / "val.beton").unlink()
     expected = forecast(folder, tmp_path, RAW)
     assert expected.resumed_images == 37
-    room = expected.bytes - (tmp_path / "train.beton").stat().st_size + 1       # which is not needed twice
+    # which is not needed twice
+    room = expected.bytes - (tmp_path / "train.beton").stat().st_size + 1
     convert(folder, tmp_path, RAW, silent, expected._replace(free_bytes=room))
     assert (tmp_path / "train.beton").stat().st_mtime_ns == old
     assert len(open_beton(tmp_path / "val.beton")) == 11
     (tmp_path / "val.beton").unlink()
-    convert(folder, tmp_path, ConvertOptions("jpg", workers=1), silent)         # another conversion: all of it
+    # another conversion: all of it
+    convert(folder, tmp_path, ConvertOptions("jpg", workers=1), silent)
     assert (tmp_path / "train.beton").stat().st_mtime_ns > old
 
 
@@ -148,8 +160,12 @@ def test_another_conversion_does_not_resume_an_interrupted_one(folder, tmp_path,
 
     with pytest.raises(KeyboardInterrupt):
         convert(folder / "train", tmp_path / "a.beton", RAW, interrupt)
-    assert forecast(folder / "train", tmp_path / "a.beton",
-                    ConvertOptions("raw", seed=1, workers=1)).resumed_images == 0
+    assert (
+        forecast(
+            folder / "train", tmp_path / "a.beton", ConvertOptions("raw", seed=1, workers=1)
+        ).resumed_images
+        == 0
+    )
 
 
 CONVERT = """
@@ -194,7 +210,9 @@ def test_a_full_disk_is_noticed_before_anything_is_written(folder, tmp_path, mon
     assert not (tmp_path / "out").exists()
 
 
-def test_a_disk_that_fills_up_leaves_the_old_file_as_it_was(folder, tmp_path, small_chunks, monkeypatch):
+def test_a_disk_that_fills_up_leaves_the_old_file_as_it_was(
+    folder, tmp_path, small_chunks, monkeypatch
+):
     target = tmp_path / "train.beton"
     convert(folder / "train", target, ConvertOptions("jpg", workers=1), silent)
     old = target.read_bytes(), sidecar_path(target).read_bytes()
@@ -239,18 +257,28 @@ def test_images_that_cannot_be_read_are_named_by_path(with_bad_images, tmp_path)
 
 
 def test_images_that_cannot_be_read_are_left_out_and_noted_if_asked(with_bad_images, tmp_path):
-    convert(with_bad_images, tmp_path / "a.beton", ConvertOptions("raw", on_bad_image="skip", workers=1), silent)
+    convert(
+        with_bad_images,
+        tmp_path / "a.beton",
+        ConvertOptions("raw", on_bad_image="skip", workers=1),
+        silent,
+    )
     beton = open_beton(tmp_path / "a.beton")
     bad = sorted(with_bad_images.glob("*/*"))
     assert len(beton) == 6
     assert set(beton.sidecar.skipped) == {str(bad[2]), str(bad[5])}
 
 
-def test_resuming_with_another_rule_for_bad_images_hides_none(with_bad_images, tmp_path, small_chunks):
+def test_resuming_with_another_rule_for_bad_images_hides_none(
+    with_bad_images, tmp_path, small_chunks
+):
     def interrupt(progress):
         raise KeyboardInterrupt
 
-    target, skip = tmp_path / "a.beton", ConvertOptions("raw", shuffle=False, on_bad_image="skip", workers=1)
+    target, skip = (
+        tmp_path / "a.beton",
+        ConvertOptions("raw", shuffle=False, on_bad_image="skip", workers=1),
+    )
     with pytest.raises(KeyboardInterrupt):
         convert(with_bad_images, target, skip, interrupt)
     strict = ConvertOptions("raw", shuffle=False, workers=1)
@@ -258,13 +286,15 @@ def test_resuming_with_another_rule_for_bad_images_hides_none(with_bad_images, t
         convert(with_bad_images, target, strict, silent)
     bad = sorted(with_bad_images.glob("*/*"))[2]
     assert [problem.key for problem in refusal.value.problems] == [str(bad)]
-    assert forecast(with_bad_images, target, skip).resumed_images == 4            # nothing is lost
+    assert forecast(with_bad_images, target, skip).resumed_images == 4  # nothing is lost
     subprocess.run(refusal.value.problems[0].fix.partition("over:")[2], shell=True, check=True)
     with pytest.raises(NotReadyError, match="Truncated File Read"):
         convert(with_bad_images, target, strict, silent)
 
 
-def test_whatever_lies_in_a_class_folder_becomes_a_reason_and_stops_nothing(with_bad_images, tmp_path):
+def test_whatever_lies_in_a_class_folder_becomes_a_reason_and_stops_nothing(
+    with_bad_images, tmp_path
+):
     folder = with_bad_images / "bee"
     shutil.copy(min(with_bad_images.glob("*/*")), os.fsencode(folder) + b"/\xff\xfe.jpg")
     (folder / "gone.jpg").symlink_to("nowhere.jpg")
@@ -276,7 +306,10 @@ def test_whatever_lies_in_a_class_folder_becomes_a_reason_and_stops_nothing(with
     assert {"gone.jpg", "pipe.jpg", "long.png"} < skipped
     assert len(skipped) == 5
     said = forecast(with_bad_images, tmp_path / "b.beton", skip).unreadable
-    assert any("long.png: has a side of 70,000 pixels; the limit of .beton files is 65,500" in line for line in said)
+    assert any(
+        "long.png: has a side of 70,000 pixels; the limit of .beton files is 65,500" in line
+        for line in said
+    )
 
 
 def test_a_source_cut_short_after_it_was_opened_is_named_and_kills_nothing(folder, tmp_path):
@@ -288,8 +321,11 @@ def test_a_source_cut_short_after_it_was_opened_is_named_and_kills_nothing(folde
 
 def test_a_file_that_does_not_read_back_is_not_accepted(folder, tmp_path, monkeypatch):
     write = beton_writer._write_all
-    monkeypatch.setattr(beton_writer, "_write_all", lambda file, data: write(file, data[:-9] + bytes(9)
-                                                                             if len(data) > 10_000 else data))
+    monkeypatch.setattr(
+        beton_writer,
+        "_write_all",
+        lambda file, data: write(file, data[:-9] + bytes(9) if len(data) > 10_000 else data),
+    )
     with pytest.raises(TrainingError, match="reads back differently"):
         convert(folder / "val", tmp_path / "a.beton", RAW, silent)
 
@@ -329,8 +365,10 @@ print(sorted(reader.field_names), reader.num_samples, sum(map(len, pages.values(
 @pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
 def test_ffcv_itself_reads_our_files(betons: Path, nursery: Nursery, tmp_path: Path):
     (tmp_path / "ffcv_reads.py").write_text(FFCV_READS)
-    interpreted = os.environ | {"NUMBA_DISABLE_JIT": "1"}       # compiling takes seconds
-    code, out, err = nursery.run(tmp_path, "ffcv_reads", str(betons / "train.beton"), environment=interpreted).wait()
+    interpreted = os.environ | {"NUMBA_DISABLE_JIT": "1"}  # compiling takes seconds
+    code, out, err = nursery.run(
+        tmp_path, "ffcv_reads", str(betons / "train.beton"), environment=interpreted
+    ).wait()
     assert code == 0, err
     labels = " ".join(map(str, open_beton(betons / "train.beton").labels.tolist()))
     assert out.strip() == f"['image', 'label'] 37 37 {labels}"

@@ -57,14 +57,27 @@ def test_a_share_of_each_class_is_set_aside_and_reported(flowers):
     assert not train & val
     assert Counter(name.partition("/")[0] for name in val) == {"ant": 3, "bee": 3, "cat": 3}
     facts = data.measure(config)
-    assert (facts.train_examples, facts.eval_examples, facts.classes) == (28, 9, ("ant", "bee", "cat"))
-    assert "9 of 37 images are set aside for validation, a share of 0.25 of each class" in facts.notes[0]
+    assert (facts.train_examples, facts.eval_examples, facts.classes) == (
+        28,
+        9,
+        ("ant", "bee", "cat"),
+    )
+    assert (
+        "9 of 37 images are set aside for validation, a share of 0.25 of each class"
+        in facts.notes[0]
+    )
     loader = data.open_eval(config, facts, Share(0, 1, 4, 4, 0))
-    assert Counter(torch_label for raw in loader.batches() for torch_label in raw.labels.tolist()) == {0: 3, 1: 3, 2: 3}
+    assert Counter(
+        torch_label for raw in loader.batches() for torch_label in raw.labels.tolist()
+    ) == {0: 3, 1: 3, 2: 3}
 
 
-def test_which_images_are_set_aside_is_a_function_of_the_seed_and_hardly_changes_with_the_folder(flowers):
-    first, again, other = (both(config_of(flowers, val_share=0.3, val_seed=seed))[1] for seed in (0, 0, 1))
+def test_which_images_are_set_aside_is_a_function_of_the_seed_and_hardly_changes_with_the_folder(
+    flowers,
+):
+    first, again, other = (
+        both(config_of(flowers, val_share=0.3, val_seed=seed))[1] for seed in (0, 0, 1)
+    )
     assert first == again != other
     shutil.copy(flowers / "ant" / "000.jpg", flowers / "ant" / "new.jpg")
     assert len(both(config_of(flowers, val_share=0.3))[1] - first) <= 1
@@ -95,7 +108,10 @@ def test_one_class_and_an_empty_class_are_explained(flowers):
     flowers.rename(inner / "train" / "insects")
     said = refusal(inner, val_share=0.1)
     assert "has one class, insects; at least 2 are needed\n    data.nested_classes=true" in said
-    assert data.measure(config_of(inner, val_share=0.1, nested_classes=True)).classes == ("insects/ant", "insects/cat")
+    assert data.measure(config_of(inner, val_share=0.1, nested_classes=True)).classes == (
+        "insects/ant",
+        "insects/cat",
+    )
 
 
 def test_folders_within_class_folders_are_reported_and_become_classes_on_request(folder, tmp_path):
@@ -112,7 +128,9 @@ def test_folders_within_class_folders_are_reported_and_become_classes_on_request
     assert "nested_classes" not in "".join(nested.notes)
 
 
-@pytest.mark.parametrize(("train", "val"), [("train", "validation"), ("Training", "test"), ("train", "Val")])
+@pytest.mark.parametrize(
+    ("train", "val"), [("train", "validation"), ("Training", "test"), ("train", "Val")]
+)
 def test_the_names_of_splits_elsewhere_are_read_and_reported(folder, tmp_path, train, val):
     (tmp_path / train).symlink_to(folder / "train")
     (tmp_path / val).symlink_to(folder / "val")
@@ -143,17 +161,25 @@ def table(folder: Path, tmp_path: Path) -> Path:
 
 def test_a_table_gives_the_images_and_labels_of_the_folders(folder, table):
     facts = data.measure(config_of(table))
-    assert (facts.train_examples, facts.eval_examples, facts.classes) == (37, 11, ("ant", "bee", "cat"))
+    assert (facts.train_examples, facts.eval_examples, facts.classes) == (
+        37,
+        11,
+        ("ant", "bee", "cat"),
+    )
     assert facts.notes[:2] == ("validation images come from test", f"labels come from {table}")
     share = Share(0, 1, 11, 11, 0)
-    mine, theirs = (next(data.open_eval(config_of(root), data.measure(config_of(root)), share).batches())
-                    for root in (table, folder))
+    mine, theirs = (
+        next(data.open_eval(config_of(root), data.measure(config_of(root)), share).batches())
+        for root in (table, folder)
+    )
     assert np.array_equal(mine.pixels, theirs.pixels)
     assert np.array_equal(mine.labels, theirs.labels)
 
 
 def test_a_table_without_splits_is_shared_out(table):
-    table.write_text("".join(line.rpartition(",")[0] + "\n" for line in table.read_text().splitlines()))
+    table.write_text(
+        "".join(line.rpartition(",")[0] + "\n" for line in table.read_text().splitlines())
+    )
     assert "has no validation images" in refusal(table)
     assert data.measure(config_of(table, val_share=0.25)).eval_examples == 12
 
@@ -167,12 +193,23 @@ def test_hugging_faces_metadata_gives_the_labels(folder, tmp_path):
             lines.append(f"{path.name},{path.parent.name}")
         (tmp_path / name / "metadata.csv").write_text("\n".join(lines))
     facts = data.measure(config_of(tmp_path))
-    assert (facts.train_examples, facts.eval_examples, facts.classes) == (37, 11, ("ant", "bee", "cat"))
-    rows = [f'{{"file_name": "{name}/{line.split(",")[0]}", "label": "{line.split(",")[1]}"}}\n'
-            for name in ("train", "test") for line in (tmp_path / name / "metadata.csv").read_text().splitlines()[1:]]
+    assert (facts.train_examples, facts.eval_examples, facts.classes) == (
+        37,
+        11,
+        ("ant", "bee", "cat"),
+    )
+    rows = [
+        f'{{"file_name": "{name}/{line.split(",")[0]}", "label": "{line.split(",")[1]}"}}\n'
+        for name in ("train", "test")
+        for line in (tmp_path / name / "metadata.csv").read_text().splitlines()[1:]
+    ]
     (tmp_path / "metadata.jsonl").write_text("".join(rows))
     whole = data.measure(config_of(tmp_path))
-    assert (whole.train_examples, whole.eval_examples, whole.classes) == (37, 11, ("ant", "bee", "cat"))
+    assert (whole.train_examples, whole.eval_examples, whole.classes) == (
+        37,
+        11,
+        ("ant", "bee", "cat"),
+    )
 
 
 def test_metadata_without_labels_leaves_them_to_the_folders(folder, tmp_path):
@@ -200,6 +237,12 @@ def test_the_doctor_looks_at_every_image_of_every_layout(flowers, table):
 
 def test_a_set_of_a_million_images_is_shared_out_in_seconds_not_minutes():
     names = [os.fsencode(f"c/{number}") for number in range(1000)]
-    whole = Listing("", ("c",), np.frombuffer(b"".join(names), np.uint8), np.cumsum([len(name) for name in names]),
-                    np.zeros(1000, np.int64), np.array([1000]))
+    whole = Listing(
+        "",
+        ("c",),
+        np.frombuffer(b"".join(names), np.uint8),
+        np.cumsum([len(name) for name in names]),
+        np.zeros(1000, np.int64),
+        np.array([1000]),
+    )
     assert set_aside(whole, 0.1, 0).sum() == 100

@@ -33,8 +33,11 @@ def named(found: Listing) -> list[tuple[str, int]]:
     return list(zip(found.names, found.sizes.tolist(), strict=True))
 
 
-EXPECTED = [(f"{name}/{file}", size) for name in ("ant", "bee")
-            for file, size in (("0.jpg", 0), ("1.jpg", 1), ("2.jpg", 2), ("deep/inner.png", 0))]
+EXPECTED = [
+    (f"{name}/{file}", size)
+    for name in ("ant", "bee")
+    for file, size in (("0.jpg", 0), ("1.jpg", 1), ("2.jpg", 2), ("deep/inner.png", 0))
+]
 
 
 def test_a_kept_listing_is_the_one_that_was_made(root):
@@ -121,7 +124,9 @@ def test_other_images_under_the_same_counts_are_refused_by_a_run_that_began_with
 def test_a_file_changed_in_place_is_named_when_it_is_read(root):
     config = DataConfig("torchvision", str(root), workers=0)
     Listing.of(root / "val")
-    (root / "val" / "ant" / "0.jpg").write_bytes(b"more")              # the folder does not show it
+    (root / "val" / "ant" / "0.jpg").write_bytes(b"more")  # the folder does not show it
     facts = data.measure(config)
-    with pytest.raises(TrainingError, match=r"ant/0\.jpg.*has 4 bytes, but had 0 when it was listed"):
+    with pytest.raises(
+        TrainingError, match=r"ant/0\.jpg.*has 4 bytes, but had 0 when it was listed"
+    ):
         next(iter(data.open_eval(config, facts, Share(0, 1, 2, 2, 0)).batches()))

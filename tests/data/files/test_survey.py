@@ -37,8 +37,12 @@ def refusal(root: Path) -> str:
 
 def test_a_good_folder_is_counted(folder):
     facts = measured(folder)
-    assert (facts.backend, facts.train_examples, facts.eval_examples,
-            facts.classes) == ("torchvision", 37, 11, ("ant", "bee", "cat"))
+    assert (facts.backend, facts.train_examples, facts.eval_examples, facts.classes) == (
+        "torchvision",
+        37,
+        11,
+        ("ant", "bee", "cat"),
+    )
 
 
 def test_auto_without_betons_says_that_files_are_decoded(folder):
@@ -60,7 +64,9 @@ def test_a_missing_and_an_empty_root_are_named(tmp_path):
     assert "has no training images" in refusal(tmp_path)
 
 
-def test_the_line_that_a_flat_validation_folder_is_given_works_when_typed(folder, tmp_path, monkeypatch):
+def test_the_line_that_a_flat_validation_folder_is_given_works_when_typed(
+    folder, tmp_path, monkeypatch
+):
     root = tmp_path / "two words"
     shutil.copytree(folder, root)
     classes = {path.stem: path.parent.name for path in (root / "val").glob("*/*")}
@@ -71,7 +77,9 @@ def test_the_line_that_a_flat_validation_folder_is_given_works_when_typed(folder
     with pytest.raises(NotReadyError) as caught:
         measured(root)
     monkeypatch.chdir(tmp_path)
-    Path("LOC_val_solution.csv").write_text("".join(f"{stem},{name}\n" for stem, name in classes.items()))
+    Path("LOC_val_solution.csv").write_text(
+        "".join(f"{stem},{name}\n" for stem, name in classes.items())
+    )
     _, _, *typed = shlex.split(caught.value.problems[0].fix)
     assert verbs.run(["doctor", *typed]) == 0
     assert measured(tmp_path / "two words-by-class").eval_examples == 11
@@ -97,20 +105,28 @@ def test_hidden_folders_and_other_files_are_neither_classes_nor_images(root):
 
 
 def test_debris_of_archivers_and_file_servers_is_left_out(root):
-    for place in (root / "train" / "__MACOSX" / "ant", root / "train" / "ant" / "@eaDir", root / "val" / "lost+found"):
+    for place in (
+        root / "train" / "__MACOSX" / "ant",
+        root / "train" / "ant" / "@eaDir",
+        root / "val" / "lost+found",
+    ):
         place.mkdir(parents=True)
         (place / "thumbnail.jpg").touch()
     assert measured(root).classes == ("ant", "bee", "cat")
     assert measured(root).train_examples == 37
 
 
-@pytest.mark.skipif(find_spec("pillow_heif") is not None, reason="pillow-heif is installed: .heic is known")
+@pytest.mark.skipif(
+    find_spec("pillow_heif") is not None, reason="pillow-heif is installed: .heic is known"
+)
 def test_files_of_unknown_kinds_are_counted_and_named(root):
     for number in range(3):
         (root / "train" / "ant" / f"{number}.HEIC").touch()
     (root / "val" / "bee" / "README").touch()
-    said = ("ignored because of their suffixes: 3 .heic, 1 without a suffix; "
-            "pip install pillow-heif  makes .heic readable")
+    said = (
+        "ignored because of their suffixes: 3 .heic, 1 without a suffix; "
+        "pip install pillow-heif  makes .heic readable"
+    )
     assert measured(root).notes[0] == said
     for path in (root / "train" / "ant").glob("*.jpg"):
         path.unlink()
@@ -135,6 +151,12 @@ def test_a_loop_of_links_ends_and_linked_classes_and_files_count(root):
 def test_files_are_sorted_by_class_and_name_whatever_their_names(root):
     (root / "train" / "bee" / "a b\n\u00e9.jpg").touch()
     files = Files(Listing.of(root / "train"))
-    expected = [str(path) for name in ("ant", "bee", "cat") for path in sorted((root / "train" / name).iterdir())]
+    expected = [
+        str(path)
+        for name in ("ant", "bee", "cat")
+        for path in sorted((root / "train" / name).iterdir())
+    ]
     assert [files.path(index) for index in range(len(files))] == expected
-    assert [Path(path).parent.name for path in expected] == [("ant", "bee", "cat")[label] for label in files.labels]
+    assert [Path(path).parent.name for path in expected] == [
+        ("ant", "bee", "cat")[label] for label in files.labels
+    ]

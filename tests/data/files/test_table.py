@@ -26,32 +26,60 @@ def read(folder: Path, text: str | bytes, name: str = "labels.csv") -> list[tupl
 ROWS = [("a.jpg", "cat", ""), ("c, d.jpg", "dog", "")]
 
 
-@pytest.mark.parametrize(("text", "name"), [
-    ('path,label\na.jpg,cat\n"c, d.jpg",dog\n', "labels.csv"),
-    ('a.jpg,cat\r\n"c, d.jpg",dog', "labels.csv"),
-    ("\ufefflabel;file;width\ncat;a.jpg;3\n\ndog;c, d.jpg;4\n", "labels.csv"),
-    ("image\tclass\na.jpg\tcat\nc, d.jpg\tdog\n", "labels.tsv"),
-    ('{"file_name": "a.jpg", "label": "cat"}\n{"label": "dog", "file_name": "c, d.jpg", "boxes": [1]}\n', "m.jsonl"),
-])
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('path,label\na.jpg,cat\n"c, d.jpg",dog\n', "labels.csv"),
+        ('a.jpg,cat\r\n"c, d.jpg",dog', "labels.csv"),
+        ("\ufefflabel;file;width\ncat;a.jpg;3\n\ndog;c, d.jpg;4\n", "labels.csv"),
+        ("image\tclass\na.jpg\tcat\nc, d.jpg\tdog\n", "labels.tsv"),
+        (
+            '{"file_name": "a.jpg", "label": "cat"}\n{"label": "dog", "file_name": "c, d.jpg", '
+            '"boxes": [1]}\n',
+            "m.jsonl",
+        ),
+    ],
+)
 def test_tables_of_many_programs_are_read(folder, text, name):
     assert read(folder, text, name) == ROWS
 
 
 def test_splits_are_a_column_or_the_first_folder(folder):
-    assert [row[2] for row in read(folder, "path,label,split\na,x,Train\nb,y,validation\n")] == ["train", "validation"]
-    assert [row[2] for row in read(folder, "path,label\ntrain/a,x\ntest/b,y\n")] == ["train", "test"]
+    assert [row[2] for row in read(folder, "path,label,split\na,x,Train\nb,y,validation\n")] == [
+        "train",
+        "validation",
+    ]
+    assert [row[2] for row in read(folder, "path,label\ntrain/a,x\ntest/b,y\n")] == [
+        "train",
+        "test",
+    ]
     assert [row[2] for row in read(folder, "path,label\nx/train/a,x\n")] == [""]
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("", "has no column of paths"), ("path,label\n", "has no rows"),
-    (b"path,label\n\xff,x\n", "cannot be read as a table"),
-    ("a,b,c\n1,2,3\n", "has no column of paths (file_name, path, file, image) or labels (label, class), but a, b, c"),
-    ("path,text\na.jpg,x\n", "has no column of labels"), ('path,label\n"a.jpg,x\n', "cannot be read as a table"),
-    ("path,label\na.jpg,cat\nb.jpg,\n", "has 1 rows without a path or a label, the first in line 3"),
-    ("path,label\na\0.jpg,cat\n", "line"),
-    ("path,label,split\na.jpg,x,train\nb.jpg,y,holdout\n", "neither training nor validation: holdout"),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "has no column of paths"),
+        ("path,label\n", "has no rows"),
+        (b"path,label\n\xff,x\n", "cannot be read as a table"),
+        (
+            "a,b,c\n1,2,3\n",
+            "has no column of paths (file_name, path, file, image) or labels (label, "
+            "class), but a, b, c",
+        ),
+        ("path,text\na.jpg,x\n", "has no column of labels"),
+        ('path,label\n"a.jpg,x\n', "cannot be read as a table"),
+        (
+            "path,label\na.jpg,cat\nb.jpg,\n",
+            "has 1 rows without a path or a label, the first in line 3",
+        ),
+        ("path,label\na\0.jpg,cat\n", "line"),
+        (
+            "path,label,split\na.jpg,x,train\nb.jpg,y,holdout\n",
+            "neither training nor validation: holdout",
+        ),
+    ],
+)
 def test_what_is_wrong_in_a_table_is_reported(folder, text, said):
     with pytest.raises(NotReadyError) as caught:
         read(folder, text)
@@ -65,8 +93,13 @@ def test_lines_that_are_not_objects_are_refused(folder, text):
 
 
 def test_files_that_are_missing_or_named_twice_are_reported_with_their_line(folder):
-    for text, said in (("path,label\na.jpg,x\nnone.jpg,y\n", "names 1 of 2 files that do not exist: none.jpg, line 3"),
-                       ("path,label\na.jpg,x\n./a.jpg,y\n", "names images twice: ./a.jpg, line 3")):
+    for text, said in (
+        (
+            "path,label\na.jpg,x\nnone.jpg,y\n",
+            "names 1 of 2 files that do not exist: none.jpg, line 3",
+        ),
+        ("path,label\na.jpg,x\n./a.jpg,y\n", "names images twice: ./a.jpg, line 3"),
+    ):
         (folder / "labels.csv").write_text(text)
         with pytest.raises(NotReadyError) as caught:
             table.listing(folder / "labels.csv", table.rows(folder / "labels.csv"))
@@ -76,7 +109,9 @@ def test_files_that_are_missing_or_named_twice_are_reported_with_their_line(fold
 def test_absolute_paths_and_links_lead_to_the_files(folder, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to(folder)
-    (tmp_path / "elsewhere" / "labels.csv").write_text(f"path,label\n{tmp_path}/link/a.jpg,x\n../b.jpg,y\n")
+    (tmp_path / "elsewhere" / "labels.csv").write_text(
+        f"path,label\n{tmp_path}/link/a.jpg,x\n../b.jpg,y\n"
+    )
     path = tmp_path / "elsewhere" / "labels.csv"
     found = table.listing(path, table.rows(path))
     assert [Path(place).read_bytes() for place in found.paths] == [b"12345"] * 2

@@ -39,7 +39,7 @@ def as_rgb(grey: np.ndarray) -> np.ndarray:
 def with_sampling(data: bytes, factors: int) -> bytes:
     """Return a JPEG that declares other sampling factors for its first component: 0x14 is 4:4:1."""
     at = data.index(b"\xff\xc0") + 11
-    return data[:at] + bytes([factors]) + data[at + 1:]
+    return data[:at] + bytes([factors]) + data[at + 1 :]
 
 
 def psnr(ours: np.ndarray, theirs: np.ndarray) -> float:
@@ -48,9 +48,14 @@ def psnr(ours: np.ndarray, theirs: np.ndarray) -> float:
 
 
 JPEGS = {
-    "4:4:4": {"subsampling": "4:4:4"}, "4:2:2": {"subsampling": "4:2:2"}, "4:2:0": {"subsampling": "4:2:0"},
-    "progressive": {"progressive": True}, "optimized": {"optimize": True}, "restarts": {"restart_marker_rows": 1},
-    "stored as RGB": {"keep_rgb": True}, "with EXIF": {"exif": b"Exif\0\0MM\0*\0\0\0\x08" + bytes(200)},
+    "4:4:4": {"subsampling": "4:4:4"},
+    "4:2:2": {"subsampling": "4:2:2"},
+    "4:2:0": {"subsampling": "4:2:0"},
+    "progressive": {"progressive": True},
+    "optimized": {"optimize": True},
+    "restarts": {"restart_marker_rows": 1},
+    "stored as RGB": {"keep_rgb": True},
+    "with EXIF": {"exif": b"Exif\0\0MM\0*\0\0\0\x08" + bytes(200)},
 }
 
 
@@ -59,10 +64,17 @@ def test_every_jpeg_has_pillows_pixels_wherever_it_is_cut(photo, options):
     data = encoded(photo, quality=85, **options)
     expected = by_pillow(data)
     assert np.array_equal(whole(data), expected)
-    for top, left, height, width in ((0, 0, 1, 1), (3, 5, 40, 50), (31, 0, 17, WIDTH), (70, 100, 48, 111),
-                                     (100, 0, 50, 9)):
-        assert np.array_equal(Picture(data).crop(top, left, height, width),
-                              expected[top:top + height, left:left + width])
+    for top, left, height, width in (
+        (0, 0, 1, 1),
+        (3, 5, 40, 50),
+        (31, 0, 17, WIDTH),
+        (70, 100, 48, 111),
+        (100, 0, 50, 9),
+    ):
+        assert np.array_equal(
+            Picture(data).crop(top, left, height, width),
+            expected[top : top + height, left : left + width],
+        )
 
 
 @pytest.mark.parametrize("mode", ["L", "CMYK"])
@@ -85,11 +97,20 @@ def test_sixteen_bit_grey_keeps_its_upper_eight_bits(kind):
 
 def test_32_bit_grey_is_read_where_its_white_is_known():
     values = np.arange(12).reshape(3, 4)
-    assert np.array_equal(whole(encoded(Image.fromarray(20 * values.astype(np.int32)), "TIFF")), as_rgb(20 * values))
-    assert np.array_equal(whole(encoded(Image.fromarray((values / 255).astype(np.float32)), "TIFF")), as_rgb(values))
-    for unknown in (values.astype(np.int32) << 24, 1e4 * values.astype(np.float32),
-                    np.full((3, 4), np.nan, np.float32)):
-        with pytest.raises(BadImageError, match=r"32-bit values from .*; save it with 8 or 16 bits"):
+    assert np.array_equal(
+        whole(encoded(Image.fromarray(20 * values.astype(np.int32)), "TIFF")), as_rgb(20 * values)
+    )
+    assert np.array_equal(
+        whole(encoded(Image.fromarray((values / 255).astype(np.float32)), "TIFF")), as_rgb(values)
+    )
+    for unknown in (
+        values.astype(np.int32) << 24,
+        1e4 * values.astype(np.float32),
+        np.full((3, 4), np.nan, np.float32),
+    ):
+        with pytest.raises(
+            BadImageError, match=r"32-bit values from .*; save it with 8 or 16 bits"
+        ):
             whole(encoded(Image.fromarray(unknown), "TIFF"))
 
 
@@ -98,8 +119,12 @@ def test_a_jpeg_of_4_1_1_turned_by_90_degrees_is_read_by_pillow(photo):
     assert np.array_equal(whole(data), by_pillow(data))
 
 
-@pytest.mark.parametrize("error", [KeyError(6), MemoryError(), RuntimeError("odd"), OSError("bad"), RecursionError()])
-def test_every_exception_of_a_decoder_goes_to_the_next_or_names_the_image(photo, monkeypatch, error):
+@pytest.mark.parametrize(
+    "error", [KeyError(6), MemoryError(), RuntimeError("odd"), OSError("bad"), RecursionError()]
+)
+def test_every_exception_of_a_decoder_goes_to_the_next_or_names_the_image(
+    photo, monkeypatch, error
+):
     data, deep = encoded(photo), encoded(photo, "PNG")
 
     def failing(*args, **options):
@@ -117,7 +142,7 @@ def test_a_jpeg_of_thousands_of_scans_is_refused_unread(photo):
     data = encoded(photo, progressive=True)
     last = data.rindex(b"\xff\xda")
     assert whole(data[:last] + 80 * data[last:-2] + data[-2:]).shape == (HEIGHT, WIDTH, 3)
-    hidden = data[:2] + b"\xff\xd0" + bytes(2) + data[2:]                   # markers without a length hide no frame
+    hidden = data[:2] + b"\xff\xd0" + bytes(2) + data[2:]  # markers without a length hide no frame
     for begin in (data, hidden):
         with pytest.raises(BadImageError, match="more than 100 JPEG scans"):
             Picture(begin[:last] + 2000 * data[last:-2] + data[-2:])
@@ -129,7 +154,9 @@ def test_other_formats_are_read_through_pillow(photo, kind):
     assert np.array_equal(whole(data), by_pillow(data))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ("GIF", "WEBP", "PNG", "AVIF") if kind in FORMATS])
+@pytest.mark.parametrize(
+    "kind", [kind for kind in ("GIF", "WEBP", "PNG", "AVIF") if kind in FORMATS]
+)
 def test_the_first_frame_of_an_animation_is_read(photo, kind):
     black = Image.new(photo.mode, photo.size)
     data = encoded(photo, kind, save_all=True, append_images=[black, black], quality=90)
@@ -155,16 +182,20 @@ def test_a_reduced_jpeg_is_cut_at_exact_fractions_of_its_pixels(photo, side, shr
     data = encoded(photo.resize((WIDTH * 4, HEIGHT * 4), Image.BICUBIC), quality=95)
     box = (101, 203, 400, 333)
     decoded, decode = [], simplejpeg.decode_jpeg
-    monkeypatch.setattr("simplejpeg.decode_jpeg", lambda *args, **named: decoded.append(decode(*args, **named))
-                        or decoded[-1])
+    monkeypatch.setattr(
+        "simplejpeg.decode_jpeg",
+        lambda *args, **named: decoded.append(decode(*args, **named)) or decoded[-1],
+    )
     ours = Picture(data).resized_crop(*box, side)
     assert -(-4 * WIDTH // shrink) == decoded[0].shape[1]
     assert ours.shape == (side, side, 3)
     full = Picture(data).resized_crop(*box, side, reduce=False)
-    theirs = np.asarray(Image.fromarray(by_pillow(data)[101:501, 203:536]).resize((side, side), Image.BILINEAR))
+    theirs = np.asarray(
+        Image.fromarray(by_pillow(data)[101:501, 203:536]).resize((side, side), Image.BILINEAR)
+    )
     assert np.abs(full.astype(int) - theirs).max() <= 1
     if shrink > 1:
-        assert psnr(ours, full) > 40            # edges rounded to whole reduced pixels: 28 to 35
+        assert psnr(ours, full) > 40  # edges rounded to whole reduced pixels: 28 to 35
 
 
 @pytest.mark.parametrize(("height", "width"), [(64, 64), (33, 77), (HEIGHT, 40), (300, 400)])
@@ -183,8 +214,16 @@ def test_cut_off_jpegs_are_refused_wherever_they_were_cut(photo):
             whole(data[:length])
 
 
-@pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"not an image at all", b"\x89PNG\r\n\x1a\n" + bytes(50),
-                                  b"\xff\xd8\xff\xd9"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\xd8",
+        b"not an image at all",
+        b"\x89PNG\r\n\x1a\n" + bytes(50),
+        b"\xff\xd8\xff\xd9",
+    ],
+)
 def test_data_that_are_not_an_image_are_refused(data):
     with pytest.raises(BadImageError):
         whole(data)
@@ -193,16 +232,20 @@ def test_data_that_are_not_an_image_are_refused(data):
 def test_only_regular_files_of_a_sane_size_are_opened(tmp_path):
     os.mkfifo(tmp_path / "fifo.jpg")
     with open(tmp_path / "tail.jpg", "wb") as file:
-        file.truncate(40 << 30)                                           # sparse
+        file.truncate(40 << 30)  # sparse
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket.jpg"))
     (tmp_path / "folder.jpg").mkdir()
     (tmp_path / "loop.jpg").symlink_to("loop.jpg")
-    for path, said in ((tmp_path / "fifo.jpg", "Not a regular file"), (Path("/dev/zero"), "Not a regular file"),
-                       (tmp_path / "tail.jpg", f"40,960 MiB long; the limit is {MAX_BYTES >> 20} MiB"),
-                       (tmp_path / "socket.jpg", "cannot be read"), (tmp_path / "folder.jpg", "Is a directory"),
-                       (tmp_path / "loop.jpg", "Too many levels of symbolic links"),
-                       (tmp_path / "none", "No such file")):
+    for path, said in (
+        (tmp_path / "fifo.jpg", "Not a regular file"),
+        (Path("/dev/zero"), "Not a regular file"),
+        (tmp_path / "tail.jpg", f"40,960 MiB long; the limit is {MAX_BYTES >> 20} MiB"),
+        (tmp_path / "socket.jpg", "cannot be read"),
+        (tmp_path / "folder.jpg", "Is a directory"),
+        (tmp_path / "loop.jpg", "Too many levels of symbolic links"),
+        (tmp_path / "none", "No such file"),
+    ):
         with pytest.raises(BadImageError, match=said):
             read_file(path)
     (tmp_path / "good.jpg").write_bytes(b"content")
@@ -212,7 +255,7 @@ def test_only_regular_files_of_a_sane_size_are_opened(tmp_path):
 def test_huge_dimensions_are_refused_before_anything_is_allocated(photo):
     data = bytearray(encoded(photo))
     at = data.index(b"\xff\xc0") + 5
-    data[at:at + 4] = b"\xff\xff\xff\xff"
+    data[at : at + 4] = b"\xff\xff\xff\xff"
     with pytest.raises(BadImageError, match="pixels"):
         Picture(bytes(data))
     png = bytearray(encoded(photo, "PNG"))
@@ -227,7 +270,9 @@ def test_real_photographs_have_pillows_pixels(photographs):
         expected = by_pillow(data)
         height, width = expected.shape[0] // 2, expected.shape[1] // 2
         assert np.array_equal(whole(data), expected)
-        assert np.array_equal(Picture(data).crop(10, 7, height, width), expected[10:10 + height, 7:7 + width])
+        assert np.array_equal(
+            Picture(data).crop(10, 7, height, width), expected[10 : 10 + height, 7 : 7 + width]
+        )
 
 
 @pytest.mark.parametrize("reduce", [False, True])

@@ -18,15 +18,21 @@ def jpeg(mode: str = "RGB", **options) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("mode", "channels"), [("RGB", 3), ("L", 1), ("CMYK", 4)])
-@pytest.mark.parametrize("options",
-                         [{}, {"progressive": True}, {"comment": b"\xff\xc0" * 50}, {"exif": b"Exif\0\0" + bytes(90)}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"progressive": True}, {"comment": b"\xff\xc0" * 50}, {"exif": b"Exif\0\0" + bytes(90)}],
+)
 def test_size_and_channels_are_found_after_any_other_segment(mode, channels, options):
     assert frame_size(jpeg(mode, **options)) == (31, 47, channels)
 
 
 def test_fill_bytes_before_a_marker_are_allowed():
     data = jpeg()
-    assert frame_size(np.concatenate([data[:2], np.array([0xFF, 0xFF], np.uint8), data[2:]])) == (31, 47, 3)
+    assert frame_size(np.concatenate([data[:2], np.array([0xFF, 0xFF], np.uint8), data[2:]])) == (
+        31,
+        47,
+        3,
+    )
 
 
 @pytest.mark.parametrize("cut", [slice(1, None), slice(None, -1), slice(0, 15), slice(0, 0)])

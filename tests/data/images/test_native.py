@@ -12,7 +12,12 @@ from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images import native
-from resnet_recipes.data.images.native import NativeEvalImages, NativeTrainImages, eval_images, train_images
+from resnet_recipes.data.images.native import (
+    NativeEvalImages,
+    NativeTrainImages,
+    eval_images,
+    train_images,
+)
 from resnet_recipes.data.images.python import EvalImages, Images, TrainImages
 from resnet_recipes.data.images.source import ChangedError
 from resnet_recipes.data.loading.storage import Rows, UnreadableError, fill
@@ -31,8 +36,9 @@ def files(folder: Path, tmp_path: Path) -> Files:
     shutil.copytree(folder / "train", tmp_path / "train")
     image = Image.open(next((folder / "train").rglob("*.jpg")))
     for name, options in KINDS.items():
-        image.convert({"cmyk.jpg": "CMYK",
-                       "grey.jpg": "L"}.get(name, "RGB")).save(tmp_path / "train" / "ant" / name, **options)
+        image.convert({"cmyk.jpg": "CMYK", "grey.jpg": "L"}.get(name, "RGB")).save(
+            tmp_path / "train" / "ant" / name, **options
+        )
     return Files(Listing.of(tmp_path / "train"))
 
 
@@ -47,7 +53,9 @@ def rows_for(indices: np.ndarray, epoch: int = 0, side: int = 32) -> Rows:
     """Return rows to fill."""
     count = len(indices)
     pixels = np.empty((count, side, side, 3), np.uint8)
-    return Rows(epoch, indices, indices % 2, pixels, np.empty(count, np.int64), np.zeros(count, bool))
+    return Rows(
+        epoch, indices, indices % 2, pixels, np.empty(count, np.int64), np.zeros(count, bool)
+    )
 
 
 @pytest.mark.parametrize("rule", ["torchvision", "tensorflow"])
@@ -63,8 +71,13 @@ def test_training_crops_are_those_of_the_python_decoder(rule, files):
 @pytest.mark.parametrize("interpolation", ["bicubic", "random"])
 def test_interpolation_is_that_of_the_python_decoder(files, interpolation):
     crop = replace(CROP, interpolation=interpolation)
-    ours, theirs = (filled(storage, files).astype(int) for storage in
-                    (train_images(files, crop, None, False, 2), TrainImages(files, crop, None, False)))
+    ours, theirs = (
+        filled(storage, files).astype(int)
+        for storage in (
+            train_images(files, crop, None, False, 2),
+            TrainImages(files, crop, None, False),
+        )
+    )
     assert np.abs(ours - theirs).max() <= 1
     plain = filled(TrainImages(files, CROP, None, False), files)
     unlike = (theirs != plain).any(axis=(1, 2, 3))
@@ -80,12 +93,19 @@ def test_evaluation_crops_are_those_of_the_python_decoder(files, bicubic):
 
 def test_an_augmentation_with_steps_draws_the_same_as_in_python(files):
     augment = RandAugment(augmentation_set="safe").augment_sample()
-    ours, plain = train_images(files, CROP, augment, False, 2), train_images(files, CROP, None, False, 2)
+    ours, plain = (
+        train_images(files, CROP, augment, False, 2),
+        train_images(files, CROP, None, False, 2),
+    )
     pixels = filled(plain, files)
     for index in range(len(files)):
         rng = CROP.generator(2, index, index % 2)
         pixels[index] = np.asarray(augment(Image.fromarray(pixels[index]), rng))
-    jpegs = [index for index in range(len(files)) if not files.path(index).endswith(("png.png", "cmyk.jpg"))]
+    jpegs = [
+        index
+        for index in range(len(files))
+        if not files.path(index).endswith(("png.png", "cmyk.jpg"))
+    ]
     assert np.array_equal(filled(ours, files)[jpegs], pixels[jpegs])
 
 
@@ -94,7 +114,9 @@ def test_an_augmentation_of_python_alone_stays_there(files):
 
 
 def test_pixels_do_not_depend_on_the_number_of_threads(files):
-    images = [filled(train_images(files, CROP, None, True, threads), files) for threads in (0, 1, 5)]
+    images = [
+        filled(train_images(files, CROP, None, True, threads), files) for threads in (0, 1, 5)
+    ]
     assert np.array_equal(images[0], images[1])
     assert np.array_equal(images[0], images[2])
 

@@ -21,7 +21,8 @@ from resnet_recipes.data.native.library import why_not
 
 built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
 
-STOP, STEPS, PREFETCH = 4, 8, 2          # of 3 steps an epoch: the run stops within the second, and ends in the third
+# of 3 steps an epoch: the run stops within the second, and ends in the third
+STOP, STEPS, PREFETCH = 4, 8, 2
 
 
 class Case(NamedTuple):
@@ -29,8 +30,8 @@ class Case(NamedTuple):
 
     config: DataConfig
     facts: DataFacts
-    ahead: int            # batches that are read before they are asked for
-    decoded: Counter      # of (epoch, index, copy), as this process decodes them
+    ahead: int  # batches that are read before they are asked for
+    decoded: Counter  # of (epoch, index, copy), as this process decodes them
 
     def run(self, share: Share, first: int, count: int) -> Counter:
         """Take batches from a step on and close the loader; return what was decoded by then."""
@@ -44,7 +45,9 @@ class Case(NamedTuple):
         """Return what each step of an uninterrupted run decodes where nothing is read ahead."""
         found = []
         self.decoded.clear()
-        with closing(data.open_train(replace(self.config, workers=0, decode="cpu"), self.facts, share)) as loader:
+        with closing(
+            data.open_train(replace(self.config, workers=0, decode="cpu"), self.facts, share)
+        ) as loader:
             for _ in itertools.islice(loader.batches(), count):
                 found.append(self.decoded.copy())
                 self.decoded.clear()
@@ -55,14 +58,23 @@ def counting(fill: Callable, decoded: Counter) -> Callable:
     """Return a storage's `fill` that also counts its rows."""
 
     def counted(self: object, rows: Rows) -> None:
-        decoded.update((rows.epoch, int(index), int(copy))
-                       for index, copy in zip(rows.indices, rows.copies, strict=True))
+        decoded.update(
+            (rows.epoch, int(index), int(copy))
+            for index, copy in zip(rows.indices, rows.copies, strict=True)
+        )
         fill(self, rows)
 
     return counted
 
 
-@pytest.fixture(params=[pytest.param("files", marks=built), pytest.param("beton", marks=built), "python", "device"])
+@pytest.fixture(
+    params=[
+        pytest.param("files", marks=built),
+        pytest.param("beton", marks=built),
+        "python",
+        "device",
+    ]
+)
 def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
     """Class folders and .beton files by the engine, and class folders by Python and by a device, which is the CPU."""
     decoded, kind = Counter(), request.param
@@ -70,10 +82,19 @@ def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
         monkeypatch.setattr(storage, "fill", counting(storage.fill, decoded))
     if kind == "python":
         monkeypatch.setattr(native, "why_not", lambda: "was not built")
-    root, backend = (request.getfixturevalue("betons"), "ffcv") if kind == "beton" else (folder, "torchvision")
-    in_threads = kind in ("files", "beton")              # what processes decode could not be counted here
-    config = DataConfig(backend, str(root), train_size=32, eval_resize=40, eval_size=32, workers=2 * in_threads,
-                        prefetch=PREFETCH)
+    root, backend = (
+        (request.getfixturevalue("betons"), "ffcv") if kind == "beton" else (folder, "torchvision")
+    )
+    in_threads = kind in ("files", "beton")  # what processes decode could not be counted here
+    config = DataConfig(
+        backend,
+        str(root),
+        train_size=32,
+        eval_resize=40,
+        eval_size=32,
+        workers=2 * in_threads,
+        prefetch=PREFETCH,
+    )
     facts = data.measure(config)
     config = replace(config, decode="gpu" if kind == "device" else "cpu")
     return Case(config, facts, PREFETCH if in_threads else int(kind == "device"), decoded)
@@ -81,11 +102,14 @@ def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("repeats", [1, 3])
 @pytest.mark.parametrize(("rank", "world"), [(0, 1), (0, 2), (1, 2)])
-def test_a_run_decodes_its_own_steps_once_and_beyond_them_at_most_what_it_has_read_ahead(case, rank, world, repeats):
+def test_a_run_decodes_its_own_steps_once_and_beyond_them_at_most_what_it_has_read_ahead(
+    case, rank, world, repeats
+):
     case = case._replace(config=replace(case.config, repeats=repeats))
     share = Share(rank, world, global_size=12, eval_size=4, seed=5, groups=world)
     steps = case.by_step(share, STEPS + PREFETCH)
     assert [step.total() for step in steps] == [12 // world] * len(steps)
-    for first, end in ((0, STEPS), (0, STOP), (STOP, STEPS)):         # without a stop, before it, and after it
+    # without a stop, before it, and after it
+    for first, end in ((0, STEPS), (0, STOP), (STOP, STEPS)):
         decoded, needed = case.run(share, first, end - first), sum(steps[first:end], Counter())
-        assert needed <= decoded <= needed + sum(steps[end:end + case.ahead], Counter())
+        assert needed <= decoded <= needed + sum(steps[end : end + case.ahead], Counter())

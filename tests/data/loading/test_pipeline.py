@@ -27,7 +27,9 @@ class Greys:
         for index in rows.indices.tolist():
             if index in self.bad:
                 raise UnreadableError(index, f"{self.path(index)} is bad")
-        rows.pixels[:] = 256 * uniforms(1, rows.epoch, rows.indices, 1, rows.copies)[:, :, None, None]
+        rows.pixels[:] = (
+            256 * uniforms(1, rows.epoch, rows.indices, 1, rows.copies)[:, :, None, None]
+        )
 
     def path(self, index: int) -> str:
         """Return a name."""
@@ -41,26 +43,37 @@ def jobs(count: int) -> Iterator[Job]:
         yield Job(step // 4, places // 2 % 40, places % 2, 4 + step % 3)
 
 
-def run(workers: int, in_threads: bool = True, bad: tuple[int, ...] = (),
-        count: int = 12) -> list[tuple[np.ndarray, ...]]:
+def run(
+    workers: int, in_threads: bool = True, bad: tuple[int, ...] = (), count: int = 12
+) -> list[tuple[np.ndarray, ...]]:
     """Return copies of the batches that a pipeline makes."""
-    made = Pipeline(Greys(in_threads, bad), Capacity(workers, prefetch=2, rows=7, pixels=6), skip_bad=True)
+    made = Pipeline(
+        Greys(in_threads, bad), Capacity(workers, prefetch=2, rows=7, pixels=6), skip_bad=True
+    )
     try:
-        return [(batch.pixels.numpy().copy(), batch.labels.numpy().copy()) for batch in made.run(jobs(count))]
+        return [
+            (batch.pixels.numpy().copy(), batch.labels.numpy().copy())
+            for batch in made.run(jobs(count))
+        ]
     finally:
         made.close()
 
 
 def same(ours: list, theirs: list) -> bool:
     """Return whether batches are equal."""
-    return all(np.array_equal(a, b) for one, other in zip(ours, theirs, strict=True)
-               for a, b in zip(one, other, strict=True))
+    return all(
+        np.array_equal(a, b)
+        for one, other in zip(ours, theirs, strict=True)
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 @pytest.mark.parametrize("bad", [(), (0, 3, 4, 39)])
 def test_threads_processes_and_the_caller_make_the_same_batches(bad):
     expected = run(0, bad=bad)
-    assert [pixels.shape for pixels, _ in expected[:3]] == [(7, 3, side, side) for side in (4, 5, 6)]
+    assert [pixels.shape for pixels, _ in expected[:3]] == [
+        (7, 3, side, side) for side in (4, 5, 6)
+    ]
     assert same(run(1, bad=bad), expected)
     assert same(run(3, bad=bad), expected)
     assert same(run(2, in_threads=False, bad=bad), expected)
@@ -90,7 +103,9 @@ def test_a_new_run_ends_an_earlier_one_and_does_not_mix_with_it():
     made = Pipeline(Greys(True), Capacity(2, prefetch=3, rows=7, pixels=6))
     first = made.run(jobs(99))
     next(first)
-    batches = [(batch.pixels.numpy().copy(), batch.labels.numpy().copy()) for batch in made.run(jobs(5))]
+    batches = [
+        (batch.pixels.numpy().copy(), batch.labels.numpy().copy()) for batch in made.run(jobs(5))
+    ]
     assert same(batches, run(0, count=5))
     with pytest.raises(RuntimeError, match="ended when the loader was closed"):
         next(first)
@@ -106,7 +121,7 @@ def test_prefetch_says_how_many_batches_are_made_ahead_and_none_into_the_one_in_
     batches = made.run(jobs(99))
     batch = next(batches)
     before = batch.pixels.clone()
-    made._pool._executor.submit(int).result()                 # everything that was handed over before is done
+    made._pool._executor.submit(int).result()  # everything that was handed over before is done
     assert len(seen) == 1 + 3
     assert (batch.pixels == before).all()
     made.close()
@@ -114,7 +129,9 @@ def test_prefetch_says_how_many_batches_are_made_ahead_and_none_into_the_one_in_
 
 def test_batches_take_the_announced_memory_whatever_the_number_of_workers():
     capacities = [Capacity(workers, prefetch=3, rows=7, pixels=60) for workers in (1, 64)]
-    assert [Slots(capacity)._memory.whole.nbytes for capacity in capacities] == [capacities[0].memory] * 2
+    assert [Slots(capacity)._memory.whole.nbytes for capacity in capacities] == [
+        capacities[0].memory
+    ] * 2
     assert capacities[0].memory >= 4 * 7 * 60 * 60 * 3
 
 
@@ -123,8 +140,11 @@ def test_a_storage_that_never_responds_is_given_up_on(monkeypatch):
     storage, gate = Greys(True), threading.Event()
     storage.fill = lambda rows: gate.wait(10)
     made = Pipeline(storage, Capacity(1, prefetch=1, rows=7, pixels=6))
-    with pytest.raises(TrainingError, match=r"no image was read for 0\.1 s; the loader is stuck at image 0, image 0, "
-                                            r"image 1, image 1"):
+    with pytest.raises(
+        TrainingError,
+        match=r"no image was read for 0\.1 s; the loader is stuck at image 0, image 0, "
+        r"image 1, image 1",
+    ):
         next(made.run(jobs(1)))
     gate.set()
     made.close()

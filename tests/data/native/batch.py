@@ -14,8 +14,12 @@ HEIGHT, WIDTH = 150, 211
 def photo(seed: int = 0, height: int = HEIGHT, width: int = WIDTH) -> Image.Image:
     """Return smooth colours with some noise."""
     rng = np.random.default_rng(seed)
-    smooth = Image.fromarray(rng.integers(0, 256, (9, 11, 3), dtype=np.uint8)).resize((width, height), Image.BICUBIC)
-    return Image.fromarray(np.clip(np.asarray(smooth) + rng.normal(0, 6, (height, width, 3)), 0, 255).astype(np.uint8))
+    smooth = Image.fromarray(rng.integers(0, 256, (9, 11, 3), dtype=np.uint8)).resize(
+        (width, height), Image.BICUBIC
+    )
+    return Image.fromarray(
+        np.clip(np.asarray(smooth) + rng.normal(0, 6, (height, width, 3)), 0, 255).astype(np.uint8)
+    )
 
 
 def encoded(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
@@ -34,7 +38,10 @@ class Batch:
     """Rows for images in memory, with the memory that they point to."""
 
     def __init__(self, images: list[bytes | np.ndarray], side: int, **columns):
-        self.sources = [np.frombuffer(image, np.uint8) if isinstance(image, bytes) else image for image in images]
+        self.sources = [
+            np.frombuffer(image, np.uint8) if isinstance(image, bytes) else image
+            for image in images
+        ]
         self.pixels = np.full((len(images), side, side, 3), 77, np.uint8)
         self.rows = np.zeros(len(images), ROW)
         self.rows["data"] = [source.ctypes.data for source in self.sources]

@@ -11,11 +11,17 @@ from resnet_recipes.data.native.library import PATH
 COMPILER, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64-static"
 
 
-@pytest.mark.skipif(not (shutil.which(COMPILER) and shutil.which(EMULATOR)),
-                    reason="sudo apt-get install g++-aarch64-linux-gnu qemu-user-static")
+@pytest.mark.skipif(
+    not (shutil.which(COMPILER) and shutil.which(EMULATOR)),
+    reason="sudo apt-get install g++-aarch64-linux-gnu qemu-user-static",
+)
 def test_neon_resizes_to_the_same_bits_as_plain_loops(tmp_path):
     source, program = PATH.parent / "src", tmp_path / "same_bits"
-    files = [Path(__file__).with_name("same_bits.cpp"), source / "resize.cpp", source / "resize_arm.cpp"]
+    files = [
+        Path(__file__).with_name("same_bits.cpp"),
+        source / "resize.cpp",
+        source / "resize_arm.cpp",
+    ]
     flags = ["-std=c++17", "-O3", "-ffp-contract=off", "-fno-math-errno", "-static"]
     subprocess.run([COMPILER, *flags, "-I", source, *files, "-o", program], check=True)
     done = subprocess.run([EMULATOR, program], check=False, capture_output=True, text=True)

@@ -19,7 +19,10 @@ COUNT = 24
 def images(side: int) -> list[np.ndarray]:
     """Return squares of all contrasts, and two of one colour."""
     rng = np.random.default_rng(side)
-    drawn = [(np.asarray(photo(seed, side, side)) * rng.uniform(0.2, 1)).astype(np.uint8) for seed in range(COUNT - 2)]
+    drawn = [
+        (np.asarray(photo(seed, side, side)) * rng.uniform(0.2, 1)).astype(np.uint8)
+        for seed in range(COUNT - 2)
+    ]
     return [*drawn, np.zeros((side, side, 3), np.uint8), np.full((side, side, 3), 200, np.uint8)]
 
 
@@ -39,34 +42,57 @@ def test_every_operation_of_randaugment_has_pillows_pixels(engine, name, side):
     sources = images(side)
     values = RandAugment().values(name, side, np.random.default_rng(1), COUNT).tolist()
     pixels = augmented(engine, sources, [[step(name, value, side)] for value in values])
-    theirs = [np.asarray(IMAGE_OPS[name](Image.fromarray(source), value))
-              for source, value in zip(sources, values, strict=True)]
+    theirs = [
+        np.asarray(IMAGE_OPS[name](Image.fromarray(source), value))
+        for source, value in zip(sources, values, strict=True)
+    ]
     assert np.array_equal(pixels, theirs)
 
 
-@pytest.mark.parametrize("method", [RandAugment(depth=2), RandAugment(augmentation_set="original"), TrivialAugment()],
-                         ids=["randaugment", "original", "trivial_augment"])
+@pytest.mark.parametrize(
+    "method",
+    [RandAugment(depth=2), RandAugment(augmentation_set="original"), TrivialAugment()],
+    ids=["randaugment", "original", "trivial_augment"],
+)
 def test_the_same_draw_gives_the_same_pixels_with_and_without_the_engine(engine, method):
     augment, side = method.augment_sample(), 48
     sources = images(side) * 30
-    pixels = augmented(engine, sources,
-                       [augment.steps(side, np.random.default_rng(seed)) for seed in range(len(sources))])
+    pixels = augmented(
+        engine,
+        sources,
+        [augment.steps(side, np.random.default_rng(seed)) for seed in range(len(sources))],
+    )
     for seed, (ours, source) in enumerate(zip(pixels, sources, strict=True)):
-        assert np.array_equal(ours, np.asarray(augment(Image.fromarray(source), np.random.default_rng(seed)))), seed
+        assert np.array_equal(
+            ours, np.asarray(augment(Image.fromarray(source), np.random.default_rng(seed)))
+        ), seed
 
 
-def test_trivial_augment_gives_photographs_the_very_pixels_of_torchvision(engine, photographs, monkeypatch):
-    side, augment, space = 176, TrivialAugment().augment_sample(), TrivialAugmentWide()._augmentation_space(31)
-    sources = [np.asarray(Image.open(path).convert("RGB").resize((side, side))) for path in photographs]
-    drawn = [(name, sign * strength) for name, (strengths, signed) in space.items()
-             for strength in (strengths[[0, 11, 30]].tolist() if strengths.ndim else [0.0])
-             for sign in ((1, -1) if signed else (1,))]
+def test_trivial_augment_gives_photographs_the_very_pixels_of_torchvision(
+    engine, photographs, monkeypatch
+):
+    side, augment, space = (
+        176,
+        TrivialAugment().augment_sample(),
+        TrivialAugmentWide()._augmentation_space(31),
+    )
+    sources = [
+        np.asarray(Image.open(path).convert("RGB").resize((side, side))) for path in photographs
+    ]
+    drawn = [
+        (name, sign * strength)
+        for name, (strengths, signed) in space.items()
+        for strength in (strengths[[0, 11, 30]].tolist() if strengths.ndim else [0.0])
+        for sign in ((1, -1) if signed else (1,))
+    ]
     for number, (name, strength) in enumerate(drawn):
         monkeypatch.setattr(trivial_augment, "_drawn", lambda _, draw=(name, strength): draw)
-        mine = sources[number % 10::10]
+        mine = sources[number % 10 :: 10]
         ours = augmented(engine, mine, [augment.steps(side, np.random.default_rng())] * len(mine))
         for source, pixels in zip(mine, ours, strict=True):
-            theirs = _apply_op(Image.fromarray(source), name, strength, InterpolationMode.NEAREST, None)
+            theirs = _apply_op(
+                Image.fromarray(source), name, strength, InterpolationMode.NEAREST, None
+            )
             assert np.array_equal(pixels, theirs), (name, strength)
 
 

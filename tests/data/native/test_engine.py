@@ -67,7 +67,11 @@ class FileBatch(Batch):
         self.path.write_bytes(jpeg)
         self._folder = np.frombuffer(os.fsencode(folder) + b"\0", np.uint8)
         self._name = np.frombuffer(b"class/one.jpg and more", np.uint8)
-        self.rows["data"], self.rows["folder"], self.rows["path"] = 0, self._folder.ctypes.data, self._name.ctypes.data
+        self.rows["data"], self.rows["folder"], self.rows["path"] = (
+            0,
+            self._folder.ctypes.data,
+            self._name.ctypes.data,
+        )
         self.rows["length"] = len("class/one.jpg")
 
 
@@ -89,7 +93,12 @@ def is_in_page_cache(path: Path) -> bool:
     """Return whether the first page of a file is in memory, without reading it."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         address, resident = np.frombuffer(content, np.uint8).ctypes.data, ctypes.c_ubyte()
-        assert ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(1), ctypes.byref(resident)) == 0
+        assert (
+            ctypes.CDLL(None).mincore(
+                ctypes.c_void_p(address), ctypes.c_size_t(1), ctypes.byref(resident)
+            )
+            == 0
+        )
         return bool(resident.value & 1)
 
 
@@ -122,11 +131,13 @@ def test_threads_give_back_the_memory_of_a_large_file(built, tmp_path):
     with Engine(4) as engine:
         before = anonymous_memory()
         assert Status.DONE not in large.filled(engine)
-        assert anonymous_memory() - before < 60 << 20          # two threads that kept theirs would have 80
+        assert anonymous_memory() - before < 60 << 20  # two threads that kept theirs would have 80
 
 
 def test_a_changed_image_is_noticed_by_its_checksum(engine, jpeg):
-    batch = Batch([jpeg, jpeg], 32, box=BOXES[:2], checked=True, crc=[zlib.crc32(jpeg), zlib.crc32(jpeg) ^ 1])
+    batch = Batch(
+        [jpeg, jpeg], 32, box=BOXES[:2], checked=True, crc=[zlib.crc32(jpeg), zlib.crc32(jpeg) ^ 1]
+    )
     assert batch.filled(engine).tolist() == [Status.DONE, Status.ALTERED]
 
 
@@ -153,7 +164,8 @@ def test_closing_drops_the_rows_that_were_not_begun_and_waits_for_the_others(bui
 
 
 def test_waiting_gives_up_after_its_seconds_and_leaves_the_interpreter_free(built, tmp_path):
-    # Regular files cannot make a thread hang, so this waits for a batch that the only thread has not reached yet.
+    # Regular files cannot make a thread hang, so this waits for a batch that the only thread has
+    # not reached yet.
     image = encoded(photo(0, 1500, 2000), quality=95)
     ran = []
     with Engine(1) as engine:
@@ -181,11 +193,15 @@ def test_a_forked_child_is_told_that_it_has_no_threads(engine, jpeg):
 
 
 def test_signals_are_left_to_pythons_threads(engine, jpeg):
-    Batch([jpeg] * 20, 32, box=BOXES[0]).filled(engine)          # a thread has its name once it works
+    Batch([jpeg] * 20, 32, box=BOXES[0]).filled(engine)  # a thread has its name once it works
     blocked = set()
     for task in Path("/proc/self/task").iterdir():
         if (task / "comm").read_text().strip() == "decode":
-            line = next(line for line in (task / "status").read_text().splitlines() if line.startswith("SigBlk"))
+            line = next(
+                line
+                for line in (task / "status").read_text().splitlines()
+                if line.startswith("SigBlk")
+            )
             blocked.add(int(line.split()[1], 16))
     assert blocked
     for one in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
@@ -195,7 +211,7 @@ def test_signals_are_left_to_pythons_threads(engine, jpeg):
 def test_a_limit_of_threads_is_reported(built):
     child = os.fork()
     if not child:
-        os.setuid(65534)                                 # root has no limit
+        os.setuid(65534)  # root has no limit
         resource.setrlimit(resource.RLIMIT_NPROC, (3, 3))
         try:
             Engine(50)

@@ -25,7 +25,7 @@ def status_of(engine, data: bytes, **columns) -> Status:
 def with_size(data: bytes, height: int, width: int) -> bytes:
     """Return a JPEG whose header announces another size."""
     at = data.index(b"\xff\xc0") + 5
-    return data[:at] + struct.pack(">HH", height, width) + data[at + 4:]
+    return data[:at] + struct.pack(">HH", height, width) + data[at + 4 :]
 
 
 @pytest.mark.parametrize("kind", ["PNG", "WEBP", "BMP", "PPM", "TIFF"])
@@ -77,9 +77,19 @@ def test_a_size_that_is_not_the_announced_one_is_a_mismatch(engine):
     assert status_of(engine, data, size=(151, 211)) == Status.MISMATCHED
 
 
-@pytest.mark.parametrize("box", [(-1, 0, 9, 9), (0, 0, 212, 9), (0, 0, 9, 151), (0, 0, 0, 9), (205, 0, 9, 9),
-                                 (float("nan"), 0, 9, 9),
-                                 (0, 0, float("inf"), 9), (1e300, 0, 9, 9)])
+@pytest.mark.parametrize(
+    "box",
+    [
+        (-1, 0, 9, 9),
+        (0, 0, 212, 9),
+        (0, 0, 9, 151),
+        (0, 0, 0, 9),
+        (205, 0, 9, 9),
+        (float("nan"), 0, 9, 9),
+        (0, 0, float("inf"), 9),
+        (1e300, 0, 9, 9),
+    ],
+)
 @pytest.mark.parametrize("raw", [False, True])
 def test_a_box_outside_the_image_is_a_mismatch(engine, box, raw):
     image = np.asarray(photo()) if raw else encoded(photo())
@@ -108,19 +118,27 @@ def test_anything_but_a_regular_file_is_refused_at_once(engine, tmp_path, kind):
         path.mkdir()
     if kind == "pipe":
         os.mkfifo(path)
-    folder, name = np.frombuffer(os.fsencode(tmp_path) + b"\0", np.uint8), np.frombuffer(b"image.jpg", np.uint8)
+    folder, name = (
+        np.frombuffer(os.fsencode(tmp_path) + b"\0", np.uint8),
+        np.frombuffer(b"image.jpg", np.uint8),
+    )
     length = 9 if kind != "unreadable" else 4096 - len(os.fsencode(tmp_path)) - 1
     name = np.resize(name, 5000)
-    batch = Batch([b"x"], 32, box=BOX, data=0, folder=folder.ctypes.data, path=name.ctypes.data, length=length)
+    batch = Batch(
+        [b"x"], 32, box=BOX, data=0, folder=folder.ctypes.data, path=name.ctypes.data, length=length
+    )
     assert batch.filled(engine)[0] == Status.UNREADABLE
     assert os.strerror(int(batch.rows["error"][0])) != "Success"
 
 
 def test_mutated_jpegs_are_refused_by_name_or_decoded_the_same_way_every_time(engine):
     rng = np.random.default_rng(0)
-    originals = [encoded(photo(n, 80, 90), quality=75, **options)
-                 for n, options in enumerate(({}, {"progressive": True}, {"subsampling": "4:4:4"},
-                                              {"restart_marker_rows": 1}))]
+    originals = [
+        encoded(photo(n, 80, 90), quality=75, **options)
+        for n, options in enumerate(
+            ({}, {"progressive": True}, {"subsampling": "4:4:4"}, {"restart_marker_rows": 1})
+        )
+    ]
     images = []
     for number in range(400):
         data = np.frombuffer(originals[number % 4], np.uint8).copy()
@@ -140,7 +158,7 @@ def test_mutated_jpegs_are_refused_by_name_or_decoded_the_same_way_every_time(en
 
 def test_what_is_decoded_in_spite_of_a_mutation_is_what_pillow_decodes(engine):
     data = bytearray(encoded(photo(3, 64, 64), quality=75))
-    at = data.index(b"\xff\xdb") + 10                    # a quantisation step: still a valid JPEG, of another image
+    at = data.index(b"\xff\xdb") + 10  # a quantisation step: still a valid JPEG, of another image
     data[at] = 99
     batch = Batch([bytes(data)], 64, box=BOX)
     assert batch.filled(engine)[0] == Status.DONE
@@ -149,7 +167,9 @@ def test_what_is_decoded_in_spite_of_a_mutation_is_what_pillow_decodes(engine):
 
 
 @pytest.mark.parametrize("raw", [True, False])
-def test_a_mapped_file_that_loses_its_end_is_a_status_and_not_the_end_of_the_process(engine, tmp_path, raw):
+def test_a_mapped_file_that_loses_its_end_is_a_status_and_not_the_end_of_the_process(
+    engine, tmp_path, raw
+):
     image, path = np.asarray(photo(0, 400, 500)), tmp_path / "mapped"
     image = image if raw else np.frombuffer(encoded(photo(0, 900, 1100), quality=98), np.uint8)
     path.write_bytes(image.tobytes())

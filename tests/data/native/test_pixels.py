@@ -14,18 +14,25 @@ from resnet_recipes.data.native.rows import BICUBIC, BILINEAR, BOX, CENTRE, CROP
 from tests.data.native.batch import HEIGHT, WIDTH, Batch, by_pillow, encoded, photo
 
 JPEGS = {
-    "4:4:4": {"subsampling": "4:4:4"}, "4:2:2": {"subsampling": "4:2:2"}, "4:2:0": {"subsampling": "4:2:0"},
-    "progressive": {"progressive": True}, "optimized": {"optimize": True}, "restarts": {"restart_marker_rows": 1},
+    "4:4:4": {"subsampling": "4:4:4"},
+    "4:2:2": {"subsampling": "4:2:2"},
+    "4:2:0": {"subsampling": "4:2:0"},
+    "progressive": {"progressive": True},
+    "optimized": {"optimize": True},
+    "restarts": {"restart_marker_rows": 1},
     "restarts within rows": {"restart_marker_blocks": 4},
     "restarts across rows": {"restart_marker_blocks": 5, "subsampling": "4:2:0"},
-    "stored as RGB": {"keep_rgb": True}, "with EXIF": {"exif": b"Exif\0\0MM\0*\0\0\0\x08" + bytes(200)},
+    "stored as RGB": {"keep_rgb": True},
+    "with EXIF": {"exif": b"Exif\0\0MM\0*\0\0\0\x08" + bytes(200)},
 }
 FILTERS = {BILINEAR: Image.BILINEAR, BICUBIC: Image.BICUBIC}
 
 
 def resized(image: np.ndarray, size: tuple[int, int], how: int) -> np.ndarray:
     """Return Pillow's resize to (width, height), rows first: the order of its own `resize` depends on the version."""
-    return np.asarray(Image.fromarray(image).resize((size[0], image.shape[0]), how).resize(size, how)).astype(int)
+    return np.asarray(
+        Image.fromarray(image).resize((size[0], image.shape[0]), how).resize(size, how)
+    ).astype(int)
 
 
 def boxes(count: int, seed: int = 0, square: int | None = None) -> np.ndarray:
@@ -33,8 +40,12 @@ def boxes(count: int, seed: int = 0, square: int | None = None) -> np.ndarray:
     rng = np.random.default_rng(seed)
     size = np.full((count, 2), square)
     if square is None:
-        size = np.stack([rng.integers(1, WIDTH + 1, count), rng.integers(1, HEIGHT + 1, count)], axis=1)
-    place = (rng.choice([0, 0.3, 0.7, 1], (count, 2)) * (np.array([WIDTH, HEIGHT]) - size)).astype(int)
+        size = np.stack(
+            [rng.integers(1, WIDTH + 1, count), rng.integers(1, HEIGHT + 1, count)], axis=1
+        )
+    place = (rng.choice([0, 0.3, 0.7, 1], (count, 2)) * (np.array([WIDTH, HEIGHT]) - size)).astype(
+        int
+    )
     return np.concatenate([place, size], axis=1)
 
 
@@ -45,7 +56,7 @@ def test_a_crop_that_is_not_resized_is_full_decoding_to_the_bit(engine, options)
     batch = Batch([data] * 40, 33, box=cut)
     assert not batch.filled(engine).any()
     for image, (left, top, _, _) in zip(batch.pixels, cut, strict=True):
-        assert np.array_equal(image, whole[top:top + 33, left:left + 33])
+        assert np.array_equal(image, whole[top : top + 33, left : left + 33])
 
 
 def test_grey_jpegs_become_rgb(engine):
@@ -62,13 +73,17 @@ def test_resizing_is_within_one_grey_level_of_pillows(engine, chosen, side):
     batch = Batch([raw] * 30, side, box=cut, size=(HEIGHT, WIDTH), raw=True, filter=chosen)
     assert not batch.filled(engine).any()
     for image, (left, top, width, height) in zip(batch.pixels, cut, strict=True):
-        theirs = resized(raw[top:top + height, left:left + width], (side, side), FILTERS[chosen])
+        theirs = resized(
+            raw[top : top + height, left : left + width], (side, side), FILTERS[chosen]
+        )
         assert np.abs(image - theirs).max() <= 1
 
 
 def test_plain_instructions_give_the_same_bits(engine):
     for side, chosen in ((8, BILINEAR), (37, BICUBIC), (176, BILINEAR)):
-        best, plain = (Batch([encoded(photo())] * 20, side, box=boxes(20), filter=chosen) for _ in range(2))
+        best, plain = (
+            Batch([encoded(photo())] * 20, side, box=boxes(20), filter=chosen) for _ in range(2)
+        )
         best.filled(engine)
         with Engine(1, scalar=True) as scalar:
             plain.filled(scalar)
@@ -76,7 +91,9 @@ def test_plain_instructions_give_the_same_bits(engine):
 
 
 def test_a_mirrored_row_is_the_row_mirrored(engine):
-    plain, mirrored = (Batch([encoded(photo())] * 20, 45, box=boxes(20), mirror=mirror) for mirror in (False, True))
+    plain, mirrored = (
+        Batch([encoded(photo())] * 20, 45, box=boxes(20), mirror=mirror) for mirror in (False, True)
+    )
     plain.filled(engine)
     mirrored.filled(engine)
     assert np.array_equal(plain.pixels[:, :, ::-1], mirrored.pixels)
@@ -88,8 +105,10 @@ def test_a_box_with_fractions_is_resized_as_pillow_resizes_it(engine):
     batch = Batch([raw] * 2, 32, box=box, size=(HEIGHT, WIDTH), raw=True)
     assert not batch.filled(engine).any()
     for image, (left, top, width, height) in zip(batch.pixels, box, strict=True):
-        theirs = Image.fromarray(raw).resize((32, 32), Image.BILINEAR, box=(left, top, left + width, top + height))
-        inner = slice(2, -2)                             # Pillow looks at pixels beyond the box, the engine does not
+        theirs = Image.fromarray(raw).resize(
+            (32, 32), Image.BILINEAR, box=(left, top, left + width, top + height)
+        )
+        inner = slice(2, -2)  # Pillow looks at pixels beyond the box, the engine does not
         assert np.abs(image - np.asarray(theirs).astype(int))[inner, inner].max() <= 2
 
 
@@ -99,7 +118,13 @@ def test_evaluation_is_torchvisions_resize_and_centre_crop(engine):
         data = encoded(photo(1, height, width), quality=95, subsampling="4:4:4")
         batch = Batch([data], 56, geometry=CENTRE, resize=64, whole=True)
         assert not batch.filled(engine).any()
-        assert np.abs(batch.pixels[0] - np.asarray(transform(Image.fromarray(by_pillow(data)))).astype(int)).max() <= 1
+        assert (
+            np.abs(
+                batch.pixels[0]
+                - np.asarray(transform(Image.fromarray(by_pillow(data)))).astype(int)
+            ).max()
+            <= 1
+        )
 
 
 def test_random_crops_are_those_of_the_python_loader(engine):
@@ -117,7 +142,9 @@ def test_random_crops_are_those_of_the_python_loader(engine):
         batch.rows["draws"] = draws.ctypes.data + np.arange(len(sizes)) * draws.strides[0]
         assert not batch.filled(engine).any()
         assert np.array_equal(batch.rows["size"], sizes)
-        assert np.array_equal(batch.rows["box"][:, [1, 0, 3, 2]], random_crops(uniform, sizes, scale, ratio))
+        assert np.array_equal(
+            batch.rows["box"][:, [1, 0, 3, 2]], random_crops(uniform, sizes, scale, ratio)
+        )
 
 
 @pytest.mark.parametrize("shrink", [2, 4, 8])
@@ -137,7 +164,14 @@ def test_real_photographs_are_decoded_as_pillow_decodes_them(engine, photographs
         data = Path(path).read_bytes()
         whole = by_pillow(data)
         side = min(50, *whole.shape[:2])
-        batch = Batch([data], side, geometry=BOX, box=(whole.shape[1] - side, (whole.shape[0] - side) // 2, side, side))
+        batch = Batch(
+            [data],
+            side,
+            geometry=BOX,
+            box=(whole.shape[1] - side, (whole.shape[0] - side) // 2, side, side),
+        )
         if not batch.filled(engine).any():
             top, left = (whole.shape[0] - side) // 2, whole.shape[1] - side
-            assert np.array_equal(batch.pixels[0], whole[top:top + side, left:left + side]), path
+            assert np.array_equal(batch.pixels[0], whole[top : top + side, left : left + side]), (
+                path
+            )

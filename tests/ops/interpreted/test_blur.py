@@ -6,7 +6,8 @@ import torch
 from resnet_recipes.ops import blur
 from resnet_recipes.ops.kernels import blur as kernels
 
-#: Batch, channels, height, width: several tiles and parts of one in each direction, odd and even sides, two images.
+#: Batch, channels, height, width: several tiles and parts of one in each direction, odd and even
+#: sides, two images.
 SHAPES = ((1, 8, 3, 5), (1, 70, 2, 4), (2, 8, 1, 1))
 #: What is smaller than on a GPU, so that small maps have many tiles.
 TILE = {"ROWS": 2, "COLUMNS": 4, "CHANNELS": 64}

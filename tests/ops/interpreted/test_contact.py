@@ -17,7 +17,9 @@ def register(library, operation):
         library.impl(f"{name}_backward", operation._backward_cuda, "CPU", allow_override=True)
 
 
-@pytest.mark.parametrize("operation", [augment, images, blur, batch_norm, stem, cross_entropy, crops])
+@pytest.mark.parametrize(
+    "operation", [augment, images, blur, batch_norm, stem, cross_entropy, crops]
+)
 def test_no_fault_is_found_in_the_kernels(operation, monkeypatch):
     """Run the last of the samples, in float16, because the interpreter does not round to bfloat16."""
     samples = operation.samples

@@ -13,8 +13,11 @@ def test_loss_and_gradient_match_float64(rows, classes, binary):
     torch.manual_seed(0)
     logits, targets = 3 * torch.randn(rows, classes) - 7, torch.rand(rows, classes)
     exact = logits.double().requires_grad_()
-    expected = cross_entropy.plain(exact, targets, binary, rows) if not binary else (
-        torch.nn.functional.softplus(exact) - exact * targets.double()).sum() / rows
+    expected = (
+        cross_entropy.plain(exact, targets, binary, rows)
+        if not binary
+        else (torch.nn.functional.softplus(exact) - exact * targets.double()).sum() / rows
+    )
     (expected * 0.3).backward()
     loss = kernels.forward(logits, targets, binary, rows)
     dx = kernels.backward(torch.tensor(0.3), logits, targets, binary, rows)
@@ -25,5 +28,9 @@ def test_loss_and_gradient_match_float64(rows, classes, binary):
 def test_extreme_logits_have_a_finite_loss():
     logits, targets = torch.tensor([[200.0, -200.0, 0.0]]), torch.tensor([[1.0, 0.0, 0.0]])
     for binary, expected in ((True, 0.6931472), (False, 0.0)):
-        assert float(kernels.forward(logits, targets, binary, 1.0)) == pytest.approx(expected, abs=1e-6)
-        assert bool(kernels.backward(torch.tensor(1.0), logits, targets, binary, 1.0).isfinite().all())
+        assert float(kernels.forward(logits, targets, binary, 1.0)) == pytest.approx(
+            expected, abs=1e-6
+        )
+        assert bool(
+            kernels.backward(torch.tensor(1.0), logits, targets, binary, 1.0).isfinite().all()
+        )

@@ -6,11 +6,19 @@ import torch
 from resnet_recipes.ops import images
 from resnet_recipes.ops.kernels import images as kernels
 
-#: Width of the pixels, whether only some lines are chosen, whether images are mixed, and the size (None: as chosen).
+#: Width of the pixels, whether only some lines are chosen, whether images are mixed, and the size
+#: (None: as chosen).
 CASES = [
-    (9, False, False, None), (9, True, False, None), (9, True, True, None), (180, True, True, None),
-    (1, True, True, None), (9, False, False, (2, 5)), (9, True, False, (2, 7)), (200, True, True, (2, 180)),
-    (9, False, True, (1, 1)), (1, True, True, (5, 3)),
+    (9, False, False, None),
+    (9, True, False, None),
+    (9, True, True, None),
+    (180, True, True, None),
+    (1, True, True, None),
+    (9, False, False, (2, 5)),
+    (9, True, False, (2, 7)),
+    (200, True, True, (2, 180)),
+    (9, False, True, (1, 1)),
+    (1, True, True, (5, 3)),
 ]
 
 
@@ -20,7 +28,7 @@ def arguments(width, lines, partners):
     pixels = torch.randint(256, (2, 4, width, 3), dtype=torch.uint8).permute(0, 3, 1, 2)
     norm = torch.stack([-torch.rand(3), torch.rand(3) / 100])
     rows = torch.tensor([0, 1, 3]) if lines else torch.arange(4)
-    indices = [rows, torch.arange(width).flip(0), torch.tensor([1, 0][:2 * partners])]
+    indices = [rows, torch.arange(width).flip(0), torch.tensor([1, 0][: 2 * partners])]
     return pixels, norm, torch.cat(indices).int() if lines or partners else None, (len(rows), width)
 
 
@@ -29,7 +37,9 @@ def arguments(width, lines, partners):
 def test_images_match_float64(width, lines, partners, size, channels):
     pixels, norm, indices, chosen = arguments(width, lines, partners)
     size = size or chosen
-    expected = images.plain(pixels, norm.double(), indices, chosen, size, 0.3, torch.float64, channels)
+    expected = images.plain(
+        pixels, norm.double(), indices, chosen, size, 0.3, torch.float64, channels
+    )
     found = kernels.forward(pixels, norm, indices, chosen, size, 0.3, torch.float32, channels)
     assert torch.allclose(found.double(), expected, rtol=0, atol=1e-6)
     assert found.is_contiguous(memory_format=torch.channels_last)

@@ -19,9 +19,24 @@ def step(momentum, nesterov, scale=None, overflow=None):
     """Take a step; return weights, gradients and momenta before it, the same after it, and the copies."""
     before = [tensors(seed) for seed in range(3)]
     weights, grads, means = ([tensor.clone() for tensor in group] for group in before)
-    copies = [torch.full_like(weights[0], 7, dtype=torch.float16), weights[1], torch.zeros(1, dtype=torch.float16)]
+    copies = [
+        torch.full_like(weights[0], 7, dtype=torch.float16),
+        weights[1],
+        torch.zeros(1, dtype=torch.float16),
+    ]
     scaler = [None if value is None else torch.tensor(value) for value in (scale, overflow)]
-    kernels.step(weights, grads, means if momentum else [], copies, 0.3, 0.8, 0.2, momentum, nesterov, *scaler)
+    kernels.step(
+        weights,
+        grads,
+        means if momentum else [],
+        copies,
+        0.3,
+        0.8,
+        0.2,
+        momentum,
+        nesterov,
+        *scaler,
+    )
     return before, (weights, grads, means), copies
 
 
@@ -42,14 +57,22 @@ def test_a_step_matches_float64(momentum, nesterov, scale):
 
 def test_an_overflow_changes_nothing_but_the_copies():
     before, after, copies = step(0.9, False, 4.0, 1.0)
-    assert all(torch.equal(a, b) for group, other in zip(before, after, strict=True)
-               for a, b in zip(group, other, strict=True))
-    assert all(torch.equal(copy, weight.to(copy.dtype)) for copy, weight in zip(copies, after[0], strict=True))
+    assert all(
+        torch.equal(a, b)
+        for group, other in zip(before, after, strict=True)
+        for a, b in zip(group, other, strict=True)
+    )
+    assert all(
+        torch.equal(copy, weight.to(copy.dtype))
+        for copy, weight in zip(copies, after[0], strict=True)
+    )
 
 
 def test_addresses_are_sent_again_only_after_a_change(monkeypatch):
     sent = []
-    monkeypatch.setattr(kernels, "send", lambda drawn, device: sent.append(drawn) or torch.from_numpy(drawn))
+    monkeypatch.setattr(
+        kernels, "send", lambda drawn, device: sent.append(drawn) or torch.from_numpy(drawn)
+    )
     weights, grads, others = ([torch.ones(11)] for _ in range(3))
     for each in (grads, grads, others, grads):
         kernels.step(weights, each, [], weights, 0.5, 1.0, 0.0, 0.0, False, None, None)
@@ -59,7 +82,9 @@ def test_addresses_are_sent_again_only_after_a_change(monkeypatch):
 
 def test_no_number_is_compiled_into_the_kernel_that_calls_share(monkeypatch):
     passed = []
-    monkeypatch.setattr(kernels, "launch", lambda kernel, grid, key, *args, **options: passed.append(args))
+    monkeypatch.setattr(
+        kernels, "launch", lambda kernel, grid, key, *args, **options: passed.append(args)
+    )
     weights = [torch.ones(11)]
     kernels.step(weights, weights, weights, weights, 1, 1, 0, 1, False, None, None)
     assert [type(number) for number in passed[0][4:8]] == [float] * 4

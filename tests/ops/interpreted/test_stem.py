@@ -8,7 +8,8 @@ from resnet_recipes.ops.kernels import batch_norm
 from resnet_recipes.ops.kernels import stem as kernels
 from tests.ops.interpreted.test_batch_norm import off
 
-#: Shape, tile, programs of the gradient: several tiles a program and parts of one, odd and even sides, two images.
+#: Shape, tile, programs of the gradient: several tiles a program and parts of one, odd and even
+#: sides, two images.
 CASES = ((1, 10, 3, 3), (2, 2, 8), 2), ((1, 8, 4, 6), (4, 2, 8), 3), ((2, 8, 1, 2), (16, 8, 64), 8)
 
 
@@ -17,12 +18,19 @@ def test_outputs_places_and_gradients_are_those_of_float64(shape, tile, programs
     for name, value in (("TILE", tile), ("GRADIENT_TILE", tile), ("RESIDENT", programs)):
         monkeypatch.setattr(kernels, name, value)
     torch.manual_seed(0)
-    c, x = shape[1], torch.randn(shape).mul(2).round().to(memory_format=torch.channels_last)    # many are equal
-    weight, bias, running = torch.randn(c), torch.randn(c), (torch.randn(c), torch.rand(c), torch.tensor(3))
+    # many are equal
+    c, x = shape[1], torch.randn(shape).mul(2).round().to(memory_format=torch.channels_last)
+    weight, bias, running = (
+        torch.randn(c),
+        torch.randn(c),
+        (torch.randn(c), torch.rand(c), torch.tensor(3)),
+    )
     exact = [t.double().requires_grad_() for t in (x, weight, bias)]
     exact_running = [*(tensor.double() for tensor in running[:2]), running[2].clone()]
     expected = stem.plain(*exact, *exact_running, 0.1, 1e-5)
-    places = stem._forward(*(t.detach() for t in exact), *(t.clone() for t in exact_running), 0.1, 1e-5)[1]
+    places = stem._forward(
+        *(t.detach() for t in exact), *(t.clone() for t in exact_running), 0.1, 1e-5
+    )[1]
     g = torch.randn(expected.shape).to(memory_format=torch.channels_last)
     (expected * g).sum().backward()
 
@@ -41,7 +49,11 @@ def test_what_is_not_a_number_stays_so():
     torch.manual_seed(0)
     x = torch.randn(2, 8, 4, 3).to(memory_format=torch.channels_last)
     x[0, 1, 2, 1] = float("nan")
-    weight, bias, running = torch.rand(8) + 0.5, torch.randn(8), (torch.zeros(8), torch.ones(8), torch.tensor(0))
+    weight, bias, running = (
+        torch.rand(8) + 0.5,
+        torch.randn(8),
+        (torch.zeros(8), torch.ones(8), torch.tensor(0)),
+    )
     inputs = [tensor.clone().requires_grad_() for tensor in (x, weight, bias)]
     expected = stem.plain(*inputs, *(tensor.clone() for tensor in running), 0.1, 1e-5)
     g = torch.randn(expected.shape).to(memory_format=torch.channels_last)

@@ -17,11 +17,17 @@ from tests.fixtures import SMALL, merged
 from tests.ops.interpreted.test_contact import register
 from tests.train.test_loop import Notes
 
-RECIPE = merged(SMALL, {
-    "max_duration": "1ba", "schedule": {"warmup": "0ba"}, "optimizer": {"name": "decoupled_sgdw"},
-    "data": {"train_size": 12, "eval_resize": 12, "eval_size": 12}, "batch": {"global_size": 4, "bn_size": 4},
-    "methods": {"bce_loss": {}, "blurpool": {}, "label_smoothing": {}, "mixup": {}},
-})
+RECIPE = merged(
+    SMALL,
+    {
+        "max_duration": "1ba",
+        "schedule": {"warmup": "0ba"},
+        "optimizer": {"name": "decoupled_sgdw"},
+        "data": {"train_size": 12, "eval_resize": 12, "eval_size": 12},
+        "batch": {"global_size": 4, "bn_size": 4},
+        "methods": {"bce_loss": {}, "blurpool": {}, "label_smoothing": {}, "mixup": {}},
+    },
+)
 
 
 class Tiny(ResNet):
@@ -30,10 +36,14 @@ class Tiny(ResNet):
     def __init__(self, num_classes):
         super().__init__(Bottleneck, [1, 1, 1, 1])
         self.fc = nn.Linear(32, num_classes)
-        self.__class__ = ResNet         # the only class whose stem is fused
+        self.__class__ = ResNet  # the only class whose stem is fused
 
     def _make_layer(self, block, planes, *rest, **options):
-        return super()._make_layer(block, planes // 16, *rest, **options) if planes <= 128 else nn.Sequential()
+        return (
+            super()._make_layer(block, planes // 16, *rest, **options)
+            if planes <= 128
+            else nn.Sequential()
+        )
 
 
 def trained(kernels):
@@ -52,9 +62,13 @@ def momenta(run):
 
 
 def test_a_step_by_the_kernels_is_that_of_plain_torch(monkeypatch):
-    sizes = (batch_norm, "ROWS", 128), (blurred, "TILE", (4, 2, 16)), (stem, "TILE", (8, 4, 64)), \
-        (stem, "GRADIENT_TILE", (8, 4, 64))
-    for module, name, size in sizes:        # for a CPU: few tiles, and hardly larger than the maps
+    sizes = (
+        (batch_norm, "ROWS", 128),
+        (blurred, "TILE", (4, 2, 16)),
+        (stem, "TILE", (8, 4, 64)),
+        (stem, "GRADIENT_TILE", (8, 4, 64)),
+    )
+    for module, name, size in sizes:  # for a CPU: few tiles, and hardly larger than the maps
         monkeypatch.setattr(module, name, size)
     monkeypatch.setattr(torchvision.models, "resnet18", Tiny)
     monkeypatch.setattr(steps, "library", lambda: None)
@@ -67,5 +81,7 @@ def test_a_step_by_the_kernels_is_that_of_plain_torch(monkeypatch):
         found, found_loss = trained("auto")
     assert found.operations.fused() == list(fused)
     torch.testing.assert_close(found_loss, loss)
-    torch.testing.assert_close(found.model.state_dict(), expected.model.state_dict(), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        found.model.state_dict(), expected.model.state_dict(), rtol=1e-4, atol=1e-5
+    )
     assert torch.dist(momenta(found), momenta(expected)) < 1e-4 * momenta(expected).norm()

@@ -8,17 +8,27 @@ from torch import nn
 from resnet_recipes.optim import LAMB, LARS, SGD, DecoupledSGDW, OptimizerSettings
 from resnet_recipes.optim.native import steps
 
-SETTINGS = [SGD(lr=0.1, weight_decay=1e-3), SGD(lr=0.1, nesterov=True), SGD(lr=0.1, momentum=0.0),
-            DecoupledSGDW(lr=0.1, weight_decay=1e-3), LARS(lr=1.0), LAMB(lr=0.01)]
+SETTINGS = [
+    SGD(lr=0.1, weight_decay=1e-3),
+    SGD(lr=0.1, nesterov=True),
+    SGD(lr=0.1, momentum=0.0),
+    DecoupledSGDW(lr=0.1, weight_decay=1e-3),
+    LARS(lr=1.0),
+    LAMB(lr=0.01),
+]
 
-each = pytest.mark.parametrize("settings", SETTINGS, ids=["sgd", "nesterov", "plain", "decoupled", "lars", "lamb"])
+each = pytest.mark.parametrize(
+    "settings", SETTINGS, ids=["sgd", "nesterov", "plain", "decoupled", "lars", "lamb"]
+)
 
 
 @pytest.fixture(autouse=True)
 def _built() -> None:
     """Skip tests of the native library if it was not built."""
     if steps.library() is None:
-        pytest.skip("the native optimizer steps were not built: python setup.py build_ext --inplace")
+        pytest.skip(
+            "the native optimizer steps were not built: python setup.py build_ext --inplace"
+        )
 
 
 def conv() -> nn.Conv2d:
@@ -32,7 +42,9 @@ def walked(settings: OptimizerSettings, model: nn.Module, count: int) -> list[to
     optimizer, generator = settings.build(model), torch.Generator().manual_seed(1)
     for _ in range(count):
         for parameter in model.parameters():
-            parameter.grad = torch.empty_like(parameter).copy_(torch.randn(parameter.shape, generator=generator))
+            parameter.grad = torch.empty_like(parameter).copy_(
+                torch.randn(parameter.shape, generator=generator)
+            )
         optimizer.step()
     kept = [tensor for state in optimizer.state.values() for _, tensor in sorted(state.items())]
     return [tensor.detach().clone() for tensor in [*model.parameters(), *kept]]
@@ -60,14 +72,17 @@ def test_a_gradient_in_another_memory_format_is_put_in_order():
     for model, memory_format in ((plain, torch.channels_last), (other, torch.contiguous_format)):
         optimizer = SGD(lr=0.1).build(model)
         grad = torch.arange(model.weight.numel(), dtype=torch.float32).view(model.weight.shape)
-        model.weight.grad = None        # torch allows another memory format only for a first gradient
+        model.weight.grad = None  # torch allows another memory format only for a first gradient
         model.weight.grad = grad.contiguous(memory_format=memory_format)
         optimizer.step()
     assert torch.equal(plain.weight, other.weight)
 
 
-@pytest.mark.parametrize("wrong", [torch.zeros(41, 37, 3, 3), torch.zeros(1), torch.zeros(41, 37, 3, 3).double()],
-                         ids=["memory format", "shape", "dtype"])
+@pytest.mark.parametrize(
+    "wrong",
+    [torch.zeros(41, 37, 3, 3), torch.zeros(1), torch.zeros(41, 37, 3, 3).double()],
+    ids=["memory format", "shape", "dtype"],
+)
 def test_a_state_that_does_not_fit_its_parameter_is_refused(wrong):
     model = conv()
     optimizer = SGD(lr=0.1).build(model)

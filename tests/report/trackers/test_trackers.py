@@ -19,16 +19,25 @@ from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.report.trackers import TRACKERS, background, opened, problems
 from resnet_recipes.report.trackers.background import Background
 
-SETTINGS = {"optimizer.lr": 2.0, "methods.ema.half_life": "100ba", "data.flip": True, "data.crop_scale": [0.5, 1.0]}
+SETTINGS = {
+    "optimizer.lr": 2.0,
+    "methods.ema.half_life": "100ba",
+    "data.flip": True,
+    "data.crop_scale": [0.5, 1.0],
+}
 
 
 def needs(name: str) -> pytest.MarkDecorator:
     """Skip a test where a tracker's package is missing."""
     package = TRACKERS[name][0]
-    return pytest.mark.skipif(importlib.util.find_spec(package) is None, reason=f"{package} is not installed")
+    return pytest.mark.skipif(
+        importlib.util.find_spec(package) is None, reason=f"{package} is not installed"
+    )
 
 
-def session(folder: Path, names: list[str], steps: range, first: int = 0, ends: bool = False) -> list[str]:
+def session(
+    folder: Path, names: list[str], steps: range, first: int = 0, ends: bool = False
+) -> list[str]:
     """Record a few steps and an evaluation, and the end of the run; return what was complained about."""
     facts = RunFacts("small", folder, 20, 10, 16, (32,), 10, "CPU")
     trackers = opened(names, folder, SETTINGS)
@@ -37,8 +46,15 @@ def session(folder: Path, names: list[str], steps: range, first: int = 0, ends: 
     with closing(Recorder(folder, facts, console, trackers=trackers)) as recorder:
         recorder.begin(first)
         for step in steps:
-            recorder.step(step, loss=1 / step, lr=0.1, pixels=32, seconds=1.0 * step, images_per_second=16.0,
-                          data_wait=0.0)
+            recorder.step(
+                step,
+                loss=1 / step,
+                lr=0.1,
+                pixels=32,
+                seconds=1.0 * step,
+                images_per_second=16.0,
+                data_wait=0.0,
+            )
         recorder.evaluation(steps[-1], ema=Metrics(70.0, 90.0, 1.5, 100), raw=None, seconds=1.0)
         if ends:
             recorder.finish(steps[-1], seconds=1.0 * steps[-1], weights=folder / "weights.pt")
@@ -84,22 +100,30 @@ def test_mlflow_reads_the_curves_and_a_resumed_run_is_the_same_run(
     assert session(folder, ["mlflow"], range(6, 11), first=5, ends=True) == []
     (run,) = client.search_runs([experiment])
     assert run.info.status == "FINISHED"
-    assert run.data.params == {"optimizer.lr": "2.0", "methods.ema.half_life": "100ba", "data.flip": "true",
-                               "data.crop_scale": "[0.5, 1.0]"}
-    assert [metric.step for metric in client.get_metric_history(run.info.run_id, "train/loss")] == list(range(1, 11))
+    assert run.data.params == {
+        "optimizer.lr": "2.0",
+        "methods.ema.half_life": "100ba",
+        "data.flip": "true",
+        "data.crop_scale": "[0.5, 1.0]",
+    }
+    assert [
+        metric.step for metric in client.get_metric_history(run.info.run_id, "train/loss")
+    ] == list(range(1, 11))
     assert run.data.metrics["val/ema_top1"] == 70.0
 
 
 @needs("wandb")
-@pytest.mark.exhaustive      # W&B writes from a process of its own, now and then too late on a busy machine
+# W&B writes from a process of its own, now and then too late on a busy machine
+@pytest.mark.exhaustive
 def test_wandb_keeps_the_curves_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
-    monkeypatch.setattr(background, "PATIENCE", (100, 0))       # its own process takes long to start on a busy machine
+    # its own process takes long to start on a busy machine
+    monkeypatch.setattr(background, "PATIENCE", (100, 0))
     monkeypatch.delenv("WANDB_DIR", raising=False)
     folder = tmp_path / "mine"
     folder.mkdir()
     assert session(folder, ["wandb"], range(1, 6)) == []
-    refuse_links(folder)        # a run with links in its folder is not resumed
+    refuse_links(folder)  # a run with links in its folder is not resumed
     assert session(folder, ["wandb"], range(6, 9), first=5, ends=True) == []
     written = sorted((tmp_path / "wandb").glob("offline-run-*/run-*.wandb"))
     assert len(written) == 2
@@ -108,30 +132,40 @@ def test_wandb_keeps_the_curves_offline(tmp_path: Path, monkeypatch: pytest.Monk
     assert [(row["_step"], row["train/loss"]) for row in found if "train/loss" in row] == [
         (step, pytest.approx(1 / step)) for step in range(1, 9)
     ]
-    assert [(row["_step"], row["val/ema_top1"]) for row in found if "val/ema_top1" in row] == [(5, 70.0), (8, 70.0)]
+    assert [(row["_step"], row["val/ema_top1"]) for row in found if "val/ema_top1" in row] == [
+        (5, 70.0),
+        (8, 70.0),
+    ]
 
 
 def records_of(path: Path) -> list[dict[str, float]]:
     """Return the history rows of a W&B file: protocol buffers in LevelDB's log format, in blocks of 32 KiB."""
     from wandb.proto import wandb_internal_pb2
 
-    data, at, record, rows = path.read_bytes(), 7, b"", []          # 7 bytes of W&B's own header
+    data, at, record, rows = path.read_bytes(), 7, b"", []  # 7 bytes of W&B's own header
     while at + 7 < len(data):
-        if 32768 - at % 32768 < 7:                                  # the rest of a block is padding
+        if 32768 - at % 32768 < 7:  # the rest of a block is padding
             at += 32768 - at % 32768
             continue
         length, kind = int.from_bytes(data[at + 4 : at + 6], "little"), data[at + 6]
         record += data[at + 7 : at + 7 + length]
         at += 7 + length
-        if kind in (1, 4):                                          # a whole record, or the last part of one
+        if kind in (1, 4):  # a whole record, or the last part of one
             parsed = wandb_internal_pb2.Record.FromString(record)
             if parsed.HasField("history"):
-                rows.append({"/".join(i.nested_key) or i.key: json.loads(i.value_json) for i in parsed.history.item})
+                rows.append(
+                    {
+                        "/".join(i.nested_key) or i.key: json.loads(i.value_json)
+                        for i in parsed.history.item
+                    }
+                )
             record = b""
     return rows
 
 
-def test_the_csv_file_has_a_row_per_point_and_a_resumed_run_drops_what_it_repeats(tmp_path: Path) -> None:
+def test_the_csv_file_has_a_row_per_point_and_a_resumed_run_drops_what_it_repeats(
+    tmp_path: Path,
+) -> None:
     session(tmp_path, ["csv"], range(1, 9))
     session(tmp_path, ["csv"], range(6, 11), first=5)
     with (tmp_path / "metrics.csv").open(newline="") as file:
@@ -157,7 +191,9 @@ def test_a_tracker_that_fails_is_reported_once_and_stops_nothing() -> None:
     tracker.end(is_finished=True)
     tracker.wait(said.append)
     assert said == []
-    assert list(tracker.complaints()) == ["log.to=wandb stopped (SystemExit: no route to host); training continues"]
+    assert list(tracker.complaints()) == [
+        "log.to=wandb stopped (SystemExit: no route to host); training continues"
+    ]
 
 
 class Stuck:
@@ -169,7 +205,9 @@ class Stuck:
         self.close = lambda is_finished: None
 
 
-def test_a_tracker_that_never_responds_drops_points_and_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_that_never_responds_drops_points_and_is_left_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(background, "CAPACITY", 5)
     monkeypatch.setattr(background, "PATIENCE", (0.05, 0.05))
     answers = threading.Event()
@@ -182,12 +220,16 @@ def test_a_tracker_that_never_responds_drops_points_and_is_left_behind(monkeypat
     tracker.wait(said.append)
     (warning,) = tracker.complaints()
     assert warning.startswith("log.to=mlflow is too slow")
-    assert said == ["waiting up to 0 s for log.to=mlflow",
-                    "log.to=mlflow did not answer in time; metrics.jsonl has everything"]
+    assert said == [
+        "waiting up to 0 s for log.to=mlflow",
+        "log.to=mlflow did not answer in time; metrics.jsonl has everything",
+    ]
     answers.set()
 
 
-def test_unknown_and_missing_trackers_are_problems_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_and_missing_trackers_are_problems_with_what_to_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("resnet_recipes.report.trackers.find_spec", lambda name: None)
     unknown, missing = problems(["tensorbord", "wandb"])
     assert "must be one of" in unknown.rule
