@@ -26,15 +26,16 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
-from resnet_recipes import data, ops, plan
-from resnet_recipes.composing.compose import compose
+from resnet_recipes import data, ops
 from resnet_recipes.network.build import build_network
 from resnet_recipes.ops import Operations
-from resnet_recipes.train import build as building
-from resnet_recipes.train.distributed import Rank
-from resnet_recipes.train.keeper import Keeper
-from resnet_recipes.train.loop import train
-from resnet_recipes.train.run import Run
+from resnet_recipes.planning import plan
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.training import build as building
+from resnet_recipes.training.distributed import Rank
+from resnet_recipes.training.keeper import Keeper
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.run import Run
 
 IMAGES, BATCH = 32, 16  # images of each class, and of a step
 PEAK = 2.048 * BATCH / 2048  # Mild's learning rate for this batch

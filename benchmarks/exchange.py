@@ -25,10 +25,10 @@ from rich.table import Table
 from trainer import CLASSES, Silence, in_memory
 
 from resnet_recipes.data.base import RawBatch
-from resnet_recipes.train import distributed
-from resnet_recipes.train.distributed import Rank
-from resnet_recipes.train.loop import train
-from resnet_recipes.train.run import Run
+from resnet_recipes.training import distributed
+from resnet_recipes.training.distributed import Rank
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.run import Run
 
 
 def made(args: argparse.Namespace, rank: Rank, compress: bool) -> Run:

@@ -29,7 +29,7 @@ import torch
 
 from resnet_recipes.process import watchdog
 from resnet_recipes.process.observer import Observer
-from resnet_recipes.train.checkpoint import Checkpoints
+from resnet_recipes.training.checkpoint import Checkpoints
 
 STEPS = 24
 INTERVAL = 3  # steps between two checkpoints

@@ -21,12 +21,13 @@ CASES = ((32, 64), (64, 64), (160, 16))
 #: Prints the seconds of each step after the first two.
 STEP = """
 import json, sys, time
-from resnet_recipes import data, plan
-from resnet_recipes.composing.typed import typed
-from resnet_recipes.train.build import build
-from resnet_recipes.train.distributed import this_rank
-from resnet_recipes.train.loop import train
-from resnet_recipes.train.probe import Stopwatch
+from resnet_recipes import data
+from resnet_recipes.planning import plan
+from resnet_recipes.recipe.typed import typed
+from resnet_recipes.training.build import build
+from resnet_recipes.training.distributed import this_rank
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.probe import Stopwatch
 
 side, size = map(int, sys.argv[1:])
 recipe, problems = typed({

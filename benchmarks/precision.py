@@ -17,12 +17,13 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from resnet_recipes import data, plan
-from resnet_recipes.composing.typed import typed
-from resnet_recipes.train.build import build
-from resnet_recipes.train.distributed import Rank
-from resnet_recipes.train.loop import train
-from resnet_recipes.train.run import Run
+from resnet_recipes import data
+from resnet_recipes.planning import plan
+from resnet_recipes.recipe.typed import typed
+from resnet_recipes.training.build import build
+from resnet_recipes.training.distributed import Rank
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.run import Run
 
 CASES = ((32, 64), (64, 32), (64, 64))  # pixels, batch
 

@@ -21,10 +21,10 @@ from PIL import Image
 from rich.console import Console
 from rich.table import Table
 
+from resnet_recipes.base.duration import Horizon
 from resnet_recipes.data.base import Step
 from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.rows import ROW, put_steps
-from resnet_recipes.duration import Horizon
 from resnet_recipes.methods.base import Now
 from resnet_recipes.methods.image_ops import IMAGE_OPS, step
 from resnet_recipes.methods.randaugment import RandAugment

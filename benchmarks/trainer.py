@@ -21,19 +21,19 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from resnet_recipes import plan as planning
-from resnet_recipes.composing.typed import typed
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model, build_network
 from resnet_recipes.ops import Operations
-from resnet_recipes.train.clock import Clock
-from resnet_recipes.train.distributed import Rank, this_rank
-from resnet_recipes.train.exchange import Exchange
-from resnet_recipes.train.loop import train
-from resnet_recipes.train.precision import Precision, resolve_dtype
-from resnet_recipes.train.run import Run
-from resnet_recipes.train.tuning import Tuning
+from resnet_recipes.planning import plan as planning
+from resnet_recipes.recipe.typed import typed
+from resnet_recipes.training.clock import Clock
+from resnet_recipes.training.distributed import Rank, this_rank
+from resnet_recipes.training.exchange import Exchange
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.precision import Precision, resolve_dtype
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.tuning import Tuning
 
 CLASSES = 1000
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)

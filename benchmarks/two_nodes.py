@@ -21,7 +21,7 @@ from pathlib import Path
 from kill_campaign import RECIPE, STEPS, digest, untouched
 
 from resnet_recipes.process import watchdog
-from resnet_recipes.train.checkpoint import Checkpoints
+from resnet_recipes.training.checkpoint import Checkpoints
 
 PROGRAM = [
     sys.executable,

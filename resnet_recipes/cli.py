@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from resnet_recipes.errors import ExitCode, RecipeError, TrainingError
+from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.report.output import lost_output, protect_output
 from resnet_recipes.report.text import printable
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from resnet_recipes.cores import cores
+from resnet_recipes.base.cores import cores
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -12,14 +12,15 @@ import pytest
 import torch
 import torchvision
 
-from resnet_recipes import data, plan
-from resnet_recipes.composing import hydra_compose
-from resnet_recipes.composing.typed import typed
-from resnet_recipes.config import Recipe
-from resnet_recipes.errors import RecipeError
-from resnet_recipes.train.build import build, close
-from resnet_recipes.train.distributed import Rank
-from resnet_recipes.train.run import Run
+from resnet_recipes import data
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.planning import plan
+from resnet_recipes.recipe import hydra_compose
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.typed import typed
+from resnet_recipes.training.build import build, close
+from resnet_recipes.training.distributed import Rank
+from resnet_recipes.training.run import Run
 from tests.process.nursery import Nursery, shallow_resnet18
 
 #: A whole recipe that takes a fraction of a second: 64 synthetic images, 8 steps of 16 an epoch.

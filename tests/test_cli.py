@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import __version__, cli
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, TrainingError
 from resnet_recipes.commands.verbs import VERBS
-from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
 
 
 def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -18,12 +18,12 @@ import torch
 import yaml
 
 from resnet_recipes import cli
-from resnet_recipes.card import card_of
+from resnet_recipes.base.card import card_of
+from resnet_recipes.base.duration import Horizon
 from resnet_recipes.commands import train
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.verbs import VERBS
 from resnet_recipes.data import demo
-from resnet_recipes.duration import Horizon
 from resnet_recipes.methods.base import Batch, Now
 from tests.run_folders import run_folder
 

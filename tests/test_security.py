@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from resnet_recipes.composing.compose import compose
-from resnet_recipes.errors import RecipeError
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.launch.group import Group, environments
+from resnet_recipes.recipe.compose import compose
 
 #: Recipe files that try to run code, to read what is not theirs, or to cost minutes. MARKER stands
 #: for a file that must not appear.

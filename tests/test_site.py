@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.commands.verbs import VERBS
-from resnet_recipes.composing.library import packaged_folder
-from resnet_recipes.composing.typed import settings
 from resnet_recipes.methods import ORDER
 from resnet_recipes.optim import OPTIMIZERS
+from resnet_recipes.recipe.library import packaged_folder
+from resnet_recipes.recipe.typed import settings
 
 pytest.importorskip("material", reason="the extra `docs` is not installed")
 ROOT = Path(__file__).parents[1]

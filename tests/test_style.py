@@ -21,7 +21,7 @@ LONGER_FUNCTIONS |= {
     "_sideways": 85,
 }
 LONGER_FILES = {"strict_yaml", "batch_norm", "blurred", "start", "config", "run", "stem", "charts"}
-LONGER_FILES |= {"test_plan", "test_null_device"}
+LONGER_FILES |= {"test_plan", "test_null_device", "schema"}
 VAGUE = {"utils", "util", "helpers", "helper", "misc", "common", "tools", "stuff"}
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.network import about
 from resnet_recipes.network.load import WEIGHTS
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.train.run import Run
+from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.training.run import Run
 
 CLASSES = tuple(f"pattern{number}" for number in range(10))
 

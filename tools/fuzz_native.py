@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.beton.file import JPEG, Beton, half_path, open_beton
 from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.run import convert
@@ -33,7 +34,6 @@ from resnet_recipes.data.native import engine as engine_module
 from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import PATH, library
 from resnet_recipes.data.native.rows import BOX, CENTRE, ROW, SMALL, Status
-from resnet_recipes.errors import NotReadyError
 
 SIDE = 33  # pixels: a line of them is no multiple of what vector instructions take
 LEAST, MOST = 72, 140  # pixels of an original's side: its small level is wanted from 2 * SIDE on

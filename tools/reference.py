@@ -8,16 +8,16 @@ from typing import Any
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from resnet_recipes.card import Setting, card_of, settings_of
+from resnet_recipes.base.card import Setting, card_of, settings_of
 from resnet_recipes.commands import train
 from resnet_recipes.commands.methods import in_your_loop
 from resnet_recipes.commands.verbs import VERBS
-from resnet_recipes.composing import strict_yaml
-from resnet_recipes.composing.library import packaged_folder
-from resnet_recipes.config import Recipe
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
 from resnet_recipes.optim import OPTIMIZERS
+from resnet_recipes.recipe import strict_yaml
+from resnet_recipes.recipe.library import packaged_folder
+from resnet_recipes.recipe.schema import Recipe
 
 #: Keys of a published result, in the order of a table's columns.
 RESULT = ("top1", "epochs", "minutes", "hardware", "source")

@@ -7,7 +7,7 @@ import torch
 from session import Counting, Memory, recipe_of, run_of
 
 from resnet_recipes.doctor.rates import settle
-from resnet_recipes.train.loop import train
+from resnet_recipes.training.loop import train
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:

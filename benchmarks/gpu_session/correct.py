@@ -20,10 +20,10 @@ from resnet_recipes.ops import batch_norm, crops, stem
 from resnet_recipes.ops.contact import fault
 from resnet_recipes.ops.pixel_ops import PIXEL_OPS
 from resnet_recipes.optim import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
-from resnet_recipes.train import graphs
-from resnet_recipes.train.exchange import Exchange
-from resnet_recipes.train.loop import train
-from resnet_recipes.train.precision import Precision
+from resnet_recipes.training import graphs
+from resnet_recipes.training.exchange import Exchange
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.precision import Precision
 
 CPU = torch.device("cpu")
 

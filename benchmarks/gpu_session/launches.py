@@ -12,7 +12,7 @@ import torch
 from session import Counting, recipe_of, run_of
 from torch.profiler import ProfilerActivity, profile
 
-from resnet_recipes.train.loop import train
+from resnet_recipes.training.loop import train
 
 #: Launches, copies and fills of a step, from tools/null_device/step.py;
 #: tests/tools/test_null_device.py limits them. They are torch 2.15's: with torch 2.11 the optimizer

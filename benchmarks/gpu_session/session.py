@@ -9,19 +9,19 @@ import torch
 import yaml
 from torch import Tensor
 
-from resnet_recipes import plan as planning
-from resnet_recipes.composing.typed import typed
-from resnet_recipes.config import Recipe
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.doctor.rates import settle
 from resnet_recipes.measure import datasheet
-from resnet_recipes.train.build import build
-from resnet_recipes.train.distributed import Rank
-from resnet_recipes.train.loop import train
-from resnet_recipes.train.precision import resolve_dtype
-from resnet_recipes.train.probe import Stopwatch
-from resnet_recipes.train.run import Run
-from resnet_recipes.train.tuning import Tuning
+from resnet_recipes.planning import plan as planning
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.typed import typed
+from resnet_recipes.training.build import build
+from resnet_recipes.training.distributed import Rank
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.precision import resolve_dtype
+from resnet_recipes.training.probe import Stopwatch
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.tuning import Tuning
 
 CLASSES = 1000
 RECIPES = Path(__file__).parents[2] / "recipes"

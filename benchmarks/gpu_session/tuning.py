@@ -8,8 +8,8 @@ import torch
 from session import Counting, in_turns, recipe_of, run_of
 
 from resnet_recipes.doctor.rates import settle
-from resnet_recipes.train.loop import train
-from resnet_recipes.train.tuning import Tuning
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.tuning import Tuning
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:

@@ -10,11 +10,11 @@ import torch
 from session import recipe_of
 
 from resnet_recipes import data
-from resnet_recipes import plan as planning
-from resnet_recipes.cores import cores
+from resnet_recipes.base.cores import cores
 from resnet_recipes.data import demo
-from resnet_recipes.train import probe
-from resnet_recipes.train.distributed import Rank
+from resnet_recipes.planning import plan as planning
+from resnet_recipes.training import probe
+from resnet_recipes.training.distributed import Rank
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
-from resnet_recipes.composing.suggestions import did_you_mean
-from resnet_recipes.errors import Problem, RecipeError
-from resnet_recipes.paths import typed_path
+from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.paths import typed_path
+from resnet_recipes.recipe.suggestions import did_you_mean
 
 WIDTH = 80  # columns of a help page
 

@@ -9,7 +9,7 @@ from resnet_recipes.report.text import rate
 
 if TYPE_CHECKING:
     from resnet_recipes.measure.estimate import Speeds
-    from resnet_recipes.plan import Plan
+    from resnet_recipes.planning.plan import Plan
 
 USAGE = Usage(
     "resnet-recipes bottleneck recipe=NAME data=PATH [key=value ...]",

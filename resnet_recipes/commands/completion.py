@@ -6,7 +6,7 @@ starts no program.
 
 from collections.abc import Iterable
 
-from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.base.errors import Problem, RecipeError
 
 #: Where each shell looks for completion scripts.
 PLACES = {
@@ -78,9 +78,9 @@ def script(shell: str, flags: Iterable[str]) -> str:
 
 def _settings() -> list[str]:
     """Return all words that a command accepts, up to their values."""
-    from resnet_recipes.composing.library import Library
-    from resnet_recipes.composing.overrides import SHORT
-    from resnet_recipes.composing.typed import settings
+    from resnet_recipes.recipe.library import Library
+    from resnet_recipes.recipe.overrides import SHORT
+    from resnet_recipes.recipe.typed import settings
 
     known = settings()
     sections = {key.rpartition(".")[0] for key in known if "." in key}

@@ -2,16 +2,16 @@
 
 from typing import TYPE_CHECKING
 
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.errors import Problem, RecipeError
 
 if TYPE_CHECKING:
-    from resnet_recipes.composing.compose import Composed
+    from resnet_recipes.recipe.compose import Composed
 
 
 def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
     """Compose the one recipe that the words name, with their changes. Raises RecipeError with every problem."""
-    from resnet_recipes.composing.library import Library
+    from resnet_recipes.recipe.library import Library
 
     library = Library(arguments.recipes)
     names = [word.removeprefix("recipe=") for word in arguments.words if word.startswith("recipe=")]
@@ -34,6 +34,6 @@ def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
         )
     library.chain(names[0])  # reports a wrong name or a broken file before seconds of imports
 
-    from resnet_recipes.composing.compose import compose
+    from resnet_recipes.recipe.compose import compose
 
     return compose(names[0], changes, arguments.recipes, needs_data)

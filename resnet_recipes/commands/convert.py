@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.progress import progress_printer, say
-from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import clock_time, printable
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ def run(arguments: Arguments) -> int:
 
 def _options(words: Sequence[str]) -> "ConvertOptions":
     """Read key=value words as conversion options. Raises RecipeError with every problem."""
-    from resnet_recipes.composing.strict_yaml import plain
-    from resnet_recipes.composing.suggestions import did_you_mean
-    from resnet_recipes.composing.typed import build, kinds_of
     from resnet_recipes.data.convert.encode import ConvertOptions
+    from resnet_recipes.recipe.strict_yaml import plain
+    from resnet_recipes.recipe.suggestions import did_you_mean
+    from resnet_recipes.recipe.typed import build, kinds_of
 
     known = kinds_of(ConvertOptions)
     given = dict(word.split("=", 1) for word in words)

@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
-from resnet_recipes import names
+from resnet_recipes.base import names
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
-from resnet_recipes.composing.library import Library, parents
-from resnet_recipes.composing.strict_yaml import shown
-from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.recipe.library import Library, parents
+from resnet_recipes.recipe.strict_yaml import shown
 
 USAGE = Usage(
     "resnet-recipes cp NAME FILE",

@@ -27,8 +27,8 @@ def run(arguments: Arguments) -> int:
 
 def _settings(word: str, folder: Path | None) -> dict[str, str]:
     """Return every setting of a recipe, or of a run folder's frozen recipe, with its value as text."""
-    from resnet_recipes.composing import frozen
-    from resnet_recipes.composing.compose import compose
+    from resnet_recipes.recipe import frozen
+    from resnet_recipes.recipe.compose import compose
 
     saved, name = Path(word) / "config.yaml", word.removeprefix("recipe=")
     recipe = (

@@ -5,10 +5,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.progress import progress_printer, say
 from resnet_recipes.doctor import Finding, as_json, exit_code
-from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.report.text import printable
 
 EXAMPLE = "resnet-recipes doctor data /data/imagenet"

@@ -7,20 +7,20 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes import atomic
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.runs import price_of
-from resnet_recipes.errors import ExitCode
 from resnet_recipes.measure.estimate import EXCHANGE, Estimate, Speeds, estimate
 from resnet_recipes.measure.memory import Remembered, key_of, recall, remember
 from resnet_recipes.report.summary import ESTIMATE
 from resnet_recipes.report.text import clock_time, rate
 
 if TYPE_CHECKING:
-    from resnet_recipes.composing.compose import Composed
-    from resnet_recipes.plan import Plan
+    from resnet_recipes.planning.plan import Plan
+    from resnet_recipes.recipe.compose import Composed
 
 USAGE = Usage(
     "resnet-recipes estimate recipe=NAME data=PATH [key=value ...]",
@@ -146,8 +146,8 @@ def of(plan: "Plan", speeds: Speeds) -> Estimate:
 def plan_of(wanted: "Composed") -> "Plan":
     """Return the plan of a composed recipe on this machine."""
     from resnet_recipes import data
-    from resnet_recipes import plan as planning
     from resnet_recipes.launch.group import group_of
+    from resnet_recipes.planning import plan as planning
 
     return planning.of(
         wanted.recipe, data.measure(wanted.recipe.data), group_of(wanted.recipe.launch).ranks

@@ -7,19 +7,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes import atomic
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.report import plotting
 from resnet_recipes.commands.trained import named
-from resnet_recipes.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.report.text import printable, rate
 
 if TYPE_CHECKING:
-    from resnet_recipes.config import Recipe
     from resnet_recipes.network.about import About
     from resnet_recipes.network.network import Network
-    from resnet_recipes.train.trained import Evaluated
+    from resnet_recipes.recipe.schema import Recipe
+    from resnet_recipes.training.trained import Evaluated
 
 USAGE = Usage(
     "resnet-recipes eval RUN|FILE [data=PATH] [key=value ...]",
@@ -104,7 +104,7 @@ def _evaluated(
     """Evaluate at each size, in this process or one per device; return the exit code, and the results if it is 0."""
     from resnet_recipes.launch import evaluation
     from resnet_recipes.launch.group import group_of
-    from resnet_recipes.train.trained import Trained
+    from resnet_recipes.training.trained import Trained
 
     group = group_of(recipe.launch)
     if group.ranks == 1:

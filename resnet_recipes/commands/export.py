@@ -5,10 +5,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, TrainingError
+from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.trained import trained
-from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
-from resnet_recipes.paths import typed_path
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,10 +5,10 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from resnet_recipes.base.duration import Duration, decimal
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import RECIPES, WIDTH, Arguments, Usage
-from resnet_recipes.composing.library import Entry, Library
-from resnet_recipes.duration import Duration, decimal
-from resnet_recipes.errors import RecipeError
+from resnet_recipes.recipe.library import Entry, Library
 from resnet_recipes.report.text import printable
 
 USAGE = Usage(

@@ -9,16 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes import atomic
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
-from resnet_recipes.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.measure.sample import SAMPLE, SECONDS, sampled, whole
 from resnet_recipes.report.text import clock_time, rate
 
 if TYPE_CHECKING:
-    from resnet_recipes.plan import Plan
+    from resnet_recipes.planning.plan import Plan
 
 USAGE = Usage(
     "resnet-recipes measure recipe=NAME data=PATH [epochs=N] [key=value ...]",

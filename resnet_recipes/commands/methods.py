@@ -3,10 +3,10 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from resnet_recipes.card import card_of
+from resnet_recipes.base.card import card_of
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import WIDTH, Arguments, Usage
-from resnet_recipes.composing.suggestions import did_you_mean
-from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.recipe.suggestions import did_you_mean
 
 USAGE = Usage(
     "resnet-recipes methods [NAME]",

@@ -8,14 +8,14 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
+from resnet_recipes.base.cores import cores
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
-from resnet_recipes.cores import cores
 from resnet_recipes.report.text import clock_time
 
 if TYPE_CHECKING:
-    from resnet_recipes.composing.compose import Composed
-    from resnet_recipes.plan import Plan
+    from resnet_recipes.planning.plan import Plan
+    from resnet_recipes.recipe.compose import Composed
 
 USAGE = Usage(
     "resnet-recipes plan NAME [key=value ...]",
@@ -38,7 +38,7 @@ def run(arguments: Arguments) -> int:
 def show(composed: "Composed", as_json: bool) -> None:
     """Print the plan of a recipe; without data, on ImageNet."""
     from resnet_recipes import data
-    from resnet_recipes import plan as planning
+    from resnet_recipes.planning import plan as planning
 
     config = composed.recipe.data
     facts = (
@@ -63,8 +63,8 @@ def with_start(plan: "Plan") -> "Plan":
 
 def lines(composed: "Composed", plan: "Plan", folder: str = "") -> Iterator[str]:
     """Yield everything that the user may want to know before the first step."""
-    from resnet_recipes import outline
     from resnet_recipes.launch.group import warnings
+    from resnet_recipes.planning import outline
 
     config = composed.recipe.launch
     entry = composed.entry
@@ -116,7 +116,7 @@ def _device(plan: "Plan") -> Iterator[tuple[str, str]]:
 
 def _memory(plan: "Plan", size: int) -> Iterator[tuple[str, str]]:
     """Yield how much GPU memory the run is expected to need, and what to do if the GPU has less."""
-    from resnet_recipes.guess import gpu_memory
+    from resnet_recipes.planning.guess import gpu_memory
 
     expected = gpu_memory(plan)
     yield (
@@ -137,9 +137,9 @@ def _memory(plan: "Plan", size: int) -> Iterator[tuple[str, str]]:
 def _time(plan: "Plan") -> Iterator[tuple[str, str]]:
     """Yield how long the run takes, as measured here, else predicted, published or guessed, and what it costs."""
     from resnet_recipes.commands import estimate
-    from resnet_recipes.guess import cpu_seconds, gpu_seconds, gpu_speeds, roughly
     from resnet_recipes.launch import gpus
     from resnet_recipes.measure import datasheet
+    from resnet_recipes.planning.guess import cpu_seconds, gpu_seconds, gpu_speeds, roughly
 
     precision, is_cpu = plan.recipe.precision, plan.recipe.launch.device == "cpu"
     gpu = None if is_cpu or precision.dtype == "fp32" else datasheet.known(gpus.first()[0])

@@ -7,15 +7,15 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError
+from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.trained import is_setting, trained
-from resnet_recipes.errors import ExitCode, NotReadyError, Problem, RecipeError
-from resnet_recipes.paths import typed_path
 from resnet_recipes.report.text import printable
 
 if TYPE_CHECKING:
-    from resnet_recipes.train.trained import Trained
+    from resnet_recipes.training.trained import Trained
 
 USAGE = Usage(
     "resnet-recipes predict RUN|FILE IMAGE ... | FOLDER ... [key=value ...]",
@@ -78,7 +78,7 @@ def _predicted(network: "Trained", paths: Sequence[str]) -> Iterator[dict[str, A
     """Yield the result for each image: a file with its classes, the best first, or with an error."""
     from resnet_recipes.data.stream import Stream
     from resnet_recipes.data.unseen import Unlabelled
-    from resnet_recipes.train.evaluate import logits_of
+    from resnet_recipes.training.evaluate import logits_of
 
     recipe, name = network.recipe, network.network.about.class_name
     images = Unlabelled(paths, recipe.data, recipe.batch.eval_size)

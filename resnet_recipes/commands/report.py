@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from resnet_recipes import atomic
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.runs import listed, price_of
-from resnet_recipes.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.measure.runs import RunRecord, read_run
 from resnet_recipes.measure.sections import sections_of
 from resnet_recipes.report.page.html import Section, page

@@ -5,13 +5,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes import atomic
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.progress import say
-from resnet_recipes.errors import Problem, RecipeError
-from resnet_recipes.paths import typed_path
 
 if TYPE_CHECKING:
-    from resnet_recipes.config import Recipe
+    from resnet_recipes.recipe.schema import Recipe
 
 ROOT = Path("runs")
 
@@ -72,10 +72,10 @@ def continued(folder: Path, changes: "Sequence[str] | Recipe") -> Path | None:
 
     Raises RecipeError if a change would make it a different run.
     """
-    from resnet_recipes.composing import frozen
-    from resnet_recipes.composing.compose import compose
     from resnet_recipes.process.folder import refuse_links
-    from resnet_recipes.train.state import changed_settings
+    from resnet_recipes.recipe import frozen
+    from resnet_recipes.recipe.compose import compose
+    from resnet_recipes.training.state import changed_settings
 
     config = folder / "config.yaml"
     if not config.is_file():
@@ -119,8 +119,8 @@ def unfinished(root: Path) -> Iterator[Path]:
 
 def _changes(folder: Path, recipe: "Recipe") -> list[Problem]:
     """Return what prevents `recipe` from continuing the run in `folder`."""
-    from resnet_recipes.composing import frozen
-    from resnet_recipes.train.state import changed_settings
+    from resnet_recipes.recipe import frozen
+    from resnet_recipes.training.state import changed_settings
 
     try:
         began = frozen.read(folder / "config.yaml")

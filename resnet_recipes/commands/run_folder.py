@@ -15,15 +15,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes import __version__, atomic, outline
-from resnet_recipes.composing.compose import Composed
-from resnet_recipes.composing.frozen import freeze
-from resnet_recipes.cores import cores
+from resnet_recipes import __version__
+from resnet_recipes.base import atomic
+from resnet_recipes.base.cores import cores
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.data.frozen import dump
-from resnet_recipes.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.plan import Plan
+from resnet_recipes.planning import outline
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.process.folder import refuse_links
 from resnet_recipes.process.lock import locked
+from resnet_recipes.recipe.compose import Composed
+from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.report.recorder import METRICS, SUMMARY, read_metrics
 
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf", "simplejpeg")

@@ -7,8 +7,8 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.commands.arguments import WIDTH, Arguments, Usage
-from resnet_recipes.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.measure.runs import RunRecord, runs_in
 from resnet_recipes.report.text import clock_time, printable
 

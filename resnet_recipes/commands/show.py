@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
-from resnet_recipes.composing.library import Library
+from resnet_recipes.recipe.library import Library
 
 USAGE = Usage(
     "resnet-recipes show NAME",

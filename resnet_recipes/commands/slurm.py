@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments, Usage
-from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.launch.slurm import SHORTEST, array, script, seconds
 
 if TYPE_CHECKING:
-    from resnet_recipes.config import LaunchConfig
+    from resnet_recipes.recipe.schema import LaunchConfig
 
 USAGE = Usage(
     "resnet-recipes slurm NAME [key=value ...]",
@@ -32,7 +32,7 @@ _STAND_INS = ("run.name=run-1", "launch.rdzv=node:20000")
 
 def run(arguments: Arguments) -> int:
     """Check recipe and settings, and print the script; nodes and GPUs are those of `launch.nodes` and `gpus`."""
-    from resnet_recipes.composing.compose import compose
+    from resnet_recipes.recipe.compose import compose
 
     words = [
         word.removeprefix("recipe=") if i == 0 else word for i, word in enumerate(arguments.words)
@@ -55,7 +55,7 @@ def run(arguments: Arguments) -> int:
 def _array(words: list[str], time: str, arguments: Arguments) -> str:
     """Return the script of a sweep; its runs have the names that `resnet-train -m` gives them."""
     from resnet_recipes.commands.sweep import named
-    from resnet_recipes.composing.sweep import points
+    from resnet_recipes.recipe.sweep import points
 
     runs = named(points(words), Arguments(), _STAND_INS)
     launch, *others = (point.recipe.launch for point, _ in runs.values())

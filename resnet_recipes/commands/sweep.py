@@ -7,24 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from resnet_recipes.base.cores import cores
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
-from resnet_recipes.cores import cores
-from resnet_recipes.errors import Problem, RecipeError
 from resnet_recipes.launch import external, gpus
 from resnet_recipes.launch.sweep import Sweep, slots
 from resnet_recipes.report.text import clock_time
 
 if TYPE_CHECKING:
-    from resnet_recipes.composing.compose import Composed
     from resnet_recipes.data.base import DataFacts
     from resnet_recipes.measure.estimate import Estimate
+    from resnet_recipes.recipe.compose import Composed
 
 
 def run(arguments: Arguments) -> int:
     """Check every point, then train them; with --dry-run only list them. The same command continues a sweep."""
-    from resnet_recipes.composing.sweep import points
+    from resnet_recipes.recipe.sweep import points
 
     found, text = gpus.count(), arguments.flags.get("--parallel", "1")
     if problems := [*_problems(arguments), *_share_problems(text, found, arguments.words)]:
@@ -123,9 +123,9 @@ def _outline(
 def _expected(point: "Composed", facts: dict[str, "DataFacts"]) -> "Estimate | None":
     """Return how long a run takes, if this machine was measured; `facts` keeps counts of data for other runs."""
     from resnet_recipes import data
-    from resnet_recipes import plan as planning
     from resnet_recipes.commands import estimate
     from resnet_recipes.commands.plan import ranks
+    from resnet_recipes.planning import plan as planning
 
     config = point.recipe.data
     if not config.root and config.backend != "synthetic":
@@ -138,8 +138,8 @@ def _expected(point: "Composed", facts: dict[str, "DataFacts"]) -> "Estimate | N
 
 def _name(point: "Composed", swept: list[str]) -> str:
     """Return the run's name: recipe, what differs from the other points, and a digest of what affects the result."""
-    from resnet_recipes.composing.frozen import freeze
-    from resnet_recipes.config import LaunchConfig, RunConfig
+    from resnet_recipes.recipe.frozen import freeze
+    from resnet_recipes.recipe.schema import LaunchConfig, RunConfig
 
     recipe = replace(point.recipe, run=RunConfig(), launch=LaunchConfig())
     parts = [word.partition("=") for word in swept if not word.startswith("recipe=")]

@@ -13,7 +13,7 @@ from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
 
 if TYPE_CHECKING:
-    from resnet_recipes.composing.compose import Composed
+    from resnet_recipes.recipe.compose import Composed
 
 USAGE = Usage(
     "resnet-train recipe=NAME data=/path/to/images [key=value ...]",
@@ -81,7 +81,7 @@ def run(argv: Sequence[str]) -> int:
 
         describe(arguments.flags["--describe"], folder)
     elif "--cfg" in arguments:
-        from resnet_recipes.composing.frozen import freeze
+        from resnet_recipes.recipe.frozen import freeze
 
         print(freeze(composed(arguments, needs_data=False).recipe), end="")
     elif "-m" in arguments:
@@ -120,11 +120,11 @@ def prepared(arguments: Arguments) -> Path | None:
 def _new_run(wanted: "Composed") -> Path:
     """Create the folder of a new run, print its plan, and return the folder."""
     from resnet_recipes import data
-    from resnet_recipes import plan as planning
     from resnet_recipes.commands import estimate, run_folder
     from resnet_recipes.commands.plan import lines, with_start
     from resnet_recipes.launch import external
     from resnet_recipes.launch.group import group_of
+    from resnet_recipes.planning import plan as planning
 
     ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
     plan = with_start(
@@ -141,9 +141,9 @@ def _new_run(wanted: "Composed") -> Path:
 
 def _launched(folder: Path | None) -> int:
     """Train in a folder with our own launcher, wait until the run has ended, and return the exit code."""
-    from resnet_recipes.composing import frozen
     from resnet_recipes.launch import start
     from resnet_recipes.launch.group import command, group_of
+    from resnet_recipes.recipe import frozen
 
     if folder is None:
         return 0

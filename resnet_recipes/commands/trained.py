@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.progress import say
-from resnet_recipes.errors import Problem, RecipeError
-from resnet_recipes.paths import typed_path
 
 if TYPE_CHECKING:
-    from resnet_recipes.config import Recipe
     from resnet_recipes.network.network import Network
-    from resnet_recipes.train.trained import Trained
+    from resnet_recipes.recipe.schema import Recipe
+    from resnet_recipes.training.trained import Trained
 
 #: Settings that change how a network is used; the others are for training.
 _SETTINGS = (
@@ -37,7 +37,7 @@ _SETTINGS = (
 
 def trained(words: Sequence[str], usage: str) -> "Trained":
     """Load the network that the first word names, with the settings key=value of the others. Raises RecipeError."""
-    from resnet_recipes.train.trained import Trained
+    from resnet_recipes.training.trained import Trained
 
     return Trained.on_device(*named(words, usage))
 
@@ -50,7 +50,7 @@ def named(
     Raises RecipeError.
     """
     from resnet_recipes.network.load import load
-    from resnet_recipes.train.trained import recipe_of
+    from resnet_recipes.training.trained import recipe_of
 
     if not words or (is_setting(words[0]) and not os.path.exists(words[0])):
         rule = "is missing: a run folder, a checkpoint or a weights file"
@@ -71,8 +71,8 @@ def _changed(recipe: "Recipe", words: Sequence[str], known: tuple[str, ...]) -> 
     """Return the recipe with settings changed. Raises RecipeError with every problem."""
     if not words:
         return recipe
-    from resnet_recipes.composing import frozen, hydra_compose, overrides
-    from resnet_recipes.composing.typed import typed
+    from resnet_recipes.recipe import frozen, hydra_compose, overrides
+    from resnet_recipes.recipe.typed import typed
 
     changes, problems = overrides.parse(words)
     problems += [

@@ -3,10 +3,10 @@
 import sys
 from pathlib import Path
 
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
-from resnet_recipes.composing.library import Library
-from resnet_recipes.composing.strict_yaml import shown
-from resnet_recipes.errors import RecipeError
+from resnet_recipes.recipe.library import Library
+from resnet_recipes.recipe.strict_yaml import shown
 from resnet_recipes.report.text import printable
 
 USAGE = Usage(
@@ -26,7 +26,7 @@ def run(arguments: Arguments) -> int:
     for name in names:
         try:
             library.chain(name)  # reports a broken file before seconds of imports
-            from resnet_recipes.composing.compose import compose
+            from resnet_recipes.recipe.compose import compose
 
             compose(name, folder=folder, needs_data=False)
             print(f"{shown(Path(name))}: ok")

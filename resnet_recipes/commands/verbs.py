@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from resnet_recipes import __version__
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands import (
     bottleneck,
     compare,
@@ -26,8 +27,7 @@ from resnet_recipes.commands import (
     watch,
 )
 from resnet_recipes.commands.arguments import row, split
-from resnet_recipes.composing.suggestions import did_you_mean
-from resnet_recipes.errors import Problem, RecipeError
+from resnet_recipes.recipe.suggestions import did_you_mean
 
 #: In the order of the help page. Each module has `USAGE` and `run`, and imports heavy packages only
 #: when it runs.

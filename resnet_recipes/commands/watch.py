@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.commands.arguments import Arguments, Usage
-from resnet_recipes.errors import NotReadyError, Problem
 from resnet_recipes.measure.runs import RunRecord, read_run
 from resnet_recipes.report.recorder import METRICS, read_metrics
 from resnet_recipes.report.terminal import is_live

@@ -8,12 +8,12 @@ from types import ModuleType
 
 import torch
 
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import NO_GPU, DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.loading.loader import EvalLoader, TrainLoader
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.data.root import SPLITS, root_problem
 from resnet_recipes.data.workers import oversubscription
-from resnet_recipes.errors import NotReadyError
 
 __all__ = ["DataConfig", "DataFacts", "Share", "measure", "normalize", "open_eval", "open_train"]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.errors import Problem
 
 BACKENDS = ("auto", "torchvision", "ffcv", "gpu", "synthetic")
 

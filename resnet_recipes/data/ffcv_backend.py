@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.beton.file import Beton, pair_problems
 from resnet_recipes.data.beton.quasi_random import quasi_random, quasi_random_problem
@@ -10,7 +11,6 @@ from resnet_recipes.data.beton.samples import Samples, fits_memory, open_samples
 from resnet_recipes.data.images.pipelines import eval_pipeline, manners, train_pipeline
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.memory import available_memory
-from resnet_recipes.errors import NotReadyError, Problem
 
 
 def measure(config: DataConfig, tell: object) -> DataFacts:

@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.base import BACKENDS, DataFacts
-from resnet_recipes.errors import NotReadyError, Problem
 
 NAME = "data.json"
 

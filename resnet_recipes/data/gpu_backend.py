@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data import order
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugment, Share
 from resnet_recipes.data.crop import TrainCrop
@@ -19,7 +20,6 @@ from resnet_recipes.data.loading.loader import Supply
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.order import Job
-from resnet_recipes.errors import NotReadyError, Problem
 
 #: Side of the stored training images relative to the side of the crops, to leave random crops room
 #: to move.

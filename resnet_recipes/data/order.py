@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from resnet_recipes.base.duration import steps_per_epoch
+from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.schedule import in_epoch
 from resnet_recipes.data.base import DataConfig, Share
-from resnet_recipes.duration import steps_per_epoch
-from resnet_recipes.errors import NotReadyError, Problem
-from resnet_recipes.schedule import in_epoch
 
 #: Separates this generator from all others seeded with the run's seed and an epoch, a rank or a
 #: step.

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from itertools import chain, islice
 from pathlib import Path
 
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.errors import Problem
 
 LAYOUT = "the layout is ROOT/train/CLASS/image.jpg and ROOT/val/CLASS/image.jpg"
 SPLITS = ("train", "val")

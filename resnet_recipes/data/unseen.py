@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data import ffcv_backend
 from resnet_recipes.data.base import DataConfig, DataFacts, Share
 from resnet_recipes.data.beton.file import open_beton
@@ -19,7 +20,6 @@ from resnet_recipes.data.loading.loader import EvalLoader
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
-from resnet_recipes.errors import NotReadyError, Problem
 
 _FEW = 64  # decoding so few images takes less time than starting worker processes
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import torch
 
-from resnet_recipes.cores import cores
+from resnet_recipes.base.cores import cores
 from resnet_recipes.data.base import DataConfig
 
 _MOST = 16  # more would not make one rank faster

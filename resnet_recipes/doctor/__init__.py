@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.errors import ExitCode, Problem
+from resnet_recipes.base.errors import ExitCode, Problem
 
 #: (done, total) -> None.
 Progress = Callable[[int, int], None]

@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.cores import cores
+from resnet_recipes.base.cores import cores
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton.file import open_beton
 from resnet_recipes.data.files.layout import listing_of, parts
@@ -19,7 +20,6 @@ from resnet_recipes.data.root import SPLITS, root_problem
 from resnet_recipes.doctor import Finding, Progress, few, finding_of
 from resnet_recipes.doctor.beton import check_betons, verdict
 from resnet_recipes.doctor.image import ODDITIES, check_image
-from resnet_recipes.errors import NotReadyError
 
 IMAGENET = {"train": 1_281_167, "val": 50_000}
 _BLOCK = 4096  # files given to the threads at a time

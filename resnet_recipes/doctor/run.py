@@ -6,10 +6,10 @@ from pathlib import Path
 
 import torch
 
-from resnet_recipes.cores import cores
+from resnet_recipes.base.cores import cores
+from resnet_recipes.base.paths import nearest_existing
 from resnet_recipes.data.memory import available_memory
 from resnet_recipes.doctor import Finding
-from resnet_recipes.paths import nearest_existing
 
 _OPEN_FILES = 4096
 _SHARED = 1 << 30  # bytes of /dev/shm; NCCL uses it between GPUs

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.files.folder import SUFFIXES, class_names
-from resnet_recipes.errors import NotReadyError, Problem
 
 
 def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Path:

@@ -6,14 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.launch.group import EVALUATE, Group
 from resnet_recipes.launch.start import started
 from resnet_recipes.process.ending import Ending
+from resnet_recipes.recipe.frozen import freeze
 
 if TYPE_CHECKING:
-    from resnet_recipes.config import Recipe
-    from resnet_recipes.train.trained import Evaluated
+    from resnet_recipes.recipe.schema import Recipe
+    from resnet_recipes.training.trained import Evaluated
 
 
 def evaluate(
@@ -39,8 +39,8 @@ def _merged(paths: Sequence[Path]) -> "Evaluated":
     import torch
 
     from resnet_recipes.report.facts import Metrics
-    from resnet_recipes.train.confusion import Confusion
-    from resnet_recipes.train.trained import Evaluated
+    from resnet_recipes.training.confusion import Confusion
+    from resnet_recipes.training.trained import Evaluated
 
     found = [torch.load(path, weights_only=True) for path in paths]
     return Evaluated(

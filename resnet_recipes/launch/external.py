@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resnet_recipes import __version__
-from resnet_recipes.cores import cores
-from resnet_recipes.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
+from resnet_recipes.base.cores import cores
+from resnet_recipes.base.errors import ExitCode, NotReadyError, Problem, RecipeError, TrainingError
 from resnet_recipes.launch.group import LOOPBACK, allocator, temporary_folder_problems
 from resnet_recipes.process import watchdog
 
@@ -248,7 +248,7 @@ def _store(rank: int, world_size: int) -> "dist.Store":
     """Return the store where the ranks meet. Raises NotReadyError if they cannot."""
     import torch.distributed as dist
 
-    from resnet_recipes.train import distributed
+    from resnet_recipes.training import distributed
 
     if world_size == 1:
         return dist.HashStore()

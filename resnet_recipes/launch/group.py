@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes.cores import cores
-from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.base.cores import cores
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.launch import gpus
 from resnet_recipes.process.rank_process import LOCKED, STARTED
-from resnet_recipes.train import STORE
+from resnet_recipes.training import STORE
 
 if TYPE_CHECKING:  # config needs torch; a launcher does not
-    from resnet_recipes.config import LaunchConfig
+    from resnet_recipes.recipe.schema import LaunchConfig
 
 #: Seconds that a rank may take to finish its step and save; torchrun's own 30 are too short for
 #: slow disks.

@@ -5,15 +5,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.data import frozen
 from resnet_recipes.launch.group import MEASURE, Group
 from resnet_recipes.launch.start import started
 from resnet_recipes.measure.estimate import Speeds
 from resnet_recipes.process.ending import Ending
+from resnet_recipes.recipe.frozen import freeze
 
 if TYPE_CHECKING:
-    from resnet_recipes.plan import Plan
+    from resnet_recipes.planning.plan import Plan
 
 
 def speeds(plan: "Plan", group: Group, say: Callable[[str], None]) -> tuple[Ending, Speeds | None]:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
-from resnet_recipes.errors import ExitCode
+from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.launch import torchrun
 from resnet_recipes.launch.group import GRACE, Group, command, environments
 from resnet_recipes.process import ending

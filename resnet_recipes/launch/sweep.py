@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.errors import ExitCode
+from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.process.rank_process import die_with_parent
 from resnet_recipes.process.signals import handling
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from resnet_recipes import atomic
-from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.measure.runs import RunRecord, read_run
 
 #: Settings that may differ between runs of the same configuration.

@@ -9,10 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes import __version__, atomic
-from resnet_recipes.cores import cores
+from resnet_recipes import __version__
+from resnet_recipes.base import atomic
+from resnet_recipes.base.cores import cores
+from resnet_recipes.base.paths import cache_folder
 from resnet_recipes.measure.estimate import Speeds
-from resnet_recipes.paths import cache_folder
 
 
 class Remembered(NamedTuple):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from resnet_recipes.architecture import NETWORKS
+from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.measure.datasheet import Gpu
 
 BYTES = 2  # per activation, in bf16 or fp16

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes import atomic
+from resnet_recipes.base import atomic
 from resnet_recipes.report.recorder import METRICS, SUMMARY
 
 #: Bytes at the end of metrics.jsonl that hold the last step and evaluation of an unfinished run.

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from resnet_recipes import atomic
+from resnet_recipes.base import atomic
 from resnet_recipes.measure.comparison import Group, grouped
 from resnet_recipes.measure.published import CONTRADICTIONS, IMAGENET_IMAGES, published
 from resnet_recipes.measure.runs import RunRecord

@@ -10,8 +10,8 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from resnet_recipes.duration import Horizon
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.duration import Horizon
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.ops import Operations
 
 #: Every point in a run where a method can act, in the order in which they are called.

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.ops.blur import Blurring

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.duration import Duration, duration_problem
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.duration import Duration, duration_problem
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Method, Now
 
 

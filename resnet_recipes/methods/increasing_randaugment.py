@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Method, SampleAugment
 
 #: ImageNet's mean colour, which fills areas from outside the image.

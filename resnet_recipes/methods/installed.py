@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import is_dataclass
 from importlib.metadata import EntryPoint, entry_points
 
-from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.methods.base import Method
 
 GROUP = "resnet_recipes.methods"

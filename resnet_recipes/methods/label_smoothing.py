@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import torch
 
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now
 
 

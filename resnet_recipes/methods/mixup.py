@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now, one_hot
 from resnet_recipes.ops.host import send
 from resnet_recipes.ops.images import mix

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from resnet_recipes.duration import Duration, Horizon, decimal
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.duration import Duration, Horizon, decimal
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now
 from resnet_recipes.ops.images import resize, select
 

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor
 
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Method, Now, SampleAugment
 from resnet_recipes.methods.image_ops import IMAGE_OPS, step
 from resnet_recipes.ops.augment import KINDS

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now
 from resnet_recipes.ops.host import send
 

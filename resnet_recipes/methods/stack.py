@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 from torch import Tensor, nn
 
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import (
     EXCLUSIVE_HOOKS,

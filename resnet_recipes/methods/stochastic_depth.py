@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Method
 from resnet_recipes.methods.surgery import adopt, release
 

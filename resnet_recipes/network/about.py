@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from resnet_recipes.architecture import NETWORKS
-from resnet_recipes.config import Recipe, enabled
+from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.data.normalize import MEAN, STD
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.stack import Stack
+from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.report.facts import Metrics
 
 #: Version of these fields; files of newer versions are refused.

@@ -13,7 +13,7 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load
 from resnet_recipes.network.network import Network

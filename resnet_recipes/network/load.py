@@ -9,9 +9,8 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from resnet_recipes.architecture import NETWORKS
-from resnet_recipes.composing.typed import typed
-from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.base.architecture import NETWORKS
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.methods.stochastic_depth import fold
 from resnet_recipes.network import about
@@ -19,6 +18,7 @@ from resnet_recipes.network.about import About
 from resnet_recipes.network.archive import ArchiveError, is_plain
 from resnet_recipes.network.network import Network
 from resnet_recipes.network.weights import read_weights
+from resnet_recipes.recipe.typed import typed
 
 WEIGHTS = "weights.safetensors"
 

@@ -9,9 +9,9 @@ import torch
 import torchvision
 from torch import Tensor, nn
 
-from resnet_recipes import names
-from resnet_recipes.architecture import FREEZABLE, ModelConfig
-from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.base import names
+from resnet_recipes.base.architecture import FREEZABLE, ModelConfig
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.methods.stochastic_depth import unfold
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load as load_network

@@ -10,7 +10,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from resnet_recipes.atomic import replacing
+from resnet_recipes.base.atomic import replacing
 from resnet_recipes.methods.stochastic_depth import folded_state
 from resnet_recipes.network import about, archive
 from resnet_recipes.network.about import About

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.optim.base import OptimizerSettings, adam_problems
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.ops import Operations
 from resnet_recipes.optim.copies import Copies
 

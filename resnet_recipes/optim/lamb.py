@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.optim.base import OptimizerSettings, adam_problems, trainable
 from resnet_recipes.optim.native.steps import native_steps
 

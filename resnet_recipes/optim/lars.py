@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.sgd import sgd
 
-from resnet_recipes.errors import Problem
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.optim.base import OptimizerSettings, momentum_problems, trainable
 from resnet_recipes.optim.native.steps import native_steps
 

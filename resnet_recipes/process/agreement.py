@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import torch.distributed as dist
 
-from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError, Problem
 
 
 def broadcast(store: dist.Store, rank: int, world_size: int, text: Callable[[], str]) -> str:

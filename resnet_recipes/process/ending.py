@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from resnet_recipes import atomic
-from resnet_recipes.errors import ExitCode
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.report.text import printable
 
 #: Where ranks communicate: a RuntimeError raised here is how torch reports that another rank is
@@ -18,8 +18,8 @@ from resnet_recipes.report.text import printable
 _COMMUNICATION = (
     "torch.distributed.",
     "torch.autograd.",
-    "resnet_recipes.train.distributed",
-    "resnet_recipes.train.exchange",
+    "resnet_recipes.training.distributed",
+    "resnet_recipes.training.exchange",
 )
 
 _SHARED_MEMORY = (

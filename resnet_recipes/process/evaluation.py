@@ -7,12 +7,12 @@ from pathlib import Path
 
 import torch
 
-from resnet_recipes.composing.frozen import read
-from resnet_recipes.errors import ExitCode
+from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.network.load import load
 from resnet_recipes.process.rank_process import RankProcess, run_rank
-from resnet_recipes.train import distributed
-from resnet_recipes.train.trained import Trained
+from resnet_recipes.recipe.frozen import read
+from resnet_recipes.training import distributed
+from resnet_recipes.training.trained import Trained
 
 #: The recipe to evaluate with, and {"place": the network, "sizes": pixels}; both are files in the
 #: ranks' folder.

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from resnet_recipes.errors import NotReadyError, Problem, TrainingError
+from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
 
 
 def refuse_links(folder: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from resnet_recipes.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError, Problem
 
 
 @contextmanager

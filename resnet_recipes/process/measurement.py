@@ -6,13 +6,13 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from resnet_recipes import atomic
-from resnet_recipes import plan as planning
-from resnet_recipes.composing.frozen import read
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.data import frozen
-from resnet_recipes.errors import ExitCode
+from resnet_recipes.planning import plan as planning
 from resnet_recipes.process.rank_process import RankProcess, run_rank
-from resnet_recipes.train import distributed, probe
+from resnet_recipes.recipe.frozen import read
+from resnet_recipes.training import distributed, probe
 
 #: The recipe to measure, and what rank 0 found.
 RECIPE, SPEEDS = "config.yaml", "speeds.json"

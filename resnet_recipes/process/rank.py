@@ -13,32 +13,33 @@ import torch
 import torchvision
 from torch.distributed import PrefixStore
 
-from resnet_recipes import __version__, atomic, data
-from resnet_recipes import plan as planning
-from resnet_recipes.composing.frozen import read, tree_of
-from resnet_recipes.config import Recipe
+from resnet_recipes import __version__, data
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import ExitCode, TrainingError
 from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, DataFacts
-from resnet_recipes.errors import ExitCode, TrainingError
 from resnet_recipes.measure.sample import SAMPLE, SECONDS
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import WEIGHTS
 from resnet_recipes.network.weights import write_weights
+from resnet_recipes.planning import plan as planning
 from resnet_recipes.process.agreement import confirm_same
 from resnet_recipes.process.rank_process import RankProcess, run_rank
+from resnet_recipes.recipe.frozen import read, tree_of
+from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
 from resnet_recipes.report.console import open_console
 from resnet_recipes.report.facts import RunFacts
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.train import distributed
-from resnet_recipes.train.build import build, close
-from resnet_recipes.train.checkpoint import Checkpoints
-from resnet_recipes.train.distributed import Rank
-from resnet_recipes.train.keeper import Keeper
-from resnet_recipes.train.loop import train
-from resnet_recipes.train.run import Run
-from resnet_recipes.train.sample import time_epochs
-from resnet_recipes.train.state import digest, flat, restore, resume_warnings
+from resnet_recipes.training import distributed
+from resnet_recipes.training.build import build, close
+from resnet_recipes.training.checkpoint import Checkpoints
+from resnet_recipes.training.distributed import Rank
+from resnet_recipes.training.keeper import Keeper
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.sample import time_epochs
+from resnet_recipes.training.state import digest, flat, restore, resume_warnings
 
 SOFTWARE = {
     "resnet-recipes": __version__,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TextIO
 
-from resnet_recipes.errors import ExitCode, RecipeError, TrainingError
+from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
 from resnet_recipes.process.ending import Ending, first_failure, log_path, lost_a_peer, write
 from resnet_recipes.process.folder import HeldFolder
 from resnet_recipes.process.lock import locked

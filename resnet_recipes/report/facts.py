@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.schedule import in_epoch
+from resnet_recipes.base.schedule import in_epoch
 
 
 @dataclass

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resnet_recipes import atomic
+from resnet_recipes.base import atomic
 from resnet_recipes.report import mlperf
 from resnet_recipes.report.clocks import Record
 from resnet_recipes.report.facts import Metrics, Progress, RunFacts

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes import atomic
+from resnet_recipes.base import atomic
 from resnet_recipes.report.clocks import Record, mlperf_seconds, papers_seconds
 from resnet_recipes.report.facts import Metrics, Published, RunFacts
 

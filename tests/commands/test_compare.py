@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands import verbs
-from resnet_recipes.errors import RecipeError
 from tests.run_folders import run_folder
 
 

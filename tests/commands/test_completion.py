@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.cli import train
 from resnet_recipes.commands.completion import script
 from resnet_recipes.commands.train import USAGE
 from resnet_recipes.data.base import DataConfig
-from resnet_recipes.errors import RecipeError
 
 DATA = [f"data.{item.name}=" for item in fields(DataConfig)]
 

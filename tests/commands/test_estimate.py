@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.commands import estimate, plan, verbs
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.composed import composed
-from resnet_recipes.errors import ExitCode
 from resnet_recipes.launch import measurement
 from resnet_recipes.measure.estimate import Speeds
 from resnet_recipes.process.ending import Ending

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 
 from resnet_recipes import data
 from resnet_recipes.cli import main
-from resnet_recipes.composing.frozen import freeze, read
 from resnet_recipes.data.base import Share
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.network.load import load
-from resnet_recipes.train.run import Run
+from resnet_recipes.recipe.frozen import freeze, read
+from resnet_recipes.training.run import Run
 from tests.process.nursery import Nursery
 from tests.trained_runs import CLASSES, ended_run
 

@@ -7,7 +7,7 @@ import torch
 from resnet_recipes.cli import main
 from resnet_recipes.network import export as formats
 from resnet_recipes.network.load import load
-from resnet_recipes.train.run import Run
+from resnet_recipes.training.run import Run
 from tests.trained_runs import ended_run
 
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands import verbs
-from resnet_recipes.errors import RecipeError
 from resnet_recipes.launch import start
 
 WORDS = [

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.cli import main
-from resnet_recipes.train.run import Run
+from resnet_recipes.training.run import Run
 from tests.trained_runs import ended_run
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.commands import verbs
-from resnet_recipes.errors import NotReadyError, RecipeError
 from tests.run_folders import run_folder
 
 vl_convert = pytest.importorskip(

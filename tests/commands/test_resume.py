@@ -5,8 +5,8 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.commands.resume import unfinished
-from resnet_recipes.composing.frozen import read
 from resnet_recipes.process.ending import Ending
+from resnet_recipes.recipe.frozen import read
 
 SMALL = [
     "recipe=mild",

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes import atomic, plan
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.commands import run_folder
 from resnet_recipes.commands.run_folder import create, provenance
-from resnet_recipes.composing.compose import compose
-from resnet_recipes.errors import NotReadyError, RecipeError
+from resnet_recipes.planning import plan
 from resnet_recipes.process.lock import locked
+from resnet_recipes.recipe.compose import compose
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from resnet_recipes.composing.frozen import read
 from resnet_recipes.process.ending import Ending
+from resnet_recipes.recipe.frozen import read
 
 SMALL = [
     "data.backend=synthetic",
@@ -183,7 +183,7 @@ def test_the_plan_opens_with_device_and_precision_and_says_how_long_a_cpu_needs(
     started, capsys, monkeypatch
 ):
     monkeypatch.setattr("resnet_recipes.launch.gpus.count", lambda: 0)
-    monkeypatch.setattr("resnet_recipes.cores.cores", lambda: 2)
+    monkeypatch.setattr("resnet_recipes.base.cores.cores", lambda: 2)
     cli.train(["recipe=mild", "--dry-run"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[2:4] == [

@@ -8,7 +8,7 @@ from PIL import Image
 
 from resnet_recipes import cli
 from resnet_recipes.commands.show import folded
-from resnet_recipes.composing.library import packaged_folder
+from resnet_recipes.recipe.library import packaged_folder
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ import pytest
 import torch
 
 from resnet_recipes import data
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, Share
-from resnet_recipes.errors import NotReadyError
 
 
 class Case(NamedTuple):

@@ -14,6 +14,7 @@ import torch
 from PIL import Image
 from torchvision.transforms import v2
 
+from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data import measure, open_eval, open_train
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.file import JPEG, RAW, Beton, open_beton
@@ -21,7 +22,6 @@ from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.images import native
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.data.order import shuffled
-from resnet_recipes.errors import NotReadyError, TrainingError
 from tests.process.nursery import Nursery
 
 built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")

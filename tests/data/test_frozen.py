@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.data.frozen import dump, load
-from resnet_recipes.errors import NotReadyError
 
 FACTS = DataFacts("ffcv", Path("/data"), 37, 11, ("ant", "b\u00e9e"), ("a note",), "one", "two")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data import measure, open_train
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.file import JPEG, half_path, open_beton
@@ -17,7 +18,6 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.run import convert, forecast
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.doctor.data import check_data
-from resnet_recipes.errors import NotReadyError, TrainingError
 from tests.process.nursery import Nursery
 
 built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.beton.file import open_beton
 from resnet_recipes.data.convert import run as converting
 from resnet_recipes.data.convert.encode import ConvertOptions
@@ -20,7 +21,6 @@ from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.doctor.image import check_image
-from resnet_recipes.errors import NotReadyError
 
 COUNT = int(os.environ.get("RESNET_RECIPES_MUTANTS", "100"))
 

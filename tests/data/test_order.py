@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data import order
 from resnet_recipes.data.base import DataConfig, Share
-from resnet_recipes.errors import NotReadyError
 
 
 def test_every_epoch_is_another_permutation():

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import data
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.root import root_problem
-from resnet_recipes.errors import NotReadyError
 
 
 @pytest.fixture

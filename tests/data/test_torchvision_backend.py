@@ -17,10 +17,10 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from resnet_recipes import data
+from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.images import decode, native, python
 from resnet_recipes.data.loading import pipeline
-from resnet_recipes.errors import TrainingError
 from tests.process.nursery import Nursery
 
 ALONE = Share(0, 1, 12, 4, seed=5)

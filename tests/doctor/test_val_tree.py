@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.doctor import exit_code
 from resnet_recipes.doctor.data import check_data
 from resnet_recipes.doctor.val_tree import build_val_tree
-from resnet_recipes.errors import NotReadyError
 
 MAPS = {
     "csv with a header": "ImageId,Class\nant2,ant\nbee2,bee\ncat2,cat\n",

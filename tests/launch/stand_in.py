@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from resnet_recipes.errors import NotReadyError, Problem, TrainingError
+from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
 from resnet_recipes.process.rank_process import RankProcess, run_rank
 
 STEPS = 2000

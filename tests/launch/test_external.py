@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.errors import ExitCode, NotReadyError
+from resnet_recipes.base.errors import ExitCode, NotReadyError
 from resnet_recipes.launch import external, gpus
 from resnet_recipes.process.ending import read
 from resnet_recipes.process.watchdog import Beat
-from resnet_recipes.train import distributed
+from resnet_recipes.training import distributed
 from tests.process.nursery import Command, Nursery
 
 SMALL = [

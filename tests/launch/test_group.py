@@ -11,8 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from resnet_recipes.config import LaunchConfig
-from resnet_recipes.errors import NotReadyError
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.launch import gpus
 from resnet_recipes.launch.group import (
     LONGEST_TMPDIR,
@@ -23,7 +22,8 @@ from resnet_recipes.launch.group import (
     group_of,
     warnings,
 )
-from resnet_recipes.train import STORE
+from resnet_recipes.recipe.schema import LaunchConfig
+from resnet_recipes.training import STORE
 
 RUN = Path("runs/a")
 

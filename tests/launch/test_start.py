@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.errors import NotReadyError
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.launch import group as group_module
 from resnet_recipes.launch import start as launching
 from resnet_recipes.launch.group import Group

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torchvision.models import ResNet
 
-from resnet_recipes.duration import Horizon
+from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods.base import Batch, Now, one_hot
-from resnet_recipes.train.keeper import Keeper
-from resnet_recipes.train.loop import train
-from resnet_recipes.train.run import Run
+from resnet_recipes.training.keeper import Keeper
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.run import Run
 from tests.process.nursery import narrow_resnet18
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
-from resnet_recipes.card import card_of
+from resnet_recipes.base.card import card_of
 from resnet_recipes.data.normalize import normalize, shift_and_scale
 from resnet_recipes.methods import ORDER, Methods
 from resnet_recipes.methods.base import HOOKS, Batch, Method

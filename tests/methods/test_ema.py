@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel
 
-from resnet_recipes.duration import Duration, Horizon
+from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.methods.ema import EMA
 
 #: Values that the settings must refuse.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from resnet_recipes.duration import Horizon
+from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.methods.label_smoothing import LabelSmoothing
 from resnet_recipes.methods.mixup import blend_targets

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from resnet_recipes.base.duration import Horizon
 from resnet_recipes.data.normalize import normalize, shift_and_scale
-from resnet_recipes.duration import Horizon
 from resnet_recipes.methods.base import Batch, Now
 from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
 from resnet_recipes.ops.images import Draft

@@ -11,15 +11,15 @@ from PIL import Image
 from torch import nn
 
 import resnet_recipes
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.cli import main
 from resnet_recipes.data.images.decode import BadImageError
-from resnet_recipes.errors import NotReadyError
 from resnet_recipes.network import about
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.train.checkpoint import Checkpoints
-from resnet_recipes.train.run import Run
-from resnet_recipes.train.state import capture
+from resnet_recipes.training.checkpoint import Checkpoints
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.state import capture
 from tests.process.nursery import narrow_resnet18
 from tests.trained_runs import CLASSES, ended_run
 

@@ -12,7 +12,7 @@ from resnet_recipes.network import about, archive
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import KEY, read_weights, write_weights
-from resnet_recipes.train.run import Run
+from resnet_recipes.training.run import Run
 
 IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 

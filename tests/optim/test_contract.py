@@ -10,16 +10,16 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from resnet_recipes.card import card_of
+from resnet_recipes.base.card import card_of
 from resnet_recipes.network.cast import cast_together
 from resnet_recipes.ops import Operations
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.optim.base import POLICIES
 from resnet_recipes.optim.native import steps
 from resnet_recipes.process.rank_process import RankProcess
-from resnet_recipes.train import distributed
-from resnet_recipes.train.exchange import Exchange
-from resnet_recipes.train.precision import Precision
+from resnet_recipes.training import distributed
+from resnet_recipes.training.exchange import Exchange
+from resnet_recipes.training.precision import Precision
 from tests.process.nursery import Nursery
 
 every_optimizer = pytest.mark.parametrize(

@@ -30,7 +30,7 @@ import torchvision
 from torch import nn
 from torchvision.models.resnet import BasicBlock, ResNet
 
-from resnet_recipes.architecture import NETWORKS
+from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.process.rank import work
 from resnet_recipes.process.rank_process import (
     LOCKED,

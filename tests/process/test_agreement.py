@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import torch.distributed as dist
 
-from resnet_recipes.errors import NotReadyError
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.process.agreement import broadcast, confirm_same
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.errors import TrainingError
+from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.process.ending import Ending, first_failure, lost_a_peer, read, write
 
 

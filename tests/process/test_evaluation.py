@@ -7,12 +7,12 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from resnet_recipes.composing.compose import compose
-from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.process import evaluation
-from resnet_recipes.train import affinity, distributed
-from resnet_recipes.train.distributed import Rank
-from resnet_recipes.train.trained import Trained
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.training import affinity, distributed
+from resnet_recipes.training.distributed import Rank
+from resnet_recipes.training.trained import Trained
 
 
 def test_a_rank_takes_its_gpu_before_the_network_is_on_it(

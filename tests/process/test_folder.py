@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.errors import NotReadyError, TrainingError
+from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.process.folder import HeldFolder, refuse_links
 
 

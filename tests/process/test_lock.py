@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.errors import NotReadyError
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.process.lock import locked
 
 

@@ -7,10 +7,10 @@ from unittest.mock import Mock
 
 import pytest
 
-from resnet_recipes.composing.frozen import freeze
-from resnet_recipes.config import Recipe
 from resnet_recipes.process import rank
 from resnet_recipes.process.rank_process import RankProcess
+from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.recipe.schema import Recipe
 
 
 @pytest.mark.parametrize(

@@ -16,18 +16,18 @@ import torch
 from torch import nn
 
 from resnet_recipes import data, ops
-from resnet_recipes.composing.frozen import freeze
-from resnet_recipes.config import Recipe
+from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig, Share
-from resnet_recipes.errors import NotReadyError, TrainingError
 from resnet_recipes.network import archive
 from resnet_recipes.process.rank import work
 from resnet_recipes.process.rank_process import RankProcess
-from resnet_recipes.train import distributed, exchange
-from resnet_recipes.train.evaluate import evaluate
-from resnet_recipes.train.keeper import Keeper
-from resnet_recipes.train.precision import Precision
-from resnet_recipes.train.run import Run
+from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.training import distributed, exchange
+from resnet_recipes.training.evaluate import evaluate
+from resnet_recipes.training.keeper import Keeper
+from resnet_recipes.training.precision import Precision
+from resnet_recipes.training.run import Run
 from tests.compliance import complies
 from tests.process.nursery import Nursery
 
@@ -158,7 +158,7 @@ def test_ranks_that_do_not_share_statistics_would_count_something_else(
 ):
     (alone,) = nursery.call(tmp_path, 1, measured)
     (first, _) = nursery.call(
-        tmp_path, 2, measured, off=("resnet_recipes.train.evaluate", "broadcast_statistics")
+        tmp_path, 2, measured, off=("resnet_recipes.training.evaluate", "broadcast_statistics")
     )
     assert [top1 for top1, *_ in first] != [top1 for top1, *_ in alone]
 
@@ -230,7 +230,10 @@ def test_float16_resumes_bit_for_bit_only_because_its_scale_is_kept(
     assert state(resumed, 6)["precision"] == state(whole, 6)["precision"]
     assert differing(resumed, whole) == []
     nursery.call(
-        forgetful, 2, trained, off=("resnet_recipes.train.precision:Precision", "load_state_dict")
+        forgetful,
+        2,
+        trained,
+        off=("resnet_recipes.training.precision:Precision", "load_state_dict"),
     )
     assert differing(forgetful, whole) != []
 

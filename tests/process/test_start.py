@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from resnet_recipes.composing.compose import compose
-from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.process.ending import first_failure
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.frozen import freeze
 from tests.process.nursery import Nursery, shallow_resnet18
 from tests.process.test_survival import SMALL, Run, assert_same
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from resnet_recipes.composing.compose import compose
-from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.network import archive
 from resnet_recipes.process import watchdog
 from resnet_recipes.process.ending import first_failure
 from resnet_recipes.process.observer import Observer
-from resnet_recipes.train.checkpoint import Checkpoints
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.training.checkpoint import Checkpoints
 from tests.process.nursery import Nursery
 
 STEPS = 10

@@ -10,10 +10,10 @@ import pytest
 import torch
 import torchvision
 
-from resnet_recipes import plan
-from resnet_recipes.composing.compose import compose
-from resnet_recipes.composing.library import packaged_folder
-from resnet_recipes.plan import IMAGENET, Plan
+from resnet_recipes.planning import plan
+from resnet_recipes.planning.plan import IMAGENET, Plan
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.library import packaged_folder
 
 PEERS = json.loads((Path(__file__).parent / "golden" / "peers.json").read_text())
 CASES = [

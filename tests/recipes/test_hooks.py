@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes import outline, plan
-from resnet_recipes.composing.compose import compose
-from resnet_recipes.composing.library import packaged_folder
-from resnet_recipes.plan import IMAGENET, Plan
+from resnet_recipes.planning import outline, plan
+from resnet_recipes.planning.plan import IMAGENET, Plan
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.library import packaged_folder
 
 
 def planned(name: str) -> Plan:

@@ -17,11 +17,11 @@ from torchvision.transforms import InterpolationMode, v2
 from torchvision.transforms.v2 import functional
 
 from resnet_recipes import data
-from resnet_recipes.composing.compose import compose
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.order import shuffled
 from resnet_recipes.methods.increasing_randaugment import OPERATIONS, IncreasingRandAugment
+from resnet_recipes.recipe.compose import compose
 
 COUNT = 8
 ALONE = Share(0, 1, COUNT, COUNT, seed=3)

@@ -8,8 +8,8 @@ from PIL import Image
 from torchvision.transforms import v2
 
 from resnet_recipes import data
-from resnet_recipes.composing.compose import compose
 from resnet_recipes.data.base import Share
+from resnet_recipes.recipe.compose import compose
 
 TWO = Share(0, 1, 2, 2, seed=0)
 

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes import plan
-from resnet_recipes.composing import strict_yaml
-from resnet_recipes.composing.compose import compose
-from resnet_recipes.composing.frozen import tree_of
-from resnet_recipes.composing.library import packaged_folder
-from resnet_recipes.config import enabled
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.plan import IMAGENET
+from resnet_recipes.planning import plan
+from resnet_recipes.planning.plan import IMAGENET
+from resnet_recipes.recipe import strict_yaml
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.frozen import tree_of
+from resnet_recipes.recipe.library import packaged_folder
+from resnet_recipes.recipe.schema import enabled
 
 NAMES = ("mild", "medium", "hot")
 ALL = sorted(path.stem for path in packaged_folder().glob("*.yaml"))

@@ -12,9 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
-from resnet_recipes.composing.compose import compose
-from resnet_recipes.composing.frozen import freeze
 from resnet_recipes.network import archive
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.frozen import freeze
 from tests.process.nursery import Nursery
 
 pytestmark = pytest.mark.slow

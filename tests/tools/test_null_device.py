@@ -137,9 +137,9 @@ import torch
 from unittest.mock import Mock, patch
 from null_device import recorded
 from step import a_run
-from resnet_recipes.train import graphs
-from resnet_recipes.train.keeper import Keeper
-from resnet_recipes.train.loop import train
+from resnet_recipes.training import graphs
+from resnet_recipes.training.keeper import Keeper
+from resnet_recipes.training.loop import train
 torch.cuda.empty_cache()
 torch.cuda.reset_peak_memory_stats()
 run = a_run("mild", ["model.name=resnet18"])
@@ -162,7 +162,7 @@ import os, sys
 import torch
 from null_device import recorded
 from step import a_run, recorded_steps
-from resnet_recipes.train import STORE, distributed
+from resnet_recipes.training import STORE, distributed
 def asked(entries):
     return [entry.removeprefix("launch ") for entry in entries if "nccl" in entry or entry == "launch graph"]
 os.environ[STORE] = sys.argv[1] + ".store"
@@ -193,8 +193,8 @@ COMPILED = """
 import torch
 from unittest.mock import Mock
 from step import a_run
-from resnet_recipes.train.keeper import Keeper
-from resnet_recipes.train.loop import train
+from resnet_recipes.training.keeper import Keeper
+from resnet_recipes.training.loop import train
 run = a_run("mild", ["precision.compile=true", "model.name=resnet18"])
 keeper = Mock(spec=Keeper)
 keeper.wants_to_stop.return_value = True

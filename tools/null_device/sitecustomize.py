@@ -6,7 +6,7 @@ if any(word.startswith("resnet_recipes.process.") for word in sys.orig_argv):
     import null_device  # noqa: F401
 
     from resnet_recipes import ops
-    from resnet_recipes.train import distributed
+    from resnet_recipes.training import distributed
 
     # the device computes nothing that could be compared
     ops.fault = lambda *_: ""

@@ -21,14 +21,14 @@ import torch
 from null_device import recorded
 
 from resnet_recipes import ops
-from resnet_recipes import plan as planning
-from resnet_recipes.composing.compose import compose
 from resnet_recipes.data.base import DataFacts, RawBatch
-from resnet_recipes.train import build as building
-from resnet_recipes.train.distributed import this_rank
-from resnet_recipes.train.keeper import Keeper
-from resnet_recipes.train.loop import train
-from resnet_recipes.train.run import Run
+from resnet_recipes.planning import plan as planning
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.training import build as building
+from resnet_recipes.training.distributed import this_rank
+from resnet_recipes.training.keeper import Keeper
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.run import Run
 
 # examples; step to begin with; steps taken, at least one of them with SAM
 BATCH, FIRST, STEPS = 256, 3, 12

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.beton.sidecar import Sidecar, read_sidecar
 from resnet_recipes.data.images.jpeg import frame_size
 from resnet_recipes.data.regular import open_regular
-from resnet_recipes.errors import NotReadyError, Problem
 
 VERSION = 2
 JPEG, RAW = 0, 1  # how a sample is stored: `mode`

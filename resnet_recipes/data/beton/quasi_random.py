@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.data.beton.file import Beton
 from resnet_recipes.data.memory import available_memory
 from resnet_recipes.data.order import Permute
-from resnet_recipes.errors import Problem
 
 #: Pages whose samples are shuffled together. A constant, because all ranks must arrive at the same
 #: order.

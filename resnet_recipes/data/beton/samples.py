@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import simplejpeg
 
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.beton.file import JPEG, Beton, half_path, open_beton
 from resnet_recipes.data.images.decode import BadImageError, Pixels
 from resnet_recipes.data.memory import available_memory
-from resnet_recipes.errors import NotReadyError, Problem
 
 
 class Samples:

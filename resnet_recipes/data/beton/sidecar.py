@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.regular import open_regular
 from resnet_recipes.data.root import SPLITS
-from resnet_recipes.errors import NotReadyError, Problem
 
 _LARGEST = 1 << 30  # bytes; ImageNet's has 7 MB
 

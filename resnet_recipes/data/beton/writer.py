@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes import atomic
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.beton import file as layout
 from resnet_recipes.data.beton.sidecar import Sidecar, pack_checksums, sidecar_path
-from resnet_recipes.errors import NotReadyError, Problem
 
 #: One record of the journal: a sample that is safely on disk, or (size 0) an image that was
 #: skipped.

@@ -9,11 +9,11 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
+from resnet_recipes.base.errors import Problem
 from resnet_recipes.data.beton.file import JPEG, RAW
 from resnet_recipes.data.crop import uniforms
 from resnet_recipes.data.images.decode import BadImageError, Picture
 from resnet_recipes.data.images.jpeg import frame_size
-from resnet_recipes.errors import Problem
 
 WRITE_MODES = ("raw", "proportion", "jpg")
 _RESTART = 4  # units of 16 pixels between two restart markers

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from resnet_recipes.cores import cores
+from resnet_recipes.base.cores import cores
+from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.beton.writer import RECORD
 from resnet_recipes.data.convert.encode import ConvertOptions, Encoded, encode
 from resnet_recipes.data.convert.source import Source
-from resnet_recipes.errors import TrainingError
 
 _CHUNK = 128  # images between two visits to the disk
 

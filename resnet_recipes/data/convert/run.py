@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, TrainingError
+from resnet_recipes.base.paths import nearest_existing
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.beton.file import half_path, open_beton
 from resnet_recipes.data.beton.writer import BetonWriter, partial_path, read_journal
@@ -23,8 +25,6 @@ from resnet_recipes.data.files.folder import SUFFIXES
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.survey import survey
 from resnet_recipes.data.root import SPLITS
-from resnet_recipes.errors import NotReadyError, Problem, RecipeError, TrainingError
-from resnet_recipes.paths import nearest_existing
 
 PAGE_SIZE = 8 << 20  # bytes, FFCV's own default
 # bytes, used when images keep their size: one image must fit into a page

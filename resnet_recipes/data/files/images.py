@@ -7,13 +7,13 @@ from typing import Self
 
 import numpy as np
 
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.layout import listing_of
 from resnet_recipes.data.files.listing import Listing, packed
 from resnet_recipes.data.images.decode import Picture, read_file
 from resnet_recipes.data.images.source import ChangedError
 from resnet_recipes.data.shared import SharedArrays
-from resnet_recipes.errors import NotReadyError, Problem
 
 #: With a smaller fraction of JPEGs the interpreter is the bottleneck.
 _MOST = 0.9

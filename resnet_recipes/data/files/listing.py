@@ -14,9 +14,9 @@ from typing import Self
 
 import numpy as np
 
-from resnet_recipes import atomic
+from resnet_recipes.base import atomic
+from resnet_recipes.base.paths import cache_folder
 from resnet_recipes.data.files.folder import class_names, walk
-from resnet_recipes.paths import cache_folder
 
 #: Smaller listings take less than a second and are not cached.
 _WORTH_KEEPING = 100_000

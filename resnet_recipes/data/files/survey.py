@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.data.files.folder import class_names, image_names
 from resnet_recipes.data.files.layout import Part, listing_of, parts
 from resnet_recipes.data.files.listing import Listing, Tell
 from resnet_recipes.data.root import LAYOUT, SPLITS, unreadable
-from resnet_recipes.errors import NotReadyError, Problem
 
 _SHARE = "data.val_share=0.1   sets a tenth of each class aside"
 

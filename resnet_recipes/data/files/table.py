@@ -10,10 +10,10 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.data.regular import open_regular
 from resnet_recipes.data.root import SYNONYMS
-from resnet_recipes.errors import NotReadyError, Problem
 
 #: Files with labels next to the images, as Hugging Face's `imagefolder` reads them.
 METADATA = ("metadata.csv", "metadata.jsonl")

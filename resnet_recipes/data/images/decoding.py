@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
 from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.images import nvjpeg
 from resnet_recipes.data.images.encoded import EncodedTrainImages
@@ -14,7 +15,6 @@ from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import Rows, UnreadableError, fill
 from resnet_recipes.data.order import Job
-from resnet_recipes.errors import NotReadyError, Problem, TrainingError
 from resnet_recipes.ops import crops
 from resnet_recipes.ops.contact import fault
 from resnet_recipes.ops.host import send

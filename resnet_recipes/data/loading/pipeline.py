@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.loading.loader import Supply
 from resnet_recipes.data.loading.pool import WorkerPool
@@ -14,7 +15,6 @@ from resnet_recipes.data.loading.slots import Capacity, Piece, Slots
 from resnet_recipes.data.loading.storage import Rows, Storage
 from resnet_recipes.data.loading.worker import Filled, WorkerContext
 from resnet_recipes.data.order import Job
-from resnet_recipes.errors import TrainingError
 
 #: Seconds without an image after which the loader gives up: a dead network drive never answers.
 PATIENCE = 300.0

@@ -4,7 +4,7 @@ import csv
 from collections.abc import Mapping
 from pathlib import Path
 
-from resnet_recipes import atomic
+from resnet_recipes.base import atomic
 from resnet_recipes.report.trackers.base import NAMES
 
 COLUMNS = ("step", "epoch", *(name for names in NAMES.values() for name in names.values()))

@@ -8,7 +8,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
 
-from resnet_recipes import atomic
+from resnet_recipes.base import atomic
 from resnet_recipes.report.trackers.base import as_typed
 
 #: Entries that MLflow accepts in one call.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import wandb
 
-from resnet_recipes import atomic
+from resnet_recipes.base import atomic
 
 #: What W&B itself reports for a program that Ctrl-C stopped.
 _STOPPED = 255

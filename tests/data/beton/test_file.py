@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.beton.file import (
     ALLOCATION,
     FIELD,
@@ -17,7 +18,6 @@ from resnet_recipes.data.beton.file import (
     open_beton,
 )
 from resnet_recipes.data.beton.sidecar import sidecar_path
-from resnet_recipes.errors import NotReadyError
 
 
 class Parts:

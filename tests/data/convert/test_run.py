@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from PIL import Image
 
+from resnet_recipes.base.errors import NotReadyError, RecipeError, TrainingError
 from resnet_recipes.data.beton import writer as beton_writer
 from resnet_recipes.data.beton.file import METADATA_START, open_beton
 from resnet_recipes.data.beton.sidecar import sidecar_path
@@ -20,7 +21,6 @@ from resnet_recipes.data.convert.encode import ConvertOptions
 from resnet_recipes.data.convert.pool import encode_one
 from resnet_recipes.data.convert.run import convert, forecast
 from resnet_recipes.data.convert.source import BetonSource
-from resnet_recipes.errors import NotReadyError, RecipeError, TrainingError
 from tests.process.nursery import Nursery
 
 RAW = ConvertOptions("raw", workers=1)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from resnet_recipes import data
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.files.layout import listing_of, set_aside
 from resnet_recipes.data.files.listing import Listing
 from resnet_recipes.doctor.data import check_data
-from resnet_recipes.errors import NotReadyError
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import data
+from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.files import listing
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.listing import Listing, cache_path
-from resnet_recipes.errors import NotReadyError, TrainingError
 
 
 @pytest.fixture

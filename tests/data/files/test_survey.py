@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import data
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.commands import verbs
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.listing import Listing
-from resnet_recipes.errors import NotReadyError
 
 
 @pytest.fixture

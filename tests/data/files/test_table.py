@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data.files import table
-from resnet_recipes.errors import NotReadyError
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import torch
 from PIL import Image
 
 from resnet_recipes import data
+from resnet_recipes.base.errors import NotReadyError, TrainingError
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.files.images import Files
@@ -31,7 +32,6 @@ from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
 from resnet_recipes.data.loading.storage import PARCEL, Rows
 from resnet_recipes.data.order import Job
-from resnet_recipes.errors import NotReadyError, TrainingError
 
 CROP = TrainCrop(3, (0.08, 1.0), (0.75, 4 / 3), flip=True, interpolation="random")
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.crop import uniforms
 from resnet_recipes.data.loading import pipeline, pool
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity, Slots
 from resnet_recipes.data.loading.storage import Rows, UnreadableError
 from resnet_recipes.data.order import Job
-from resnet_recipes.errors import TrainingError
 
 
 class Greys:

@@ -5,17 +5,18 @@ import torchvision
 from torch import nn
 from torchvision.models.resnet import Bottleneck, ResNet
 
-from resnet_recipes import data, ops, plan
-from resnet_recipes.composing.typed import typed
+from resnet_recipes import data, ops
 from resnet_recipes.ops import Operations
 from resnet_recipes.ops.kernels import batch_norm, blurred, stem
 from resnet_recipes.optim.native import steps
-from resnet_recipes.train.build import build, close
-from resnet_recipes.train.distributed import Rank
-from resnet_recipes.train.loop import train
+from resnet_recipes.planning import plan
+from resnet_recipes.recipe.typed import typed
+from resnet_recipes.training.build import build, close
+from resnet_recipes.training.distributed import Rank
+from resnet_recipes.training.loop import train
 from tests.fixtures import SMALL, merged
 from tests.ops.interpreted.test_contact import register
-from tests.train.test_loop import Notes
+from tests.training.test_loop import Notes
 
 RECIPE = merged(
     SMALL,

@@ -1,0 +1,1 @@
+"""What every part rests on: errors, durations, schedules, names, paths, files; standard library only."""

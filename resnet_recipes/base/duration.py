@@ -1,0 +1,102 @@
+"""Exact training lengths, in the units that recipes use."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+from resnet_recipes.base.errors import Problem
+
+_FORM = re.compile(r"(\d{1,12}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(ep|ba|dur)")
+
+#: Upper limit of a duration, in epochs or steps; the longest published ImageNet run has 750,000
+#: steps.
+LONGEST = 10**9
+
+
+@dataclass(frozen=True)
+class Duration:
+    """A length of training: epochs ("8ep"), batches, that is optimizer steps ("100ba"), or a share of it ("0.5dur")."""
+
+    value: Fraction
+    unit: str  # "ep", "ba" or "dur"
+
+    @staticmethod
+    @cache
+    def parse(text: str) -> "Duration":
+        """Parse a duration. Raises ValueError with the rule that the user broke."""
+        match = _FORM.fullmatch(str(text).strip())
+        if match is None:
+            raise ValueError(
+                "is not a duration: write a number and a unit, as in 8ep, 100ba or 0.5dur"
+            )
+        value, unit = Fraction(match[1]), match[2]
+        if unit == "dur" and value > 1:
+            raise ValueError("is longer than the run: a share of it is between 0dur and 1dur")
+        if value > LONGEST:
+            raise ValueError(f"is too long: the maximum is {LONGEST:,} epochs or steps")
+        return Duration(value, unit)
+
+    def scaled(self, ratio: Fraction) -> "Duration":
+        """Return this duration stretched by `ratio` and rounded down to whole units (28.8ep is 28ep); unchanged for 1.
+
+        Composer multiplies floats: there, at 90 epochs, 12 of the ratios from 0.01 to 10.00 give
+        one epoch less, for example 0.7 (62 instead of 63).
+        """
+        if self.unit == "dur" or ratio == 1:
+            return self
+        return Duration(Fraction(int(self.value * ratio)), self.unit)
+
+    def __str__(self) -> str:
+        number = str(self.value) if self.value.denominator == 1 else f"{float(self.value):g}"
+        return f"{number}{self.unit}"
+
+
+def duration_problem(
+    key: str, text: str, units: tuple[str, ...] = ("ep", "ba", "dur"), positive: bool = True
+) -> Iterator[Problem]:
+    """Yield a problem if `text` is not a duration in one of `units`."""
+    try:
+        duration = Duration.parse(text)
+    except ValueError as error:
+        yield Problem(key, text, str(error))
+        return
+    if duration.unit not in units:
+        yield Problem(key, text, f"must be given in {' or '.join(units)}")
+    if positive and not duration.value:
+        yield Problem(key, text, "must be positive")
+
+
+def is_duration(text: str) -> bool:
+    """Return whether `text` is a duration in any unit."""
+    return not any(duration_problem("", text, positive=False))
+
+
+def decimal(value: float | str) -> Fraction:
+    """Return the number a user typed, exactly: 0.7 is 7/10, not the nearest binary float."""
+    return Fraction(str(value))
+
+
+def steps_per_epoch(examples: int, global_size: int) -> int:
+    """Return the number of optimizer steps in one epoch; an incomplete last batch is dropped."""
+    return examples // global_size
+
+
+@dataclass(frozen=True)
+class Horizon:
+    """The length of a run; the only place where durations are converted to steps."""
+
+    total_steps: int
+    steps_per_epoch: int
+
+    @cache  # noqa: B019  a run has one horizon and a handful of durations
+    def steps(self, duration: Duration) -> int:
+        """Convert to steps, rounding down; at least 1, unless the duration itself is 0."""
+        scale = {"ep": self.steps_per_epoch, "ba": 1, "dur": self.total_steps}[duration.unit]
+        return max(1, int(duration.value * scale)) if duration.value else 0
+
+    @property
+    def epochs(self) -> Fraction:
+        """Length of the run in epochs; a fraction if it was given in batches."""
+        return Fraction(self.total_steps, self.steps_per_epoch)

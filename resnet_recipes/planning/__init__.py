@@ -1,0 +1,1 @@
+"""All that a run will do, derived before it starts."""

@@ -1,0 +1,134 @@
+"""Conflicts between a recipe, its data and its ranks."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from resnet_recipes.base.duration import LONGEST, Duration, Horizon
+from resnet_recipes.base.errors import Problem
+from resnet_recipes.data.base import NO_GPU, DataFacts
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.recipe.schema import Recipe
+
+MAX_EPOCHS = 10_000  # longest run; the longest published one has 810
+
+
+def problems(recipe: Recipe, facts: DataFacts, world_size: int, stack: Stack) -> Iterator[Problem]:
+    """Yield everything that prevents planning a recipe, which must be valid in itself."""
+    yield from _batch_problems(recipe, facts, world_size)
+    yield from _class_problems(recipe, facts)
+    yield from _method_problems(recipe, stack, facts)
+    if recipe.data.decode == "gpu" and recipe.launch.device == "cpu":
+        yield NO_GPU
+    if recipe.batch.global_size <= facts.train_examples:
+        yield from _length_problems(recipe, recipe.horizon(facts.train_examples))
+
+
+def _batch_problems(recipe: Recipe, facts: DataFacts, world_size: int) -> Iterator[Problem]:
+    size, bn_size = recipe.batch.global_size, recipe.batch.bn_size
+    if size > facts.train_examples:
+        rule = (
+            f"is more than the {facts.train_examples:,} training images in {facts.root}: an "
+            "epoch has no steps"
+        )
+        yield Problem(
+            "batch.global_size", size, rule, _smaller(recipe, facts.train_examples, world_size)
+        )
+    elif size % world_size:
+        lower = max(size - size % world_size, world_size)
+        yield Problem(
+            "batch.global_size",
+            size,
+            f"must be divisible by the {world_size} ranks",
+            f"bs={lower}, or change gpus=",
+        )
+    elif (rank_size := size // world_size) > bn_size and rank_size % bn_size:
+        divisor = max(n for n in range(1, bn_size + 1) if rank_size % n == 0)
+        rule = f"must divide the {rank_size} examples of each rank ({size} over {world_size})"
+        yield Problem("batch.bn_size", bn_size, rule, f"batch.bn_size={divisor}")
+
+
+def _class_problems(recipe: Recipe, facts: DataFacts) -> Iterator[Problem]:
+    found, wanted = len(facts.classes), recipe.model.num_classes
+    if wanted not in ("auto", found):
+        yield Problem(
+            "model.num_classes",
+            wanted,
+            f"does not match the {found} classes in {facts.root}",
+            "model.num_classes=auto",
+        )
+    elif found < 2:
+        yield Problem(
+            "data.root", str(facts.root), f"has {found} class; a classifier needs at least 2"
+        )
+
+
+def _method_problems(recipe: Recipe, stack: Stack, facts: DataFacts) -> Iterator[Problem]:
+    yield from (problem.under("methods") for problem in stack.problems())
+    if (augments := stack.table().get("augment_sample")) and not facts.augments_samples:
+        yield Problem(
+            "data.backend",
+            facts.backend,
+            f"cannot augment single images, as {', '.join(augments)} would",
+            "data.backend=auto, or remove the method",
+        )
+    elif augments and recipe.data.decode == "gpu":
+        yield Problem(
+            "data.decode",
+            "gpu",
+            f"leaves no single images to augment, which {', '.join(augments)} does",
+            "data.decode=cpu, or remove the method",
+        )
+
+
+def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
+    if not horizon.total_steps:
+        rule = f"times {recipe.scale_schedule_ratio} (scale_schedule_ratio) is less than one step"
+        yield Problem(
+            "max_duration", recipe.max_duration, rule, "epochs=1, or max_duration=100ba ssr=1"
+        )
+        return
+    if horizon.epochs > MAX_EPOCHS or horizon.total_steps > LONGEST:
+        rule = (
+            f"is {horizon.total_steps:,} steps or {float(horizon.epochs):,.0f} epochs; "
+            f"the maximum is {LONGEST:,} steps and {MAX_EPOCHS:,} epochs"
+        )
+        yield Problem("max_duration", recipe.max_duration, rule)
+        return
+    warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
+    if warmup >= horizon.total_steps:
+        yield Problem(
+            "schedule.warmup",
+            recipe.schedule.warmup,
+            f"takes {warmup:,} of the run's {horizon.total_steps:,} steps: it never reaches "
+            "the peak rate",
+            f"{_short_warmup(horizon)}, or a longer run (the warm-up is never scaled)",
+        )
+    milestones = recipe.milestones(horizon)
+    if milestones != sorted(set(milestones)):
+        yield Problem("schedule.milestones", recipe.schedule.milestones, "must increase")
+    if recipe.schedule.name == "piecewise" and milestones and milestones[0] <= warmup:
+        yield Problem(
+            "schedule.milestones",
+            recipe.schedule.milestones,
+            f"must begin after the warm-up ({recipe.schedule.warmup})",
+        )
+
+
+def _smaller(recipe: Recipe, examples: int, world_size: int) -> str:
+    """Return the settings that fit batch, rate and warm-up to a small dataset, all at once."""
+    rank_size = examples // (8 * world_size) or 1
+    rank_size = 1 << (rank_size.bit_length() - 1)
+    size = rank_size * world_size
+    if size > examples:
+        return f"gpus=1: there are fewer images than ranks ({world_size})"
+    words = [f"bs={size}", f"lr={recipe.optimizer.lr * size / recipe.batch.global_size:.3g}"]
+    if rank_size > recipe.batch.bn_size and rank_size % recipe.batch.bn_size:
+        words.append(f"batch.bn_size={rank_size}")
+    horizon = replace(recipe, batch=replace(recipe.batch, global_size=size)).horizon(examples)
+    if horizon.steps(Duration.parse(recipe.schedule.warmup)) >= horizon.total_steps:
+        words.append(_short_warmup(horizon))
+    return " ".join(words)
+
+
+def _short_warmup(horizon: Horizon) -> str:
+    return f"schedule.warmup={'0.1dur' if horizon.total_steps > 1 else '0ep'}"

@@ -1,0 +1,99 @@
+"""Rough estimates of a run's time and memory, computed from its arithmetic rather than measured."""
+
+from collections import Counter
+
+from resnet_recipes.measure import roofline
+from resnet_recipes.measure.datasheet import Gpu
+from resnet_recipes.measure.estimate import EXCHANGE
+from resnet_recipes.measure.roofline import Speed, Work
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.recipe.schema import enabled
+
+#: Billions of multiply-adds per second on one CPU core; two cores reach 17 in this project's demo,
+#: 29 on CIFAR-10.
+PER_CORE = 12
+
+
+def cpu_seconds(plan: Plan, cores: int) -> float:
+    """Return the seconds of all forward and backward passes of a run on a CPU."""
+    multiplied = sum(images * _work(plan, side).flops / 2 for side, images in _images(plan).items())
+    return multiplied * _passes(plan) / (1e9 * PER_CORE * cores)
+
+
+def gpu_speeds(plan: Plan, gpu: Gpu) -> list[Speed]:
+    """Return one GPU's expected speed at each image size of a run, if loading keeps up; ignores SAM's extra passes."""
+    return [roofline.speed(gpu, _work(plan, side)) for side in sorted(set(plan.sizes))]
+
+
+def gpu_seconds(plan: Plan, gpu: Gpu) -> float:
+    """Return the seconds of a run on GPUs of one kind, if loading keeps up."""
+    speeds = {speed.side: speed.images_per_second for speed in gpu_speeds(plan, gpu)}
+    seconds = sum(images / speeds[side] for side, images in _images(plan).items())
+    exchange = 1 + EXCHANGE / 3 if plan.world_size > 1 else 1
+    return seconds * _passes(plan) * exchange / plan.world_size
+
+
+def gpu_memory(plan: Plan) -> float:
+    """Return the bytes that a run in bf16 or fp16 needs on each GPU, to within some tens of percent."""
+    methods = enabled(plan.recipe.methods)
+    copies = 3 + ("ema" in methods) + ("sam" in methods)  # weights, gradients, momentum
+    training = roofline.memory(
+        _work(plan, max(plan.sizes)), plan.rank_size, plan.parameters, copies
+    )
+    return training + _decoding_memory(plan)
+
+
+def roughly(seconds: float) -> str:
+    """Return a length of time to one or two digits, in the largest unit that fits at least twice: "11 weeks"."""
+    units = (
+        ("years", 365.25 * 86400),
+        ("weeks", 7 * 86400),
+        ("days", 86400),
+        ("hours", 3600),
+        ("minutes", 60),
+    )
+    name, unit = next((item for item in units if seconds >= 2 * item[1]), units[-1])
+    number = seconds / unit
+    return (
+        f"{max(1, round(number)) if number < 100 else round(number, -1):,.0f} "
+        f"{name if number >= 1.5 else name[:-1]}"
+    )
+
+
+def _decoding_memory(plan: Plan) -> int:
+    """Return the bytes that decoding takes on each GPU."""
+    if plan.recipe.data.decode != "gpu":
+        return 0
+    from resnet_recipes.data.images.decoding import device_memory
+
+    return device_memory(
+        plan.rank_size, max(plan.loader_pixels, default=plan.recipe.data.train_size)
+    )
+
+
+def _work(plan: Plan, side: int) -> Work:
+    precision = plan.recipe.precision
+    return Work(
+        plan.recipe.model.name,
+        side,
+        plan.bn_size,
+        "blurpool" in enabled(plan.recipe.methods),
+        precision.kernels == "auto" and precision.channels_last,
+    )
+
+
+def _images(plan: Plan) -> Counter[int]:
+    """Return the number of training images of a run at each image size."""
+    found, last = Counter(), len(plan.sizes) - 1
+    for epoch, side in enumerate(plan.sizes):
+        steps = (
+            plan.steps_per_epoch if epoch < last else plan.total_steps - last * plan.steps_per_epoch
+        )
+        found[side] += steps * plan.recipe.batch.global_size
+    return found
+
+
+def _passes(plan: Plan) -> float:
+    """Return the average number of forward and backward passes per image: more than one with SAM."""
+    sam = enabled(plan.recipe.methods).get("sam")
+    return 1 + 1 / sam.interval if sam else 1.0

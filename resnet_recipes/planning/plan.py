@@ -1,0 +1,264 @@
+"""Everything a run will do, derived once from the recipe, the data found, and the number of ranks."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from resnet_recipes.base import schedule
+from resnet_recipes.base.architecture import NETWORKS
+from resnet_recipes.base.duration import Duration, Horizon
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.data.base import DataFacts, Share
+from resnet_recipes.data.loading.slots import Capacity
+from resnet_recipes.measure.published import IMAGENET_IMAGES
+from resnet_recipes.measure.roofline import backbone
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.planning import feasible
+from resnet_recipes.planning.advice import notes_on
+from resnet_recipes.recipe.schema import Recipe, enabled
+from resnet_recipes.report.facts import Published
+
+#: ImageNet-1k, which the published results are for, and which a plan assumes until data.root is
+#: set.
+IMAGENET = DataFacts(
+    "torchvision",
+    Path("ImageNet-1k"),
+    IMAGENET_IMAGES,
+    50_000,
+    tuple(f"class {index}" for index in range(1000)),
+    ("data.root is not set: this plan assumes ImageNet-1k.",),
+)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do. `of` creates it; everything else reads it, so nothing is derived twice."""
+
+    recipe: Recipe
+    facts: DataFacts
+    world_size: int  # ranks, one device each
+    num_classes: int
+    horizon: Horizon
+    start: str = ""  # a sentence about the initial weights; "": random ones, drawn from the seed
+
+    @property
+    def total_steps(self) -> int:
+        """Optimizer steps of the run."""
+        return self.horizon.total_steps
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimizer steps in one epoch; an incomplete last batch is dropped."""
+        return self.horizon.steps_per_epoch
+
+    @property
+    def epochs(self) -> int | Fraction:
+        """Length of the run in epochs; a fraction only if it was given in batches."""
+        epochs = self.horizon.epochs
+        return int(epochs) if epochs.denominator == 1 else epochs
+
+    @property
+    def rank_size(self) -> int:
+        """Examples of one optimizer step on one rank."""
+        return self.recipe.batch.global_size // self.world_size
+
+    @property
+    def bn_size(self) -> int:
+        """Examples that share BatchNorm statistics: one micro-batch."""
+        return min(self.recipe.batch.bn_size, self.rank_size)
+
+    @property
+    def microbatches(self) -> int:
+        """Forward and backward passes of one optimizer step on one rank."""
+        return self.rank_size // self.bn_size
+
+    @property
+    def batch_memory(self) -> int:
+        """Bytes of the batches that the loaders of all ranks keep; 0 if the images are on the device."""
+        if not self.facts.augments_samples:
+            return 0
+        data, batch = self.recipe.data, self.recipe.batch
+        share = Share(
+            0,
+            self.world_size,
+            batch.global_size,
+            batch.eval_size,
+            self.recipe.seed,
+            self.loader_pixels,
+        )
+        capacities = Capacity.for_training(data, share), Capacity.for_evaluation(data, share)
+        return self.world_size * sum(capacity.memory for capacity in capacities)
+
+    @property
+    def parameters(self) -> int:
+        """Weights of the model, classifier included."""
+        name = self.recipe.model.name
+        features = 2048 if NETWORKS[name][0] else 512  # that the classifier sees
+        return backbone(name) + (features + 1) * self.num_classes
+
+    @cached_property
+    def warmup(self) -> int:
+        """Steps of the warm-up."""
+        return self.steps(self.recipe.schedule.warmup)
+
+    def steps(self, duration: str) -> int:
+        """Convert a duration of the recipe to steps."""
+        return self.horizon.steps(Duration.parse(duration))
+
+    def lr_at(self, step: int) -> float:
+        """Return the learning rate of a step, counted from 0."""
+        if self.recipe.schedule.interval == "epoch":
+            start = self.recipe.schedule.start
+            step = schedule.epochwise(
+                step, steps_per_epoch=self.steps_per_epoch, warmup=self.warmup, start=start
+            )
+        return self.recipe.optimizer.lr * self._curve(step)
+
+    @cached_property
+    def _curve(self) -> Callable[[int], float]:
+        config, rise = (
+            self.recipe.schedule,
+            {"warmup": self.warmup, "start": self.recipe.schedule.start},
+        )
+        falling = rise | {"total": self.total_steps, "final": config.final}
+        stretched = self.recipe.milestones(self.horizon)
+        return {
+            "cosine": partial(schedule.cosine, **falling, from_start=config.from_start),
+            "linear": partial(schedule.linear, **falling),
+            "polynomial": partial(schedule.polynomial, **falling, power=config.power),
+            "multistep": partial(
+                schedule.multistep, **rise, milestones=stretched, gamma=config.gamma
+            ),
+            "piecewise": partial(
+                schedule.piecewise, **rise, milestones=stretched, values=config.values
+            ),
+            "constant": partial(schedule.constant, **rise),
+        }[config.name]
+
+    def pixels_at(self, step: int) -> int:
+        """Return the side of the images that enter the model at a step, counted from 0."""
+        return schedule.in_epoch(step // self.steps_per_epoch, self.sizes)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Side of the images that enter the model, by epoch."""
+        methods = enabled(self.recipe.methods)
+        colout, resizing = methods.get("colout"), methods.get("progressive_resizing")
+        full = self.recipe.data.train_size
+
+        def narrowed(side: int) -> int:
+            return colout.size_after(side) if colout else side
+
+        if resizing is None:
+            return (narrowed(full),) * self._epochs
+        if self.loader_pixels:
+            return tuple(narrowed(side) for side in self.loader_pixels)
+        return tuple(
+            resizing.size_in(narrowed(full), epoch, self.horizon) for epoch in range(self._epochs)
+        )
+
+    @cached_property
+    def loader_pixels(self) -> tuple[int, ...]:
+        """Side of the crops that the loader makes, by epoch; empty if it is always data.train_size."""
+        resizing = enabled(self.recipe.methods).get("progressive_resizing")
+        if resizing is None or resizing.at != "loader":
+            return ()
+        return tuple(
+            resizing.size_in(self.recipe.data.train_size, epoch, self.horizon)
+            for epoch in range(self._epochs)
+        )
+
+    @property
+    def _epochs(self) -> int:
+        """Number of epochs, including an incomplete last one."""
+        return -(-self.total_steps // self.steps_per_epoch)
+
+    @cached_property
+    def hooks(self) -> dict[str, list[str]]:
+        """The methods that act at each hook, in order: {"transform_batch": ["label_smoothing", "mixup"], ...}."""
+        return self.methods().table()
+
+    def methods(self) -> Stack:
+        """Return new instances of the recipe's methods, as they act on this data."""
+        return _stack(self.recipe, self.facts)
+
+    def logs_at(self, done: int) -> bool:
+        """Return whether metrics are recorded after `done` completed steps; they always are at the end of an epoch."""
+        return self._due(done, self._intervals[0]) or done % self.steps_per_epoch == 0
+
+    def evaluates_at(self, done: int) -> bool:
+        """Return whether the model is evaluated after `done` completed steps; it always is at the end."""
+        return self._due(done, self._intervals[1], self.steps(self.recipe.evaluation.offset))
+
+    def saves_at(self, done: int) -> bool:
+        """Return whether a checkpoint is written after `done` completed steps; it always is at the end."""
+        return self._due(done, self._intervals[2])
+
+    @cached_property
+    def _intervals(self) -> tuple[int, int, int]:
+        recipe = self.recipe
+        intervals = (recipe.log.interval, recipe.evaluation.interval, recipe.checkpoint.interval)
+        return tuple(self.steps(interval) for interval in intervals)
+
+    def _due(self, done: int, interval: int, offset: int = 0) -> bool:
+        return done == self.total_steps or (done - offset) % interval == 0
+
+    @property
+    def published(self) -> list[Published]:
+        """The results of the recipe's authors; empty if they trained on other images."""
+        return self.recipe.published if self.facts.train_examples == IMAGENET.train_examples else []
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Advice on this recipe, one sentence each; never a reason to stop."""
+        return tuple(notes_on(self.recipe, self.horizon, self.rank_size))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the plan as plain values, for JSON and for comparing two plans."""
+        last = self.total_steps - 1
+        points = sorted({0, min(self.warmup, last), self.total_steps // 2, last})
+        return {
+            "recipe": self.recipe.name,
+            "total_steps": self.total_steps,
+            "steps_per_epoch": self.steps_per_epoch,
+            "epochs": float(self.epochs),
+            "warmup_steps": self.warmup,
+            "lr": {step: self.lr_at(step) for step in points},
+            "sizes": list(self.sizes),
+            "batch": {
+                "global": self.recipe.batch.global_size,
+                "ranks": self.world_size,
+                "rank": self.rank_size,
+                "microbatches": self.microbatches,
+                "bn": self.bn_size,
+            },
+            "model": {
+                "name": self.recipe.model.name,
+                "classes": self.num_classes,
+                "parameters": self.parameters,
+                "start": self.start,
+            },
+            "data": asdict(self.facts)
+            | {"root": str(self.facts.root), "classes": len(self.facts.classes)},
+            "hooks": self.hooks,
+            "notes": list(self.notes),
+        }
+
+
+def of(recipe: Recipe, facts: DataFacts, world_size: int) -> Plan:
+    """Derive the plan of a valid recipe. Raises RecipeError with everything that does not fit data and ranks."""
+    if problems := list(feasible.problems(recipe, facts, world_size, _stack(recipe, facts))):
+        raise RecipeError(problems)
+    num_classes = (
+        len(facts.classes) if recipe.model.num_classes == "auto" else int(recipe.model.num_classes)
+    )
+    return Plan(recipe, facts, world_size, num_classes, recipe.horizon(facts.train_examples))
+
+
+def _stack(recipe: Recipe, facts: DataFacts) -> Stack:
+    return Stack.of(
+        recipe.methods, sample_ops=facts.backend == "torchvision" and recipe.data.decode == "cpu"
+    )

@@ -1,0 +1,188 @@
+"""What a user types after the recipe's name: `optimizer.lr=1.0`, `~methods.ema`, `epochs=18`."""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, get_args, get_origin
+
+from resnet_recipes.base.duration import is_duration
+from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.paths import typed_path
+from resnet_recipes.recipe.hydra_compose import value_of
+from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.recipe.typed import fitting, is_union, settings
+
+#: Short spellings and what they stand for; the value replaces {}.
+SHORT = {
+    "epochs": ("max_duration={}ep", "scale_schedule_ratio=1.0"),
+    "ssr": ("scale_schedule_ratio={}",),
+    "lr": ("optimizer.lr={}",),
+    "wd": ("optimizer.weight_decay={}",),
+    "bs": ("batch.global_size={}",),
+    "gpus": ("launch.gpus={}",),
+    "data": ("data.root={}",),
+    "run": ("run.name={}",),
+    "workers": ("data.workers={}",),
+    "stop_at_top1": ("evaluation.stop_at_top1={}",),
+}
+
+#: Settings that are folders: `~` is expanded and the path made absolute.
+FOLDERS = ("data.root", "run.root")
+
+MAX_LENGTH = 4096  # characters of a word
+MAX_BRACKETS = 32  # opening brackets in a word: Hydra's parser recurses as deeply
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
+_DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
+_NUMBER_OR_NULL = re.compile(r"null|[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
+
+
+class Override(NamedTuple):
+    """One setting that a user changed."""
+
+    typed: str  # the word as it was typed: "epochs=18"
+    key: str  # "max_duration"
+    value: str | None  # "18ep"; None: the method, or the optimizer's setting, is removed
+
+    def __str__(self) -> str:
+        return f"~{self.key}" if self.value is None else f"{self.key}={self.value}"
+
+    def read(self) -> Any:
+        """Return the value: that of a text setting as it is, any other by Hydra's grammar. Raises ValueError."""
+        if self.value is None:
+            return None
+        kind = settings()[self.key]
+        takes_text = kind is str or (
+            is_union(kind) and str in get_args(kind) and not _NUMBER_OR_NULL.fullmatch(self.value)
+        )
+        return self.value if takes_text else value_of(f"{self.key}={self.value}")
+
+
+def parse(words: Iterable[str]) -> tuple[list[Override], list[Problem]]:
+    """Return what the words change, and what is wrong with the others."""
+    overrides: list[Override] = []
+    problems: list[Problem] = []
+    for word in words:
+        if problem := _refused(word):
+            problems.append(problem)
+            continue
+        for override in _expanded(word):
+            wrong = list(_wrong(override))
+            problems += wrong
+            overrides += [] if wrong else [override]
+    if {"epochs", "ssr"} <= {word.split("=")[0] for word in words}:
+        problems.append(
+            Problem(
+                "epochs",
+                None,
+                "sets the whole length, so ssr= cannot stretch it",
+                "leave one of them out",
+            )
+        )
+    return overrides, problems
+
+
+def absolute(key: str, path: str) -> str:
+    """Return a path that is valid in any current folder; an empty one stays empty."""
+    return str(typed_path(key, path).absolute()) if path else path
+
+
+def _refused(word: str) -> Problem | None:
+    """Return why a word is not an override, and the right spelling; None if it is one."""
+    key, equals, value = word.partition("=")
+    if (
+        len(word) > MAX_LENGTH
+        or not word.isprintable()
+        or sum(map(word.count, "[{(")) > MAX_BRACKETS
+    ):
+        limits = f"{MAX_LENGTH} characters and {MAX_BRACKETS} brackets"
+        return Problem(key[:40], None, f"must be one line of at most {limits}")
+    if key.lstrip("+~").split(".")[0].split("/")[0].split("@")[0] == "hydra":
+        return Problem(word, None, "Hydra itself cannot be configured from here", "leave it out")
+    if word.startswith("+"):
+        return Problem(word, None, "settings need no '+'", word.lstrip("+"))
+    if word.startswith("~"):
+        if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", word):
+            return None
+        method = f"methods.{key[1:].removeprefix('methods.')}"
+        return Problem(
+            word,
+            None,
+            "only a method or a setting of the optimizer can be removed",
+            f"~{method if method in settings() else 'methods.ema'}",
+        )
+    if not equals:
+        return Problem(
+            word,
+            None,
+            "settings are written key=value",
+            f"recipe={word}" if _KEY.fullmatch(word) else "lr=0.5",
+        )
+    if not _KEY.fullmatch(key):
+        return Problem(
+            word,
+            None,
+            "is not a setting: names are letters, digits and '_', joined by '.'",
+            "optimizer.lr=0.5",
+        )
+    if "${" in value:
+        return Problem(
+            key, value, "references are only read from recipe files", "write the value out"
+        )
+    if "???" in value:
+        return Problem(key, value, "??? means a missing value", "write the value out")
+    if key == "epochs" and not _DECIMAL.fullmatch(value) and not is_duration(value):
+        return Problem(key, value, "must be a positive number", "epochs=18")
+    return None
+
+
+def _expanded(word: str) -> list[Override]:
+    """Return the overrides that one word stands for."""
+    if word.startswith("~"):
+        return [Override(word, word[1:], None)]
+    key, _, value = word.partition("=")
+    if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
+        value = value[1:-1]
+    targets = SHORT.get(key, (f"{key}={{}}",))
+    if key == "epochs" and not _DECIMAL.fullmatch(value):
+        targets = ("max_duration={}", "scale_schedule_ratio=1.0")  # epochs=90ep
+    pairs = [full.format(value).split("=", 1) for full in targets]
+    return [
+        Override(word, full, absolute(full, given) if full in FOLDERS else given)
+        for full, given in pairs
+    ]
+
+
+def _wrong(override: Override) -> Iterator[Problem]:
+    """Yield what is wrong with the name of an override, or with the form of its value."""
+    key, value, known = override.key, override.value, settings()
+    if key not in known and value is None:
+        meant = did_you_mean(key, known).replace("mean ", "mean ~")
+        yield Problem(
+            override.typed, None, "no such method", meant or "resnet-recipes methods lists them"
+        )
+    elif key not in known:
+        meant = did_you_mean(key, known, f"={value}")
+        yield Problem(
+            override.typed,
+            None,
+            "no such setting",
+            meant or "resnet-train recipe=mild --cfg prints every setting",
+        )
+    elif value is not None:
+        try:
+            yield from fitting(_nested(key, override.read()), in_file=False)[1]
+        except ValueError as error:
+            yield Problem(key, value, str(error), _respelled(key, value))
+
+
+def _respelled(key: str, value: str) -> str:
+    if get_origin(settings()[key]) in (list, tuple) and "[" not in value:
+        return f"a list is written '{key}=[{value}]'"
+    if re.fullmatch(r"-?\d+,\d+", value):
+        return f"{key}={value.replace(',', '.')} if a decimal is meant"
+    return "put the whole word in quotes if it has brackets or commas"
+
+
+def _nested(key: str, value: Any) -> dict[str, Any]:
+    for name in reversed(key.split(".")):
+        value = {name: value}
+    return value

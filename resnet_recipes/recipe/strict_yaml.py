@@ -1,0 +1,302 @@
+"""The one reader of recipe files: plain YAML that means what it looks like, and nothing else.
+
+A recipe may come from anyone. Before anything else sees it, it is read by strict rules: names and
+plain values in mappings and lists, of YAML 1.2's core schema. Anchors, aliases, tags, merge keys
+and duplicate keys are refused, and so are values that YAML 1.1 readers turn into something else
+(`no`, `010`, `1:30`). Time and memory are bounded by the limits below.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+
+from resnet_recipes.base.errors import Problem, RecipeError
+
+MAX_BYTES = 64 * 1024
+MAX_DEPTH = 6
+MAX_NODES = 2000
+MAX_REFERENCES = 16
+MAX_TEXT = 4096  # characters of one value
+
+_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]{1,30}|[0-9]{1,30}(\.[0-9]{0,30})?)([eE][-+]?[0-9]{1,3})?")
+_OLD_BOOL = re.compile(r"y|n|yes|no|on|off", re.IGNORECASE)
+_OLD_NUMBER = re.compile(
+    r"[-+]?(0[0-9_]+|0x[0-9a-fA-F_]+|0o[0-7_]+|0b[01_]+|[0-9][0-9_]*_[0-9_.]*"
+    r"|[0-9]+(:[0-9]{1,2})+(\.[0-9]*)?)"
+)
+_REFERENCE = re.compile(r"\$\{[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*\}")
+
+
+@dataclass
+class Document:
+    """What one recipe file says."""
+
+    path: Path
+    tree: dict[str, Any]
+    lines: dict[str, int] = field(default_factory=dict)  # "optimizer.lr" -> the line of the key
+    raw: bytes = b""
+
+    def where(self, key: str) -> str:
+        """Return file and line of a key."""
+        return f"{shown(self.path)}:{self.lines[key]}"
+
+
+def load(path: Path, references: bool = False) -> Document:
+    """Read one recipe file; `references` allows ${section.key}. Raises RecipeError naming file and line."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise RecipeError(
+            [Problem(shown(path), None, f"cannot be read: {error.strerror}")]
+        ) from None
+    if len(raw) > MAX_BYTES:
+        raise RecipeError(
+            [
+                Problem(
+                    shown(path),
+                    None,
+                    f"is larger than {MAX_BYTES // 1024} KiB, so it is not a recipe",
+                )
+            ]
+        )
+    return parse(raw, path, references)
+
+
+@lru_cache(64)  # the points of a sweep are made of the same files
+def parse(raw: bytes, path: Path, references: bool = False) -> Document:
+    """Read a recipe from bytes; `path` is its name in messages. The document is shared: nobody may change it."""
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        raise RecipeError(
+            [Problem(f"{shown(path)}:{line}", None, "is not UTF-8 text", "save the file as UTF-8")]
+        ) from None
+    reader = _Reader(path, references)
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.match(r"\s*#\s*@package", line):
+            reader.refuse(
+                number,
+                line.strip(),
+                "is an instruction to Hydra, which recipes do not use",
+                "delete the line",
+            )
+    try:
+        tree = reader.document(iter(yaml.parse(text, Loader=yaml.SafeLoader)))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reader.refuse(
+            mark.line + 1 if mark else 1,
+            None,
+            f"is not YAML: {error.problem or error.context}",
+            "indent with spaces, two for each level, and put unusual text in quotes",
+        )
+    except yaml.YAMLError as error:
+        reader.refuse(1, None, f"is not YAML: {' '.join(str(error).split())[:120]}")
+    if reader.problems:
+        raise RecipeError(reader.problems)
+    return Document(path, tree, reader.lines, raw)
+
+
+def shown(path: Path) -> str:
+    """Return a path as messages print it: relative if that is shorter."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+
+
+class _Reader:
+    """Turn YAML events into plain values, noting the line of every key and everything that is not allowed."""
+
+    def __init__(self, path: Path, references: bool):
+        self.path = path
+        self.references = references
+        self.used_references = 0
+        self.nodes = 0
+        self.lines: dict[str, int] = {}
+        self.problems: list[Problem] = []
+
+    def refuse(self, line: int, value: object, rule: str, fix: str = "") -> None:
+        """Note a problem at a line."""
+        place = f"{shown(self.path)}:{line}"
+        self.problems.append(
+            Problem(place if value is None else f"{place}: {value}", None, rule, fix)
+        )
+
+    def stop(self, line: int, rule: str) -> NoReturn:
+        """Note a problem after which reading cannot continue, and raise."""
+        self.refuse(line, None, rule)
+        raise RecipeError(self.problems)
+
+    def document(self, events: Iterator[Any]) -> dict[str, Any]:
+        """Read the only document."""
+        tree: Any = {}
+        documents = 0
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    self.stop(
+                        event.start_mark.line + 1,
+                        "a second document begins here; a recipe is one document",
+                    )
+                if event.tags or event.version:
+                    self.refuse(
+                        event.start_mark.line + 1,
+                        None,
+                        "YAML directives (%...) are not used in recipes",
+                        "delete the line",
+                    )
+            elif isinstance(event, yaml.NodeEvent):
+                tree = self._node(event, events, "", 0)
+        if not isinstance(tree, dict) or not tree:
+            self.problems or self.refuse(
+                1, None, "a recipe is a mapping of settings, as in 'name: mine'"
+            )
+        return tree
+
+    def _node(self, event: Any, events: Iterator[Any], key: str, depth: int) -> Any:
+        line = event.start_mark.line + 1
+        self.nodes += 1
+        if self.nodes > MAX_NODES:
+            self.stop(line, f"has more than {MAX_NODES} values, so it is not a recipe")
+        if isinstance(event, yaml.AliasEvent) or event.anchor:
+            self.refuse(
+                line,
+                f"{'*' if isinstance(event, yaml.AliasEvent) else '&'}{event.anchor}",
+                "anchors and aliases are not used in recipes",
+                "write the value out",
+            )
+        if getattr(event, "tag", None):
+            self.refuse(line, event.tag, "tags are not used in recipes", "delete the tag")
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event, line, key)
+        if isinstance(event, yaml.AliasEvent):
+            return None
+        if depth == MAX_DEPTH:
+            self.stop(line, f"is nested more than {MAX_DEPTH} levels deep")
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(events, key, depth)
+        return self._sequence(events, key, depth)
+
+    def _mapping(self, events: Iterator[Any], key: str, depth: int) -> dict[str, Any]:
+        tree: dict[str, Any] = {}
+        for event in events:
+            if isinstance(event, yaml.MappingEndEvent):
+                break
+            name, line = self._key(event), event.start_mark.line + 1
+            full = f"{key}.{name}" if key else name
+            if name in tree:
+                self.refuse(
+                    line,
+                    full,
+                    f"duplicate key; the first is on line {self.lines[full]}",
+                    "delete one of them",
+                )
+            self.lines[full] = line
+            tree[name] = self._node(next(events), events, full, depth + 1)
+        return tree
+
+    def _sequence(self, events: Iterator[Any], key: str, depth: int) -> list[Any]:
+        items: list[Any] = []
+        for event in events:
+            if isinstance(event, yaml.SequenceEndEvent):
+                break
+            items.append(self._node(event, events, f"{key}.{len(items)}", depth + 1))
+        return items
+
+    def _key(self, event: Any) -> str:
+        line = event.start_mark.line + 1
+        if not isinstance(event, yaml.ScalarEvent):
+            self.stop(line, "a key must be a name")
+        name = event.value
+        if event.anchor or event.tag:
+            self.refuse(line, name, "keys cannot have anchors or tags", "delete it")
+        if name == "hydra":
+            self.refuse(line, name, "a recipe cannot configure Hydra", "delete the block")
+        elif name == "<<":
+            self.refuse(
+                line,
+                name,
+                "merge keys are not used in recipes",
+                "write the values out, or inherit with 'defaults: [hot]'",
+            )
+        elif not _KEY.fullmatch(name):
+            fix = "write it as nested keys, one on each line" if "." in name else "delete it"
+            rule = "is not the name of a setting (letters, digits and '_', starting with a letter)"
+            self.refuse(line, name[:80], rule, fix)
+        return name
+
+    def _scalar(self, event: Any, line: int, key: str) -> Any:
+        text = event.value
+        if "\0" in text:
+            self.refuse(line, None, "contains a NUL character")
+        if len(text) > MAX_TEXT:
+            self.stop(line, f"a value has more than {MAX_TEXT} characters, so this is not a recipe")
+        if "???" in text:
+            self.refuse(line, text[:80], "??? means a missing value", "write the value out")
+        if "${" in text:
+            self._check_reference(text, line)
+        if event.style is not None:
+            return text
+        if text == "":
+            self.refuse(line, None, "has no value", "write null, {} or ''")
+        elif _OLD_BOOL.fullmatch(text):
+            section, _, name = key.rpartition(".")
+            switch = f"{name}: {{}} turns it on, {name}: null off"
+            fix = switch if section == "methods" else f"write true or false, or '{text}' in quotes"
+            self.refuse(
+                line, f"{name}: {text}", "is read differently by different YAML readers", fix
+            )
+        elif _OLD_NUMBER.fullmatch(text):
+            self.refuse(
+                line,
+                text,
+                "is read differently by different YAML readers",
+                f"write a decimal number, or '{text}' in quotes",
+            )
+        return plain(text)
+
+    def _check_reference(self, text: str, line: int) -> None:
+        self.used_references += 1
+        if not _REFERENCE.fullmatch(text):
+            self.refuse(
+                line,
+                text[:80],
+                "is not a reference to one setting, as in ${optimizer.lr}",
+                "write the value out",
+            )
+        elif not self.references:
+            self.refuse(
+                line,
+                text,
+                "references are only read from recipes in your own ./recipes folder",
+                "write the value out",
+            )
+        elif self.used_references > MAX_REFERENCES:
+            self.refuse(
+                line,
+                text,
+                f"is one reference too many; a recipe may have {MAX_REFERENCES}",
+                "write the value out",
+            )
+
+
+def plain(text: str) -> Any:
+    """Return the value of unquoted text: null, true, false, a number, or the text itself."""
+    if text in ("null", "Null", "NULL", "~", ""):
+        return None
+    if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
+        return text.lower() == "true"
+    if _INT.fullmatch(text):
+        return int(text)
+    return float(text) if _FLOAT.fullmatch(text) else text

@@ -1,0 +1,115 @@
+"""From a plan to a run: model, optimizer and data, built in the only correct order."""
+
+import torch
+import torch._dynamo
+
+from resnet_recipes import data, ops
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.data.base import NO_GPU, Share
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.network.build import build_network
+from resnet_recipes.network.cast import cast_together
+from resnet_recipes.network.fuse import fuse
+from resnet_recipes.network.pretrained import freeze
+from resnet_recipes.optim.copies import Copies
+from resnet_recipes.optim.native.steps import note_on
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.training.clock import Clock
+from resnet_recipes.training.distributed import Rank, join, leave
+from resnet_recipes.training.exchange import Exchange
+from resnet_recipes.training.gradient import rehearse
+from resnet_recipes.training.graphs import Graphs
+from resnet_recipes.training.precision import Precision, resolve_dtype
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.tuning import Tuning
+
+
+def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
+    """Return a run ready for step 0. Every rank builds the same weights from the seed.
+
+    `tuning` is for a plan that stands for another one, to measure it.
+    """
+    recipe, sizes = plan.recipe, set(plan.sizes)
+    placement = join(rank)
+
+    # 1. the network, 2. what its modules call on this device, 3. its compilation
+    methods = plan.methods()
+    model = build_network(recipe, methods, plan.num_classes, rank.device)
+    freeze(model, recipe.model.freeze)
+    precision = Precision(rank.device, resolve_dtype(recipe.precision.dtype, rank.device), model)
+    wanted = recipe.precision.kernels == "auto" and recipe.precision.channels_last
+    operations = ops.choose(rank.device, precision.dtype) if wanted else ops.Operations()
+    channels = fuse(model, operations)
+    methods.use(operations)
+    casts = (
+        wanted
+        and rank.device.type == "cuda"
+        and precision.dtype != torch.float32
+        and not recipe.precision.compile
+    )
+    copies = cast_together(model, precision.dtype) if casts else Copies()
+    if recipe.precision.compile:
+        torch._dynamo.config.recompile_limit = max(
+            torch._dynamo.config.recompile_limit, len(sizes) + 2
+        )
+        model.compile(dynamic=True if len(sizes) > 1 else None)
+
+    # 4. the data, which pins its memory if a GPU is in use, 5. the exchange between ranks, 6. the
+    # optimizer
+    train_data, eval_data = open_data(plan, rank, methods)
+    exchange = Exchange(model, recipe.precision.compress_gradients)
+    optimizer = recipe.optimizer.build(model, operations, copies)
+    is_replayed = recipe.precision.kernels == "auto" and rank.device.type == "cuda"
+    run = Run(
+        plan=plan,
+        rank=rank,
+        model=model,
+        exchange=exchange,
+        graphs=Graphs(model, exchange, copies) if is_replayed else None,
+        optimizer=optimizer,
+        methods=methods,
+        operations=operations,
+        channels=channels,
+        precision=precision,
+        clock=Clock(rank.device),
+        tuning=tuning or Tuning.of(plan),
+        train_data=train_data,
+        eval_data=eval_data,
+        notes=(*filter(None, [placement, note_on(optimizer)]), *operations.notes),
+    )
+    if rank.device.type == "cuda":
+        rehearse(run)
+    return run
+
+
+def open_data(plan: Plan, rank: Rank, methods: Stack) -> tuple[data.TrainLoader, data.EvalLoader]:
+    """Open both splits for this rank. Raises NotReadyError."""
+    recipe = plan.recipe
+    if recipe.data.decode == "gpu" and rank.device.type != "cuda":  # resumed on another machine
+        raise NotReadyError([NO_GPU])
+    batch = recipe.batch
+    share = Share(
+        rank.rank,
+        rank.world_size,
+        batch.global_size,
+        batch.eval_size,
+        recipe.seed,
+        plan.loader_pixels,
+        rank.world_size * plan.microbatches,
+    )
+    return (
+        data.open_train(recipe.data, plan.facts, share, methods.augment_sample()),
+        data.open_eval(recipe.data, plan.facts, share),
+    )
+
+
+def close(run: Run) -> None:
+    """Stop the loaders, then leave the process group."""
+    close_data(run)
+    leave()
+
+
+def close_data(run: Run) -> None:
+    """Stop the loaders."""
+    run.train_data.close()
+    run.eval_data.close()

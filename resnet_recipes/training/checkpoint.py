@@ -1,0 +1,278 @@
+"""Checkpoints of a run: written in the background, atomically, and verified before they are read."""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import torch
+from torch import Tensor
+
+from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
+from resnet_recipes.network import archive
+from resnet_recipes.network.archive import ArchiveError
+
+State = dict[str, Any]  # nested dictionaries and lists of tensors, str, int, float, bool and None
+
+#: Version of a checkpoint's contents; a run refuses newer ones.
+FORMAT = 1
+
+_MANIFEST = re.compile(r"step-(\d{8,18})\.json")
+_MAX_MANIFEST = 4096  # bytes
+_MAX_FAILURES = 3  # in a row
+
+
+class Checkpoints:
+    """The checkpoints in one folder. One process writes (rank 0); any may read.
+
+    A checkpoint is `step-00001234.pt` with its manifest `step-00001234.json` (SHA-256, bytes, step,
+    format). The manifest is written last: a checkpoint without one is incomplete, and ignored.
+    """
+
+    def __init__(self, folder: Path, keep: int, warn: Callable[[str], None]):
+        self.folder = folder
+        self.keep = keep
+        self.notes: list[str] = []  # what newest() had to skip, one sentence each
+        self.warn = warn
+        self._good: set[int] = set()  # steps that this process has written or verified
+        self._bad: set[int] = set()  # steps that newest() found damaged
+        self._staging: dict[str, Tensor] = {}  # host copies, reused from one save to the next
+        self._bytes = 0  # of the newest checkpoint
+        self._failures = 0  # in a row
+        self._pending: Future[None] | None = None
+        self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+
+    def open_for_writing(self) -> None:
+        """Create the folder, and delete half-written files of killed processes. Raises NotReadyError."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            atomic.delete_parts(self.folder)
+            atomic.write_text(self.folder / "probe", "")
+            (self.folder / "probe").unlink()
+        except OSError as error:
+            rule = f"checkpoints cannot be written here ({error.strerror})"
+            raise NotReadyError(
+                [Problem(str(self.folder), None, rule, "run.root=/another/folder")]
+            ) from None
+
+    def save(self, step: int, state: State, wait: bool = False) -> None:
+        """Save `state`; return as soon as its tensors are copied to the host, or, if `wait`, when it is on disk.
+
+        A failed write is only a warning, since the run is worth more than one checkpoint; three
+        failures in a row, or one with `wait`, raise TrainingError.
+        """
+        self._finish()
+        if step not in self._good:
+            self._look_for_room()
+            copy = self._host_copy(state, "")
+            if torch.cuda.is_initialized():
+                torch.cuda.current_stream().synchronize()
+            self._pending = self._writer.submit(self._write, step, copy)
+        if wait:
+            self.wait()
+
+    def wait(self) -> None:
+        """Wait until nothing is being written. Raises TrainingError if the last save failed."""
+        self._finish()
+        if self._failures:
+            raise TrainingError(
+                f"the last checkpoint could not be written to {self.folder}; {self._newest_good()}"
+            )
+
+    def newest(self) -> tuple[int, State] | None:
+        """Return step and state of the newest intact checkpoint, or None; `notes` lists those that were skipped.
+
+        The state is memory-mapped: copy what you keep. Raises TrainingError if all checkpoints are
+        damaged.
+        """
+        self._finish()
+        self.notes.clear()
+        steps = sorted(self._steps(), reverse=True)
+        for step in steps:
+            try:
+                state = self._verified(step)
+            except ArchiveError as error:
+                self._bad.add(step)
+                self.notes.append(f"the checkpoint of step {step:,} was skipped: {error}")
+                continue
+            self._good.add(step)
+            self._bytes = self._path(step).stat().st_size
+            return step, state
+        if steps:
+            none = f"none of the {len(steps)} checkpoints in {self.folder} can be used"
+            raise TrainingError("\n".join([none, *self.notes]))
+        return None
+
+    def _steps(self) -> Iterator[int]:
+        """Yield the steps of all checkpoints that have a manifest, intact or not."""
+        if self.folder.is_dir():
+            for path in self.folder.iterdir():
+                if match := _MANIFEST.fullmatch(path.name):
+                    yield int(match[1])
+
+    def _path(self, step: int) -> Path:
+        return self.folder / f"step-{step:08d}.pt"
+
+    def _verified(self, step: int) -> State:
+        """Return the state of one checkpoint. Raises ArchiveError."""
+        path = self._path(step)
+        try:
+            with path.with_suffix(".json").open() as file:
+                manifest = json.loads(file.read(_MAX_MANIFEST))
+            wanted = (manifest["format"], manifest["step"], manifest["bytes"], manifest["sha256"])
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            raise ArchiveError("its manifest cannot be read") from None
+        if wanted[0] != FORMAT:
+            raise ArchiveError(
+                f"it has format {wanted[0]!a}, but this version reads format {FORMAT}"
+            )
+        try:
+            with path.open("rb") as file:
+                found = (
+                    FORMAT,
+                    step,
+                    path.stat().st_size,
+                    hashlib.file_digest(file, "sha256").hexdigest(),
+                )
+        except OSError as error:
+            raise ArchiveError(f"it cannot be read ({error.strerror})") from None
+        if found != wanted:
+            raise ArchiveError(
+                "checksum mismatch: its size, step or SHA-256 differ from its manifest"
+            )
+        return archive.read(path, check_crc=False)
+
+    def _host_copy(self, value: Any, key: str) -> Any:
+        """Return `value` with every tensor copied into this object's own memory, pinned if it comes from a GPU."""
+        if isinstance(value, Tensor):
+            held = self._staging.get(key)
+            if held is None or (held.shape, held.dtype, held.stride()) != (
+                value.shape,
+                value.dtype,
+                value.stride(),
+            ):
+                held = torch.empty_like(
+                    value, device="cpu", pin_memory=value.is_cuda, requires_grad=False
+                )
+                self._staging[key] = held
+            return held.copy_(value.detach(), non_blocking=True)
+        if isinstance(value, dict):
+            return {name: self._host_copy(item, f"{key}/{name}") for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._host_copy(item, f"{key}/{i}") for i, item in enumerate(value)]
+        if value is not None and type(value) not in (str, int, float, bool):
+            raise TypeError(
+                f"{key} is a {type(value).__name__}: it could be written but never read back"
+            )
+        return value
+
+    def _write(self, step: int, state: State) -> None:
+        """Write one checkpoint, then delete those that are too old. Runs in the writer thread. Raises OSError."""
+        path = self._path(step)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with atomic.replacing(path) as file:
+            hashing = _HashingFile(file)
+            hashing.save(state)
+            # of a damaged checkpoint of the same step
+            path.with_suffix(".json").unlink(missing_ok=True)
+        manifest = {
+            "format": FORMAT,
+            "step": step,
+            "bytes": hashing.bytes,
+            "sha256": hashing.digest.hexdigest(),
+        }
+        atomic.write_text(path.with_suffix(".json"), json.dumps(manifest))
+        atomic.sync_folder(self.folder)
+        self._good.add(step)
+        self._bytes = hashing.bytes
+        self._bad.discard(step)
+        self._delete_old(step)
+
+    def _look_for_room(self) -> None:
+        """Warn if the next checkpoint may not fit: old ones are deleted only once it is safe on disk."""
+        try:
+            disk = os.statvfs(self.folder)
+        except OSError:
+            return  # writing will fail with a message
+        free = disk.f_bavail * disk.f_frsize
+        if free < 1.2 * self._bytes:
+            self.warn(
+                f"the disk is almost full: {free / 1e6:,.0f} MB are free, and a checkpoint takes "
+                f"{self._bytes / 1e6:,.0f} MB; {self._newest_good()}"
+            )
+
+    def _delete_old(self, newest: int) -> None:
+        """Delete all but the newest `keep` checkpoints, and the damaged ones, now that a good one is safe on disk."""
+        older = sorted(
+            (step for step in self._steps() if step <= newest and step not in self._bad),
+            reverse=True,
+        )
+        for step in {*older[self.keep :], *self._bad}:
+            self._path(step).with_suffix(".json").unlink(missing_ok=True)
+            self._path(step).unlink(missing_ok=True)
+            self._good.discard(step)
+        self._bad.clear()
+
+    def _finish(self) -> None:
+        """Wait for the background write, and count it if it failed."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        try:
+            pending.result()
+            self._failures = 0
+        except OSError as error:
+            self._failures += 1
+            reason = (
+                "a checkpoint could not be written "
+                f"({os.strerror(error.errno) if error.errno else error})"
+            )
+            if self._failures >= _MAX_FAILURES:
+                where = (
+                    f"for the {_MAX_FAILURES}rd time in a row: {self.folder}; {self._newest_good()}"
+                )
+                raise TrainingError(f"{reason}, {where}") from None
+            self.warn(f"{reason}; training continues; {self._newest_good()}")
+
+    def _newest_good(self) -> str:
+        if not self._good:
+            return "there is no checkpoint yet"
+        return f"the newest checkpoint is from step {max(self._good):,}"
+
+
+class _HashingFile:
+    """A file that torch writes through, hashed on the way: reading it back would cost as much as writing it."""
+
+    def __init__(self, file: BinaryIO):
+        self._file = file
+        self._error: OSError | None = None
+        self.digest = hashlib.sha256()
+        self.bytes = 0
+
+    def save(self, state: State) -> None:
+        """Write the state. Raises OSError, which torch would turn into something unreadable."""
+        try:
+            torch.save(state, self)
+        except Exception:
+            if self._error is not None:
+                raise self._error from None
+            raise
+
+    def write(self, data: bytes) -> int:
+        """Write and hash."""
+        try:
+            count = self._file.write(data)
+        except OSError as error:
+            self._error = error
+            raise
+        self.digest.update(data)
+        self.bytes += count
+        return count
+
+    def flush(self) -> None:
+        """Do nothing: the file is flushed once, at its end."""

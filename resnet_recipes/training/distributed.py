@@ -1,0 +1,202 @@
+"""Everything that ranks do together, except exchanging gradients."""
+
+import os
+import socket
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from resnet_recipes.base.cores import cores
+from resnet_recipes.training import STORE, affinity
+
+#: How long a rank waits for the others: long enough to compile, read folders and evaluate.
+TIMEOUT = timedelta(minutes=30)
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One process of the run, and its device."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    device: torch.device
+
+    @property
+    def is_main(self) -> bool:
+        """Return whether this is the rank that writes the run folder."""
+        return self.rank == 0
+
+    @property
+    def devices(self) -> str:
+        """Describe the devices of all ranks."""
+        if self.device.type == "cuda":
+            return f"{self.world_size} x {torch.cuda.get_device_name(self.device)}"
+        ranks = "" if self.world_size == 1 else f", {self.world_size} processes"
+        return f"CPU, {cores()} cores{ranks}"
+
+
+def this_rank(device: str) -> Rank:
+    """Return the rank that the environment describes (torchrun's variables), on `device`: auto, cuda or cpu."""
+    rank, local_rank = int(os.environ.get("RANK", 0)), int(os.environ.get("LOCAL_RANK", 0))
+    world_size = int(os.environ.get("WORLD_SIZE", 1))
+    if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
+        return Rank(rank, local_rank, world_size, torch.device("cpu"))
+    # srun --gpus-per-task=1 shows each rank one GPU
+    own = 0 if torch.cuda.device_count() == 1 else local_rank
+    return Rank(rank, local_rank, world_size, torch.device("cuda", own))
+
+
+def join(rank: Rank) -> str:
+    """Take this rank's device and cores, and join the other ranks; return a note about the cores, or nothing.
+
+    A single process needs no group and creates none.
+    """
+    if rank.device.type == "cuda":
+        torch.cuda.set_device(rank.device)
+    note = affinity.bind(rank.device, rank.local_rank)
+    if rank.world_size > 1 and not dist.is_initialized():
+        form_group(rank)
+    return note
+
+
+def form_group(rank: Rank) -> None:
+    """Create the process group of all ranks, even if there is only one."""
+    backend, device = ("nccl", rank.device) if rank.device.type == "cuda" else ("gloo", None)
+    store = meeting_place(rank.rank, rank.world_size)
+    dist.init_process_group(
+        backend,
+        store=store,
+        rank=rank.rank,
+        world_size=rank.world_size,
+        timeout=TIMEOUT,
+        device_id=device,
+    )
+
+
+@cache  # rank 0 may be its server, and a process can have only one
+def meeting_place(rank: int, world_size: int) -> dist.Store:
+    """Return the store through which ranks find each other; waits only for its server.
+
+    On one machine nothing listens on the network: the launcher's ranks meet in a file, others on a
+    loopback port.
+    """
+    if path := os.environ.get(STORE):
+        store = dist.FileStore(path, -1)  # -1: never deleted here, since a rank may still need it
+        store.set_timeout(TIMEOUT)
+        return store
+    is_served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"  # by the user's torchrun
+    if os.environ.get("MASTER_ADDR") == LOOPBACK and not is_served:
+        store = _loopback_store(int(os.environ["MASTER_PORT"]), is_server=rank == 0)
+    else:
+        store, _, _ = next(dist.rendezvous("env://", rank, world_size, timeout=TIMEOUT))
+    if os.environ.get("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1":
+        # the store is new in each attempt; a node that joined late has counted fewer restarts
+        return store
+    # torchrun's own store outlives a restart in place, with the dead group's addresses
+    # (pytorch/pytorch#135712).
+    return dist.PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+
+
+def _loopback_store(port: int, is_server: bool) -> dist.TCPStore:
+    """Return a store that only this machine can reach; torch's own server would listen on every interface."""
+    listening = socket.create_server((LOOPBACK, port)).detach() if is_server else None
+    return dist.TCPStore(
+        LOOPBACK,
+        port,
+        is_master=is_server,
+        timeout=TIMEOUT,
+        wait_for_workers=False,
+        master_listen_fd=listening,
+    )
+
+
+def leave() -> None:
+    """Leave the process group, without which gloo processes sometimes abort at exit."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+@torch.no_grad()
+def broadcast_statistics(model: nn.Module) -> None:
+    """Copy rank 0's buffers to every rank: until evaluation reads them, each rank has its own BatchNorm statistics."""
+    if dist.is_initialized():
+        for buffer in model.buffers():
+            dist.broadcast(buffer, src=0)
+
+
+@torch.no_grad()
+def average_statistics(model: nn.Module) -> None:
+    """Average the floating-point buffers, BatchNorm's running statistics, over all ranks in float32."""
+    if dist.is_initialized():
+        buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+        means = mean_over_ranks(torch.cat([buffer.float().flatten() for buffer in buffers]))
+        for buffer, mean in zip(
+            buffers, means.split([buffer.numel() for buffer in buffers]), strict=True
+        ):
+            buffer.copy_(mean.view_as(buffer))
+
+
+def mean_over_ranks(tensor: Tensor) -> Tensor:
+    """Average a float tensor over ranks, in place, and return it."""
+    if dist.is_initialized():
+        dist.all_reduce(tensor)
+        tensor /= dist.get_world_size()
+    return tensor
+
+
+def total_over_ranks(tensor: Tensor) -> Tensor:
+    """Sum a tensor over ranks, in place, and return it; exact for integers."""
+    if dist.is_initialized():
+        dist.all_reduce(tensor)
+    return tensor
+
+
+def agree(tensor: Tensor) -> bool:
+    """Return whether an int64 tensor is the same on every rank."""
+    if not dist.is_initialized():
+        return True
+    pair = torch.stack([tensor, -tensor])
+    dist.all_reduce(pair, op=dist.ReduceOp.MAX)
+    return bool((pair[0] == -pair[1]).all())
+
+
+def meet() -> None:
+    """Wait for all ranks."""
+    if dist.is_initialized():
+        dist.barrier()
+
+
+class Vote:
+    """Let ranks agree to stop without waiting for each other or the device: votes of one step are counted in the next.
+
+    Signals reach ranks at different moments; a rank that stopped alone would leave the others
+    hanging in a collective.
+    """
+
+    def __init__(self) -> None:
+        self._group = (
+            dist.new_group(backend="gloo", timeout=TIMEOUT) if dist.is_initialized() else None
+        )
+        self._ballot = torch.zeros((), dtype=torch.int32)
+        self._pending: dist.Work | None = None
+
+    def cast(self, stop: bool) -> bool:
+        """Cast this rank's vote; return whether any rank voted to stop in the last step (if alone: in this one)."""
+        if self._group is None:
+            return stop
+        agreed = False
+        if self._pending is not None:
+            self._pending.wait()
+            agreed = bool(self._ballot)
+        self._ballot = torch.tensor(int(stop or agreed), dtype=torch.int32)
+        self._pending = dist.all_reduce(
+            self._ballot, op=dist.ReduceOp.MAX, group=self._group, async_op=True
+        )
+        return agreed

@@ -1,0 +1,83 @@
+"""Evaluation: every example counted once, whatever the number of ranks."""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.data.base import RawBatch
+from resnet_recipes.data.loading.loader import EvalLoader
+from resnet_recipes.data.normalize import normalize
+from resnet_recipes.data.stream import Stream
+from resnet_recipes.report.facts import Metrics
+from resnet_recipes.training.distributed import broadcast_statistics, total_over_ranks
+from resnet_recipes.training.precision import BROKEN, Precision
+
+
+@torch.no_grad()
+def evaluate(
+    model: nn.Module,
+    data: EvalLoader,
+    precision: Precision,
+    flip: bool = False,
+    seen: Callable[[Tensor, Tensor], None] = lambda best, labels: None,
+) -> Metrics:
+    """Return top-1, top-5 and mean softmax cross-entropy of `model`, the same on every rank.
+
+    With `flip` the logits of each image and its mirror image are averaged. `seen` is called with
+    each batch's best classes [N, 5], best first, and its labels [N]. Counts are summed over ranks
+    as integers and losses in float64, so the result does not depend on the number of ranks. The
+    model is left in training mode. Raises TrainingError if an example is missing or counted twice,
+    the loss is not finite, or a batch does not fit in memory.
+    """
+    device = precision.device
+    broadcast_statistics(model)
+    model.eval()
+    counts = torch.zeros(3, dtype=torch.int64, device=device)  # top-1 hits, top-5 hits, examples
+    losses = torch.zeros((), dtype=torch.float64, device=device)
+    for raw in Stream(data.batches(), device):
+        with _fitting(raw):
+            logits, labels = logits_of(model, raw.pixels, precision, flip), raw.labels
+        best = logits.topk(min(5, logits.shape[1])).indices
+        found = best == labels.unsqueeze(1)
+        counts += torch.stack(
+            [found[:, 0].sum(), found.sum(), torch.full_like(counts[2], len(labels))]
+        )
+        losses += F.cross_entropy(logits, labels, reduction="sum")
+        seen(best, labels)
+    model.train()
+    first, five, examples = total_over_ranks(counts).tolist()
+    if examples != data.examples:
+        raise TrainingError(
+            f"evaluation saw {examples:,} of {data.examples:,} images; no accuracy is reported"
+        )
+    loss = float(total_over_ranks(losses)) / examples
+    if not math.isfinite(loss):
+        raise TrainingError(f"the validation loss is not a finite number; {BROKEN}")
+    return Metrics(100 * first / examples, 100 * five / examples, loss, examples)
+
+
+@torch.no_grad()
+def logits_of(model: nn.Module, pixels: Tensor, precision: Precision, flip: bool = False) -> Tensor:
+    """Return the float32 logits [N, K] of uint8 images; with `flip` the mean of each image's and its mirror image's."""
+    images = normalize(pixels)
+    with precision.autocast():
+        logits = model(images).float()
+        return (logits + model(images.flip(3)).float()) / 2 if flip else logits
+
+
+@contextmanager
+def _fitting(raw: RawBatch) -> Iterator[None]:
+    """Raise TrainingError, with what to type, if the logits of a batch computed inside do not fit in memory."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        size, side = len(raw.labels), raw.pixels.shape[-1]
+        why = f"a batch of {size} images of {side} px to evaluate does not fit on this GPU"
+        raise TrainingError(
+            f"out of memory: {why}; batch.eval_size={max(1, size // 2)} needs less"
+        ) from error

@@ -1,0 +1,88 @@
+"""The gradient of one step's batch: the only module that knows how it is computed."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial, reduce
+
+import torch
+from torch import Tensor
+
+from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.methods.base import Batch
+from resnet_recipes.training.run import Run
+
+#: Add a batch's gradient to `.grad`, averaged over ranks if asked to; return this rank's mean loss.
+ComputeGradient = Callable[[Batch, bool], Tensor]
+
+
+def gradient_of(run: Run) -> ComputeGradient:
+    """Return the function that computes this run's gradients."""
+    compute = partial(eager, run)
+    if run.graphs is not None:
+        compute = partial(run.graphs.gradient, compute)
+    compiles = run.rank.device.type == "cuda" or run.plan.recipe.precision.compile
+    return partial(watched, run, compute) if compiles else compute
+
+
+def watched(run: Run, compute: ComputeGradient, batch: Batch, sync: bool = True) -> Tensor:
+    """Compute a gradient, and record how long it takes the host."""
+    with _fitting(run, batch), run.compiling.gradient(batch.images.shape):
+        return compute(batch, sync)
+
+
+def rehearse(run: Run) -> None:
+    """Compute and discard a gradient at the largest image size, so that a lack of memory shows at once."""
+    side, examples = max(run.plan.sizes), run.plan.rank_size
+    run.tuning.enter(side)
+    buffers = list(run.model.buffers())
+    kept = [buffer.clone() for buffer in buffers]
+    device = run.rank.device
+    # not a view, as no batch is one: a compiled model would be compiled again
+    images = torch.empty(
+        examples,
+        run.channels,
+        side,
+        side,
+        dtype=run.precision.dtype,
+        device=device,
+        memory_format=torch.channels_last,
+    ).zero_()
+    labels = torch.zeros(examples, dtype=torch.int64, device=device)
+    batch = Batch(images, torch.zeros(examples, run.plan.num_classes, device=device), labels)
+    with _fitting(run, batch):
+        eager(run, batch, sync=False)
+    run.optimizer.zero_grad(set_to_none=True)
+    with torch.no_grad():
+        torch._foreach_copy_(buffers, kept)
+
+
+def eager(
+    run: Run, batch: Batch, sync: bool = True, halfway: Callable[[], object] = lambda: None
+) -> Tensor:
+    """Compute a gradient kernel by kernel; call `halfway` between the last micro-batch's forward and backward pass."""
+    parts, losses = run.plan.microbatches, []
+    for i, part in enumerate(batch.split(parts)):
+        with run.precision.autocast():
+            loss = run.methods.loss(run.model(part.images), part.targets)
+            loss = loss / parts if parts > 1 else loss
+        is_last = i == parts - 1
+        if is_last:
+            halfway()
+        with run.exchange.averaging(sync and is_last):
+            run.precision.backward(loss)
+        losses.append(loss.detach().float())
+    return reduce(torch.add, losses)
+
+
+@contextmanager
+def _fitting(run: Run, batch: Batch) -> Iterator[None]:
+    """Raise TrainingError, with what to type, if the gradient of a batch computed inside does not fit in memory."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        size, side = run.plan.bn_size, batch.images.shape[-1]
+        smaller = [each for each in range(1, size // 2 + 1) if run.plan.rank_size % each == 0]
+        less = "needs less and barely changes the result"
+        fix = f"batch.bn_size={smaller[-1]} {less}" if smaller else "make them smaller"
+        why = f"a micro-batch of {size} images of {side} px does not fit on this GPU"
+        raise TrainingError(f"out of memory: {why}; {fix}") from error

@@ -1,0 +1,142 @@
+"""The keeper of a run: logs, evaluates and saves what the loop trains."""
+
+import time
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.data.stream import Stream
+from resnet_recipes.report.facts import Metrics
+from resnet_recipes.report.recorder import Recorder
+from resnet_recipes.training.checkpoint import Checkpoints
+from resnet_recipes.training.distributed import agree, broadcast_statistics, mean_over_ranks
+from resnet_recipes.training.evaluate import evaluate
+from resnet_recipes.training.precision import BROKEN
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.state import capture, digest, is_finite
+
+#: Fewest seconds of compilation that are worth a record.
+COMPILED = 0.1
+
+
+class StopRequest(Protocol):
+    """A request to stop this process; see process.signals."""
+
+    requested: bool
+
+
+class Heartbeat(Protocol):
+    """Where this process reports that it is alive; see process.watchdog."""
+
+    def beat(self, step: int, phase: str) -> None:
+        """Report that `step` steps are done, and what comes next."""
+
+
+class Keeper:
+    """Log, evaluate and save one run. Every rank has a keeper; only rank 0's writes."""
+
+    def __init__(
+        self,
+        run: Run,
+        files: tuple[Recorder, Checkpoints] | None,
+        interruption: StopRequest,
+        watchdog: Heartbeat,
+    ):
+        self.run = run
+        self.recorder, self.checkpoints = files or (None, None)
+        self.interruption, self.watchdog = interruption, watchdog
+        self._losses = torch.zeros(
+            run.plan.steps(run.plan.recipe.log.interval), device=run.rank.device
+        )
+        self._count = 0  # losses since the last log, which stay on the device until the next
+        # training seconds and seconds of data wait at the last log
+        self._since = (run.clock.seconds(), 0.0)
+        self._compiled = 0.0  # seconds of compilation recorded so far
+
+    def wants_to_stop(self) -> bool:
+        """Return whether this rank was asked to stop."""
+        return self.interruption.requested
+
+    def step(self, done: int, loss: Tensor) -> None:
+        """Take in a completed step; does not wait for the device."""
+        self._losses[self._count] = loss
+        self._count += 1
+        self.watchdog.beat(done, "train")
+
+    def log(self, done: int, stream: Stream) -> None:
+        """Record the steps since the last call. Raises TrainingError, on every rank, if the loss is not finite."""
+        # waits for the device
+        losses = mean_over_ranks(self._losses[: self._count].clone()).tolist()
+        self.run.precision.check(losses, done)
+        seconds, waited = self.run.clock.seconds(), stream.waited
+        span = max(seconds - self._since[0], 1e-9)
+        if self.recorder is not None:
+            plan = self.run.plan
+            # float16 may have skipped a step
+            finite = [loss for loss in losses if abs(loss) < float("inf")]
+            self.recorder.step(
+                done,
+                loss=sum(finite) / max(1, len(finite)),
+                lr=plan.lr_at(done - 1),
+                pixels=plan.pixels_at(done - 1),
+                seconds=seconds,
+                images_per_second=len(losses) * plan.recipe.batch.global_size / span,
+                data_wait=min(1.0, (waited - self._since[1]) / span),
+            )
+            if (compiled := self.run.compiling.seconds() - self._compiled) >= COMPILED:
+                self.recorder.compiled(done, compiled)
+                self._compiled += compiled
+        self._count, self._since = 0, (seconds, waited)
+
+    def evaluate(self, done: int) -> None:
+        """Evaluate EMA's weights if the recipe has them, else the raw ones; at the end both."""
+        run, flip = self.run, self.run.plan.recipe.evaluation.flip
+
+        def alive(*_: Tensor) -> None:
+            self.watchdog.beat(done, "evaluate")
+
+        def measured() -> Metrics:
+            return evaluate(run.model, run.eval_data, run.precision, flip, alive)
+
+        # for its two shapes a search would take longer than it saves
+        torch.backends.cudnn.benchmark = False
+        with run.clock.paused():
+            began, averaged, raw = time.perf_counter(), None, None
+            if "eval_weights" in run.methods.table():
+                with run.methods.eval_weights(run.model):
+                    averaged = measured()
+            else:
+                raw = measured()
+            run.top1, known = (averaged or raw).top1, time.perf_counter()
+            if raw is None and (done == run.plan.total_steps or run.has_reached_target):
+                raw = measured()
+            if self.recorder is not None:
+                now = time.perf_counter()
+                self.recorder.evaluation(
+                    done, ema=averaged, raw=raw, seconds=now - began, beside=now - known
+                )
+
+    def save(self, done: int) -> None:
+        """Save a checkpoint, after checking that all ranks hold the same, finite weights."""
+        self.watchdog.beat(done, "save")
+        with self.run.clock.paused():
+            began = time.perf_counter()
+            # so that all ranks check what one of them will save
+            broadcast_statistics(self.run.model)
+            if not agree(digest(self.run.model)):
+                raise TrainingError(
+                    f"the ranks hold different weights at step {done}: a device or its memory is "
+                    "faulty. The step was not saved; resume from the last checkpoint on different "
+                    "hardware"
+                )
+            if not is_finite(self.run.model):
+                raise TrainingError(
+                    "weights or BatchNorm statistics are not finite numbers at step "
+                    f"{done}; {BROKEN}. "
+                    "The step was not saved"
+                )
+            if self.checkpoints is not None and self.recorder is not None:
+                self.checkpoints.save(done, capture(self.run, done))
+                self.recorder.saved(done, self.checkpoints.folder, time.perf_counter() - began)

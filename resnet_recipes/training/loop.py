@@ -1,0 +1,80 @@
+"""The training loop: one step, read from top to bottom."""
+
+from functools import partial
+
+import numpy as np
+import torch
+
+from resnet_recipes.data.normalize import shift_and_scale
+from resnet_recipes.data.stream import Stream
+from resnet_recipes.methods.base import Batch, Now, one_hot
+from resnet_recipes.ops.images import Draft
+from resnet_recipes.training.distributed import Vote, average_statistics
+from resnet_recipes.training.gradient import gradient_of
+from resnet_recipes.training.keeper import Keeper
+from resnet_recipes.training.run import Run
+
+
+def train(run: Run, keeper: Keeper, first: int = 0) -> int:
+    """Train from step `first` until the plan ends, its target is reached or a rank is asked to stop.
+
+    Return the completed steps.
+    """
+    plan, model, methods, precision = run.plan, run.model, run.methods, run.precision
+    params = [p for p in model.parameters() if p.requires_grad]
+    compute_gradient, vote, done = gradient_of(run), Vote(), first
+    stream = Stream(run.train_data.batches(first), run.rank.device)
+    # not torch.manual_seed: for devices of kinds that are not in use, it writes down the call
+    # stack, at every step
+    generators = [torch.default_generator]
+    if run.rank.device.type == "cuda":
+        generators.append(torch.cuda.default_generators[run.rank.device.index])
+    model.train()
+    last = first if run.has_reached_target else plan.total_steps
+    for step, raw in zip(range(first, last), stream, strict=False):
+        now = Now(
+            step, plan.horizon, np.random.default_rng((plan.recipe.seed, run.rank.rank, step))
+        )
+        seed = int(now.rng.integers(2**63))  # always drawn: later draws must not depend on methods
+        if methods.draws_in_forward:
+            for generator in generators:
+                generator.manual_seed(seed)
+        run.tuning.enter(plan.pixels_at(step))
+        for group in run.optimizer.param_groups:
+            group["lr"] = plan.lr_at(step) * group["rate"]
+
+        # One batch a step: every method sees all of it, once, however many gradients are taken on
+        # it.
+        with torch.no_grad():
+            pixels = methods.augment_pixels(raw.pixels, now)
+            targets = one_hot(raw.labels, plan.num_classes)
+            draft = Draft(
+                pixels,
+                shift_and_scale(pixels.device),
+                precision.dtype,
+                methods.operations.images,
+                run.channels,
+            )
+            batch = methods.transform_batch(Batch(draft, targets, raw.labels), now)
+
+        precision.before_step()
+        loss = methods.gradient(partial(compute_gradient, batch), params, now)
+        precision.step(run.optimizer, plan.recipe.optimizer.clip_norm)
+        run.optimizer.zero_grad(set_to_none=True)
+        methods.after_step(model, now)
+
+        done = step + 1
+        if plan.recipe.batch.bn_average and done % plan.steps_per_epoch == 0:
+            average_statistics(model)
+        stop = vote.cast(keeper.wants_to_stop()) and done < plan.total_steps
+        keeper.step(done, loss)
+        if plan.logs_at(done) or plan.evaluates_at(done) or stop:
+            keeper.log(done, stream)  # the only place in training that waits for the device
+        if plan.evaluates_at(done):
+            keeper.evaluate(done)
+        stop = stop or run.has_reached_target
+        if plan.saves_at(done) or stop:
+            keeper.save(done)
+        if stop:
+            break
+    return done

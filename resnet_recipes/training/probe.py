@@ -1,0 +1,259 @@
+"""Measure how fast this machine runs a recipe: a few real steps at some image sizes, the loader alone, evaluation."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from resnet_recipes.data.base import DataFacts
+from resnet_recipes.measure.estimate import Speeds
+from resnet_recipes.planning import plan as planning
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.recipe.schema import Recipe, enabled
+from resnet_recipes.training.build import build, close_data, open_data
+from resnet_recipes.training.distributed import Rank, join, mean_over_ranks, meet, total_over_ranks
+from resnet_recipes.training.evaluate import evaluate
+from resnet_recipes.training.graphs import PATIENCE
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.tuning import Tuning
+
+#: First steps that are not timed: they choose algorithms, compile and fill caches.
+WARM_UP = 2
+
+#: Steps that are timed at each image size, if the time allows.
+STEPS = 12
+
+#: Seconds that one step of the probe may take; the batch is halved until it does.
+LONGEST_STEP = 2.0
+
+
+class Stopwatch:
+    """A keeper that only times steps, and stops training when it has timed enough."""
+
+    def __init__(self, device: torch.device, seconds: float):
+        self.laps: list[float] = []
+        self._device, self._warm_up, self._last = device, warm_up(device), time.perf_counter()
+        self._end = self._last + seconds
+
+    def wants_to_stop(self) -> bool:
+        """Return whether enough steps are timed, or at least one and the time is up."""
+        timed = len(self.laps) - self._warm_up
+        return timed >= STEPS or (timed > 0 and time.perf_counter() > self._end)
+
+    def step(self, done: int, loss: Tensor) -> None:
+        """Time a step, to its end on the device."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+        now = time.perf_counter()
+        self.laps.append(now - self._last)
+        self._last = now
+
+    def log(self, done: int, stream: object) -> None:
+        """Record nothing."""
+
+    def evaluate(self, done: int) -> None:
+        """Evaluate nothing."""
+
+    def save(self, done: int) -> None:
+        """Save nothing."""
+
+
+def warm_up(device: torch.device) -> int:
+    """Return how many steps are not timed; on a GPU gradients are then replayed, where the host is the bottleneck."""
+    return WARM_UP + PATIENCE + 1 if device.type == "cuda" else WARM_UP
+
+
+def speeds(
+    plan: Plan, rank: Rank, seconds: float = 45.0, beat: Callable[[], None] = lambda: None
+) -> Speeds:
+    """Measure for about `seconds` on all ranks at once; the machine should be otherwise idle. Every rank calls this.
+
+    Steps are real ones, taken by the training loop, exchange included, on a micro-batch of
+    synthetic images. `beat` is called now and then. Return the speeds of all ranks together; keep
+    those that rank 0 returns.
+    """
+    join(rank)
+    sides, share = _sides(plan), seconds / 6
+    size = _probe_size(plan, rank, min(sides))
+    laps = {}
+    for side in sides:
+        laps[side] = _laps(plan, rank, side, size, share, Tuning.of(plan))
+        beat()
+    first = warm_up(rank.device)
+    steps = {side: _mixed(found[first:], _interval(plan)) for side, found in laps.items()}
+    settling = median(
+        sum(found[:first]) - first * median(steps[side]) for side, found in laps.items()
+    )
+    images = size * rank.world_size
+    speeds = Speeds(
+        {side: tuple(lap / images for lap in found) for side, found in steps.items()},
+        None,
+        _evaluation_rate(plan, rank),
+        size,
+        rank.world_size,
+        max(0.0, settling),
+        None,
+        _exchange_seconds(plan, rank),
+    )
+    beat()
+    if plan.facts.backend == "synthetic":
+        return speeds
+    loader = _loader_rate(plan, rank, share)
+    beat()
+    return replace(speeds, loader=loader, together=_together(plan, rank, size, share))
+
+
+def _together(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
+    """Return images per second of training on real images, `size` per device, at the first image size of the run."""
+    images = size * rank.world_size
+    recipe = replace(
+        plan.recipe, batch=replace(plan.recipe.batch, global_size=images, bn_size=size)
+    )
+    laps = _timed(planning.of(recipe, plan.facts, rank.world_size), rank, seconds, Tuning.of(plan))
+    # a run on few images may end within the warm-up
+    return images / median(laps[warm_up(rank.device) :] or laps)
+
+
+def _timed(plan: Plan, rank: Rank, seconds: float, tuning: Tuning, first: int = 0) -> list[float]:
+    """Return the seconds of steps of a run from step `first` on, warm-up included."""
+    run, stopwatch = build(plan, rank, tuning), Stopwatch(rank.device, seconds)
+    try:
+        train(run, stopwatch, first)
+    finally:
+        close_data(run)
+    return stopwatch.laps
+
+
+def _sides(plan: Plan) -> Sequence[int]:
+    """Return the image sizes to measure: the smallest, the largest, and the one nearest the middle by area."""
+    sides = sorted(set(plan.sizes))
+    middle = min(sides, key=lambda side: abs(side**2 - (sides[0] ** 2 + sides[-1] ** 2) / 2))
+    return sorted({sides[0], middle, sides[-1]})
+
+
+def _probe_size(plan: Plan, rank: Rank, side: int) -> int:
+    """Return a batch whose step fits into LONGEST_STEP at the smallest size: a micro-batch, or a part of one."""
+    size = plan.bn_size
+    while size > 8:
+        began = time.perf_counter()
+        _laps(plan, rank, side, min(size, 8), 0.0, Tuning())
+        # all take the same size
+        mean = mean_over_ranks(torch.tensor(time.perf_counter() - began, device=rank.device))
+        images_per_second = 8 * (warm_up(rank.device) + 1) / mean.item()
+        return max(8, min(size, 1 << int(LONGEST_STEP * images_per_second).bit_length()))
+    return size
+
+
+def _laps(
+    plan: Plan, rank: Rank, side: int, size: int, seconds: float, tuning: Tuning
+) -> list[float]:
+    """Return the seconds of steps, warm-up included; the first one after the warm-up is one of SAM's."""
+    first = -warm_up(rank.device) % _interval(plan)
+    return _timed(_synthetic(plan, rank, side, size), rank, seconds, tuning, first)
+
+
+def _interval(plan: Plan) -> int:
+    """Return how many steps there are to each of SAM's; 1 without SAM."""
+    sam = enabled(plan.recipe.methods).get("sam")
+    return sam.interval if sam else 1
+
+
+def _mixed(laps: Sequence[float], interval: int) -> list[float]:
+    """Return the seconds of plain steps, each with its share of the first step of every `interval`."""
+    first, plain = laps[::interval], [lap for i, lap in enumerate(laps) if i % interval]
+    return [(median(first) + (interval - 1) * lap) / interval for lap in plain] or list(first)
+
+
+def _synthetic(plan: Plan, rank: Rank, side: int, size: int, eval_examples: int = 1) -> Plan:
+    """Return the plan of the same step on synthetic images of one size, `size` of them per device."""
+    recipe = plan.recipe
+    methods = (
+        replace(recipe.methods, progressive_resizing=None)
+        if enabled(recipe.methods)
+        else recipe.methods
+    )
+    full = _crop_for(recipe, side)
+    probe = replace(
+        recipe,
+        max_duration="10000ba",
+        scale_schedule_ratio=1.0,
+        methods=methods,
+        data=replace(recipe.data, backend="synthetic", train_size=full),
+        batch=replace(recipe.batch, global_size=size * rank.world_size, bn_size=size),
+        schedule=replace(recipe.schedule, name="constant", warmup="0ba", milestones=[], values=[]),
+        log=replace(recipe.log, interval="10000ba"),
+        evaluation=replace(recipe.evaluation, interval="10000ba"),
+        checkpoint=replace(recipe.checkpoint, interval="10000ba"),
+    )
+    train_examples = 10_000 * probe.batch.global_size
+    facts = DataFacts(
+        "synthetic", plan.facts.root, train_examples, eval_examples, plan.facts.classes
+    )
+    return planning.of(probe, facts, rank.world_size)
+
+
+def _crop_for(recipe: Recipe, side: int) -> int:
+    """Return the crop size that enters the model as `side` pixels: ColOut makes images smaller."""
+    colout = enabled(recipe.methods).get("colout")
+    return (
+        next((full for full in range(side, 2 * side) if colout.size_after(full) == side), side)
+        if colout
+        else side
+    )
+
+
+def _evaluation_rate(plan: Plan, rank: Rank) -> float:
+    """Return images per second of evaluation, on synthetic images."""
+    examples = 2 * plan.recipe.batch.eval_size * rank.world_size
+    run = build(_synthetic(plan, rank, max(plan.sizes), 8, examples), rank, Tuning())
+    try:
+        evaluate(run.model, run.eval_data, run.precision)
+        began = time.perf_counter()
+        evaluate(run.model, run.eval_data, run.precision)
+        return examples / (time.perf_counter() - began)
+    finally:
+        close_data(run)
+
+
+def _exchange_seconds(plan: Plan, rank: Rank) -> float:
+    """Return the seconds that exchanging one step's gradients takes with nothing else running."""
+    if rank.world_size == 1:
+        return 0.0
+    run, laps = build(_synthetic(plan, rank, min(plan.sizes), 8), rank, Tuning()), []
+    try:
+        for param in run.model.parameters():
+            param.grad = torch.zeros_like(param)
+        for _ in range(WARM_UP + 5):
+            meet()
+            began = time.perf_counter()
+            with run.exchange.averaging(True):
+                pass
+            if rank.device.type == "cuda":
+                torch.cuda.synchronize(rank.device)
+            laps.append(time.perf_counter() - began)
+    finally:
+        close_data(run)
+    return median(laps[WARM_UP:])
+
+
+def _loader_rate(plan: Plan, rank: Rank, seconds: float) -> float:
+    """Return images per second of all ranks' loaders alone, at the size of the first crops."""
+    train_data, eval_data = open_data(plan, rank, plan.methods())
+    eval_data.close()
+    images, laps = 0, []
+    try:
+        batches = iter(train_data.batches())
+        next(batches)
+        began = last = time.perf_counter()
+        while last - began < seconds or len(laps) < 2:
+            images = len(next(batches).labels)
+            now = time.perf_counter()
+            laps.append(now - last)
+            last = now
+        rate = images * len(laps) / (last - began) if len(laps) < 4 else images / median(laps)
+    finally:
+        train_data.close()
+    return total_over_ranks(torch.tensor(rate, device=rank.device)).item()

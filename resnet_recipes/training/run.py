@@ -1,0 +1,46 @@
+"""A run: everything that a rank needs to train."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from resnet_recipes.data.loading.loader import EvalLoader, TrainLoader
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.ops import Operations
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.training.clock import Clock, Compiling
+from resnet_recipes.training.distributed import Rank
+from resnet_recipes.training.exchange import Exchange
+from resnet_recipes.training.graphs import Graphs
+from resnet_recipes.training.precision import Precision
+from resnet_recipes.training.tuning import Tuning
+
+
+@dataclass
+class Run:
+    """The parts of a run, created by `build` in the only correct order."""
+
+    plan: Plan
+    rank: Rank
+    model: nn.Module
+    exchange: Exchange  # of gradients, between ranks
+    optimizer: torch.optim.Optimizer
+    methods: Stack
+    operations: Operations  # that the network and its methods call
+    precision: Precision
+    clock: Clock
+    tuning: Tuning
+    train_data: TrainLoader
+    eval_data: EvalLoader
+    graphs: Graphs | None = None  # replays gradients on a GPU
+    compiling: Compiling = field(default_factory=Compiling)
+    notes: tuple[str, ...] = ()  # about how it was built, one sentence each, shown to the user
+    channels: int = 3  # of the images in training; after the third, zeros
+    top1: float = 0.0  # percent, of the weights that count at the last evaluation
+
+    @property
+    def has_reached_target(self) -> bool:
+        """Return whether evaluation.stop_at_top1 ends the run, the same on every rank."""
+        target = self.plan.recipe.evaluation.stop_at_top1
+        return target is not None and self.top1 >= target

@@ -1,0 +1,77 @@
+"""Train some epochs of a run to time them; nothing is evaluated or saved."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from resnet_recipes.training.keeper import Heartbeat, StopRequest
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.run import Run
+
+
+class EpochTimer:
+    """A keeper that times each epoch, and stops training at a given step."""
+
+    def __init__(
+        self,
+        run: Run,
+        end: int,
+        tell: Callable[[int, float], None],
+        interruption: StopRequest,
+        watchdog: Heartbeat,
+    ):
+        self._run, self._end, self._done, self._tell = run, end, 0, tell
+        self._interruption, self._watchdog = interruption, watchdog
+        self._since = time.perf_counter()
+
+    def wants_to_stop(self) -> bool:
+        """Return whether to stop; ranks agree on it a step later."""
+        return self._interruption.requested or self._done >= self._end - 1
+
+    def step(self, done: int, loss: Tensor) -> None:
+        """Note a completed step, and the time at the end of an epoch, when the device has finished it."""
+        self._done = done
+        self._watchdog.beat(done, "train")
+        if done % self._run.plan.steps_per_epoch == 0:
+            if self._run.rank.device.type == "cuda":
+                torch.cuda.synchronize(self._run.rank.device)
+            now = time.perf_counter()
+            self._tell(done // self._run.plan.steps_per_epoch - 1, now - self._since)
+            self._since = now
+
+    def log(self, done: int, stream: object) -> None:
+        """Record nothing."""
+
+    def evaluate(self, done: int) -> None:
+        """Evaluate nothing."""
+
+    def save(self, done: int) -> None:
+        """Save nothing."""
+
+
+def time_epochs(
+    run: Run,
+    epochs: Sequence[int],
+    tell: Callable[[int, float], None],
+    interruption: StopRequest,
+    watchdog: Heartbeat,
+) -> None:
+    """Train `epochs`, counted from 0, as the whole run would; call `tell` with the number and seconds of each.
+
+    Consecutive epochs are trained without a pause; before any other epoch loading restarts, which
+    counts in its time.
+    """
+    steps = run.plan.steps_per_epoch
+    for first, last in _rows(epochs):
+        train(run, EpochTimer(run, (last + 1) * steps, tell, interruption, watchdog), first * steps)
+        if interruption.requested:
+            break
+
+
+def _rows(epochs: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the first and the last epoch of each series of consecutive ones."""
+    starts = [epoch for epoch in epochs if epoch - 1 not in epochs]
+    ends = [epoch for epoch in epochs if epoch + 1 not in epochs]
+    return list(zip(starts, ends, strict=True))

@@ -1,0 +1,211 @@
+"""The state of a run between two steps: what a checkpoint holds, and how a run resumes from it."""
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from resnet_recipes import __version__
+from resnet_recipes.base.errors import Problem, RecipeError, TrainingError
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.typed import build
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.schema import malformed, misfits
+
+#: Keys that may differ between a checkpoint and the run that resumes from it: they do not change
+#: what is learned.
+SAFE = (
+    "launch",
+    "log",
+    "run",
+    "checkpoint",
+    "evaluation",
+    "about",
+    "baseline",
+    "published",
+    "data.root",
+    "data.workers",
+    "data.prefetch",
+    "batch.eval_size",
+)
+
+#: Keys that may also differ, with a warning: they fix what stopped a run, a damaged image or a lack
+#: of memory.
+REPAIRS = ("data.on_bad_image", "batch.bn_size")
+
+
+def capture(run: Run, done: int) -> dict[str, Any]:
+    """Return everything that defines the run after `done` steps: references to live tensors, and plain values.
+
+    There is no random state, no schedule and no position in the data: all are functions of the seed
+    and the step.
+    """
+    return {
+        "step": done,
+        "seconds": run.clock.seconds(),
+        "top1": run.top1,
+        "model": run.model.state_dict(),
+        "optimizer": run.optimizer.state_dict(),
+        "methods": run.methods.state_dict(),
+        "precision": run.precision.state_dict(),
+        "recipe": asdict(run.plan.recipe),
+        "classes": list(run.plan.facts.classes),
+        "train_examples": run.plan.facts.train_examples,
+        "train_digest": run.plan.facts.train_digest,
+        "backend": run.plan.facts.backend,
+        "dtype": str(run.precision.dtype),
+        "device": run.rank.device.type,
+        "world_size": run.rank.world_size,
+        "threads": torch.get_num_threads(),
+        "versions": {"resnet-recipes": __version__, "torch": str(torch.__version__)},
+        "computed_by": computed_by(run),
+    }
+
+
+def computed_by(run: Run) -> dict[str, str]:
+    """Return what computes a run's numbers, beside torch: another of these rounds differently."""
+    is_cuda = run.rank.device.type == "cuda"
+    return {
+        "GPU": torch.cuda.get_device_name(run.rank.device) if is_cuda else "none",
+        "fused operations": ", ".join(run.operations.fused()) or "none",
+        "optimizer steps": "native" if getattr(run.optimizer, "native", None) else "torch",
+    }
+
+
+def restore(run: Run, state: dict[str, Any]) -> int:
+    """Restore `run` from a checkpoint's state, in place; return the number of completed steps.
+
+    Raises RecipeError if the run's settings or data differ, and TrainingError if the state does not
+    fit the run.
+    """
+    if wrong := list(malformed(state, run.plan.total_steps)):
+        raise TrainingError(f"the checkpoint cannot be used: {'; '.join(wrong)}")
+    if problems := list(conflicts(run, state)):
+        raise RecipeError(problems)
+    if wrong := list(misfits(run, state)):
+        raise TrainingError(f"the checkpoint cannot be used: {'; '.join(wrong[:3])}")
+    run.model.load_state_dict(state["model"])
+    # Copied, since the optimizer would keep these tensors, which are mapped from a file. Its
+    # settings are the recipe's.
+    groups = run.optimizer.state_dict()["param_groups"]
+    run.optimizer.load_state_dict(
+        {"state": copy.deepcopy(state["optimizer"]["state"]), "param_groups": groups}
+    )
+    run.methods.load_state_dict(state["methods"])
+    run.precision.load_state_dict(state["precision"])
+    run.clock.restart(state["seconds"])
+    run.top1 = state["top1"]
+    return state["step"]
+
+
+def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
+    """Yield what forbids resuming from `state`: changed settings or data."""
+    yield from changed_settings(state["recipe"], run.plan.recipe)
+    if state["classes"] != list(run.plan.facts.classes):
+        rule = "has different classes from the data that the run began with"
+        yield Problem("data.root", str(run.plan.facts.root), rule)
+    if state["backend"] != run.plan.facts.backend:
+        rule = f"reads different pixels than {state['backend']}, which the run began with"
+        yield Problem(
+            "data.backend", run.plan.facts.backend, rule, f"data.backend={state['backend']}"
+        )
+    elif state["train_examples"] != run.plan.facts.train_examples:
+        rule = (
+            f"has {run.plan.facts.train_examples:,} training images; the run began with "
+            f"{state['train_examples']:,}"
+        )
+        yield Problem("data.root", str(run.plan.facts.root), rule)
+    elif state["train_digest"] != run.plan.facts.train_digest:
+        rule = "has training images with different names or sizes from those the run began with"
+        yield Problem("data.root", str(run.plan.facts.root), rule)
+
+
+def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:
+    """Yield a problem for each setting that differs from the checkpoint's and changes what is learned."""
+    before, after = settings_in(old), flat(asdict(new))
+    for key in sorted(before.keys() | after.keys()):
+        if before.get(key) != after.get(key) and not _is_any_of(key, (*SAFE, *REPAIRS)):
+            was = "not set" if before.get(key) is None else before[key]
+            rule = f"was {was} when the run began; changing it would make this a different run"
+            yield Problem(key, after.get(key), rule, "leave it as it was, or start a new run")
+
+
+def settings_in(recipe: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a checkpoint's recipe, with dotted keys; those that are newer have their defaults."""
+    return flat(asdict(build(Recipe, recipe, "", []))) | flat(recipe)
+
+
+def resume_warnings(run: Run, state: dict[str, Any]) -> list[str]:
+    """Return why resuming from `state` may not be bit-identical to an uninterrupted run; empty if it is."""
+    now = {
+        "number of devices": run.rank.world_size,
+        "device": run.rank.device.type,
+        "precision": str(run.precision.dtype),
+        "CPU threads": torch.get_num_threads(),
+        "torch": str(torch.__version__),
+    }
+    then = {
+        "number of devices": state["world_size"],
+        "device": state["device"],
+        "precision": state["dtype"],
+        "CPU threads": state["threads"],
+        "torch": state["versions"]["torch"],
+    }
+    before, after = settings_in(state["recipe"]), flat(asdict(run.plan.recipe))
+    then |= state.get("computed_by", {}) | {key: before[key] for key in REPAIRS}
+    now |= computed_by(run) | {key: after[key] for key in REPAIRS}
+    warnings = [
+        f"not bit-identical to an uninterrupted run: {name} {then[name]} -> {now[name]}"
+        # early checkpoints lack some
+        for name in now
+        if now[name] != then.get(name, now[name])
+    ]
+    newer = [
+        f"{key}={after[key]}"
+        for key in sorted(before.keys() - flat(state["recipe"]).keys())
+        if after.get(key) is not None and not _is_any_of(key, SAFE)
+    ]
+    if newer:
+        warnings.append(
+            "settings that did not exist when the run began have their defaults: "
+            f"{', '.join(newer)}"
+        )
+    return warnings
+
+
+def _is_any_of(key: str, places: Sequence[str]) -> bool:
+    """Return whether a setting is one of these, or in one of these sections."""
+    return any(key == place or key.startswith(place + ".") for place in places)
+
+
+def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return a nested dictionary with dotted keys; tuples as lists, as YAML and checkpoints have them.
+
+    A method without settings stays an empty dictionary, so that it differs from one that is off.
+    """
+    leaves: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, dict) and (value or not prefix):  # a section may be empty: methods: {}
+            leaves |= flat(value, f"{prefix}{key}.")
+        else:
+            leaves[prefix + key] = list(value) if isinstance(value, tuple) else value
+    return leaves
+
+
+@torch.no_grad()
+def is_finite(model: nn.Module) -> bool:
+    """Return whether every weight and running statistic is a finite number; waits for the device."""
+    tensors = [t.detach() for t in (*model.parameters(), *model.buffers()) if t.is_floating_point()]
+    return bool(torch.stack(torch._foreach_norm(tensors, float("inf"))).isfinite().all())
+
+
+@torch.no_grad()
+def digest(model: nn.Module) -> Tensor:
+    """Return an int64 scalar that changes with any bit of a parameter; no host sync, one small kernel per parameter."""
+    sums = [p.detach().view(torch.int32).sum(dtype=torch.int64) for p in model.parameters()]
+    # so that swapped parameters show
+    weights = torch.arange(1, len(sums) + 1, device=sums[0].device)
+    return (torch.stack(sums) * weights).sum()

@@ -1,0 +1,129 @@
+"""A trained network on its device, with the settings to use it with."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import torch
+from torch import nn
+
+from resnet_recipes import data, ops
+from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.data import frozen
+from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.loading.loader import EvalLoader
+from resnet_recipes.data.unseen import open_labelled
+from resnet_recipes.network.fuse import fuse
+from resnet_recipes.network.network import Network
+from resnet_recipes.recipe import frozen as recipes
+from resnet_recipes.recipe.schema import EvaluationConfig, Recipe
+from resnet_recipes.report.facts import Metrics
+from resnet_recipes.training.confusion import Confusion
+from resnet_recipes.training.distributed import Rank, this_rank
+from resnet_recipes.training.evaluate import evaluate
+from resnet_recipes.training.precision import Precision, resolve_dtype
+
+#: Settings that select the images: if all are those of the run, its own list of images is used.
+_WHICH = ("root", "val_share", "val_seed", "nested_classes")
+
+
+class Evaluated(NamedTuple):
+    """The result of an evaluation over all ranks, and the confusions that this rank saw."""
+
+    metrics: Metrics
+    seconds: float
+    device: str
+    confusion: Confusion
+
+
+@dataclass
+class Trained:
+    """A network on this rank's device, and a recipe, of which only the settings for evaluation matter."""
+
+    place: Path  # run folder or file
+    network: Network
+    recipe: Recipe
+    rank: Rank
+    precision: Precision
+
+    @classmethod
+    def on_device(cls, place: Path, network: Network, recipe: Recipe) -> Self:
+        """Put a network on the device of this rank, with the operations that the recipe allows there."""
+        rank = this_rank(recipe.launch.device)
+        precision = Precision(
+            rank.device, resolve_dtype(recipe.precision.dtype, rank.device), network.to(rank.device)
+        )
+        if recipe.precision.kernels == "auto":
+            fuse(network.model, ops.choose(rank.device, precision.dtype))
+        return cls(place, network, recipe, rank, precision)
+
+    @property
+    def model(self) -> nn.Module:
+        """The bare network."""
+        return self.network.model
+
+    @property
+    def device(self) -> torch.device:
+        """The device that the network is on."""
+        return self.precision.device
+
+    def at_size(self, size: int) -> "Trained":
+        """Return the network with another test size; resizing keeps its ratio to the crop."""
+        data = replace(
+            self.recipe.data, eval_size=size, eval_resize=self.recipe.data.resize_for(size)
+        )
+        return replace(self, recipe=replace(self.recipe, data=data))
+
+    def open_images(self) -> EvalLoader:
+        """Open this rank's labelled images at data.root; for a run, those that it was evaluated on.
+
+        Raises NotReadyError.
+        """
+        config, size, about = self.recipe.data, self.recipe.batch.eval_size, self.network.about
+        share, facts = (
+            Share(self.rank.rank, self.rank.world_size, size, size, 0),
+            self.place / frozen.NAME,
+        )
+        own = recipe_of(self.place, self.network).data
+        if facts.is_file() and all(getattr(config, key) == getattr(own, key) for key in _WHICH):
+            return data.open_eval(config, frozen.load(facts, config.root), share)
+        if not config.root:
+            raise NotReadyError(
+                [Problem("data.root", None, "is not set: say where the images are", "data=PATH")]
+            )
+        return open_labelled(config, about.classes, about.num_classes, share)
+
+    def evaluated(self, beat: Callable[[], None] = lambda: None) -> Evaluated:
+        """Evaluate as training does, with all ranks; `beat` is called at every batch."""
+        confusion, images = Confusion(), self.open_images()
+
+        def seen(best: torch.Tensor, labels: torch.Tensor) -> None:
+            beat()
+            confusion.see(best, labels)
+
+        try:
+            began = time.perf_counter()
+            metrics = evaluate(
+                self.model, images, self.precision, self.recipe.evaluation.flip, seen
+            )
+            return Evaluated(metrics, time.perf_counter() - began, self.rank.devices, confusion)
+        finally:
+            images.close()
+
+
+def recipe_of(place: Path, network: Network) -> Recipe:
+    """Return a run's own recipe, or for a file the defaults plus what it says about images; uses all visible GPUs."""
+    if (config := place / "config.yaml").is_file():
+        recipe = recipes.read(config)
+        return replace(
+            recipe, launch=replace(recipe.launch, gpus="auto", nodes=1, rdzv="", max_restarts=0)
+        )
+    about = network.about
+    config = DataConfig(
+        eval_resize=about.eval_resize,
+        eval_size=about.eval_size,
+        eval_interpolation=about.eval_interpolation,
+    )
+    return Recipe(name="file", data=config, evaluation=EvaluationConfig(flip=about.flip))

@@ -1,0 +1,58 @@
+"""Cards are read from their classes: docstring, class data and fields."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from resnet_recipes.base.card import Setting, card_of
+from resnet_recipes.methods.mixup import MixUp
+from resnet_recipes.optim import DecoupledSGDW
+
+
+@dataclass
+class Toy:
+    """Do one thing (Somebody, 2020).
+
+    It does it in
+    two lines.
+    """
+
+    name: ClassVar[str] = "toy"
+    cost: ClassVar[str] = "none."
+    gain: ClassVar[str] = "+1 point."
+    hurts: ClassVar[str] = "nobody."
+    size: int = 3  # pixels, at least 1
+    plain: bool = False
+
+
+def test_card_of_a_class():
+    card = card_of(Toy)
+    assert card[:6] == (
+        "toy",
+        "Do one thing (Somebody, 2020).",
+        "It does it in two lines.",
+        "none.",
+        "+1 point.",
+        "nobody.",
+    )
+    assert card.settings == (Setting("size", 3, "pixels, at least 1"), Setting("plain", False, ""))
+
+
+def test_card_of_mixup():
+    card = card_of(MixUp)
+    assert card.name == "mixup"
+    assert (
+        card.summary == "Train on convex combinations of pairs of examples (Zhang et al., 2018, "
+        "arXiv:1710.09412)."
+    )
+    assert card.settings == (
+        Setting("alpha", 0.2, "concentration of the Beta distribution, above 0"),
+    )
+    assert card.cost.startswith("one gather")
+    assert "Table 5" in card.hurts
+
+
+def test_inherited_settings_keep_the_meaning_given_by_the_class_that_defines_them():
+    meanings = {setting.name: setting.meaning for setting in card_of(DecoupledSGDW).settings}
+    assert meanings["weight_decay"] == "fraction of a weight lost in one step at the peak rate"
+    assert meanings["momentum"] == "fraction of the momentum kept from step to step"
+    assert meanings["clip_norm"].startswith("largest L2 norm")

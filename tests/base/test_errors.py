@@ -1,0 +1,216 @@
+"""Nothing a user types ends in a traceback: each wrong command names its key, exits with 2, and starts nothing."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import cli
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, TrainingError
+
+BOMB = "a: &a [x, x, x, x]\nb: &b [*a, *a, *a, *a]\nc: &c [*b, *b, *b, *b]\nmethods: {ema: *c}\n"
+
+
+@pytest.fixture(autouse=True)
+def nothing_starts(tmp_path, monkeypatch):
+    """Work in an empty folder, and fail if any run would be started."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    monkeypatch.setattr(
+        "resnet_recipes.launch.start.start", lambda *_: pytest.fail("a run was started")
+    )
+
+
+def check(capsys, argv: list[str], *said: str) -> None:
+    """Run a command that must fail with 2 and say these things on stderr; nothing may be left behind."""
+    assert cli.train(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "Traceback" not in err
+    assert err.startswith("error: ")
+    for part in said:
+        assert part in err
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("recipe=hott", ["recipe=hott", "did you mean hot?", "hot, medium, mild"]),
+        ("recipe=", ["recipe=", "neither the name of a recipe"]),
+        ("recipe=../x", ["recipe=../x", "neither the name of a recipe"]),
+        ("recipe=/etc/passwd", ["recipe=/etc/passwd", "neither the name of a recipe"]),
+        ("recipe=../x.yaml", ["recipe=../x.yaml", "no such file"]),
+        ("recipe=a.yml", ["rename it to a.yaml"]),
+        ("recipe=mild recipe=hot", ["a run has one recipe"]),
+        ("lr=1", ["recipe", "is missing"]),
+        ("mild", ["recipe=mild"]),
+        ("recipe=mild --lr 0.1", ["--lr", "lr=0.1"]),
+        ("recipe=mild --batch-size=3", ["--batch-size", "batch_size=3"]),
+        ("recipe=mild --dryrun", ["--dryrun", "did you mean --dry-run?"]),
+        ("recipe=Mild", ["recipe=Mild", "did you mean mild?"]),
+        (
+            "recipe = mild lr= 0.1 bs =3",
+            ["recipe=mild", "lr = 0.1: has spaces around '='", "lr=0.1", "bs=3"],
+        ),
+        ("-m recipe=mild,medium run=x", ["run=x: names one run"]),
+        ("-m --resume auto recipe=mild", ["--resume", "cannot be used with -m"]),
+        ("-m recipe=mild seed=interval(1,2)", ["seed=interval(1,2)", "no list of values"]),
+        ("-m recipe=mild seed=range(0,1000000000)", ["-m", "the maximum is 1,000"]),
+        (
+            "-m recipe=mild,hott data=/x lr=-1,x seed=1,2,3",
+            ["recipe=hott", "optimizer.lr=-1.0: must be positive", "optimizer.lr=x"],
+        ),
+        ("recipe=mild --config-dir=/x", ["--config-dir"]),
+        ("recipe=mild --describe", ["--describe", "needs a value"]),
+        ("recipe=mild --recipes nowhere", ["--recipes", "is not a directory"]),
+        ("recipe=mild --resume", ["--resume", "needs a value"]),
+        ("--resume nowhere", ["nowhere", "is not a run folder"]),
+        ("--resume auto", ["no unfinished run"]),
+    ],
+)
+def test_a_command_that_means_nothing_is_answered(capsys, words, said):
+    check(capsys, words.split(), *said)
+
+
+def test_a_recipe_without_data_asks_for_it(capsys):
+    check(capsys, ["recipe=mild"], "data.root: is not set", "data=/path/to/imagenet")
+
+
+#: A wrong word, and what is said about it.
+WRONG = [
+    ("optimiser.lr=1.0", ["optimiser.lr=1.0", "did you mean optimizer.lr=1.0?"]),
+    ("methods.mixup.alfa=0.2", ["methods.mixup.alfa=0.2", "did you mean methods.mixup.alpha=0.2?"]),
+    ("methods.emma={}", ["methods.emma={}", "did you mean methods.ema={}?"]),
+    ("learning_rate=1", ["did you mean optimizer.lr=1?"]),
+    ("+optimizer.lr=1", ["settings need no '+'", "optimizer.lr=1"]),
+    ("++optimizer.lr=1", ["settings need no '+'"]),
+    ("~data.root", ["only a method or a setting of the optimizer can be removed"]),
+    ("~methods.sam", ["~methods.sam", "is not on in mild"]),
+    ("~methods.emma", ["no such method", "did you mean ~methods.ema?"]),
+    ("hydra.run.dir=/tmp/x", ["Hydra itself cannot be configured"]),
+    ("hydra/launcher=joblib", ["Hydra itself cannot be configured"]),
+    ("+hydra.searchpath=[file:///x]", ["Hydra itself cannot be configured"]),
+    ("optimizer._target_=os.system", ["is not a setting"]),
+    ("data/backend=ffcv", ["is not a setting"]),
+    ("optimizer@x=adam", ["is not a setting"]),
+    ("lr=${oc.env:HOME}", ["references are only read from recipe files"]),
+    ("lr", ["written key=value"]),
+    ("lr=", ["optimizer.lr=", "must be a number"]),
+    ("lr=abc", ["optimizer.lr=abc", "must be a number"]),
+    ("lr=nan", ["optimizer.lr=nan", "finite"]),
+    ("lr=inf", ["optimizer.lr=inf", "finite"]),
+    ("lr=-1", ["optimizer.lr=-1", "must be positive"]),
+    ("lr=1,2", ["optimizer.lr=1,2", "must be one value"]),
+    ("lr=[1", ["optimizer.lr=[1", "cannot be read"]),
+    ("lr=1:30", ["optimizer.lr=1:30", "must be a number"]),
+    ("seed=010", ["seed=010", "must be a whole number"]),
+    ("seed=" + "9" * 5000, ["must be one line of at most 4096"]),
+    ("seed=1e20", ["seed=", "must be a whole number"]),
+    ("bs=2048.5", ["batch.global_size=2048.5", "whole number"]),
+    ("epochs=0", ["max_duration=0ep", "must be positive"]),
+    ("epochs=-3", ["epochs=-3", "must be a positive number", "epochs=18"]),
+    ("max_duration=1.5ba", ["max_duration=1.5ba", "a whole number of batches"]),
+    ("epochs=many", ["epochs=many", "must be a positive number"]),
+    ("max_duration=90", ["max_duration=90", "as in 8ep, 100ba"]),
+    ("max_duration=0.5dur", ["must be given in ep or ba"]),
+    ("ssr=0", ["scale_schedule_ratio=0", "must be above 0"]),
+    ("data.train_size=-5", ["data.train_size=-5", "between 8 and 1024"]),
+    ("data.flip=yes", ["data.flip=yes", "true or false"]),
+    ("data.crop_scale=[1,2,3]", ["data.crop_scale", "a list of 2 values"]),
+    ("methods=null", ["methods", "a mapping"]),
+    ("methods.ema=true", ["methods.ema=true", "must be a mapping", "methods.ema={}"]),
+    ("methods.mixup.alpha=-1", ["methods.mixup.alpha=-1"]),
+    ("gpus=0", ["launch.gpus=0", "from 1 to 64"]),
+    ("run=../evil", ["run.name=../evil", "must consist of letters"]),
+    ("name=Big", ["name=Big", "lower-case"]),
+    ("x=\x1b[2J", ["must be one line"]),
+]
+
+
+def groups(rows: list[tuple[str, list[str]]]) -> list[list[tuple[str, list[str]]]]:
+    """Put words into as few commands as can hold them: no setting twice in one, since the last one would win."""
+    commands: list[dict[str, tuple[str, list[str]]]] = []
+    for word, said in rows:
+        key = {"lr": "optimizer.lr", "epochs": "max_duration"}.get(
+            word.split("=")[0], word.split("=")[0]
+        )
+        home = next((command for command in commands if key not in command), None)
+        if home is None:
+            commands.append(home := {})
+        home[key] = (word, said)
+    return [list(command.values()) for command in commands]
+
+
+@pytest.mark.parametrize("rows", groups(WRONG), ids=lambda rows: f"{len(rows)} words")
+def test_settings_that_cannot_be_are_all_named_with_their_rules(capsys, rows):
+    assert cli.train(["recipe=mild", "data=/data", *(word for word, _ in rows)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    paragraphs = re.split(r"\n  (?=\S)", err)
+    for word, said in rows:
+        assert any(all(part in paragraph for part in said) for paragraph in paragraphs), (word, err)
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "defaults: [mild]\noptimizer:\n  lrr: 1.7\n",
+            ["recipes/mine.yaml:3: optimizer.lrr", "did you mean optimizer.lr?"],
+        ),
+        ("defaults: [mild]\nseed: yes\n", ["recipes/mine.yaml:2", "true or false"]),
+        ("defaults: [mild]\nseed: 0777\n", ["recipes/mine.yaml:2"]),
+        ("defaults: [mild]\noptimizer: 5\n", ["recipes/mine.yaml", "optimizer"]),
+        ("defaults: [mildd]\n", ["recipes/mine.yaml:1", "did you mean mild?"]),
+        ("defaults: [mine]\n", ["recipes/mine.yaml:1", "in a circle"]),
+        ("defaults: [../../etc/passwd]\n", ["recipes/mine.yaml:1", "a list of recipe names"]),
+        ("defaults: [_self_, mild]\n", ["recipes/mine.yaml:1", "must come last"]),
+        (
+            "defaults:\n  - override hydra/launcher: joblib\n",
+            ["recipes/mine.yaml:2", "not the name of a setting"],
+        ),
+        (
+            "hydra:\n  callbacks: {x: {_target_: os.system}}\n",
+            ["recipes/mine.yaml:1", "cannot configure Hydra"],
+        ),
+        ("# @package _global_\nname: mine\n", ["recipes/mine.yaml:1", "instruction to Hydra"]),
+        (
+            "name: mine\nabout: ${oc.env:SECRET}\n",
+            ["recipes/mine.yaml:2", "is not a reference to one setting"],
+        ),
+        (
+            "name: mine\nabout: !!python/object/apply:os.system ['touch pwned']\n",
+            ["recipes/mine.yaml:2", "tags are not used"],
+        ),
+        (BOMB, ["recipes/mine.yaml:1", "anchors"]),
+        ("name: mine\nname: yours\n", ["recipes/mine.yaml:2", "duplicate key"]),
+        ("name: [mine\n", ["recipes/mine.yaml", "not YAML"]),
+        ("", ["recipes/mine.yaml:1", "a mapping of settings"]),
+    ],
+)
+def test_a_recipe_file_that_cannot_be_is_named_with_its_line(capsys, text, said):
+    Path("recipes/mine.yaml").write_text(text)
+    check(capsys, ["recipe=mine", "data=/data"], *said)
+    assert not Path("pwned").exists()
+
+
+def test_data_that_are_not_there_exit_with_3(capsys, tmp_path):
+    assert cli.train(["recipe=mild", f"data={tmp_path / 'none'}"]) == 3
+    assert "data.root" in capsys.readouterr().err
+
+
+def test_a_problem_reads_as_a_sentence_and_knows_its_section():
+    problem = Problem("alpha", -1, "must be positive", "methods.mixup.alpha=0.2").under(
+        "methods.mixup"
+    )
+    assert str(problem) == "methods.mixup.alpha=-1: must be positive\n    methods.mixup.alpha=0.2"
+    assert str(Problem("data.root", None, "is not set")) == "data.root: is not set"
+
+
+def test_errors_carry_all_their_problems_and_their_exit_code():
+    problems = [Problem("a", 1, "x"), Problem("b", 2, "y")]
+    assert RecipeError(problems).problems == tuple(problems)
+    assert str(RecipeError(problems)) == "a=1: x\nb=2: y"
+    assert (RecipeError.exit_code, NotReadyError.exit_code, TrainingError.exit_code) == (2, 3, 1)

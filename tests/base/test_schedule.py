@@ -1,0 +1,170 @@
+"""Vectors of MosaicML's recipes: peak 2.048, 625 steps an epoch, 5000 steps of warm-up, step k at k completed steps."""
+
+import math
+from functools import partial
+
+import pytest
+
+from resnet_recipes.base import schedule
+
+PEAK, S, WARMUP = 2.048, 625, 5000
+
+
+@pytest.mark.parametrize(
+    ("epochs", "step", "rate"),
+    [
+        (36, 0, 0.0),
+        (36, 1, 0.0004096),
+        (36, 15, 0.006144),
+        (36, 625, 0.256),
+        (36, 2500, 1.024),
+        (36, 4999, 2.0475904),
+        (36, 5000, 2.048),
+        (36, 11250, 1.468296949),
+        (36, 13750, 1.024),
+        (36, 21875, 0.006438697),
+        (90, 0, 0.0),
+        (90, 1, 0.0004096),
+        (90, 4999, 2.0475904),
+        (90, 5000, 2.048),
+        (90, 28125, 1.180312867),
+        (90, 30625, 1.024),
+        (90, 55625, 0.000751431),
+        (16, 9375, 0.077947359),
+        (60, 18750, 1.26905924),
+        (270, 84375, 1.073095536),
+    ],
+)
+def test_cosine_gives_the_published_rates(epochs, step, rate):
+    assert PEAK * schedule.cosine(step, total=epochs * S, warmup=WARMUP) == pytest.approx(
+        rate, rel=1e-8, abs=1e-9
+    )
+
+
+def test_cosine_ends_just_above_its_final_value_and_stays_there():
+    assert PEAK * schedule.cosine(22499, total=22500, warmup=WARMUP) == pytest.approx(
+        1.65e-08, rel=1e-2
+    )
+    assert [
+        schedule.cosine(step, total=22500, warmup=WARMUP, final=0.1) for step in (22500, 99999)
+    ] == [0.1, 0.1]
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda step: schedule.cosine(step, total=100, warmup=10),
+        lambda step: schedule.linear(step, total=100, warmup=10),
+        lambda step: schedule.polynomial(step, total=100, warmup=10),
+        lambda step: schedule.multistep(step, milestones=[30, 60], gamma=0.1, warmup=10),
+        lambda step: schedule.piecewise(
+            step, milestones=[50, 100], values=[1.0, 0.5, 0.0], warmup=10
+        ),
+        lambda step: schedule.constant(step, warmup=10),
+    ],
+    ids=["cosine", "linear", "polynomial", "multistep", "piecewise", "constant"],
+)
+def test_every_curve_rises_linearly_from_nothing_to_the_peak(curve):
+    assert [curve(step) for step in range(11)] == pytest.approx([step / 10 for step in range(11)])
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda step: schedule.cosine(step, total=100),
+        lambda step: schedule.linear(step, total=100),
+        lambda step: schedule.multistep(step, milestones=[30], gamma=0.1),
+        lambda step: schedule.piecewise(step, milestones=[100], values=[1.0, 0.0]),
+        lambda step: schedule.constant(step),
+    ],
+    ids=["cosine", "linear", "multistep", "piecewise", "constant"],
+)
+def test_without_a_warmup_the_first_step_has_the_peak_rate(curve):
+    assert curve(0) == 1
+
+
+def test_a_warmup_may_start_above_nothing():
+    curves = (
+        partial(schedule.cosine, total=100),
+        partial(schedule.linear, total=100),
+        schedule.constant,
+    )
+    for curve in curves:
+        assert [curve(step, warmup=10, start=0.2) for step in (0, 5, 10)] == pytest.approx(
+            [0.2, 0.6, 1]
+        )
+
+
+def test_a_cosine_from_the_start_of_the_run_has_fallen_a_little_when_the_warmup_ends():
+    rates = [
+        schedule.cosine(step, total=100, warmup=10, from_start=True) for step in (9, 10, 50, 100)
+    ]
+    assert rates == pytest.approx([0.9, (1 + math.cos(math.pi / 10)) / 2, 0.5, 0])
+
+
+def test_epochwise_uses_the_start_of_an_epoch_unless_its_rate_would_be_nothing():
+    assert [
+        schedule.epochwise(step, steps_per_epoch=10, warmup=20) for step in (0, 15, 20, 39)
+    ] == [10, 20, 20, 30]
+    assert [
+        schedule.epochwise(step, steps_per_epoch=10, warmup=20, start=0.1) for step in (9, 15, 39)
+    ] == [0, 10, 30]
+
+
+def test_linear_falls_evenly_to_its_final_value():
+    rates = [schedule.linear(step, total=50, warmup=10, final=0.2) for step in (10, 20, 30, 50, 60)]
+    assert rates == pytest.approx([1, 0.8, 0.6, 0.2, 0.2])
+
+
+def test_polynomial_falls_by_its_power():
+    assert [
+        schedule.polynomial(step, total=100, power=2) for step in (0, 50, 90, 100)
+    ] == pytest.approx([1, 0.25, 0.01, 0])
+
+
+def test_multistep_multiplies_from_the_milestone_on():
+    rates = [
+        schedule.multistep(step, milestones=[30, 60], gamma=0.1) for step in (29, 30, 59, 60, 99)
+    ]
+    assert rates == pytest.approx([1, 0.1, 0.1, 0.01, 0.01])
+
+
+def test_multistep_passes_milestones_inside_the_warmup():
+    assert schedule.multistep(5, milestones=[4], gamma=0.5, warmup=10) == pytest.approx(0.25)
+
+
+def test_piecewise_joins_its_values_by_straight_lines():
+    curve = {
+        step: schedule.piecewise(step, milestones=[20, 100], values=[0.5, 1.0, 0.0])
+        for step in (0, 10, 20, 60, 100, 120)
+    }
+    assert curve == pytest.approx({0: 0.5, 10: 0.75, 20: 1.0, 60: 0.5, 100: 0.0, 120: 0.0})
+
+
+def test_epochwise_rates_are_constant_within_an_epoch():
+    starts = {schedule.epochwise(step, steps_per_epoch=10, warmup=0) for step in range(30, 40)}
+    assert starts == {30}
+
+
+def test_an_epoch_of_the_warmup_uses_the_rate_of_its_end():
+    """NVIDIA's DeepLearningExamples: epoch e of an 8-epoch warm-up trains at (e + 1) / 8 of the peak."""
+    for epoch in range(8):
+        step = schedule.epochwise(epoch * S + 3, steps_per_epoch=S, warmup=8 * S)
+        assert schedule.cosine(step, total=90 * S, warmup=8 * S) == pytest.approx((epoch + 1) / 8)
+    step = schedule.epochwise(8 * S, steps_per_epoch=S, warmup=8 * S)
+    assert schedule.cosine(step, total=90 * S, warmup=8 * S) == 1
+
+
+def test_a_warmup_that_ends_within_an_epoch_is_not_overshot():
+    assert schedule.epochwise(12, steps_per_epoch=10, warmup=15) == 15
+
+
+def test_no_curve_is_negative_or_above_the_peak():
+    for step in range(0, 120):
+        for rate in (
+            schedule.cosine(step, total=100, warmup=7),
+            schedule.linear(step, total=100, warmup=7),
+            schedule.polynomial(step, total=100, warmup=7, power=0.5),
+        ):
+            assert 0 <= rate <= 1
+            assert not math.isnan(rate)

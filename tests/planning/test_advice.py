@@ -1,0 +1,91 @@
+import pytest
+
+from resnet_recipes.planning import plan
+from resnet_recipes.planning.plan import IMAGENET
+from resnet_recipes.recipe.compose import compose
+
+
+def notes(name: str, *changes: str, ranks: int = 8) -> str:
+    """Return the notes of a packaged recipe with changes, on ImageNet."""
+    return "\n".join(
+        plan.of(compose(name, changes, needs_data=False).recipe, IMAGENET, ranks).notes
+    )
+
+
+@pytest.mark.parametrize("name", ["mild", "medium", "hot"])
+def test_the_recipes_as_published_need_no_advice(name):
+    assert notes(name) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "ranks", "said"),
+    [
+        ("mild", ["epochs=15"], 8, "The warm-up takes 53 % of the run (8ep, never stretched)"),
+        ("medium", ["epochs=59"], 8, "mixup together with label_smoothing costs accuracy"),
+        ("hot", ["epochs=180"], 8, "pays off only from 240 epochs"),
+        (
+            "hot",
+            ["epochs=180"],
+            8,
+            "methods.sam.interval=5: at 180 epochs of Hot, 10 gave the same accuracy",
+        ),
+        (
+            "mild",
+            ["max_duration=900ba", "ssr=1", "schedule.warmup=1ba"],
+            8,
+            "methods.ema (half-life 100ba, updated every 20ba) is slow for 900 steps",
+        ),
+        (
+            "mild",
+            ["epochs=16", "methods.ema.update_interval=2000ba"],
+            8,
+            "methods.ema (half-life 100ba, updated every 2000ba) is slow",
+        ),
+        ("mild", ["methods.ema.update_interval=500ba"], 8, "little more than the latest weights"),
+        (
+            "mild",
+            ["epochs=3", "schedule.warmup=0.1dur"],
+            8,
+            "never reaches full size (148 of 176 pixels in the last epoch): epochs=5",
+        ),
+        (
+            "mild",
+            [
+                "methods.progressive_resizing.finetune=0dur",
+                "methods.progressive_resizing.delay=0.8dur",
+            ],
+            8,
+            "methods.progressive_resizing.finetune=0.2dur, or ~methods.progressive_resizing",
+        ),
+        (
+            "mild",
+            ["bs=204800", "lr=204.8"],
+            1,
+            "An epoch has only 6 steps; a smaller batch gives more: bs=19200 lr=19.2",
+        ),
+        ("mild", [], 16, "batch.bn_size=256, but each rank has 128 examples"),
+        (
+            "mild",
+            ["evaluation.sizes=[192,256]"],
+            8,
+            "during training, the test size is data.eval_size=224",
+        ),
+        (
+            "mild",
+            ["bs=256"],
+            1,
+            "lr=2.048 is 8 times what the published recipes use for a batch of 256 (linear "
+            "scaling gives 0.256)",
+        ),
+    ],
+)
+def test_what_a_user_may_not_want_is_noted(name, changes, ranks, said):
+    assert said in notes(name, *changes, ranks=ranks)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [("medium", ["epochs=60"]), ("hot", ["epochs=240"]), ("mild", ["epochs=16"])],
+)
+def test_advice_stops_where_its_reason_does(name, changes):
+    assert notes(name, *changes) == ""

@@ -1,0 +1,66 @@
+from resnet_recipes.planning import outline, plan
+from resnet_recipes.planning.plan import IMAGENET
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.report.facts import Published
+
+
+def text(name: str, *changes: str, ranks: int = 8) -> str:
+    """Return the outline of a packaged recipe on ImageNet."""
+    made = plan.of(compose(name, changes, needs_data=False).recipe, IMAGENET, ranks)
+    return "\n".join(outline.lines(outline.rows(made)))
+
+
+def test_an_outline_fits_in_eighty_columns_and_in_ascii():
+    for name in ("mild", "medium", "hot"):
+        lines = text(name).splitlines()
+        assert max(map(len, lines)) <= 80
+        assert all(line.isascii() for line in lines)
+
+
+def test_an_outline_says_what_will_run():
+    said = " ".join(text("hot").split())
+    for part in (
+        "270 epochs = 168,750 steps, 625 per epoch (90ep x 3, rounded down)",
+        "2048 = 8 devices x 1 micro-batch x 256",
+        "25,557,032 parameters",
+        "100 px (epochs 1-59), 104 (60-69)",
+        "colout, progressive_resizing, label_smoothing, mixup",
+        "sam (every 5th step)",
+        "79.86 % top-1, 180 epochs, 254 min, 8x A100 80GB",
+        "232 -> 224 px",
+        "this plan assumes ImageNet-1k",
+    ):
+        assert part in said
+
+
+def test_the_memory_of_all_loaders_is_told_and_more_threads_or_ranks_do_not_multiply_it():
+    # Three batches of 2,048 images of 176 px are 571 MB; the rest is evaluation, a batch of each
+    # rank's own.
+    assert "loader     up to 586 MB of memory for the batches of 1 device in all" in text(
+        "mild", "batch.eval_size=32", ranks=1
+    )
+    assert "loader     up to 687 MB of memory for the batches of 8 devices in all" in text(
+        "mild", "batch.eval_size=32"
+    )
+    assert "loader     up to 687 MB" in text("mild", "batch.eval_size=32", "data.workers=64")
+
+
+def test_one_device_is_said_in_the_singular():
+    assert "2048 = 1 device x 8 micro-batches x 256" in text("mild", ranks=1)
+
+
+def test_sizes_are_reported_as_ranges_of_epochs():
+    assert outline.size_ranges((88, 88, 92, 96, 96)) == "88 px (epochs 1-2), 92 (3), 96 (4-5)"
+    assert outline.size_ranges((64,)) == "64 px (epoch 1)"
+
+
+def test_a_published_result_says_only_what_is_known():
+    assert outline.published(Published(top1=78.4)) == "78.4 % top-1"
+    assert (
+        outline.published(Published(76.6, 32, 25.3, "8x A100", "paper"))
+        == "76.6 % top-1, 32 epochs, 25.3 min, 8x A100 (paper)"
+    )
+
+
+def test_text_from_a_recipe_cannot_act_on_the_terminal():
+    assert outline.lines([("name", "a\x1b[2Jb")]) == ["  name       a\\x1b[2Jb"]

@@ -1,0 +1,427 @@
+import json
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+import torchvision
+
+from resnet_recipes.base.architecture import NETWORKS
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.data.base import DataFacts
+from resnet_recipes.methods.randaugment import RandAugment
+from resnet_recipes.methods.trivial_augment import TrivialAugment
+from resnet_recipes.planning import plan
+from resnet_recipes.planning.plan import IMAGENET, Plan
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.schema import Recipe
+
+
+def facts(
+    examples: int = 1_281_167, classes: int = 1000, backend: str = "torchvision"
+) -> DataFacts:
+    """Return what was found in a data folder."""
+    return DataFacts(
+        backend, Path("/data"), examples, 50, tuple(f"c{index}" for index in range(classes))
+    )
+
+
+def small(epochs: str = "10ep", **sections) -> Recipe:
+    """Return a recipe for 1000 images: 10 steps of 100 an epoch."""
+    recipe = Recipe(name="small", max_duration=epochs)
+    recipe.batch.global_size, recipe.batch.bn_size, recipe.schedule.warmup, recipe.optimizer.lr = (
+        100,
+        100,
+        "1ep",
+        0.1,
+    )
+    for section, values in sections.items():
+        for key, value in values.items():
+            setattr(getattr(recipe, section), key, value)
+    return recipe
+
+
+def planned(recipe: Recipe, examples: int = 1000, ranks: int = 1) -> Plan:
+    """Plan a small recipe on ten classes."""
+    return plan.of(recipe, facts(examples, classes=10), ranks)
+
+
+def refused(recipe: Recipe, ranks: int = 1, **found) -> dict[str, str]:
+    """Return the problems of a plan that must be refused, by key."""
+    with pytest.raises(RecipeError) as caught:
+        plan.of(recipe, facts(**{"examples": 1000, "classes": 10} | found), ranks)
+    return {problem.key: str(problem) for problem in caught.value.problems}
+
+
+@pytest.fixture(scope="module")
+def imagenet():
+    """Return a function that plans a packaged recipe on ImageNet."""
+
+    @cache
+    def make(name: str, *changes: str, ranks: int = 8) -> Plan:
+        return plan.of(compose(name, changes, needs_data=False).recipe, IMAGENET, ranks)
+
+    return make
+
+
+def test_images_on_the_device_need_no_memory_for_batches():
+    assert [
+        plan.of(small(), facts(1000, 10, backend), 1).batch_memory > 0
+        for backend in ("torchvision", "ffcv", "gpu", "synthetic")
+    ] == [True, True, False, False]
+
+
+def starts(made: Plan) -> dict[int, int]:
+    """Return the size that begins at each epoch, counted from 0."""
+    return {
+        epoch: size
+        for epoch, size in enumerate(made.sizes)
+        if epoch == 0 or made.sizes[epoch - 1] != size
+    }
+
+
+def test_mild_on_imagenet_is_the_published_run(imagenet):
+    made = imagenet("mild")
+    assert (made.total_steps, made.steps_per_epoch, made.epochs, made.warmup) == (
+        22500,
+        625,
+        36,
+        5000,
+    )
+    assert (made.rank_size, made.bn_size, made.microbatches, made.num_classes, made.parameters) == (
+        256,
+        256,
+        1,
+        1000,
+        25_557_032,
+    )
+    assert [made.lr_at(step) for step in (0, 15, 5000, 13750)] == pytest.approx(
+        [0, 0.006144, 2.048, 1.024]
+    )
+
+
+@pytest.mark.parametrize(("name", "epochs"), [("mild", 36), ("medium", 135), ("hot", 270)])
+def test_the_recipes_have_their_default_lengths(imagenet, name, epochs):
+    assert imagenet(name).epochs == epochs
+
+
+@pytest.mark.parametrize(
+    ("ratio", "epochs"), [(0.18, 16), (0.32, 28), (0.36, 32), (0.7, 63), (0.75, 67), (2.3, 207)]
+)
+def test_scaling_stretches_the_run_but_never_the_warmup(imagenet, ratio, epochs):
+    made = imagenet("mild", f"ssr={ratio}")
+    assert (made.epochs, made.warmup, made.total_steps) == (epochs, 5000, 625 * epochs)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "expected"),
+    [
+        ("mild", ["epochs=16"], {0: 88, 7: 96, 8: 112, 9: 124, 10: 136, 11: 152, 12: 164, 13: 176}),
+        (
+            "mild",
+            [],
+            {
+                0: 88,
+                15: 92,
+                16: 96,
+                17: 104,
+                18: 112,
+                19: 116,
+                20: 124,
+                21: 128,
+                22: 136,
+                23: 140,
+                24: 148,
+                25: 152,
+                26: 160,
+                27: 164,
+                28: 172,
+                29: 176,
+            },
+        ),
+        (
+            "mild",
+            ["epochs=90"],
+            {
+                0: 88,
+                37: 92,
+                39: 96,
+                41: 100,
+                42: 104,
+                44: 108,
+                45: 112,
+                47: 116,
+                49: 120,
+                50: 124,
+                52: 128,
+                54: 132,
+                55: 136,
+                57: 140,
+                59: 144,
+                60: 148,
+                62: 152,
+                64: 156,
+                65: 160,
+                67: 164,
+                68: 168,
+                70: 172,
+                72: 176,
+            },
+        ),
+        (
+            "hot",
+            [],
+            {
+                0: 100,
+                59: 104,
+                69: 108,
+                78: 112,
+                88: 116,
+                98: 120,
+                107: 124,
+                117: 128,
+                127: 132,
+                136: 136,
+                146: 140,
+                156: 144,
+                166: 148,
+                175: 152,
+                185: 156,
+                195: 160,
+                204: 164,
+                214: 167,
+            },
+        ),
+    ],
+)
+def test_images_grow_as_in_the_published_runs(imagenet, name, changes, expected):
+    assert starts(imagenet(name, *changes)) == expected
+
+
+def test_pixels_follow_the_step(imagenet):
+    made = imagenet("mild")
+    assert [made.pixels_at(step) for step in (0, 20 * 625 - 1, 20 * 625, 22499)] == [
+        88,
+        116,
+        124,
+        176,
+    ]
+
+
+def test_a_loader_that_resizes_is_told_the_sizes(imagenet):
+    assert imagenet("hot").loader_pixels == ()
+    made = imagenet("hot", "methods.progressive_resizing.at=loader")
+    assert (made.loader_pixels[0], made.loader_pixels[-1]) == (104, 176)  # before ColOut
+    assert (made.sizes[0], made.sizes[-1]) == (made.recipe.methods.colout.size_after(104), 167)
+
+
+def test_without_progressive_resizing_the_size_never_changes(imagenet):
+    assert set(imagenet("mild", "~methods.progressive_resizing").sizes) == {176}
+    assert set(imagenet("hot", "~methods.progressive_resizing").sizes) == {167}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "parts"),
+    [(1, (2048, 256, 8)), (2, (1024, 256, 4)), (8, (256, 256, 1)), (16, (128, 128, 1))],
+)
+def test_the_batch_is_the_same_on_any_number_of_devices(imagenet, ranks, parts):
+    made = imagenet("mild", ranks=ranks)
+    assert (made.rank_size, made.bn_size, made.microbatches) == parts
+    assert made.total_steps == 22500
+
+
+def test_a_run_may_be_given_in_batches():
+    made = planned(small("25ba"))
+    assert (made.total_steps, float(made.epochs), len(made.sizes)) == (25, 2.5, 3)
+    assert made.pixels_at(24) == made.sizes[2]
+
+
+def test_what_does_not_fill_a_batch_is_left_out():
+    assert planned(small(), examples=1099).steps_per_epoch == 10
+
+
+def test_logging_evaluation_and_saving_are_due_at_their_intervals_and_at_the_end_and_logging_at_every_epochs_end():
+    made = planned(
+        small(
+            "25ba",
+            log={"interval": "4ba"},
+            evaluation={"interval": "1ep"},
+            checkpoint={"interval": "0.5dur"},
+        )
+    )
+    steps = range(1, 26)
+    assert [done for done in steps if made.logs_at(done)] == [4, 8, 10, 12, 16, 20, 24, 25]
+    assert [done for done in steps if made.evaluates_at(done)] == [10, 20, 25]
+    assert [done for done in steps if made.saves_at(done)] == [12, 24, 25]
+
+
+@pytest.mark.parametrize(
+    ("values", "steps", "rates"),
+    [
+        ({"name": "constant", "warmup": "0ep"}, (0, 99), (0.1, 0.1)),
+        ({"name": "linear"}, (10, 55), (0.1, 0.05)),
+        ({"name": "polynomial", "power": 2.0}, (10, 55), (0.1, 0.025)),
+        ({"name": "multistep", "milestones": ["3ep", "60ba"]}, (29, 30, 60), (0.1, 0.01, 0.001)),
+        (
+            {"name": "piecewise", "milestones": ["5ep", "1dur"], "values": [1.0, 0.5, 0.0]},
+            (10, 30, 50, 75),
+            (0.1, 0.075, 0.05, 0.025),
+        ),
+        ({"name": "cosine", "interval": "epoch"}, (0, 9, 10, 19), (0.1, 0.1, 0.1, 0.1)),
+    ],
+)
+def test_every_schedule_can_be_planned(values, steps, rates):
+    made = planned(small(schedule=values))
+    assert [made.lr_at(step) for step in steps] == pytest.approx(list(rates))
+
+
+def test_milestones_are_stretched_with_the_run():
+    recipe = small("4ep", schedule={"name": "multistep", "milestones": ["2ep", "0.75dur"]})
+    recipe.scale_schedule_ratio = 2.5
+    made = planned(recipe)
+    assert [made.lr_at(step) for step in (49, 50, 74, 75)] == pytest.approx(
+        [0.1, 0.01, 0.01, 0.001]
+    )
+
+
+def test_parameters_are_those_of_torchvision():
+    for name in NETWORKS:
+        with torch.device("meta"):
+            model = torchvision.models.get_model(name, num_classes=10)
+        assert (
+            sum(map(torch.numel, model.parameters()))
+            == planned(small(model={"name": name})).parameters
+        )
+
+
+def test_what_cannot_work_together_is_reported_all_at_once():
+    recipe = small(model={"num_classes": 7}, batch={"bn_size": 30}, schedule={"warmup": "20ep"})
+    said = refused(recipe, ranks=2)
+    assert said.keys() == {"model.num_classes", "batch.bn_size", "schedule.warmup"}
+    assert "does not match the 10 classes" in said["model.num_classes"]
+    assert "batch.bn_size=25" in said["batch.bn_size"]
+    assert "takes 200 of the run's 100 steps" in said["schedule.warmup"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "ranks", "found", "key", "said"),
+    [
+        (small(), 3, {}, "batch.global_size", "divisible by the 3 ranks\n    bs=99"),
+        (small(), 1, {"examples": 99}, "batch.global_size", "more than the 99 training images"),
+        (small("0.04ep"), 1, {}, "max_duration", "is less than one step"),
+        (small("1ep"), 1, {}, "schedule.warmup", "never reaches the peak rate"),
+        (small(), 1, {"classes": 1}, "data.root", "has 1 class"),
+        (
+            small(schedule={"name": "multistep", "milestones": ["5ep", "3ep"]}),
+            1,
+            {},
+            "schedule.milestones",
+            "must increase",
+        ),
+        (
+            small(schedule={"name": "piecewise", "milestones": ["1ep"], "values": [1.0, 0.0]}),
+            1,
+            {},
+            "schedule.milestones",
+            "after the warm-up",
+        ),
+    ],
+)
+def test_an_impossible_plan_is_refused(recipe, ranks, found, key, said):
+    assert said in refused(recipe, ranks, **found)[key]
+
+
+def test_methods_that_exclude_each_other_are_refused(imagenet):
+    with pytest.raises(RecipeError) as caught:
+        imagenet("medium", "methods.cutmix={}")
+    assert any(
+        problem.key.startswith("methods.") and "cannot be combined" in problem.rule
+        for problem in caught.value.problems
+    )
+
+
+@pytest.mark.parametrize("backend", ["gpu", "synthetic"])
+def test_a_method_of_single_images_needs_a_backend_that_has_them(backend):
+    recipe = small()
+    recipe.methods.trivial_augment = TrivialAugment()
+    assert (
+        "cannot augment single images, as trivial_augment would"
+        in refused(recipe, backend=backend)["data.backend"]
+    )
+    planned(recipe)
+
+
+def test_images_that_a_gpu_decodes_are_augmented_there_or_not_at_all():
+    recipe = small(data={"decode": "gpu"})
+    recipe.methods.randaugment = RandAugment()
+    assert list(planned(recipe).hooks) == ["augment_pixels"]
+    recipe.methods.randaugment = RandAugment(placement="sample")
+    said = refused(recipe)["data.decode"]
+    assert "leaves no single images to augment, which randaugment (in the workers) does" in said
+
+
+def test_a_run_on_the_cpu_cannot_decode_on_a_gpu():
+    said = refused(small(data={"decode": "gpu"}, launch={"device": "cpu"}))["data.decode"]
+    assert "data.decode=gpu: needs an NVIDIA GPU, and this run has none" in said
+    assert "data.decode=cpu" in said
+
+
+def test_hooks_are_listed_in_the_order_in_which_they_run(imagenet):
+    hooks = imagenet("hot").hooks
+    assert list(hooks) == [
+        "augment_sample",
+        "modify_model",
+        "transform_batch",
+        "loss",
+        "gradient",
+        "after_step",
+        "eval_weights",
+    ]
+    assert hooks["transform_batch"] == [
+        "colout",
+        "progressive_resizing",
+        "label_smoothing",
+        "mixup",
+    ]
+
+
+def test_published_results_are_only_for_imagenet(imagenet):
+    assert imagenet("mild").published
+    recipe = compose("mild", ["lr=0.1", "bs=100", "batch.bn_size=100"], needs_data=False).recipe
+    assert planned(recipe, examples=5000).published == []
+
+
+def test_a_plan_is_plain_data(imagenet):
+    made = imagenet("hot").as_dict()
+    assert json.loads(json.dumps(made))["total_steps"] == 168_750
+    assert made["sizes"] == list(imagenet("hot").sizes)
+
+
+@pytest.mark.parametrize(("epochs", "ranks"), [("", 1), ("", 8), ("1", 8), ("5", 3)])
+@pytest.mark.parametrize("examples", [8, 100, 2047])
+def test_one_message_fits_a_recipe_to_a_small_data_set(examples, ranks, epochs):
+    """Whatever follows from a batch that is too large is answered at once: typing the fix leaves nothing wrong."""
+    changes = [f"epochs={epochs}"] if epochs else []
+    with pytest.raises(RecipeError) as caught:
+        plan.of(
+            compose("mild", changes, needs_data=False).recipe, facts(examples, classes=4), ranks
+        )
+    (problem,) = caught.value.problems
+    assert "images in /data: an epoch has no steps" in problem.rule
+    made = plan.of(
+        compose("mild", [*changes, *problem.fix.split()], needs_data=False).recipe,
+        facts(examples, classes=4),
+        ranks,
+    )
+    assert made.recipe.optimizer.lr / made.recipe.batch.global_size == pytest.approx(
+        0.001, rel=0.01
+    )
+    assert made.warmup < made.total_steps
+
+
+@pytest.mark.parametrize(
+    "changes", [["epochs=100000000"], ["max_duration=900000000ba", "ssr=1"], ["ssr=1000"]]
+)
+def test_a_run_without_end_is_refused_at_once(changes):
+    with pytest.raises(RecipeError, match="the maximum is 1,000,000,000 steps and 10,000 epochs"):
+        plan.of(compose("mild", changes, needs_data=False).recipe, facts(4000, classes=4), 1)

@@ -1,0 +1,273 @@
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.schema import enabled
+
+DATA = "data=/data/imagenet"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A user's working folder with an empty ./recipes; returns a function that writes a recipe there."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+
+    def write(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def problems(*words: str) -> str:
+    """Return what is said about a command that must be refused."""
+    name, *changes = words
+    with pytest.raises(RecipeError) as caught:
+        compose(name, changes)
+    return str(caught.value)
+
+
+def test_a_packaged_recipe_composes_as_it_is_written(folder):
+    composed = compose("mild", [DATA])
+    assert composed.entry.origin == "packaged"
+    assert composed.recipe.optimizer.lr == 2.048
+    assert list(enabled(composed.recipe.methods)) == [
+        "blurpool",
+        "bce_loss",
+        "progressive_resizing",
+        "label_smoothing",
+        "ema",
+    ]
+    assert list(composed.files) == [str(composed.entry.path)]
+
+
+#: A word, where its effect is seen in Mild, and what is seen there.
+WAYS = [
+    ("methods.ema.half_life=200ba", lambda recipe: recipe.methods.ema.half_life, "200ba"),
+    ("methods.mixup.alpha=0.3", lambda recipe: recipe.methods.mixup.alpha, 0.3),
+    ("methods.mixup={}", lambda recipe: recipe.methods.mixup.alpha, 0.2),
+    ("methods.mixup={alpha:0.4}", lambda recipe: recipe.methods.mixup.alpha, 0.4),
+    ("~methods.ema", lambda recipe: recipe.methods.ema, None),
+    ("methods.ema=null", lambda recipe: recipe.methods.ema, None),
+    ("methods.mixup=null", lambda recipe: recipe.methods.mixup, None),
+    ("lr=1e-3", lambda recipe: recipe.optimizer.lr, 1e-3),
+    ("lr=1", lambda recipe: recipe.optimizer.lr, 1.0),
+    ("wd=0", lambda recipe: recipe.optimizer.weight_decay, 0.0),
+    ("bs=1024", lambda recipe: recipe.batch.global_size, 1024),
+    ("gpus=4", lambda recipe: recipe.launch.gpus, 4),
+    ("gpus=auto", lambda recipe: recipe.launch.gpus, "auto"),
+    ("seed=7", lambda recipe: recipe.seed, 7),
+    ("ssr=0.7", lambda recipe: recipe.ratio.as_integer_ratio(), (7, 10)),
+    ("epochs=18", lambda recipe: (recipe.max_duration, recipe.scale_schedule_ratio), ("18ep", 1.0)),
+    ("max_duration=500ba", lambda recipe: recipe.max_duration, "500ba"),
+    ("workers=0", lambda recipe: recipe.data.workers, 0),
+    ("model.num_classes=10", lambda recipe: recipe.model.num_classes, 10),
+    ("run=123", lambda recipe: recipe.run.name, "123"),
+    ("run='a+b'", lambda recipe: recipe.run.name, "a+b"),
+    ("optimizer.clip_norm=1", lambda recipe: recipe.optimizer.clip_norm, 1.0),
+    ("optimizer.clip_norm=null", lambda recipe: recipe.optimizer.clip_norm, None),
+    ("data.crop_scale=[0.25,1]", lambda recipe: recipe.data.crop_scale, (0.25, 1.0)),
+    ("data.flip=false", lambda recipe: recipe.data.flip, False),
+    ("launch.rdzv=node0:29400", lambda recipe: recipe.launch.rdzv, "node0:29400"),
+]
+
+
+def groups() -> list[list[tuple]]:
+    """Pack the words into as few commands as possible: no two words of a command may touch the same setting."""
+    commands: list[dict[str, tuple]] = []
+    for way in WAYS:
+        word = way[0].split("=")[0].lstrip("~")
+        key = ".".join(word.split(".")[:2]) if word.startswith("methods.") else word.split(".")[-1]
+        key = "length" if key in ("epochs", "ssr", "max_duration") else key
+        home = next((command for command in commands if key not in command), None)
+        if home is None:
+            commands.append(home := {})
+        home[key] = way
+    return [list(command.values()) for command in commands]
+
+
+@pytest.mark.parametrize("ways", groups(), ids=lambda ways: f"{len(ways)} words")
+def test_every_way_to_change_a_setting(folder, ways):
+    recipe = compose("mild", [DATA, *(word for word, _, _ in ways)]).recipe
+    assert {word: get(recipe) for word, get, _ in ways} == {word: value for word, _, value in ways}
+
+
+def test_paths_become_absolute(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert compose("mild", ["data=images"]).recipe.data.root == str(tmp_path / "images")
+    assert compose("mild", ["data=~/images"]).recipe.data.root == "/home/someone/images"
+    assert compose("mild", [DATA]).recipe.run.root == str(tmp_path / "runs")
+
+
+def test_short_spellings_are_reported_in_full(folder):
+    assert [
+        str(override) for override in compose("mild", [DATA, "epochs=18", "~methods.ema"]).overrides
+    ] == [
+        "data.root=/data/imagenet",
+        "max_duration=18ep",
+        "scale_schedule_ratio=1.0",
+        "~methods.ema",
+    ]
+
+
+def test_the_last_of_two_changes_wins(folder):
+    assert compose("mild", [DATA, "lr=1", "lr=2"]).recipe.optimizer.lr == 2
+
+
+def test_a_users_recipe_hides_the_packaged_one_and_says_so(folder):
+    folder("recipes/mild.yaml", "name: mild\nseed: 5\n")
+    composed = compose("mild", [DATA])
+    assert composed.recipe.seed == 5
+    assert composed.entry.origin == "user"
+    assert composed.entry.shadows.name == "mild.yaml"
+
+
+def test_a_users_recipe_inherits_from_a_packaged_one(folder):
+    folder("recipes/mine.yaml", "defaults: [hot]\noptimizer:\n  lr: 1.0\nmethods:\n  ema: null\n")
+    recipe = compose("mine", [DATA]).recipe
+    hot = compose("hot", [DATA]).recipe
+    assert (recipe.name, recipe.optimizer.lr, recipe.methods.ema) == ("mine", 1.0, None)
+    assert recipe.optimizer.weight_decay == hot.optimizer.weight_decay == 3e-4
+    assert recipe.methods.sam == hot.methods.sam
+
+
+def test_published_results_are_not_inherited(folder):
+    folder("recipes/mine.yaml", "defaults: [hot]\n")
+    assert compose("hot", [DATA]).recipe.published
+    assert compose("mine", [DATA]).recipe.published == []
+
+
+def test_a_recipe_called_as_its_parent_inherits_from_the_packaged_one(folder):
+    folder("recipes/hot.yaml", "defaults: [hot]\nseed: 5\n")
+    recipe = compose("hot", [DATA]).recipe
+    assert (recipe.seed, recipe.optimizer.weight_decay) == (5, 3e-4)
+
+
+def test_a_recipe_inherits_through_several_files(folder):
+    folder("recipes/one.yaml", "defaults: [mild]\nseed: 1\noptimizer: {lr: 1.0}\n")
+    folder("recipes/two.yaml", "defaults: [one, _self_]\nseed: 2\n")
+    composed = compose("two", [DATA, "seed=3"])
+    assert (composed.recipe.seed, composed.recipe.optimizer.lr) == (3, 1.0)
+    assert [Path(path).stem for path in composed.files] == ["mild", "one", "two"]
+
+
+def test_a_recipe_can_be_named_by_its_path(folder, tmp_path):
+    path = folder("other.yaml", "name: other\ndefaults: [mild]\n")
+    for spelled in ("other.yaml", "./other.yaml", str(path)):
+        assert compose(spelled, [DATA]).entry.origin == "file"
+
+
+def test_another_recipe_folder_can_be_named(folder, tmp_path):
+    (tmp_path / "mine").mkdir()
+    folder("mine/fast.yaml", "defaults: [mild]\nseed: 9\n")
+    assert compose("fast", [DATA], folder=Path("mine")).recipe.seed == 9
+    with pytest.raises(RecipeError, match="is not a directory"):
+        compose("fast", [DATA], folder=Path("nowhere"))
+
+
+def test_references_work_in_a_users_own_recipes_only(folder):
+    text = (
+        "defaults: [mild]\nname: mine\nbatch: {bn_size: '${batch.eval_size}', eval_size: 128}\n"
+        "optimizer: {momentum: '${optimizer.weight_decay}'}\n"
+    )
+    folder("recipes/mine.yaml", text)
+    recipe = compose("mine", [DATA, "wd=0.25"]).recipe
+    assert (recipe.batch.bn_size, recipe.optimizer.momentum) == (128, 0.25)
+    folder("stranger.yaml", text)
+    assert "only read from recipes in your own ./recipes folder" in problems("stranger.yaml", DATA)
+
+
+def test_a_reference_in_a_circle_is_reported(folder):
+    folder(
+        "recipes/mine.yaml",
+        "defaults: [mild]\nbatch: {bn_size: '${batch.eval_size}', eval_size: '${batch.bn_size}'}\n",
+    )
+    assert "recipes/mine.yaml: cannot be composed" in problems("mine", DATA)
+
+
+def test_recipes_that_inherit_in_a_circle_are_refused(folder):
+    folder("recipes/one.yaml", "defaults: [two]\n")
+    folder("recipes/two.yaml", "defaults: [one]\n")
+    assert "in a circle" in problems("one", DATA)
+
+
+def test_a_family_that_grows_without_bound_is_refused(folder):
+    for index in range(12):
+        folder(f"recipes/r{index}.yaml", f"defaults: [r{index + 1}, r{index + 1}]\n")
+    folder("recipes/r12.yaml", "name: r12\n")
+    assert "may inherit from at most 7 files" in problems("r0", DATA)
+
+
+def test_all_problems_come_at_once_with_their_places(folder):
+    folder(
+        "recipes/mine.yaml",
+        "defaults: [mild]\noptimizer:\n  lrr: 1.7\n  momentum: 1.5\nmethods:\n  mixup: "
+        "{alhpa: 1}\n",
+    )
+    said = problems(
+        "mine", DATA, "optimiser.lr=1", "bs=x", "methods.ema.half_life=banana", "lr=nan"
+    )
+    for part in (
+        "recipes/mine.yaml:3: optimizer.lrr",
+        "recipes/mine.yaml:4: optimizer.momentum=1.5",
+        "recipes/mine.yaml:6: methods.mixup.alhpa",
+        "did you mean methods.mixup.alpha?",
+        "optimiser.lr=1",
+        "did you mean optimizer.lr=1?",
+        "batch.global_size=x",
+        "methods.ema.half_life=banana",
+        "optimizer.lr=nan",
+    ):
+        assert part in said
+
+
+def test_missing_data_is_reported_unless_none_is_needed(folder):
+    assert "data.root: is not set" in problems("mild")
+    assert compose("mild", needs_data=False).recipe.data.root == ""
+
+
+def test_composing_runs_nothing_and_reads_no_environment(folder, monkeypatch):
+    monkeypatch.setenv("SECRET", "hunter2")
+    folder("recipes/mine.yaml", "defaults: [mild]\nabout: '${oc.env:SECRET}'\n")
+    said = problems("mine", DATA)
+    assert "hunter2" not in said
+    assert "is not a reference to one setting" in said
+
+
+def test_composing_twice_gives_the_same_recipe(folder):
+    assert compose("hot", [DATA, "seed=1"]).recipe == compose("hot", [DATA, "seed=1"]).recipe
+
+
+def test_composing_leaves_nothing_in_hydras_store(folder):
+    from hydra.core.config_store import ConfigStore
+
+    before = set(ConfigStore.instance().repo)
+    compose("mild", [DATA])
+    assert set(ConfigStore.instance().repo) == before
+
+
+def test_a_notebooks_own_hydra_is_left_alone(folder):
+    import hydra
+    from hydra.core.global_hydra import GlobalHydra
+
+    with hydra.initialize(config_path=None, version_base="1.3"):
+        compose("mild", [DATA])
+        assert GlobalHydra.instance().is_initialized()
+
+
+def test_another_optimizer_takes_its_own_defaults_and_refuses_what_the_recipe_sets_for_the_first():
+    with pytest.raises(RecipeError, match=r"optimizer\.momentum=0\.875: is not a setting of lamb"):
+        compose("mild", [DATA, "optimizer.name=lamb"])
+    changed = compose(
+        "mild", [DATA, "optimizer.name=lamb", "~optimizer.momentum", "lr=0.005", "wd=0.02"]
+    ).recipe.optimizer
+    assert (changed.name, changed.lr, changed.betas, changed.no_decay) == (
+        "lamb",
+        0.005,
+        (0.9, 0.999),
+        "one_dimensional",
+    )

@@ -1,0 +1,42 @@
+import pytest
+
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.frozen import freeze, read
+
+
+@pytest.mark.parametrize("name", ["mild", "medium", "hot", "demo"])
+def test_a_frozen_recipe_reads_back_equal(name, tmp_path):
+    recipe = compose(name, ["data=/odd path/it's #1: e", "lr=1e-7", "run=0123"]).recipe
+    (tmp_path / "config.yaml").write_text(freeze(recipe), encoding="utf-8")
+    assert read(tmp_path / "config.yaml") == recipe
+
+
+def test_freezing_is_stable():
+    recipe = compose("hot", ["data=/data"]).recipe
+    assert freeze(recipe) == freeze(recipe)
+    assert "mixup:\n    alpha: 0.25\n" in freeze(recipe)
+
+
+def test_settings_that_are_newer_than_the_file_have_their_defaults(tmp_path):
+    recipe, path = compose("hot", ["data=/data"]).recipe, tmp_path / "config.yaml"
+    newer = ("  order: random\n", "  milestones: []\n", "    update_interval: 20ba\n")
+    text = freeze(recipe)
+    for line in newer:
+        assert line in text
+        text = text.replace(line, "")
+    path.write_text(text)
+    assert read(path) == recipe
+
+
+def test_methods_that_are_off_are_not_written():
+    assert "mixup" not in freeze(compose("mild", ["data=/data"]).recipe)
+
+
+def test_a_frozen_recipe_that_was_edited_is_checked(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(
+        freeze(compose("mild", ["data=/data"]).recipe).replace("momentum: 0.875", "momentum: 7")
+    )
+    with pytest.raises(RecipeError, match=r"config.yaml: optimizer.momentum=7"):
+        read(path)

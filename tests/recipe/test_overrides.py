@@ -1,0 +1,115 @@
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.recipe.overrides import SHORT, Override, parse
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/a=b",
+        "/set(1)",
+        "/x,/y",
+        "/with space",
+        "/it's",
+        "/back\\slash",
+        "/end\\",
+        "/two\\\\",
+        "/quo'\\'te",
+        "\\'",
+        "/$odd",
+        "/a[0]",
+        "/#1",
+        "/{a:b}",
+        "123",
+        "null",
+        "true",
+        "1e3",
+        "",
+        " ",
+        "~",
+        "a:b",
+        '"q"',
+    ],
+)
+def test_text_reaches_a_text_setting_as_it_was_typed(text):
+    assert Override("", "data.root", text).read() == text
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "read"),
+    [
+        ("launch.gpus", "4", 4),
+        ("launch.gpus", "auto", "auto"),
+        ("data.workers", "0", 0),
+        ("optimizer.lr", "1e-3", 1e-3),
+        ("optimizer.lr", "1", 1),
+        ("optimizer.clip_norm", "null", None),
+        ("data.flip", "false", False),
+        ("schedule.milestones", "[30ep,60ep]", ["30ep", "60ep"]),
+    ],
+)
+def test_values_of_other_settings_are_read_by_their_looks(key, value, read):
+    assert Override("", key, value).read() == read
+
+
+def test_every_short_spelling_leads_to_settings():
+    for name, targets in SHORT.items():
+        overrides, problems = parse([f"{name}=1"])
+        assert problems == []
+        assert [override.key for override in overrides] == [
+            target.split("=")[0] for target in targets
+        ]
+
+
+def test_folders_become_absolute(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/someone")
+    values = [
+        override.value for override in parse(["data=images", "data=~/images", "run.root=out"])[0]
+    ]
+    assert values == [str(tmp_path / "images"), "/home/someone/images", str(Path(tmp_path) / "out")]
+
+
+def test_quotes_around_a_value_are_taken_off():
+    assert parse(["run='a+b'", 'about="x y"'])[0] == [
+        Override("run='a+b'", "run.name", "a+b"),
+        Override('about="x y"', "about", "x y"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("word", "said", "fix"),
+    [
+        ("~mixup", "only a method or a setting of the optimizer can be removed", "~methods.mixup"),
+        ("epochs=-3", "must be a positive number", "epochs=18"),
+        ("lr=0,1", "must be one value", "optimizer.lr=0.1 if a decimal is meant"),
+        ("log.to=csv,mlflow", "must be one value", "a list is written 'log.to=[csv,mlflow]'"),
+        ("methods.mixup=true", "must be a mapping of its settings", "methods.mixup={}"),
+        ("methods.ema=off", "must be a mapping of its settings", "~methods.ema"),
+        (
+            "methods.label_smoothing=0.1",
+            "must be a mapping of its settings",
+            "methods.label_smoothing.smoothing=0.1",
+        ),
+        ("model=resnet18", "must be a mapping of its settings", "model.name=resnet18"),
+        ("data.flip={a:1}", "must be true or false", ""),
+        ("lr=???", "??? means a missing value", "write the value out"),
+        (
+            "data.crop_scale=" + "[" * 1500 + "]" * 1500,
+            "at most 4096 characters and 32 brackets",
+            "",
+        ),
+        (
+            "data.crop_scale=" + "[" * 30 + "]" * 30 + "]",
+            "cannot be read",
+            "put the whole word in quotes if it has brackets or commas",
+        ),
+    ],
+)
+def test_a_word_that_cannot_be_right_is_answered_with_what_to_type(word, said, fix):
+    overrides, (problem,) = parse([word])
+    assert overrides == []
+    assert said in problem.rule
+    assert problem.fix == fix

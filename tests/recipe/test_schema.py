@@ -1,0 +1,134 @@
+from dataclasses import fields, is_dataclass
+
+import pytest
+
+from resnet_recipes.methods import ORDER
+from resnet_recipes.recipe.schema import Recipe, enabled
+
+
+def problems(**sections) -> dict[str, str]:
+    """Return the problems of a recipe with changed sections, by key; data.root is given."""
+    recipe = Recipe(name="mine")
+    recipe.data.root = "/data"
+    for section, values in sections.items():
+        if not isinstance(values, dict):
+            setattr(recipe, section, values)
+            continue
+        for key, value in values.items():
+            setattr(getattr(recipe, section), key, value)
+    return {problem.key: str(problem) for problem in recipe.problems()}
+
+
+def test_the_defaults_are_a_recipe_as_soon_as_they_have_a_name_and_data():
+    assert problems() == {}
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "values"),
+    [
+        ("model", "name", ["resnet20", "vit", ""]),
+        ("model", "num_classes", [1, 0, -1, "many"]),
+        ("model", "init", ["xavier"]),
+        ("model", "bn_init", ["zeros"]),
+        ("data", "backend", ["dali"]),
+        ("data", "root", [""]),
+        ("data", "train_size", [0, -176, 7, 2000]),
+        ("data", "eval_resize", [200, 4000]),
+        ("data", "crop_scale", [(0.0, 1.0), (0.5, 0.1), (0.5, 1.5)]),
+        ("data", "crop_ratio", [(0.0, 1.0), (2.0, 1.0)]),
+        ("data", "workers", [-1, "many", 10_000]),
+        ("data", "decode", ["nvjpeg", "auto"]),
+        ("data", "prefetch", [0, 100]),
+        ("data", "on_bad_image", ["ignore"]),
+        ("batch", "global_size", [0, -1]),
+        ("batch", "bn_size", [0]),
+        ("batch", "eval_size", [0]),
+        ("optimizer", "name", ["adam"]),
+        ("optimizer", "lr", [0, -1.0, 1e5]),
+        ("optimizer", "momentum", [-0.1, 1.0]),
+        ("optimizer", "weight_decay", [-1e-4, 1.0]),
+        ("optimizer", "clip_norm", [0, -1]),
+        ("schedule", "name", ["step"]),
+        ("schedule", "warmup", ["8", "-1ep", "8 epochs"]),
+        ("schedule", "final", [-0.1, 1.1]),
+        ("schedule", "power", [0]),
+        ("schedule", "interval", ["batch"]),
+        ("precision", "dtype", ["fp8"]),
+        ("precision", "kernels", ["on"]),
+        ("evaluation", "interval", ["0ep", "1"]),
+        ("evaluation", "sizes", [[7], [224, 1025], [0]]),
+        ("checkpoint", "interval", ["never"]),
+        ("checkpoint", "keep", [0, 1]),
+        ("log", "interval", ["0ba"]),
+        ("launch", "device", ["tpu"]),
+        ("launch", "gpus", [0, -1, 100, "all"]),
+        ("launch", "nodes", [0]),
+        ("launch", "max_restarts", [-1]),
+        ("launch", "max_wall", ["3 hours", "h"]),
+        ("run", "name", ["../x", "a/b", "", ".hidden", "x" * 200]),
+    ],
+)
+def test_each_setting_has_its_rule(section, key, values):
+    for value in values:
+        assert f"{section}.{key}" in problems(**{section: {key: value}}), value
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("name", ["", "Mine", "a/b", "../x", "1st"]),
+        ("max_duration", ["90", "0.5dur", "0ep", "ninety", "0.5ba"]),
+        ("scale_schedule_ratio", [0, -1, 1e4]),
+        ("seed", [-1, 2**32]),
+    ],
+)
+def test_each_setting_of_the_recipe_itself_has_its_rule(key, values):
+    for value in values:
+        assert key in problems(**{key: value}), value
+
+
+def test_rules_across_settings_of_a_section():
+    assert "optimizer.nesterov" in problems(optimizer={"nesterov": True, "momentum": 0})
+    assert "schedule.milestones" in problems(schedule={"name": "multistep"})
+    assert "schedule.values" in problems(
+        schedule={"name": "piecewise", "milestones": ["3ep"], "values": [1.0]}
+    )
+    assert "launch.rdzv" in problems(launch={"nodes": 2})
+    assert problems(launch={"nodes": 2, "rdzv": "node0:29400"}) == {}
+    assert problems(launch={"nodes": "1:2", "rdzv": "node0:29400", "max_restarts": 3}) == {}
+    # it may never start again
+    assert "launch.nodes" in problems(launch={"nodes": "1:2", "rdzv": "node0:29400"})
+    for wrong in ("2:1", "0:2", "1:2:3", "two"):
+        assert "launch.nodes" in problems(
+            launch={"nodes": wrong, "rdzv": "node0:29400", "max_restarts": 3}
+        )
+
+
+@pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
+def test_every_method_has_defaults_that_are_right(method):
+    assert problems(methods={method.name: method()}) == {}
+
+
+def test_problems_of_a_method_name_its_full_key():
+    mixup = next(method for method in ORDER if method.name == "mixup")
+    assert list(problems(methods={"mixup": mixup(alpha=-1)})) == ["methods.mixup.alpha"]
+
+
+def test_methods_are_listed_in_the_order_in_which_they_run():
+    recipe = Recipe()
+    for method in reversed(ORDER):
+        setattr(recipe.methods, method.name, method())
+    assert list(enabled(recipe.methods)) == [method.name for method in ORDER]
+
+
+def test_no_two_recipes_share_their_sections():
+    one, two = Recipe(), Recipe()
+    sections = [item.name for item in fields(Recipe) if is_dataclass(getattr(one, item.name))]
+    assert sections
+    assert [name for name in sections if getattr(one, name) is getattr(two, name)] == []
+
+
+@pytest.mark.parametrize("backend", ["gpu", "synthetic"])
+def test_a_gpu_decodes_no_images_that_are_not_read_from_files(backend):
+    said = problems(data={"backend": backend, "decode": "gpu"})
+    assert f"data.backend={backend}, which decodes no image in training" in said["data.decode"]

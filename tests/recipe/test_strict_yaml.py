@@ -1,0 +1,160 @@
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.recipe import strict_yaml
+from resnet_recipes.recipe.strict_yaml import parse
+
+PATH = Path("recipes/mine.yaml")
+
+
+def refusal(text: str | bytes, references: bool = False) -> str:
+    """Return what the reader says about a file that it refuses."""
+    with pytest.raises(RecipeError) as caught:
+        parse(text if isinstance(text, bytes) else text.encode(), PATH, references)
+    return str(caught.value)
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n"
+    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+def test_plain_values_are_read_as_they_look():
+    text = (
+        "name: mine\nseed: 17\nssr: 0.4\nwd: 5.0e-4\nlr: 1e-3\non_it: true\nempty: "
+        "null\nlist: [a, 2]\n"
+        "quoted: '010'\ndate: 2026-11-20\nmap: {}\n"
+    )
+    assert parse(text.encode(), PATH).tree == {
+        "name": "mine",
+        "seed": 17,
+        "ssr": 0.4,
+        "wd": 5e-4,
+        "lr": 1e-3,
+        "on_it": True,
+        "empty": None,
+        "list": ["a", 2],
+        "quoted": "010",
+        "date": "2026-11-20",
+        "map": {},
+    }
+
+
+def test_every_key_knows_its_line():
+    document = parse(b"name: mine\n\noptimizer:\n  lr: 1\n  # why\n  momentum: 0.9\n", PATH)
+    assert document.lines == {"name": 1, "optimizer": 3, "optimizer.lr": 4, "optimizer.momentum": 6}
+    assert document.where("optimizer.momentum") == "recipes/mine.yaml:6"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("yes", "true or false"),
+        ("No", "true or false"),
+        ("on", "true or false"),
+        ("OFF", "true or false"),
+        ("y", "true or false"),
+        ("010", "decimal number"),
+        ("0777", "decimal number"),
+        ("0x1F", "decimal number"),
+        ("0o17", "decimal number"),
+        ("0b11", "decimal number"),
+        ("1_000", "decimal number"),
+        ("1:30", "decimal number"),
+        ("12:30:45", "decimal number"),
+        ("", "has no value"),
+    ],
+)
+def test_values_that_readers_disagree_about_are_refused(value, said):
+    message = refusal(f"name: mine\nseed: {value}\n")
+    assert message.startswith("recipes/mine.yaml:2")
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("name: &x mine\n", 1, "anchors"),
+        ("a: &x 1\nb: *x\n", 1, "anchors"),
+        ("a: 1\n<<: {b: 2}\n", 2, "merge keys"),
+        ("a: !!python/object/apply:os.system ['true']\n", 1, "tags"),
+        ("a: !!str 1\n", 1, "tags"),
+        ("a: 1\nb: 2\na: 3\n", 3, "a: duplicate key; the first is on line 1"),
+        ("a: 1\n---\nb: 2\n", 2, "a second document"),
+        ("%YAML 1.1\n---\na: 1\n", 1, "directives"),
+        ("hydra:\n  run: {dir: x}\n", 1, "cannot configure Hydra"),
+        ("# @package _global_\nname: mine\n", 1, "instruction to Hydra"),
+        ("name: mine\n  # @package foo\n", 2, "instruction to Hydra"),
+        ("name: mine\noptimizer: {_target_: os.system}\n", 2, "not the name of a setting"),
+        ("optimizer.lr: 1\n", 1, "nested keys"),
+        ("1: 2\n", 1, "not the name of a setting"),
+        ("? [a, b]\n: 1\n", 1, "must be a name"),
+        ("name: 'a\\0b'\nx: \"a\\0b\"\n", 2, "NUL"),
+        ("a: ${oc.env:HOME}\n", 1, "is not a reference"),
+        ("a: ${b}\n", 1, "your own ./recipes folder"),
+        ("a: x${b}\n", 1, "is not a reference"),
+        ("- a\n- b\n", 1, "a mapping of settings"),
+        ("just text\n", 1, "a mapping of settings"),
+        ("", 1, "a mapping of settings"),
+        ("a: [1, 2\nb: 3\n", 2, "not YAML"),
+        ("a:\n\t- 1\n", 2, "not YAML"),
+        ("a: 'open\n", 2, "not YAML"),
+        ("a: 1\n b: 2\n", 2, "not YAML"),
+        (b"a: 1\nb: \xff\n", 2, "not UTF-8"),
+        (b"a: \x00\n", 1, "not YAML"),
+        ("a: " + "[" * 50 + "]" * 50, 1, "nested more than"),
+        ("a: [" + "1, " * 2100 + "1]", 1, "more than 2000 values"),
+        (BOMB, 1, "anchors"),
+        ("a: ???\n", 1, "missing value"),
+        ("a: '" + "x" * 5000 + "'\n", 1, "more than 4096 characters"),
+        ("methods:\n  ema: off\n", 2, "ema: {} turns it on, ema: null off"),
+    ],
+)
+def test_a_file_that_is_not_a_plain_recipe_is_refused_with_its_line(text, line, said):
+    message = refusal(text)
+    assert f"recipes/mine.yaml:{line}" in message
+    assert said in message
+
+
+def test_everything_that_is_wrong_is_reported_at_once():
+    message = refusal("a: yes\nb: 010\nc: !!str x\nhydra: {}\n")
+    assert [f":{line}" in message for line in (1, 2, 3, 4)] == [True] * 4
+
+
+def test_references_are_read_where_they_are_allowed():
+    assert parse(b"a: ${optimizer.lr}\n", PATH, references=True).tree == {"a": "${optimizer.lr}"}
+    assert "is not a reference" in refusal("a: ${oc.env:HOME}\n", references=True)
+    assert "one reference too many" in refusal(
+        "".join(f"k{index}: ${{a.b}}\n" for index in range(17)), references=True
+    )
+
+
+def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path):
+    path = tmp_path / "big.yaml"
+    path.write_text("# x\n" * 40_000)
+    with pytest.raises(RecipeError, match="larger than 64 KiB"):
+        strict_yaml.load(path)
+
+
+def test_a_missing_file_is_reported(tmp_path):
+    with pytest.raises(RecipeError, match="cannot be read: No such file"):
+        strict_yaml.load(tmp_path / "none.yaml")
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "text",
+    [
+        BOMB,
+        "[" * 30_000,
+        "a: " + "{a: " * 8_000,
+        "- " * 20_000,
+        "&a " * 10_000,
+        "a: '" + "x" * 60_000,
+    ],
+)
+def test_hostile_files_are_refused_in_bounded_time(text):
+    refusal(text)

@@ -1,0 +1,59 @@
+import pytest
+
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.recipe.sweep import points
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["recipe=mild", "seed=1"], [["recipe=mild", "seed=1"]]),
+        (
+            ["recipe=mild,hot", "seed=1,2"],
+            [
+                ["recipe=mild", "seed=1"],
+                ["recipe=mild", "seed=2"],
+                ["recipe=hot", "seed=1"],
+                ["recipe=hot", "seed=2"],
+            ],
+        ),
+        (["seed=range(1,4)"], [["seed=1"], ["seed=2"], ["seed=3"]]),
+        (
+            ["lr=choice(0.5,1.0)", "~methods.ema"],
+            [["lr=0.5", "~methods.ema"], ["lr=1.0", "~methods.ema"]],
+        ),
+        (["methods.mixup={},null"], [["methods.mixup={}"], ["methods.mixup=null"]]),
+        (
+            ["data.crop_scale=[0.1,1],[0.25,1]"],
+            [["data.crop_scale=[0.1,1]"], ["data.crop_scale=[0.25,1]"]],
+        ),
+        (["data=/odd/path (1), a=b"], [["data=/odd/path (1), a=b"]]),
+        (
+            ["epochs=curve"],
+            [
+                ["epochs=22.5"],
+                ["epochs=30"],
+                ["epochs=54"],
+                ["epochs=60"],
+                ["epochs=72"],
+                ["epochs=90"],
+            ],
+        ),
+    ],
+)
+def test_words_with_several_values_are_combined(words, found):
+    assert points(words) == found
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["seed=interval(1,2)"], "no list of values to run"),
+        (["recipe=glob(*)"], "no list of values to run"),
+        (["seed=range(0,1000000000)"], "the maximum is 1,000"),
+        (["seed=range(0,100)", "lr=range(1,100)"], "would start at least 9,900 runs"),
+    ],
+)
+def test_what_cannot_be_listed_is_refused(words, said):
+    with pytest.raises(RecipeError, match=said):
+        points(words)

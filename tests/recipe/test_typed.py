@@ -1,0 +1,130 @@
+import pytest
+
+from resnet_recipes.base.errors import Problem
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.typed import settings, typed
+
+MINE = {"name": "mine", "data": {"root": "/data"}}
+
+
+def said(tree: dict) -> list[str]:
+    """Return the problems of a tree, less those of the minimal recipe around it."""
+    base = {"name": "mine", "data": {"root": "/data"}}
+    return [
+        str(problem)
+        for problem in typed({**base, **tree, "data": base["data"] | tree.get("data", {})})[1]
+    ]
+
+
+def test_a_tree_becomes_the_objects_that_run():
+    recipe, problems = typed(
+        {
+            "name": "mine",
+            "data": {"root": "/data", "crop_scale": [0.5, 1]},
+            "methods": {"label_smoothing": {"smoothing": 0.2}},
+        }
+    )
+    assert not problems
+    assert isinstance(recipe, Recipe)
+    assert recipe.data.crop_scale == (0.5, 1.0)
+    assert recipe.methods.label_smoothing.smoothing == 0.2
+    assert recipe.methods.bce_loss is None
+
+
+def test_an_empty_mapping_switches_a_method_on():
+    assert typed({"methods": {"bce_loss": {}}})[0].methods.bce_loss is not None
+
+
+@pytest.mark.parametrize(
+    ("tree", "key", "rule"),
+    [
+        ({"seed": "x"}, "seed=x", "a whole number"),
+        ({"seed": 1.5}, "seed=1.5", "a whole number"),
+        ({"seed": True}, "seed=true", "a whole number"),
+        ({"optimizer": {"lr": "1"}}, "optimizer.lr=1", "a number"),
+        ({"optimizer": {"lr": True}}, "optimizer.lr=true", "a number"),
+        ({"optimizer": {"lr": float("nan")}}, "optimizer.lr=nan", "a finite number"),
+        ({"optimizer": {"lr": float("-inf")}}, "optimizer.lr=-inf", "a finite number"),
+        ({"optimizer": {"lr": 10**400}}, "optimizer.lr=1000", "a finite number"),
+        ({"optimizer": {"lr": None}}, "optimizer.lr", "a number"),
+        ({"optimizer": {"lr": [1]}}, "optimizer.lr=[1]", "a number"),
+        ({"optimizer": {"nesterov": 1}}, "optimizer.nesterov=1", "true or false"),
+        ({"optimizer": 5}, "optimizer=5", "a mapping of name, lr"),
+        ({"max_duration": 90}, "max_duration=90", "90ep or max_duration=90ba"),
+        ({"data": {"crop_scale": [1, 2, 3]}}, "data.crop_scale", "a list of 2 values"),
+        ({"data": {"crop_scale": 1}}, "data.crop_scale=1", "a list"),
+        ({"data": {"workers": 1.5}}, "data.workers=1.5", "a whole number or text"),
+        ({"methods": {"bce_loss": True}}, "methods.bce_loss=true", "a mapping of reduction"),
+        (
+            {"methods": {"label_smoothing": 0.1}},
+            "methods.label_smoothing=0.1",
+            "a mapping of smoothing",
+        ),
+        ({"methods": []}, "methods=[]", "a mapping"),
+        ({"schedule": {"milestones": ["3ep", 5]}}, "schedule.milestones", "text"),
+        ({"published": [{"top": 1.0}]}, "published", "(not top)"),
+        ({"published": [{"epochs": 3}]}, "published", "(top1 is missing)"),
+        ({"published": {"top1": 1.0}}, "published", "a list"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_reported_with_its_key(tree, key, rule):
+    problems = said(tree)
+    assert len(problems) == 1
+    assert problems[0].startswith(key)
+    assert rule in problems[0]
+
+
+def test_all_unknown_names_are_reported_but_not_what_is_inside_them():
+    problems = said(
+        {
+            "optimiser": {"lr": 1, "momentum": 2},
+            "optimizer": {"lrr": 1},
+            "methods": {"emma": {"x": 1}},
+        }
+    )
+    assert [problem.split(":")[0] for problem in problems] == [
+        "optimiser",
+        "optimizer.lrr",
+        "methods.emma",
+    ]
+
+
+def test_types_and_rules_are_reported_together():
+    assert len(said({"seed": "x", "batch": {"bn_size": 0}, "nonsense": 1})) == 3
+
+
+def test_every_setting_has_a_name():
+    assert {
+        "max_duration",
+        "optimizer.lr",
+        "methods.label_smoothing.smoothing",
+        "data.root",
+        "launch.gpus",
+    } <= settings().keys()
+
+
+def test_the_optimizers_name_chooses_its_settings():
+    recipe, problems = typed(
+        MINE | {"optimizer": {"name": "lamb", "lr": 0.005, "betas": [0.9, 0.99], "momentum": None}}
+    )
+    assert problems == []
+    assert (
+        type(recipe.optimizer).__name__,
+        recipe.optimizer.betas,
+        recipe.optimizer.clip_norm,
+    ) == ("LAMB", (0.9, 0.99), 1.0)
+
+
+def test_a_setting_of_another_optimizer_is_a_problem():
+    _, problems = typed(MINE | {"optimizer": {"name": "lamb", "momentum": 0.9}})
+    assert problems == [
+        Problem("optimizer.momentum", 0.9, "is not a setting of lamb", "~optimizer.momentum")
+    ]
+
+
+@pytest.mark.parametrize("name", ["adam", 5, ["lamb"], None])
+def test_an_unknown_optimizer_is_answered_with_the_known_ones(name):
+    _, problems = typed(MINE | {"optimizer": {"name": name, "momentum": 0.9}})
+    assert [(problem.key, problem.rule) for problem in problems] == [
+        ("optimizer.name", "must be one of decoupled_sgdw, sgd, lamb, lars, adamw")
+    ]

@@ -1,0 +1,182 @@
+"""The library: what its page shows works as written, and methods from other packages can join."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torchvision
+from PIL import Image
+from torch import nn
+
+import resnet_recipes
+from resnet_recipes.commands.methods import in_your_loop
+from resnet_recipes.methods import ORDER
+from resnet_recipes.methods.base import HOOKS
+from tests.process.nursery import Nursery, shallow_resnet18
+
+README = Path(__file__).parents[1] / "README.md"
+PAGE = README.parent / "docs" / "library.md"
+
+#: Settings for a run of few images.
+SMALL = '"batch.global_size=4", "batch.bn_size=4", "batch.eval_size=4", "data.workers=0"'
+
+#: A method of another package, which makes images darker.
+DARKEN = '''
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+from resnet_recipes.base.errors import Problem
+from resnet_recipes.methods import Batch, Method, Now
+
+@dataclass
+class Darken(Method):
+    """Make every image darker (Nobody, 2020, arXiv:0000.00000)."""
+
+    name: ClassVar[str] = "darken"
+    cost: ClassVar[str] = "one multiplication."
+    gain: ClassVar[str] = "none known."
+    hurts: ClassVar[str] = "in the dark."
+    factor: float = 0.5                 # of brightness, above 0
+
+    def problems(self) -> Iterator[Problem]:
+        if not self.factor > 0:
+            yield Problem("factor", self.factor, "must be positive")
+
+    def transform_batch(self, batch: Batch, now: Now) -> Batch:
+        return batch._replace(images=batch.images * self.factor)
+'''
+
+
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """A folder of two classes with 32 training and 4 evaluation images."""
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 16), ("val", 2)):
+        for name in ("dark", "light"):
+            (tmp_path / "images" / split / name).mkdir(parents=True)
+            for index in range(count):
+                pixels = rng.integers(0, 128, (64, 64, 3), dtype=np.uint8) + (
+                    name == "light"
+                ) * np.uint8(100)
+                Image.fromarray(pixels).save(tmp_path / "images" / split / name / f"{index}.png")
+    return tmp_path
+
+
+def test_importing_it_loads_nothing_heavy_and_its_names_are_there():
+    code = (
+        "import sys, resnet_recipes; sys.exit(bool({'torch', 'hydra', 'numpy'} & "
+        "sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+    assert all(getattr(resnet_recipes, name) for name in resnet_recipes.__all__)
+
+
+def test_a_notebook_completes_what_is_public_alone():
+    assert [name for name in dir(resnet_recipes) if name != "__version__"] == sorted(
+        resnet_recipes.__all__
+    )
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_page_run_in_order(images, monkeypatch):
+    monkeypatch.chdir(images)
+    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
+    examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert len(examples) == 5
+    names = {"step": 3, "images": torch.randn(4, 3, 32, 32), "labels": torch.arange(4)}
+    for example in examples:
+        small = example.replace('data="images"', f'{SMALL}, data="images"').replace(
+            "workers=2", "workers=0"
+        )
+        if "rr.load" not in small and "mixup" in small:
+            names["model"] = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(3, 10))
+        exec(small, names)
+    assert len(names["losses"]) > 5
+
+
+def test_every_example_of_the_readme_runs(images, monkeypatch):
+    """With the demo's recipe and little work; its figures are not looked at."""
+    monkeypatch.chdir(images)
+    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
+    training, loading = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    names: dict[str, object] = {}
+    words = f'"demo", {SMALL}, "epochs=1", "schedule.warmup=1ba", data="images"'
+    exec(training.replace('"finetune", data="flowers"', words), names)
+    exec(loading.replace('"runs/NAME"', "run.folder"), names)
+    assert names["network"](torch.zeros(1, 3, 64, 64)).shape == (1, 2)
+
+
+@pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
+def test_the_lines_of_a_card_run_in_a_loop_of_ones_own(method):
+    model = shallow_resnet18(num_classes=3)
+    names = {
+        "np": np,
+        "image": Image.new("RGB", (32, 32)),
+        "model": model,
+        "step": 1,
+        "total_steps": 20,
+        "steps_per_epoch": 10,
+        "pixels": torch.zeros(4, 3, 32, 32, dtype=torch.uint8),
+        "num_classes": 3,
+        "images": torch.randn(4, 3, 32, 32),
+        "labels": torch.tensor([0, 1, 2, 0]),
+        "params": list(model.parameters()),
+        "evaluate": model.eval,
+    }
+
+    def compute(sync: bool = True) -> torch.Tensor:
+        loss = model(names["images"]).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    lines = list(in_your_loop(method, [hook for hook in HOOKS if method().provides(hook)]))
+    assert len(lines) >= 3
+    exec("\n".join(lines), names | {"compute": compute})
+
+
+#: Commands that one process runs, before and after the entry point of a package is put right. The
+#: process has imported the package, and forgets it; torch would not let it register its operations
+#: again.
+COMMANDS = """
+import importlib, pathlib, sys
+for name in [name for name in sys.modules if name.startswith("resnet_recipes") and ".ops" not in name]:
+    del sys.modules[name]
+from resnet_recipes import cli
+points = pathlib.Path(sys.argv[1])
+points.write_text("[resnet_recipes.methods]\\nmixup = darken:Darken\\n")
+print([cli.main(["methods"])], flush=True)
+points.write_text("[resnet_recipes.methods]\\ndarken = darken:Darken\\n")
+importlib.invalidate_caches()
+print([cli.main(command.split()) for command in sys.argv[2:]])
+"""
+
+
+@pytest.mark.slow
+def test_a_method_of_another_package_has_schema_card_checks_and_plan_unless_it_takes_a_name_of_ours(
+    nursery: Nursery, tmp_path: Path
+):
+    (tmp_path / "darken.py").write_text(DARKEN)
+    (tmp_path / "run_commands.py").write_text(COMMANDS)
+    about = tmp_path / "darken-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: darken\nVersion: 1.0\n")
+    commands = [
+        "methods darken",
+        "plan mild methods.darken={}",
+        "plan mild methods.darken.factor=0",
+    ]
+    code, out, err = nursery.run(
+        tmp_path, "run_commands", str(about / "entry_points.txt"), *commands
+    ).wait()
+    assert code == 0, err
+    refused, said = out.split("\n", 1)
+    assert refused == "[<ExitCode.NOT_READY: 3>]"
+    assert "pip uninstall darken" in err
+    assert "methods.darken.factor=0.5   of brightness" in said
+    assert "transform_batch  progressive_resizing, label_smoothing, darken" in said
+    assert "[0, 0, <ExitCode.RECIPE: 2>]" in said
+    assert "methods.darken.factor=0" in err

@@ -1,0 +1,371 @@
+"""Checkpoints are whole or absent, verified when read, and never all lost."""
+
+import errno
+import json
+import os
+import random
+import resource
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from resnet_recipes.base.errors import NotReadyError, TrainingError
+from resnet_recipes.training.checkpoint import Checkpoints
+
+
+def state_at(step: int) -> dict:
+    """Return a state that can be recognised."""
+    weight = (
+        torch.arange(24.0).reshape(1, 2, 3, 4).contiguous(memory_format=torch.channels_last) + step
+    )
+    return {
+        "step": step,
+        "model": {"w": weight, "n": torch.tensor(step)},
+        "optimizer": {"state": {0: {"m": weight * 2}}, "lr": [0.1, 0.2]},
+        "recipe": "name: mild",
+        "seconds": 1.5,
+        "scaler": {},
+        "none": None,
+    }
+
+
+def same(a: object, b: object) -> bool:
+    """Return whether two states are equal bit for bit."""
+    if isinstance(a, torch.Tensor):
+        return torch.equal(a, b) and a.dtype == b.dtype and a.stride() == b.stride()
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    return a == b
+
+
+@pytest.fixture
+def warnings() -> list[str]:
+    """The warnings of the checkpoints."""
+    return []
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path, warnings: list[str]) -> Checkpoints:
+    """A folder with the checkpoints of steps 10 and 20."""
+    made = Checkpoints(tmp_path / "checkpoints", 2, warnings.append)
+    made.open_for_writing()
+    for step in (10, 20):
+        made.save(step, state_at(step), wait=True)
+    return made
+
+
+def reopened(checkpoints: Checkpoints) -> Checkpoints:
+    """Return the same folder as the next process sees it."""
+    again = Checkpoints(checkpoints.folder, checkpoints.keep, print)
+    again.open_for_writing()
+    return again
+
+
+def test_a_saved_state_is_read_back_bit_for_bit(checkpoints: Checkpoints) -> None:
+    step, state = reopened(checkpoints).newest()
+    assert step == 20
+    assert same(state, state_at(20))
+
+
+def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
+    assert Checkpoints(tmp_path / "none", 2, print).newest() is None
+
+
+def test_training_may_change_its_tensors_as_soon_as_save_returns(
+    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = checkpoints._write
+    monkeypatch.setattr(checkpoints, "_write", lambda *args: (time.sleep(0.2), write(*args)))
+    state = state_at(30)
+    checkpoints.save(30, state)
+    state["model"]["w"].zero_()
+    checkpoints.wait()
+    assert same(checkpoints.newest()[1], state_at(30))
+
+
+def test_what_could_not_be_read_back_is_not_written(checkpoints: Checkpoints) -> None:
+    with pytest.raises(TypeError, match="/versions/torch is a TorchVersion"):
+        checkpoints.save(30, {"versions": {"torch": torch.__version__}})
+
+
+def test_host_memory_is_reused_from_one_save_to_the_next(checkpoints: Checkpoints) -> None:
+    before = {key: tensor.data_ptr() for key, tensor in checkpoints._staging.items()}
+    checkpoints.save(30, state_at(30), wait=True)
+    assert {key: tensor.data_ptr() for key, tensor in checkpoints._staging.items()} == before
+
+
+def test_only_the_newest_are_kept(checkpoints: Checkpoints) -> None:
+    checkpoints.save(30, state_at(30), wait=True)
+    assert sorted(path.name for path in checkpoints.folder.iterdir()) == [
+        "step-00000020.json",
+        "step-00000020.pt",
+        "step-00000030.json",
+        "step-00000030.pt",
+    ]
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "cut": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "empty": lambda path: os.truncate(path, 0),
+    "flipped": lambda path: path.write_bytes(
+        bytes(byte ^ (i == 700) for i, byte in enumerate(path.read_bytes()))
+    ),
+    "zeroed": lambda path: path.write_bytes(
+        path.read_bytes()[:512] + bytes(512) + path.read_bytes()[1024:]
+    ),
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"x"),
+    "missing": lambda path: path.unlink(),
+    "other step": lambda path: [
+        path.with_name(f"step-00000010{end}").replace(path.with_suffix(end))
+        for end in (".pt", ".json")
+    ],
+    "no manifest": lambda path: path.with_suffix(".json").write_text("{"),
+    "deep manifest": lambda path: path.with_suffix(".json").write_text("[" * 4000),
+    "long manifest": lambda path: os.truncate(path.with_suffix(".json"), 1 << 40),
+    "newer format": lambda path: path.with_suffix(".json").write_text(
+        '{"format": 2, "step": 20, "bytes": 1, "sha256": ""}'
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "other step"])
+def test_a_damaged_checkpoint_is_skipped_with_a_note(damage: str, checkpoints: Checkpoints) -> None:
+    DAMAGES[damage](checkpoints._path(20))
+    again = reopened(checkpoints)
+    step, state = again.newest()
+    assert (step, same(state, state_at(10))) == (10, True)
+    assert len(again.notes) == 1
+    assert "step 20 was skipped" in again.notes[0]
+
+
+def test_a_checkpoint_renamed_to_another_step_is_refused(checkpoints: Checkpoints) -> None:
+    DAMAGES["other step"](checkpoints._path(20))
+    with pytest.raises(TrainingError, match="none of the 1 checkpoints"):
+        reopened(checkpoints).newest()
+
+
+def test_a_run_with_only_damaged_checkpoints_does_not_start_over_silently(
+    checkpoints: Checkpoints,
+) -> None:
+    for step in (10, 20):
+        DAMAGES["cut"](checkpoints._path(step))
+    with pytest.raises(TrainingError, match="none of the 2 checkpoints"):
+        reopened(checkpoints).newest()
+
+
+def test_a_damaged_checkpoint_never_pushes_out_a_good_one(checkpoints: Checkpoints) -> None:
+    DAMAGES["cut"](checkpoints._path(20))
+    again = reopened(checkpoints)
+    again.newest()
+    again.save(15, state_at(15), wait=True)
+    assert sorted(again._steps()) == [10, 15]
+    assert reopened(again).newest()[0] == 15
+
+
+def test_a_damaged_checkpoint_is_replaced_when_its_step_is_saved_again(
+    checkpoints: Checkpoints,
+) -> None:
+    DAMAGES["flipped"](checkpoints._path(20))
+    again = reopened(checkpoints)
+    again.newest()
+    again.save(20, state_at(20), wait=True)
+    assert same(reopened(again).newest()[1], state_at(20))
+
+
+def test_what_a_killed_save_left_is_deleted_and_nothing_else(checkpoints: Checkpoints) -> None:
+    (checkpoints.folder / f"step-00000030.pt.{16 * 'a'}.part").write_bytes(b"half")
+    (checkpoints.folder / "thesis.part").write_text("not ours")
+    assert reopened(checkpoints).newest()[0] == 20
+    assert [path.name for path in checkpoints.folder.glob("*.part")] == ["thesis.part"]
+
+
+@contextmanager
+def small_files() -> Iterator[None]:
+    """Let no file grow beyond 1 kB, as on a full disk. This holds for pytest's own output too."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def test_a_write_that_fails_is_a_warning_and_harms_nothing(
+    checkpoints: Checkpoints, warnings: list[str]
+) -> None:
+    assert checkpoints.newest()
+    with small_files():
+        checkpoints.save(30, state_at(30))
+        checkpoints.save(40, state_at(40))
+        checkpoints._pending.exception()
+    assert warnings == [
+        "a checkpoint could not be written (File too large); training continues; the "
+        "newest checkpoint "
+        "is from step 20"
+    ]
+    assert reopened(checkpoints).newest()[0] == 20
+    assert not list(checkpoints.folder.glob("*.part"))
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES])
+def test_three_failures_in_a_row_stop_the_run(
+    code: int, checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", failing)
+    for step in (30, 40, 50):
+        checkpoints.save(step, state_at(step))
+    with pytest.raises(TrainingError, match=f"{os.strerror(code)}.*3rd time.*step 20"):
+        checkpoints.save(60, state_at(60))
+    monkeypatch.undo()
+    assert reopened(checkpoints).newest()[0] == 20
+
+
+def test_a_disk_that_is_filling_up_is_a_warning_before_it_is_full(
+    checkpoints: Checkpoints, warnings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = (checkpoints.folder / "step-00000020.pt").stat().st_size
+    for step, share in ((30, 1.3), (40, 1.1)):
+        free = int(share * size)
+        monkeypatch.setattr(
+            os,
+            "statvfs",
+            lambda _, free=free: os.statvfs_result((1, 1, 0, 0, free, 0, 0, 0, 0, 255)),
+        )
+        checkpoints.save(step, state_at(step), wait=True)
+    (warning,) = warnings
+    assert warning.startswith("the disk is almost full: 0 MB are free")
+    assert checkpoints.newest()[0] == 40
+
+
+def test_a_success_forgives_earlier_failures(
+    checkpoints: Checkpoints, warnings: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sync = os.fsync
+
+    def failing(_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for step in range(30, 100, 10):
+        monkeypatch.setattr(os, "fsync", sync if step % 30 == 0 else failing)
+        checkpoints.save(step, state_at(step))
+        checkpoints._finish()
+    assert len(warnings) == 4
+    assert checkpoints.newest()[0] == 90
+
+
+def test_a_save_that_was_waited_for_is_not_lost_in_silence(checkpoints: Checkpoints) -> None:
+    assert checkpoints.newest()
+    with pytest.raises(TrainingError, match="newest checkpoint is from step 20"), small_files():
+        checkpoints.save(30, state_at(30), wait=True)
+
+
+def test_a_folder_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(NotReadyError, match="cannot be written here"):
+        Checkpoints(tmp_path / "file" / "checkpoints", 2, print).open_for_writing()
+
+
+def test_bytes_reach_the_disk_before_names_do(
+    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+    for name in ("fsync", "replace"):
+        real = getattr(os, name)
+        monkeypatch.setattr(
+            os, name, lambda *args, name=name, real=real: (calls.append(name), real(*args))
+        )
+    checkpoints.save(30, state_at(30), wait=True)
+    # data, its name, manifest, its name, the folder
+    assert calls == ["fsync", "replace", "fsync", "replace", "fsync"]
+
+
+def forked(body: Callable[[], object]) -> int:
+    """Run `body` in a forked process, and return its process id."""
+    child = os.fork()
+    if child == 0:
+        try:
+            body()
+        finally:
+            os._exit(0)
+    return child
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", range(8))
+def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(
+    place: int, checkpoints: Checkpoints
+) -> None:
+    def save() -> None:
+        count = 0
+
+        def counted(real: Callable) -> Callable:
+            def call(*args: object, **options: object) -> object:
+                nonlocal count
+                if count == place:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                count += 1
+                return real(*args, **options)
+
+            return call
+
+        os.fsync, os.replace, Path.unlink = (
+            counted(os.fsync),
+            counted(os.replace),
+            counted(Path.unlink),
+        )
+        again = Checkpoints(checkpoints.folder, 2, print)
+        again.save(30, state_at(30), wait=True)
+
+    os.waitpid(forked(save), 0)
+    again = reopened(checkpoints)
+    step, state = again.newest()
+    assert step == (20 if place < 5 else 30)  # the fifth call gives the manifest its name
+    assert same(state, state_at(step))
+    assert not again.notes
+
+
+@pytest.mark.slow
+def test_a_kill_at_a_random_moment_never_costs_more_than_one_checkpoint(
+    checkpoints: Checkpoints,
+) -> None:
+    rng, reached = random.Random(5), 20
+    # Small enough that torch copies it without OpenMP, whose threads do not survive a fork.
+    ballast = torch.zeros(32_000)
+    for _ in range(15):
+        heard, told = os.pipe()
+
+        def save_on(first: int = reached, told: int = told) -> None:
+            again = Checkpoints(checkpoints.folder, 2, print)
+            for step in range(first + 1, first + 1000):
+                again.save(step, state_at(step) | {"ballast": ballast}, wait=step == first + 1)
+                if step == first + 1:
+                    os.write(told, b".")
+
+        child = forked(save_on)
+        os.close(told)
+        assert os.read(heard, 1) == b".", "the child ended before its first checkpoint"
+        os.close(heard)
+        time.sleep(rng.uniform(0.0, 0.03))
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        again = reopened(checkpoints)
+        step, state = again.newest()
+        assert step > reached
+        assert not again.notes
+        state.pop("ballast", None)
+        assert same(state, state_at(step))
+        reached = step
+
+
+def test_the_manifest_says_what_the_file_is(checkpoints: Checkpoints) -> None:
+    manifest = json.loads((checkpoints.folder / "step-00000020.json").read_text())
+    assert manifest.keys() == {"format", "step", "bytes", "sha256"}
+    assert (manifest["step"], manifest["bytes"]) == (20, checkpoints._path(20).stat().st_size)

@@ -1,0 +1,57 @@
+"""The stopwatch, by a time that the tests tell."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from resnet_recipes.training.clock import Clock, Compiling
+
+
+@pytest.fixture
+def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Return a function that lets seconds pass."""
+    now = [1000.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: now[0])
+
+    def passing(seconds: float) -> None:
+        now[0] += seconds
+
+    return passing
+
+
+def test_the_clock_stands_still_while_paused(wait: Callable[[float], None]):
+    clock = Clock(torch.device("cpu"))
+    wait(2.0)
+    with clock.paused():
+        wait(50.0)
+        assert clock.seconds() == 2.0
+    wait(3.0)
+    assert clock.seconds() == 5.0
+
+
+def test_a_resumed_clock_continues_where_it_stopped(wait: Callable[[float], None]):
+    clock = Clock(torch.device("cpu"))
+    wait(7.0)
+    clock.restart(100.0)
+    wait(1.0)
+    assert clock.seconds() == 101.0
+
+
+def test_what_first_gradients_take_longer_than_the_fastest_went_into_compiling(
+    wait: Callable[[float], None],
+):
+    compiling = Compiling()
+    for size, seconds in (
+        (32, 9.0),
+        (32, 1.0),
+        (32, 0.5),
+        (32, 0.75),
+        (48, 2.0),
+        (48, 0.5),
+        (48, 3.0),
+    ):
+        with compiling.gradient(torch.Size((size,))):
+            wait(seconds)
+    assert compiling.seconds() == 8.5 + 0.5 + 1.5

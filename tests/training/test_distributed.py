@@ -1,0 +1,158 @@
+"""Several gloo ranks on the CPU learn what one process learns, agree bit for bit, and measure the same."""
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from resnet_recipes.network import archive
+from resnet_recipes.process.rank_process import RankProcess
+from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.training.distributed import average_statistics, join, leave, this_rank
+from resnet_recipes.training.evaluate import evaluate
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.state import digest
+from tests.process.nursery import Nursery
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def finished(
+    nursery: Nursery, recipe: Callable[..., Recipe], tmp_path: Path
+) -> Callable[..., tuple[dict[str, torch.Tensor], dict]]:
+    """Return a function that runs a small recipe on a number of ranks, to the end: its weights and its summary."""
+
+    def run(ranks: int, **changes: Any) -> tuple[dict[str, torch.Tensor], dict]:
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))
+        (folder / "config.yaml").write_text(freeze(recipe(**changes)))
+        nursery.start(folder, ranks)
+        assert nursery.wait() == [0] * ranks, (folder / "logs" / "rank0.log").read_text()[-2000:]
+        return archive.read(folder / "weights.pt"), json.loads(
+            (folder / "summary.json").read_text()
+        )
+
+    return run
+
+
+def test_two_and_three_ranks_learn_and_measure_what_one_process_does(finished: Callable):
+    """Micro-batches of four share BatchNorm statistics on any rank; only the order of float additions differs."""
+    changes = {
+        "max_duration": "3ba",
+        "data": {"train_size": 48, "eval_resize": 48, "eval_size": 48},
+        "optimizer": {"lr": 0.01},
+        "batch": {"global_size": 24, "bn_size": 4, "eval_size": 16},
+        "methods": {
+            "bce_loss": {},
+            "label_smoothing": {},
+            "ema": {"half_life": "2ba", "update_interval": "1ba"},
+        },
+    }
+    weights, summary = finished(1, **changes)
+    for ranks in (2, 3):
+        others, also = finished(ranks, **changes)
+        parameters = [
+            name
+            for name in weights
+            if not name.endswith(("running_mean", "running_var", "num_batches_tracked"))
+        ]
+        for name in parameters:
+            torch.testing.assert_close(others[name], weights[name], rtol=1e-4, atol=1e-5)
+        # which neither two nor three ranks share evenly
+        assert also["eval_examples"] == summary["eval_examples"] == 50
+
+
+def test_the_accuracy_of_three_ranks_is_that_of_the_weights_they_leave(
+    finished: Callable, make_run: Callable[..., Run]
+):
+    changes = {
+        "max_duration": "3ba",
+        "data": {"train_size": 32, "eval_resize": 32, "eval_size": 32},
+        "optimizer": {"lr": 0.01},
+        "batch": {"global_size": 24, "bn_size": 4, "eval_size": 16},
+        "methods": {"ema": {"half_life": "2ba", "update_interval": "1ba"}},
+    }
+    weights, summary = finished(3, **changes)
+    run = make_run(**changes)
+    run.model.load_state_dict(weights)
+    metrics = evaluate(run.model, run.eval_data, run.precision)
+    assert [metrics.top1, metrics.top5] == [
+        summary["ema_top1_percent"],
+        summary["ema_top5_percent"],
+    ]
+    assert metrics.loss == pytest.approx(summary["ema_loss"], rel=1e-5)
+
+
+def test_compressed_gradients_are_right_to_three_digits(
+    finished: Callable, make_run: Callable[..., Run]
+):
+    changes = {
+        "max_duration": "1ba",
+        "schedule": {"warmup": "0ba"},
+        "batch": {"global_size": 16, "bn_size": 4},
+        "optimizer": {"lr": 0.01},
+    }
+
+    def joined(weights: dict[str, torch.Tensor]) -> torch.Tensor:
+        return torch.cat(
+            [
+                value.flatten()
+                for name, value in weights.items()
+                if name.endswith(("weight", "bias"))
+            ]
+        )
+
+    start = joined(make_run(**changes).model.state_dict())
+    plain, compressed = (
+        joined(finished(2, precision={"compress_gradients": compress}, **changes)[0])
+        for compress in (False, True)
+    )
+    error = (compressed - plain).norm() / (plain - start).norm()
+    assert 1e-5 < error < 2**-8  # a bfloat16 has 8 bits
+
+
+def test_ten_sam_steps_leave_two_ranks_bitwise_equal(finished: Callable):
+    """Every save compares the ranks' weights and would fail."""
+    finished(
+        2,
+        max_duration="10ba",
+        data={"train_size": 16, "eval_resize": 16, "eval_size": 16},
+        checkpoint={"interval": "5ba"},
+        evaluation={"interval": "1dur"},
+        batch={"global_size": 4, "bn_size": 2},
+        methods={"sam": {"rho": 0.5, "interval": 1}},
+    )
+
+
+def averaged(process: RankProcess) -> list[object]:
+    """Average statistics that differ from rank to rank."""
+    rank = this_rank("cpu")
+    join(rank)
+    model = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(1))
+    for number, buffer in enumerate(model.buffers()):
+        buffer.fill_(10 * number + rank.rank)
+    average_statistics(model)
+    leave()
+    return [buffer.tolist() for buffer in model.buffers()]
+
+
+def test_averaged_statistics_are_the_mean_over_ranks_and_counts_stay(
+    nursery: Nursery, tmp_path: Path
+):
+    found = nursery.call(tmp_path, 3, averaged)
+    assert found == [[[1, 1], [11, 11], 20 + rank, [31], [41], 50 + rank] for rank in range(3)]
+
+
+def test_one_bit_of_one_weight_changes_the_digest():
+    torch.manual_seed(0)
+    model = nn.Linear(64, 64)
+    before = digest(model)
+    with torch.no_grad():
+        model.weight.view(torch.int32)[17, 3] ^= 1
+    assert not torch.equal(digest(model), before)

@@ -1,0 +1,131 @@
+"""Evaluation counts every example once and averages exactly."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.data.base import RawBatch
+from resnet_recipes.data.normalize import normalize
+from resnet_recipes.training.evaluate import evaluate
+from resnet_recipes.training.precision import Precision
+
+
+class Examples:
+    """Random images in batches of a size, the last one as short as it is."""
+
+    def __init__(self, examples: int, size: int):
+        generator = torch.Generator().manual_seed(0)
+        pixels = torch.randint(0, 256, (examples, 8, 8, 3), dtype=torch.uint8, generator=generator)
+        self.pixels, self.labels = (
+            pixels.permute(0, 3, 1, 2),
+            torch.randint(0, 10, (examples,), generator=generator),
+        )
+        self.examples, self.size = examples, size
+
+    def batches(self) -> Iterator[RawBatch]:
+        for start in range(0, len(self.labels), self.size):
+            yield RawBatch(
+                self.pixels[start : start + self.size], self.labels[start : start + self.size]
+            )
+
+
+@pytest.fixture
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(144, 10))
+
+
+def measured(model: nn.Module, data: Examples, flip: bool = False) -> tuple:
+    return evaluate(model, data, Precision(torch.device("cpu"), torch.float32, model), flip)
+
+
+def by_hand(model: nn.Module, data: Examples) -> Tensor:
+    model.eval()
+    with torch.no_grad():
+        return model(normalize(data.pixels))
+
+
+def test_counts_and_loss_equal_a_loop_by_hand(model: nn.Module):
+    data = Examples(23, 5)
+    logits = by_hand(model, data)
+    first = five = 0
+    for row, label in zip(logits.tolist(), data.labels.tolist(), strict=True):
+        order = sorted(range(10), key=lambda k: -row[k])
+        first += order[0] == label
+        five += label in order[:5]
+    metrics = measured(model, data)
+    assert (metrics.top1, metrics.top5, metrics.examples) == (100 * first / 23, 100 * five / 23, 23)
+    assert metrics.loss == pytest.approx(float(F.cross_entropy(logits, data.labels)), rel=1e-6)
+
+
+def test_the_result_does_not_depend_on_the_batch_size(model: nn.Module):
+    results = [measured(model, Examples(23, size)) for size in (1, 4, 23, 100)]
+    assert len({(m.top1, m.top5) for m in results}) == 1
+    assert max(m.loss for m in results) == pytest.approx(min(m.loss for m in results), rel=1e-6)
+
+
+def test_the_model_is_evaluated_with_its_running_statistics_and_left_in_training_mode(
+    model: nn.Module,
+):
+    before = model[1].running_mean.clone()
+    measured(model, Examples(8, 4))
+    assert torch.equal(model[1].running_mean, before)
+    assert model.training
+
+
+def test_flip_averages_an_image_and_its_mirror_image(model: nn.Module):
+    data, mirrored = Examples(23, 5), Examples(23, 5)
+    mirrored.pixels = mirrored.pixels.flip(3)
+    logits = (by_hand(model, data) + by_hand(model, mirrored)) / 2
+    assert measured(model, data, flip=True).loss == pytest.approx(
+        float(F.cross_entropy(logits, data.labels)), rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("wrong", [22, 24])
+def test_a_missing_or_repeated_example_is_an_error_and_no_accuracy(model: nn.Module, wrong: int):
+    data = Examples(23, 5)
+    data.examples = wrong
+    with pytest.raises(TrainingError, match=f"saw 23 of {wrong} images"):
+        measured(model, data)
+
+
+def test_fewer_than_five_classes_have_a_top5_of_all():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(192, 3))
+    data = Examples(10, 5)
+    data.labels = data.labels % 3
+    assert measured(model, data).top5 == 100
+
+
+def test_a_loss_that_is_not_a_number_is_an_error_without_an_accuracy(model: nn.Module):
+    with torch.no_grad():
+        next(model.parameters()).fill_(float("nan"))
+    with pytest.raises(TrainingError, match="validation loss is not a finite number"):
+        measured(model, Examples(10, 5))
+
+
+def test_every_batch_is_shown_with_its_best_classes_and_labels(model: nn.Module):
+    shown = []
+    metrics = evaluate(
+        model,
+        Examples(23, 5),
+        Precision(torch.device("cpu"), torch.float32, model),
+        seen=lambda best, labels: shown.append((best[:, 0] == labels).tolist()),
+    )
+    assert [len(batch) for batch in shown] == [5, 5, 5, 5, 3]
+    assert 100 * sum(map(sum, shown)) / 23 == metrics.top1
+
+
+def test_a_lack_of_memory_says_what_to_type(model: nn.Module):
+    def fail(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.20 GiB")
+
+    model.register_forward_pre_hook(fail)
+    with pytest.raises(
+        TrainingError, match=r"5 images of 8 px to evaluate .* batch\.eval_size=2 needs less"
+    ):
+        measured(model, Examples(23, 5))

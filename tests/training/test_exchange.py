@@ -1,0 +1,98 @@
+"""Gradients are averaged over ranks, a bucket at a time, while the backward pass is under way."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from resnet_recipes.process.rank_process import RankProcess
+from resnet_recipes.training import distributed, exchange
+from tests.process.nursery import Nursery
+
+
+def network(seed: int = 0) -> nn.Module:
+    """Return a small network with weights in both memory formats."""
+    torch.manual_seed(seed)
+    layers = nn.Conv2d(3, 4, 3), nn.Conv2d(4, 8, 3), nn.Flatten(), nn.Linear(8 * 16, 5)
+    return nn.Sequential(*layers).to(memory_format=torch.channels_last)
+
+
+def loss_of(model: nn.Module, rank: int) -> torch.Tensor:
+    """Return a loss that is another one on every rank."""
+    return (
+        model(torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(rank)))
+        .square()
+        .mean()
+    )
+
+
+def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
+    """Average gradients of small buckets over the ranks; return how far they are from the mean by hand."""
+    exchange.BUCKET = 600
+    rank = distributed.this_rank("cpu")
+    distributed.join(rank)
+    model, backward_ended, sent_before = network(seed=rank.rank), [], []
+    exchanged = exchange.Exchange(model, compress)
+    send = exchange._Bucket.send
+    exchange._Bucket.send = lambda bucket: (sent_before.append(not backward_ended), send(bucket))
+    expected = network()
+    for each in range(rank.world_size):
+        (loss_of(expected, each) / rank.world_size).backward()
+    with exchanged.averaging(False):
+        loss_of(model, rank.rank).backward()
+    local = [param.grad for param in model.parameters()]
+    with exchanged.averaging(True):
+        pass  # gradients that no backward pass has announced
+    found = {"announced by nobody": error(model, expected)}
+    model.zero_grad(set_to_none=True)
+    sent_before.clear()
+    with exchanged.averaging(True):
+        loss_of(model, rank.rank).backward()
+        backward_ended.append(True)
+    found |= {
+        "during backward": error(model, expected),
+        "early": sum(sent_before),
+        "buckets": len(exchanged._buckets),
+    }
+    same = [param.grad.stride() == param.stride() for param in model.parameters()]
+    distributed.leave()
+    return found | {"formats": all(same), "local": float(sum(g.norm() for g in local))}
+
+
+def error(model: nn.Module, expected: nn.Module) -> float:
+    """Return the distance of all gradients from those expected, as a share of their norm."""
+    pairs = list(zip(model.parameters(), expected.parameters(), strict=True))
+    apart = torch.cat([(a.grad - b.grad).flatten() for a, b in pairs]).norm()
+    return float(apart / torch.cat([b.grad.flatten() for _, b in pairs]).norm())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("compress", "allowed"), [(False, 1e-6), (True, 2**-8)])
+def test_gradients_are_the_mean_over_ranks_of_one_set_of_weights(
+    compress: bool,
+    allowed: float,
+    nursery: Nursery,
+    tmp_path: Path,
+):
+    first, *others = nursery.call(tmp_path, 3, averaged, compress=compress)
+    assert first["announced by nobody"] < allowed
+    assert first["during backward"] < allowed
+    assert first["formats"]
+    assert first["early"] == first["buckets"] == 5
+    # each its own where none were asked for
+    assert len({each["local"] for each in (first, *others)}) == 3
+
+
+def test_a_single_process_exchanges_nothing():
+    assert not dist.is_initialized()
+    model = network()
+    with exchange.Exchange(model).averaging(True):
+        loss_of(model, 0).backward()
+    found = [param.grad.clone() for param in model.parameters()]
+    model.zero_grad()
+    loss_of(model, 0).backward()
+    assert all(
+        torch.equal(a, param.grad) for a, param in zip(found, model.parameters(), strict=True)
+    )

@@ -1,0 +1,264 @@
+"""Gradients that are replayed as CUDA graphs, with a graph made of a CPU's operations: the bits of an eager run."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from resnet_recipes.network.cast import cast_together
+from resnet_recipes.ops import Operations, sgd
+from resnet_recipes.optim.copies import Copies
+from resnet_recipes.optim.native import steps
+from resnet_recipes.training.graphs import PATIENCE, Graphs
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.run import Run
+from tests.training.test_loop import HOT, Notes, differing
+
+#: Smaller images than those of other tests.
+TINY = {"train_size": 16, "eval_resize": 16, "eval_size": 16}
+
+
+class Recording(TorchDispatchMode):
+    """A CUDAGraph for CPUs: operations with the tensors that they read and write, numbers baked in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[Any, ...]] = []
+        self.replays = 0
+
+    def __torch_dispatch__(
+        self, operation: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = operation(*args, **(kwargs or {}))
+        self.calls.append((operation, args, kwargs or {}, result))
+        return result
+
+    @torch.no_grad()
+    def replay(self) -> None:
+        """Do it again with what the tensors hold now."""
+        self.replays += 1
+        for operation, args, kwargs, result in self.calls:
+            for place, value in zip(
+                tree_leaves(result), tree_leaves(operation(*args, **kwargs)), strict=True
+            ):
+                if isinstance(place, torch.Tensor) and place.data_ptr() != value.data_ptr():
+                    place.copy_(value)
+
+
+class Device:
+    """What a GPU is to Graphs: whether it waits, and graphs that it can hold or not."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.waits, self.refuses, self.graphs, self.buffers = True, "", [], []
+        self.synchronized = []  # how many graphs there had been when the host waited for the device
+        event = type("Event", (), {"record": lambda _: None, "query": lambda _: self.waits})
+        for name, value in {
+            "Event": event,
+            "CUDAGraph": self.make,
+            "graph": self.capture,
+            "current_device": lambda: 0,
+            "graph_pool_handle": lambda: (0, 1),
+            "current_stream": lambda: None,
+            "set_stream": lambda _: None,
+            "synchronize": lambda: self.synchronized.append(len(self.graphs)),
+        }.items():
+            monkeypatch.setattr(torch.cuda, name, value)
+
+    def make(self) -> Recording:
+        """Return an empty graph."""
+        self.graphs.append(Recording())
+        return self.graphs[-1]
+
+    @contextmanager
+    def capture(self, graph: Recording, **_: object) -> Iterator[None]:
+        """Record what is done inside, and undo it: a GPU only takes note of it."""
+        kept, state = [buffer.clone() for buffer in self.buffers], torch.get_rng_state()
+        if self.refuses:
+            raise RuntimeError(self.refuses)
+        with graph:
+            yield
+        torch.set_rng_state(state)
+        torch._foreach_copy_(self.buffers, kept)
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    return Device(monkeypatch)
+
+
+@pytest.fixture
+def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tuple[Run, list[str]]]:
+    """Return a function that makes a run which may replay its gradients, and what it tells."""
+
+    def make(**changes: Any) -> tuple[Run, list[str]]:
+        run, told = make_run(**changes), []
+        half = run.precision.dtype != torch.float32
+        copies = cast_together(run.model, run.precision.dtype) if half else Copies()
+        run.graphs = Graphs(run.model, run.exchange, copies)
+        run.graphs.tell = told.append
+        device.buffers = list(run.model.buffers())
+        return run, told
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"max_duration": "16ba", "data": TINY, "methods": HOT},
+        {
+            "max_duration": "9ba",
+            "data": TINY,
+            "batch": {"bn_size": 4},
+            "methods": {"ema": {"update_interval": "2ba"}},
+        },
+        {
+            "max_duration": "10ba",
+            "precision": {"dtype": "bf16"},
+            "methods": {"sam": {"interval": 3}, "bce_loss": {}},
+        },
+    ],
+)
+def test_replaying_gives_the_bits_of_computing(
+    changes: dict[str, Any],
+    replayed: Callable[..., tuple[Run, list[str]]],
+    make_run: Callable[..., Run],
+    device: Device,
+):
+    ours, theirs = replayed(**changes)[0], make_run(**changes)
+    notes, others = Notes(ours), Notes(theirs)
+    train(ours, notes)
+    train(theirs, others)
+    assert sum(graph.replays for graph in device.graphs) >= 4
+    assert torch.equal(torch.stack(notes.losses), torch.stack(others.losses))
+    assert differing(ours, theirs) == []
+
+
+def test_a_step_that_renews_the_cast_weights_gives_the_bits_of_casting_them(
+    replayed: Callable[..., tuple[Run, list[str]]],
+    make_run: Callable[..., Run],
+    device: Device,
+    monkeypatch: pytest.MonkeyPatch,
+):
+    def unseen(weights: list[torch.Tensor], *rest: Any) -> None:
+        # as a kernel does, without torch seeing it
+        sgd.plain([weight.data for weight in weights], *rest)
+
+    monkeypatch.setattr(steps, "library", lambda: None)
+    changes = {
+        "max_duration": "10ba",
+        "precision": {"dtype": "bf16"},
+        "methods": {"sam": {"interval": 4}, "ema": {"update_interval": "2ba"}},
+    }
+    ours, theirs = replayed(**changes)[0], make_run(**changes)
+    ours.optimizer = ours.plan.recipe.optimizer.build(
+        ours.model, Operations(sgd=unseen), ours.model.copies
+    )
+    train(ours, Notes(ours))
+    train(theirs, Notes(theirs))
+    assert differing(ours, theirs) == []
+    copies = {copy.data_ptr() for copy in ours.model.copies.values()}
+    casts = [
+        args[0]
+        for operation, args, *_ in device.graphs[0].calls
+        if operation is torch.ops.aten._foreach_copy_.default
+    ]
+    assert casts  # of gradients
+    assert not any(place.data_ptr() in copies for places in casts for place in places)
+
+
+def test_float16_is_replayed_with_the_scale_of_the_step(
+    replayed: Callable[..., tuple[Run, list[str]]],
+    make_run: Callable[..., Run],
+    device: Device,
+):
+    changes = {
+        "max_duration": "8ba",
+        "precision": {"dtype": "fp16"},
+        "batch": {"global_size": 2, "bn_size": 2},
+        "data": TINY,
+        "optimizer": {"lr": 0.01},
+    }
+    ours, theirs = replayed(**changes)[0], make_run(**changes)
+    train(ours, Notes(ours))
+    train(theirs, Notes(theirs))
+    assert device.graphs[0].replays == 8 - PATIENCE
+    assert ours.precision.state_dict() == theirs.precision.state_dict()
+    assert differing(ours, theirs) == []
+
+
+def test_every_image_size_has_a_graph_after_one_gradient_without(
+    replayed: Callable[..., tuple[Run, list[str]]],
+    device: Device,
+):
+    run, told = replayed(
+        max_duration="3ep",
+        methods={
+            "progressive_resizing": {"initial_scale": 0.5, "delay": "0.2dur", "finetune": "0.2dur"}
+        },
+    )
+    train(run, Notes(run))
+    sizes, steps = len(set(run.plan.sizes)), run.plan.steps_per_epoch
+    assert sizes == 3
+    assert [graph.replays for graph in device.graphs] == [steps - PATIENCE, steps - 1, steps - 1]
+    assert device.synchronized == [1, 2]  # before each graph but the last is given up
+    assert told == [
+        "The GPU runs kernels faster than the host launches them: from now on, gradients are "
+        "replayed as "
+        "CUDA graphs."
+    ]
+
+
+def test_nothing_is_replayed_while_the_gpu_is_the_limit(
+    replayed: Callable[..., tuple[Run, list[str]]],
+    device: Device,
+):
+    run, told = replayed(max_duration="8ba")
+    device.waits = False
+    train(run, Notes(run))
+    assert device.graphs == []
+    assert told == []
+
+
+def test_what_a_graph_cannot_hold_is_computed_and_reported(
+    replayed: Callable[..., tuple[Run, list[str]]],
+    make_run: Callable[..., Run],
+    device: Device,
+):
+    ours, theirs = replayed(max_duration="9ba")[0], make_run(max_duration="9ba")
+    told: list[str] = []
+    ours.graphs.tell, device.refuses = (
+        told.append,
+        "operation not permitted when stream is capturing\nand more",
+    )
+    train(ours, Notes(ours))
+    train(theirs, Notes(theirs))
+    assert told[1:] == [
+        "The gradient cannot be captured as a CUDA graph, so its kernels are launched one by one: "
+        "operation not permitted when stream is capturing"
+    ]
+    assert len(device.graphs) == 1
+    assert differing(ours, theirs) == []
+
+
+def test_a_gradient_that_is_added_to_another_is_computed(
+    replayed: Callable[..., tuple[Run, list[str]]],
+    make_run: Callable[..., Run],
+    device: Device,
+):
+    """As by a method that takes a batch's gradient twice."""
+
+    def twice(compute: Callable, params: list, now: object) -> torch.Tensor:
+        compute(sync=False)
+        return compute()
+
+    runs = replayed(max_duration="9ba")[0], make_run(max_duration="9ba")
+    for run in runs:
+        run.methods.gradient = twice
+        train(run, Notes(run))
+    assert device.graphs[0].replays >= 2
+    assert differing(*runs) == []

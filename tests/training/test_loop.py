@@ -1,0 +1,192 @@
+"""The loop on small runs: it learns, resumes bit for bit, and never waits for the device."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from resnet_recipes.training import loop
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.state import capture, restore
+
+#: Every method of Hot, sized for a run of eight steps, with a SAM step in every third.
+HOT: dict[str, Any] = {
+    "bce_loss": {},
+    "blurpool": {},
+    "stochastic_depth": {"drop_rate": 0.1},
+    "colout": {"p_row": 0.05, "p_col": 0.05},
+    "randaugment": {"severity": 10, "depth": 1},
+    "progressive_resizing": {"initial_scale": 0.5, "delay": "0.2dur", "finetune": "0.2dur"},
+    "label_smoothing": {"smoothing": 0.13},
+    "mixup": {"alpha": 0.25},
+    "sam": {"rho": 0.5, "interval": 3},
+    "ema": {"half_life": "3ba", "update_interval": "2ba"},
+}
+
+
+class Notes:
+    """A keeper that remembers losses, and the whole state after some steps; it asks to stop after a number of steps."""
+
+    def __init__(self, run: Run, stop_at: int = 0, keep: tuple[int, ...] = ()):
+        self.run, self.stop_at, self.keep, self.states = run, stop_at, keep, {}
+        self.losses, self.logged, self.evaluated, self.saved = [], [], [], []
+
+    def wants_to_stop(self) -> bool:
+        return bool(self.stop_at) and len(self.losses) + 1 >= self.stop_at
+
+    def step(self, done: int, loss: torch.Tensor) -> None:
+        self.losses.append(loss)
+        if done in self.keep:
+            self.states[done] = copied(capture(self.run, done))
+
+    def log(self, done: int, stream: object) -> None:
+        self.logged.append(done)
+
+    def evaluate(self, done: int) -> None:
+        self.evaluated.append(done)
+
+    def save(self, done: int) -> None:
+        self.saved.append(done)
+
+
+def copied(state: Any) -> Any:
+    """Return a state as it comes back from a file: nothing shared with the run it came from."""
+    if isinstance(state, torch.Tensor):
+        return state.clone()
+    if isinstance(state, dict):
+        return {key: copied(value) for key, value in state.items()}
+    return [copied(value) for value in state] if isinstance(state, list | tuple) else state
+
+
+def differing(ours: Run, theirs: Run) -> list[str]:
+    """Return the names of all tensors (weights, statistics, momentum, averages) that are not equal bit for bit."""
+    pairs = []
+    for run in (ours, theirs):
+        state = capture(run, 0)
+        momenta = {
+            f"momentum.{i}": value["momentum_buffer"]
+            for i, value in state["optimizer"]["state"].items()
+        }
+        pairs.append({**state["model"], **momenta, **state["methods"]})
+    assert pairs[0].keys() == pairs[1].keys()
+    return [key for key in pairs[0] if not torch.equal(pairs[0][key], pairs[1][key])]
+
+
+def test_the_loss_falls(make_run: Callable[..., Run]):
+    run = make_run(
+        max_duration="24ba",
+        evaluation={"interval": "1dur"},
+        optimizer={"lr": 0.1},
+        methods={"bce_loss": {}},
+    )
+    notes = Notes(run)
+    assert train(run, notes) == run.plan.total_steps
+    losses = torch.stack(notes.losses)
+    assert losses[-5:].mean() < 0.8 * losses[:5].mean()
+
+
+def test_the_plan_says_when_to_log_evaluate_and_save(make_run: Callable[..., Run]):
+    run = make_run(
+        max_duration="5ba",
+        log={"interval": "2ba"},
+        evaluation={"interval": "3ba"},
+        checkpoint={"interval": "4ba"},
+    )
+    notes = Notes(run)
+    train(run, notes)
+    assert (notes.logged, notes.evaluated, notes.saved) == ([2, 3, 4, 5], [3, 5], [4, 5])
+
+
+def test_a_run_that_is_asked_to_stop_logs_and_saves(make_run: Callable[..., Run]):
+    run = make_run(
+        max_duration="8ba", checkpoint={"interval": "1dur"}, evaluation={"interval": "1dur"}
+    )
+    notes = Notes(run, stop_at=3)
+    assert train(run, notes) == 3
+    assert (notes.logged, notes.evaluated, notes.saved) == ([2, 3], [], [3])
+
+
+@pytest.mark.parametrize(("wanted", "steps"), [(True, [8]), (False, [])])
+def test_statistics_are_averaged_at_the_end_of_every_epoch_if_the_recipe_says_so(
+    wanted: bool,
+    steps: list[int],
+    make_run: Callable[..., Run],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    run = make_run(max_duration="9ba", batch={"bn_average": wanted})
+    notes, averaged = Notes(run), []
+    monkeypatch.setattr(
+        loop, "average_statistics", lambda _: averaged.append(len(notes.losses) + 1)
+    )
+    train(run, notes)
+    assert averaged == steps
+
+
+def test_a_run_that_reaches_its_target_saves_and_ends(make_run: Callable[..., Run]):
+    often = {"interval": "2ba", "offset": "1ba", "stop_at_top1": 50.0}
+    run = make_run(max_duration="8ba", checkpoint={"interval": "1dur"}, evaluation=often)
+    notes = Notes(run)
+    notes.evaluate = lambda done: setattr(run, "top1", 20.0 * done)
+    assert train(run, notes) == 3
+    assert notes.saved == [3]
+
+
+@pytest.mark.parametrize("microbatches", [1, 2])
+def test_a_resumed_run_equals_the_uninterrupted_run_with_every_method_of_hot(
+    make_run: Callable[..., Run], microbatches: int
+):
+    changes = {"max_duration": "7ba", "batch": {"bn_size": 16 // microbatches}, "methods": HOT}
+    whole = make_run(**changes)
+    train(whole, notes := Notes(whole, keep=(2, 3, 5)))  # before, at and after a SAM step
+    for done, state in notes.states.items():
+        resumed = make_run(**changes)
+        assert restore(resumed, state) == done
+        train(resumed, after := Notes(resumed), done)
+        assert torch.equal(torch.stack(after.losses), torch.stack(notes.losses[done:]))
+        assert differing(resumed, whole) == []
+
+
+def test_without_the_seed_of_each_step_a_resumed_run_would_differ(make_run: Callable[..., Run]):
+    whole, resumed = (make_run(max_duration="5ba", methods=HOT) for _ in range(2))
+    whole.methods.draws_in_forward = resumed.methods.draws_in_forward = False
+    train(whole, notes := Notes(whole, keep=(2,)))
+    train(resumed, Notes(resumed), restore(resumed, notes.states[2]))
+    assert differing(resumed, whole) != []
+
+
+def test_microbatches_do_not_change_the_gradient(make_run: Callable[..., Run]):
+    ways = [
+        make_run(
+            max_duration="1ba",
+            optimizer={"momentum": 0.0, "weight_decay": 0.0},
+            schedule={"warmup": "0ep"},
+            batch={"bn_size": size},
+            methods={"bce_loss": {}, "label_smoothing": {}, "mixup": {"alpha": 0.4}},
+        )
+        for size in (16, 4)
+    ]
+    for run in ways:
+        for module in run.model.modules():
+            # statistics do depend on the micro-batch: take them out
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.train = lambda mode=True, module=module: module
+                module.eval()
+                module.training = False
+        train(run, Notes(run))
+    for ours, theirs in zip(ways[0].model.parameters(), ways[1].model.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_no_step_waits_for_the_device(make_run: Callable[..., Run]):
+    run = make_run(max_duration="4ba", log={"interval": "1dur"}, methods=HOT)
+    with profile(activities=[ProfilerActivity.CPU]) as trace:
+        train(run, Notes(run))
+    reads = [
+        event
+        for event in trace.key_averages()
+        if event.key in ("aten::_local_scalar_dense", "aten::item", "aten::nonzero")
+    ]
+    assert [(event.key, event.count) for event in reads] == []

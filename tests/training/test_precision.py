@@ -1,0 +1,124 @@
+import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
+from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.optim import DecoupledSGDW
+from resnet_recipes.training.precision import Precision, resolve_dtype
+
+CPU = torch.device("cpu")
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 36, 2))
+
+
+def step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, precision: Precision, images: torch.Tensor
+) -> None:
+    precision.before_step()
+    with precision.autocast():
+        loss = model(images).float().square().mean()
+    precision.backward(loss)
+    precision.step(optimizer, None)
+    optimizer.zero_grad()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_overflow_skips_the_step_and_leaves_weights_momentum_and_statistics(first):
+    model = network()
+    optimizer, precision = DecoupledSGDW(lr=0.1).build(model), Precision(CPU, torch.float16, model)
+    good = torch.randn(8, 3, 8, 8)
+    if not first:
+        step(model, optimizer, precision, good)
+    before = {key: value.clone() for key, value in model.state_dict().items()}
+    momenta = [optimizer.state[p]["momentum_buffer"].clone() for p in model.parameters()]
+    bad = good.clone()
+    bad[0, 0, 0, 0] = float("inf")
+    step(model, optimizer, precision, bad)
+    assert all(
+        torch.equal(value, before[key])
+        for key, value in model.state_dict().items()
+        if "num_batches" not in key
+    )
+    assert all(
+        torch.equal(optimizer.state[p]["momentum_buffer"], m)
+        for p, m in zip(model.parameters(), momenta, strict=True)
+    )
+    assert precision.scaler.get_scale() == 2.0**15  # halved once
+    step(model, optimizer, precision, good)
+    assert not torch.equal(model[0].weight, before["0.weight"])
+    assert all(value.isfinite().all() for value in model.state_dict().values())
+
+
+def test_without_the_guard_an_overflow_would_poison_the_statistics():
+    model = network()
+    optimizer, precision = DecoupledSGDW(lr=0.1).build(model), Precision(CPU, torch.float16, model)
+    precision._live = []
+    step(model, optimizer, precision, torch.full((8, 3, 8, 8), float("inf")))
+    assert not model[1].running_mean.isfinite().all()
+
+
+def test_running_statistics_are_put_back_in_a_few_operations_however_many_there_are():
+    counts = []
+    for layers in (1, 30):
+        model = nn.Sequential(*[nn.BatchNorm2d(3) for _ in range(layers)])
+        optimizer, precision = (
+            DecoupledSGDW(lr=0.1).build(model),
+            Precision(CPU, torch.float16, model),
+        )
+        with profile(activities=[ProfilerActivity.CPU]) as trace:
+            precision.before_step()
+            precision.step(*primed(precision, optimizer, model))
+        counts.append(
+            {
+                event.key: event.count
+                for event in trace.key_averages()
+                if event.key in ("aten::where", "aten::cat")
+            }
+        )
+    assert counts == [{"aten::where": 1, "aten::cat": 2}] * 2
+
+
+def primed(precision: Precision, optimizer: torch.optim.Optimizer, model: nn.Module) -> tuple:
+    """Give every parameter a scaled gradient, as backward would; return what a step takes."""
+    precision.scaler.scale(torch.ones(()))
+    for p in model.parameters():
+        p.grad = torch.ones_like(p)
+    return optimizer, None
+
+
+def test_clipping_bounds_the_norm_of_the_whole_gradient():
+    model = nn.Linear(3, 3)
+    optimizer = DecoupledSGDW(lr=1.0, momentum=0, weight_decay=0).build(model)
+    precision = Precision(CPU, torch.float32, model)
+    before = nn.utils.parameters_to_vector(model.parameters()).clone()
+    for p in model.parameters():
+        p.grad = torch.full_like(p, 100.0)
+    precision.step(optimizer, clip_norm=0.5)
+    moved = nn.utils.parameters_to_vector(model.parameters()) - before
+    assert moved.norm().item() == pytest.approx(0.5, rel=1e-5)
+
+
+def test_a_cpu_computes_in_float32_unless_told_otherwise():
+    assert resolve_dtype("auto", CPU) == torch.float32
+    assert resolve_dtype("bf16", CPU) == torch.bfloat16
+
+
+def test_a_broken_loss_stops_with_its_step_and_a_hint():
+    precision = Precision(CPU, torch.float32, nn.Linear(1, 1))
+    precision.check([1.0, 2.0], 20)
+    with pytest.raises(TrainingError, match=r"since step 19\b.*learning rate"):
+        precision.check([1.0, float("nan"), float("nan")], 21)
+
+
+def test_float16_stops_only_when_its_scale_has_collapsed():
+    precision = Precision(CPU, torch.float16, nn.Linear(1, 1))
+    precision.scaler.scale(torch.ones(()))
+    precision.check([float("inf")], 1)
+    precision.scaler.update(2.0**-12)
+    for loss in (float("inf"), 0.7):  # every gradient may overflow while the losses look well
+        with pytest.raises(TrainingError, match="overflow at every step"):
+            precision.check([loss], 1)

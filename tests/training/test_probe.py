@@ -1,0 +1,133 @@
+"""Speeds are measured by really training."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+import torchvision
+
+from resnet_recipes import data
+from resnet_recipes.planning import plan
+from resnet_recipes.process.rank_process import RankProcess
+from resnet_recipes.recipe.frozen import freeze, read
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.training import distributed, probe
+from resnet_recipes.training.distributed import Rank
+from resnet_recipes.training.graphs import PATIENCE
+from resnet_recipes.training.tuning import Tuning
+from tests.process.nursery import Nursery, shallow_resnet18
+
+ALONE = Rank(0, 0, 1, torch.device("cpu"))
+
+
+@pytest.fixture
+def made(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> plan.Plan:
+    """A plan with growing images and every kind of method."""
+    monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
+    methods = {
+        "progressive_resizing": {"initial_scale": 0.5},
+        "colout": {},
+        "label_smoothing": {},
+        "ema": {},
+        "sam": {"interval": 2},
+    }
+    small = recipe(methods=methods, max_duration="4ep")
+    return plan.of(small, data.measure(small.data), 1)
+
+
+def test_the_ends_and_the_middle_of_the_sizes_are_measured(
+    made: plan.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "STEPS", 3)
+    found = probe.speeds(made, ALONE, seconds=5.0)
+    assert {min(made.sizes), max(made.sizes)} <= set(found.step) <= set(made.sizes)
+    assert all(len(laps) >= 1 and min(laps) > 0 for laps in found.step.values())
+    assert found.evaluation > 0
+    assert (found.loader, found.together, found.exchange, found.devices) == (None, None, 0.0, 1)
+
+
+def test_training_on_the_real_images_is_timed(
+    made: plan.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "STEPS", 2)
+    assert probe._together(made, ALONE, 16, seconds=1.0) > 0
+
+
+def test_a_run_that_ends_within_the_warm_up_is_timed_by_what_it_has(
+    made: plan.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "train", lambda run, keeper, first: keeper.laps.extend([2.0, 2.0]))
+    assert probe._together(made, ALONE, 16, seconds=1.0) == pytest.approx(8.0)
+
+
+def test_what_the_first_steps_take_longer_is_known(
+    made: plan.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By hand: the first two steps of each size take 7 seconds, later ones 1."""
+    made.recipe.methods.sam = None
+    laps = [5.0, 2.0, 1.0, 1.0, 1.0]
+    monkeypatch.setattr(probe, "train", lambda run, keeper, first: keeper.laps.extend(laps))
+    assert probe.speeds(made, ALONE).settling == pytest.approx(5.0)
+
+
+def speeds_of_two(process: RankProcess) -> dict[str, object]:
+    """Measure on every rank at once."""
+    probe.STEPS = 3
+    torchvision.models.resnet18 = shallow_resnet18
+    recipe = read(process.folder / "config.yaml")
+    made = plan.of(recipe, data.measure(recipe.data), 2)
+    found = probe.speeds(made, distributed.this_rank("cpu"), seconds=2.0)
+    distributed.leave()
+    return asdict(found)
+
+
+@pytest.mark.slow
+def test_ranks_measure_together(nursery: Nursery, made: plan.Plan, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(freeze(made.recipe))
+    first, second = nursery.call(tmp_path, 2, speeds_of_two)
+    assert first["devices"] == 2
+    assert first["exchange"] > 0
+    assert first["step"].keys() == second["step"].keys()
+    assert first["batch"] == second["batch"]
+    assert first["evaluation"] > 0
+
+
+def test_the_probe_trains_at_the_size_it_is_asked_for(made: plan.Plan) -> None:
+    for side in set(made.sizes):
+        assert set(probe._synthetic(made, ALONE, side, 16).sizes) == {side}
+
+
+def test_a_step_of_sam_counts_with_its_share() -> None:
+    """One in five steps takes two gradients: by hand, (2 + 4 x 1) / 5."""
+    laps = [2.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.0]
+    assert probe._mixed(laps, 5) == pytest.approx([1.2] * 5)
+    assert probe._mixed([3.0, 4.0], 1) == [3.0, 4.0]
+    assert probe._mixed([2.0], 5) == [2.0]
+
+
+@pytest.mark.parametrize(("device", "steps"), [("cpu", 2 + 1), ("cuda", 8 + 1)])
+def test_a_step_is_timed_once_the_warm_up_is_over_and_gradients_are_replayed(
+    device: str, steps: int
+) -> None:
+    stopwatch = probe.Stopwatch(torch.device(device), seconds=0.0)
+    while not stopwatch.wants_to_stop():
+        stopwatch.laps.append(1.0)
+    assert len(stopwatch.laps) == steps
+    # the graph is made in one more
+    assert device == "cpu" or probe.warm_up(torch.device(device)) > PATIENCE + 1
+
+
+def test_the_first_step_that_is_timed_is_one_of_sams(
+    made: plan.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = []
+    monkeypatch.setattr(
+        probe,
+        "train",
+        lambda run, keeper, first: (begun.append(first), keeper.laps.extend([1.0] * 4)),
+    )
+    made.recipe.methods.sam.interval = 5
+    probe._laps(made, ALONE, 32, 16, 1.0, Tuning())
+    assert (begun[0] + probe.WARM_UP) % 5 == 0

@@ -1,0 +1,164 @@
+"""A run resumes from a state, warns of what is different, or refuses what would make it a different run."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+import torch
+
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.state import (
+    capture,
+    changed_settings,
+    is_finite,
+    restore,
+    resume_warnings,
+)
+
+
+@pytest.fixture
+def state(make_run: Callable[..., Run]) -> dict[str, Any]:
+    """The state of a small run after three steps."""
+    return capture(make_run(), 3)
+
+
+def test_the_same_run_resumes_without_a_warning(
+    make_run: Callable[..., Run], state: dict[str, Any]
+):
+    run = make_run()
+    assert resume_warnings(run, state) == []
+    assert restore(run, state) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"world_size": 8}, "number of devices 8 -> 1"),
+        ({"device": "cuda"}, "device cuda -> cpu"),
+        ({"dtype": "torch.float16"}, "precision torch.float16 -> torch.float32"),
+        ({"versions": {"torch": "2.0.0"}}, "torch 2.0.0 -> "),
+        ({"threads": 99}, "CPU threads 99 -> "),
+        ({"computed_by": {"GPU": "NVIDIA A100"}}, "GPU NVIDIA A100 -> none"),
+        (
+            {"computed_by": {"fused operations": "blur, stem"}},
+            "fused operations blur, stem -> none",
+        ),
+        ({"computed_by": {"optimizer steps": "fpga"}}, "optimizer steps fpga -> "),
+    ],
+)
+def test_another_machine_is_a_warning(
+    changes: dict[str, Any], said: str, make_run: Callable[..., Run], state: dict[str, Any]
+):
+    (sentence,) = resume_warnings(make_run(), state | changes)
+    assert sentence.startswith(f"not bit-identical to an uninterrupted run: {said}")
+
+
+def test_a_checkpoint_that_does_not_say_what_computed_it_resumes(
+    make_run: Callable[..., Run], state: dict[str, Any]
+):
+    del state["computed_by"]
+    run = make_run()
+    assert resume_warnings(run, state) == []
+    assert restore(run, state) == 3
+
+
+def test_a_changed_bn_size_is_a_warning(make_run: Callable[..., Run], state: dict[str, Any]):
+    run = make_run(batch={"bn_size": 8})
+    assert resume_warnings(run, state) == [
+        "not bit-identical to an uninterrupted run: batch.bn_size 16 -> 8"
+    ]
+    assert restore(run, state) == 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"classes": ["cat", "dog"]}, "data.root"),
+        ({"train_examples": 7}, "data.root"),
+        ({"train_digest": "00"}, "data.root"),
+        ({"backend": "ffcv"}, "data.backend"),
+    ],
+)
+def test_other_data_are_refused(
+    changes: dict[str, Any], key: str, make_run: Callable[..., Run], state: dict[str, Any]
+):
+    with pytest.raises(RecipeError) as caught:
+        restore(make_run(), state | changes)
+    assert [problem.key for problem in caught.value.problems] == [key]
+
+
+def test_all_changed_settings_are_refused_together(
+    make_run: Callable[..., Run], state: dict[str, Any]
+):
+    with pytest.raises(RecipeError) as caught:
+        restore(make_run(seed=4, optimizer={"lr": 0.1}), state)
+    assert [problem.key for problem in caught.value.problems] == ["optimizer.lr", "seed"]
+
+
+def test_a_run_that_began_before_a_setting_existed_resumes_with_its_default(
+    make_run: Callable[..., Run],
+):
+    run = make_run(methods={"ema": {}})
+    state = capture(run, 3)
+    for section, key in (
+        ("data", "order"),
+        ("evaluation", "flip"),
+        ("methods", "mixup"),
+        ("optimizer", "momentum"),
+    ):
+        del state["recipe"][section][key]
+    del state["recipe"]["methods"]["ema"]["half_life"]
+    assert resume_warnings(run, state) == [
+        "settings that did not exist when the run began have their defaults: "
+        "data.order=random, methods.ema.half_life=100ba, optimizer.momentum=0.875"
+    ]
+    assert restore(run, state) == 3
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "changes", "refused"),
+    [
+        ("data", "order", {"data": {"order": "quasi_random"}}, "data.order"),
+        ("optimizer", "momentum", {"optimizer": {"momentum": 0.5}}, "optimizer.momentum"),
+        ("methods", "mixup", {"methods": {"mixup": {}}}, "methods.mixup.alpha"),
+        (
+            "methods",
+            "trivial_augment",
+            {"methods": {"trivial_augment": {}}},
+            "methods.trivial_augment",
+        ),
+    ],
+)
+def test_a_setting_that_is_newer_than_the_run_may_have_no_other_value(
+    section: str, key: str, changes: dict[str, Any], refused: str, recipe: Callable[..., Recipe]
+):
+    old = asdict(recipe())
+    del old[section][key]
+    (problem,) = changed_settings(old, recipe(**changes))
+    assert problem.key == refused
+
+
+def test_a_setting_that_no_longer_exists_is_refused(recipe: Callable[..., Recipe]):
+    (problem,) = changed_settings(asdict(recipe()) | {"rotation": 5}, recipe())
+    assert str(problem).startswith("rotation: was 5 when the run began")
+
+
+def test_a_method_without_settings_is_a_change_too(recipe: Callable[..., Recipe]):
+    off, on = recipe(), recipe(methods={"trivial_augment": {}})
+    assert [problem.key for problem in changed_settings(asdict(off), on)] == [
+        "methods.trivial_augment"
+    ]
+    assert [problem.key for problem in changed_settings(asdict(on), off)] == [
+        "methods.trivial_augment"
+    ]
+
+
+def test_a_single_nan_is_found(make_run: Callable[..., Run]):
+    model = make_run().model
+    assert is_finite(model)
+    with torch.no_grad():
+        model.bn1.running_mean[0] = float("nan")
+    assert not is_finite(model)

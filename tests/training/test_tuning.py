@@ -1,0 +1,76 @@
+"""cuDNN searches where many pixels are trained on at one size, from the first convolution on, and nowhere else."""
+
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from unittest.mock import Mock
+
+import pytest
+import torch
+
+from resnet_recipes.training import gradient
+from resnet_recipes.training.keeper import Keeper
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.run import Run
+from resnet_recipes.training.tuning import Tuning
+from tests.training.test_loop import Notes
+
+
+@pytest.fixture(autouse=True)
+def _switch() -> Iterator[None]:
+    before = torch.backends.cudnn.benchmark
+    yield
+    torch.backends.cudnn.benchmark = before
+
+
+def plan(sizes: tuple[int, ...], images: int, last: float = 1.0) -> SimpleNamespace:
+    """What tuning reads of a plan: the size of each epoch, and how many images a rank trains on in an epoch."""
+    steps = images // 256
+    return SimpleNamespace(
+        total_steps=round((len(sizes) - 1 + last) * steps),
+        steps_per_epoch=steps,
+        rank_size=256,
+        sizes=sizes,
+    )
+
+
+def test_only_sizes_of_many_pixels_are_searched_for():
+    # of 300,000 images of 224 px, an epoch of 88 px has 10 %, one of 112 px 17 %, and one of 176 px
+    # 41 %
+    mild = plan((88,) * 6 + (112,) * 5 + (176,) * 3, 200_000)
+    assert Tuning.of(mild).searched == {176}
+    assert Tuning.of(plan((88,) * 11 + (112, 176), 200_000)).searched == {88}
+
+
+def test_a_size_counts_in_all_its_epochs_as_far_as_they_go():
+    assert Tuning.of(plan((224, 176, 224), 151_000)).searched == {224}
+    assert Tuning.of(plan((224, 176, 224), 151_000, last=0.9)).searched == set()
+
+
+def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(
+    make_run: Callable[..., Run], monkeypatch
+):
+    """Torch keeps the first one, also that of the rehearsal."""
+    run, seen = (
+        make_run(max_duration="3ep", methods={"progressive_resizing": {"delay": "0.2dur"}}),
+        [],
+    )
+    small, *_, large = run.plan.sizes
+    run.tuning = Tuning([large])
+    run.model.register_forward_pre_hook(
+        lambda module, inputs: seen.append((inputs[0].shape[-1], torch.backends.cudnn.benchmark))
+    )
+    gradient.rehearse(run)
+    assert seen == [(large, True)]
+    train(run, Notes(run))
+    assert set(seen) == {(side, side == large) for side in run.plan.sizes}
+    assert small != large
+
+
+def test_nothing_is_searched_for_in_an_evaluation(make_run: Callable[..., Run]):
+    run, seen = make_run(), []
+    Tuning([64]).enter(64)
+    run.model.register_forward_pre_hook(
+        lambda module, inputs: seen.append(torch.backends.cudnn.benchmark)
+    )
+    Keeper(run, None, Mock(), Mock()).evaluate(1)
+    assert set(seen) == {False}
