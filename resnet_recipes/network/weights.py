@@ -1,9 +1,10 @@
 """Weights files that describe the network they belong to."""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import safetensors.torch
 import torch
@@ -35,12 +36,23 @@ def write_weights(model: nn.Module, path: Path, described: About) -> Path:
     with replacing(path) as file:
         if path.suffix == ".safetensors":
             metadata = {"format": "pt", KEY: text, "sha256": digest(state, text)}
-            file.write(safetensors.torch.save(dict(state), metadata))
+            _write_sorted(file, safetensors.torch.save(dict(state), metadata))
         else:
             # torch's place for anything but tensors; load_state_dict ignores it
             state._metadata[KEY] = text
             torch.save(state, file)
     return path
+
+
+def _write_sorted(file: BinaryIO, saved: bytes) -> None:
+    """Write a .safetensors file with its metadata by name: the library writes them in random order."""
+    end = 8 + int.from_bytes(saved[:8], "little")
+    header = json.loads(saved[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8 bytes
+    file.write(len(text).to_bytes(8, "little") + text)
+    file.write(memoryview(saved)[end:])
 
 
 def read_weights(path: Path) -> tuple[dict[str, Any], About | None]:

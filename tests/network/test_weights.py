@@ -58,6 +58,17 @@ def test_a_network_is_restored_from_its_file_with_surgery_and_classes(
     assert (loaded.about.eval_resize, loaded.about.eval_size, loaded.note) == (36, 32, "")
 
 
+def test_the_same_network_gives_the_same_file(make_run: Callable[..., Run], tmp_path: Path):
+    run = make_run()
+    about = replace(described(run), licence="caf\u00e9 \ud800")
+    files = {
+        write_weights(run.model, tmp_path / f"{copy}.safetensors", about).read_bytes()
+        for copy in range(20)
+    }
+    assert len(files) == 1
+    assert load(tmp_path / "0.safetensors").about == about
+
+
 def test_the_averaged_weights_are_written(make_run: Callable[..., Run], tmp_path: Path):
     run = make_run(methods={"ema": {}})
     zeros = {
