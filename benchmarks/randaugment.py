@@ -27,8 +27,8 @@ from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.rows import ROW, put_steps
 from resnet_recipes.methods.base import Now
 from resnet_recipes.methods.image_ops import IMAGE_OPS, step
+from resnet_recipes.methods.pixel_ops import PIXEL_OPS
 from resnet_recipes.methods.randaugment import RandAugment
-from resnet_recipes.ops.pixel_ops import PIXEL_OPS
 
 
 class InEngine:

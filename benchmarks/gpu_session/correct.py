@@ -16,9 +16,9 @@ from resnet_recipes.data import demo
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.images import nvjpeg
 from resnet_recipes.methods import ORDER
+from resnet_recipes.methods.pixel_ops import PIXEL_OPS
 from resnet_recipes.ops import batch_norm, crops, stem
 from resnet_recipes.ops.contact import fault
-from resnet_recipes.ops.pixel_ops import PIXEL_OPS
 from resnet_recipes.optim import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
 from resnet_recipes.training import graphs
 from resnet_recipes.training.exchange import Exchange

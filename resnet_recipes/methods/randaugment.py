@@ -11,7 +11,7 @@ from torch import Tensor
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Method, Now, SampleAugment
 from resnet_recipes.methods.image_ops import IMAGE_OPS, step
-from resnet_recipes.ops.augment import KINDS
+from resnet_recipes.methods.pixel_ops import KINDS, augment
 
 _ENHANCERS = frozenset({"color", "contrast", "brightness", "sharpness"})
 _SAFE = tuple(name for name in IMAGE_OPS if name not in _ENHANCERS)
@@ -100,7 +100,7 @@ class RandAugment(Method):
                 drew = chosen == number
                 values[drew] = self.values(name, images.shape[2], now.rng, int(drew.sum()))
             kinds = np.array([KINDS[name] for name in names])[chosen]
-            images = self.operations.augment(images, kinds, values)
+            images = augment(images, kinds, values)
         return images.permute(0, 3, 1, 2)
 
     def values(self, name: str, side: int, rng: np.random.Generator, count: int) -> np.ndarray:

@@ -6,16 +6,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from resnet_recipes.ops import augment, batch_norm, blur, cross_entropy, images, sgd, stem
+from resnet_recipes.ops import batch_norm, blur, cross_entropy, images, sgd, stem
 from resnet_recipes.ops.contact import fault
 
-_FUSED = (augment, images, blur, batch_norm, stem, cross_entropy, sgd)
+_FUSED = (images, blur, batch_norm, stem, cross_entropy, sgd)
 
 
 class Operations(NamedTuple):
     """The operations that a network, its methods and its optimizer call; and notes on the choice, one sentence each."""
 
-    augment: Callable[..., Tensor] = augment.plain
     images: Callable[..., Tensor] = images.plain
     blur: Callable[..., Tensor] = blur.plain
     batch_norm: Callable[..., Tensor | tuple[Tensor, Tensor]] = batch_norm.plain

@@ -10,8 +10,8 @@ from PIL import Image, ImageFilter
 
 from resnet_recipes.methods.base import Now
 from resnet_recipes.methods.image_ops import IMAGE_OPS
+from resnet_recipes.methods.pixel_ops import PIXEL_OPS
 from resnet_recipes.methods.randaugment import SETS, RandAugment
-from resnet_recipes.ops.pixel_ops import PIXEL_OPS
 
 #: Values that the settings must refuse.
 WRONG = {"depth": [0], "severity": [0.0, 11.0], "augmentation_set": ["none"], "placement": ["gpu"]}

@@ -282,7 +282,7 @@ def start(environment):
 LIMITS = {
     "mild": ((402, None), (13, None)),
     "medium": ((407, 814), (18, 37)),
-    "hot": ((426, 849), (23, 44)),
+    "hot": ((652, 1075), (249, 270)),
     "mild precision.dtype=fp16": ((417, None), (26, None)),
     "mild methods.progressive_resizing.interpolation=bilinear": ((401, None), (12, None)),
 }
