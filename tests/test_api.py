@@ -39,7 +39,7 @@ class Darken(Method):
     name: ClassVar[str] = "darken"
     cost: ClassVar[str] = "one multiplication."
     gain: ClassVar[str] = "none known."
-    hurts: ClassVar[str] = "in the dark."
+    avoid_when: ClassVar[str] = "The images are dark."
     factor: float = 0.5                 # of brightness, above 0
 
     def problems(self) -> Iterator[Problem]:

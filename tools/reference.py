@@ -139,7 +139,11 @@ def _card(item: type, key: str, facts: Mapping[str, str]) -> Iterator[str]:
     yield f"## {card.name} {{ #{card.name} }}\n"
     yield f"{_text(card.summary)}\n"
     yield f"{_text(card.details)}\n"
-    known = {"Gain": _text(card.gain), "Cost": _text(card.cost), "Hurts": _text(card.hurts)} | facts
+    known = {
+        "Gain": _text(card.gain),
+        "Cost": _text(card.cost),
+        "Avoid when": _text(card.avoid_when),
+    } | facts
     yield from (f"**{label}:** {text}\n" for label, text in known.items() if text)
     if card.settings:
         yield from _table(f"{key}.", card.settings, types_of(item))

@@ -33,16 +33,16 @@ class Card(NamedTuple):
     details: str  # what exactly it does, and how it differs from its source
     cost: str
     gain: str  # as measured by others, with the source
-    hurts: str  # when to leave it out
+    avoid_when: str  # when to leave it out
     settings: tuple[Setting, ...]
 
 
 def card_of(cls: type) -> Card:
-    """Return the card of a dataclass with `name`, `cost`, `gain` and `hurts`, a docstring and fields."""
+    """Return the card of a dataclass with `name`, `cost`, `gain` and `avoid_when`, a docstring and fields."""
     summary, _, details = inspect.cleandoc(cls.__doc__ or "").partition("\n")
     settings = tuple(setting for setting in settings_of(cls) if setting.name != "name")
     return Card(
-        cls.name, summary, " ".join(details.split()), cls.cost, cls.gain, cls.hurts, settings
+        cls.name, summary, " ".join(details.split()), cls.cost, cls.gain, cls.avoid_when, settings
     )
 
 

@@ -58,11 +58,11 @@ def _page(item: type) -> Iterator[str]:
     for label, text in (
         ("gain", card.gain),
         ("cost", card.cost),
-        ("hurts", card.hurts),
+        ("avoid when", card.avoid_when),
         ("acts at", ", ".join(hooks)),
         ("excludes", ", ".join(excludes)),
     ):
-        yield from _filled(f"  {label:<10}", text) if text else ()
+        yield from _filled(f"  {label:<12}", text) if text else ()
     yield ""
     if not is_method:
         yield f"  optimizer.name={card.name}"

@@ -98,7 +98,7 @@ class Method:
     name: ClassVar[str]  # its key in a recipe
     cost: ClassVar[str]  # for its card: time and memory
     gain: ClassVar[str]  # for its card: published gains, with sources
-    hurts: ClassVar[str]  # for its card: when to leave it out
+    avoid_when: ClassVar[str]  # for its card: when to leave it out
     conflicts: ClassVar[frozenset[str]] = frozenset()  # names of methods it cannot be combined with
     # its modules use torch's generator, to be seeded every step
     draws_in_forward: ClassVar[bool] = False

@@ -31,10 +31,9 @@ class BCELoss(Method):
         "ResNet deep dive, Table "
         "8)."
     )
-    hurts: ClassVar[str] = (
-        "without the bias, costs 0.4 points at 36 epochs and 0.3 at 90; with a mean over N * K "
-        "instead of N, the usual "
-        "learning rates are far too small."
+    avoid_when: ClassVar[str] = (
+        "The initial bias is off: the loss then costs 0.4 points at 36 epochs and 0.3 at 90. With "
+        "`reduction: mean`, over N * K instead of N, the usual learning rates are far too small."
     )
 
     reduction: str = "sum"  # over classes: sum | mean

@@ -64,7 +64,7 @@ class BlurPool(Method):
         "another 10 % of time "
         "(Composer, method card)."
     )
-    hurts: ClassVar[str] = "images in which single pixels matter."
+    avoid_when: ClassVar[str] = "Single pixels of the images matter."
     in_network: ClassVar[bool] = True
     replace_convs: bool = True  # blur strided convolutions
     replace_maxpools: bool = True  # blur max-pools

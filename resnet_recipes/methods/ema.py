@@ -38,9 +38,9 @@ class EMA(Method):
         "models using "
         "TorchVision's latest primitives\", 2021)."
     )
-    hurts: ClassVar[str] = (
-        "runs with another batch size or of a few hundred steps, unless half_life is adjusted: "
-        "it is in steps."
+    avoid_when: ClassVar[str] = (
+        "The batch size is not the recipe's, or the run has only a few hundred steps, and "
+        "half_life was not adjusted: it is in steps."
     )
     half_life: str = "100ba"  # time after which a weight's contribution has halved
     update_interval: str = "20ba"  # time between updates

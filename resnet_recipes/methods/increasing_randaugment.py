@@ -40,7 +40,7 @@ class IncreasingRandAugment(Method):
         "part of timm's A1 to A3, not measured separately (Wightman et al., 2021, "
         "arXiv:2110.00476)."
     )
-    hurts: ClassVar[str] = "short runs, and loaders short of CPU."
+    avoid_when: ClassVar[str] = "The run is short, or the loader is short of CPU."
     conflicts: ClassVar[frozenset[str]] = frozenset({"randaugment", "trivial_augment"})
     depth: int = 2  # operations drawn for each image
     p: float = 0.5  # probability that a drawn operation is applied

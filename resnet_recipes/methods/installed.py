@@ -10,7 +10,7 @@ from resnet_recipes.methods.base import Method
 
 GROUP = "resnet_recipes.methods"
 
-_CARD = ("name", "cost", "gain", "hurts")
+_CARD = ("name", "cost", "gain", "avoid_when")
 
 
 def installed(taken: Collection[str]) -> Iterator[type[Method]]:

@@ -32,10 +32,10 @@ class MixUp(Method):
         "Mosaic ResNet deep dive, "
         "Table 4)."
     )
-    hurts: ClassVar[str] = (
-        "runs under about 60 epochs that also use label_smoothing (Table 5); alpha 1 costs Hot "
-        "0.8 to 1.1 points "
-        "(Table 6). Training accuracy is measured against the dominant label."
+    avoid_when: ClassVar[str] = (
+        "The run has fewer than about 60 epochs and uses label_smoothing, too (Table 5). An alpha "
+        "of 1 costs Hot 0.8 to 1.1 points (Table 6). Training accuracy is measured against the "
+        "dominant label."
     )
     conflicts: ClassVar[frozenset[str]] = frozenset({"cutmix", "mixup_or_cutmix"})
     takes_drafts: ClassVar[bool] = True

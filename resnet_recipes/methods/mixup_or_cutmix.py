@@ -24,9 +24,9 @@ class MixUpOrCutMix(Method):
     gain: ClassVar[str] = (
         "+0.3 points over mixup alone at 600 epochs (PyTorch blog, 2021); part of timm's A1 to A3."
     )
-    hurts: ClassVar[str] = (
-        "unknown in the MosaicML recipes, in which cutmix alone lost 0.5 to 0.7 points "
-        "against mixup."
+    avoid_when: ClassVar[str] = (
+        "You train one of MosaicML's recipes: its effect there is unknown, and cutmix alone lost "
+        "0.5 to 0.7 points against mixup."
     )
     conflicts: ClassVar[frozenset[str]] = frozenset({"mixup", "cutmix"})
     mixup_alpha: float = 0.2  # concentration of mixup's Beta distribution, above 0

@@ -33,10 +33,9 @@ class ProgressiveResizing(Method):
         "speed: 47 % of the pixels at 36 epochs, with almost no loss of accuracy on ImageNet "
         "(Composer, method card)."
     )
-    hurts: ClassVar[str] = (
-        "no accuracy, but if the loader is the bottleneck, small images save no time; runs under "
-        "10 epochs see few "
-        "sizes. For small images of small objects (CIFAR-10), `mode: crop` is better."
+    avoid_when: ClassVar[str] = (
+        "The loader is the bottleneck: small images then save no time. A run under 10 epochs sees "
+        "few sizes. For small images of small objects (CIFAR-10), `mode: crop` is better."
     )
     takes_drafts: ClassVar[bool] = True
     mode: str = "resize"  # resize: shrink the whole image | crop: cut a window out of it

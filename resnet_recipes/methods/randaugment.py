@@ -44,9 +44,9 @@ class RandAugment(Method):
         "method card); without "
         "it no run of any length exceeded 79.87 % (deep dive)."
     )
-    hurts: ClassVar[str] = (
-        "short runs; no gain at 90 epochs on top of blurpool, mixup and label_smoothing "
-        "(Composer, method card)."
+    avoid_when: ClassVar[str] = (
+        "The run is short: at 90 epochs there is no gain on top of blurpool, mixup and "
+        "label_smoothing (Composer, method card)."
     )
     depth: int = 1  # operations applied to each image in turn
     severity: float = 10.0  # largest strength, 0.1 to 10

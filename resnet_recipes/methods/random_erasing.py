@@ -31,7 +31,7 @@ class RandomErasing(Method):
         "TorchVision's latest "
         'primitives", 2021).'
     )
-    hurts: ClassVar[str] = "runs too short to need regularisation."
+    avoid_when: ClassVar[str] = "The run is too short to need regularisation."
     p: float = 0.1  # probability that an image loses a box
     # smallest and largest area of the box, relative to the image
     scale: tuple[float, float] = (0.02, 0.33)

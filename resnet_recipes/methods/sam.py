@@ -35,10 +35,10 @@ class SAM(Method):
     gain: ClassVar[str] = (
         "+0.7 points at 90 epochs and interval 10 (Composer, method card), and more in longer runs."
     )
-    hurts: ClassVar[str] = (
-        "short runs, which pay the cost without the gain; interval 5 is no better than 10 at 180 "
-        "epochs, and only 0.1 "
-        "points better at 450 (MosaicML, Mosaic ResNet deep dive, Table 7)."
+    avoid_when: ClassVar[str] = (
+        "The run is short: it pays the cost without the gain. An interval of 5 is no better than "
+        "10 at 180 epochs, and only 0.1 points better at 450 (MosaicML, Mosaic ResNet deep dive, "
+        "Table 7)."
     )
     rho: float = 0.5  # distance to the nearby point, an L2 norm over all parameters
     interval: int = 10  # steps from one SAM step to the next

@@ -54,10 +54,9 @@ class StochasticDepth(Method):
         "evaluation is worth 0.1 points "
         "(Composer, pull request 376)."
     )
-    hurts: ClassVar[str] = (
-        "short runs, which need no more regularisation; the variant that drops whole blocks kept "
-        "ResNet-50's accuracy "
-        "up to a rate of 0.2 (Composer, method card)."
+    avoid_when: ClassVar[str] = (
+        "The run is short and needs no more regularisation. The variant that drops whole blocks "
+        "kept ResNet-50's accuracy up to a rate of 0.2 (Composer, method card)."
     )
     draws_in_forward: ClassVar[bool] = True
     drop_rate: float = 0.1  # probability of skipping the last block, at least 0 and below 1

@@ -28,7 +28,9 @@ class TrivialAugment(Method):
         "using TorchVision's "
         'latest primitives", 2021).'
     )
-    hurts: ClassVar[str] = "loaders short of CPU; `randaugment` can run on the device instead."
+    avoid_when: ClassVar[str] = (
+        "The loader is short of CPU: `randaugment` can run on the device instead."
+    )
     conflicts: ClassVar[frozenset[str]] = frozenset({"randaugment"})
 
     def augment_sample(self) -> SampleAugment:

@@ -22,7 +22,9 @@ class AdamW(OptimizerSettings):
     gain: ClassVar[str] = (
         "less tuning of the learning rate than SGD on some networks; no gain for ResNets."
     )
-    hurts: ClassVar[str] = "the final accuracy of ResNets, which is higher with SGD."
+    avoid_when: ClassVar[str] = (
+        "The final accuracy matters most: ResNets reach a higher one with SGD."
+    )
 
     name: str = "adamw"
     lr: float = 1.0e-3  # peak learning rate, for the global batch

@@ -38,7 +38,7 @@ class OptimizerSettings:
 
     cost: ClassVar[str]
     gain: ClassVar[str]
-    hurts: ClassVar[str]
+    avoid_when: ClassVar[str]
 
     name: str = ""  # which optimizer
     lr: float = 0.1  # peak learning rate, for the global batch

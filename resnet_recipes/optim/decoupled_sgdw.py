@@ -28,7 +28,7 @@ class DecoupledSGDW(SGD):
         "rate and decay can be tuned separately; part of MosaicML's recipes, not "
         "measured separately."
     )
-    hurts: ClassVar[str] = "nothing known, but values of SGD's weight_decay cannot be reused."
+    avoid_when: ClassVar[str] = "Your weight decay was tuned for SGD: its value cannot be reused."
 
     name: str = "decoupled_sgdw"
     weight_decay: float = 5.0e-4  # fraction of a weight lost in one step at the peak rate

@@ -32,8 +32,8 @@ class LAMB(OptimizerSettings):
         "80.4 % at 600 epochs with mean binary cross-entropy (Wightman et al., 2021, "
         "arXiv:2110.00476, A1)."
     )
-    hurts: ClassVar[str] = (
-        "the speed of small networks, for which the passes over the weights dominate."
+    avoid_when: ClassVar[str] = (
+        "The network is small: the passes over its weights then dominate the step."
     )
 
     name: str = "lamb"

@@ -29,7 +29,7 @@ class LARS(OptimizerSettings):
     gain: ClassVar[str] = (
         "75.9 % in 35 epochs at batch size 3264 (MLPerf Training, reference convergence points)."
     )
-    hurts: ClassVar[str] = "batch sizes under about 2048, at which SGD needs no help."
+    avoid_when: ClassVar[str] = "The batch is smaller than about 2048, at which SGD needs no help."
 
     name: str = "lars"
     lr: float = 10.5  # peak learning rate, for the global batch

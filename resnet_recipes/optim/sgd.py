@@ -24,8 +24,9 @@ class SGD(OptimizerSettings):
 
     cost: ClassVar[str] = "one fused pass, and one tensor a parameter in memory."
     gain: ClassVar[str] = "most published ResNets were trained with it."
-    hurts: ClassVar[str] = (
-        "tuning: the best weight decay depends on the rate; decoupled_sgdw separates the two."
+    avoid_when: ClassVar[str] = (
+        "You tune the learning rate: the best weight decay depends on it, which decoupled_sgdw "
+        "avoids."
     )
 
     name: str = "sgd"

@@ -19,7 +19,7 @@ class Toy:
     name: ClassVar[str] = "toy"
     cost: ClassVar[str] = "none."
     gain: ClassVar[str] = "+1 point."
-    hurts: ClassVar[str] = "nobody."
+    avoid_when: ClassVar[str] = "The toy is broken."
     size: int = 3  # pixels, at least 1
     plain: bool = False
 
@@ -32,7 +32,7 @@ def test_card_of_a_class():
         "It does it in two lines.",
         "none.",
         "+1 point.",
-        "nobody.",
+        "The toy is broken.",
     )
     assert card.settings == (Setting("size", 3, "pixels, at least 1"), Setting("plain", False, ""))
 
@@ -48,7 +48,7 @@ def test_card_of_mixup():
         Setting("alpha", 0.2, "concentration of the Beta distribution, above 0"),
     )
     assert card.cost.startswith("one gather")
-    assert "Table 5" in card.hurts
+    assert "Table 5" in card.avoid_when
 
 
 def test_inherited_settings_keep_the_meaning_given_by_the_class_that_defines_them():

@@ -169,7 +169,7 @@ def test_a_methods_page_has_what_a_user_must_know(capsys):
         "Foret et al., 2021",
         "gain",
         "cost",
-        "hurts",
+        "avoid when",
         "methods.sam.interval=10",
         "steps from one SAM step to the next",
     ):

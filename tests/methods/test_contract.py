@@ -22,9 +22,10 @@ every_method = pytest.mark.parametrize("method", ORDER, ids=lambda method: metho
 @every_method
 def test_its_card_is_complete_and_names_the_source(method):
     card = card_of(method)
-    assert min(map(len, (card.summary, card.details, card.cost, card.gain, card.hurts))) > 4
+    assert min(map(len, (card.summary, card.details, card.cost, card.gain, card.avoid_when))) > 4
     assert not any(
-        "\n" in text or "  " in text for text in (card.details, card.cost, card.gain, card.hurts)
+        "\n" in text or "  " in text
+        for text in (card.details, card.cost, card.gain, card.avoid_when)
     )
     assert len(card.summary) <= 130
     assert card.summary.endswith(".")

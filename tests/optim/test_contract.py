@@ -66,7 +66,7 @@ def test_its_name_is_its_file(optimizer):
 @every_optimizer
 def test_its_card_is_complete(optimizer):
     card = card_of(optimizer)
-    assert min(map(len, (card.summary, card.details, card.cost, card.gain, card.hurts))) > 10
+    assert min(map(len, (card.summary, card.details, card.cost, card.gain, card.avoid_when))) > 10
     assert all(setting.meaning for setting in card.settings)
     assert {"lr", "weight_decay", "no_decay", "clip_norm"} <= {
         setting.name for setting in card.settings
