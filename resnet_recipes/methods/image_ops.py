@@ -1,9 +1,12 @@
-"""RandAugment's operations on one decoded image, using Pillow."""
+"""Augmentations of one decoded image by Pillow: an operation and its strength."""
 
 import math
 from collections.abc import Callable
 
 from PIL import Image, ImageEnhance, ImageOps
+
+#: Operations whose value is a factor: 1 leaves the image unchanged.
+ENHANCERS = frozenset({"color", "contrast", "brightness", "sharpness"})
 
 #: Each operation takes an RGB image and a value in its own unit, and returns a new image of the
 #: same size.
@@ -31,7 +34,7 @@ _MATRICES: dict[str, Callable[[float, int], tuple[float, ...]]] = {
 def step(name: str, value: float, side: int) -> tuple[str, tuple[float, ...]]:
     """Return the native decoder's equivalent of an operation, which gives the same pixels."""
     if name in _MATRICES:
-        return "affine_linear", _MATRICES[name](value, side)
+        return "affine", _MATRICES[name](value, side)
     return name, (value,)
 
 

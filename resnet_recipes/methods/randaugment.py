@@ -10,11 +10,10 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Method, Now, SampleAugment
-from resnet_recipes.methods.image_ops import IMAGE_OPS, step
+from resnet_recipes.methods.image_ops import ENHANCERS, IMAGE_OPS, step
 from resnet_recipes.methods.pixel_ops import KINDS, augment
 
-_ENHANCERS = frozenset({"color", "contrast", "brightness", "sharpness"})
-_SAFE = tuple(name for name in IMAGE_OPS if name not in _ENHANCERS)
+_SAFE = tuple(name for name in IMAGE_OPS if name not in ENHANCERS)
 SETS = {"all": tuple(IMAGE_OPS), "safe": _SAFE, "original": tuple(IMAGE_OPS)}
 
 
@@ -107,7 +106,7 @@ class RandAugment(Method):
         """Draw `count` values for operation `name` on images `side` pixels wide, each in the operation's own unit."""
         level = 0.1 + (self.severity - 0.1) * rng.random(count)
         sign = rng.choice((-1, 1), count)
-        if name in _ENHANCERS:
+        if name in ENHANCERS:
             return self._factors(name, level, rng)
         return {
             "autocontrast": lambda: level,

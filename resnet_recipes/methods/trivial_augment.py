@@ -6,19 +6,20 @@ from functools import cache
 from typing import ClassVar
 
 import numpy as np
+import torch
 from PIL import Image
 
 from resnet_recipes.methods.base import Method, SampleAugment
-from resnet_recipes.methods.image_ops import turn
+from resnet_recipes.methods.image_ops import ENHANCERS, IMAGE_OPS, step
 
 
 @dataclass
 class TrivialAugment(Method):
-    """Apply one random operation of random strength to each image (Mueller and Hutter, 2021, arXiv:2103.10158).
+    """Apply one random operation to each image (Mueller and Hutter, 2021, arXiv:2103.10158).
 
-    The same as torchvision's TrivialAugmentWide: 14 operations including the identity, 31
-    strengths, nearest-neighbour sampling. Runs on decoded images in the loader's workers; nothing
-    to tune.
+    The same as torchvision's TrivialAugmentWide with bilinear sampling, as its references call it:
+    14 operations including the identity, each of 31 strengths. Runs on decoded images in the
+    loader's workers; nothing to tune.
     """
 
     name: ClassVar[str] = "trivial_augment"
@@ -38,51 +39,52 @@ class TrivialAugment(Method):
 
 
 class _Wide:
-    """TrivialAugmentWide driven by the image's own generator, not by torch's, which threads share."""
+    """TrivialAugmentWide driven by the image's own generator; pickles."""
 
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
-        # Imported here because it takes seconds and every command imports this file.
-        from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
-
-        return _apply_op(image, *_drawn(rng), InterpolationMode.NEAREST, fill=None)
+        name, value = _drawn(rng)
+        return image if name == "identity" else IMAGE_OPS[name](image, value)
 
     def steps(self, side: int, rng: np.random.Generator) -> list[tuple[str, tuple[float, ...]]]:
         """Return the operation for the native decoder."""
-        name, strength = _drawn(rng)
-        # there and back, as in torchvision
-        slope = math.tan(math.radians(math.degrees(math.atan(strength))))
-        matrices = {
-            "ShearX": (1, slope, 0, 0, 1, 0),
-            "ShearY": (1, 0, 0, slope, 1, 0),
-            "Rotate": turn(strength, side),
-            "TranslateX": (1, 0, -int(strength), 0, 1, 0),
-            "TranslateY": (1, 0, 0, 0, 1, -int(strength)),
-        }
-        if name in matrices:
-            return [("affine_nearest", matrices[name])]
-        enhanced = name in ("Brightness", "Color", "Contrast", "Sharpness")
-        return (
-            []
-            if name == "Identity"
-            else [(name.lower(), (1 + strength if enhanced else strength,))]
-        )
+        name, value = _drawn(rng)
+        return [] if name == "identity" else [step(name, value, side)]
 
 
 @cache
 def _space() -> dict[str, tuple[tuple[float, ...], bool]]:
-    """Return each operation's strengths and whether its sign is random."""
-    from torchvision.transforms import TrivialAugmentWide
+    """Return the 31 values of each operation, none where it has no strength, and if signs vary."""
 
-    space = TrivialAugmentWide()._augmentation_space(31)
+    def spaced(first: float, last: float) -> list[float]:
+        return torch.linspace(first, last, 31).tolist()  # torchvision's float32
+
+    # torchvision turns a slope into an angle in degrees and back
+    slopes = tuple(math.tan(math.radians(math.degrees(math.atan(x)))) for x in spaced(0, 0.99))
+    pixels = tuple(-int(x) for x in spaced(0, 32))
+    factors = tuple(spaced(0, 0.99))  # added to 1
     return {
-        name: (tuple(strengths.tolist()) if strengths.ndim else (), signed)
-        for name, (strengths, signed) in space.items()
+        "identity": ((), False),
+        "shear_x": (slopes, True),
+        "shear_y": (slopes, True),
+        "translate_x": (pixels, True),
+        "translate_y": (pixels, True),
+        "rotate": (tuple(spaced(0, 135)), True),
+        "brightness": (factors, True),
+        "color": (factors, True),
+        "contrast": (factors, True),
+        "sharpness": (factors, True),
+        "posterize": (tuple(8 - round(number / 5) for number in range(31)), False),
+        "solarize": (tuple(math.ceil(x) for x in spaced(255, 0)), False),
+        "autocontrast": ((), False),
+        "equalize": ((), False),
     }
 
 
 def _drawn(rng: np.random.Generator) -> tuple[str, float]:
-    """Draw an operation and its strength."""
+    """Draw an operation and its value, in the unit of `IMAGE_OPS`."""
     name = list(_space())[rng.integers(len(_space()))]
-    strengths, signed = _space()[name]
-    strength = float(strengths[rng.integers(len(strengths))]) if strengths else 0.0
-    return name, -strength if signed and rng.integers(2) else strength
+    values, signed = _space()[name]
+    value = values[rng.integers(len(values))] if values else 0.0
+    if signed and rng.integers(2):
+        value = -value
+    return name, 1 + value if name in ENHANCERS else value

@@ -21,7 +21,7 @@ def possible(image: Image.Image) -> set[bytes]:
             for sign in (1, -1) if signed else (1,):
                 images.add(
                     _apply_op(
-                        image, name, sign * strength, InterpolationMode.NEAREST, None
+                        image, name, sign * strength, InterpolationMode.BILINEAR, None
                     ).tobytes()
                 )
     return images

@@ -58,8 +58,7 @@ OPERATIONS = (
     "contrast",
     "brightness",
     "sharpness",
-    "affine_linear",
-    "affine_nearest",
+    "affine",
 )
 
 BOX, CROP, CENTRE, DISTORTED = range(4)

@@ -7,13 +7,13 @@ from torchvision.transforms import TrivialAugmentWide
 from torchvision.transforms.autoaugment import InterpolationMode, _apply_op
 
 from resnet_recipes.data.native.rows import OPERATIONS, put_steps
-from resnet_recipes.methods import trivial_augment
 from resnet_recipes.methods.image_ops import IMAGE_OPS, step
 from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from tests.data.native.batch import Batch, photo
 
 COUNT = 24
+WITHOUT_STRENGTH = ("Identity", "AutoContrast", "Equalize")
 
 
 def images(side: int) -> list[np.ndarray]:
@@ -68,30 +68,40 @@ def test_the_same_draw_gives_the_same_pixels_with_and_without_the_engine(engine,
         ), seed
 
 
-def test_trivial_augment_gives_photographs_the_very_pixels_of_torchvision(
-    engine, photographs, monkeypatch
-):
-    side, augment, space = (
-        176,
-        TrivialAugment().augment_sample(),
-        TrivialAugmentWide()._augmentation_space(31),
-    )
+class Dice:
+    """A generator whose integers are given."""
+
+    def __init__(self, *numbers: int):
+        self.numbers = list(numbers)
+
+    def integers(self, _: int) -> int:
+        return self.numbers.pop(0)
+
+
+def test_trivial_augment_gives_photographs_the_very_pixels_of_torchvision(engine, photographs):
+    side, augment = 176, TrivialAugment().augment_sample()
     sources = [
         np.asarray(Image.open(path).convert("RGB").resize((side, side))) for path in photographs
     ]
     drawn = [
-        (name, sign * strength)
-        for name, (strengths, signed) in space.items()
-        for strength in (strengths[[0, 11, 30]].tolist() if strengths.ndim else [0.0])
-        for sign in ((1, -1) if signed else (1,))
+        (number, name, index, strengths.reshape(-1)[index].item(), negative)
+        for number, (name, (strengths, signed)) in enumerate(
+            TrivialAugmentWide()._augmentation_space(31).items()
+        )
+        for index in ([0, 11, 30] if strengths.ndim else [0])
+        for negative in ((0, 1) if signed else (0,))
     ]
-    for number, (name, strength) in enumerate(drawn):
-        monkeypatch.setattr(trivial_augment, "_drawn", lambda _, draw=(name, strength): draw)
-        mine = sources[number % 10 :: 10]
-        ours = augmented(engine, mine, [augment.steps(side, np.random.default_rng())] * len(mine))
+    for turn, (number, name, index, strength, negative) in enumerate(drawn):
+        dice = (number, index, negative) if name not in WITHOUT_STRENGTH else (number,)
+        mine = sources[turn % 10 :: 10]
+        ours = augmented(engine, mine, [augment.steps(side, Dice(*dice)) for _ in mine])
         for source, pixels in zip(mine, ours, strict=True):
             theirs = _apply_op(
-                Image.fromarray(source), name, strength, InterpolationMode.NEAREST, None
+                Image.fromarray(source),
+                name,
+                -strength if negative else strength,
+                InterpolationMode.BILINEAR,
+                None,
             )
             assert np.array_equal(pixels, theirs), (name, strength)
 
@@ -102,5 +112,5 @@ def test_no_steps_leave_an_image_as_it_is(engine):
 
 
 def test_every_operation_of_the_engine_is_used():
-    used = {step(name, 1.0, 16)[0] for name in IMAGE_OPS} | {"affine_nearest"}
+    used = {step(name, 1.0, 16)[0] for name in IMAGE_OPS}
     assert used == set(OPERATIONS)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #ifdef __x86_64__
@@ -152,29 +153,24 @@ bool is_shift(const double *m) {
     return m[0] == 1 && m[1] == 0 && m[3] == 0 && m[4] == 1 && m[2] == std::floor(m[2]) && m[5] == std::floor(m[5]);
 }
 
-}  // namespace
-
-void affine_nearest(Image image, Image before, const double *m) {
-    auto fixed = [](double value) { return static_cast<int64_t>(std::floor(value * 65536.0 + 0.5)); };
-    int64_t line_x = fixed(m[2] + m[0] * 0.5 + m[1] * 0.5), line_y = fixed(m[5] + m[3] * 0.5 + m[4] * 0.5);
-    int64_t step_x = fixed(m[0]), step_y = fixed(m[3]), next_x = fixed(m[1]), next_y = fixed(m[4]);
-    int64_t end = int64_t{image.side} << 16;
-    uint8_t *out = image.pixels;
-    for (int y = 0; y < image.side; y++, line_x += next_x, line_y += next_y) {
-        int64_t at_x = line_x, at_y = line_y;
-        for (int x = 0; x < image.side; x++, out += 3, at_x += step_x, at_y += step_y) {
-            bool inside = at_x >= 0 && at_x < end && at_y >= 0 && at_y < end;
-            const uint8_t *from = before.at(inside ? at_x >> 16 : 0, inside ? at_y >> 16 : 0);
-            for (int i = 0; i < 3; i++) {
-                out[i] = inside ? from[i] : 0;
-            }
+// Fill `image` with `before` moved by whole pixels, black outside.
+void shift(Image image, Image before, double right, double down) {
+    int side = image.side, x = static_cast<int>(std::clamp<double>(right, -side, side));
+    int first = std::max(-x, 0), kept = side - std::abs(x);
+    std::memset(image.pixels, 0, image.values());
+    for (int y = 0; y < side; y++) {
+        if (y + down >= 0 && y + down < side) {
+            uint8_t *out = image.pixels + 3 * (static_cast<size_t>(y) * side + first);
+            std::memcpy(out, before.at(first + x, y + static_cast<int>(down)), static_cast<size_t>(3) * kept);
         }
     }
 }
 
-void affine_linear(Image image, Image before, const double *m) {
+}  // namespace
+
+void affine(Image image, Image before, const double *m) {
     if (is_shift(m)) {
-        return affine_nearest(image, before, m);
+        return shift(image, before, m[2], m[5]);
     }
     auto transform = line_by_line;
 #ifdef __x86_64__

@@ -14,7 +14,4 @@ struct Image {
 
 // Fill `image` with bilinear values of `before`, black outside, where the pixel (x, y) comes from m[0] x + m[1] y + m[2]
 // and m[3] x + m[4] y + m[5]. Reads one byte past `before`.
-void affine_linear(Image image, Image before, const double *m);
-
-// The same with the nearest pixel, in 16.16 fixed point.
-void affine_nearest(Image image, Image before, const double *m);
+void affine(Image image, Image before, const double *m);

@@ -178,8 +178,7 @@ void apply(const Operation &operation, Image image, Image before, std::vector<ui
         case CONTRAST: return contrast(image, memory, factor);
         case BRIGHTNESS: return blend_with(image, 0, factor);
         case SHARPNESS: return sharpness(image, before, factor);
-        case AFFINE_LINEAR: return affine_linear(image, before, values);
-        case AFFINE_NEAREST: return affine_nearest(image, before, values);
+        case AFFINE: return affine(image, before, values);
     }
 }
 

@@ -13,8 +13,7 @@ enum OperationKind : int32_t {
     CONTRAST = 5,
     BRIGHTNESS = 6,
     SHARPNESS = 7,
-    AFFINE_LINEAR = 8,  // values: Pillow's six coefficients, from output to input coordinates
-    AFFINE_NEAREST = 9,
+    AFFINE = 8,         // values: Pillow's six coefficients, from output to input coordinates; bilinear
 };
 
 struct Operation {
