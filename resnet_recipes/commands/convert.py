@@ -61,7 +61,7 @@ def run(arguments: Arguments) -> int:
 def _options(words: Sequence[str]) -> "ConvertOptions":
     """Read key=value words as conversion options. Raises RecipeError with every problem."""
     from resnet_recipes.data.convert.encode import ConvertOptions
-    from resnet_recipes.recipe.strict_yaml import plain
+    from resnet_recipes.recipe.scalars import plain
     from resnet_recipes.recipe.suggestions import did_you_mean
     from resnet_recipes.recipe.typed import build, kinds_of
 

@@ -9,7 +9,7 @@ from resnet_recipes.commands.arguments import Arguments, Usage
 from resnet_recipes.launch.slurm import SHORTEST, array, script, seconds
 
 if TYPE_CHECKING:
-    from resnet_recipes.recipe.schema import LaunchConfig
+    from resnet_recipes.recipe.sections import LaunchConfig
 
 USAGE = Usage(
     "resnet-recipes slurm NAME [key=value ...]",

@@ -139,7 +139,7 @@ def _expected(point: "Composed", facts: dict[str, "DataFacts"]) -> "Estimate | N
 def _name(point: "Composed", swept: list[str]) -> str:
     """Return the run's name: recipe, what differs from the other points, and a digest of what affects the result."""
     from resnet_recipes.recipe.frozen import freeze
-    from resnet_recipes.recipe.schema import LaunchConfig, RunConfig
+    from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
 
     recipe = replace(point.recipe, run=RunConfig(), launch=LaunchConfig())
     parts = [word.partition("=") for word in swept if not word.startswith("recipe=")]

@@ -16,7 +16,7 @@ from resnet_recipes.process.rank_process import LOCKED, STARTED
 from resnet_recipes.training import STORE
 
 if TYPE_CHECKING:  # config needs torch; a launcher does not
-    from resnet_recipes.recipe.schema import LaunchConfig
+    from resnet_recipes.recipe.sections import LaunchConfig
 
 #: Seconds that a rank may take to finish its step and save; torchrun's own 30 are too short for
 #: slow disks.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from resnet_recipes.recipe.schema import LaunchConfig
+    from resnet_recipes.recipe.sections import LaunchConfig
 
 #: Seconds before the time limit at which Slurm sends the signal; a rank finishes its step and saves
 #: in less.

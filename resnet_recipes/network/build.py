@@ -5,8 +5,9 @@ import torchvision
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock, Bottleneck
 
+from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.methods.stack import Stack
-from resnet_recipes.recipe.schema import ModelConfig, Recipe
+from resnet_recipes.recipe.schema import Recipe
 
 #: Layers that each initialisation redraws; all others keep torchvision's.
 KAIMING: dict[str, tuple[type[nn.Module], ...]] = {

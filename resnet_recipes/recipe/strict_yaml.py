@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 import yaml
 
 from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.recipe.scalars import doubtful, plain
 
 MAX_BYTES = 64 * 1024
 MAX_DEPTH = 6
@@ -24,13 +25,6 @@ MAX_REFERENCES = 16
 MAX_TEXT = 4096  # characters of one value
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
-_INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,18})")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]{1,30}|[0-9]{1,30}(\.[0-9]{0,30})?)([eE][-+]?[0-9]{1,3})?")
-_OLD_BOOL = re.compile(r"y|n|yes|no|on|off", re.IGNORECASE)
-_OLD_NUMBER = re.compile(
-    r"[-+]?(0[0-9_]+|0x[0-9a-fA-F_]+|0o[0-7_]+|0b[01_]+|[0-9][0-9_]*_[0-9_.]*"
-    r"|[0-9]+(:[0-9]{1,2})+(\.[0-9]*)?)"
-)
 _REFERENCE = re.compile(r"\$\{[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*\}")
 
 
@@ -248,22 +242,8 @@ class _Reader:
             self._check_reference(text, line)
         if event.style is not None:
             return text
-        if text == "":
-            self.refuse(line, None, "has no value", "write null, {} or ''")
-        elif _OLD_BOOL.fullmatch(text):
-            section, _, name = key.rpartition(".")
-            switch = f"{name}: {{}} turns it on, {name}: null off"
-            fix = switch if section == "methods" else f"write true or false, or '{text}' in quotes"
-            self.refuse(
-                line, f"{name}: {text}", "is read differently by different YAML readers", fix
-            )
-        elif _OLD_NUMBER.fullmatch(text):
-            self.refuse(
-                line,
-                text,
-                "is read differently by different YAML readers",
-                f"write a decimal number, or '{text}' in quotes",
-            )
+        if problem := doubtful(text, key):
+            self.refuse(line, *problem)
         return plain(text)
 
     def _check_reference(self, text: str, line: int) -> None:
@@ -289,14 +269,3 @@ class _Reader:
                 f"is one reference too many; a recipe may have {MAX_REFERENCES}",
                 "write the value out",
             )
-
-
-def plain(text: str) -> Any:
-    """Return the value of unquoted text: null, true, false, a number, or the text itself."""
-    if text in ("null", "Null", "NULL", "~", ""):
-        return None
-    if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
-        return text.lower() == "true"
-    if _INT.fullmatch(text):
-        return int(text)
-    return float(text) if _FLOAT.fullmatch(text) else text

@@ -18,7 +18,8 @@ from resnet_recipes.data.unseen import open_labelled
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.network import Network
 from resnet_recipes.recipe import frozen as recipes
-from resnet_recipes.recipe.schema import EvaluationConfig, Recipe
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.sections import EvaluationConfig
 from resnet_recipes.report.facts import Metrics
 from resnet_recipes.training.confusion import Confusion
 from resnet_recipes.training.distributed import Rank, this_rank

@@ -22,7 +22,7 @@ from resnet_recipes.launch.group import (
     group_of,
     warnings,
 )
-from resnet_recipes.recipe.schema import LaunchConfig
+from resnet_recipes.recipe.sections import LaunchConfig
 from resnet_recipes.training import STORE
 
 RUN = Path("runs/a")

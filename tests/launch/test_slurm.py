@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.launch.slurm import array, script, seconds, title
-from resnet_recipes.recipe.schema import LaunchConfig, RunConfig
+from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
 
 SRUN = """#!/bin/bash
 # a task that ends with exit code {code}, or with 75 when it is told to stop

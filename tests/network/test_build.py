@@ -8,10 +8,10 @@ import torch
 import torchvision
 from torch import nn
 
+from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.methods.base import one_hot
 from resnet_recipes.methods.bce_loss import BCELoss
 from resnet_recipes.network.build import build_model
-from resnet_recipes.recipe.schema import ModelConfig
 from tests.process.nursery import narrow_resnet18
 
 

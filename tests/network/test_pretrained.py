@@ -12,13 +12,13 @@ import torch
 import torchvision
 from torch import nn
 
+from resnet_recipes.base.architecture import ModelConfig
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.stochastic_depth import StochasticDepth
 from resnet_recipes.network import pretrained
 from resnet_recipes.network.build import build_model
 from resnet_recipes.optim import OPTIMIZERS
-from resnet_recipes.recipe.schema import ModelConfig
 from resnet_recipes.training.keeper import Keeper
 from resnet_recipes.training.loop import train
 from tests.process.nursery import narrow_resnet18

@@ -1,0 +1,229 @@
+"""The sections of a recipe that belong to no other part of the package, each with its defaults and its rules."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from resnet_recipes.base import names
+from resnet_recipes.base.duration import duration_problem
+from resnet_recipes.base.errors import Problem
+from resnet_recipes.report import trackers
+
+
+@dataclass
+class BatchConfig:
+    """The `batch` section: sizes are global, so that a recipe gives the same result on 1 or 8 devices."""
+
+    global_size: int = 2048  # examples per optimizer step, over all devices
+    bn_size: int = 256  # examples that share BatchNorm statistics: the micro-batch of one device
+    eval_size: int = 256  # examples per evaluation batch on one device
+    # average BatchNorm's running statistics over devices at the end of every epoch
+    bn_average: bool = False
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `batch`."""
+        for key in ("global_size", "bn_size", "eval_size"):
+            if not 1 <= getattr(self, key) <= 2**20:
+                yield Problem(key, getattr(self, key), f"must be between 1 and {2**20}")
+
+
+@dataclass
+class ScheduleConfig:
+    """The `schedule` section: the learning rate as a share of `optimizer.lr`."""
+
+    name: str = "cosine"  # cosine | linear | multistep | piecewise | polynomial | constant
+    warmup: str = "8ep"  # linear rise to the peak; never stretched by scale_schedule_ratio
+    start: float = 0.0  # share of the peak rate at the start of the warm-up
+    # cosine only: decay from the run's start, hidden by the warm-up at first
+    from_start: bool = False
+    final: float = 0.0  # share of the peak rate at the end: cosine, linear, polynomial
+    power: float = 2.0  # polynomial only
+    # when gamma applies, or when a value is reached
+    milestones: list[str] = field(default_factory=list)
+    gamma: float = 0.1  # multistep only
+    # piecewise: shares of the peak, at start and milestones
+    values: list[float] = field(default_factory=list)
+    interval: str = "step"  # step: a new rate every step | epoch: constant within an epoch
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `schedule`."""
+        names = ("cosine", "linear", "multistep", "piecewise", "polynomial", "constant")
+        if self.name not in names:
+            yield Problem("name", self.name, f"must be one of {', '.join(names)}")
+        yield from duration_problem("warmup", self.warmup, positive=False)
+        for text in self.milestones:
+            yield from duration_problem("milestones", text)
+        if not 0 <= self.final <= 1:
+            yield Problem(
+                "final", self.final, "must be between 0 and 1: it is a share of optimizer.lr"
+            )
+        if not 0 <= self.start < 1:
+            yield Problem(
+                "start", self.start, "must be at least 0 and below 1: it is a share of optimizer.lr"
+            )
+        if not self.power > 0:
+            yield Problem("power", self.power, "must be positive")
+        if not 0 < self.gamma <= 1:
+            yield Problem("gamma", self.gamma, "must be above 0 and at most 1")
+        if self.interval not in ("step", "epoch"):
+            yield Problem("interval", self.interval, "must be step or epoch")
+        if self.name in ("multistep", "piecewise") and not self.milestones:
+            fix = "schedule.milestones=[30ep,60ep,80ep]"
+            yield Problem("milestones", None, f"the {self.name} schedule needs milestones", fix)
+        if self.name == "piecewise" and len(self.values) != len(self.milestones) + 1:
+            yield Problem(
+                "values", self.values, "needs one value for the start and one for each milestone"
+            )
+
+
+@dataclass
+class PrecisionConfig:
+    """The `precision` section."""
+
+    # auto: bf16 where the GPU has it, else fp16; fp32 on a CPU | bf16 | fp16 | fp32
+    dtype: str = "auto"
+    channels_last: bool = True  # NHWC memory: 1.2 to 1.5 times faster with tensor cores
+    kernels: str = "auto"  # auto: fused operations and CUDA graphs on a GPU | off: torch's own
+    compile: bool = False  # torch.compile the model
+    # send gradients as bf16: half the traffic, slightly different results
+    compress_gradients: bool = False
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `precision`."""
+        if self.dtype not in ("auto", "bf16", "fp16", "fp32"):
+            yield Problem("dtype", self.dtype, "must be auto, bf16, fp16 or fp32")
+        if self.kernels not in ("auto", "off"):
+            yield Problem("kernels", self.kernels, "must be auto or off")
+
+
+@dataclass
+class EvaluationConfig:
+    """The `evaluation` section."""
+
+    # percent: end the run at the first evaluation that reaches it
+    stop_at_top1: float | None = None
+    interval: str = "1ep"  # time between evaluations; the last step is always evaluated
+    offset: str = "0ep"  # with 3ep, an interval of 4ep evaluates after epochs 3, 7, 11 ...
+    flip: bool = False  # average the predictions of each image and its mirror image; twice the work
+    # pixels: `resnet-recipes eval` prints a table of these sizes
+    sizes: list[int] = field(default_factory=list)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `evaluation`."""
+        yield from duration_problem("interval", self.interval)
+        yield from duration_problem("offset", self.offset, positive=False)
+        if self.stop_at_top1 is not None and not 0 < self.stop_at_top1 <= 100:
+            yield Problem(
+                "stop_at_top1", self.stop_at_top1, "must be a percentage above 0, as in 75.9"
+            )
+        if wrong := [size for size in self.sizes if not 8 <= size <= 1024]:
+            yield Problem(
+                "sizes",
+                wrong,
+                "must be between 8 and 1024 pixels",
+                "evaluation.sizes=[192,224,256,288]",
+            )
+
+
+@dataclass
+class CheckpointConfig:
+    """The `checkpoint` section."""
+
+    interval: str = "1ep"  # time between checkpoints; the last step is always saved
+    keep: int = 2  # how many of the newest checkpoints stay on disk
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `checkpoint`."""
+        yield from duration_problem("interval", self.interval)
+        if not 2 <= self.keep <= 10_000:
+            rule = "must be between 2, so that one damaged file never loses the run, and 10000"
+            yield Problem("keep", self.keep, rule)
+
+
+@dataclass
+class LogConfig:
+    """The `log` section."""
+
+    interval: str = "20ba"  # time between logged steps; only those wait for the device
+    # tensorboard | wandb | mlflow | csv, in addition to metrics.jsonl
+    to: list[str] = field(default_factory=list)
+    mlperf: bool = False  # write result_0.txt at the end: the run in MLPerf's log format
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `log`."""
+        yield from duration_problem("interval", self.interval)
+        yield from trackers.problems(self.to)
+
+
+@dataclass
+class LaunchConfig:
+    """The `launch` section: where the run runs. Nothing here changes the result."""
+
+    device: str = "auto"  # auto: cuda if there is one, else cpu | cuda | cpu
+    # GPUs per node, one process each; auto: every visible one, or one CPU process
+    gpus: int | str = "auto"
+    # "2:4": start with at least 2; continue with 2 to 4 as nodes fail and come back
+    nodes: int | str = 1
+    rdzv: str = ""  # host:port where several nodes meet
+    # how often all ranks may restart from the last checkpoint after a failure
+    max_restarts: int = 0
+    # of this machine per hour, in any currency; the plan then shows the run's cost
+    price: float | None = None
+    # "3.5h" or "45m": save and stop with exit code 75 before this time has passed
+    max_wall: str = ""
+
+    @property
+    def fewest_and_most_nodes(self) -> tuple[int, int]:
+        """The limits of `nodes`; (0, 0) if it is malformed."""
+        fewest, most = (
+            match.groups()
+            if (match := re.fullmatch(r"(\d+)(?::(\d+))?", str(self.nodes)))
+            else ("0", None)
+        )
+        return int(fewest), int(most or fewest)
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `launch`."""
+        fewest, most = self.fewest_and_most_nodes
+        if self.device not in ("auto", "cuda", "cpu"):
+            yield Problem("device", self.device, "must be auto, cuda or cpu")
+        if self.gpus != "auto" and not (isinstance(self.gpus, int) and 1 <= self.gpus <= 64):
+            yield Problem("gpus", self.gpus, "must be auto or a number from 1 to 64")
+        if self.price is not None and not 0 <= self.price < 1e6:
+            yield Problem("price", self.price, "must be a price per hour, as in 32.77")
+        if not 1 <= fewest <= most <= 1024:
+            yield Problem(
+                "nodes", self.nodes, "must be a number from 1 to 1024, or two of them, as in 2:4"
+            )
+        if fewest < most and not self.max_restarts:
+            rule = "can only change at a restart, but launch.max_restarts is 0"
+            yield Problem("nodes", self.nodes, rule, "launch.max_restarts=10")
+        if most > 1 and not re.fullmatch(r"[\w.-]+:\d{2,5}", self.rdzv):
+            yield Problem(
+                "rdzv",
+                self.rdzv or None,
+                "is required with several nodes: the address where they meet",
+                "launch.rdzv=node0:29400",
+            )
+        if not 0 <= self.max_restarts <= 100:
+            yield Problem("max_restarts", self.max_restarts, "must be between 0 and 100")
+        if self.max_wall and not re.fullmatch(r"\d{1,6}(\.\d{1,6})?[hms]", self.max_wall):
+            yield Problem("max_wall", self.max_wall, "must be a number and h, m or s, as in 3.5h")
+
+
+@dataclass
+class RunConfig:
+    """The `run` section: where the results go."""
+
+    root: str = "runs"  # folder of all runs
+    # folder of this run; auto: recipe, length, seed, date and four random letters
+    name: str = "auto"
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield what is wrong; keys are relative to `run`."""
+        if not names.RUN.fullmatch(self.name):
+            rule = (
+                "must consist of letters, digits, '.', '_', '+' and '-', and start with a "
+                "letter or digit"
+            )
+            yield Problem("name", self.name, rule)
