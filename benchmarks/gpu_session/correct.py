@@ -11,14 +11,10 @@ import torch
 from session import Counting, recipe_of, run_of
 from torch import nn
 
-from resnet_recipes import data, ops
-from resnet_recipes.data import demo
-from resnet_recipes.data.base import DataConfig, Share
-from resnet_recipes.data.images import nvjpeg
+from resnet_recipes import ops
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.pixel_ops import PIXEL_OPS
-from resnet_recipes.ops import batch_norm, crops, stem
-from resnet_recipes.ops.contact import fault
+from resnet_recipes.ops import batch_norm, stem
 from resnet_recipes.optim import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
 from resnet_recipes.training import graphs
 from resnet_recipes.training.exchange import Exchange
@@ -59,7 +55,6 @@ def _checks(device: torch.device, quick: bool) -> Iterator[tuple]:
     yield from ((_steady, device) for _ in range(on_gpu))
     yield from ((_pixels, name, device) for name in PIXEL_OPS)
     yield from ((_method, changes, device, quick) for changes in _methods())
-    yield _decoded, device, quick
     yield _overflow, device
     yield _checkpoint, device, quick
     if on_gpu:
@@ -82,12 +77,11 @@ def _operations(dtype: torch.dtype, device: torch.device) -> dict:
     notes = ops.choose(device, dtype).notes
     taken = time.perf_counter() - began
     case = f"fused operations, {str(dtype).removeprefix('torch.')}"
-    faults = [*notes, *filter(None, [fault(crops, device, dtype, CPU)])]
     return {
         "case": case,
-        "value": not faults,
+        "value": not notes,
         "unit": "right",
-        "fault": "; ".join(faults),
+        "fault": "; ".join(notes),
         "note": f"{taken:.1f} s",
     }
 
@@ -200,33 +194,6 @@ def _pixels(name: str, device: torch.device) -> dict:
         float(((expected - found).abs() > 1).float().mean()),
         1e-3,
         "of the values differ",
-    )
-
-
-def _decoded(device: torch.device, quick: bool) -> dict:
-    """Compare training crops of JPEGs that the device decodes with the CPU's; nvJPEG enlarges chroma in its own way."""
-    found = []
-    with tempfile.TemporaryDirectory() as folder:
-        root = demo.write(Path(folder) / "demo", train_images=2 if quick else 10, val_images=1)
-        config = DataConfig(
-            backend="torchvision", root=str(root), train_size=64, reduced_decode=False, workers=0
-        )
-        facts = data.measure(config)
-        share = Share(0, 1, facts.train_examples, 1, seed=0)
-        for decode in ("cpu", "gpu"):
-            loader = data.open_train(replace(config, decode=decode), facts, share)
-            found.append(next(loader.batches()).pixels.cpu().double())
-            loader.close()
-    apart = float(10 * torch.log10(255**2 / (found[0] - found[1]).square().mean()))
-    row = {
-        "case": f"JPEGs decoded on the device, by {nvjpeg.name()}",
-        "value": apart,
-        "unit": "dB from the CPU's",
-    }
-    return (
-        row
-        if apart > 30
-        else row | {"fault": f"{apart:.1f} dB from the CPU's, where 30 are expected"}
     )
 
 

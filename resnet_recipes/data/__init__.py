@@ -6,10 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-import torch
-
 from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.base import NO_GPU, DataConfig, DataFacts, SampleAugment, Share
+from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.loading.loader import EvalLoader, TrainLoader
 from resnet_recipes.data.normalize import normalize
 from resnet_recipes.data.root import SPLITS, root_problem
@@ -33,11 +31,8 @@ def measure(
     Decodes nothing, except a few images if `with_cost` is set and `auto` finds no .beton files.
     Raises NotReadyError with all problems found.
     """
-    problems = [NO_GPU] if config.decode == "gpu" and not torch.cuda.device_count() else []
     if config.backend != "synthetic" and (problem := root_problem(config.root)):
-        problems.append(problem)
-    if problems:
-        raise NotReadyError(problems)
+        raise NotReadyError([problem])
     backend = config.backend
     if backend == "auto":
         has_betons = all((Path(config.root) / f"{split}.beton").exists() for split in SPLITS)
@@ -45,7 +40,7 @@ def measure(
     facts = _module(backend).measure(config, tell)
     if config.backend == "auto" and backend == "torchvision":
         cost = ""
-        if with_cost and config.decode == "cpu":
+        if with_cost:
             cost = (
                 f", {1000 * _module(backend).seconds_per_image(config, facts):.1f} ms of CPU "
                 "each on this machine"

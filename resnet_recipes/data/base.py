@@ -11,11 +11,6 @@ from resnet_recipes.base.errors import Problem
 
 BACKENDS = ("auto", "torchvision", "ffcv", "gpu", "synthetic")
 
-#: The complaint about `data.decode=gpu` without a GPU.
-NO_GPU = Problem(
-    "data.decode", "gpu", "needs an NVIDIA GPU, and this run has none", "data.decode=cpu"
-)
-
 
 @dataclass
 class DataConfig:
@@ -41,7 +36,6 @@ class DataConfig:
     flip: bool = True  # mirror half of the training images
     # decode training JPEGs at 1/2, 1/4 or 1/8 if the crop is larger than needed
     reduced_decode: bool = True
-    decode: str = "cpu"  # of training JPEGs: cpu | gpu, by nvJPEG; never at a reduced size there
     # loader processes or threads per rank; auto: cores / ranks, at most 16
     workers: int | str = "auto"
     prefetch: int = 2  # batches to prepare ahead
@@ -110,15 +104,6 @@ class DataConfig:
                 yield Problem(
                     key, getattr(self, key), f"must be {', '.join(known[:-1])} or {known[-1]}"
                 )
-        if self.decode not in ("cpu", "gpu"):
-            yield Problem("decode", self.decode, "must be cpu or gpu")
-        elif self.decode == "gpu" and self.backend in ("gpu", "synthetic"):
-            yield Problem(
-                "decode",
-                self.decode,
-                f"is not for data.backend={self.backend}, which decodes no image in training",
-                "data.decode=cpu",
-            )
         if self.crop_rule not in ("torchvision", "tensorflow"):
             yield Problem("crop_rule", self.crop_rule, "must be torchvision or tensorflow")
         if not 1 <= self.repeats <= 64:

@@ -8,7 +8,8 @@ from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.beton.file import Beton, pair_problems
 from resnet_recipes.data.beton.quasi_random import quasi_random, quasi_random_problem
 from resnet_recipes.data.beton.samples import Samples, fits_memory, open_samples
-from resnet_recipes.data.images.pipelines import eval_pipeline, manners, train_pipeline
+from resnet_recipes.data.images.native import decoder_note
+from resnet_recipes.data.images.pipelines import eval_pipeline, train_pipeline
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.memory import available_memory
 
@@ -89,7 +90,7 @@ def _notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
             "os_cache=false, "
             f"read every epoch{hint}"
         )
-    yield from manners(config)
+    yield decoder_note()
     if samples.small:
         yield (
             "crops twice as large as their output, or larger, are read from "

@@ -7,7 +7,8 @@ from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.listing import Tell
 from resnet_recipes.data.files.survey import survey
-from resnet_recipes.data.images.pipelines import eval_pipeline, manners, train_pipeline
+from resnet_recipes.data.images.native import decoder_note
+from resnet_recipes.data.images.pipelines import eval_pipeline, train_pipeline
 from resnet_recipes.data.loading.loader import TrainLoader
 from resnet_recipes.data.loading.pipeline import Pipeline
 
@@ -15,7 +16,7 @@ from resnet_recipes.data.loading.pipeline import Pipeline
 def measure(config: DataConfig, tell: Tell) -> DataFacts:
     """Count the images and classes. Raises NotReadyError with all problems found."""
     facts = survey(config, "torchvision", tell)
-    return replace(facts, notes=(*facts.notes, *manners(config)))
+    return replace(facts, notes=(*facts.notes, decoder_note()))
 
 
 def open_train(

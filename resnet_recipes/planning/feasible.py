@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from resnet_recipes.base.duration import LONGEST, Duration, Horizon
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.data.base import NO_GPU, DataFacts
+from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.recipe.schema import Recipe
 
@@ -17,8 +17,6 @@ def problems(recipe: Recipe, facts: DataFacts, world_size: int, stack: Stack) ->
     yield from _batch_problems(recipe, facts, world_size)
     yield from _class_problems(recipe, facts)
     yield from _method_problems(recipe, stack, facts)
-    if recipe.data.decode == "gpu" and recipe.launch.device == "cpu":
-        yield NO_GPU
     if recipe.batch.global_size <= facts.train_examples:
         yield from _length_problems(recipe, recipe.horizon(facts.train_examples))
 
@@ -70,13 +68,6 @@ def _method_problems(recipe: Recipe, stack: Stack, facts: DataFacts) -> Iterator
             facts.backend,
             f"cannot augment single images, as {', '.join(augments)} would",
             "data.backend=auto, or remove the method",
-        )
-    elif augments and recipe.data.decode == "gpu":
-        yield Problem(
-            "data.decode",
-            "gpu",
-            f"leaves no single images to augment, which {', '.join(augments)} does",
-            "data.decode=cpu, or remove the method",
         )
 
 

@@ -37,10 +37,8 @@ def gpu_memory(plan: Plan) -> float:
     """Return the bytes that a run in bf16 or fp16 needs on each GPU, to within some tens of percent."""
     methods = enabled(plan.recipe.methods)
     copies = 3 + ("ema" in methods) + ("sam" in methods)  # weights, gradients, momentum
-    training = roofline.memory(
-        _work(plan, max(plan.sizes)), plan.rank_size, plan.parameters, copies
-    )
-    return training + _decoding_memory(plan)
+    work = _work(plan, max(plan.sizes))
+    return roofline.memory(work, plan.rank_size, plan.parameters, copies)
 
 
 def roughly(seconds: float) -> str:
@@ -57,17 +55,6 @@ def roughly(seconds: float) -> str:
     return (
         f"{max(1, round(number)) if number < 100 else round(number, -1):,.0f} "
         f"{name if number >= 1.5 else name[:-1]}"
-    )
-
-
-def _decoding_memory(plan: Plan) -> int:
-    """Return the bytes that decoding takes on each GPU."""
-    if plan.recipe.data.decode != "gpu":
-        return 0
-    from resnet_recipes.data.images.decoding import device_memory
-
-    return device_memory(
-        plan.rank_size, max(plan.loader_pixels, default=plan.recipe.data.train_size)
     )
 
 

@@ -259,6 +259,4 @@ def of(recipe: Recipe, facts: DataFacts, world_size: int) -> Plan:
 
 
 def _stack(recipe: Recipe, facts: DataFacts) -> Stack:
-    return Stack.of(
-        recipe.methods, sample_ops=facts.backend == "torchvision" and recipe.data.decode == "cpu"
-    )
+    return Stack.of(recipe.methods, sample_ops=facts.backend == "torchvision")

@@ -4,8 +4,7 @@ import torch
 import torch._dynamo
 
 from resnet_recipes import data, ops
-from resnet_recipes.base.errors import NotReadyError
-from resnet_recipes.data.base import NO_GPU, Share
+from resnet_recipes.data.base import Share
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_network
 from resnet_recipes.network.cast import cast_together
@@ -84,10 +83,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
 
 def open_data(plan: Plan, rank: Rank, methods: Stack) -> tuple[data.TrainLoader, data.EvalLoader]:
     """Open both splits for this rank. Raises NotReadyError."""
-    recipe = plan.recipe
-    if recipe.data.decode == "gpu" and rank.device.type != "cuda":  # resumed on another machine
-        raise NotReadyError([NO_GPU])
-    batch = recipe.batch
+    recipe, batch = plan.recipe, plan.recipe.batch
     share = Share(
         rank.rank,
         rank.world_size,

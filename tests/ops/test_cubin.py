@@ -10,7 +10,6 @@ from resnet_recipes.ops.kernels import (
     batch_norm,
     blur,
     blurred,
-    crops,
     cross_entropy,
     images,
     sgd,
@@ -56,8 +55,6 @@ ARGUMENTS = ARRAYS | {
     "pixels": "*u8",
     "lines": "*i32",
     "winner": "*u8",
-    "cuts": "*i64",
-    "crops": "*u8",
     "table": "*i64",
     "weight_of": "*i32",
     "scale": "*fp32",
@@ -216,8 +213,7 @@ def test_blurs_in_batch_norms_cost_few_instructions_and_registers(case, arch, tm
 
 CLASSES, VALUES = {"BK": cross_entropy.CLASSES}, {"SOME": True, "C": 4, "BV": images.VALUES}
 
-#: Module, kernel, constants, most instructions an output. The bound of crops covers one step of the
-#: loops over rows and columns.
+#: Module, kernel, constants, most instructions an output.
 SMALL = {
     "loss by sigmoids": (cross_entropy, "_loss", CLASSES | {"BINARY": True}, 90),
     "loss by softmax": (cross_entropy, "_loss", CLASSES | {"BINARY": False}, 73),
@@ -232,13 +228,12 @@ SMALL = {
         45,
     ),
     "mixed and resized images": (images, "_make", VALUES | {"RESIZE": True, "MIX": True}, 160),
-    "crops": (crops, "_crop", {"BV": crops.PIXELS}, 1200),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("case", "arch"), everywhere(SMALL, "mixed and resized images"))
-def test_loss_images_and_crops_cost_few_instructions(case, arch, tmp_path):
+def test_loss_and_images_cost_few_instructions(case, arch, tmp_path):
     module, name, constants, limit = SMALL[case]
     binary = compiled(getattr(module, name), arch, module.OPTIONS, tmp_path, **constants)
     results = constants["BV"] if "BV" in constants else constants["BK"]

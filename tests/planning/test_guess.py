@@ -52,18 +52,6 @@ def test_the_recipes_fit_into_sixteen_gigabytes_and_averages_and_sam_take_more()
     assert guess.gpu_memory(mild()) - guess.gpu_memory(mild("~methods.ema")) == copy
 
 
-def test_jpegs_decoded_on_the_gpu_take_memory_there_once_for_each_image_of_a_batch_up_to_a_limit():
-    def added(ranks: int) -> float:
-        return guess.gpu_memory(mild("data.decode=gpu", ranks=ranks)) - guess.gpu_memory(
-            mild(ranks=ranks)
-        )
-
-    crop = 3 * 176**2
-    assert added(8) == pytest.approx(256 * (9 * 211_000 + 114_000 + crop))
-    assert added(16) == pytest.approx(added(8) / 2)
-    assert added(1) == pytest.approx((1 + 114 / 211 / 9) * 3 * 2**28 + 2048 * crop, rel=1e-3)
-
-
 @pytest.mark.parametrize(
     ("length", "said"),
     [

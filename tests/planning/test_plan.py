@@ -9,7 +9,6 @@ import torchvision
 from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.methods.randaugment import RandAugment
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from resnet_recipes.planning import plan
 from resnet_recipes.planning.plan import IMAGENET, Plan
@@ -349,21 +348,6 @@ def test_a_method_of_single_images_needs_a_backend_that_has_them(backend):
         in refused(recipe, backend=backend)["data.backend"]
     )
     planned(recipe)
-
-
-def test_images_that_a_gpu_decodes_are_augmented_there_or_not_at_all():
-    recipe = small(data={"decode": "gpu"})
-    recipe.methods.randaugment = RandAugment()
-    assert list(planned(recipe).hooks) == ["augment_pixels"]
-    recipe.methods.randaugment = RandAugment(placement="sample")
-    said = refused(recipe)["data.decode"]
-    assert "leaves no single images to augment, which randaugment (in the workers) does" in said
-
-
-def test_a_run_on_the_cpu_cannot_decode_on_a_gpu():
-    said = refused(small(data={"decode": "gpu"}, launch={"device": "cpu"}))["data.decode"]
-    assert "data.decode=gpu: needs an NVIDIA GPU, and this run has none" in said
-    assert "data.decode=cpu" in said
 
 
 def test_hooks_are_listed_in_the_order_in_which_they_run(imagenet):

@@ -40,3 +40,12 @@ def test_a_frozen_recipe_that_was_edited_is_checked(tmp_path):
     )
     with pytest.raises(RecipeError, match=r"config.yaml: optimizer.momentum=7"):
         read(path)
+
+
+def test_settings_of_earlier_versions_are_left_out_or_refused(tmp_path):
+    recipe, path = compose("hot", ["data=/data"]).recipe, tmp_path / "config.yaml"
+    path.write_text(freeze(recipe).replace("data:\n", "data:\n  decode: cpu\n"))
+    assert read(path) == recipe
+    path.write_text(freeze(recipe).replace("data:\n", "data:\n  decode: gpu\n"))
+    with pytest.raises(RecipeError, match=r"data\.decode=gpu: is no longer a setting"):
+        read(path)

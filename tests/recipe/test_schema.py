@@ -37,7 +37,6 @@ def test_the_defaults_are_a_recipe_as_soon_as_they_have_a_name_and_data():
         ("data", "crop_scale", [(0.0, 1.0), (0.5, 0.1), (0.5, 1.5)]),
         ("data", "crop_ratio", [(0.0, 1.0), (2.0, 1.0)]),
         ("data", "workers", [-1, "many", 10_000]),
-        ("data", "decode", ["nvjpeg", "auto"]),
         ("data", "prefetch", [0, 100]),
         ("data", "on_bad_image", ["ignore"]),
         ("batch", "global_size", [0, -1]),
@@ -126,9 +125,3 @@ def test_no_two_recipes_share_their_sections():
     sections = [item.name for item in fields(Recipe) if is_dataclass(getattr(one, item.name))]
     assert sections
     assert [name for name in sections if getattr(one, name) is getattr(two, name)] == []
-
-
-@pytest.mark.parametrize("backend", ["gpu", "synthetic"])
-def test_a_gpu_decodes_no_images_that_are_not_read_from_files(backend):
-    said = problems(data={"backend": backend, "decode": "gpu"})
-    assert f"data.backend={backend}, which decodes no image in training" in said["data.decode"]

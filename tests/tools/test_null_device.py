@@ -66,45 +66,6 @@ for _ in range(2):
 print(sizes[0] == sizes[1])
 """
 
-#: Batches of JPEGs for a GPU, with a stand-in for nvJPEG, which cannot start here.
-DECODED = """
-import sys, threading
-from dataclasses import replace
-from itertools import islice
-from pathlib import Path
-import torch
-from null_device import recorded
-from resnet_recipes import data
-from resnet_recipes.data import demo
-from resnet_recipes.data.base import DataConfig, Share
-from resnet_recipes.data.images import decoding, nvjpeg
-from resnet_recipes.data.images.decode import Picture
-from resnet_recipes.data.stream import Stream
-torch.cuda.init()
-root = demo.write(Path(sys.argv[1]), train_images=10, val_images=1)
-config = DataConfig(backend="torchvision", root=str(root), train_size=64, workers=0)
-facts, share = data.measure(config), Share(0, 1, 16, 4, seed=0)
-config = replace(config, decode="gpu")
-try:
-    data.open_train(config, facts, share)
-except Exception as error:
-    print(type(error).__name__, str(error).splitlines()[0])
-places = set()
-def decoded(files, device):
-    places.add((threading.current_thread().name, torch.cuda.current_stream() != torch.cuda.default_stream()))
-    headers = [Picture(bytes(file)) for file in files]
-    return [torch.empty(3, each.height, each.width, dtype=torch.uint8, device=device) for each in headers]
-nvjpeg.decoded, nvjpeg.fault, decoding.fault = decoded, lambda device: "", lambda *_: ""
-loader = data.open_train(config, facts, share)
-stream = Stream(loader.batches(), torch.device("cuda", 0))
-next(stream)
-with recorded() as entries:
-    batches = list(islice(stream, 3))
-loader.close()
-print(len([entry for entry in entries if entry.startswith("launch")]) / len(batches))
-print(*batches[0].pixels.shape, batches[0].pixels.device, *sorted(places))
-"""
-
 #: What the driver tells; on which GPU the kernels of another one are tried; and the memory of GPU 0
 #: after each of four evaluations' copies.
 OTHERS = """
@@ -220,7 +181,6 @@ COMMAND = [
 ]
 
 SCRIPTS = {
-    "decoded": DECODED,
     "refused": REFUSED,
     "others": OTHERS,
     "sizes": SIZES,
@@ -291,7 +251,7 @@ OLDER = 3, 11
 
 
 @pytest.mark.timeout(400)  # 20 s of CPU time
-def test_steps_batches_and_captures(start, tmp_path):
+def test_steps_and_captures(start, tmp_path):
     printed = {}
     for line in start("-c", RUNNER, str(tmp_path / "demo"), json.dumps(SCRIPTS)):
         if line.startswith("script "):
@@ -300,7 +260,6 @@ def test_steps_batches_and_captures(start, tmp_path):
             lines.append(line)
     launches_waits_and_pageable_copies_are_reported(*printed["captured"])
     a_failed_capture_is_reported_and_training_continues_and_reuses_memory(*printed["refused"])
-    jpegs_are_decoded_on_their_own_stream_and_thread_and_cropped_in_one_launch(*printed["decoded"])
     kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(
         *printed["others"]
     )
@@ -322,15 +281,6 @@ def a_failed_capture_is_reported_and_training_continues_and_reuses_memory(slow, 
         "The gradient cannot be captured as a CUDA graph, so its kernels are launched one by"
     )
     assert is_right == ("True",) * 3  # its random numbers, launches and stream, and memory
-
-
-def jpegs_are_decoded_on_their_own_stream_and_thread_and_cropped_in_one_launch(
-    refused, launches, batch
-):
-    assert refused.startswith("NotReadyError data.decode=gpu: nvJPEG does not work through torch")
-    # images joined, crops made, and put into rows; the batch ahead may count too
-    assert float(launches) <= 4
-    assert batch == "16 3 64 64 cuda:0 ('decoder_0', True)"
 
 
 def kernels_are_tried_on_their_gpu_and_evaluations_share_the_memory_of_their_batches(

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from unittest.mock import Mock
@@ -13,11 +12,9 @@ import torch._dynamo
 from torch import Tensor, nn
 
 from resnet_recipes import ops
-from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.data import synthetic
 from resnet_recipes.methods import ORDER
 from resnet_recipes.network.fuse import FusedBatchNorm2d
-from resnet_recipes.training.build import open_data
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.keeper import Keeper
 from resnet_recipes.training.loop import train
@@ -161,10 +158,3 @@ def test_a_run_with_fused_operations_has_the_losses_of_the_plain_one(
     expected = losses_of(make_run(**changes))
     monkeypatch.setattr(ops, "choose", lambda device, dtype: FUSED)
     torch.testing.assert_close(losses_of(make_run(**changes)), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_a_run_that_a_gpu_decodes_for_is_not_resumed_without_one(make_run: Callable[..., Run]):
-    run = make_run()
-    recipe = replace(run.plan.recipe, data=replace(run.plan.recipe.data, decode="gpu"))
-    with pytest.raises(NotReadyError, match=r"data\.decode=gpu: needs an NVIDIA GPU"):
-        open_data(replace(run.plan, recipe=recipe), run.rank, run.methods)

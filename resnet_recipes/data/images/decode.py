@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from resnet_recipes.data.images.jpeg import height_at, without_metadata
+from resnet_recipes.data.images.jpeg import height_at
 from resnet_recipes.data.images.kinds import FORMATS
 from resnet_recipes.data.regular import open_regular
 
@@ -144,18 +144,6 @@ class Picture(Pixels):
         part = Image.fromarray(rows[first : -(-bottom // shrink), begin : -(-right // shrink)])
         filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
         return np.asarray(part.resize((side, side), filter, box))
-
-    def baseline(self) -> bytes:
-        """Return the file if it is a JPEG that every decoder takes, else b"": baseline, one scan, grey or YCbCr.
-
-        EXIF and XMP are left out: some decoders turn the image by them.
-        """
-        at = (
-            height_at(self._data)
-            if self._image is None and self._colours in ("YCbCr", "Gray")
-            else 0
-        )
-        return without_metadata(self._data) if at and self._data[at - 4] == 0xC0 else b""
 
     def _decoded(self, bottom: int, shrink: int) -> np.ndarray | None:
         """Return at least the first `bottom` rows at 1 / `shrink`; None, with the image open in Pillow, if need be."""

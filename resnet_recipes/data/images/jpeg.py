@@ -7,7 +7,7 @@ import numpy as np
 #: Start-of-frame markers are 0xC0 to 0xCF but for these: Huffman tables, reserved, arithmetic
 #: tables (T.81, table B.1).
 _NO_FRAME = (0xC4, 0xC8, 0xCC)
-_EXIF_AND_XMP, _SCAN = 0xE1, 0xDA
+_SCAN = 0xDA
 
 
 def frame_size(data: np.ndarray) -> tuple[int, int, int]:
@@ -35,13 +35,6 @@ def height_at(data: bytes) -> int:
         if marker == _SCAN and channels and data[start + 4] == channels:
             return found
     return 0
-
-
-def without_metadata(data: bytes) -> bytes:
-    """Return a JPEG without EXIF and XMP; `height_at` must have found its height."""
-    *header, (_, scan, _) = _segments(data)
-    kept = (data[start:end] for marker, start, end in header if marker != _EXIF_AND_XMP)
-    return b"".join([data[:2], *kept, data[scan:]])
 
 
 def _segments(data: bytes | np.ndarray) -> Iterator[tuple[int, int, int]]:

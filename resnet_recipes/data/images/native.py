@@ -31,7 +31,7 @@ def eval_images(source: Source, resize: int, bicubic: bool, threads: int) -> Eva
     return EvalImages(source, resize, bicubic)
 
 
-def manner() -> str:
+def decoder_note() -> str:
     """Return a note about how JPEGs are decoded on this machine."""
     if why := why_not():
         return (

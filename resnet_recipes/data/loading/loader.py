@@ -55,9 +55,9 @@ class TrainLoader(EvalLoader):
         """Yield an endless stream of batches, one a step from `first_step` on.
 
         Nothing of earlier steps is decoded, and each image of later steps once. Up to
-        `data.prefetch` batches are read ahead (one more with `data.decode=gpu`); a run that stops
-        loses them, and decodes them again when it resumes. A batch stays valid until the next one
-        is requested. Raises TrainingError with the path of an unreadable image.
+        `data.prefetch` batches are read ahead; a run that stops loses them, and decodes them again
+        when it resumes. A batch stays valid until the next one is requested. Raises TrainingError
+        with the path of an unreadable image.
         """
         return self._supply.run(
             order.train_jobs(

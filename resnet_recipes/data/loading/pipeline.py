@@ -44,19 +44,15 @@ class Pipeline(Supply):
         self._skipped: set[int] = set()
         self._runs = 0  # only the last run's batches remain valid
         self._is_pinned = False
-        if torch.cuda.is_initialized() and not capacity.encoded:
+        if torch.cuda.is_initialized():
             note = self._slots.pin()
             self._is_pinned = note is None
             self.notes += [note] if note else []
 
     def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
         """Yield one batch for each job, in order, valid until the next is requested; a new run ends an earlier one."""
-        return map(_batch, self.filled(jobs))
-
-    def filled(self, jobs: Iterable[Job]) -> Iterator[Rows]:
-        """Yield the rows of every job as workers leave them, on the same terms."""
         self._abandon()
-        return self._filled(iter(jobs), self._runs)
+        return map(_batch, self._filled(iter(jobs), self._runs))
 
     @property
     def skipped(self) -> tuple[str, ...]:

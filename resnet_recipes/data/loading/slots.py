@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from resnet_recipes.data.base import DataConfig, Share
-from resnet_recipes.data.loading.storage import PARCEL, Rows
+from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.order import Job
 from resnet_recipes.data.shared import Layout, SharedArrays, layout_bytes
 from resnet_recipes.data.workers import workers
@@ -20,19 +20,12 @@ class Capacity(NamedTuple):
     prefetch: int  # batches ahead of the one in use
     rows: int  # images of the largest batch
     pixels: int  # side of the largest image
-    encoded: bool = False  # workers hand over files, to be decoded on a device
 
     @classmethod
     def for_training(cls, config: DataConfig, share: Share) -> Self:
         """Return the capacity that a rank's training images need."""
         pixels = max(share.train_pixels, default=config.train_size)
-        return cls(
-            workers(config, share.world_size),
-            config.prefetch,
-            share.rank_size,
-            pixels,
-            config.decode == "gpu",
-        )
+        return cls(workers(config, share.world_size), config.prefetch, share.rank_size, pixels)
 
     @classmethod
     def for_evaluation(cls, config: DataConfig, share: Share) -> Self:
@@ -61,7 +54,6 @@ class Capacity(NamedTuple):
             "indices": ("i8", shape),
             "copies": ("i8", shape),
             "reading": ("?", shape),
-            "parcels": (PARCEL, (self.slots, self.rows * self.encoded)),
         }
 
 
@@ -76,11 +68,7 @@ class Piece(NamedTuple):
 
 
 class Slots:
-    """The batches of one loader, reused in turn: slots * rows * pixels * pixels * 3 bytes, shared when pickled.
-
-    If a device decodes, there is ROOM for the file of each row as well; its memory is taken only as
-    it is used.
-    """
+    """The batches of one loader, reused in turn: slots * rows * pixels * pixels * 3 bytes, shared when pickled."""
 
     def __init__(self, capacity: Capacity):
         self._memory = SharedArrays(**capacity.layout)
@@ -104,7 +92,6 @@ class Slots:
             pixels,
             memory["labels"][slot, rows],
             memory["reading"][slot, rows],
-            memory["parcels"][slot, rows],
         )
 
     def being_read(self) -> np.ndarray:

@@ -13,14 +13,6 @@ class UnreadableError(Exception):
         super().__init__(sentence)
 
 
-#: Bytes of the largest file that a worker hands over to be decoded on a device.
-ROOM = 1 << 19
-
-#: An encoded image, to be decoded on a device: its bytes, none if the row has pixels; and its cut,
-#: which is a row of ops.crops without its first number.
-PARCEL = np.dtype([("length", "i8"), ("cut", "i8", 8), ("data", "u1", ROOM)])
-
-
 class Rows(NamedTuple):
     """Rows of a batch to fill. An image's randomness depends only on (seed, epoch, index, copy)."""
 
@@ -31,8 +23,6 @@ class Rows(NamedTuple):
     labels: np.ndarray  # int64 [n], written
     # bool [n], true while a row is read: shows which image a worker is stuck at
     reading: np.ndarray
-    # [n], written in place of `pixels` where a device decodes; or [0]
-    parcels: np.ndarray = np.empty(0, PARCEL)
 
     def only(self, row: int) -> "Rows":
         """Return one row."""

@@ -13,7 +13,6 @@ import pytest
 from resnet_recipes import data
 from resnet_recipes.data.base import DataConfig, DataFacts, Share
 from resnet_recipes.data.images import native
-from resnet_recipes.data.images.encoded import EncodedTrainImages
 from resnet_recipes.data.images.native import NativeTrainImages
 from resnet_recipes.data.images.python import TrainImages
 from resnet_recipes.data.loading.storage import Rows
@@ -45,9 +44,7 @@ class Case(NamedTuple):
         """Return what each step of an uninterrupted run decodes where nothing is read ahead."""
         found = []
         self.decoded.clear()
-        with closing(
-            data.open_train(replace(self.config, workers=0, decode="cpu"), self.facts, share)
-        ) as loader:
+        with closing(data.open_train(replace(self.config, workers=0), self.facts, share)) as loader:
             for _ in itertools.islice(loader.batches(), count):
                 found.append(self.decoded.copy())
                 self.decoded.clear()
@@ -72,13 +69,12 @@ def counting(fill: Callable, decoded: Counter) -> Callable:
         pytest.param("files", marks=built),
         pytest.param("beton", marks=built),
         "python",
-        "device",
     ]
 )
 def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
-    """Class folders and .beton files by the engine, and class folders by Python and by a device, which is the CPU."""
+    """Class folders and .beton files by the engine, and class folders by Python."""
     decoded, kind = Counter(), request.param
-    for storage in (NativeTrainImages, TrainImages, EncodedTrainImages):
+    for storage in (NativeTrainImages, TrainImages):
         monkeypatch.setattr(storage, "fill", counting(storage.fill, decoded))
     if kind == "python":
         monkeypatch.setattr(native, "why_not", lambda: "was not built")
@@ -95,9 +91,7 @@ def case(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.Monke
         workers=2 * in_threads,
         prefetch=PREFETCH,
     )
-    facts = data.measure(config)
-    config = replace(config, decode="gpu" if kind == "device" else "cpu")
-    return Case(config, facts, PREFETCH if in_threads else int(kind == "device"), decoded)
+    return Case(config, data.measure(config), PREFETCH * in_threads, decoded)
 
 
 @pytest.mark.parametrize("repeats", [1, 3])
