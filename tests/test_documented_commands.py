@@ -103,6 +103,7 @@ def home(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if find_spec("vl_convert"):
         monkeypatch.setattr("vl_convert.javascript_bundle", lambda: "")
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")  # pages name files of the repository
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path

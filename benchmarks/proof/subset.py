@@ -1,0 +1,49 @@
+"""Link every tenth class of Tiny ImageNet into train/CLASS and val/CLASS folders.
+
+    python benchmarks/proof/subset.py TINY OUT [--every 10]
+
+TINY is the folder as Stanford distributes it: train/CLASS/images/*.JPEG, val/images/*.JPEG and
+val/val_annotations.txt, which names the class of each validation image. Classes are counted in the
+order of their names; all images of a class are taken.
+"""
+
+import argparse
+from pathlib import Path
+
+
+def main() -> None:
+    """Link the images."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tiny", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--every", type=int, default=10)
+    options = parser.parse_args()
+    classes = sorted(path.name for path in (options.tiny / "train").iterdir())[:: options.every]
+    count = 0
+    for split, source, name in images(options.tiny, set(classes)):
+        target = options.out / split / name / source.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if not target.exists():
+            target.symlink_to(source.resolve())
+        count += 1
+    print(f"{count:,} images of {len(classes)} classes in {options.out}")
+
+
+def images(tiny: Path, classes: set[str]) -> list[tuple[str, Path, str]]:
+    """Return the split, file and class of each image of these classes."""
+    found = [
+        ("train", file, name)
+        for name in sorted(classes)
+        for file in sorted((tiny / "train" / name / "images").iterdir())
+    ]
+    for line in (tiny / "val" / "val_annotations.txt").read_text().splitlines():
+        file, name, *_ = line.split("\t")
+        if name in classes:
+            found.append(("val", tiny / "val" / "images" / file, name))
+    return found
+
+
+if __name__ == "__main__":
+    main()
