@@ -29,12 +29,12 @@ from torch import Tensor, nn
 from resnet_recipes import data, ops
 from resnet_recipes.network.build import build_network
 from resnet_recipes.ops import Operations
-from resnet_recipes.planning import plan
+from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training import build as building
 from resnet_recipes.training.distributed import Rank
-from resnet_recipes.training.keeper import Keeper
 from resnet_recipes.training.loop import train
+from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 
 IMAGES, BATCH = 32, 16  # images of each class, and of a step
@@ -95,7 +95,7 @@ def run_of(images: Path, steps: int, dtype: torch.dtype, changed: str = "") -> R
         patch.object(building, "build_network", network),
     ):
         run = building.build(
-            plan.of(recipe, data.measure(recipe.data), 1), Rank(0, 0, 1, torch.device("cpu"))
+            make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 0, 1, torch.device("cpu"))
         )
     if dtype == torch.float64:  # the package's loss is always float32
         run.methods.use(run.operations._replace(cross_entropy=in_float64))
@@ -112,10 +112,10 @@ def in_float64(logits: Tensor, targets: Tensor, binary: bool, divisor: float) ->
 
 def losses_of(run: Run) -> list[float]:
     """Train, and return the loss of every step."""
-    keeper = Mock(spec=Keeper, **{"wants_to_stop.return_value": False})
-    train(run, keeper)
+    reporter = Mock(spec=RunReporter, **{"wants_to_stop.return_value": False})
+    train(run, reporter)
     building.close(run)
-    return [float(call.args[1]) for call in keeper.step.call_args_list]
+    return [float(call.args[1]) for call in reporter.step.call_args_list]
 
 
 def rows_of(images: Path, steps: int, dtype: torch.dtype) -> Iterator[dict]:

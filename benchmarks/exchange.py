@@ -56,8 +56,8 @@ def member(
     run = made(args, rank, compress)
     while orders.recv():
         began = time.perf_counter()
-        keeper = Silence()
-        train(run, keeper)
+        reporter = Silence()
+        train(run, reporter)
         orders.send(time.perf_counter() - began)
 
 

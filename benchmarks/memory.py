@@ -22,7 +22,7 @@ CASES = ((32, 64), (64, 64), (160, 16))
 STEP = """
 import json, sys, time
 from resnet_recipes import data
-from resnet_recipes.planning import plan
+from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import this_rank
@@ -38,7 +38,7 @@ recipe, problems = typed({
 assert not problems, problems
 rank = this_rank("cpu")
 stopwatch = Stopwatch(rank.device, 30.0)
-train(build(plan.of(recipe, data.measure(recipe.data), 1), rank), stopwatch)
+train(build(make_plan(recipe, data.measure(recipe.data), 1), rank), stopwatch)
 print(json.dumps(stopwatch.laps[2:]))
 """
 

@@ -18,7 +18,7 @@ from rich.table import Table
 from torch import Tensor
 
 from resnet_recipes import data
-from resnet_recipes.planning import plan
+from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.build import build
 from resnet_recipes.training.distributed import Rank
@@ -29,7 +29,7 @@ CASES = ((32, 64), (64, 32), (64, 64))  # pixels, batch
 
 
 class Turn:
-    """A keeper that saves nothing and stops after a number of steps."""
+    """A reporter that saves nothing and stops after a number of steps."""
 
     def __init__(self, steps: int):
         self.left = steps
@@ -66,7 +66,9 @@ def run_in(dtype: str, pixels: int, batch: int) -> Run:
         }
     )
     assert not problems, problems
-    return build(plan.of(recipe, data.measure(recipe.data), 1), Rank(0, 0, 1, torch.device("cpu")))
+    return build(
+        make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 0, 1, torch.device("cpu"))
+    )
 
 
 def rates(pixels: int, batch: int, steps: int, rounds: int) -> dict[str, list[float]]:

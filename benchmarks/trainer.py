@@ -25,7 +25,7 @@ from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.network.build import build_model, build_network
 from resnet_recipes.ops import Operations
-from resnet_recipes.planning import plan as planning
+from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.clock import Clock
 from resnet_recipes.training.distributed import Rank, this_rank
@@ -54,7 +54,7 @@ class Memory:
 
 
 class Silence:
-    """A keeper that saves nothing, and reads the loss when ours would: once, at the end."""
+    """A reporter that saves nothing, and reads the loss when ours would: once, at the end."""
 
     def __init__(self) -> None:
         self.loss = 0.0
@@ -94,7 +94,7 @@ def in_memory(args: argparse.Namespace, batch: RawBatch, rank: Rank, compress: b
     facts = DataFacts(
         "synthetic", "memory", args.batch * args.steps, args.batch, tuple(map(str, range(CLASSES)))
     )
-    plan, methods, device = planning.of(recipe, facts, 1), Stack.of(recipe.methods), rank.device
+    plan, methods, device = make_plan(recipe, facts, 1), Stack.of(recipe.methods), rank.device
     model = build_network(recipe, methods, CLASSES, device)
     return Run(
         plan=plan,
@@ -117,9 +117,9 @@ def ours(args: argparse.Namespace, batch: RawBatch, device: torch.device) -> Cal
     run = in_memory(args, batch, this_rank("auto"))
 
     def go(steps: int) -> float:
-        keeper = Silence()
-        train(run, keeper)
-        return keeper.loss
+        reporter = Silence()
+        train(run, reporter)
+        return reporter.loss
 
     return go
 

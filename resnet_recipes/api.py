@@ -13,8 +13,7 @@ from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.commands import run_folder
 from resnet_recipes.commands.plan import with_start
 from resnet_recipes.network.load import load as load
-from resnet_recipes.planning import plan as planning
-from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.process.lock import locked
 from resnet_recipes.process.rank import work
 from resnet_recipes.process.rank_process import RankProcess
@@ -49,7 +48,7 @@ def plan(recipe: Recipe, ranks: int = 1) -> Plan:
     """Return the plan of a run of `recipe` on `ranks` devices. Raises RecipeError if there can be none."""
     if problems := list(recipe.problems()):
         raise RecipeError(problems)
-    return planning.of(recipe, data.measure(recipe.data), ranks)
+    return make_plan(recipe, data.measure(recipe.data), ranks)
 
 
 def train(recipe: Recipe, *callbacks: Callback) -> Trained:

@@ -14,7 +14,7 @@ import torchvision
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.planning import plan
+from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe import hydra_compose
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed
@@ -112,7 +112,7 @@ def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> 
     def make(**changes: Any) -> Run:
         made = recipe(**changes)
         runs.append(
-            build(plan.of(made, data.measure(made.data), 1), Rank(0, 0, 1, torch.device("cpu")))
+            build(make_plan(made, data.measure(made.data), 1), Rank(0, 0, 1, torch.device("cpu")))
         )
         return runs[-1]
 

@@ -166,9 +166,9 @@ def _method(methods: dict, device: torch.device, quick: bool) -> dict:
 
 
 def _losses(recipe: object, device: torch.device) -> list[float]:
-    keeper = Counting(3)
-    train(run_of(recipe, device), keeper)
-    return [float(loss) for loss in keeper.losses]
+    reporter = Counting(3)
+    train(run_of(recipe, device), reporter)
+    return [float(loss) for loss in reporter.losses]
 
 
 def _pixels(name: str, device: torch.device) -> dict:
@@ -256,9 +256,9 @@ def _checkpoint(device: torch.device, quick: bool) -> dict:
     second.optimizer.load_state_dict(optimizer)
     losses = []
     for run in (first, second):
-        keeper = Counting(1)
-        train(run, keeper, done)
-        losses.append([float(keeper.losses[0])])
+        reporter = Counting(1)
+        train(run, reporter, done)
+        losses.append([float(reporter.losses[0])])
     return _row("a step after a checkpoint", _apart(*losses), ALLOWED, "relative error of the loss")
 
 
@@ -273,12 +273,12 @@ def _replayed(name: str, dtype: str, device: torch.device) -> dict:
     torch.backends.cudnn.deterministic = True
     for patience in (0, graphs.PATIENCE):
         with patch.object(graphs, "PATIENCE", patience):
-            run, keeper = run_of(recipe, device), Counting(12)
+            run, reporter = run_of(recipe, device), Counting(12)
             run.graphs.tell = told.append
             run.graphs = None if patience else run.graphs
-            train(run, keeper)
+            train(run, reporter)
         runs.append(run)
-        losses.append([float(loss) for loss in keeper.losses])
+        losses.append([float(loss) for loss in reporter.losses])
     torch.backends.cudnn.deterministic = False
     same = sum(
         torch.equal(a, b) for a, b in zip(*(run.model.parameters() for run in runs), strict=True)
@@ -324,10 +324,10 @@ def _nccl(device: torch.device) -> dict:
         grouped.exchange = Exchange(grouped.model)
         losses = []
         for run in (alone, grouped):
-            keeper = Counting(12)
+            reporter = Counting(12)
             run.graphs = None  # which would keep the exchange of a single process
-            train(run, keeper)
-            losses.append([float(keeper.losses[-1])])
+            train(run, reporter)
+            losses.append([float(reporter.losses[-1])])
         torch.distributed.destroy_process_group()
     return _row("12 steps of Medium over NCCL", _apart(*losses), 1e-3, "relative error of the loss")
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from resnet_recipes.data.base import DataFacts, RawBatch
 from resnet_recipes.doctor.rates import settle
 from resnet_recipes.measure import datasheet
-from resnet_recipes.planning import plan as planning
+from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.build import build
@@ -81,7 +81,7 @@ class Memory:
 
 
 class Counting(Stopwatch):
-    """A keeper that stops training after some steps and keeps only the losses."""
+    """A reporter that stops training after some steps and keeps only the losses."""
 
     def __init__(self, steps: int):
         super().__init__(torch.device("cpu"), 0.0)
@@ -103,7 +103,7 @@ def run_of(recipe: Recipe, device: torch.device) -> Run:
     facts = DataFacts(
         "synthetic", Path("memory"), 10_000 * size, size, tuple(map(str, range(CLASSES)))
     )
-    run = build(planning.of(recipe, facts, 1), Rank(0, 0, 1, device), Tuning())
+    run = build(make_plan(recipe, facts, 1), Rank(0, 0, 1, device), Tuning())
     run.train_data = Memory(recipe.data.train_size, size, device)
     return run
 

@@ -11,7 +11,7 @@ from session import recipe_of
 from resnet_recipes import data
 from resnet_recipes.base.cores import cores
 from resnet_recipes.data import demo
-from resnet_recipes.planning import plan as planning
+from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.training import probe
 from resnet_recipes.training.distributed import Rank
 
@@ -27,7 +27,7 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
             recipe = recipe_of("mild", side, batch, quick)
             recipe = replace(recipe, data=replace(recipe.data, backend="auto", root=str(root)))
             facts = data.measure(recipe.data)
-            plan, rank = planning.of(recipe, facts, 1), Rank(0, 0, 1, device)
+            plan, rank = make_plan(recipe, facts, 1), Rank(0, 0, 1, device)
             loader = probe._loader_rate(plan, rank, 1.0 if quick else 4.0)
             yield {
                 "case": f"{side} px: loader alone",
@@ -35,5 +35,5 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
                 "unit": "images/s",
                 "note": f"{facts.backend}, {cores()} cores",
             }
-            trained = probe._together(plan, rank, batch, 1.0 if quick else 6.0)
+            trained = probe.end_to_end_rate(plan, rank, batch, 1.0 if quick else 6.0)
             yield {"case": f"{side} px: training from files", "value": trained, "unit": "images/s"}

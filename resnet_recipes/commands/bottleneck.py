@@ -37,8 +37,8 @@ def _lines(plan: "Plan", found: "Speeds") -> Iterator[str]:
     devices = "1 device" if found.devices == 1 else f"{found.devices} devices"
     yield f"step alone    {', '.join(f'{rate(speed)} images/s at {side} px' for side, speed in step.items())}"
     yield f"loader alone  {f'{rate(found.loader)} images/s' if found.loader else 'nothing to load: synthetic images'}"
-    if found.together:
-        yield f"both          {rate(found.together)} images/s at {first} px"
+    if found.end_to_end:
+        yield f"both          {rate(found.end_to_end)} images/s at {first} px"
     if found.devices > 1:
         yield (
             f"exchange      {1000 * found.exchange:.0f} ms alone; a step at {first} px takes "

@@ -147,9 +147,9 @@ def plan_of(wanted: "Composed") -> "Plan":
     """Return the plan of a composed recipe on this machine."""
     from resnet_recipes import data
     from resnet_recipes.launch.group import group_of
-    from resnet_recipes.planning import plan as planning
+    from resnet_recipes.planning.plan import make_plan
 
-    return planning.of(
+    return make_plan(
         wanted.recipe, data.measure(wanted.recipe.data), group_of(wanted.recipe.launch).ranks
     )
 

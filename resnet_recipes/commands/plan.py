@@ -38,15 +38,15 @@ def run(arguments: Arguments) -> int:
 def show(composed: "Composed", as_json: bool) -> None:
     """Print the plan of a recipe; without data, on ImageNet."""
     from resnet_recipes import data
-    from resnet_recipes.planning import plan as planning
+    from resnet_recipes.planning.plan import IMAGENET, make_plan
 
     config = composed.recipe.data
     facts = (
         data.measure(config, with_cost=True)
         if config.root or config.backend == "synthetic"
-        else planning.IMAGENET
+        else IMAGENET
     )
-    plan = with_start(planning.of(composed.recipe, facts, ranks(composed)))
+    plan = with_start(make_plan(composed.recipe, facts, ranks(composed)))
     print(json.dumps(plan.as_dict(), indent=2) if as_json else "\n".join(lines(composed, plan)))
 
 

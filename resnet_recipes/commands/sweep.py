@@ -125,14 +125,14 @@ def _expected(point: "Composed", facts: dict[str, "DataFacts"]) -> "Estimate | N
     from resnet_recipes import data
     from resnet_recipes.commands import estimate
     from resnet_recipes.commands.plan import ranks
-    from resnet_recipes.planning import plan as planning
+    from resnet_recipes.planning.plan import make_plan
 
     config = point.recipe.data
     if not config.root and config.backend != "synthetic":
         return None
     key = str(config)  # counting a million images takes seconds
     facts[key] = facts.get(key) or data.measure(config)
-    plan = planning.of(point.recipe, facts[key], ranks(point))
+    plan = make_plan(point.recipe, facts[key], ranks(point))
     return estimate.of(plan, before.speeds) if (before := estimate.known(plan)) else None
 
 

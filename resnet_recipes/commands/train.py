@@ -124,13 +124,11 @@ def _new_run(wanted: "Composed") -> Path:
     from resnet_recipes.commands.plan import lines, with_start
     from resnet_recipes.launch import external
     from resnet_recipes.launch.group import group_of
-    from resnet_recipes.planning import plan as planning
+    from resnet_recipes.planning.plan import make_plan
 
     ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
     plan = with_start(
-        planning.of(
-            wanted.recipe, data.measure(wanted.recipe.data, with_cost=True, tell=say), ranks
-        )
+        make_plan(wanted.recipe, data.measure(wanted.recipe.data, with_cost=True, tell=say), ranks)
     )
     folder = run_folder.create(wanted, plan, ["resnet-train", *sys.argv[1:]])
     estimate.keep(plan, folder)

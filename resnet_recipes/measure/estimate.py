@@ -25,8 +25,9 @@ class Speeds:
     evaluation: float  # images per second
     batch: int  # images per device in each timed step
     devices: int = 1
-    settling: float = 0.0  # extra seconds of the first steps at an image size
-    together: float | None = None  # images per second of training on real images at the first size
+    warm_up_seconds: float = 0.0  # extra seconds of the first steps at an image size
+    # images per second of training on real images at the first size
+    end_to_end: float | None = None
     # seconds to exchange the gradients of one step, with nothing else running
     exchange: float = 0.0
 
@@ -109,7 +110,7 @@ def estimate(
     """Return the estimate of a run with images of `sizes` by epoch; `evaluated` counts the images of evaluations."""
     phases, machines = [], devices / speeds.devices
     load = 1 / speeds.loader if speeds.loader else 0.0
-    beside = _beside(sizes[0], load, speeds)
+    contention = _contention(sizes[0], load, speeds)
     for side, group in groupby(sizes):
         epochs = len(list(group))
         images = epochs * steps_per_epoch * global_size
@@ -117,7 +118,7 @@ def estimate(
         if machines > 1:
             step = (step[0], step[1] * (1 + EXCHANGE / 3), step[2] * (1 + EXCHANGE))
         low, middle, high = (
-            (images * (max(seconds, load) + beside) / machines + speeds.settling) / 60
+            (images * (max(seconds, load) + contention) / machines + speeds.warm_up_seconds) / 60
             for seconds in step
         )
         limit = (
@@ -131,13 +132,11 @@ def estimate(
     return Estimate(tuple(phases), evaluated / (speeds.evaluation * machines) / 60)
 
 
-def _beside(side: int, load: float, speeds: Speeds) -> float:
+def _contention(side: int, load: float, speeds: Speeds) -> float:
     """Return the seconds per image by which loading and training slow each other down: they may share CPU cores."""
-    return (
-        max(0.0, 1 / speeds.together - max(speeds.seconds_at(side)[1], load))
-        if speeds.together
-        else 0.0
-    )
+    if not speeds.end_to_end:
+        return 0.0
+    return max(0.0, 1 / speeds.end_to_end - max(speeds.seconds_at(side)[1], load))
 
 
 def _spread(laps: Sequence[float]) -> tuple[float, float, float]:

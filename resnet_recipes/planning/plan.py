@@ -35,7 +35,7 @@ IMAGENET = DataFacts(
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do. `of` creates it; everything else reads it, so nothing is derived twice."""
+    """What a run will do. `make_plan` creates it; everything else reads it, so nothing is derived twice."""
 
     recipe: Recipe
     facts: DataFacts
@@ -248,7 +248,7 @@ class Plan:
         }
 
 
-def of(recipe: Recipe, facts: DataFacts, world_size: int) -> Plan:
+def make_plan(recipe: Recipe, facts: DataFacts, world_size: int) -> Plan:
     """Derive the plan of a valid recipe. Raises RecipeError with everything that does not fit data and ranks."""
     if problems := list(feasible.problems(recipe, facts, world_size, _stack(recipe, facts))):
         raise RecipeError(problems)

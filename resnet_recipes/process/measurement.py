@@ -9,7 +9,7 @@ from pathlib import Path
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.data import frozen
-from resnet_recipes.planning import plan as planning
+from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.process.rank_process import RankProcess, run_rank
 from resnet_recipes.recipe.frozen import read
 from resnet_recipes.training import distributed, probe
@@ -22,7 +22,7 @@ def work(process: RankProcess) -> int:
     """Measure together with the other ranks."""
     recipe = read(process.folder / RECIPE)
     rank = distributed.this_rank(recipe.launch.device)
-    plan = planning.of(
+    plan = make_plan(
         recipe, frozen.load(process.folder / frozen.NAME, recipe.data.root), rank.world_size
     )
     found = probe.speeds(plan, rank, beat=partial(process.watchdog.beat, 0, "start"))

@@ -22,7 +22,7 @@ from resnet_recipes.measure.sample import SAMPLE, SECONDS
 from resnet_recipes.network import about, pretrained
 from resnet_recipes.network.load import WEIGHTS
 from resnet_recipes.network.weights import write_weights
-from resnet_recipes.planning import plan as planning
+from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.process.agreement import confirm_same
 from resnet_recipes.process.rank_process import RankProcess, run_rank
 from resnet_recipes.recipe.frozen import read, tree_of
@@ -35,8 +35,8 @@ from resnet_recipes.training import distributed
 from resnet_recipes.training.build import build, close
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import Rank
-from resnet_recipes.training.keeper import Keeper
 from resnet_recipes.training.loop import train
+from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.sample import time_epochs
 from resnet_recipes.training.state import digest, flat, restore, resume_warnings
@@ -73,7 +73,7 @@ def work(process: RankProcess) -> int:
         process.console.write(
             "compiling the network before the first step, which can take minutes\n"
         )
-    run = build(planning.of(recipe, facts, rank.world_size), rank)
+    run = build(make_plan(recipe, facts, rank.world_size), rank)
     checkpoints = Checkpoints(process.folder / "checkpoints", recipe.checkpoint.keep, warn=print)
     first = resume(run, checkpoints)
     if sample := atomic.read_json(process.folder / SAMPLE):
@@ -170,8 +170,8 @@ def timed(run: Run, process: RankProcess, epochs: Sequence[int]) -> int:
 
 def follow(run: Run, process: RankProcess, first: int) -> int:
     """Train as one of the ranks that write nothing."""
-    keeper = Keeper(run, None, process.interruption, process.watchdog)
-    done = train(run, keeper, first)
+    reporter = RunReporter(run, None, process.interruption, process.watchdog)
+    done = train(run, reporter, first)
     return ExitCode.DONE if _is_over(run, done) else process.interruption.exit_code
 
 
@@ -185,9 +185,9 @@ def lead(
     checkpoints.warn = lambda text: recorder.note(process.watchdog.step, text)
     if run.graphs is not None:
         run.graphs.tell = checkpoints.warn
-    keeper = Keeper(run, (recorder, checkpoints), process.interruption, process.watchdog)
+    reporter = RunReporter(run, (recorder, checkpoints), process.interruption, process.watchdog)
     try:
-        done = train(run, keeper, first)
+        done = train(run, reporter, first)
         seconds = run.clock.seconds()  # writing the last checkpoint and the weights is not training
     finally:
         checkpoints.wait()  # what was saved before a failure must reach the disk
@@ -241,7 +241,7 @@ def run_facts(run: Run, folder: Path) -> RunFacts:
     )
 
 
-def mlperf_values(plan: planning.Plan) -> dict[str, object]:
+def mlperf_values(plan: Plan) -> dict[str, object]:
     """Return what MLPerf's log says about a recipe, under MLPerf's keys."""
     recipe = plan.recipe
     return {

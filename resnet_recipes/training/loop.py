@@ -11,11 +11,11 @@ from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.ops.images import Draft
 from resnet_recipes.training.distributed import Vote, average_statistics
 from resnet_recipes.training.gradient import gradient_of
-from resnet_recipes.training.keeper import Keeper
+from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 
 
-def train(run: Run, keeper: Keeper, first: int = 0) -> int:
+def train(run: Run, reporter: RunReporter, first: int = 0) -> int:
     """Train from step `first` until the plan ends, its target is reached or a rank is asked to stop.
 
     Return the completed steps.
@@ -66,15 +66,15 @@ def train(run: Run, keeper: Keeper, first: int = 0) -> int:
         done = step + 1
         if plan.recipe.batch.bn_average and done % plan.steps_per_epoch == 0:
             average_statistics(model)
-        stop = vote.cast(keeper.wants_to_stop()) and done < plan.total_steps
-        keeper.step(done, loss)
+        stop = vote.cast(reporter.wants_to_stop()) and done < plan.total_steps
+        reporter.step(done, loss)
         if plan.logs_at(done) or plan.evaluates_at(done) or stop:
-            keeper.log(done, stream)  # the only place in training that waits for the device
+            reporter.log(done, stream)  # the only place in training that waits for the device
         if plan.evaluates_at(done):
-            keeper.evaluate(done)
+            reporter.evaluate(done)
         stop = stop or run.has_reached_target
         if plan.saves_at(done) or stop:
-            keeper.save(done)
+            reporter.save(done)
         if stop:
             break
     return done

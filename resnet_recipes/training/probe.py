@@ -10,8 +10,7 @@ from torch import Tensor
 
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.measure.estimate import Speeds
-from resnet_recipes.planning import plan as planning
-from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.training.build import build, close_data, open_data
 from resnet_recipes.training.distributed import Rank, join, mean_over_ranks, meet, total_over_ranks
@@ -31,7 +30,7 @@ LONGEST_STEP = 2.0
 
 
 class Stopwatch:
-    """A keeper that only times steps, and stops training when it has timed enough."""
+    """A reporter that only times steps, and stops training when it has timed enough."""
 
     def __init__(self, device: torch.device, seconds: float):
         self.laps: list[float] = []
@@ -84,7 +83,7 @@ def speeds(
         beat()
     first = warm_up(rank.device)
     steps = {side: _mixed(found[first:], _interval(plan)) for side, found in laps.items()}
-    settling = median(
+    warm_up_seconds = median(
         sum(found[:first]) - first * median(steps[side]) for side, found in laps.items()
     )
     images = size * rank.world_size
@@ -94,7 +93,7 @@ def speeds(
         _evaluation_rate(plan, rank),
         size,
         rank.world_size,
-        max(0.0, settling),
+        max(0.0, warm_up_seconds),
         None,
         _exchange_seconds(plan, rank),
     )
@@ -103,16 +102,16 @@ def speeds(
         return speeds
     loader = _loader_rate(plan, rank, share)
     beat()
-    return replace(speeds, loader=loader, together=_together(plan, rank, size, share))
+    return replace(speeds, loader=loader, end_to_end=end_to_end_rate(plan, rank, size, share))
 
 
-def _together(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
+def end_to_end_rate(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
     """Return images per second of training on real images, `size` per device, at the first image size of the run."""
     images = size * rank.world_size
     recipe = replace(
         plan.recipe, batch=replace(plan.recipe.batch, global_size=images, bn_size=size)
     )
-    laps = _timed(planning.of(recipe, plan.facts, rank.world_size), rank, seconds, Tuning.of(plan))
+    laps = _timed(make_plan(recipe, plan.facts, rank.world_size), rank, seconds, Tuning.of(plan))
     # a run on few images may end within the warm-up
     return images / median(laps[warm_up(rank.device) :] or laps)
 
@@ -192,7 +191,7 @@ def _synthetic(plan: Plan, rank: Rank, side: int, size: int, eval_examples: int 
     facts = DataFacts(
         "synthetic", plan.facts.root, train_examples, eval_examples, plan.facts.classes
     )
-    return planning.of(probe, facts, rank.world_size)
+    return make_plan(probe, facts, rank.world_size)
 
 
 def _crop_for(recipe: Recipe, side: int) -> int:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from resnet_recipes.training.keeper import Heartbeat, StopRequest
 from resnet_recipes.training.loop import train
+from resnet_recipes.training.reporter import Heartbeat, StopRequest
 from resnet_recipes.training.run import Run
 
 
 class EpochTimer:
-    """A keeper that times each epoch, and stops training at a given step."""
+    """A reporter that times each epoch, and stops training at a given step."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ WORDS = [
 def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
     """Count the measurements, which give the same speeds each time."""
     calls: list[object] = []
-    speeds = Speeds({88: (0.01,) * 4, 176: (0.04,) * 4}, 50.0, 20.0, 16, together=45.0)
+    speeds = Speeds({88: (0.01,) * 4, 176: (0.04,) * 4}, 50.0, 20.0, 16, end_to_end=45.0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(
         measurement, "speeds", lambda *_: calls.append(0) or (Ending(ExitCode.DONE), speeds)

@@ -12,7 +12,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.commands import run_folder
 from resnet_recipes.commands.run_folder import create, provenance
-from resnet_recipes.planning import plan
+from resnet_recipes.planning.plan import IMAGENET, make_plan
 from resnet_recipes.process.lock import locked
 from resnet_recipes.recipe.compose import compose
 
@@ -24,7 +24,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]
 
     def make(*words: str) -> Path:
         composed = compose("mild", ["data=/data", *words])
-        return create(composed, plan.of(composed.recipe, plan.IMAGENET, 1), ["resnet-train"])
+        return create(composed, make_plan(composed.recipe, IMAGENET, 1), ["resnet-train"])
 
     return make
 

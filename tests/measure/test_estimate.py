@@ -44,7 +44,7 @@ def test_nodes_share_the_work_and_their_exchange_widens_the_bounds() -> None:
 
 
 def test_each_size_settles_once() -> None:
-    made = estimate((88, 88, 176), 10, 100, 1, 0, replace(SPEEDS, settling=6.0))
+    made = estimate((88, 88, 176), 10, 100, 1, 0, replace(SPEEDS, warm_up_seconds=6.0))
     assert [phase.minutes for phase in made.phases] == pytest.approx(
         [2000 * 0.001 / 60 + 0.1, 1000 * 0.004 / 60 + 0.1]
     )
@@ -52,7 +52,7 @@ def test_each_size_settles_once() -> None:
 
 def test_what_loading_and_training_cost_each_other_is_paid_for_each_image() -> None:
     """By hand: 1 ms a step alone, 1.25 ms alongside the loader at 88 px."""
-    made = estimate((88, 176), 10, 100, 1, 0, replace(SPEEDS, loader=5000.0, together=800.0))
+    made = estimate((88, 176), 10, 100, 1, 0, replace(SPEEDS, loader=5000.0, end_to_end=800.0))
     assert [phase.minutes for phase in made.phases] == pytest.approx(
         [1000 * 0.00125 / 60, 1000 * 0.00425 / 60]
     )

@@ -14,8 +14,8 @@ from torchvision.models import ResNet
 
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods.base import Batch, Now, one_hot
-from resnet_recipes.training.keeper import Keeper
 from resnet_recipes.training.loop import train
+from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from tests.process.nursery import narrow_resnet18
 
@@ -113,12 +113,12 @@ def train_with_overflow() -> Callable[[Run, int], list[After]]:
             passes.append(inputs)
             return output * torch.inf if len(passes) == bad else output
 
-        keeper = Mock(spec=Keeper)
-        keeper.wants_to_stop.return_value = False
-        keeper.step.side_effect = lambda done, loss: states.append(After.step(run, done, loss))
+        reporter = Mock(spec=RunReporter)
+        reporter.wants_to_stop.return_value = False
+        reporter.step.side_effect = lambda done, loss: states.append(After.step(run, done, loss))
         run.model.conv1.register_forward_hook(spoil)
         run.precision.load_state_dict(run.precision.state_dict() | {"scale": SCALE})
-        train(run, keeper)
+        train(run, reporter)
         return states
 
     return run_it

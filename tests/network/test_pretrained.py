@@ -19,8 +19,8 @@ from resnet_recipes.methods.stochastic_depth import StochasticDepth
 from resnet_recipes.network import pretrained
 from resnet_recipes.network.build import build_model
 from resnet_recipes.optim import OPTIMIZERS
-from resnet_recipes.training.keeper import Keeper
 from resnet_recipes.training.loop import train
+from resnet_recipes.training.reporter import RunReporter
 from tests.process.nursery import narrow_resnet18
 
 CONFIG = ModelConfig(name="resnet18")
@@ -150,7 +150,7 @@ def test_frozen_parts_keep_weights_and_statistics_in_training(make_run):
         model={"weights": "unread", "freeze": "layer1"},
     )
     before = {name: value.clone() for name, value in run.model.state_dict().items()}
-    train(run, Mock(spec=Keeper, **{"wants_to_stop.return_value": False}))
+    train(run, Mock(spec=RunReporter, **{"wants_to_stop.return_value": False}))
     after = run.model.state_dict()
     changed = {name.split(".")[0] for name in after if not torch.equal(after[name], before[name])}
     assert changed == {"layer2", "fc"}

@@ -1,14 +1,13 @@
 import pytest
 
-from resnet_recipes.planning import plan
-from resnet_recipes.planning.plan import IMAGENET
+from resnet_recipes.planning.plan import IMAGENET, make_plan
 from resnet_recipes.recipe.compose import compose
 
 
 def notes(name: str, *changes: str, ranks: int = 8) -> str:
     """Return the notes of a packaged recipe with changes, on ImageNet."""
     return "\n".join(
-        plan.of(compose(name, changes, needs_data=False).recipe, IMAGENET, ranks).notes
+        make_plan(compose(name, changes, needs_data=False).recipe, IMAGENET, ranks).notes
     )
 
 

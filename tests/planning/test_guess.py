@@ -4,9 +4,9 @@ import pytest
 
 from resnet_recipes.measure.datasheet import GPUS
 from resnet_recipes.measure.roofline import Work, speed
-from resnet_recipes.planning import guess, plan
+from resnet_recipes.planning import guess
 from resnet_recipes.planning.guess import cpu_seconds, roughly
-from resnet_recipes.planning.plan import IMAGENET, Plan
+from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.recipe.compose import compose
 
 FIXED = ("~methods.progressive_resizing", "data.train_size=224")
@@ -14,7 +14,7 @@ H200 = next(gpu for gpu in GPUS if gpu.name == "H200")
 
 
 def mild(*changes: str, ranks: int = 1) -> Plan:
-    return plan.of(compose("mild", changes, needs_data=False).recipe, IMAGENET, ranks)
+    return make_plan(compose("mild", changes, needs_data=False).recipe, IMAGENET, ranks)
 
 
 def test_a_cpus_seconds_are_images_times_multiply_adds():

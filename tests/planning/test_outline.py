@@ -1,12 +1,12 @@
-from resnet_recipes.planning import outline, plan
-from resnet_recipes.planning.plan import IMAGENET
+from resnet_recipes.planning import outline
+from resnet_recipes.planning.plan import IMAGENET, make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.report.facts import Published
 
 
 def text(name: str, *changes: str, ranks: int = 8) -> str:
     """Return the outline of a packaged recipe on ImageNet."""
-    made = plan.of(compose(name, changes, needs_data=False).recipe, IMAGENET, ranks)
+    made = make_plan(compose(name, changes, needs_data=False).recipe, IMAGENET, ranks)
     return "\n".join(outline.lines(outline.rows(made)))
 
 

@@ -10,8 +10,7 @@ from resnet_recipes.base.architecture import NETWORKS
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.trivial_augment import TrivialAugment
-from resnet_recipes.planning import plan
-from resnet_recipes.planning.plan import IMAGENET, Plan
+from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
 
@@ -42,13 +41,13 @@ def small(epochs: str = "10ep", **sections) -> Recipe:
 
 def planned(recipe: Recipe, examples: int = 1000, ranks: int = 1) -> Plan:
     """Plan a small recipe on ten classes."""
-    return plan.of(recipe, facts(examples, classes=10), ranks)
+    return make_plan(recipe, facts(examples, classes=10), ranks)
 
 
 def refused(recipe: Recipe, ranks: int = 1, **found) -> dict[str, str]:
     """Return the problems of a plan that must be refused, by key."""
     with pytest.raises(RecipeError) as caught:
-        plan.of(recipe, facts(**{"examples": 1000, "classes": 10} | found), ranks)
+        make_plan(recipe, facts(**{"examples": 1000, "classes": 10} | found), ranks)
     return {problem.key: str(problem) for problem in caught.value.problems}
 
 
@@ -58,14 +57,14 @@ def imagenet():
 
     @cache
     def make(name: str, *changes: str, ranks: int = 8) -> Plan:
-        return plan.of(compose(name, changes, needs_data=False).recipe, IMAGENET, ranks)
+        return make_plan(compose(name, changes, needs_data=False).recipe, IMAGENET, ranks)
 
     return make
 
 
 def test_images_on_the_device_need_no_memory_for_batches():
     assert [
-        plan.of(small(), facts(1000, 10, backend), 1).batch_memory > 0
+        make_plan(small(), facts(1000, 10, backend), 1).batch_memory > 0
         for backend in ("torchvision", "ffcv", "gpu", "synthetic")
     ] == [True, True, False, False]
 
@@ -387,12 +386,12 @@ def test_one_message_fits_a_recipe_to_a_small_data_set(examples, ranks, epochs):
     """Whatever follows from a batch that is too large is answered at once: typing the fix leaves nothing wrong."""
     changes = [f"epochs={epochs}"] if epochs else []
     with pytest.raises(RecipeError) as caught:
-        plan.of(
+        make_plan(
             compose("mild", changes, needs_data=False).recipe, facts(examples, classes=4), ranks
         )
     (problem,) = caught.value.problems
     assert "images in /data: an epoch has no steps" in problem.rule
-    made = plan.of(
+    made = make_plan(
         compose("mild", [*changes, *problem.fix.split()], needs_data=False).recipe,
         facts(examples, classes=4),
         ranks,
@@ -408,4 +407,4 @@ def test_one_message_fits_a_recipe_to_a_small_data_set(examples, ranks, epochs):
 )
 def test_a_run_without_end_is_refused_at_once(changes):
     with pytest.raises(RecipeError, match="the maximum is 1,000,000,000 steps and 10,000 epochs"):
-        plan.of(compose("mild", changes, needs_data=False).recipe, facts(4000, classes=4), 1)
+        make_plan(compose("mild", changes, needs_data=False).recipe, facts(4000, classes=4), 1)

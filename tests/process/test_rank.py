@@ -36,7 +36,7 @@ def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_writt
 ):
     times = [10.0]
     monkeypatch.setattr(rank, "train", lambda *_: 7)
-    monkeypatch.setattr(rank, "Keeper", Mock())
+    monkeypatch.setattr(rank, "RunReporter", Mock())
     monkeypatch.setattr(
         rank,
         "write_results",

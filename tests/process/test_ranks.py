@@ -25,8 +25,8 @@ from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training import distributed, exchange
 from resnet_recipes.training.evaluate import evaluate
-from resnet_recipes.training.keeper import Keeper
 from resnet_recipes.training.precision import Precision
+from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from tests.compliance import complies
 from tests.process.nursery import Nursery
@@ -126,15 +126,15 @@ def fused(process: RankProcess) -> int:
 
 def flipped(process: RankProcess) -> str:
     """Do the work of a rank; before the first checkpoint, one bit of one weight flips on rank 1. Return the error."""
-    save = Keeper.save
+    save = RunReporter.save
 
-    def flip_and_save(self: Keeper, done: int) -> None:
+    def flip_and_save(self: RunReporter, done: int) -> None:
         if process.rank == 1:
             with torch.no_grad():
                 self.run.model.layer2[0].conv2.weight.view(torch.int32)[1, 2, 0, 1] ^= 1
         save(self, done)
 
-    Keeper.save = flip_and_save
+    RunReporter.save = flip_and_save
     with pytest.raises(TrainingError) as failure:
         work(process)
     return str(failure.value)

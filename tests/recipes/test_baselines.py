@@ -10,8 +10,7 @@ import pytest
 import torch
 import torchvision
 
-from resnet_recipes.planning import plan
-from resnet_recipes.planning.plan import IMAGENET, Plan
+from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import packaged_folder
 
@@ -26,7 +25,7 @@ BASELINES = sorted({words.split()[0] for words in CASES})
 def planned(words: str) -> Plan:
     """Plan a recipe with changes, on ImageNet with 8 devices."""
     name, *changes = words.split()
-    return plan.of(compose(name, changes, needs_data=False).recipe, IMAGENET, 8)
+    return make_plan(compose(name, changes, needs_data=False).recipe, IMAGENET, 8)
 
 
 @pytest.mark.parametrize("words", CASES)

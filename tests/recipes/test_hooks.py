@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.planning import outline, plan
-from resnet_recipes.planning.plan import IMAGENET, Plan
+from resnet_recipes.planning import outline
+from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.library import packaged_folder
 
 
 def planned(name: str) -> Plan:
     """Plan a recipe on ImageNet with 8 devices."""
-    return plan.of(compose(name, needs_data=False).recipe, IMAGENET, 8)
+    return make_plan(compose(name, needs_data=False).recipe, IMAGENET, 8)
 
 
 def with_methods_in_another_order(text: str, seed: int) -> str:

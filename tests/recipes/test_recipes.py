@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.data.base import DataFacts
-from resnet_recipes.planning import plan
-from resnet_recipes.planning.plan import IMAGENET
+from resnet_recipes.planning.plan import IMAGENET, make_plan
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen import tree_of
@@ -169,14 +168,14 @@ def test_published_results_name_their_source_and_stand_in_the_header(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_packaged_recipe_can_be_planned(name):
-    made = plan.of(compose(name, needs_data=False).recipe, IMAGENET, 1)
+    made = make_plan(compose(name, needs_data=False).recipe, IMAGENET, 1)
     assert made.total_steps > 0
 
 
 def test_finetune_is_the_tutorial_of_pytorch_with_a_batch_of_32():
     """Chilamkurthy: SGD at 0.001 for 4 images, momentum 0.9, a tenth of the rate after every 7 of 25 epochs."""
     photos = DataFacts("torchvision", Path("photos"), 500, 100, ("ants", "bees"))
-    made = plan.of(compose("finetune", needs_data=False).recipe, photos, 1)
+    made = make_plan(compose("finetune", needs_data=False).recipe, photos, 1)
     rates = [made.lr_at(epoch * made.steps_per_epoch) for epoch in range(25)]
     assert rates == pytest.approx([0.001 * 32 / 4 * 0.1 ** (epoch // 7) for epoch in range(25)])
     assert made.recipe.model.weights == "torchvision"

@@ -99,7 +99,7 @@ from unittest.mock import Mock, patch
 from null_device import recorded
 from step import a_run
 from resnet_recipes.training import graphs
-from resnet_recipes.training.keeper import Keeper
+from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.loop import train
 torch.cuda.empty_cache()
 torch.cuda.reset_peak_memory_stats()
@@ -107,11 +107,11 @@ run = a_run("mild", ["model.name=resnet18"])
 run.graphs.tell = print
 needed, all_of_it = torch.cuda.max_memory_allocated(), torch.cuda.mem_get_info()[1]
 torch.cuda.set_per_process_memory_fraction(1.5 * needed / all_of_it)
-keeper, sizes = Mock(spec=Keeper), run.plan.sizes
+reporter, sizes = Mock(spec=RunReporter), run.plan.sizes
 for side in (88, 136, 172, 176, 88):
-    keeper.wants_to_stop.side_effect = [False, False, True]
+    reporter.wants_to_stop.side_effect = [False, False, True]
     with recorded() as entries, patch.object(graphs, "PATIENCE", 0):
-        train(run, keeper, sizes.index(side) * run.plan.steps_per_epoch)
+        train(run, reporter, sizes.index(side) * run.plan.steps_per_epoch)
     print(entries.count("launch graph"), torch.cuda.memory_reserved())
 torch.cuda.set_per_process_memory_fraction(1.0)
 """
@@ -154,15 +154,15 @@ COMPILED = """
 import torch
 from unittest.mock import Mock
 from step import a_run
-from resnet_recipes.training.keeper import Keeper
+from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.loop import train
 run = a_run("mild", ["precision.compile=true", "model.name=resnet18"])
-keeper = Mock(spec=Keeper)
-keeper.wants_to_stop.return_value = True
+reporter = Mock(spec=RunReporter)
+reporter.wants_to_stop.return_value = True
 sizes = run.plan.sizes
 for size in set(sizes):
-    train(run, keeper, sizes.index(size) * run.plan.steps_per_epoch)
-print(len(set(sizes)), keeper.step.call_count, torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    train(run, reporter, sizes.index(size) * run.plan.steps_per_epoch)
+print(len(set(sizes)), reporter.step.call_count, torch._dynamo.utils.counters["stats"]["unique_graphs"])
 """
 
 #: A run from the command line, on images of three sizes.

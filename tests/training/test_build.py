@@ -16,8 +16,8 @@ from resnet_recipes.data import synthetic
 from resnet_recipes.methods import ORDER
 from resnet_recipes.network.fuse import FusedBatchNorm2d
 from resnet_recipes.training.evaluate import evaluate
-from resnet_recipes.training.keeper import Keeper
 from resnet_recipes.training.loop import train
+from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 
 #: Every method that can be in one recipe with all others, images that grow from the first epoch on,
@@ -36,10 +36,10 @@ ALL: dict[str, Any] = {
 
 def losses_of(run: Run) -> Tensor:
     """Train to the end and return the loss of every step."""
-    keeper = Mock(spec=Keeper)
-    keeper.wants_to_stop.return_value = False
-    train(run, keeper)
-    return torch.stack([call.args[1] for call in keeper.step.call_args_list])
+    reporter = Mock(spec=RunReporter)
+    reporter.wants_to_stop.return_value = False
+    train(run, reporter)
+    return torch.stack([call.args[1] for call in reporter.step.call_args_list])
 
 
 @pytest.mark.parametrize("wanted", [True, False])
@@ -67,7 +67,7 @@ def test_convolutions_and_images_are_channels_last_with_every_method_on(
     )
     seen = []
     run.model.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    train(run, Mock(spec=Keeper))
+    train(run, Mock(spec=RunReporter))
     assert [images.shape for images in seen] == [(16, 3, 16, 16)]
     assert seen[0].is_contiguous(memory_format=torch.channels_last)
 

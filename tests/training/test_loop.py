@@ -28,7 +28,7 @@ HOT: dict[str, Any] = {
 
 
 class Notes:
-    """A keeper that remembers losses, and the whole state after some steps; it asks to stop after a number of steps."""
+    """A reporter that remembers losses, and the whole state after some steps, and asks to stop."""
 
     def __init__(self, run: Run, stop_at: int = 0, keep: tuple[int, ...] = ()):
         self.run, self.stop_at, self.keep, self.states = run, stop_at, keep, {}

@@ -9,7 +9,7 @@ import torch
 import torchvision
 
 from resnet_recipes import data
-from resnet_recipes.planning import plan
+from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.recipe.schema import Recipe
@@ -23,7 +23,7 @@ ALONE = Rank(0, 0, 1, torch.device("cpu"))
 
 
 @pytest.fixture
-def made(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> plan.Plan:
+def made(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A plan with growing images and every kind of method."""
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
     methods = {
@@ -34,42 +34,42 @@ def made(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> plan
         "sam": {"interval": 2},
     }
     small = recipe(methods=methods, max_duration="4ep")
-    return plan.of(small, data.measure(small.data), 1)
+    return make_plan(small, data.measure(small.data), 1)
 
 
 def test_the_ends_and_the_middle_of_the_sizes_are_measured(
-    made: plan.Plan, monkeypatch: pytest.MonkeyPatch
+    made: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(probe, "STEPS", 3)
     found = probe.speeds(made, ALONE, seconds=5.0)
     assert {min(made.sizes), max(made.sizes)} <= set(found.step) <= set(made.sizes)
     assert all(len(laps) >= 1 and min(laps) > 0 for laps in found.step.values())
     assert found.evaluation > 0
-    assert (found.loader, found.together, found.exchange, found.devices) == (None, None, 0.0, 1)
+    assert (found.loader, found.end_to_end, found.exchange, found.devices) == (None, None, 0.0, 1)
 
 
-def test_training_on_the_real_images_is_timed(
-    made: plan.Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_on_the_real_images_is_timed(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "STEPS", 2)
-    assert probe._together(made, ALONE, 16, seconds=1.0) > 0
+    assert probe.end_to_end_rate(made, ALONE, 16, seconds=1.0) > 0
 
 
 def test_a_run_that_ends_within_the_warm_up_is_timed_by_what_it_has(
-    made: plan.Plan, monkeypatch: pytest.MonkeyPatch
+    made: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "train", lambda run, keeper, first: keeper.laps.extend([2.0, 2.0]))
-    assert probe._together(made, ALONE, 16, seconds=1.0) == pytest.approx(8.0)
+    monkeypatch.setattr(
+        probe, "train", lambda run, reporter, first: reporter.laps.extend([2.0, 2.0])
+    )
+    assert probe.end_to_end_rate(made, ALONE, 16, seconds=1.0) == pytest.approx(8.0)
 
 
 def test_what_the_first_steps_take_longer_is_known(
-    made: plan.Plan, monkeypatch: pytest.MonkeyPatch
+    made: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By hand: the first two steps of each size take 7 seconds, later ones 1."""
     made.recipe.methods.sam = None
     laps = [5.0, 2.0, 1.0, 1.0, 1.0]
-    monkeypatch.setattr(probe, "train", lambda run, keeper, first: keeper.laps.extend(laps))
-    assert probe.speeds(made, ALONE).settling == pytest.approx(5.0)
+    monkeypatch.setattr(probe, "train", lambda run, reporter, first: reporter.laps.extend(laps))
+    assert probe.speeds(made, ALONE).warm_up_seconds == pytest.approx(5.0)
 
 
 def speeds_of_two(process: RankProcess) -> dict[str, object]:
@@ -77,14 +77,14 @@ def speeds_of_two(process: RankProcess) -> dict[str, object]:
     probe.STEPS = 3
     torchvision.models.resnet18 = shallow_resnet18
     recipe = read(process.folder / "config.yaml")
-    made = plan.of(recipe, data.measure(recipe.data), 2)
+    made = make_plan(recipe, data.measure(recipe.data), 2)
     found = probe.speeds(made, distributed.this_rank("cpu"), seconds=2.0)
     distributed.leave()
     return asdict(found)
 
 
 @pytest.mark.slow
-def test_ranks_measure_together(nursery: Nursery, made: plan.Plan, tmp_path: Path) -> None:
+def test_ranks_measure_together(nursery: Nursery, made: Plan, tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(freeze(made.recipe))
     first, second = nursery.call(tmp_path, 2, speeds_of_two)
     assert first["devices"] == 2
@@ -94,7 +94,7 @@ def test_ranks_measure_together(nursery: Nursery, made: plan.Plan, tmp_path: Pat
     assert first["evaluation"] > 0
 
 
-def test_the_probe_trains_at_the_size_it_is_asked_for(made: plan.Plan) -> None:
+def test_the_probe_trains_at_the_size_it_is_asked_for(made: Plan) -> None:
     for side in set(made.sizes):
         assert set(probe._synthetic(made, ALONE, side, 16).sizes) == {side}
 
@@ -120,13 +120,13 @@ def test_a_step_is_timed_once_the_warm_up_is_over_and_gradients_are_replayed(
 
 
 def test_the_first_step_that_is_timed_is_one_of_sams(
-    made: plan.Plan, monkeypatch: pytest.MonkeyPatch
+    made: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = []
     monkeypatch.setattr(
         probe,
         "train",
-        lambda run, keeper, first: (begun.append(first), keeper.laps.extend([1.0] * 4)),
+        lambda run, reporter, first: (begun.append(first), reporter.laps.extend([1.0] * 4)),
     )
     made.recipe.methods.sam.interval = 5
     probe._laps(made, ALONE, 32, 16, 1.0, Tuning())

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from resnet_recipes.training import gradient
-from resnet_recipes.training.keeper import Keeper
 from resnet_recipes.training.loop import train
+from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.tuning import Tuning
 from tests.training.test_loop import Notes
@@ -72,5 +72,5 @@ def test_nothing_is_searched_for_in_an_evaluation(make_run: Callable[..., Run]):
     run.model.register_forward_pre_hook(
         lambda module, inputs: seen.append(torch.backends.cudnn.benchmark)
     )
-    Keeper(run, None, Mock(), Mock()).evaluate(1)
+    RunReporter(run, None, Mock(), Mock()).evaluate(1)
     assert set(seen) == {False}

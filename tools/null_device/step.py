@@ -22,12 +22,12 @@ from null_device import recorded
 
 from resnet_recipes import ops
 from resnet_recipes.data.base import DataFacts, RawBatch
-from resnet_recipes.planning import plan as planning
+from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.training import build as building
 from resnet_recipes.training.distributed import this_rank
-from resnet_recipes.training.keeper import Keeper
 from resnet_recipes.training.loop import train
+from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 
 # examples; step to begin with; steps taken, at least one of them with SAM
@@ -91,14 +91,14 @@ def a_run(name: str, changes: list[str]) -> Run:
     )
     building.open_data = lambda *_: (loader, loader)
     ops.fault = lambda *_: ""  # the device computes nothing that could be compared
-    return building.build(planning.of(recipe, facts, 1), this_rank("cuda"))
+    return building.build(make_plan(recipe, facts, 1), this_rank("cuda"))
 
 
 def recorded_steps(run: Run) -> list[list[str]]:
     """Return what each step of the training loop asks of the device, without the first two."""
-    keeper, found = Mock(spec=Keeper), []
-    keeper.wants_to_stop.side_effect = lambda: len(found) == STEPS
-    keeper.step.side_effect = lambda done, loss: turn()
+    reporter, found = Mock(spec=RunReporter), []
+    reporter.wants_to_stop.side_effect = lambda: len(found) == STEPS
+    reporter.step.side_effect = lambda done, loss: turn()
     block = None
 
     def turn() -> None:
@@ -110,7 +110,7 @@ def recorded_steps(run: Run) -> list[list[str]]:
         context = recorded()
         block = context, context.__enter__()
 
-    train(run, keeper, FIRST)
+    train(run, reporter, FIRST)
     # else Python would end it some time later, along with another record
     block[0].__exit__(None, None, None)
     return found[2:]
@@ -118,10 +118,10 @@ def recorded_steps(run: Run) -> list[list[str]]:
 
 def cpu_ms(run: Run) -> float:
     """Return the CPU time of a plain step, on all threads."""
-    keeper, laps = Mock(spec=Keeper), [time.process_time()]
-    keeper.wants_to_stop.side_effect = lambda: len(laps) > STEPS
-    keeper.step.side_effect = lambda done, loss: laps.append(time.process_time())
-    train(run, keeper, FIRST)
+    reporter, laps = Mock(spec=RunReporter), [time.process_time()]
+    reporter.wants_to_stop.side_effect = lambda: len(laps) > STEPS
+    reporter.step.side_effect = lambda done, loss: laps.append(time.process_time())
+    train(run, reporter, FIRST)
     return round(1e3 * median(b - a for a, b in pairwise(laps)), 1)
 
 

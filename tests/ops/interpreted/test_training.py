@@ -9,7 +9,7 @@ from resnet_recipes import data, ops
 from resnet_recipes.ops import Operations
 from resnet_recipes.ops.kernels import batch_norm, blurred, stem
 from resnet_recipes.optim.native import steps
-from resnet_recipes.planning import plan
+from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.build import build, close
 from resnet_recipes.training.distributed import Rank
@@ -51,7 +51,7 @@ def trained(kernels):
     """Return a run after its only step, with the step's loss."""
     recipe, problems = typed(merged(RECIPE, {"precision": {"kernels": kernels}}))
     assert not problems
-    run = build(plan.of(recipe, data.measure(recipe.data), 1), Rank(0, 0, 1, torch.device("cpu")))
+    run = build(make_plan(recipe, data.measure(recipe.data), 1), Rank(0, 0, 1, torch.device("cpu")))
     train(run, notes := Notes(run))
     close(run)
     return run, notes.losses[0]

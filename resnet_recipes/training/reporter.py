@@ -1,4 +1,4 @@
-"""The keeper of a run: logs, evaluates and saves what the loop trains."""
+"""The reporter of a run: logs, evaluates and saves what the loop trains."""
 
 import time
 from typing import Protocol
@@ -34,8 +34,8 @@ class Heartbeat(Protocol):
         """Report that `step` steps are done, and what comes next."""
 
 
-class Keeper:
-    """Log, evaluate and save one run. Every rank has a keeper; only rank 0's writes."""
+class RunReporter:
+    """Log, evaluate and save one run. Every rank has a reporter; only rank 0's writes."""
 
     def __init__(
         self,

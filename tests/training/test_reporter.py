@@ -1,4 +1,4 @@
-"""What the keeper refuses to keep."""
+"""What the reporter refuses to keep."""
 
 import io
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from resnet_recipes.process.signals import Interruption
 from resnet_recipes.report.console import PlainConsole
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.training.checkpoint import Checkpoints
-from resnet_recipes.training.keeper import Keeper
+from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.run import Run
 
 
@@ -24,27 +24,27 @@ class Silent:
 
 
 @pytest.fixture
-def keeper(make_run: Callable[..., Run], tmp_path: Path) -> Keeper:
-    """The keeper of a small run, with the checkpoint of step 1."""
+def reporter(make_run: Callable[..., Run], tmp_path: Path) -> RunReporter:
+    """The reporter of a small run, with the checkpoint of step 1."""
     run = make_run()
     checkpoints = Checkpoints(tmp_path / "checkpoints", 2, print)
     recorder = Recorder(
         tmp_path, run_facts(run, tmp_path), PlainConsole(io.StringIO(), io.StringIO())
     )
     recorder.begin()
-    made = Keeper(run, (recorder, checkpoints), Interruption(), Silent())
+    made = RunReporter(run, (recorder, checkpoints), Interruption(), Silent())
     made.save(1)
     return made
 
 
 @pytest.mark.parametrize("place", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_model_that_is_not_finite_is_never_saved(place: str, value: float, keeper: Keeper):
-    tensor = keeper.run.model.state_dict()[place]
+def test_a_model_that_is_not_finite_is_never_saved(place: str, value: float, reporter: RunReporter):
+    tensor = reporter.run.model.state_dict()[place]
     tensor[(0,) * tensor.dim()] = value
     with pytest.raises(
         TrainingError, match=r"not finite numbers at step 2; usual causes.*optimizer\.lr"
     ):
-        keeper.save(2)
-    keeper.checkpoints.wait()
-    assert keeper.checkpoints.newest()[0] == 1
+        reporter.save(2)
+    reporter.checkpoints.wait()
+    assert reporter.checkpoints.newest()[0] == 1
