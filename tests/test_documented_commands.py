@@ -210,6 +210,17 @@ def test_commands_in_the_text_have_flags_that_exist(page: str) -> None:
         split([word for word in words[name == "resnet-recipes" :] if word != "--help"], usage)
 
 
+def script_of(words: list[str]) -> Path | None:
+    """Return the file of ours that a command runs with Python, on the null device or not."""
+    if words[0] not in ("python", "python3"):
+        return None
+    names = [word for word in words[1:] if word != "tools/null_device/run.py"]
+    if not names or not names[0].startswith(("benchmarks/", "tools/")):
+        return None
+    path = ROOT / names[0]
+    return path / "__main__.py" if path.is_dir() else path
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_targets_scripts_and_extras_exist(page: str) -> None:
     makefile, project = (
@@ -220,8 +231,8 @@ def test_targets_scripts_and_extras_exist(page: str) -> None:
     for words in filter(None, commands):
         if words[0] == "make" and len(words) == 2:
             assert f"\n{words[1]}:" in makefile
-        if words[0] in ("python", "python3") and words[1:] and words[1].endswith(".py"):
-            source = (ROOT / words[1]).read_text(encoding="utf-8")
+        if script := script_of(words):
+            source = script.read_text(encoding="utf-8")
             flags = [word.partition("=")[0] for word in words if word.startswith("--")]
             assert [flag for flag in flags if f'"{flag}"' not in source] == []
         for extra in re.findall(r"(?:'\.|resnet-recipes)\[([\w,]+)\]", " ".join(words)):

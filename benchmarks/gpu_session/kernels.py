@@ -1,17 +1,15 @@
-"""Single operations, forward and backward: torch's, compiled, and ours; and the first convolution, padded or not."""
+"""Single operations, forward and backward: torch's and ours; and the first convolution, padded or not."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import torch
 import torch.nn.functional as F
-import torchvision
-from session import compiled, dtype_of, gpu_of
+from session import dtype_of, gpu_of
 from torch import Tensor
 
 from resnet_recipes.doctor.rates import seconds
 from resnet_recipes.measure.roofline import FUSED_SHARE
-from resnet_recipes.ops import batch_norm, blur, sgd, stem
+from resnet_recipes.ops import batch_norm, blur, stem
 
 #: Channels and sides of ResNet-50's activations at 224 pixels, in its first and third stage.
 SHAPES = ((256, 56), (1024, 14))
@@ -32,10 +30,7 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
         size, place = 2 * x.numel(), f"{channels} channels, {side} px"
         for add in (False, True):
             case = f"BatchNorm{' + sum' * add} + ReLU, {place}"
-            forms = {
-                "torch": _norm(batch_norm.plain, x, add),
-                "compiled": _compiled(batch_norm.plain, x, add),
-            }
+            forms = {"torch": _norm(batch_norm.plain, x, add)}
             if device.type == "cuda":
                 forms["fused"] = _norm(batch_norm.fused, x, add)
             yield from _timed(case, forms, (8 + 4 * add) * size, device, predicted)
@@ -51,23 +46,6 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
         forms = {"torch": stem.plain} | ({"fused": stem.fused} if device.type == "cuda" else {})
         calls = {name: _call(form, x, *arguments) for name, form in forms.items()}
         yield from _timed(f"stem, {place}", calls, 8.5 * size, device, predicted)
-    model = torchvision.models.resnet50().to(device, memory_format=torch.channels_last)
-    weights = [weight.detach() for weight in model.parameters()]
-    arguments = (
-        *([torch.zeros_like(weight) for weight in weights] for _ in range(2)),
-        [weight.to(dtype) for weight in weights],
-        0.1,
-        0.99,
-        0.0,
-        0.9,
-        False,
-        None,
-        None,
-    )
-    forms = {"torch": sgd.plain} | ({"fused": sgd.fused} if device.type == "cuda" else {})
-    calls = {name: partial(form, weights, *arguments) for name, form in forms.items()}
-    moved = 22 * sum(weight.numel() for weight in weights)
-    yield from _timed("decay, step of SGD and cast of a ResNet-50", calls, moved, device, predicted)
     for side in (32,) if quick else SIDES:
         for channels in PADDED:
             taken = seconds(_stem(batch, channels, side, device, dtype), device, times=3)
@@ -129,10 +107,6 @@ def _norm(function: Callable[..., Tensor], x: Tensor, add: bool) -> Callable[[],
         return torch.autograd.grad(y, inputs, x)
 
     return call
-
-
-def _compiled(function: Callable[..., Tensor], x: Tensor, add: bool) -> Callable[[], object]:
-    return _norm(compiled(function, x.device, dynamic=False), x, add)
 
 
 def _call(function: Callable[..., Tensor], x: Tensor, *arguments: object) -> Callable[[], object]:

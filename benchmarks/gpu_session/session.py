@@ -1,6 +1,5 @@
 """What the sections share: recipes without Hydra, batches in memory, and loops that take turns."""
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,6 @@ import yaml
 from torch import Tensor
 
 from resnet_recipes.data.base import DataFacts, RawBatch
-from resnet_recipes.doctor.rates import settle
 from resnet_recipes.measure import datasheet
 from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.schema import Recipe
@@ -97,33 +95,32 @@ class Counting(Stopwatch):
         self.losses.append(loss.detach().clone())
 
 
-def run_of(recipe: Recipe, device: torch.device) -> Run:
-    """Return a run of a recipe on one device, on a batch in memory, for which cuDNN does not search."""
+def run_of(recipe: Recipe, device: torch.device, is_searched: bool = False) -> Run:
+    """Return a run of a recipe on one device, on a batch in memory; cuDNN searches if asked to."""
     size = recipe.batch.global_size
-    facts = DataFacts(
-        "synthetic", Path("memory"), 10_000 * size, size, tuple(map(str, range(CLASSES)))
-    )
-    run = build(make_plan(recipe, facts, 1), Rank(0, 0, 1, device), Tuning())
+    names = tuple(map(str, range(CLASSES)))
+    facts = DataFacts("synthetic", Path("memory"), 10_000 * size, size, names)
+    run = run_from(recipe, facts, device, is_searched)
     run.train_data = Memory(recipe.data.train_size, size, device)
     return run
 
 
-def ours(recipe: Recipe, device: torch.device, is_replayed: bool = True) -> Steps:
-    """Return our own training loop, with gradients replayed as CUDA graphs or not."""
-    run, done = run_of(recipe, device), [0]
-    run.graphs = run.graphs if is_replayed else None
+def run_from(
+    recipe: Recipe, facts: DataFacts, device: torch.device, is_searched: bool = True
+) -> Run:
+    """Return a run of a recipe on one device, on the data that `facts` describe."""
+    tuning = Tuning([recipe.data.train_size] if is_searched else [])
+    return build(make_plan(recipe, facts, 1), Rank(0, 0, 1, device), tuning)
+
+
+def ours(recipe: Recipe, device: torch.device, is_searched: bool = True) -> Steps:
+    """Return our own training loop, with cuDNN's search, as a long run has it."""
+    run, done = run_of(recipe, device, is_searched), [0]
 
     def go(steps: int) -> None:
         done[0] = train(run, Counting(steps), done[0])
 
     return go
-
-
-def compiled(function: Callable, device: torch.device, **settings: bool) -> Callable:
-    """Return a compiled function; on a CPU, where the script is only tested, without generating code."""
-    return torch.compile(
-        function, backend="inductor" if device.type == "cuda" else "eager", **settings
-    )
 
 
 def half(device: torch.device) -> torch.dtype:
@@ -134,19 +131,3 @@ def half(device: torch.device) -> torch.dtype:
 def without_methods(recipe: Recipe) -> Recipe:
     """Return a recipe with none of its methods."""
     return replace(recipe, methods=type(recipe.methods)())
-
-
-def in_turns(
-    contenders: dict[str, Steps], device: torch.device, steps: int, rounds: int
-) -> dict[str, list[tuple]]:
-    """Return (seconds, seconds of the host) per step for every contender, which is warm: one pair per round."""
-    found: dict[str, list[tuple]] = {name: [] for name in contenders}
-    for turn in range(rounds):
-        for name in sorted(contenders, reverse=turn % 2 == 1):
-            settle(device)
-            began = time.perf_counter()
-            contenders[name](steps)
-            issued = time.perf_counter()
-            settle(device)
-            found[name].append(((time.perf_counter() - began) / steps, (issued - began) / steps))
-    return found

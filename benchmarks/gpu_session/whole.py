@@ -1,39 +1,65 @@
 """Training from JPEG files: the loader alone, and together with the step."""
 
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import torch
-from session import recipe_of
+from session import Counting, recipe_of, run_from
 
 from resnet_recipes import data
 from resnet_recipes.base.cores import cores
 from resnet_recipes.data import demo
-from resnet_recipes.planning.plan import make_plan
-from resnet_recipes.training import probe
-from resnet_recipes.training.distributed import Rank
+from resnet_recipes.data.stream import Stream
+from resnet_recipes.doctor.rates import settle
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.run import Run
+
+WARM_UP, STEPS = 12, 30
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
-    """Yield images per second on the demo's small synthetic images: many to decode, little to read."""
-    if device.type == "cuda":
-        torch.cuda.init()  # the memory of batches is pinned for a GPU that is in use
+    """Yield images per second on small synthetic JPEGs: many to decode, little to read."""
+    batch, steps = (4, 2) if quick else (256, STEPS)
     with tempfile.TemporaryDirectory() as folder:
-        batch = 4 if quick else 256
-        root = demo.write(Path(folder) / "demo", train_images=2 if quick else 100, val_images=1)
+        root = demo.write(Path(folder) / "demo", train_images=2 if quick else 1000, val_images=1)
         for side in (32,) if quick else (176, 88):
             recipe = recipe_of("mild", side, batch, quick)
             recipe = replace(recipe, data=replace(recipe.data, backend="auto", root=str(root)))
             facts = data.measure(recipe.data)
-            plan, rank = make_plan(recipe, facts, 1), Rank(0, 0, 1, device)
-            loader = probe._loader_rate(plan, rank, 1.0 if quick else 4.0)
-            yield {
-                "case": f"{side} px: loader alone",
-                "value": loader,
-                "unit": "images/s",
-                "note": f"{facts.backend}, {cores()} cores",
-            }
-            trained = probe.end_to_end_rate(plan, rank, batch, 1.0 if quick else 6.0)
-            yield {"case": f"{side} px: training from files", "value": trained, "unit": "images/s"}
+            for case, measure in (("loader alone", loaded), ("training from files", trained)):
+                run = run_from(recipe, facts, device)
+                rate = batch / measure(run, steps)
+                note = f"{cores()} cores; {' '.join(facts.notes)}"
+                yield {
+                    "case": f"{side} px: {case}",
+                    "value": rate,
+                    "unit": "images/s",
+                    "note": note,
+                }
+                run.train_data.close()
+
+
+def loaded(run: Run, steps: int) -> float:
+    """Return the seconds per batch of the loader alone, copies to the device included."""
+    batches = Stream(run.train_data.batches(), run.rank.device)
+    for _ in islice(batches, WARM_UP):
+        pass
+    return _seconds(lambda: sum(1 for _ in islice(batches, steps)), steps, run)
+
+
+def trained(run: Run, steps: int) -> float:
+    """Return the seconds per step of training from files."""
+    done = train(run, Counting(WARM_UP))
+    return _seconds(lambda: train(run, Counting(steps), done), steps, run)
+
+
+def _seconds(work: Callable[[], object], steps: int, run: Run) -> float:
+    settle(run.rank.device)
+    began = time.perf_counter()
+    work()
+    settle(run.rank.device)
+    return (time.perf_counter() - began) / steps

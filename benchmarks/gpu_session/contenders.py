@@ -1,4 +1,4 @@
-"""Training steps of peers, on one batch: a bare loop, torchvision's reference, timm, and Composer's, transcribed."""
+"""Who is compared: ours, a bare loop, timm's networks, torchvision's reference, and Composer's step."""
 
 import copy
 from functools import cache
@@ -6,39 +6,52 @@ from functools import cache
 import torch
 import torch.nn.functional as F
 import torchvision
-from session import CLASSES, Memory, Steps, compiled, half
+from bare import MEAN, STD, loop
+from session import CLASSES, Memory, Steps, dtype_of, half, ours, recipe_of, without_methods
 from torch import Tensor, nn
 
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.ops.blur import Blurring, by_convolution
 
-MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
+
+def contender(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Steps:
+    """Return the training steps of a contender, named as in `calls`. Raises ImportError without timm."""
+    who, *traits = name.split(", ")
+    if who == "ours":
+        return _ours(traits, side, batch, device, quick)
+    memory, model = Memory(side, batch, device), "resnet18" if quick else "resnet50"
+    if who == "torchvision reference":
+        return torchvision_reference(memory, device, model)
+    if who == "Composer":
+        return composer(memory, device, model)
+    is_blurred = "blurred" in traits
+    network = _timm(model, is_blurred) if who == "timm" else _bare(model, is_blurred)
+    mode = "" if traits in ([], ["blurred"]) else traits[-1]
+    return loop(network, memory, device, dtype_of(device), mode)
 
 
-def bare(
-    model: nn.Module,
-    batch: Memory,
-    device: torch.device,
-    dtype: torch.dtype,
-    is_compiled: bool = False,
-) -> Steps:
-    """Return a loop as one would write it by hand: autocast, channels_last, fused SGD, nothing that waits."""
-    model = model.to(device, memory_format=torch.channels_last).train()
-    called = compiled(model, device) if is_compiled else model
-    optimizer = torch.optim.SGD(
-        model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-5, fused=device.type == "cuda"
-    )
+def _ours(traits: list[str], side: int, batch: int, device: torch.device, quick: bool) -> Steps:
+    """Return our loop for Mild; cuDNN searches for its fastest algorithms, as in the bare loop."""
+    precision = {"kernels": "off"} if "kernels off" in traits else {}
+    if "compiled" in traits and device.type == "cuda":
+        precision["compile"] = True
+    recipe = recipe_of("mild", side, batch, quick, precision=precision)
+    recipe = without_methods(recipe) if "no methods" in traits else recipe
+    return ours(recipe, device, is_searched="heuristics" not in traits)
 
-    def go(steps: int) -> None:
-        for _ in range(steps):
-            images, labels = normalized(batch), batch.batch.labels
-            with torch.autocast(device.type, dtype):
-                loss = F.cross_entropy(called(images), labels, label_smoothing=0.1)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
 
-    return go
+def _bare(model: str, is_blurred: bool) -> nn.Module:
+    """Return torchvision's network, with BlurPool if asked for."""
+    network = torchvision.models.get_model(model)
+    if is_blurred:
+        BlurPool().modify_model(network)
+    return network
+
+
+def _timm(model: str, is_blurred: bool) -> nn.Module:
+    import timm
+
+    return timm.create_model("resnetblur50" if is_blurred else model, num_classes=CLASSES)
 
 
 def torchvision_reference(batch: Memory, device: torch.device, model_name: str) -> Steps:
@@ -65,15 +78,6 @@ def torchvision_reference(batch: Memory, device: torch.device, model_name: str) 
             output.topk(5, 1)[1].eq(labels[:, None]).float().sum().item()
 
     return go
-
-
-def timm_loop(
-    name: str, batch: Memory, device: torch.device, dtype: torch.dtype, is_compiled: bool = False
-) -> Steps:
-    """Return a bare loop around one of timm's networks; raises ImportError if timm is not installed."""
-    import timm
-
-    return bare(timm.create_model(name, num_classes=CLASSES), batch, device, dtype, is_compiled)
 
 
 def composer(batch: Memory, device: torch.device, model_name: str) -> Steps:

@@ -1,0 +1,80 @@
+"""A training loop as a good engineer writes it by hand, without this package: what ours has to beat."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from session import Memory, Steps
+from torch import Tensor, nn
+
+MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)
+ON_CPU = "eager"  # where the session is only tested: the compiler's backend that generates nothing
+
+
+class Weights:
+    """Float32 weights for the optimizer; the network computes with copies in a smaller dtype."""
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype):
+        kinds = nn.Conv2d, nn.Linear
+        self.used = [
+            weight
+            for module in model.modules()
+            if isinstance(module, kinds)
+            for weight in module.parameters(recurse=False)
+        ]
+        self.masters = [weight.detach().clone() for weight in self.used]
+        for weight in self.used:
+            weight.data = weight.data.to(dtype)
+        used = set(self.used)
+        self.trained = [*self.masters, *(p for p in model.parameters() if p not in used)]
+
+    def take_gradients(self) -> None:
+        """Give the gradients of the copies to the float32 weights."""
+        for master, weight in zip(self.masters, self.used, strict=True):
+            master.grad = weight.grad.float()
+            weight.grad = None
+
+    def renew(self) -> None:
+        """Copy the float32 weights into what the network computes with."""
+        torch._foreach_copy_([weight.data for weight in self.used], self.masters)
+
+
+def loop(
+    model: nn.Module, batch: Memory, device: torch.device, dtype: torch.dtype, mode: str = ""
+) -> Steps:
+    """Return a loop with channels_last, copies of the weights in `dtype` and fused SGD.
+
+    cuDNN searches for its fastest algorithms. `mode` compiles normalisation, network and loss as
+    one function: a mode of torch.compile.
+    """
+    torch.backends.cudnn.benchmark = True
+    model = model.to(device, memory_format=torch.channels_last).train()
+    weights = Weights(model, dtype)
+    mean, std = (torch.tensor(values, device=device).view(1, 3, 1, 1) for values in (MEAN, STD))
+    optimizer = torch.optim.SGD(
+        weights.trained, lr=0.01, momentum=0.9, weight_decay=5e-5, fused=device.type == "cuda"
+    )
+
+    def loss_of(pixels: Tensor, labels: Tensor) -> Tensor:
+        images = ((pixels.float() - mean) / std).to(dtype)
+        with torch.autocast(device.type, dtype):  # for what has no copy, such as timm's blurs
+            output = model(images)
+        return F.cross_entropy(output.float(), labels, label_smoothing=0.1)
+
+    called = _compiled(loss_of, device, mode) if mode else loss_of
+
+    def go(steps: int) -> None:
+        for _ in range(steps):
+            called(batch.batch.pixels, batch.batch.labels).backward()
+            weights.take_gradients()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            weights.renew()
+
+    return go
+
+
+def _compiled(function: Callable, device: torch.device, mode: str) -> Callable:
+    if device.type == "cpu":
+        return torch.compile(function, backend=ON_CPU)
+    return torch.compile(function, mode=mode, dynamic=False)

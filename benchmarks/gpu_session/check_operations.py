@@ -1,0 +1,96 @@
+"""Single operations on the device: the fused ones, and those that change pixels."""
+
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import nn
+from verdict import verdict
+
+from resnet_recipes import ops
+from resnet_recipes.methods.pixel_ops import PIXEL_OPS
+from resnet_recipes.ops import batch_norm, stem
+
+Check = tuple[str, Callable[[], dict]]
+
+
+def decisive(device: torch.device, quick: bool) -> Iterator[Check]:
+    """Yield the checks without which no other is worth its time."""
+    if device.type == "cuda":
+        yield "fused operations, bf16", partial(_operations, torch.bfloat16, device)
+        yield "300 BatchNorms beside another stream", partial(_steady, device)
+
+
+def dtypes(device: torch.device, quick: bool) -> Iterator[Check]:
+    """Yield the fused operations in the other dtypes, and on values that are not numbers."""
+    if device.type == "cuda":
+        yield "fused operations, fp16", partial(_operations, torch.float16, device)
+        yield "fused operations, fp32", partial(_operations, torch.float32, device)
+    for operation in (batch_norm, stem):
+        name = operation.__name__.rpartition(".")[2]
+        yield f"NaN through {name}", partial(_not_a_number, operation, device)
+
+
+def pixels(device: torch.device, quick: bool) -> Iterator[Check]:
+    """Yield the operations of RandAugment."""
+    for name in PIXEL_OPS:
+        yield f"pixels, {name}", partial(_pixels, name, device)
+
+
+def _operations(dtype: torch.dtype, device: torch.device) -> dict:
+    """Compare every fused operation with torch's own, as is done before a run."""
+    began = time.perf_counter()
+    notes = ops.choose(device, dtype).notes
+    row = {"value": not notes, "unit": "right", "note": f"{time.perf_counter() - began:.1f} s"}
+    return row | ({"fault": "; ".join(notes)} if notes else {})
+
+
+def _not_a_number(operation: object, device: torch.device) -> dict:
+    """Put NaN into one channel; count the values that are NaN in only one of the two results."""
+    x = torch.ones(2, 64, 8, 8, device=device)
+    x[0, 5] = float("nan")
+    x = x.contiguous(memory_format=torch.channels_last)
+    found = []
+    for form in (operation.plain, operation.fused):
+        norm = nn.BatchNorm2d(64).to(device)
+        rest = norm.running_mean, norm.running_var, norm.num_batches_tracked, 0.1, 1e-5
+        rest = (None, None, *rest, True) if operation is batch_norm else rest
+        found.append(form(x, norm.weight, norm.bias, *rest).isnan())
+    return verdict(float((found[0] != found[1]).sum()), 0, "values differ")
+
+
+def _steady(device: torch.device) -> dict:
+    """Repeat BatchNorm while another stream keeps multiprocessors busy: the bits must never change."""
+    norm, side = nn.BatchNorm2d(64).to(device), torch.cuda.Stream(device)
+    noise = torch.randn(2048, 2048, device=device)
+    x = torch.randn(64, 64, 56, 56, device=device).bfloat16()
+    leaf = x.contiguous(memory_format=torch.channels_last).requires_grad_()
+    wrong, first = torch.zeros((), device=device), None
+    for _ in range(300):
+        with torch.cuda.stream(side):
+            torch.mm(noise, noise)
+        running = torch.zeros(2, 64, device=device)
+        rest = *running, norm.num_batches_tracked, 0.1, 1e-5, True
+        y = batch_norm.fused(leaf, norm.weight, norm.bias, None, None, *rest)
+        gradients = torch.autograd.grad(y, [leaf, norm.weight, norm.bias], leaf.detach())
+        found = [running, y.detach(), *gradients]
+        first = first or found
+        wrong += sum((a != b).any() for a, b in zip(found, first, strict=True))
+    return verdict(float(wrong), 0, "of their results differ")
+
+
+def _pixels(name: str, device: torch.device) -> dict:
+    """Return the share of values that are more than one grey level from the CPU's."""
+    generator = torch.Generator().manual_seed(1)
+    images = torch.randint(0, 256, (16, 64, 64, 3), dtype=torch.uint8, generator=generator)
+    value = torch.linspace(0.1, 0.9, 16)
+    value *= {"solarize": 200}.get(name, 8 if name in MOVING else 1)
+    value = value.floor() if name in ("posterize", "translate_x") else value
+    places = torch.device("cpu"), device
+    expected, found = (PIXEL_OPS[name](images.to(p), value.to(p)).cpu().int() for p in places)
+    apart = ((expected - found).abs() > 1).float().mean()
+    return verdict(float(apart), 1e-3, "of the values differ")
+
+
+MOVING = {"posterize", "translate_x", "translate_y", "rotate"}

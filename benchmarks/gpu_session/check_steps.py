@@ -1,0 +1,186 @@
+"""Whole training steps on the device: against the CPU's, replayed, exchanged, and without waiting."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from unittest.mock import patch
+
+import torch
+from check_operations import Check
+from session import Counting, recipe_of, run_of
+from torch import nn
+from verdict import distance, verdict
+
+from resnet_recipes import ops
+from resnet_recipes.methods import ORDER
+from resnet_recipes.optim import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.training import graphs
+from resnet_recipes.training.exchange import Exchange
+from resnet_recipes.training.loop import train
+from resnet_recipes.training.precision import Precision
+
+#: How far a loss may be from the CPU's after three steps in float32, relative to it.
+ALLOWED = 1e-4
+
+#: SAM at every second step, and a rate that is not zero after the first, so that updates act.
+EARLY = {"methods": {"sam": {"interval": 2}}, "schedule": {"warmup": "1ba"}}
+
+
+def decisive(device: torch.device, quick: bool) -> Iterator[Check]:
+    """Yield what only a GPU can show: replayed gradients, no waiting, NCCL."""
+    if device.type == "cuda":
+        for name, dtype in (("mild", "bf16"), ("hot", "bf16"), ("hot", "fp16")):
+            case = f"12 steps of {name} as CUDA graphs, {dtype}"
+            yield case, partial(_replayed, name, dtype, device)
+        yield "20 steps of Medium without waiting", partial(_waits, device)
+        yield "12 steps of Medium over NCCL", partial(_exchanged, device)
+    yield "a step after a checkpoint", partial(_checkpoint, device, quick)
+
+
+def dtypes(device: torch.device, quick: bool) -> Iterator[Check]:
+    """Yield steps of every optimizer in both halves, and an overflow."""
+    yield "an overflow in fp16 changes nothing", partial(_overflow, device)
+    if device.type == "cuda":
+        for dtype in ("bf16", "fp16"):
+            for settings in OPTIMIZERS:
+                yield (
+                    f"8 steps of {settings.name}, {dtype}",
+                    partial(_moves, dtype, settings, device),
+                )
+
+
+def methods(device: torch.device, quick: bool) -> Iterator[Check]:
+    """Yield three steps without methods, and with each alone."""
+    none = {cls.name: None for cls in ORDER}
+    yield "3 steps, no methods", partial(_like_cpu, none, device, quick)
+    for cls in ORDER:
+        in_workers = cls().provides("augment_sample") and not cls().provides("augment_pixels")
+        if not in_workers and not cls().draws_in_forward:  # a GPU draws different numbers
+            alone = none | {cls.name: {}}
+            yield f"3 steps, {cls.name}", partial(_like_cpu, alone, device, quick)
+
+
+def _like_cpu(chosen: dict, device: torch.device, quick: bool) -> dict:
+    """Compare the losses of three steps of a ResNet-18 in float32, with the same random draws."""
+    side, batch = (32, 4) if quick else (64, 16)
+    recipe = recipe_of("mild", side, batch, True, methods=chosen, precision={"dtype": "fp32"})
+    found = [_losses(recipe, place) for place in (torch.device("cpu"), device)]
+    return verdict(distance(*found), ALLOWED, "relative error of the loss")
+
+
+def _losses(recipe: Recipe, device: torch.device) -> list[float]:
+    reporter = Counting(3)
+    train(run_of(recipe, device), reporter)
+    return [float(loss) for loss in reporter.losses]
+
+
+def _overflow(device: torch.device) -> dict:
+    """Let float16 overflow: weights and statistics must not change."""
+    model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).to(device)
+    precision = Precision(device, torch.float16, model)
+    optimizer = DecoupledSGDW(lr=0.1).build(model, ops.choose(device, torch.float16))
+    floats = {name: v for name, v in model.state_dict().items() if v.is_floating_point()}
+    kept = {name: value.clone() for name, value in floats.items()}
+    precision.before_step()
+    with precision.autocast():
+        squares = model(torch.full((2, 3, 8, 8), 6e4, device=device)).float().square()
+    precision.backward(squares.sum() * float("inf"))
+    precision.step(optimizer, None)
+    changed = sum(not torch.equal(floats[name], value) for name, value in kept.items())
+    return verdict(float(changed), 0, "tensors changed")
+
+
+def _moves(dtype: str, settings: type[OptimizerSettings], device: torch.device) -> dict:
+    """Take steps with an optimizer; count the weights that did not change, or are not finite."""
+    recipe = recipe_of("mild", 64, 16, True, precision={"dtype": dtype}, schedule={"warmup": "1ba"})
+    run = run_of(replace(recipe, optimizer=settings()), device)
+    before = [weight.detach().clone() for weight in run.model.parameters()]
+    train(run, Counting(8))
+    wrong = sum(
+        torch.equal(weight, old) or not weight.isfinite().all()
+        for weight, old in zip(run.model.parameters(), before, strict=True)
+    )
+    return verdict(float(wrong), 0, "weights stood still, or are not finite")
+
+
+def _checkpoint(device: torch.device, quick: bool) -> dict:
+    """Save after two steps, load into a new run, and compare the third."""
+    side, batch = (32, 4) if quick else (64, 16)
+    recipe = recipe_of("mild", side, batch, True, precision={"dtype": "fp32"})
+    first, second = run_of(recipe, device), run_of(recipe, device)
+    done = train(first, Counting(2))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "state.pt"
+        torch.save((first.model.state_dict(), first.optimizer.state_dict()), path)
+        model, optimizer = torch.load(path, map_location=device, weights_only=True)
+    second.model.load_state_dict(model)
+    second.optimizer.load_state_dict(optimizer)
+    losses = []
+    for run in (first, second):
+        reporter = Counting(1)
+        train(run, reporter, done)
+        losses.append([float(reporter.losses[0])])
+    return verdict(distance(*losses), ALLOWED, "relative error of the loss")
+
+
+@contextlib.contextmanager
+def _deterministic() -> Iterator[None]:
+    """Let cuDNN choose only algorithms that give the same bits every time."""
+    torch.backends.cudnn.deterministic = True
+    yield
+    torch.backends.cudnn.deterministic = False
+
+
+def _replayed(name: str, dtype: str, device: torch.device) -> dict:
+    """Compare twelve steps that replay their gradients with twelve that do not: the same bits."""
+    recipe = recipe_of(name, 64, 16, True, precision={"dtype": dtype}, **EARLY)
+    told, runs = [], []
+    for is_replayed in (True, False):
+        with _deterministic(), patch.object(graphs, "PATIENCE", 0):
+            run = run_of(recipe, device)
+            run.graphs.tell = told.append
+            run.graphs = run.graphs if is_replayed else None
+            train(run, Counting(12))
+        runs.append(run)
+    refused = next((text for text in told if "cannot" in text), "")
+    return _same_bits(*runs) | ({"fault": refused} if refused else {})
+
+
+def _exchanged(device: torch.device) -> dict:
+    """Compare steps in an NCCL group of one rank with steps without a group: the same bits."""
+    recipe = recipe_of("medium", 64, 16, True, precision={"dtype": "fp32"}, **EARLY)
+    with _deterministic(), tempfile.TemporaryDirectory() as folder:
+        alone, grouped = run_of(recipe, device), run_of(recipe, device)
+        store = torch.distributed.FileStore(str(Path(folder) / "store"), 1)
+        torch.distributed.init_process_group(
+            "nccl", store=store, rank=0, world_size=1, device_id=device
+        )
+        grouped.exchange = Exchange(grouped.model)
+        for run in (alone, grouped):
+            run.graphs = None  # which would keep the exchange of a single process
+            train(run, Counting(12))
+        torch.distributed.destroy_process_group()
+    return _same_bits(alone, grouped)
+
+
+def _same_bits(one: object, other: object) -> dict:
+    """Count the parameters of two runs that are not equal bit by bit."""
+    pairs = list(zip(one.model.parameters(), other.model.parameters(), strict=True))
+    apart = sum(not torch.equal(a, b) for a, b in pairs)
+    return verdict(float(apart), 0, f"of {len(pairs)} parameters differ")
+
+
+def _waits(device: torch.device) -> dict:
+    """Take 20 steps of Medium while torch raises an error for anything that waits for the device."""
+    run = run_of(recipe_of("medium", 64, 16, True, **EARLY), device)
+    done = train(run, Counting(12))
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        train(run, Counting(20), done)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return {"value": True, "unit": "right"}

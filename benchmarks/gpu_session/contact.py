@@ -1,0 +1,25 @@
+"""Check that the device computes what the CPU computes, the checks that decide most first."""
+
+from collections.abc import Iterator
+
+import check_operations
+import check_steps
+import torch
+
+CHECKS = {
+    "decisive": (check_operations.decisive, check_steps.decisive),
+    "dtypes": (check_operations.dtypes, check_steps.dtypes),
+    "methods": (check_operations.pixels, check_steps.methods),
+}
+
+
+def rows(device: torch.device, quick: bool, group: str) -> Iterator[dict]:
+    """Yield a row for each check, with a fault after an error or a difference that rounding cannot explain."""
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    for checks in CHECKS[group]:
+        for case, check in checks(device, quick):
+            try:
+                yield {"case": case} | check()
+            except Exception as error:  # the other checks are still worth running
+                why = str(error).partition("\n")[0]
+                yield {"case": case, "fault": f"{type(error).__name__}: {why}"}

@@ -1,0 +1,81 @@
+"""Run one part of a call in a process of its own, and yield its rows as they are measured."""
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from calls import Part
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(part: Part, device: str, quick: bool) -> Iterator[dict]:
+    """Yield a part's rows; the last says how long it took, or how it failed."""
+    command = [sys.executable, __file__, part.module, device, str(int(quick)), *part.words]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    began = time.monotonic()
+    with tempfile.TemporaryFile("w+") as complaints:
+        process = subprocess.Popen(
+            command,
+            env=os.environ | {"PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            stderr=complaints,
+            text=True,
+            start_new_session=True,
+        )
+        timer = threading.Timer(part.seconds, _kill, [process.pid])
+        timer.start()
+        for line in process.stdout:
+            yield _row(line)
+        code = process.wait()
+        timer.cancel()
+        _kill(process.pid)  # what the part may have started
+        took = time.monotonic() - began
+        complaints.seek(0)
+        log = complaints.read()
+    if not code:
+        yield {"case": "seconds", "value": round(took, 1), "unit": "s"}
+    elif took >= part.seconds:
+        yield {"case": "seconds", "fault": f"stopped after {took:.0f} s", "log": log[-4000:]}
+    else:
+        last = next(filter(None, map(str.strip, reversed(log.splitlines()))), "no message")
+        yield {"case": "seconds", "fault": f"ended with {code}: {last}", "log": log[-4000:]}
+
+
+def _kill(group: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGKILL)
+
+
+def _row(line: str) -> dict:
+    """Return the row on a line; what is no row is a note, such as a library's warning."""
+    try:
+        row = json.loads(line)
+    except ValueError:
+        row = None
+    return row if isinstance(row, dict) else {"case": "note", "note": line.strip()}
+
+
+def main() -> None:
+    """Print the rows of a module, one JSON object a line: this process is a part."""
+    import torch
+
+    module, kind, quick, *words = sys.argv[1:]
+    device = torch.device(kind, 0) if kind == "cuda" else torch.device(kind)
+    if quick == "1":
+        torch.set_num_threads(1)  # several would only wait for each other
+    for row in importlib.import_module(module).rows(device, quick == "1", *words):
+        print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

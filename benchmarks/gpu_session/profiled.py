@@ -1,0 +1,47 @@
+"""Every kernel of a contender's training step: how often it runs, how long it takes, its full name."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+import torch
+from contenders import contender
+from torch.profiler import ProfilerActivity, profile
+
+SIDES, BATCH = (176, 224, 88), 256
+WARM_UP, STEPS = 12, 4  # gradients are replayed after the warm-up
+
+
+def rows(device: torch.device, quick: bool, name: str) -> Iterator[dict]:
+    """Yield a row for each kernel of a step, the longest first, and their number and sum."""
+    kind = ProfilerActivity.CUDA if device.type == "cuda" else ProfilerActivity.CPU
+    for side in (32,) if quick else SIDES:
+        steps = contender(name, side, 4 if quick else BATCH, device, quick)
+        steps(1 if quick else WARM_UP)
+        with profile(activities=[kind]) as profiled:
+            steps(STEPS)
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+        yield from _kernels(f"{side} px", profiled.events(), device)
+
+
+def _kernels(size: str, events: list, device: torch.device) -> Iterator[dict]:
+    """Yield microseconds per step of every kernel, copy and fill on the device."""
+    taken: dict[str, list[float]] = defaultdict(list)
+    for event in events:
+        if event.device_type.name.lower() == device.type and not event.name.startswith(
+            "Optimizer."
+        ):
+            taken[event.name].append(event.time_range.elapsed_us())
+    whole = sum(map(sum, taken.values())) or 1.0
+    count = sum(map(len, taken.values()))
+    yield {"case": f"{size}: kernels, copies, fills", "value": count / STEPS, "unit": "a step"}
+    yield {"case": f"{size}: all of them", "value": whole / STEPS, "unit": "us a step"}
+    for name in sorted(taken, key=lambda each: -sum(taken[each])):
+        yield {
+            "case": f"{size}: {name[:40]}",
+            "kernel": name,
+            "count": len(taken[name]) / STEPS,
+            "value": sum(taken[name]) / STEPS,
+            "unit": "us a step",
+            "note": f"{len(taken[name]) / STEPS:g} x, {100 * sum(taken[name]) / whole:.1f} %",
+        }

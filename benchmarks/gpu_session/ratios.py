@@ -1,0 +1,41 @@
+"""Ratios of our steps to the best of their peers, from the rows of a call."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from statistics import mean
+
+#: Ours, and the peers that do the same work.
+RIVALS = {
+    "ours, no methods": ("bare loop", "timm", "torchvision reference"),
+    "ours, Mild": ("bare loop, blurred", "timm, blurred", "Composer, transcribed"),
+}
+MODES = {"reduce-overhead", "max-autotune-no-cudagraphs"}
+
+
+def ratios(rows: list[dict]) -> Iterator[dict]:
+    """Yield our images per second over those of the best peer, for each image size."""
+    rates: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows:
+        if row.get("unit") == "images/s" and "contender" in row:
+            rates[row["size"]][row["contender"]].append(row["value"])
+    for size, found in rates.items():
+        for ours, peers in RIVALS.items():
+            rivals = {
+                name: mean(values) for name, values in found.items() if _without_mode(name) in peers
+            }
+            if ours in found and rivals:
+                best = max(rivals, key=rivals.get)
+                ratio = mean(found[ours]) / rivals[best]
+                yield {
+                    "case": f"{size}: {ours} over {best}",
+                    "value": round(ratio, 3),
+                    "unit": "x",
+                    "ours": mean(found[ours]),
+                    "peer": rivals[best],
+                    "ratio": ratio,
+                }
+
+
+def _without_mode(name: str) -> str:
+    """Return a contender's name without the mode that it is compiled in."""
+    return ", ".join(word for word in name.split(", ") if word not in MODES)

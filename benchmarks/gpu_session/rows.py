@@ -1,0 +1,61 @@
+"""Rows of measurements: shown, and appended to a file, when they are measured."""
+
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+
+class Rows:
+    """Appends rows to a file of JSON lines, so that nothing is lost if the session is cut off."""
+
+    def __init__(self, path: Path, call: str):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.measured: list[dict] = []
+        self.faults = 0
+        self._call, self._part = call, ""
+        self._file = path.open("a", encoding="utf-8")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def add(self, part: str, row: dict) -> None:
+        """Show a row and write it to the disk."""
+        row = {"call": self._call, "part": part} | row
+        self._file.write(json.dumps(row) + "\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        if part != self._part:
+            print(f"\n{part}", flush=True)
+            self._part = part
+        print(f"  {text_of(row)}", flush=True)
+        self.measured.append(row)
+        self.faults += "fault" in row
+
+
+def text_of(row: dict) -> str:
+    """Return a row as a line: case, measurement, unit, what was predicted, a note."""
+    if "fault" in row:
+        return f"FAULT {row['case']}: {row['fault']}"
+    if "value" not in row:
+        return f"{row['case']}: {row.get('note', '')}"
+    text = f"{row['case']:<48}{_number(row['value']):>10} {row['unit']}"
+    if row.get("predicted"):
+        text += f"  predicted {_number(row['predicted'])}"
+        text += f", {row['value'] / row['predicted']:.2f} of it"
+    return text + (f"  ({row['note']})" if row.get("note") else "")
+
+
+def _number(value: float | bool) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,.0f}" if abs(value) >= 1e4 or value == int(value) else f"{value:,.4g}"

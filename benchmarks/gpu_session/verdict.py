@@ -1,0 +1,17 @@
+"""What a check found, as a row."""
+
+import torch
+
+
+def verdict(error: float, allowed: float, unit: str) -> dict:
+    """Return the row of an error, which has a fault if it is larger than allowed, or NaN."""
+    row = {"value": error, "unit": unit, "allowed": allowed}
+    if error <= allowed:
+        return row
+    return row | {"fault": f"{error:.2e} {unit}, where {allowed:.0e} is allowed"}
+
+
+def distance(expected: list[float], found: list[float]) -> float:
+    """Return the largest relative difference; NaN if any value is NaN."""
+    one, other = torch.tensor(expected), torch.tensor(found)
+    return float(((other - one) / one).abs().max())
