@@ -18,7 +18,6 @@ __all__ = ["DataConfig", "DataFacts", "Share", "measure", "normalize", "open_eva
 _MODULES = {
     "torchvision": "torchvision_backend",
     "ffcv": "ffcv_backend",
-    "gpu": "gpu_backend",
     "synthetic": "synthetic",
 }
 

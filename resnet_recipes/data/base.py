@@ -9,7 +9,7 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import Problem
 
-BACKENDS = ("auto", "torchvision", "ffcv", "gpu", "synthetic")
+BACKENDS = ("auto", "torchvision", "ffcv", "synthetic")
 
 
 @dataclass
@@ -159,7 +159,7 @@ class Share:
 class RawBatch(NamedTuple):
     """One batch as delivered by every backend, before conversion to floating point."""
 
-    # uint8 [N, 3, H, W], RGB, channels_last; pinned for a GPU, or already on the device
+    # uint8 [N, 3, H, W], RGB, channels_last; pinned for a GPU; synthetic ones are on it
     pixels: Tensor
     labels: Tensor  # int64 [N]
 

@@ -15,7 +15,7 @@ from resnet_recipes.data.loading.pipeline import Pipeline
 
 def measure(config: DataConfig, tell: Tell) -> DataFacts:
     """Count the images and classes. Raises NotReadyError with all problems found."""
-    facts = survey(config, "torchvision", tell)
+    facts = survey(config, tell)
     return replace(facts, notes=(*facts.notes, decoder_note()))
 
 

@@ -102,7 +102,7 @@ def _betons(root: Path) -> list[Path]:
 
 def _check_folders(config: DataConfig) -> Iterator[Finding]:
     """Count the images, as a run does. Raises NotReadyError with what would prevent the run."""
-    facts = survey(config, "torchvision", lambda line: None)
+    facts = survey(config, lambda line: None)
     for split, total in zip(SPLITS, (facts.train_examples, facts.eval_examples), strict=True):
         yield Finding("ok", f"{split}: {total:,} images in {len(facts.classes):,} classes")
         synsets = len(facts.classes) == 1000 and all(

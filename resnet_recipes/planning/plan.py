@@ -77,7 +77,7 @@ class Plan:
 
     @property
     def batch_memory(self) -> int:
-        """Bytes of the batches that the loaders of all ranks keep; 0 if the images are on the device."""
+        """Bytes of the batches that the loaders of all ranks keep; 0 for synthetic images, which are on the device."""
         if not self.facts.augments_samples:
             return 0
         data, batch = self.recipe.data, self.recipe.batch

@@ -50,7 +50,6 @@ BACKENDS = [
     pytest.param(("torchvision", 0), id="torchvision-inline"),
     pytest.param(("torchvision", 1), id="torchvision-1-worker"),
     pytest.param(("torchvision", 3), id="torchvision-3-workers"),
-    pytest.param(("gpu", 0), id="gpu"),
     pytest.param(("synthetic", 0), id="synthetic"),
     pytest.param(("ffcv", 2), id="ffcv"),
 ]

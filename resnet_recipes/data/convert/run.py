@@ -112,7 +112,7 @@ def _sources(src: Path, options: ConvertOptions) -> dict[str, Source]:
     try:
         there = parts(src)
         if "val" in there or options.val_share:
-            survey(config, "torchvision", lambda line: None)
+            survey(config, lambda line: None)
             return {split: FileSource(listing_of(config, split)) for split in SPLITS}
         if all((src / f"{split}.beton").is_file() for split in SPLITS):
             return {split: BetonSource(open_beton(src / f"{split}.beton")) for split in SPLITS}

@@ -17,10 +17,10 @@ from resnet_recipes.data.root import LAYOUT, SPLITS, unreadable
 _SHARE = "data.val_share=0.1   sets a tenth of each class aside"
 
 
-def survey(config: DataConfig, backend: str, tell: Tell) -> DataFacts:
+def survey(config: DataConfig, tell: Tell) -> DataFacts:
     """List the images at `config.root`. Raises NotReadyError with all problems found."""
     try:
-        return _surveyed(config, backend, tell)
+        return _surveyed(config, tell)
     except OSError as error:  # a folder is unreadable or has just vanished
         raise NotReadyError([unreadable(error)]) from None
 
@@ -30,7 +30,7 @@ def sorting_command(root: Path) -> str:
     return f"resnet-recipes doctor data {shlex.quote(str(root))} --fix-val LOC_val_solution.csv"
 
 
-def _surveyed(config: DataConfig, backend: str, tell: Tell) -> DataFacts:
+def _surveyed(config: DataConfig, tell: Tell) -> DataFacts:
     root, there = Path(config.root), parts(Path(config.root))
     _refuse(
         problem for split, part in there.items() for problem in _part_problems(root, split, part)
@@ -43,7 +43,7 @@ def _surveyed(config: DataConfig, backend: str, tell: Tell) -> DataFacts:
         problems += _empty_problems(part.place, listing, train.others + val.others)
     _refuse(problems)
     return DataFacts(
-        backend,
+        "torchvision",
         root,
         len(train),
         len(val),

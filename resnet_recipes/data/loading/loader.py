@@ -8,7 +8,7 @@ from resnet_recipes.data.order import Job, Permute
 
 
 class Supply:
-    """Turns jobs into batches: a Pipeline over a storage, or images already on the device."""
+    """Turns jobs into batches: a Pipeline over a storage, or synthetic images."""
 
     examples: int
     notes: Sequence[str] = ()  # what a user should know
