@@ -17,6 +17,15 @@ MISSED = {
     "sudo apt-get install g++. Everything else works.",
 }
 
+#: How to link each library, best first. Private parts of libjpeg-turbo are used only if it is inside.
+LINKS = {
+    DECODER: [
+        (["JPEG_INSIDE"], ["-l:libjpeg.a", "-Wl,--exclude-libs,ALL"]),
+        ([], ["-ljpeg", "-ldl"]),
+    ],
+    STEPS: [([], [])],
+}
+
 
 class BuildLibrary(build_ext):
     """Build plain shared libraries, which fit every version of Python because they are loaded with ctypes."""
@@ -34,13 +43,18 @@ class BuildLibrary(build_ext):
         self.extensions = [ext for ext in self.extensions if self._builds(ext)]
 
     def _builds(self, ext: Extension) -> bool:
-        try:
-            self.build_extension(ext)
-        except Exception as error:  # whatever goes wrong with a compiler, or without one
-            Path(self.get_ext_fullpath(ext.name)).unlink(missing_ok=True)
-            self.warn(MISSED[ext.name].format(error=error))
-            return False
-        return True
+        for macros, links in LINKS[ext.name]:
+            ext.define_macros = [(macro, None) for macro in macros]
+            ext.extra_link_args = ["-pthread", *links]
+            try:
+                self.build_extension(ext)
+            except Exception as error:  # whatever goes wrong with a compiler, or without one
+                Path(self.get_ext_fullpath(ext.name)).unlink(missing_ok=True)
+                why = error
+            else:
+                return True
+        self.warn(MISSED[ext.name].format(error=why))
+        return False
 
     def copy_extensions_to_source(self) -> None:
         """Copy what was built, which may be nothing."""
@@ -57,7 +71,7 @@ class LibraryWheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2] if built else "any"
 
 
-def library(name: str, **settings: list[str]) -> Extension:
+def library(name: str) -> Extension:
     """Return a library with the sources in `src` beside it."""
     sources = Path(*name.split(".")[:-1], "src")
     return Extension(
@@ -76,15 +90,13 @@ def library(name: str, **settings: list[str]) -> Extension:
             "-fvisibility=hidden",
             "-pthread",
         ],
-        extra_link_args=["-pthread"],
         language="c++",
-        **settings,
     )
 
 
 setup(
     # recipes/ travels inside
     packages=[*find_packages(include=["resnet_recipes*"]), "resnet_recipes.recipes"],
-    ext_modules=[library(DECODER, libraries=["jpeg"]), library(STEPS)],
+    ext_modules=[library(DECODER), library(STEPS)],
     cmdclass={"build_ext": BuildLibrary, "bdist_wheel": LibraryWheel},
 )

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import struct
 
 import numpy as np
@@ -24,7 +25,7 @@ def status_of(engine, data: bytes, **columns) -> Status:
 
 def with_size(data: bytes, height: int, width: int) -> bytes:
     """Return a JPEG whose header announces another size."""
-    at = data.index(b"\xff\xc0") + 5
+    at = re.search(b"\xff[\xc0\xc2]", data).start() + 5
     return data[:at] + struct.pack(">HH", height, width) + data[at + 4 :]
 
 
@@ -61,6 +62,21 @@ def test_an_image_of_too_many_pixels_is_refused_before_it_is_decoded(engine):
     assert status_of(engine, with_size(encoded(photo()), 65000, 65000)) == Status.EXCESSIVE
 
 
+def test_a_progressive_image_of_too_many_pixels_is_refused_before_its_coefficients_are_kept(engine):
+    data = encoded(photo(), progressive=True)
+    assert status_of(engine, with_size(data, 6000, 5000)) == Status.EXCESSIVE
+    assert status_of(engine, with_size(data, 150, 211)) == Status.DONE
+
+
+def test_bytes_left_over_before_a_restart_marker_are_damage(engine):
+    data = encoded(photo(), restart_marker_blocks=3)
+    for marker in (b"\xff\xd0", b"\xff\xd5"):
+        at = data.index(marker, data.index(b"\xff\xda"))
+        images = [data[:at] + more + data[at:] for more in (b"", b"\xff", b"\0", b"\xff\0")]
+        status = Batch(images, 32, box=BOX).filled(engine).tolist()
+        assert status == [Status.DONE, Status.DONE, Status.DAMAGED, Status.DAMAGED]
+
+
 def test_scans_without_end_are_cut_off(engine):
     data = encoded(photo(0, 16, 16), progressive=True, quality=30)
     # the last scan, over and over: it looks valid, but would take for ever to decode
@@ -88,6 +104,8 @@ def test_a_size_that_is_not_the_announced_one_is_a_mismatch(engine):
         (float("nan"), 0, 9, 9),
         (0, 0, float("inf"), 9),
         (1e300, 0, 9, 9),
+        (211, 0, 1e-300, 9),
+        (0, 150, 9, 1e-300),
     ],
 )
 @pytest.mark.parametrize("raw", [False, True])

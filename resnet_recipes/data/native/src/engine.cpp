@@ -1,6 +1,7 @@
 // The C interface of the library, which resnet_recipes/data/native/engine.py calls through ctypes.
 #include <cstdio>       // jpeglib.h needs it
 #include <cstring>
+#include <dlfcn.h>
 #include <exception>
 #include <unistd.h>
 
@@ -62,4 +63,12 @@ EXPORTED size_t engine_row_bytes() { return sizeof(Row); }
 
 EXPORTED const char *engine_instructions() { return best_instructions().name; }
 
-EXPORTED const char *engine_jpeg() { return "libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION); }
+// Return which libjpeg-turbo decodes: the one inside, or the file of the one that is loaded.
+EXPORTED const char *engine_jpeg() {
+#ifdef JPEG_INSIDE
+    return "libjpeg-turbo " TEXT(LIBJPEG_TURBO_VERSION) " inside";
+#else
+    Dl_info found;
+    return dladdr(reinterpret_cast<void *>(jpeg_read_header), &found) ? found.dli_fname : "libjpeg-turbo";
+#endif
+}

@@ -79,6 +79,7 @@ Cut cut_of(const Row &row, int height, int width) {
 
 bool Cut::fits(const Row &row) const {
     bool inside = box.left >= 0 && box.top >= 0 && box.width > 0 && box.height > 0 &&      // false for NaN
+                  box.left < row.width && box.top < row.height &&       // however narrow the box
                   box.left + box.width <= row.width && box.top + box.height <= row.height;
     return inside && top >= 0 && left >= 0 && top + row.side <= height && left + row.side <= width;
 }

@@ -2,16 +2,7 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstdio>       // jpeglib.h needs it
 #include <cstring>
-
-#include <jpeglib.h>
-#if __has_include(<jpegint.h>)
-#define HAVE_INTERNALS
-#include <jpegint.h>
-#endif
-
-#include "jpeg.h"
 
 namespace {
 
@@ -155,44 +146,17 @@ void HuffmanTable::fill_strides() {
     }
 }
 
-#ifdef HAVE_INTERNALS
-void HuffmanScan::take_over(jpeg_decompress_struct &info, int first_line) {
-    if (info.progressive_mode || info.arith_code || jpeg_has_multiple_scans(&info) || info.data_precision != 8) {
-        return;
-    }
-    for (int c = 0; c < info.comps_in_scan; c++) {
-        const jpeg_component_info &component = *info.cur_comp_info[c];
-        for (bool dc : {true, false}) {
-            int number = dc ? component.dc_tbl_no : component.ac_tbl_no;
-            const JHUFF_TBL *table = (dc ? info.dc_huff_tbl_ptrs : info.ac_huff_tbl_ptrs)[number];
-            tables_[dc][number].set(table->bits, table->huffval, dc);
-        }
-    }
-    block_count_ = info.blocks_in_MCU;
-    for (int b = 0; b < block_count_; b++) {
-        const jpeg_component_info &component = *info.cur_comp_info[info.MCU_membership[b]];
-        blocks_[b] = {info.MCU_membership[b], &tables_[1][component.dc_tbl_no], &tables_[0][component.ac_tbl_no]};
-    }
-    row_ = column_ = 0;
-    columns_ = info.MCUs_per_row;
-    int lines = info.comps_in_scan > 1 ? info.max_v_samp_factor * info.min_DCT_scaled_size : info.min_DCT_scaled_size;
-    first_row_ = std::max(0, first_line / lines - 2);
-    first_column_ = info.master->first_iMCU_col;
-    last_column_ = info.master->last_iMCU_col;
-    interval_ = info.restart_interval;
-    left_ = 0;
-    segment_ = 0;
-    unstuff(info.src->next_input_byte, info.src->next_input_byte + info.src->bytes_in_buffer);
-    info.entropy->decode_mcu = [](j_decompress_ptr info, JBLOCKROW *blocks) -> boolean {
-        if (!scan_of(*info).decode(blocks)) {
-            info->err->error_exit(reinterpret_cast<j_common_ptr>(info));
-        }
-        return TRUE;
-    };
+void HuffmanScan::set_table(bool dc, int number, const uint8_t *counts, const uint8_t *symbols) {
+    tables_[dc][number].set(counts, symbols, dc);
 }
-#else
-void HuffmanScan::take_over(jpeg_decompress_struct &, int) {}
-#endif
+
+void HuffmanScan::begin(const ScanLayout &layout, const uint8_t *data, const uint8_t *end) {
+    layout_ = layout;
+    row_ = column_ = left_ = 0;
+    segment_ = 0;
+    is_segment_wanted_ = false;
+    unstuff(data, end);
+}
 
 // Copy a scan up to the marker at its end.
 void HuffmanScan::unstuff(const uint8_t *data, const uint8_t *end) {
@@ -223,18 +187,19 @@ void HuffmanScan::unstuff(const uint8_t *data, const uint8_t *end) {
 }
 
 bool HuffmanScan::wants(int row, int column) const {
-    return row >= first_row_ && column >= first_column_ && column <= last_column_;
+    return row >= layout_.first_row && column >= layout_.first_column && column <= layout_.last_column;
 }
 
 bool HuffmanScan::begin_segment() {
-    if (segment_ + 1 >= starts_.size()) {
+    if (segment_ + 1 >= starts_.size() || (is_segment_wanted_ && bytes_left() > 0)) {
         return false;
     }
-    left_ = interval_ ? interval_ : INT_MAX;
-    is_segment_wanted_ = !interval_;
-    for (int unit = 0, row = row_, column = column_; unit < interval_ && !is_segment_wanted_; unit++) {
+    int interval = layout_.interval;
+    left_ = interval ? interval : INT_MAX;
+    is_segment_wanted_ = !interval;
+    for (int unit = 0, row = row_, column = column_; unit < interval && !is_segment_wanted_; unit++) {
         is_segment_wanted_ = wants(row, column);
-        if (++column == columns_) {
+        if (++column == layout_.columns) {
             column = 0;
             row++;
         }
@@ -250,16 +215,19 @@ bool HuffmanScan::decode(int16_t (**blocks)[64]) {
         return false;
     }
     bool is_wanted = blocks && wants(row_, column_);
-    left_ -= interval_ ? 1 : 0;
-    if (++column_ == columns_) {
+    left_ -= layout_.interval ? 1 : 0;
+    if (++column_ == layout_.columns) {
         column_ = 0;
         row_++;
     }
     if (!is_segment_wanted_) {
         return true;
     }
-    return is_wanted ? decode_unit(blocks) : skip_unit();
+    return (is_wanted ? decode_unit(blocks) : skip_unit()) && bytes_left() >= 0;
 }
+
+// Whole bytes between the last unit and the segment's end; negative if the unit went past it.
+std::ptrdiff_t HuffmanScan::bytes_left() const { return segment_end_ - (bits_.at - bits_.available / 8); }
 
 void HuffmanScan::trim(size_t kept) {
     if (data_.capacity() > kept) {
@@ -269,41 +237,43 @@ void HuffmanScan::trim(size_t kept) {
 
 bool HuffmanScan::decode_unit(int16_t (**blocks)[64]) {
     Bits bits = bits_;
-    for (int b = 0; b < block_count_; b++) {
-        const Block &block = blocks_[b];
+    for (int b = 0; b < layout_.block_count; b++) {
+        const ScanLayout::Block &block = layout_.blocks[b];
+        const HuffmanTable &dc = tables_[1][block.dc_table], &ac = tables_[0][block.ac_table];
         int16_t *coefficients = **blocks++;
-        coefficients[0] = static_cast<int16_t>(bits.read_dc(*block.dc, predicted_[block.component]));
+        coefficients[0] = static_cast<int16_t>(bits.read_dc(dc, predicted_[block.component]));
         int k = 1;
         while (k < 64) {
             bits.refill();                      // for any code and a short one after it, without asking: 56 bits
-            HuffmanTable::Entry entry = bits.next(*block.ac);
+            HuffmanTable::Entry entry = bits.next(ac);
             bits.put(entry, coefficients, k);
-            if (k < 64 && (entry = bits.look_up(*block.ac)).bits()) {
+            if (k < 64 && (entry = bits.look_up(ac)).bits()) {
                 bits.put(entry, coefficients, k);
             }
         }
         bits.is_sound &= k == 64 || k > HuffmanTable::END;
     }
     bits_ = bits;
-    return bits.is_sound && bits.at - bits.available / 8 <= segment_end_;
+    return bits.is_sound;
 }
 
 bool HuffmanScan::skip_unit() {
     Bits bits = bits_;
-    for (int b = 0; b < block_count_; b++) {
-        const Block &block = blocks_[b];
-        bits.read_dc(*block.dc, predicted_[block.component]);
+    for (int b = 0; b < layout_.block_count; b++) {
+        const ScanLayout::Block &block = layout_.blocks[b];
+        const HuffmanTable &dc = tables_[1][block.dc_table], &ac = tables_[0][block.ac_table];
+        bits.read_dc(dc, predicted_[block.component]);
         int k = 1;
         while (k < 64) {
             if (bits.available < 32) {
                 bits.refill();
             }
-            HuffmanTable::Stride stride = block.ac->strides[bits.next_bits >> (64 - HuffmanTable::LOOK)];
+            HuffmanTable::Stride stride = ac.strides[bits.next_bits >> (64 - HuffmanTable::LOOK)];
             if (__builtin_expect(stride.bits() && k + stride.advance() <= 64, 1)) {
                 bits.step(stride.bits());
                 k += stride.advance() + stride.end();
             } else {
-                HuffmanTable::Entry entry = bits.next(*block.ac);
+                HuffmanTable::Entry entry = bits.next(ac);
                 bits.step(entry.bits());
                 k += entry.run() + 1;
             }
@@ -311,5 +281,5 @@ bool HuffmanScan::skip_unit() {
         bits.is_sound &= k == 64 || k > HuffmanTable::END;
     }
     bits_ = bits;
-    return bits.is_sound && bits.at - bits.available / 8 <= segment_end_;
+    return bits.is_sound;
 }

@@ -1,11 +1,9 @@
-// Huffman decoding of single-scan baseline JPEGs. It replaces libjpeg-turbo's: it is faster, steps over blocks outside
-// the crop, and skips restart intervals outside it altogether.
+// Huffman decoding of single-scan baseline JPEGs. It is faster than libjpeg-turbo's, steps over blocks outside the crop,
+// and skips restart intervals outside it altogether.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <vector>
-
-struct jpeg_decompress_struct;
 
 // One Huffman table of a file, as lookup tables.
 class HuffmanTable {
@@ -63,11 +61,25 @@ class HuffmanTable {
     int32_t limit_[17], offset_[17];                    // by length: first longer code as 16 bits; offset in `symbols_`
 };
 
+// How the units of a scan are made up, and which of them are wanted; the others are stepped over.
+struct ScanLayout {
+    struct Block {
+        int component, dc_table, ac_table;
+    };
+    Block blocks[10];
+    int block_count;
+    int columns;                                // units in a row
+    int interval;                               // units between restart markers; 0: there are none
+    int first_row, first_column, last_column;   // wanted
+};
+
 class HuffmanScan {
   public:
-    // Take over from libjpeg-turbo after it has started, if this kind of image is supported. `first_line` is the first
-    // line needed; columns are those of jpeg_crop_scanline.
-    void take_over(jpeg_decompress_struct &info, int first_line);
+    // Set table `number`, 0 to 3: how many codes have 1 to 16 bits, and their symbols.
+    void set_table(bool dc, int number, const uint8_t *counts, const uint8_t *symbols);
+
+    // Begin a scan whose data follow its header.
+    void begin(const ScanLayout &layout, const uint8_t *data, const uint8_t *end);
 
     // Free the memory of an unusually large image.
     void trim(size_t kept);
@@ -91,26 +103,21 @@ class HuffmanScan {
         void put(const HuffmanTable::Entry &entry, int16_t *coefficients, int &k);
         uint32_t read_dc(const HuffmanTable &table, uint32_t &predicted);
     };
-    struct Block {
-        int component;
-        const HuffmanTable *dc, *ac;
-    };
 
     void unstuff(const uint8_t *data, const uint8_t *end);
     bool begin_segment();
     bool wants(int row, int column) const;
     bool decode_unit(int16_t (**blocks)[64]);
     bool skip_unit();
+    std::ptrdiff_t bytes_left() const;
 
+    ScanLayout layout_;
     HuffmanTable tables_[2][4];
     std::vector<uint8_t> data_;                 // the scan without stuffed zeros and markers
     std::vector<size_t> starts_;                // of its segments in `data_`, and the end
-    Block blocks_[10];
-    int block_count_;
     uint32_t predicted_[4];
-    int row_, column_, columns_;                // of the next unit; units in a row
-    int first_row_, first_column_, last_column_;
-    int interval_, left_;                       // units in a segment (0: all), and those left in this one
+    int row_, column_;                          // of the next unit
+    int left_;                                  // units left in this segment
     size_t segment_;
     bool is_segment_wanted_;
     const uint8_t *segment_end_;

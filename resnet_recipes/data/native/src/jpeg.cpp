@@ -7,6 +7,9 @@
 #include <cstring>
 
 #include <jpeglib.h>
+#ifdef JPEG_INSIDE
+#include <jpegint.h>
+#endif
 
 #include "fault.h"
 #include "geometry.h"
@@ -14,10 +17,14 @@
 namespace {
 
 constexpr int MARGIN = 2;                       // pixels around a crop that fancy upsampling looks at
-constexpr int MOST_SCANS = 500;
-constexpr double MOST_WORK = 1 << 30;           // pixels times scans: a few seconds
-constexpr long MOST_MEMORY = 512 << 20;         // bytes for libjpeg-turbo: a progressive image's coefficients
+constexpr int MOST_SCANS = 100, USUAL_SCANS = 10;
+constexpr int64_t MOST_PASSES = 256'000'000;    // pixels times scans, where every scan is a pass over all coefficients
 constexpr size_t TAIL = 1024;                   // the image must end in the file's last bytes, as in the Python decoder
+
+// Whether so many scans are too much work for an image of this size.
+bool exceeds(const jpeg_decompress_struct &info, int scans) {
+    return int64_t{info.image_width} * info.image_height * scans > MOST_PASSES;
+}
 
 // A decompressor for one image. It is never reused: libjpeg keeps tables, which a damaged file would then use.
 class Decoder {
@@ -28,7 +35,8 @@ class Decoder {
     HuffmanScan &scan;
 
     explicit Decoder(HuffmanScan &scan) : scan(scan) {
-        info.err = jpeg_std_error(&errors_);
+        info.err = &errors_;        // all our own: Debian's jpeg_std_error cannot be linked into a shared library
+        errors_.reset_error_mgr = [](j_common_ptr) {};
         errors_.error_exit = [](j_common_ptr info) { leave(info, DAMAGED); };
         errors_.emit_message = [](j_common_ptr info, int level) {
             if (level < 0) {                    // a warning: from here on pixels are invented
@@ -47,7 +55,6 @@ class Decoder {
         jpeg_create_decompress(&info);
         info.client_data = this;
         info.progress = &progress_;
-        info.mem->max_memory_to_use = MOST_MEMORY;
         jpeg_mem_src(&info, bytes.data, bytes.size);
         jpeg_read_header(&info, TRUE);
     }
@@ -61,13 +68,12 @@ class Decoder {
 
     // Called for every row of blocks: endless scans are the cheapest way to keep a decoder busy.
     void count() {
-        double pixels = static_cast<double>(info.image_width) * info.image_height;
-        if (info.input_scan_number > MOST_SCANS || info.input_scan_number * pixels > MOST_WORK) {
+        if (info.input_scan_number > MOST_SCANS || exceeds(info, info.input_scan_number)) {
             leave(reinterpret_cast<j_common_ptr>(&info), EXCESSIVE);
         }
     }
 
-    jpeg_error_mgr errors_;
+    jpeg_error_mgr errors_{};
     jpeg_progress_mgr progress_{};
 };
 
@@ -103,14 +109,25 @@ bool is_whole(Bytes bytes, size_t tail) {
 
 bool is_jpeg(Bytes bytes) { return bytes.size >= 16 && bytes.data[0] == 0xFF && bytes.data[1] == 0xD8; }
 
-Status judge(const jpeg_decompress_struct &info, Row &row) {
+// Whether the chroma is 4:4:4, 4:2:2, 4:2:0 or 4:4:0, or there is none. libjpeg-turbo has errors where it crops and
+// reduces others; as in the Python decoder.
+bool is_usual(const jpeg_decompress_struct &info) {
+    const jpeg_component_info *parts = info.comp_info;
+    bool is_usual = parts[0].h_samp_factor <= 2 && parts[0].v_samp_factor <= 2;
+    for (int c = 1; c < info.num_components; c++) {
+        is_usual &= parts[c].h_samp_factor == 1 && parts[c].v_samp_factor == 1;
+    }
+    return is_usual;
+}
+
+Status judge(jpeg_decompress_struct &info, Row &row) {
     J_COLOR_SPACE space = info.jpeg_color_space;
     bool plain = space == JCS_YCbCr || space == JCS_RGB || space == JCS_GRAYSCALE;
-    if (!plain || info.data_precision != 8) {
+    if (!plain || info.data_precision != 8 || !is_usual(info)) {
         return FOREIGN;
     }
     int64_t pixels = int64_t{info.image_width} * info.image_height;
-    if (pixels < 1 || pixels > MOST_PIXELS) {
+    if (pixels < 1 || pixels > MOST_PIXELS || (jpeg_has_multiple_scans(&info) && exceeds(info, USUAL_SCANS))) {
         return EXCESSIVE;
     }
     int height = info.image_height, width = info.image_width;
@@ -132,13 +149,53 @@ int reduction(const Cut &cut, bool whole) {
     return shrink;
 }
 
+#ifdef JPEG_INSIDE
+// Let `scan` decode the Huffman codes from `first_line` on, in the columns of jpeg_crop_scanline, where it can. This
+// uses private parts of libjpeg-turbo, which differ between versions: only of one that is inside this library.
+void take_over(jpeg_decompress_struct &info, int first_line, HuffmanScan &scan) {
+    if (jpeg_has_multiple_scans(&info) || info.arith_code) {
+        return;
+    }
+    for (int c = 0; c < info.comps_in_scan; c++) {
+        const jpeg_component_info &component = *info.cur_comp_info[c];
+        for (bool dc : {true, false}) {
+            int number = dc ? component.dc_tbl_no : component.ac_tbl_no;
+            const JHUFF_TBL *table = (dc ? info.dc_huff_tbl_ptrs : info.ac_huff_tbl_ptrs)[number];
+            scan.set_table(dc, number, table->bits, table->huffval);
+        }
+    }
+    ScanLayout layout{};
+    layout.block_count = info.blocks_in_MCU;
+    for (int b = 0; b < layout.block_count; b++) {
+        const jpeg_component_info &component = *info.cur_comp_info[info.MCU_membership[b]];
+        layout.blocks[b] = {info.MCU_membership[b], component.dc_tbl_no, component.ac_tbl_no};
+    }
+    layout.columns = info.MCUs_per_row;
+    layout.interval = info.restart_interval;
+    int lines = (info.comps_in_scan > 1 ? info.max_v_samp_factor : 1) * info.min_DCT_scaled_size;
+    layout.first_row = std::max(0, first_line / lines - 2);
+    layout.first_column = info.master->first_iMCU_col;
+    layout.last_column = info.master->last_iMCU_col;
+    scan.begin(layout, info.src->next_input_byte, info.src->next_input_byte + info.src->bytes_in_buffer);
+    info.entropy->decode_mcu = [](j_decompress_ptr info, JBLOCKROW *blocks) -> boolean {
+        if (!static_cast<Decoder *>(info->client_data)->scan.decode(blocks)) {
+            info->err->error_exit(reinterpret_cast<j_common_ptr>(info));
+        }
+        return TRUE;
+    };
+}
+#else
+void take_over(jpeg_decompress_struct &, int, HuffmanScan &) {}
+#endif
+
 // Start the decoder where the resize starts; return the first column it delivers.
-int skip_to(jpeg_decompress_struct &info, const Resizer &resizer) {
+int skip_to(Decoder &decoder, const Resizer &resizer) {
+    jpeg_decompress_struct &info = decoder.info;
     JDIMENSION left = std::max(0, resizer.columns.begin() - MARGIN), right = resizer.columns.end() + MARGIN;
     JDIMENSION width = std::min(right, info.output_width) - left;
     jpeg_crop_scanline(&info, &left, &width);
     int top = std::max(0, resizer.rows.begin() - MARGIN);
-    scan_of(info).take_over(info, top);
+    take_over(info, top, decoder.scan);
     if (top) {
         jpeg_skip_scanlines(&info, top);
     }
@@ -146,8 +203,6 @@ int skip_to(jpeg_decompress_struct &info, const Resizer &resizer) {
 }
 
 }  // namespace
-
-HuffmanScan &scan_of(const jpeg_decompress_struct &info) { return static_cast<Decoder *>(info.client_data)->scan; }
 
 Status decode_jpeg(Bytes bytes, Row &row, Workspace &work, const Instructions &instructions) {
     Decoder decoder(work.scan);
@@ -181,7 +236,7 @@ Status decode_jpeg(Bytes bytes, Row &row, Workspace &work, const Instructions &i
     info.out_color_space = JCS_RGB;
     jpeg_start_decompress(&info);
     work.resizer.aim(cut, 1.0 / shrink, info.output_height, info.output_width, row);
-    int left = skip_to(info, work.resizer);
+    int left = skip_to(decoder, work.resizer);
     Scanlines scanlines(info, work);
     work.resizer.run(scanlines, left, row.mirror, instructions, row.pixels);
     return DONE;

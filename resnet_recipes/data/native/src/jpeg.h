@@ -5,8 +5,5 @@
 
 constexpr int64_t MOST_PIXELS = 64'000'000;     // of one image, as in the Python decoder
 
-// The Huffman decoder that belongs to a decompression.
-HuffmanScan &scan_of(const jpeg_decompress_struct &info);
-
 // Write the row's pixels, or return why not; no pixel of another image is ever written.
 Status decode_jpeg(Bytes bytes, Row &row, Workspace &work, const Instructions &instructions);

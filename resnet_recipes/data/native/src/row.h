@@ -7,7 +7,7 @@ enum Status : int32_t {
     RUNNING = -1,       // in progress
     DONE = 0,
     UNREADABLE = 1,     // the file cannot be opened or read; `error` is the errno
-    FOREIGN = 2,        // not a supported kind of JPEG: PNG, WebP, CMYK, 12 bits
+    FOREIGN = 2,        // not a supported kind of JPEG: PNG, WebP, CMYK, 12 bits, unusual chroma
     DAMAGED = 3,        // truncated, or libjpeg-turbo complains
     EXCESSIVE = 4,      // more pixels, scans or bytes than allowed
     MISMATCHED = 5,     // not of the size the caller expects
