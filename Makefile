@@ -9,7 +9,7 @@ help:
 	@echo "make demo    train on synthetic images: a few minutes on any CPU"
 	@echo "make test    lint, then the whole test suite"
 	@echo "make docs    build the documentation: build/site/index.html"
-	@echo "make fuzz    feed damaged files to the native decoder, built with sanitizers: five minutes"
+	@echo "make fuzz    feed damaged and random files to the native decoder: six minutes"
 	@echo "make setup   only set up .venv, with everything in it"
 	@echo "make clean   remove what the others made, except runs/"
 
@@ -29,6 +29,7 @@ docs: $(READY)
 
 fuzz: $(READY)
 	$(BIN)/python tools/fuzz_native.py
+	RESNET_RECIPES_CASES=20000 $(BIN)/python -m pytest -q tests/data/native/test_property.py
 
 setup: $(READY)
 

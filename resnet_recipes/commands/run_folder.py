@@ -28,7 +28,7 @@ from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.report.recorder import METRICS, SUMMARY, read_metrics
 
-PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf", "simplejpeg")
+PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf")
 
 #: Most bytes read of one of git's files; packed-refs of large repositories have megabytes.
 _MAX_GIT_FILE = 16 << 20

@@ -18,7 +18,7 @@ import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.beton.sidecar import Sidecar, read_sidecar
-from resnet_recipes.data.images.jpeg import frame_size
+from resnet_recipes.data.images.jpeg import ends_early, frame_size
 from resnet_recipes.data.regular import open_regular
 
 VERSION = 2
@@ -104,7 +104,8 @@ class Beton:
             return "checksum mismatch"
         if self.modes[index] == JPEG:
             height, width, channels = frame_size(data)
-            if (height, width) != tuple(self.sizes[index]) or channels not in (1, 3):
+            is_right = (height, width) == tuple(self.sizes[index]) and channels in (1, 3)
+            if not is_right or ends_early(data.tobytes()):
                 return "its JPEG is damaged, or of another size than the file says"
         return None
 

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import simplejpeg
 from PIL import Image
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.data.beton.file import JPEG, RAW
 from resnet_recipes.data.crop import uniforms
 from resnet_recipes.data.images.decode import BadImageError, Picture
-from resnet_recipes.data.images.jpeg import frame_size
+from resnet_recipes.data.images.jpeg import frame_size, has_usual_chroma
 
 WRITE_MODES = ("raw", "proportion", "jpg")
 _RESTART = 4  # units of 16 pixels between two restart markers
@@ -75,20 +74,18 @@ class Encoded(NamedTuple):
 def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> Encoded:
     """Encode one image, given as the bytes of a file or uint8 [H, W, 3]. Raises BadImageError if it cannot be read.
 
-    In `jpg` mode an intact RGB JPEG within the size limit is kept byte for byte. With two levels it
+    In `jpg` mode a JPEG of usual chroma within the size limit is kept byte for byte. With two levels it
     is encoded again with restart markers every 64 pixels, so that the native decoder can skip the
     intervals outside a crop. The EXIF orientation is ignored, as in training.
     """
     pixels = image
     if isinstance(image, bytes):
         picture = Picture(image)
-        if (
-            options.write_mode == "jpg"
-            and options.levels == 1
-            and (kept := _kept(image, options.max_resolution))
-        ):
-            return kept
         pixels = picture.crop(0, 0, picture.height, picture.width)
+        if options.write_mode == "jpg" and options.levels == 1:
+            longest = options.max_resolution or _LONGEST
+            if max(picture.height, picture.width) <= longest and _is_plain(image):
+                return Encoded(JPEG, picture.height, picture.width, image)
     picture = shrunk(Image.fromarray(pixels), options.max_resolution)
     if max(picture.size) > _LONGEST:
         raise BadImageError(
@@ -147,18 +144,6 @@ def _area_mean(values: np.ndarray, length: int) -> np.ndarray:
     return total
 
 
-def _kept(data: bytes, longest: int | None) -> Encoded | None:
-    """Return a JPEG unchanged if it is RGB or grey, fits, and decodes without a warning."""
-    height, width, channels = frame_size(np.frombuffer(data, np.uint8))
-    if channels not in (1, 3) or (longest is not None and max(height, width) > longest):
-        return None
-    try:
-        simplejpeg.decode_jpeg_header(data)  # rejects kinds of chroma that FFCV may not read
-        decoded = simplejpeg.decode_jpeg(data, "RGB", fastdct=True, strict=True)
-    except Exception:  # ValueError; KeyError for 4:4:1 chroma
-        return None
-    return (
-        Encoded(JPEG, int(height), int(width), data)
-        if decoded.shape[:2] == (height, width)
-        else None
-    )
+def _is_plain(data: bytes) -> bool:
+    """Return whether a file is a JPEG of a kind that FFCV reads as well, without bytes behind its end."""
+    return frame_size(np.frombuffer(data, np.uint8))[2] in (1, 3) and has_usual_chroma(data)

@@ -5,13 +5,12 @@ import os
 import warnings
 
 import numpy as np
-import simplejpeg
 import torch
 import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from resnet_recipes.data.images.jpeg import height_at
+from resnet_recipes.data.images.jpeg import has_usual_chroma, passes
 from resnet_recipes.data.images.kinds import FORMATS
 from resnet_recipes.data.regular import open_regular
 
@@ -26,9 +25,9 @@ MAX_PIXELS = 64_000_000
 #: Larger files are refused unread.
 MAX_BYTES = 1 << 28
 
-#: Scans of a JPEG. Real progressive files have about ten; each one costs a pass over the whole
-#: image.
-MAX_SCANS = 100
+#: Scans of a progressive JPEG, and scans times pixels, as in the engine: each scan is a pass over
+#: coefficients of the whole image, which have to be kept. Real files have about ten; fewer count as ten.
+MAX_SCANS, MAX_PASSES, USUAL_SCANS = 100, 256_000_000, 10
 
 
 class BadImageError(ValueError):
@@ -79,38 +78,34 @@ class Pixels:
 
 
 class Picture(Pixels):
-    """An encoded image: its size at once, its pixels on demand.
+    """An encoded image: its size at once, its pixels on demand, as Pillow decodes them.
 
-    libjpeg-turbo decodes JPEGs that are complete and not CMYK; Pillow decodes everything else and
-    what libjpeg-turbo's binding rejects. Both give the same pixels. EXIF orientation is ignored, as
-    for the published results.
+    EXIF orientation is ignored, as for the published results.
     """
 
     def __init__(self, data: bytes):
-        """Read the header. Raises BadImageError if it is missing or exceeds MAX_PIXELS or MAX_SCANS."""
+        """Read the header. Raises BadImageError if it is missing or announces too much work."""
         self._data = data
-        self._image = None
-        if data[:2] == b"\xff\xd8" and not height_at(data) and data.count(b"\xff\xda") > MAX_SCANS:
-            raise BadImageError(f"has more than {MAX_SCANS} JPEG scans")
-        self.height, self.width, self._colours = _plain_jpeg(data)
-        if not self.height:
-            self._image = _opened(data)
-            self.width, self.height = self._image.size
-        if not 0 < self.height * self.width <= MAX_PIXELS:
+        self._image = _opened(data)
+        self.width, self.height = self._image.size
+        pixels = self.height * self.width
+        if not 0 < pixels <= MAX_PIXELS:
             raise BadImageError(
                 f"is {self.width} x {self.height} pixels; the limit is "
                 f"{MAX_PIXELS // 10**6} million"
             )
+        if (scans := passes(data)) > MAX_SCANS:
+            raise BadImageError(f"has more than {MAX_SCANS} JPEG scans")
+        if scans and pixels * max(scans, USUAL_SCANS) > MAX_PASSES:
+            raise BadImageError(
+                f"is a progressive JPEG of {pixels / 1e6:.0f} million pixels in {scans} scans; the "
+                f"limit is {MAX_PASSES / 1e6 / max(scans, USUAL_SCANS):.0f} million. Save it "
+                f"smaller, or not progressive"
+            )
 
     def crop(self, top: int, left: int, height: int, width: int) -> np.ndarray:
-        """Return that part of the image as uint8 [height, width, 3]; a JPEG is decoded only down to its bottom.
-
-        Raises BadImageError if no decoder can read the image.
-        """
-        rows = self._decoded(bottom=top + height, shrink=1)
-        if rows is not None:
-            return rows[top : top + height, left : left + width]
-        return _decoded_by_pillow(self._image, (left, top, left + width, top + height))
+        """Return that part of the image as uint8 [height, width, 3]. Raises BadImageError."""
+        return _decoded(self._image, (left, top, left + width, top + height))
 
     def resized_crop(
         self,
@@ -124,35 +119,27 @@ class Picture(Pixels):
     ) -> np.ndarray:
         """Return that part of the image resized to uint8 [side, side, 3].
 
-        With `reduce`, a JPEG is decoded at 1/2, 1/4 or 1/8 of its size, inside its inverse DCT,
-        while both sides of the part keep `side` pixels; the part is then cut out at exact fractions
-        of pixels. Raises BadImageError.
+        With `reduce`, a JPEG of usual chroma is decoded at 1/2, 1/4 or 1/8 of its size, inside its
+        inverse DCT, while both sides of the part keep `side` pixels; the part is then cut out at
+        exact fractions of pixels. Raises BadImageError.
         """
         shrink = 1
         while reduce and shrink < 8 and min(height, width) >= 2 * shrink * side:
             shrink *= 2
-        rows = self._decoded(bottom=top + height, shrink=shrink) if shrink > 1 else None
-        if rows is None:
+        if shrink == 1 or not has_usual_chroma(self._data):
             return super().resized_crop(top, left, height, width, side, reduce, bicubic)
+        image = _opened(self._data)  # Pillow reduces an image once
+        image.draft(None, (self.width // shrink, self.height // shrink))
         bottom, right, first, begin = top + height, left + width, top // shrink, left // shrink
+        part = _decoded(image, (begin, first, -(-right // shrink), -(-bottom // shrink)))
         box = (
             left / shrink - begin,
             top / shrink - first,
             right / shrink - begin,
             bottom / shrink - first,
         )
-        part = Image.fromarray(rows[first : -(-bottom // shrink), begin : -(-right // shrink)])
         filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
-        return np.asarray(part.resize((side, side), filter, box))
-
-    def _decoded(self, bottom: int, shrink: int) -> np.ndarray | None:
-        """Return at least the first `bottom` rows at 1 / `shrink`; None, with the image open in Pillow, if need be."""
-        if self._image is not None:
-            return None
-        rows = _decoded_jpeg(self._data, self.height, self.width, bottom=bottom, shrink=shrink)
-        if rows is None:
-            self._image = _opened(self._data)
-        return rows
+        return np.asarray(Image.fromarray(part).resize((side, side), filter, box))
 
 
 def resized(pixels: np.ndarray, height: int, width: int, bicubic: bool = False) -> Tensor:
@@ -163,35 +150,6 @@ def resized(pixels: np.ndarray, height: int, width: int, bicubic: bool = False) 
     return F.interpolate(
         image, (height, width), mode="bicubic" if bicubic else "bilinear", antialias=True
     )
-
-
-def _plain_jpeg(data: bytes) -> tuple[int, int, str]:
-    """Return height, width and colours of a JPEG that the fast path decodes, else (0, 0, "")."""
-    # truncated: Pillow reports where
-    if data[:2] != b"\xff\xd8" or data.rfind(b"\xff\xd9", -1024) < 0:
-        return 0, 0, ""
-    try:
-        height, width, colours, _ = simplejpeg.decode_jpeg_header(data, strict=False)
-    except Exception:  # ValueError; KeyError for 4:4:1 chroma
-        return 0, 0, ""
-    return (height, width, colours) if colours in ("YCbCr", "RGB", "Gray") else (0, 0, "")
-
-
-def _decoded_jpeg(
-    data: bytes, height: int, width: int, *, bottom: int, shrink: int
-) -> np.ndarray | None:
-    """Return at least the first `bottom` rows of a JPEG at 1 / `shrink` of its size; None if libjpeg-turbo cannot."""
-    if bottom + 32 < height and (at := height_at(data)):
-        # With fewer rows in the header the decoder stops early. One more block row keeps the last
-        # row's chroma right.
-        height = min(height, -(-bottom // 16) * 16 + 16)
-        data = b"".join((data[:at], height.to_bytes(2, "big"), data[at + 2 :]))
-    size = -(-height // shrink), -(-width // shrink)
-    try:
-        rows = simplejpeg.decode_jpeg(data, min_height=size[0], min_width=size[1], strict=False)
-    except Exception:  # whatever it is, let Pillow decide
-        return None
-    return rows if rows.shape == (*size, 3) else None
 
 
 def _opened(data: bytes) -> Image.Image:
@@ -207,7 +165,7 @@ def _opened(data: bytes) -> Image.Image:
         raise BadImageError(f"cannot be opened: {error}") from None
 
 
-def _decoded_by_pillow(image: Image.Image, box: tuple[int, int, int, int]) -> np.ndarray:
+def _decoded(image: Image.Image, box: tuple[int, int, int, int]) -> np.ndarray:
     """Return a part (left, top, right, bottom) of the image as RGB, uint8 [h, w, 3]."""
     try:
         with warnings.catch_warnings(action="ignore"):

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import simplejpeg
 import torch
 from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
 from torchvision.transforms import v2
 
 from resnet_recipes.data.images.decode import MAX_BYTES, BadImageError, Picture, read_file, resized
+from resnet_recipes.data.images.jpeg import passes
 from resnet_recipes.data.images.kinds import FORMATS
 from tests.data.native.batch import HEIGHT, WIDTH, by_pillow, encoded
 from tests.data.native.batch import photo as drawn
@@ -119,21 +120,13 @@ def test_a_jpeg_of_4_1_1_turned_by_90_degrees_is_read_by_pillow(photo):
     assert np.array_equal(whole(data), by_pillow(data))
 
 
-@pytest.mark.parametrize(
-    "error", [KeyError(6), MemoryError(), RuntimeError("odd"), OSError("bad"), RecursionError()]
-)
-def test_every_exception_of_a_decoder_goes_to_the_next_or_names_the_image(
-    photo, monkeypatch, error
-):
-    data, deep = encoded(photo), encoded(photo, "PNG")
-
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("odd"), OSError("bad")])
+def test_whatever_pillow_raises_the_image_is_named_as_bad(photo, monkeypatch, error):
     def failing(*args, **options):
         raise error
 
-    monkeypatch.setattr("simplejpeg.decode_jpeg", failing)
-    assert np.array_equal(whole(data), by_pillow(data))
     monkeypatch.setattr("PIL.Image.Image.convert", failing)
-    for damaged in (data, deep):
+    for damaged in (encoded(photo), encoded(photo, "PNG")):
         with pytest.raises(BadImageError, match="cannot be decoded: "):
             whole(damaged)
 
@@ -146,6 +139,36 @@ def test_a_jpeg_of_thousands_of_scans_is_refused_unread(photo):
     for begin in (data, hidden):
         with pytest.raises(BadImageError, match="more than 100 JPEG scans"):
             Picture(begin[:last] + 2000 * data[last:-2] + data[-2:])
+
+
+def announcing(data: bytes, height: int, width: int) -> bytes:
+    """Return a progressive JPEG whose header announces another size."""
+    at = data.rindex(b"\xff\xc2") + 5
+    return data[:at] + height.to_bytes(2, "big") + width.to_bytes(2, "big") + data[at + 4 :]
+
+
+def test_a_progressive_jpeg_of_too_many_pixels_times_scans_is_refused_with_both_figures(photo):
+    data = encoded(photo, progressive=True)
+    with pytest.raises(BadImageError, match=r"62 million pixels in 10 scans; the limit is 26 mil"):
+        Picture(announcing(data, 7900, 7850))
+    assert Picture(announcing(data, 5000, 5000)).height == 5000
+    last = data.rindex(b"\xff\xda")
+    more = data[:last] + 10 * data[last:-2] + data[-2:]
+    with pytest.raises(BadImageError, match=r"25 million pixels in 19 scans; the limit is 13 mil"):
+        Picture(announcing(more, 5000, 5000))
+    few = data[: data.index(b"\xff\xda", data.index(b"\xff\xda") + 2)] + b"\xff\xd9"
+    with pytest.raises(BadImageError, match=r"30 million pixels in 1 scans; the limit is 26 mil"):
+        Picture(announcing(few, 6000, 5000))
+
+
+def test_only_scans_of_the_image_itself_are_counted(photo):
+    thumbnail = encoded(photo.resize((40, 30)), progressive=True)
+    exif = b"Exif\0\0MM\0*\0\0\0\x08" + thumbnail
+    data = announcing(encoded(photo, progressive=True, exif=exif), 5000, 5000)
+    assert Picture(data + thumbnail).height == 5000
+    plain = encoded(photo, exif=exif) + thumbnail
+    assert passes(plain) == 0
+    assert passes(data + thumbnail) == 10
 
 
 @pytest.mark.parametrize("kind", ["WEBP", "BMP", "TIFF", "PPM"])
@@ -181,13 +204,16 @@ def test_the_exif_orientation_is_ignored(photo):
 def test_a_reduced_jpeg_is_cut_at_exact_fractions_of_its_pixels(photo, side, shrink, monkeypatch):
     data = encoded(photo.resize((WIDTH * 4, HEIGHT * 4), Image.BICUBIC), quality=95)
     box = (101, 203, 400, 333)
-    decoded, decode = [], simplejpeg.decode_jpeg
-    monkeypatch.setattr(
-        "simplejpeg.decode_jpeg",
-        lambda *args, **named: decoded.append(decode(*args, **named)) or decoded[-1],
-    )
+    sizes, draft = [], JpegImageFile.draft
+
+    def noted(image: JpegImageFile, *args):
+        draft(image, *args)
+        sizes.append(image.size)
+
+    monkeypatch.setattr(JpegImageFile, "draft", noted)
     ours = Picture(data).resized_crop(*box, side)
-    assert -(-4 * WIDTH // shrink) == decoded[0].shape[1]
+    reduced = (-(-4 * WIDTH // shrink), -(-4 * HEIGHT // shrink))
+    assert sizes == ([reduced] if shrink > 1 else [])
     assert ours.shape == (side, side, 3)
     full = Picture(data).resized_crop(*box, side, reduce=False)
     theirs = np.asarray(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from resnet_recipes.data.images.jpeg import frame_size
+from resnet_recipes.data.images.jpeg import ends_early, frame_size
 
 
 def jpeg(mode: str = "RGB", **options) -> np.ndarray:
@@ -38,6 +38,15 @@ def test_fill_bytes_before_a_marker_are_allowed():
 @pytest.mark.parametrize("cut", [slice(1, None), slice(None, -1), slice(0, 15), slice(0, 0)])
 def test_a_jpeg_without_its_start_or_end_has_no_size(cut):
     assert frame_size(jpeg()[cut]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"restart_marker_blocks": 1}])
+def test_an_end_before_the_end_is_found_and_one_inside_a_segment_is_none(options):
+    data = jpeg(comment=b"\xff\xd9" * 50, **options).tobytes()
+    assert not ends_early(data)
+    assert ends_early(data[:-40] + b"\xff\xd9" + data[-40:])
+    assert ends_early(data + b"\0\0")
+    assert ends_early(data[:-2])
 
 
 def test_no_damage_makes_it_fail():

@@ -1,0 +1,123 @@
+"""Random baseline JPEGs of any sampling factors, which Pillow cannot write."""
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+
+#: Codes by length, 1 to 16 bits, of T.81's tables K.3 and K.5; random symbols get these codes.
+_DC_COUNTS = (0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0)
+_AC_COUNTS = (0, 2, 1, 3, 3, 2, 4, 3, 5, 5, 4, 4, 0, 0, 1, 125)
+_DC_SYMBOLS = range(12)
+_AC_SYMBOLS = (
+    0x00,
+    0xF0,
+    *(run << 4 | size for run in range(16) for size in range(1, 11)),
+)
+
+
+class Kind(NamedTuple):
+    """What a JPEG is like."""
+
+    height: int
+    width: int
+    factors: tuple[tuple[int, int], ...]  # horizontal and vertical, of each component
+    interval: int = 0  # units between restart markers; 0: none
+
+
+class _Codes:
+    """A Huffman table whose symbols are in random order, so that any may have a code of 16 bits."""
+
+    def __init__(self, counts: tuple[int, ...], symbols: tuple[int, ...], rng: np.random.Generator):
+        self.counts, self.symbols = counts, rng.permutation(symbols).tolist()
+        self.codes, code, symbol = {}, 0, iter(self.symbols)
+        for length, count in enumerate(counts, start=1):
+            for _ in range(count):
+                self.codes[next(symbol)] = f"{code:0{length}b}"
+                code += 1
+            code <<= 1
+
+    def segment(self, number: int) -> bytes:
+        """Return the table as a segment."""
+        return _segment(0xC4, bytes([number, *self.counts, *self.symbols]))
+
+
+def random_jpeg(kind: Kind, rng: np.random.Generator) -> bytes:
+    """Return a JPEG with random coefficients, few in most blocks, and random Huffman tables."""
+    tables = _Codes(_DC_COUNTS, _DC_SYMBOLS, rng), _Codes(_AC_COUNTS, _AC_SYMBOLS, rng)
+    steps = np.concatenate([[8], rng.integers(1, 12, 63)])
+    numbers = range(1, len(kind.factors) + 1)
+    frame = struct.pack(">BHHB", 8, kind.height, kind.width, len(kind.factors))
+    parts = zip(numbers, kind.factors, strict=True)
+    frame += b"".join(bytes([number, h << 4 | v, 0]) for number, (h, v) in parts)
+    scan = bytes([len(numbers), *(byte for number in numbers for byte in (number, 0)), 0, 63, 0])
+    return b"".join(
+        [
+            b"\xff\xd8",
+            _segment(0xDB, bytes([0, *steps.tolist()])),
+            _segment(0xC0, frame),
+            tables[0].segment(0x00),
+            tables[1].segment(0x10),
+            _segment(0xDD, struct.pack(">H", kind.interval)),
+            _segment(0xDA, scan),
+            _scan(kind, tables, rng),
+            b"\xff\xd9",
+        ]
+    )
+
+
+def _segment(marker: int, content: bytes) -> bytes:
+    return bytes([0xFF, marker]) + struct.pack(">H", len(content) + 2) + content
+
+
+def _scan(kind: Kind, tables: tuple[_Codes, _Codes], rng: np.random.Generator) -> bytes:
+    """Return the data of the scan: its units, with a marker after each interval."""
+    across, down = (max(axis) for axis in zip(*kind.factors, strict=True))
+    if len(kind.factors) == 1:  # a unit is one block, whatever the factors
+        across = down = 1
+    units = -(-kind.height // (8 * down)) * -(-kind.width // (8 * across))
+    interval, parts = kind.interval or units, []
+    for first in range(0, units, interval):
+        levels, bits = [0] * len(kind.factors), []
+        for _ in range(first, min(first + interval, units)):
+            for part, (h, v) in enumerate(kind.factors):
+                for _ in range(h * v if len(kind.factors) > 1 else 1):
+                    level = int(np.clip(levels[part] + rng.integers(-20, 21), -90, 90))
+                    bits += [_dc(level - levels[part], tables[0]), _ac(tables[1], rng)]
+                    levels[part] = level
+        parts.append(_packed("".join(bits)))
+    return b"".join(
+        part + (bytes([0xFF, 0xD0 + number % 8]) if part is not parts[-1] else b"")
+        for number, part in enumerate(parts)
+    )
+
+
+def _packed(bits: str) -> bytes:
+    """Return bits as bytes, filled with ones, and 0xFF followed by a zero."""
+    length = -(-len(bits) // 8)
+    return int(bits.ljust(8 * length, "1"), 2).to_bytes(length, "big").replace(b"\xff", b"\xff\0")
+
+
+def _value(value: int) -> tuple[int, str]:
+    """Return the size of a coefficient in bits, and the bits."""
+    size = abs(value).bit_length()
+    return size, f"{value if value > 0 else value + (1 << size) - 1:0{size}b}" if size else ""
+
+
+def _dc(difference: int, table: _Codes) -> str:
+    size, bits = _value(difference)
+    return table.codes[size] + bits
+
+
+def _ac(table: _Codes, rng: np.random.Generator) -> str:
+    """Return the bits of 63 random coefficients, most of them zero; now and then the last is not."""
+    count = min(63, int(rng.geometric(0.25)) - 1)
+    places = np.sort(rng.choice(np.arange(1, 64), count, replace=False)).tolist()
+    values = rng.integers(1, 12, count) * rng.choice([-1, 1], count)
+    bits, before = [], 0
+    for place, value in zip(places, values.tolist(), strict=True):
+        run = place - before - 1
+        size, tail = _value(value)
+        bits += [table.codes[0xF0]] * (run // 16) + [table.codes[run % 16 << 4 | size], tail]
+        before = place
+    return "".join(bits) + (table.codes[0] if before < 63 else "")

@@ -1,0 +1,139 @@
+"""Random JPEGs of every sampling, cut and scaled at random: the engine's pixels are Pillow's."""
+
+import io
+import os
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from resnet_recipes.data.images.decode import Picture
+from resnet_recipes.data.native.rows import ROW, Status
+from tests.data.native.random_jpegs import Kind, random_jpeg
+
+USUAL = [
+    ((1, 1),) * 3,
+    ((2, 1), (1, 1), (1, 1)),
+    ((2, 2), (1, 1), (1, 1)),
+    ((1, 2), (1, 1), (1, 1)),
+]
+GREY = [((1, 1),), ((2, 1),), ((1, 2),), ((2, 2),)]
+#: 4:1:1, and what hardly any encoder writes.
+OTHER = [
+    ((4, 1), (1, 1), (1, 1)),
+    ((1, 4), (1, 1), (1, 1)),
+    ((2, 4), (1, 1), (1, 1)),
+    ((4, 2), (1, 1), (1, 1)),
+    ((3, 2), (1, 1), (1, 1)),
+    ((3, 1), (1, 1), (1, 1)),
+    ((1, 3), (1, 1), (1, 1)),
+    ((2, 2), (2, 1), (1, 2)),
+    ((1, 1), (2, 1), (1, 1)),
+    ((4, 4),),
+    ((3, 1),),
+]
+LONGEST = 40  # pixels
+CASES = int(os.environ.get("RESNET_RECIPES_CASES", "300"))
+
+
+class Case(NamedTuple):
+    """A JPEG, and what is made of it."""
+
+    kind: Kind
+    data: bytes
+    box: tuple[int, int, int, int]  # left, top, width, height
+    side: int
+    shrink: int  # 0: resized; else the box is exactly `side` pixels at 1 / shrink, so nothing is
+    whole: bool
+    mirror: bool
+    bicubic: bool
+
+    @property
+    def expected(self) -> np.ndarray:
+        """The pixels by Pillow; where these are resized, by the Python decoder."""
+        left, top, width, height = self.box
+        if self.shrink:
+            image = Image.open(io.BytesIO(self.data))
+            image.draft(None, (image.width // self.shrink, image.height // self.shrink))
+            left, top = left // self.shrink, top // self.shrink
+            pixels = np.asarray(image.convert("RGB"))[top:, left:][: self.side, : self.side]
+        else:
+            pixels = Picture(self.data).resized_crop(
+                top, left, height, width, self.side, not self.whole, self.bicubic
+            )
+        return pixels[:, ::-1] if self.mirror else pixels
+
+
+def random_case(factors: list, rng: np.random.Generator) -> Case:
+    """Return a random case with one of these sampling factors."""
+    height, width = (int(side) for side in rng.integers(1, LONGEST + 1, 2))
+    kind = Kind(height, width, factors[rng.integers(len(factors))], int(rng.integers(0, 6)))
+    shrink = int(rng.choice([0, 1, 2, 4, 8]))
+    if min(height, width) < shrink:
+        shrink = 1
+    if shrink:
+        side = int(rng.integers(1, min(height, width) // shrink + 1))
+        size = np.full(2, side * shrink)
+    else:
+        side = int(rng.integers(1, LONGEST))
+        size = np.array([rng.integers(1, width + 1), rng.integers(1, height + 1)])
+    place = rng.integers(0, np.array([width, height]) - size + 1) // max(1, shrink) * max(1, shrink)
+    box = tuple(np.concatenate([place, size]).tolist())
+    whole, mirror, bicubic = (rng.random(3) < 0.5).tolist()
+    return Case(
+        kind, random_jpeg(kind, rng), box, side, shrink, whole and shrink < 2, mirror, bicubic
+    )
+
+
+def filled(engine, cases: list[Case]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return the status and the pixels of each case."""
+    rows = np.zeros(len(cases), ROW)
+    pixels = [np.full((case.side, case.side, 3), 77, np.uint8) for case in cases]
+    sources = [np.frombuffer(case.data, np.uint8) for case in cases]
+    rows["pixels"] = [array.ctypes.data for array in pixels]
+    rows["data"] = [source.ctypes.data for source in sources]
+    rows["length"] = [source.size for source in sources]
+    for name in ("side", "box", "whole", "mirror"):
+        rows[name] = [getattr(case, name) for case in cases]
+    rows["filter"] = [case.bicubic for case in cases]
+    assert engine.wait(engine.submit(rows), 60)
+    return rows["status"].copy(), pixels
+
+
+def test_a_jpeg_that_pillow_accepts_is_what_random_jpeg_writes():
+    rng = np.random.default_rng(0)
+    for factors in USUAL + GREY + OTHER:
+        image = Image.open(io.BytesIO(random_jpeg(Kind(21, 34, factors, 3), rng)))
+        image.load()
+        assert image.size == (34, 21)
+        assert [part[1:3] for part in image.layer] == list(factors)
+
+
+@pytest.mark.parametrize("seed", range(max(1, CASES // 500)))
+def test_random_jpegs_have_pillows_pixels_however_they_are_cut_and_scaled(engine, seed):
+    rng = np.random.default_rng(seed)
+    cases = [random_case(USUAL + GREY, rng) for _ in range(min(CASES, 500))]
+    status, pixels = filled(engine, cases)
+    assert not status.any()
+    for case, ours in zip(cases, pixels, strict=True):
+        # The same decoded pixels, to the bit. Resizing rounds twice, once for each direction, and
+        # each decoder in its own way: a grey level each time.
+        apart = np.abs(ours.astype(int) - case.expected).max()
+        assert apart <= (0 if case.shrink else 2), case
+
+
+def test_unusual_sampling_is_left_to_pillow_which_decodes_it_whole(engine):
+    rng = np.random.default_rng(1)
+    cases = [random_case(OTHER, rng) for _ in range(100)]
+    status, pixels = filled(engine, cases)
+    assert set(status.tolist()) == {Status.FOREIGN}
+    assert all((array == 77).all() for array in pixels)
+    for case in cases:
+        left, top, width, height = case.box
+        picture = Picture(case.data)
+        small, full = (
+            picture.resized_crop(top, left, height, width, case.side, reduce)
+            for reduce in (True, False)
+        )
+        assert np.array_equal(small, full)
