@@ -18,7 +18,6 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
-from resnet_recipes import ops
 from resnet_recipes.optim import OPTIMIZERS
 
 
@@ -50,11 +49,8 @@ def main() -> None:
 
 def measure(device: torch.device, rounds: int) -> list[dict[str, object]]:
     """Return a row for each optimizer."""
-    operations = ops.choose(device, torch.bfloat16)  # a kernel for SGD on a GPU, as in a run
     steps = {
-        settings.name: step_of(
-            lambda model, settings=settings: settings().build(model, operations), device
-        )
+        settings.name: step_of(lambda model, settings=settings: settings().build(model), device)
         for settings in OPTIMIZERS
     }
     peer = step_of(

@@ -14,7 +14,6 @@ from session import Counting, recipe_of, run_of
 from torch import nn
 from verdict import distance, verdict
 
-from resnet_recipes import ops
 from resnet_recipes.methods import ORDER
 from resnet_recipes.optim import OPTIMIZERS, DecoupledSGDW, OptimizerSettings
 from resnet_recipes.recipe.schema import Recipe
@@ -82,7 +81,7 @@ def _overflow(device: torch.device) -> dict:
     """Let float16 overflow: weights and statistics must not change."""
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)).to(device)
     precision = Precision(device, torch.float16, model)
-    optimizer = DecoupledSGDW(lr=0.1).build(model, ops.choose(device, torch.float16))
+    optimizer = DecoupledSGDW(lr=0.1).build(model)
     floats = {name: v for name, v in model.state_dict().items() if v.is_floating_point()}
     kept = {name: value.clone() for name, value in floats.items()}
     precision.before_step()

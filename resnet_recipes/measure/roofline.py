@@ -16,9 +16,8 @@ AVERAGED = 950
 # Seconds that the host takes to issue a step: per convolution, and as a CUDA graph with input and
 # optimizer. Assumed: 0.7 and 1.5 times the CPU time measured without a GPU.
 ISSUE, REPLAY = 190e-6, 3e-3
-# Bytes that a step of SGD moves per weight, with torch and fused: itself, gradient, momentum, the
-# cast copy.
-STEP, FUSED_STEP = 45, 33
+# Bytes that a step of SGD moves per weight: decay, weight, gradient, momentum, and the casts.
+STEP = 45
 RESERVED = 1.5e9  # bytes of context, of cuDNN's workspace, and lost to fragmentation
 
 
@@ -164,7 +163,7 @@ def traffic(work: Work) -> Counter[str]:
     if fused and work.blur:
         elements -= _folded(work)
     found = Counter({kind: float(BYTES * number) for kind, number in elements.items()})
-    found["optimizer"] = (FUSED_STEP if fused else STEP) * backbone(work.model) / work.batch
+    found["optimizer"] = STEP * backbone(work.model) / work.batch
     found["convolution"] = sum(moved for _, moved in _passes(work))
     return found
 

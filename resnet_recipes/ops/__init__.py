@@ -6,21 +6,20 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from resnet_recipes.ops import batch_norm, blur, cross_entropy, images, sgd, stem
+from resnet_recipes.ops import batch_norm, blur, cross_entropy, images, stem
 from resnet_recipes.ops.contact import fault
 
-_FUSED = (images, blur, batch_norm, stem, cross_entropy, sgd)
+_FUSED = (images, blur, batch_norm, stem, cross_entropy)
 
 
 class Operations(NamedTuple):
-    """The operations that a network, its methods and its optimizer call; and notes on the choice, one sentence each."""
+    """The operations that a network and its methods call; and notes on the choice, one sentence each."""
 
     images: Callable[..., Tensor] = images.plain
     blur: Callable[..., Tensor] = blur.plain
     batch_norm: Callable[..., Tensor | tuple[Tensor, Tensor]] = batch_norm.plain
     stem: Callable[..., Tensor] = stem.plain
     cross_entropy: Callable[..., Tensor] = cross_entropy.plain
-    sgd: Callable[..., None] = sgd.plain
     notes: tuple[str, ...] = ()
 
     def fused(self) -> list[str]:

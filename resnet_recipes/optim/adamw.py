@@ -37,7 +37,7 @@ class AdamW(OptimizerSettings):
         yield from super().problems()
         yield from adam_problems(self.betas, self.eps)
 
-    def build(self, model: nn.Module, *_: object) -> torch.optim.Optimizer:
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.AdamW(
             self.groups(model), lr=self.lr, betas=tuple(self.betas), eps=self.eps, fused=True
         )

@@ -8,12 +8,8 @@ import torch
 from torch import nn
 
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.ops import Operations
-from resnet_recipes.optim.copies import Copies
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm)
-
-PLAIN = Operations()
 
 CLASSIFIER = "fc"  # torchvision's name for the module exempt from `backbone_rate`
 
@@ -64,16 +60,10 @@ class OptimizerSettings:
             fix = "model.freeze=backbone trains the classifier alone"
             yield Problem("backbone_rate", self.backbone_rate, "must be above 0 and at most 1", fix)
 
-    def build(
-        self,
-        model: nn.Module,
-        operations: Operations = PLAIN,
-        copies: Copies | None = None,
-    ) -> torch.optim.Optimizer:
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
         """Return a torch optimizer for `model`'s trainable parameters.
 
-        If it steps by one of the `operations`, that also renews the `copies`. A schedule sets every
-        group's "lr" to the step's rate times the group's "rate".
+        A schedule sets every group's "lr" to the step's rate times the group's "rate".
         """
         raise NotImplementedError
 

@@ -6,9 +6,6 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from resnet_recipes.ops import Operations
-from resnet_recipes.optim.base import PLAIN
-from resnet_recipes.optim.copies import Copies
 from resnet_recipes.optim.sgd import SGD, TorchSGD
 
 
@@ -21,9 +18,7 @@ class DecoupledSGDW(SGD):
     one step at the peak rate.
     """
 
-    cost: ClassVar[str] = (
-        "one pass over the weights (two on a GPU without kernels), one tensor a parameter."
-    )
+    cost: ClassVar[str] = "two passes over the weights, and one tensor a parameter in memory."
     gain: ClassVar[str] = (
         "rate and decay can be tuned separately; part of MosaicML's recipes, not "
         "measured separately."
@@ -33,33 +28,20 @@ class DecoupledSGDW(SGD):
     name: str = "decoupled_sgdw"
     weight_decay: float = 5.0e-4  # fraction of a weight lost in one step at the peak rate
 
-    def build(
-        self,
-        model: nn.Module,
-        operations: Operations = PLAIN,
-        copies: Copies | None = None,
-    ) -> torch.optim.Optimizer:
-        return TorchDecoupledSGDW(self.groups(model), self, operations, copies)
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
+        return TorchDecoupledSGDW(self.groups(model), self)
 
 
 class TorchDecoupledSGDW(TorchSGD):
     """SGD with decoupled decay; torch's own "weight_decay" stays 0."""
 
-    def __init__(
-        self,
-        groups: list[dict[str, Any]],
-        settings: DecoupledSGDW,
-        operations: Operations,
-        copies: Copies | None,
-    ):
+    def __init__(self, groups: list[dict[str, Any]], settings: DecoupledSGDW):
         super().__init__(
             [
                 group | {"weight_decay": 0.0, "decoupled_decay": group["weight_decay"]}
                 for group in groups
             ],
             settings,
-            operations,
-            copies,
         )
         for group in self.param_groups:
             # the peak: schedules change only "lr"

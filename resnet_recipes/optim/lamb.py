@@ -50,7 +50,7 @@ class LAMB(OptimizerSettings):
         yield from super().problems()
         yield from adam_problems(self.betas, self.eps)
 
-    def build(self, model: nn.Module, *_: object) -> torch.optim.Optimizer:
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return TorchLAMB(self.groups(model), self)
 
 

@@ -48,7 +48,7 @@ class LARS(OptimizerSettings):
         if not self.eps >= 0:
             yield Problem("eps", self.eps, "must be at least 0")
 
-    def build(self, model: nn.Module, *_: object) -> torch.optim.Optimizer:
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
         return TorchLARS(self.groups(model), self)
 
 

@@ -6,11 +6,10 @@ from typing import Any, ClassVar
 
 import torch
 from torch import nn
+from torch.optim.sgd import sgd
 
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.ops import Operations
-from resnet_recipes.optim.base import PLAIN, OptimizerSettings, momentum_problems, trainable
-from resnet_recipes.optim.copies import Copies
+from resnet_recipes.optim.base import OptimizerSettings, momentum_problems, trainable
 from resnet_recipes.optim.native.steps import native_steps
 
 
@@ -42,25 +41,14 @@ class SGD(OptimizerSettings):
         if self.nesterov and self.momentum == 0:
             yield Problem("nesterov", True, "needs momentum above 0", "optimizer.nesterov=false")
 
-    def build(
-        self,
-        model: nn.Module,
-        operations: Operations = PLAIN,
-        copies: Copies | None = None,
-    ) -> torch.optim.Optimizer:
-        return TorchSGD(self.groups(model), self, operations, copies)
+    def build(self, model: nn.Module) -> torch.optim.Optimizer:
+        return TorchSGD(self.groups(model), self)
 
 
 class TorchSGD(torch.optim.SGD):
-    """torch's SGD, with steps by the native library where it can take them, else by an operation."""
+    """torch's SGD, with steps by the native library where it can take them."""
 
-    def __init__(
-        self,
-        groups: list[dict[str, Any]],
-        settings: SGD,
-        operations: Operations,
-        copies: Copies | None,
-    ):
+    def __init__(self, groups: list[dict[str, Any]], settings: SGD):
         super().__init__(
             groups,
             lr=settings.lr,
@@ -73,32 +61,37 @@ class TorchSGD(torch.optim.SGD):
                 # torch leaves it uninitialised if float16 overflows in step 0
                 self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
         self.native = native_steps("sgd", self)
-        self._operation, self._copies = operations.sgd, Copies() if copies is None else copies
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:
         """Update the weights; `closure` is not supported."""
         # set by GradScaler
-        scaler = [getattr(self, name, None) for name in ("grad_scale", "found_inf")]
+        scale, overflow = (getattr(self, name, None) for name in ("grad_scale", "found_inf"))
         for group in self.param_groups:
             if not (params := trainable(group)):
                 continue
-            momentum = group["momentum"]
+            momentum, decay = group["momentum"], self.decay(group)
             means = [self.state[p]["momentum_buffer"] for p in params] if momentum else []
-            rule = (
-                group["lr"],
-                1 - self.decay(group),
-                group["weight_decay"],
-                momentum,
-                group["nesterov"],
-            )
             if self.native:
+                rule = group["lr"], 1 - decay, group["weight_decay"], momentum, group["nesterov"]
                 self.native.take(params, rule, **{"mean": means} if momentum else {})
-            else:
-                copies = [self._copies.get(p, p) for p in params]
-                self._operation(params, [p.grad for p in params], means, copies, *rule, *scaler)
-        if not self.native:
-            self._copies.renewed()
+                continue
+            if decay:
+                torch._foreach_mul_(params, 1 - decay * (1 if overflow is None else overflow == 0))
+            sgd(
+                params,
+                [p.grad for p in params],
+                means or [None] * len(params),
+                fused=True,
+                grad_scale=scale,
+                found_inf=overflow,
+                weight_decay=group["weight_decay"],
+                momentum=momentum,
+                lr=group["lr"],
+                dampening=0.0,
+                nesterov=group["nesterov"],
+                maximize=False,
+            )
 
     def decay(self, group: dict[str, Any]) -> float:
         """Return the fraction of each weight that a step removes, apart from the gradient."""

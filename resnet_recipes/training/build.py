@@ -10,7 +10,6 @@ from resnet_recipes.network.build import build_network
 from resnet_recipes.network.cast import cast_together
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.pretrained import freeze
-from resnet_recipes.optim.copies import Copies
 from resnet_recipes.optim.native.steps import note_on
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.training.clock import Clock
@@ -46,7 +45,8 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
         and precision.dtype != torch.float32
         and not recipe.precision.compile
     )
-    copies = cast_together(model, precision.dtype) if casts else Copies()
+    if casts:
+        cast_together(model, precision.dtype)
     if recipe.precision.compile:
         torch._dynamo.config.recompile_limit = max(
             torch._dynamo.config.recompile_limit, len(sizes) + 2
@@ -57,14 +57,14 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     # optimizer
     train_data, eval_data = open_data(plan, rank, methods)
     exchange = Exchange(model, recipe.precision.compress_gradients)
-    optimizer = recipe.optimizer.build(model, operations, copies)
+    optimizer = recipe.optimizer.build(model)
     is_replayed = recipe.precision.kernels == "auto" and rank.device.type == "cuda"
     run = Run(
         plan=plan,
         rank=rank,
         model=model,
         exchange=exchange,
-        graphs=Graphs(model, exchange, copies) if is_replayed else None,
+        graphs=Graphs(model, exchange) if is_replayed else None,
         optimizer=optimizer,
         methods=methods,
         operations=operations,

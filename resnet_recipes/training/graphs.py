@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 
 from resnet_recipes.methods.base import Batch
-from resnet_recipes.optim.copies import Copies
 from resnet_recipes.training.exchange import Exchange
 
 #: How many gradients in a row must keep the GPU waiting before they are replayed.
@@ -25,14 +24,13 @@ class Graphs:
     gradient is computed kernel by kernel, which compiles kernels and finds convolution algorithms;
     the second is captured. If capturing fails, gradients are computed kernel by kernel, and the
     user is told. Optimizer and input stay outside the graph: they need few launches, and depend on
-    numbers that change with every step. Weights are cast outside it too, and only if the
-    optimizer's step has not written their copies.
+    numbers that change with every step.
     """
 
-    def __init__(self, model: nn.Module, exchange: Exchange, copies: Copies):
+    def __init__(self, model: nn.Module, exchange: Exchange):
         self.tell: Callable[[str], None] = lambda text: None  # shows the user a line
         self._params = [param for param in model.parameters() if param.requires_grad]
-        self._exchange, self._copies = exchange, copies
+        self._exchange = exchange
         self._halfway = torch.cuda.Event()
         self._waits = 0  # gradients in a row for which the GPU waited
         self._shape: torch.Size | None = None  # of the images of the last gradient
@@ -54,7 +52,6 @@ class Graphs:
             loss = eager(batch, sync, self._halfway.record)
             self._watch()
             return loss
-        self._copies.renew()
         loss = self._graph.replay(batch)
         with self._exchange.averaging(sync):
             return loss
@@ -73,8 +70,7 @@ class Graphs:
     def _captured(self, eager: Eager, batch: Batch) -> "_Graph | None":
         stream, pool = torch.cuda.current_stream(), torch.cuda.graph_pool_handle()
         try:
-            with self._copies.held():
-                return _Graph(eager, self._params, batch, pool)
+            return _Graph(eager, self._params, batch, pool)
         except Exception as error:  # whatever it is, the gradient can be computed without a graph
             self._is_possible = False
             # older versions of torch leave that of the capture in place

@@ -4,15 +4,12 @@ import pytest
 
 pytest.importorskip("triton")
 
-import triton.language as tl
-
 from resnet_recipes.ops.kernels import (
     batch_norm,
     blur,
     blurred,
     cross_entropy,
     images,
-    sgd,
     stem,
 )
 from tests.ops.cubin import cubin
@@ -55,13 +52,6 @@ ARGUMENTS = ARRAYS | {
     "pixels": "*u8",
     "lines": "*i32",
     "winner": "*u8",
-    "table": "*i64",
-    "weight_of": "*i32",
-    "scale": "*fp32",
-    "overflow": "*fp32",
-    "rate": "fp32",
-    "kept": "fp32",
-    "decay": "fp32",
 }
 
 
@@ -239,23 +229,3 @@ def test_loss_and_images_cost_few_instructions(case, arch, tmp_path):
     results = constants["BV"] if "BV" in constants else constants["BK"]
     assert binary.spills == 0
     assert binary.count(r"^\s*/") * 32 * module.OPTIONS["num_warps"] / results <= limit
-
-
-#: Constants of the kernel of gradient descent.
-STEPS = {
-    "step": {"MEAN": True, "NESTEROV": False, "SCALED": False, "GUARDED": False},
-    "guarded step": {"MEAN": True, "NESTEROV": True, "SCALED": True, "GUARDED": True},
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("case", "arch"), everywhere(STEPS, "step"))
-def test_a_step_moves_16_bytes_at_a_time(case, arch, tmp_path):
-    constants = STEPS[case] | {"COPY": tl.bfloat16, "BV": sgd.VALUES, "BP": sgd.PART}
-    binary = compiled(sgd._step, arch, sgd.OPTIONS, tmp_path, **constants)
-    threads = 32 * sgd.OPTIONS["num_warps"]
-    assert binary.spills == 0
-    assert (binary.count(r"LDG.*\.128"), binary.count(r"STG.*\.128")) == (3, 2)
-    # a whole part and, value by value, the end of a weight
-    assert binary.first_loop() * threads / sgd.PART <= 41
-    assert fit(12, threads, binary)

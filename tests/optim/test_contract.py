@@ -11,8 +11,6 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from resnet_recipes.base.card import card_of
-from resnet_recipes.network.cast import cast_together
-from resnet_recipes.ops import Operations
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.optim.base import POLICIES
 from resnet_recipes.optim.native import steps
@@ -198,21 +196,6 @@ def test_weights_in_channels_last_memory_take_the_same_walk(optimizer, small, gr
         )
     for p, q in zip(plain.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(p, q.contiguous(), rtol=1e-6, atol=1e-6)
-
-
-@both_ways
-@every_optimizer
-@pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_copies_of_the_weights_follow_them(optimizer, decay, small, gradients):
-    model = small()
-    copies = cast_together(model, torch.bfloat16)
-    built = optimizer(lr=0.01, weight_decay=decay).build(model, Operations(), copies)
-    before = [weight.bfloat16() for weight in copies]
-    for grads in gradients(model, 2):
-        stepped(model, built, grads)
-        copies.renew()
-        assert all(torch.equal(copy, weight.bfloat16()) for weight, copy in copies.items())
-    assert not any(map(torch.equal, before, copies.values()))
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def trained(process: RankProcess, off: tuple[str, ...] = ()) -> int:
 
 def fused(process: RankProcess) -> int:
     """Do the work of a rank with the operations that a GPU would use, as they are on a CPU; return how often."""
-    on_cpus = set(ops.Operations._fields) - {"sgd", "notes"}  # a step is a kernel only
+    on_cpus = set(ops.Operations._fields) - {"notes"}
     chosen = ops.Operations(**{name: getattr(ops, name).fused for name in on_cpus})
     normalize = Mock(side_effect=chosen.batch_norm)
     ops.choose = lambda *_: chosen._replace(batch_norm=normalize)

@@ -10,9 +10,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from resnet_recipes.network.cast import cast_together
-from resnet_recipes.ops import Operations, sgd
-from resnet_recipes.optim.copies import Copies
-from resnet_recipes.optim.native import steps
 from resnet_recipes.training.graphs import PATIENCE, Graphs
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
@@ -96,9 +93,9 @@ def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tupl
 
     def make(**changes: Any) -> tuple[Run, list[str]]:
         run, told = make_run(**changes), []
-        half = run.precision.dtype != torch.float32
-        copies = cast_together(run.model, run.precision.dtype) if half else Copies()
-        run.graphs = Graphs(run.model, run.exchange, copies)
+        if run.precision.dtype != torch.float32:
+            cast_together(run.model, run.precision.dtype)
+        run.graphs = Graphs(run.model, run.exchange)
         run.graphs.tell = told.append
         device.buffers = list(run.model.buffers())
         return run, told
@@ -136,39 +133,6 @@ def test_replaying_gives_the_bits_of_computing(
     assert sum(graph.replays for graph in device.graphs) >= 4
     assert torch.equal(torch.stack(notes.losses), torch.stack(others.losses))
     assert differing(ours, theirs) == []
-
-
-def test_a_step_that_renews_the_cast_weights_gives_the_bits_of_casting_them(
-    replayed: Callable[..., tuple[Run, list[str]]],
-    make_run: Callable[..., Run],
-    device: Device,
-    monkeypatch: pytest.MonkeyPatch,
-):
-    def unseen(weights: list[torch.Tensor], *rest: Any) -> None:
-        # as a kernel does, without torch seeing it
-        sgd.plain([weight.data for weight in weights], *rest)
-
-    monkeypatch.setattr(steps, "library", lambda: None)
-    changes = {
-        "max_duration": "10ba",
-        "precision": {"dtype": "bf16"},
-        "methods": {"sam": {"interval": 4}, "ema": {"update_interval": "2ba"}},
-    }
-    ours, theirs = replayed(**changes)[0], make_run(**changes)
-    ours.optimizer = ours.plan.recipe.optimizer.build(
-        ours.model, Operations(sgd=unseen), ours.model.copies
-    )
-    train(ours, Notes(ours))
-    train(theirs, Notes(theirs))
-    assert differing(ours, theirs) == []
-    copies = {copy.data_ptr() for copy in ours.model.copies.values()}
-    casts = [
-        args[0]
-        for operation, args, *_ in device.graphs[0].calls
-        if operation is torch.ops.aten._foreach_copy_.default
-    ]
-    assert casts  # of gradients
-    assert not any(place.data_ptr() in copies for places in casts for place in places)
 
 
 def test_float16_is_replayed_with_the_scale_of_the_step(

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from resnet_recipes.ops import batch_norm, blur, cross_entropy, images, sgd, stem
+from resnet_recipes.ops import batch_norm, blur, cross_entropy, images, stem
 from resnet_recipes.ops.contact import fault
 
 CPU = torch.device("cpu")
@@ -25,7 +25,3 @@ def test_no_fault_is_found_in_the_kernels(operation, monkeypatch):
     with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
         register(library, operation)
         assert fault(operation, CPU, torch.float16, CPU) == ""
-
-
-def test_no_fault_is_found_in_the_kernel_of_gradient_descent():
-    assert fault(sgd, CPU, torch.float16, CPU) == ""
