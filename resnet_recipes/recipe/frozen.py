@@ -1,19 +1,18 @@
 """A recipe as a file: everything that a run was started with, readable without Hydra."""
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import typed
 
-#: Settings of earlier versions, by section, each with the value that is still what a run does.
-_REMOVED = {"data": {"decode": "cpu"}}
+#: Settings that earlier versions wrote, with the values of what every run now does.
+_REMOVED = (("data", "decode", "cpu"),)
 
 
 def freeze(recipe: Recipe) -> str:
@@ -23,10 +22,8 @@ def freeze(recipe: Recipe) -> str:
 
 def read(path: Path) -> Recipe:
     """Read what `freeze` wrote, in this version or an earlier one. Raises RecipeError if an edit made it invalid."""
-    tree = strict_yaml.load(Path(path)).tree
-    removed = list(_take_removed(tree))
-    recipe, problems = typed(tree)
-    if problems := removed + problems:
+    recipe, problems = typed(without_removed(strict_yaml.load(Path(path)).tree))
+    if problems:
         raise RecipeError(
             problem._replace(key=f"{strict_yaml.shown(Path(path))}: {problem.key}")
             for problem in problems
@@ -34,14 +31,18 @@ def read(path: Path) -> Recipe:
     return recipe
 
 
-def _take_removed(tree: dict[str, Any]) -> Iterator[Problem]:
-    """Remove settings of earlier versions; yield a problem for each that asks for what no longer exists."""
-    for section, removed in _REMOVED.items():
-        settings = tree.get(section)
-        for name in removed.keys() & settings if isinstance(settings, dict) else ():
-            if (value := settings.pop(name)) != removed[name]:
-                fix = f"delete the line and it is {removed[name]}"
-                yield Problem(f"{section}.{name}", value, "is no longer a setting", fix)
+def without_removed(tree: dict[str, Any]) -> dict[str, Any]:
+    """Return a recipe without settings of earlier versions that ask for what a run does anyway."""
+    return {
+        section: {
+            name: setting
+            for name, setting in settings.items()
+            if (section, name, setting) not in _REMOVED
+        }
+        if isinstance(settings, dict)
+        else settings
+        for section, settings in tree.items()
+    }
 
 
 def tree_of(recipe: Recipe) -> dict[str, Any]:

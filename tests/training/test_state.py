@@ -141,9 +141,17 @@ def test_a_setting_that_is_newer_than_the_run_may_have_no_other_value(
     assert problem.key == refused
 
 
-def test_a_setting_that_no_longer_exists_is_refused(recipe: Callable[..., Recipe]):
+def test_a_setting_that_no_longer_exists_is_refused_unless_runs_still_obey_it(
+    recipe: Callable[..., Recipe],
+):
     (problem,) = changed_settings(asdict(recipe()) | {"rotation": 5}, recipe())
     assert str(problem).startswith("rotation: was 5 when the run began")
+    old = asdict(recipe())
+    old["data"]["decode"] = "cpu"
+    assert list(changed_settings(old, recipe())) == []
+    old["data"]["decode"] = "gpu"
+    (problem,) = changed_settings(old, recipe())
+    assert str(problem).startswith("data.decode: was gpu when the run began")
 
 
 def test_a_method_without_settings_is_a_change_too(recipe: Callable[..., Recipe]):
