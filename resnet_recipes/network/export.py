@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,7 +52,7 @@ def _write_timm(network: Network, path: Path) -> None:
         "num_classes": about.num_classes,
         "input_size": [3, about.eval_size, about.eval_size],
         "pool_size": None,
-        "crop_pct": about.eval_size / about.eval_resize,
+        "crop_pct": crop_share(about.eval_size, about.eval_resize),
         "crop_mode": "center",
         "interpolation": about.eval_interpolation,
         "mean": [value / 255 for value in about.mean],
@@ -66,6 +67,14 @@ def _write_timm(network: Network, path: Path) -> None:
         "pretrained_cfg": facts,
     }
     (path.parent / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def crop_share(size: int, resize: int) -> float:
+    """Return timm's `crop_pct`: the share from which it computes `resize` as floor(size / share)."""
+    share = size / resize
+    while math.floor(size / share) < resize:  # 192 / (192 / 225) is a little less than 225
+        share = math.nextafter(share, 0)
+    return share
 
 
 def _read_timm(path: Path, _: About) -> Run:

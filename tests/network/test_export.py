@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,13 @@ from torch import nn
 
 from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.network.about import About
-from resnet_recipes.network.export import TARGETS, export, largest_difference, problems
+from resnet_recipes.network.export import (
+    TARGETS,
+    crop_share,
+    export,
+    largest_difference,
+    problems,
+)
 from resnet_recipes.network.model_card import model_card
 from resnet_recipes.network.network import Network
 from tests.process.nursery import shallow_resnet18
@@ -59,6 +66,22 @@ def test_torchvision_and_timm_load_a_plain_network_strictly(tmp_path: Path):
     config = json.loads((tmp_path / "timm" / "config.json").read_text())
     assert config["pretrained_cfg"]["label_names"] == ["a", "b", "c"]
     assert config["pretrained_cfg"]["crop_pct"] == 224 / 256
+
+
+@pytest.mark.parametrize(("size", "resize"), [(192, 225), (224, 256), (72, 112)])
+def test_timms_transform_resizes_an_export_as_it_was_evaluated(size: int, resize: int):
+    data = pytest.importorskip("timm.data")
+    first = data.create_transform(size, crop_pct=crop_share(size, resize)).transforms[0]
+    assert first.size == resize
+
+
+def test_the_crop_share_for_timm_is_exact_for_every_pair_of_sizes():
+    for resize in range(8, 513):
+        for size in range(8, resize + 1):
+            share = crop_share(size, resize)
+            assert math.floor(size / share) == resize
+            assert math.isclose(share, size / resize, rel_tol=1e-15)
+    assert crop_share(224, 256) == 0.875
 
 
 def test_a_network_with_blurpool_is_refused_by_formats_without_a_graph(network: Network):
