@@ -89,6 +89,22 @@ def test_ffcv_lengths_are_exact_by_ratio_too(ratio, epochs):
     assert planned(f"ffcv_rn50 ssr={ratio}").sizes == planned(f"ffcv_rn50 epochs={epochs}").sizes
 
 
+def test_mlperfs_reference_divides_by_one_step_more_which_changes_no_rate_by_more_than_4e4():
+    made = planned("nvidia_mlperf_pt")
+    decay = made.total_steps - made.warmup + 1
+    differences = [
+        abs(made.lr_at(made.warmup + step) - (1e-4 + (10.5 - 1e-4) * (1 - step / decay) ** 2))
+        for step in range(decay)
+    ]
+    assert 3e-4 < max(differences) < 4e-4
+
+
+def test_nvidias_mlperf_evaluates_after_epoch_3_and_every_4_and_we_after_the_last_as_well():
+    made = planned("nvidia_mlperf_pt")
+    epochs = [e for e in range(1, 38) if made.evaluates_at(e * made.steps_per_epoch)]
+    assert epochs == [*range(3, 36, 4), 37]
+
+
 def test_the_schedule_of_step_decay_has_its_steps_where_they_were():
     made = planned("pytorch_v1")
     rates = [made.lr_at(epoch * 5004) for epoch in (0, 29, 30, 59, 60, 89)]
