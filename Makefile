@@ -1,5 +1,6 @@
 # Every target sets up what it needs in .venv, once; again only when pyproject.toml changes.
-READY := .venv/ready
+RUN := .venv/run
+TEST := .venv/test
 BIN := .venv/bin
 DEMO := data/demo
 
@@ -13,28 +14,31 @@ help:
 	@echo "make setup   only set up .venv, with everything in it"
 	@echo "make clean   remove what the others made, except runs/"
 
-demo: $(READY)
+demo: $(RUN)
 	@$(BIN)/python -c 'import pathlib; from resnet_recipes.data import demo; demo.write(pathlib.Path("$(DEMO)"))'
 	$(BIN)/resnet-train recipe=demo data=$(DEMO)
 
-test: $(READY)
+test: $(TEST)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	@# Where the environment keeps Python from saving bytecode, every process of every test would compile the package.
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 8 --dist worksteal
 
-docs: $(READY)
+docs: $(TEST)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "build/site/index.html"
 
-fuzz: $(READY)
+fuzz: $(TEST)
 	$(BIN)/python tools/fuzz_native.py
 	RESNET_RECIPES_CASES=20000 $(BIN)/python -m pytest -q tests/data/native/test_property.py
 
-setup: $(READY)
+setup: $(TEST)
 
 clean:
 	rm -rf .venv $(DEMO) build dist *.egg-info .pytest_cache .ruff_cache
 
-$(READY): pyproject.toml tools/setup.sh
-	@tools/setup.sh
+$(RUN): pyproject.toml tools/setup.sh
+	@tools/setup.sh run
+
+$(TEST): pyproject.toml tools/setup.sh
+	@tools/setup.sh test

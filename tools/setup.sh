@@ -1,7 +1,10 @@
 #!/bin/sh
-# Set up .venv with the package and what its tests need; install system headers, too, where that is allowed.
+# Set up .venv:  tools/setup.sh run|test. `run` is the package alone, `test` also what its tests need.
+# Installs system headers, too, where that is allowed.
 set -eu
+what=$1
 venv=.venv
+log=$venv/install.log
 decoder="g++ libjpeg-dev"
 
 say() { printf '%s\n' "$*" >&2; }
@@ -39,17 +42,53 @@ make_venv() {
 install_decoder_headers() {
     if ! echo '#include <cstdio>
 #include <jpeglib.h>' | c++ -x c++ -fsyntax-only - 2>/dev/null; then
+        say "installing a compiler and libjpeg-turbo's headers for the decoder ..."
         # shellcheck disable=SC2086
         { privileged && apt_install $decoder; } ||
             say "Skipping the native decoder (everything else works, but images load at half the speed). To get it:  sudo apt-get install $decoder"
     fi
 }
 
+# uv installs several times as fast as pip; where it cannot be had, pip does the same.
+install() {
+    if "$venv/bin/pip" install -q uv >>"$log" 2>&1; then
+        "$venv/bin/uv" pip install --python "$venv/bin/python" -e "$1" >>"$log" 2>&1
+    else
+        "$venv/bin/pip" install -e "$1" >>"$log" 2>&1
+    fi
+}
+
+# Run a command in the background, and say every ten seconds that it is still busy.
+watched() {
+    "$@" &
+    process=$!
+    seconds=0
+    while kill -0 "$process" 2>/dev/null; do
+        sleep 1
+        seconds=$((seconds + 1))
+        [ $((seconds % 10)) -ne 0 ] || say "  $seconds s, $(du -sh "$venv" | cut -f1) installed"
+    done
+    wait "$process"
+}
+
+report_failure() {
+    say "The installation failed; the end of $log:"
+    tail -n 20 "$log" >&2
+    exit 1
+}
+
 if [ ! -x "$venv/bin/pip" ]; then
     python=$(find_python)
     make_venv "$python"
 fi
+: >"$log"
 install_decoder_headers
-say "installing resnet-recipes into $venv; the first time this downloads PyTorch and takes a few minutes ..."
-"$venv/bin/pip" install -q -e ".[dev]"
-touch "$venv/ready"
+case $what in
+run) package=. ;;
+test) package=".[dev]" ;;
+*) say "tools/setup.sh run|test" && exit 2 ;;
+esac
+say "installing resnet-recipes into $venv; the first time this downloads PyTorch (up to 3 GB with CUDA) ..."
+watched install "$package" || report_failure
+touch "$venv/$what"
+[ "$what" = run ] || touch "$venv/run"
