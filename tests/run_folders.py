@@ -87,6 +87,7 @@ def run_folder(
                     "raw_top1_percent": 1.0,
                     "epochs": epochs,
                     "devices": "8 x A100",
+                    "training_pflops": 1250.0,
                     "training_seconds": 240.0,
                     "training_seconds_papers_rule": 230.0,
                     "mlperf_seconds": 270.0,

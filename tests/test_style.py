@@ -14,7 +14,6 @@ LONGER_FUNCTIONS |= {
     "_apply": 130,
     "_unpool": 140,
     "_statistics": 65,
-    "sections_of": 65,
     "_step": 70,
     "problems": 70,
     "_reduce": 75,

@@ -16,7 +16,7 @@ from resnet_recipes.measure.comparison import (
     settings,
 )
 from resnet_recipes.measure.runs import RunRecord
-from resnet_recipes.report.text import clock_time, printable
+from resnet_recipes.report.text import clock_time, pflops, printable
 
 USAGE = Usage(
     "resnet-recipes compare RUN RUN ...",
@@ -97,6 +97,7 @@ def _results(runs: list[RunRecord]) -> list[tuple[str, list[str]]]:
             "top-1",
             ["-" if run.top1_percent is None else f"{run.top1_percent:.2f} %" for run in runs],
         ),
+        ("PFLOPs", ["-" if run.pflops is None else pflops(run.pflops) for run in runs]),
         ("training", [time(run.minutes) for run in runs]),
         ("papers' clock", [time(run.minutes_papers) for run in runs]),
         ("MLPerf's clock", [time(run.minutes_mlperf) for run in runs]),

@@ -10,7 +10,7 @@ from pathlib import Path
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.commands.arguments import WIDTH, Arguments, Usage
 from resnet_recipes.measure.runs import RunRecord, runs_in
-from resnet_recipes.report.text import clock_time, printable
+from resnet_recipes.report.text import clock_time, pflops, printable
 
 #: What the list can be sorted by; the best, or the latest name, comes first.
 KEYS: dict[str, Callable[[RunRecord], object]] = {
@@ -34,7 +34,7 @@ USAGE = Usage(
     },
     """\
 The default folder is runs. States: finished, running, stopped, failed, killed.
-TIME is training only, with the first epoch timed as the second; MLPERF also
+PFLOPS and TIME are training only, TIME with the first epoch timed as the second; MLPERF also
 includes evaluations and checkpoints.""",
 )
 
@@ -126,7 +126,7 @@ def _write_csv(rows: list[dict[str, object]]) -> None:
 def _show(runs: list[RunRecord], price: float | None) -> None:
     """Print a table. Changes to the recipe are printed below the name, and so is everything else if names are long."""
     recipe = max(6, *(len(printable(run.recipe)) for run in runs))
-    head = f"{'RECIPE':<{recipe}} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'TIME':>8} {'MLPERF':>8}"
+    head = f"{'RECIPE':<{recipe}} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'PFLOPS':>7} {'TIME':>8} {'MLPERF':>8}"
     head += f" {'COST':>8}" if price is not None else ""
     longest = max(4, *(len(printable(run.name)) for run in runs))
     width = longest if longest + 2 + len(head) <= WIDTH else 0
@@ -138,6 +138,7 @@ def _show(runs: list[RunRecord], price: float | None) -> None:
         papers, mlperf = (
             _clock(minutes) for minutes in (run.minutes_papers or run.minutes, run.minutes_mlperf)
         )
+        operations = "-" if run.pflops is None else pflops(run.pflops)
         cost = (
             ""
             if price is None
@@ -148,7 +149,7 @@ def _show(runs: list[RunRecord], price: float | None) -> None:
         name = f"{printable(run.name):<{width}}  " if width else f"{printable(run.name)}\n  "
         row = (
             f"{printable(run.recipe):<{recipe}} {run.state:<9} {epochs:>9} {top1:>7} "
-            f"{papers:>8} {mlperf:>8}{cost}"
+            f"{operations:>7} {papers:>8} {mlperf:>8}{cost}"
         )
         print(f"{name}{row}".rstrip())
         if changes := run.changes_besides_name:

@@ -31,6 +31,8 @@ class Convolution(NamedTuple):
     side: int  # of the input, in pixels
     relu: bool = True  # whether its BatchNorm ends in ReLU
     adds: bool = False  # whether the block's input is added before the ReLU
+    stage: int = 0  # 0 the stem, 1 to 4 layer1 to layer4
+    enters: bool = False  # whether its input is the output of the stage before
 
     @property
     def out_side(self) -> int:
@@ -70,15 +72,17 @@ def convolutions(model: str, side: int) -> Iterator[Convolution]:
         for index in range(repeats):
             stride = 2 if stage and not index else 1
             small = (side - 1) // stride + 1
+            place = {"stage": stage + 1}
+            first = place | {"enters": not index}
             if is_deep:
-                yield Convolution(channels, width, 1, 1, side)
-                yield Convolution(width, width, 3, stride, side)
-                yield Convolution(width, outputs, 1, 1, small, adds=True)
+                yield Convolution(channels, width, 1, 1, side, **first)
+                yield Convolution(width, width, 3, stride, side, **place)
+                yield Convolution(width, outputs, 1, 1, small, adds=True, **place)
             else:
-                yield Convolution(channels, width, 3, stride, side)
-                yield Convolution(width, outputs, 3, 1, small, adds=True)
+                yield Convolution(channels, width, 3, stride, side, **first)
+                yield Convolution(width, outputs, 3, 1, small, adds=True, **place)
             if stride > 1 or channels != outputs:
-                yield Convolution(channels, outputs, 1, stride, side, relu=False)
+                yield Convolution(channels, outputs, 1, stride, side, relu=False, **first)
             side, channels = small, outputs
 
 

@@ -28,6 +28,7 @@ class RunRecord:
     epochs: float | None  # of the whole run
     epochs_done: float
     top1_percent: float | None  # of the final weights: EMA's, if there are any
+    pflops: float | None  # of training, forward and backward
     minutes: float | None  # training minutes: no evaluation, no checkpoint
     minutes_papers: float | None  # the same, the first epoch timed as the second
     minutes_mlperf: float | None  # from the first touch of data to the end of the last evaluation
@@ -94,6 +95,7 @@ def _finished(folder: Path, changes: tuple[str, ...], summary: dict[str, Any]) -
         epochs,
         epochs or 0.0,
         _number(summary, "raw_top1_percent") if top1 is None else top1,
+        _number(summary, "training_pflops"),
         minutes("training_seconds"),
         minutes("training_seconds_papers_rule"),
         minutes("mlperf_seconds"),
@@ -123,6 +125,7 @@ def _unfinished(folder: Path, changes: tuple[str, ...]) -> RunRecord:
         _number(last.get("begin", {}), "epochs"),
         _number(step, "epoch") or 0.0,
         _number(evaluation, "raw_top1_percent") if top1 is None else top1,
+        None,
         None if seconds is None else seconds / 60,
         None,
         None,

@@ -62,27 +62,34 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Sect
     yield Section("Accuracy against time", text, figures)
     groups = grouped(finished)
     if any(len(group.runs) > 1 for group in groups) or len(groups) > 1:
-        rows = list(map(_group_row, groups))
-        yield Section(
-            "Trade-off by recipe",
-            ["Means over seeds; bars are one standard deviation of a single run."],
-            [
-                Figure(
-                    "tradeoff",
-                    "Each point is one recipe at one length, against its training minutes.",
-                    charts.tradeoff(rows, "minutes", "training minutes"),
-                ),
-                Figure(
-                    "tradeoff-epochs",
-                    "The same against epochs, which do not depend on the machine.",
-                    charts.tradeoff(rows, "epochs", "epochs"),
-                ),
-            ],
-        )
+        yield _tradeoff(list(map(_group_row, groups)))
     if runs:
         yield _course(runs)
         yield Section("All runs", tables=[_run_table(runs, price)])
     yield Section("All published results", tables=[_published_table(known)], notes=CONTRADICTIONS)
+
+
+def _tradeoff(rows: Sequence[dict[str, Any]]) -> Section:
+    """Return the section on what more training of each recipe brings."""
+    axes = [
+        ("tradeoff", "minutes", "training minutes", "Each point is one recipe at one length."),
+        (
+            "tradeoff-pflops",
+            "pflops",
+            "training PFLOPs",
+            "The same against arithmetic, which no other program on the machine changes.",
+        ),
+        ("tradeoff-epochs", "epochs", "epochs", "The same against epochs."),
+    ]
+    return Section(
+        "Trade-off by recipe",
+        ["Means over seeds; bars are one standard deviation of a single run."],
+        [
+            Figure(name, caption, charts.tradeoff(rows, x, title))
+            for name, x, title, caption in axes
+            if all(row[x] for row in rows)
+        ],
+    )
 
 
 def _course(runs: Sequence[RunRecord]) -> Section:
@@ -167,6 +174,7 @@ def _group_row(group: Group) -> dict[str, Any]:
     return {
         "recipe": first.recipe,
         "epochs": first.epochs,
+        "pflops": first.pflops,
         "minutes": group.minutes or first.minutes,
         "mean_top1_percent": mean,
         "low": mean - noise,
@@ -183,6 +191,7 @@ def _run_table(runs: Sequence[RunRecord], price: float | None) -> Table:
         "state",
         "epochs",
         "top-1 %",
+        "PFLOPs",
         "min",
         "papers' min",
         "MLPerf min",
@@ -197,6 +206,7 @@ def _run_table(runs: Sequence[RunRecord], price: float | None) -> Table:
             run.state,
             run.epochs_done,
             run.top1_percent,
+            run.pflops,
             run.minutes,
             run.minutes_papers,
             run.minutes_mlperf,

@@ -6,7 +6,7 @@ from itertools import groupby
 
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.report.facts import Published
-from resnet_recipes.report.text import printable
+from resnet_recipes.report.text import pflops, printable
 
 LABEL = 13  # columns of a row's label
 
@@ -52,6 +52,7 @@ def rows(plan: Plan) -> Iterator[Row]:
     if plan.start:
         yield "start", plan.start
     yield "images", size_ranges(plan.sizes)
+    yield "arithmetic", f"{pflops(sum(plan.flops) / 1e15)} PFLOPs, forward and backward"
     sizes = f"{recipe.data.eval_resize} -> {recipe.data.eval_size} px"
     yield (
         "evaluation",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from resnet_recipes.base.duration import Duration, Horizon
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataFacts, Share
 from resnet_recipes.data.loading.slots import Capacity
+from resnet_recipes.measure import flops
 from resnet_recipes.measure.published import IMAGENET_IMAGES
 from resnet_recipes.measure.roofline import backbone
 from resnet_recipes.methods.stack import Stack
@@ -98,6 +99,23 @@ class Plan:
         name = self.recipe.model.name
         features = 2048 if NETWORKS[name][0] else 512  # that the classifier sees
         return backbone(name) + (features + 1) * self.num_classes
+
+    @cached_property
+    def flops(self) -> tuple[int, ...]:
+        """Floating-point operations of training by epoch, over all devices: forward, backward, SAM's second pass."""
+        methods, size = enabled(self.recipe.methods), self.steps_per_epoch
+        interval = methods["sam"].interval if "sam" in methods else self.total_steps + 1
+        count = cache(
+            partial(
+                flops.per_image, self.recipe.model, self.num_classes, blur=methods.get("blurpool")
+            )
+        )
+        found = []
+        for epoch, side in enumerate(self.sizes):
+            first, last = epoch * size, min((epoch + 1) * size, self.total_steps)
+            passes = last - first + last // interval - first // interval
+            found.append(passes * self.recipe.batch.global_size * count(side))
+        return tuple(found)
 
     @cached_property
     def warmup(self) -> int:
@@ -228,6 +246,7 @@ class Plan:
             "warmup_steps": self.warmup,
             "lr": {step: self.lr_at(step) for step in points},
             "sizes": list(self.sizes),
+            "training_pflops": sum(self.flops) / 1e15,
             "batch": {
                 "global": self.recipe.batch.global_size,
                 "ranks": self.world_size,

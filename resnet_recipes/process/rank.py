@@ -236,6 +236,7 @@ def run_facts(run: Run, folder: Path) -> RunFacts:
         steps_per_epoch=plan.steps_per_epoch,
         global_size=plan.recipe.batch.global_size,
         pixels=plan.sizes,
+        flops=plan.flops,
         eval_steps=plan.steps(plan.recipe.evaluation.interval),
         published=tuple(plan.published),
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from resnet_recipes.report.facts import Metrics
 from resnet_recipes.report.summary import Summary
-from resnet_recipes.report.text import clock_time, percent, printable, rate
+from resnet_recipes.report.text import clock_time, percent, pflops, printable, rate
 
 #: Points of top-1 by which EMA's weights are behind the raw ones only if their half-life is too
 #: long.
@@ -86,6 +86,7 @@ def _times(summary: Summary) -> Iterator[tuple[str, str]]:
         "training",
         f"{clock_time(summary.training_seconds):>8}   without evaluation and checkpoints",
     )
+    yield "", f"{pflops(summary.training_pflops):>8}   PFLOPs, forward and backward"
     if summary.compile_seconds >= 1:
         yield (
             "",

@@ -50,6 +50,7 @@ class RunFacts:
     steps_per_epoch: int
     global_size: int  # examples of one step, over all devices
     pixels: tuple[int, ...]  # side of the training images by epoch, the last one holding on
+    flops: tuple[int, ...]  # operations of training by epoch, over all devices
     eval_steps: int  # steps from one evaluation to the next
     devices: str  # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
     published: tuple[Published, ...] = ()  # empty if the data is not what they were measured on
@@ -62,6 +63,12 @@ class RunFacts:
     def epochs(self) -> float:
         """Length of the run in epochs."""
         return self.epoch(self.total_steps)
+
+    def pflops(self, done: int) -> float:
+        """Return the 10^15 floating-point operations of `done` steps."""
+        whole, rest = divmod(done, self.steps_per_epoch)
+        partial = self.flops[whole] * rest / self.steps_per_epoch if rest else 0
+        return (sum(self.flops[:whole]) + partial) / 1e15
 
     def pixels_at(self, step: int) -> int:
         """Return the side of the training images at a step."""

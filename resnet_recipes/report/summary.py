@@ -27,6 +27,7 @@ class Summary:
     raw_weights: str | None  # file with the optimizer's own weights, if there are EMA's
     ema: Metrics | None  # last evaluation with EMA weights, if the recipe has them
     raw: Metrics | None  # last evaluation with the weights as the optimizer left them
+    training_pflops: float  # 10^15 operations of convolutions and the classifier, over all devices
     training_seconds: float  # without evaluation and checkpoints
     training_seconds_papers_rule: float | None  # the same, the first epoch timed as the second
     mlperf_seconds: float | None  # first touch of data to last evaluation; see report.clocks
@@ -137,6 +138,7 @@ def summarize(
         raw_weights=raw_weights and str(raw_weights),
         ema=metrics_of(last, "ema"),
         raw=metrics_of(last, "raw"),
+        training_pflops=facts.pflops(done),
         training_seconds=seconds,
         training_seconds_papers_rule=papers_seconds(records, seconds),
         mlperf_seconds=mlperf_seconds(records),

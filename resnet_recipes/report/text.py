@@ -21,6 +21,11 @@ def percent(share: float) -> str:
     return "<1 %" if 0 < share < 0.005 else f"{100 * share:.0f} %"
 
 
+def pflops(count: float) -> str:
+    """Write 10^15 floating-point operations with at least three digits."""
+    return f"{count:,.0f}" if count >= 100 else f"{count:.3g}"
+
+
 def rate(per_second: float) -> str:
     """Write images per second with at least three digits."""
     return f"{per_second:,.0f}" if per_second >= 100 else f"{per_second:.3g}"

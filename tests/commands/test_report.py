@@ -72,6 +72,7 @@ def test_a_page_of_runs_has_every_plot_and_names_are_escaped(tmp_path: Path) -> 
         "time",
         "cost",
         "tradeoff",
+        "tradeoff-pflops",
         "tradeoff-epochs",
         "phases",
         *(

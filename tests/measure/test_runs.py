@@ -24,6 +24,7 @@ def test_a_finished_run_has_accuracy_time_and_changes(tmp_path: Path) -> None:
         4.5,
         5.0,
     )
+    assert run.pflops == 1250.0
     assert run.changes == ("seed=1",)
     assert not run.resumable
     assert run.cost(36.0) == pytest.approx(3.0)

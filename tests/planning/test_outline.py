@@ -23,6 +23,7 @@ def test_an_outline_says_what_will_run():
         "270 epochs = 168,750 steps, 625 per epoch (90ep x 3, rounded down)",
         "2048 = 8 devices x 1 micro-batch x 256",
         "25,557,032 parameters",
+        "PFLOPs, forward and backward",
         "100 px (epochs 1-59), 104 (60-69)",
         "colout, progressive_resizing, label_smoothing, mixup",
         "sam (every 5th step)",

@@ -6,9 +6,11 @@ import pytest
 import torch
 import torchvision
 
-from resnet_recipes.base.architecture import NETWORKS
+from resnet_recipes.base.architecture import NETWORKS, ModelConfig
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.data.base import DataFacts
+from resnet_recipes.measure.flops import per_image
+from resnet_recipes.methods.blurpool import BlurPool
 from resnet_recipes.methods.trivial_augment import TrivialAugment
 from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.recipe.compose import compose
@@ -407,3 +409,13 @@ def test_one_message_fits_a_recipe_to_a_small_data_set(examples, ranks, epochs):
 def test_a_run_without_end_is_refused_at_once(changes):
     with pytest.raises(RecipeError, match="the maximum is 1,000,000,000 steps and 10,000 epochs"):
         make_plan(compose("mild", changes, needs_data=False).recipe, facts(4000, classes=4), 1)
+
+
+def test_the_arithmetic_counts_all_sizes_and_the_second_pass_of_sam(imagenet):
+    plan = imagenet("mild", "methods.sam.interval=4")
+    steps = plan.total_steps + plan.total_steps // 4
+    assert len(plan.flops) == len(plan.sizes)
+    assert min(plan.flops) < max(plan.flops) / 3.5  # 88 and 176 pixels
+    full = imagenet("mild", "methods.sam.interval=4", "~methods.progressive_resizing").flops
+    assert sum(full) == steps * 2048 * per_image(ModelConfig(), 1000, 176, BlurPool())
+    assert plan.as_dict()["training_pflops"] == sum(plan.flops) / 1e15

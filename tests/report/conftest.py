@@ -52,6 +52,7 @@ def facts(tmp_path):
         steps_per_epoch=10,
         global_size=100,
         pixels=(64, 64, 128),
+        flops=(2 * 10**15, 2 * 10**15, 8 * 10**15, 8 * 10**15),
         eval_steps=10,
         devices="CPU, 2 cores",
         published=published,

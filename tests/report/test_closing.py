@@ -71,6 +71,7 @@ def test_nothing_is_said_about_the_unknown(summary):
 
 def test_every_clock_is_named(summary):
     assert "training|    1:50   without evaluation and checkpoints" in page(summary)
+    assert "|      20   PFLOPs, forward and backward" in page(summary)
     assert "|    1:40   papers' clock: the first epoch timed as the second" in page(summary)
     timed = page(replace(summary, mlperf_seconds=120.0))
     assert "|    2:00   MLPerf's clock: from first image to last evaluation" in timed

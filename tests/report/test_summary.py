@@ -36,6 +36,11 @@ def test_seconds_of_compilation_are_shown_next_to_those_of_training(recorder, dr
     )
 
 
+def test_the_arithmetic_is_that_of_the_steps_that_were_trained(summary, facts):
+    assert summary.training_pflops == summary.as_json()["training_pflops"] == 20.0
+    assert facts.pflops(25) == 2 + 2 + 8 / 2
+
+
 def test_the_papers_rule_times_the_first_epoch_as_the_second(summary):
     assert summary.training_seconds_papers_rule == 10 * 1 + 10 * 1 + 20 * 4
 

@@ -242,7 +242,7 @@ def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
     """Return top-1 against `x` by recipe; rows have recipe, `x`, mean_top1_percent, low, high, seeds."""
     recipes = sorted({row["recipe"] for row in groups})
     position = {
-        "x": _quantity(x, title, zero=False, padding=20) | _WHOLE,
+        "x": _quantity(x, title, zero=False, padding=20) | ({} if x == "pflops" else _WHOLE),
         "color": _names("recipe", recipes, COLOURS) | {"legend": _LINES},
     }
     height = {"y": _quantity("mean_top1_percent", "top-1 accuracy (%)")}

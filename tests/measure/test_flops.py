@@ -1,0 +1,36 @@
+"""The arithmetic of training, against torch's own counter."""
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from resnet_recipes.base.architecture import ModelConfig
+from resnet_recipes.measure.flops import per_image
+from resnet_recipes.methods.blurpool import BlurPool
+from resnet_recipes.network.build import build_model
+from resnet_recipes.network.pretrained import freeze
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "frozen", "blur"),
+    [
+        ("resnet18", 64, "none", None),
+        ("resnet50", 36, "none", BlurPool()),
+        ("resnet18", 52, "none", BlurPool(blur_first=False)),
+        ("resnet18", 33, "none", BlurPool(blur_first=False, min_channels=1)),
+        ("resnet18", 40, "none", BlurPool(blur_first=False, replace_convs=False)),
+        ("resnet50", 40, "stem", None),
+        ("resnet18", 40, "layer2", None),
+        ("resnet50", 40, "backbone", None),
+    ],
+)
+def test_operations_are_those_that_torch_counts(name, side, frozen, blur):
+    config = ModelConfig(name, freeze=frozen, weights="torchvision")
+    with torch.device("meta"):
+        network, images = build_model(config, 7, seed=1), torch.empty(2, 3, side, side)
+        if blur:
+            blur.modify_model(network)
+        freeze(network, frozen)
+    with FlopCounterMode(display=False) as counter:
+        network(images).sum().backward()
+    assert 2 * per_image(config, 7, side, blur) == counter.get_total_flops()
