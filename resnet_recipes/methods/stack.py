@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
@@ -39,7 +40,7 @@ class Stack:
         self._batch = self._provided("transform_batch")
         self._after = self._provided("after_step")
         #: The loss to minimise, a scalar, given logits and targets [N, K].
-        self.loss: Callable[[Tensor, Tensor], Tensor] = self._only("loss", self._soft_cross_entropy)
+        self.loss: Callable[[Tensor, Tensor], Tensor] = self._only("loss", _soft_cross_entropy)
         #: Leave in `.grad` the gradient for the optimizer; return the loss.
         self.gradient: Callable[[Compute, list[Tensor], Now], Tensor] = self._only(
             "gradient", _plain_gradient
@@ -141,10 +142,6 @@ class Stack:
                         f"remove one: ~methods.{name}",
                     )
 
-    def _soft_cross_entropy(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return softmax cross-entropy, averaged over N; both [N, K], computed in float32."""
-        return self.operations.cross_entropy(logits, targets, False, len(logits))
-
     def _only(self, hook: str, default: Callable) -> Callable:
         return next(iter(self._provided(hook)), default)
 
@@ -152,6 +149,11 @@ class Stack:
         return tuple(
             getattr(method, hook) for method in self.methods.values() if method.provides(hook)
         )
+
+
+def _soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return softmax cross-entropy, averaged over N; both [N, K], computed in float32."""
+    return F.cross_entropy(logits.float(), targets, reduction="sum") / len(logits)
 
 
 def _plain_gradient(compute: Compute, params: list[Tensor], now: Now) -> Tensor:

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from resnet_recipes.ops import batch_norm, blur, cross_entropy, images, stem
+from resnet_recipes.ops import batch_norm, blur, images, stem
 from resnet_recipes.ops.contact import fault
 
-_FUSED = (images, blur, batch_norm, stem, cross_entropy)
+_FUSED = (images, blur, batch_norm, stem)
 
 
 class Operations(NamedTuple):
@@ -19,7 +19,6 @@ class Operations(NamedTuple):
     blur: Callable[..., Tensor] = blur.plain
     batch_norm: Callable[..., Tensor | tuple[Tensor, Tensor]] = batch_norm.plain
     stem: Callable[..., Tensor] = stem.plain
-    cross_entropy: Callable[..., Tensor] = cross_entropy.plain
     notes: tuple[str, ...] = ()
 
     def fused(self) -> list[str]:
