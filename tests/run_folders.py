@@ -48,6 +48,7 @@ def run_folder(
             "epoch": 0.0,
             "epochs": epochs,
             "devices": "8 x A100",
+            "startup_seconds": 1.0,
             "training_seconds": 0,
             "wall_seconds": 5.0,
         }
@@ -74,6 +75,8 @@ def run_folder(
             "epoch": 4.0,
             "ema_top1_percent": top1,
             "raw_top1_percent": 1.0,
+            "examples": 50_000,
+            "seconds": 10.0,
             "wall_seconds": 300.0,
         }
     )

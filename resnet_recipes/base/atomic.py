@@ -1,13 +1,12 @@
 """Files that are either complete or absent, whatever happens while they are written."""
 
-import json
 import os
 import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 _PART = re.compile(r".+\.[0-9a-f]{16}\.part")
 
@@ -36,15 +35,6 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file, or replace one. Raises OSError."""
     with replacing(path) as file:
         file.write(text.encode())
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file, or an empty one if the file is missing or holds anything else."""
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def delete_parts(folder: Path) -> None:

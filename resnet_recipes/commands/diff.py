@@ -1,5 +1,6 @@
 """`resnet-recipes diff A B`: the settings that differ between two recipes or runs."""
 
+import os
 from pathlib import Path
 
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
@@ -33,7 +34,7 @@ def _settings(word: str, folder: Path | None) -> dict[str, str]:
     saved, name = Path(word) / "config.yaml", word.removeprefix("recipe=")
     recipe = (
         frozen.read(saved)
-        if saved.is_file()
+        if os.path.lexists(saved)
         else compose(name, folder=folder, needs_data=False).recipe
     )
     return flat({key: value for key, value in frozen.tree_of(recipe).items() if key not in SILENT})

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
+from resnet_recipes.base.reading import read_json
 from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
@@ -63,7 +64,7 @@ def run(arguments: Arguments) -> int:
     atomic.write_text(place / SAMPLE, json.dumps({"epochs": epochs}))
     if (ending := start(place, group_of(recipe.launch), say)).code:
         return ending.code  # the logs that the message names are kept
-    seconds = {int(epoch): taken for epoch, taken in atomic.read_json(place / SECONDS).items()}
+    seconds = {int(epoch): taken for epoch, taken in read_json(place / SECONDS).items()}
     shutil.rmtree(folder, ignore_errors=True)
     if "--json" in arguments:
         print(json.dumps(_values(plan, seconds), indent=2))

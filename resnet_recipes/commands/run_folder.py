@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import json
+import os
 import platform
 import re
 import secrets
@@ -19,6 +20,7 @@ from resnet_recipes import __version__
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.frozen import dump
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import Plan
@@ -26,7 +28,8 @@ from resnet_recipes.process.folder import refuse_links
 from resnet_recipes.process.lock import locked
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
-from resnet_recipes.report.recorder import METRICS, SUMMARY, read_metrics
+from resnet_recipes.report.metrics import METRICS
+from resnet_recipes.report.recorder import SUMMARY
 
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf")
 
@@ -139,12 +142,13 @@ def _same(draft: Path, folder: Path) -> bool:
 
 def _is_unused(folder: Path) -> bool:
     """Return whether a folder belongs to a run that ended before its first step: nothing in it is worth keeping."""
-    has_trained = any((folder / "checkpoints").glob("step-*")) or (folder / SUMMARY).exists()
-    return (
-        (folder / "config.yaml").is_file()
-        and not has_trained
-        and not any(record["kind"] == "step" for record in read_metrics(folder / METRICS))
+    metrics = folder / METRICS
+    has_trained = (
+        any((folder / "checkpoints").glob("step-*"))
+        or (folder / SUMMARY).exists()
+        or (os.path.lexists(metrics) and b'"kind": "step"' in read_bytes(metrics))
     )
+    return (folder / "config.yaml").is_file() and not has_trained
 
 
 def _commit(folder: Path) -> str | None:

@@ -33,8 +33,9 @@ USAGE = Usage(
         "--csv": "print CSV",
     },
     """\
-The default folder is runs. States: finished, running, stopped, failed, killed.
-PFLOPS and TIME are training only, TIME with the first epoch timed as the second; MLPERF also
+The default folder is runs. States: finished, running, stopped, failed, killed,
+unreadable. PFLOPS and TIME are training only, TIME with the first epoch timed as the
+second; MLPERF also
 includes evaluations and checkpoints.""",
 )
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.commands.arguments import Arguments, Usage
+from resnet_recipes.measure.comparison import read_all
 from resnet_recipes.measure.runs import RunRecord, read_run
-from resnet_recipes.report.recorder import METRICS, read_metrics
+from resnet_recipes.report.metrics import METRICS, read_metrics
 from resnet_recipes.report.terminal import is_live
 from resnet_recipes.report.text import clock_time, percent, printable, rate
 
@@ -33,10 +33,7 @@ EVERY = 1.0
 def run(arguments: Arguments) -> int:
     """Show the run until it ends, or until Ctrl-C."""
     folder = Path(arguments.words[0])
-    if read_run(folder) is None:
-        raise NotReadyError(
-            [Problem(str(folder), None, "is not a run folder", "list runs: resnet-recipes runs")]
-        )
+    read_all([folder])
     if "--once" in arguments:
         print("\n".join(_lines(read_run(folder), read_metrics(folder / METRICS))))
     elif is_live(sys.stdout):

@@ -4,12 +4,11 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.reading import read_json, unreadable
 from resnet_recipes.data.base import BACKENDS, DataFacts
 
 NAME = "data.json"
 
-_LARGEST = 1 << 26  # bytes
 _TYPES = {
     "backend": str,
     "train_examples": int,
@@ -28,8 +27,7 @@ def dump(facts: DataFacts) -> str:
 def load(path: Path, root: str) -> DataFacts:
     """Read the file of a run whose images are in `root`. Raises NotReadyError if it is not such a file."""
     try:
-        with path.open("rb") as file:
-            found = json.loads(file.read(_LARGEST))
+        found = read_json(path)
         if found.keys() != _TYPES.keys() or any(
             type(found[key]) is not kind for key, kind in _TYPES.items()
         ):
@@ -38,8 +36,6 @@ def load(path: Path, root: str) -> DataFacts:
             isinstance(name, str) for name in found["classes"]
         ):
             raise ValueError("an unknown backend, or class names that are not text")
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise NotReadyError(
-            [Problem(str(path), None, f"cannot be read: {error}", "start a new run")]
-        ) from None
+    except ValueError as error:
+        raise unreadable(path, error) from None
     return DataFacts(root=Path(root), **found | {"classes": tuple(found["classes"])})

@@ -6,11 +6,10 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import yaml
-
-from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.reading import read_json
 from resnet_recipes.measure.runs import RunRecord, read_run
+from resnet_recipes.recipe import strict_yaml
 
 #: Settings that may differ between runs of the same configuration.
 _OWN = ("seed", "run.name", "about", "published")
@@ -50,16 +49,10 @@ class Group:
 
 def settings(folder: Path) -> dict[str, str]:
     """Return every setting of a run with a dotted key, as text. Raises NotReadyError if it has no readable recipe."""
-    path = folder / "config.yaml"
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError, RecursionError):
-        tree = None
-    if not isinstance(tree, dict):
-        raise NotReadyError(
-            [Problem(str(folder), None, "is not a run folder: it has no readable config.yaml")]
-        )
-    return flat(tree)
+        return flat(strict_yaml.load(folder / "config.yaml").tree)
+    except RecipeError as error:
+        raise NotReadyError(error.problems) from None
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
@@ -75,7 +68,7 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 def machine(folder: Path) -> dict[str, str]:
     """Return what a run ran on: versions and machine, with dotted keys; empty if it was not recorded."""
-    found = atomic.read_json(folder / "env.json")
+    found = read_json(folder / "env.json", may_be_absent=True)
     return flat({key: found[key] for key in ("python", "packages", "machine") if key in found})
 
 
@@ -96,13 +89,12 @@ def grouped(runs: Iterable[RunRecord]) -> list[Group]:
 
 
 def read_all(folders: Sequence[Path]) -> list[RunRecord]:
-    """Read run folders. Raises NotReadyError naming each folder that is not one."""
-    runs = [read_run(folder) for folder in folders]
-    if wrong := [folder for folder, run in zip(folders, runs, strict=True) if run is None]:
+    """Read run folders. Raises NotReadyError naming each folder that is not one, or is damaged."""
+    runs = [read_run(folder) or RunRecord(folder=folder, state="unreadable") for folder in folders]
+    if wrong := [run for run in runs if run.state == "unreadable"]:
+        fix = "list runs: resnet-recipes runs"
         raise NotReadyError(
-            [
-                Problem(str(folder), None, "is not a run folder", "list runs: resnet-recipes runs")
-                for folder in wrong
-            ]
+            Problem(str(run.folder), None, run.reason or "is not a run folder", fix)
+            for run in wrong
         )
-    return [run for run in runs if run is not None]
+    return runs

@@ -1,41 +1,40 @@
 """Runs as read from their folders: state, changes, progress, accuracy, time."""
 
 import fcntl
-import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes.base import atomic
-from resnet_recipes.report.recorder import METRICS, SUMMARY
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.reading import read_bytes, read_json
+from resnet_recipes.report.metrics import METRICS, last_records
+from resnet_recipes.report.recorder import SUMMARY
 
-#: Bytes at the end of metrics.jsonl that hold the last step and evaluation of an unfinished run.
-_TAIL = 64 << 10
 _STEP = re.compile(r"step-\d+\.json")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunRecord:
     """One run folder; None where a value was not recorded."""
 
     folder: Path
-    recipe: str
-    state: str  # finished | running | stopped | failed | killed
-    changes: tuple[str, ...]  # settings that were typed, as key=value
-    epochs: float | None  # of the whole run
-    epochs_done: float
-    top1_percent: float | None  # of the final weights: EMA's, if there are any
-    pflops: float | None  # of training, forward and backward
-    minutes: float | None  # training minutes: no evaluation, no checkpoint
-    minutes_papers: float | None  # the same, the first epoch timed as the second
-    minutes_mlperf: float | None  # from the first touch of data to the end of the last evaluation
-    wall_minutes: float | None
-    devices: str
-    resumable: bool
-    reason: str = ""  # why it failed or stopped
+    recipe: str = ""
+    state: str  # finished | running | stopped | failed | killed | unreadable
+    changes: tuple[str, ...] = ()  # settings that were typed, as key=value
+    epochs: float | None = None  # of the whole run
+    epochs_done: float = 0.0
+    top1_percent: float | None = None  # of the final weights: EMA's, if there are any
+    pflops: float | None = None  # of training, forward and backward
+    minutes: float | None = None  # training minutes: no evaluation, no checkpoint
+    minutes_papers: float | None = None  # the same, the first epoch timed as the second
+    minutes_mlperf: float | None = None  # first touch of data to the end of the last evaluation
+    wall_minutes: float | None = None
+    devices: str = ""
+    resumable: bool = False
+    reason: str = ""  # why it failed, stopped or cannot be read
 
     @property
     def name(self) -> str:
@@ -65,77 +64,75 @@ class RunRecord:
 def runs_in(root: Path) -> Iterator[RunRecord]:
     """Yield the runs directly below `root`, by name; anything else is skipped."""
     for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
-        if entry.is_dir() and (run := read_run(Path(entry.path))):
+        if os.path.isdir(entry) and (run := read_run(Path(entry.path))):
             yield run
 
 
 def read_run(folder: Path) -> RunRecord | None:
-    """Read one run folder; None if it is not one. Reads two small files of a finished run."""
-    changes = _lines(folder / "overrides.txt")
-    if changes is None:
+    """Read one run folder; None if it is not one. Reads a few small files.
+
+    A run whose files are damaged, or were made to look like a run's, has the state "unreadable".
+    """
+    if not os.path.lexists(folder / "overrides.txt"):
         return None
-    summary = atomic.read_json(folder / SUMMARY)
-    if summary:
-        return _finished(folder, changes, summary)
-    return _unfinished(folder, changes)
+    try:
+        changes = tuple(read_bytes(folder / "overrides.txt").decode(errors="replace").splitlines())
+        if not (folder / "config.yaml").is_file():
+            raise ValueError("it has no config.yaml")
+        summary = read_json(folder / SUMMARY, may_be_absent=True)
+        values = _finished(summary) if summary else _unfinished(folder)
+        return RunRecord(folder=folder, changes=changes, **values)
+    except NotReadyError as error:
+        path, rule = error.problems[0].key, error.problems[0].rule
+        return RunRecord(folder=folder, state="unreadable", reason=f"{Path(path).name} {rule}")
+    except (OSError, ValueError) as error:
+        return RunRecord(folder=folder, state="unreadable", reason=str(error))
 
 
-def _finished(folder: Path, changes: tuple[str, ...], summary: dict[str, Any]) -> RunRecord:
-    def minutes(key: str) -> float | None:
-        seconds = _number(summary, key)
-        return None if seconds is None else seconds / 60
+def _finished(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return the values of a run from its summary. Raises ValueError."""
+    epochs, top1 = _number(summary, "epochs"), _number(summary, "ema_top1_percent")
+    return {
+        "state": "finished",
+        "recipe": _text(summary, "recipe"),
+        "epochs": epochs,
+        "epochs_done": epochs or 0.0,
+        "top1_percent": _number(summary, "raw_top1_percent") if top1 is None else top1,
+        "pflops": _number(summary, "training_pflops"),
+        "minutes": _minutes(summary, "training_seconds"),
+        "minutes_papers": _minutes(summary, "training_seconds_papers_rule"),
+        "minutes_mlperf": _minutes(summary, "mlperf_seconds"),
+        "wall_minutes": _minutes(summary, "wall_seconds"),
+        "devices": _text(summary, "devices"),
+    }
 
-    epochs = _number(summary, "epochs")
-    top1 = _number(summary, "ema_top1_percent")
-    return RunRecord(
-        folder,
-        str(summary.get("recipe", "")),
-        "finished",
-        changes,
-        epochs,
-        epochs or 0.0,
-        _number(summary, "raw_top1_percent") if top1 is None else top1,
-        _number(summary, "training_pflops"),
-        minutes("training_seconds"),
-        minutes("training_seconds_papers_rule"),
-        minutes("mlperf_seconds"),
-        minutes("wall_seconds"),
-        str(summary.get("devices", "")),
-        resumable=False,
+
+def _unfinished(folder: Path) -> dict[str, Any]:
+    """Return the values of a run from its last records. Raises NotReadyError or ValueError."""
+    ending, provenance = (
+        read_json(folder / name, may_be_absent=True) for name in ("exit.json", "provenance.json")
     )
-
-
-def _unfinished(folder: Path, changes: tuple[str, ...]) -> RunRecord:
-    last = _last_records(folder / METRICS)
-    ending = atomic.read_json(folder / "exit.json")
-    provenance = atomic.read_json(folder / "provenance.json")
-    saved = folder / "checkpoints"
-    state, evaluation, step = (
-        _state(folder, ending),
-        last.get("evaluation", {}),
-        last.get("any", {}),
+    records, state = last_records(folder / METRICS), _state(folder, ending)
+    begin, step, evaluation, last = (
+        records.get(kind, {}) for kind in ("begin", "step", "evaluation", "any")
     )
     top1 = _number(evaluation, "ema_top1_percent")
-    seconds, wall = _number(last.get("step", {}), "training_seconds"), _number(step, "wall_seconds")
-    return RunRecord(
-        folder,
-        str(provenance.get("recipe", "")),
-        state,
-        changes,
-        _number(last.get("begin", {}), "epochs"),
-        _number(step, "epoch") or 0.0,
-        _number(evaluation, "raw_top1_percent") if top1 is None else top1,
-        None,
-        None if seconds is None else seconds / 60,
-        None,
-        None,
-        None if wall is None else wall / 60,
-        str(last.get("begin", {}).get("devices", "")),
-        resumable=state != "running"
-        and saved.is_dir()
-        and any(_STEP.fullmatch(name) for name in os.listdir(saved)),
-        reason=str(ending.get("message", "")) if state != "running" else "",
-    )
+    return {
+        "state": state,
+        "recipe": _text(provenance, "recipe"),
+        "epochs": _number(begin, "epochs"),
+        "epochs_done": _number(last, "epoch") or 0.0,
+        "top1_percent": _number(evaluation, "raw_top1_percent") if top1 is None else top1,
+        "minutes": _minutes(step, "training_seconds"),
+        "wall_minutes": _minutes(last, "wall_seconds"),
+        "devices": _text(begin, "devices"),
+        "resumable": state != "running" and _has_checkpoint(folder / "checkpoints"),
+        "reason": _text(ending, "message") if state != "running" else "",
+    }
+
+
+def _has_checkpoint(folder: Path) -> bool:
+    return folder.is_dir() and any(_STEP.fullmatch(name) for name in os.listdir(folder))
 
 
 def _state(folder: Path, ending: dict[str, Any]) -> str:
@@ -149,7 +146,7 @@ def _state(folder: Path, ending: dict[str, Any]) -> str:
 def _is_locked(path: Path) -> bool:
     """Return whether a process holds the run's lock."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return False
     try:
@@ -161,41 +158,20 @@ def _is_locked(path: Path) -> bool:
         os.close(handle)
 
 
-def _last_records(path: Path) -> dict[str, dict[str, Any]]:
-    """Return the first record, and from the file's end the last step, the last evaluation, and the last of any kind."""
-    found: dict[str, dict[str, Any]] = {}
-    try:
-        with path.open("rb") as file:
-            head = file.readline(_TAIL)
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(len(head), size - _TAIL))
-            lines = file.read().splitlines()
-    except OSError:
-        return found
-    while lines and not {"step", "evaluation"} <= found.keys():
-        _note(lines.pop(), found)
-    _note(head, found)
-    return found
+def _minutes(record: Mapping[str, Any], key: str) -> float | None:
+    seconds = _number(record, key)
+    return None if seconds is None else seconds / 60
 
 
-def _note(line: bytes, found: dict[str, dict[str, Any]]) -> None:
-    """Keep the record of a line, unless a later one of its kind is known."""
-    try:
-        record = json.loads(line)
-    except ValueError:
-        return
-    if isinstance(record, dict) and isinstance(record.get("kind"), str):
-        found.setdefault(record["kind"], record)
-        found.setdefault("any", record)
-
-
-def _lines(path: Path) -> tuple[str, ...] | None:
-    try:
-        return tuple(path.read_text(encoding="utf-8", errors="replace").splitlines())
-    except OSError:
-        return None
-
-
-def _number(record: dict[str, Any], key: str) -> float | None:
+def _number(record: Mapping[str, Any], key: str) -> float | None:
     value = record.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if value is not None and type(value) not in (int, float):
+        raise ValueError(f"its {key} is not a number")
+    return None if value is None else float(value)
+
+
+def _text(record: Mapping[str, Any], key: str) -> str:
+    value = record.get(key, "")
+    if not isinstance(value, str):
+        raise ValueError(f"its {key} is not text")
+    return value

@@ -4,12 +4,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from resnet_recipes.base import atomic
-from resnet_recipes.measure.comparison import Group, grouped
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.reading import read_bytes, read_json
+from resnet_recipes.measure.comparison import Group, grouped, settings
 from resnet_recipes.measure.published import CONTRADICTIONS, IMAGENET_IMAGES, published
 from resnet_recipes.measure.runs import RunRecord
+from resnet_recipes.report.metrics import METRICS, read_metrics
 from resnet_recipes.report.page import charts, curves
 from resnet_recipes.report.page.html import Figure, Section, Table
+from resnet_recipes.report.recorder import SUMMARY
 
 #: Dollars per hour of a p4d.24xlarge (8 A100) on demand: Composer's AWS tutorial has 27 min for
 #: 14.77 dollars.
@@ -21,23 +24,48 @@ MOST_CURVES = 10
 
 def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Section]:
     """Yield the sections of a report on `runs`, which may be empty; with `price` per hour, cost as well as time."""
+    runs = list(map(_checked, runs))
     finished = [
         run
         for run in runs
         if run.state == "finished" and run.top1_percent is not None and run.minutes
     ]
     known = [asdict(result) | {"machine": result.machine} for result in published()]
+    yield _accuracy(finished, known, price)
+    groups = grouped(finished)
+    if any(len(group.runs) > 1 for group in groups) or len(groups) > 1:
+        yield _tradeoff(list(map(_group_row, groups)))
+    if runs:
+        yield _course([run for run in runs if run.state != "unreadable"])
+        yield Section("All runs", tables=[_run_table(runs, price)])
+    yield Section("All published results", tables=[_published_table(known)], notes=CONTRADICTIONS)
+
+
+def _checked(run: RunRecord) -> RunRecord:
+    """Return the run, or one that is unreadable: a damaged folder is a line of the report, not its end."""
+    try:
+        settings(run.folder)
+        read_metrics(run.folder / METRICS)
+        for name in ("data.json", SUMMARY):
+            read_json(run.folder / name, may_be_absent=True)
+        return run
+    except NotReadyError as error:
+        return RunRecord(folder=run.folder, state="unreadable", reason=str(error.problems[0]))
+
+
+def _accuracy(
+    finished: Sequence[RunRecord], known: Sequence[dict[str, Any]], price: float | None
+) -> Section:
+    """Return the section on accuracy against time, and against cost if there is a price."""
     mine = list(map(_run_row, finished))
     hides = bool(mine) and not any(map(_is_on_imagenet, finished))
     figures = [
         Figure(
             "time",
             "Top-1 accuracy against minutes, on a logarithmic axis. Filled points are your runs; "
-            "the dashed line joins "
-            "those that no other run beats. Open points are published results; hover for the "
-            "source. The papers' clock "
-            "excludes evaluations and checkpoints, and counts the first epoch as if it took as "
-            "long as the second; "
+            "the dashed line joins those that no other run beats. Open points are published "
+            "results; hover for the source. The papers' clock excludes evaluations and "
+            "checkpoints, and counts the first epoch as if it took as long as the second; "
             "MLPerf's clock includes both; the wall clock includes everything.",
             charts.accuracy(mine, known, hides=hides),
         )
@@ -52,21 +80,13 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Sect
             Figure(
                 "cost",
                 f"The same against cost: your runs at {price:g} per hour, published results on 8 "
-                f"A100 at {A100_PRICE} "
-                "dollars per hour. Providers bill by the wall clock.",
+                f"A100 at {A100_PRICE} dollars per hour. Providers bill by the wall clock.",
                 charts.accuracy(mine, on_a100, (price, A100_PRICE), hides),
             )
         )
     elif mine:
         text.append("Add --price PER_HOUR to see accuracy against cost.")
-    yield Section("Accuracy against time", text, figures)
-    groups = grouped(finished)
-    if any(len(group.runs) > 1 for group in groups) or len(groups) > 1:
-        yield _tradeoff(list(map(_group_row, groups)))
-    if runs:
-        yield _course(runs)
-        yield Section("All runs", tables=[_run_table(runs, price)])
-    yield Section("All published results", tables=[_published_table(known)], notes=CONTRADICTIONS)
+    return Section("Accuracy against time", text, figures)
 
 
 def _tradeoff(rows: Sequence[dict[str, Any]]) -> Section:
@@ -125,7 +145,7 @@ def _course(runs: Sequence[RunRecord]) -> Section:
 
 
 def _phases(run: RunRecord) -> Iterator[dict[str, Any]]:
-    summary = atomic.read_json(run.folder / "summary.json")
+    summary = read_json(run.folder / SUMMARY, may_be_absent=True)
     try:
         parts = {
             name: float(summary[f"{key}_seconds"]) / 60
@@ -147,13 +167,16 @@ def _phases(run: RunRecord) -> Iterator[dict[str, Any]]:
 
 
 def _is_on_imagenet(run: RunRecord) -> bool:
-    return atomic.read_json(run.folder / "data.json").get("train_examples") == IMAGENET_IMAGES
+    return (
+        read_json(run.folder / "data.json", may_be_absent=True).get("train_examples")
+        == IMAGENET_IMAGES
+    )
 
 
 def _run_row(run: RunRecord) -> dict[str, Any]:
     try:
-        command = (run.folder / "command.txt").read_text(encoding="utf-8", errors="replace").strip()
-    except OSError:
+        command = read_bytes(run.folder / "command.txt").decode(errors="replace").strip()
+    except NotReadyError:
         command = ""
     return {
         "name": run.name,
@@ -203,7 +226,7 @@ def _run_table(runs: Sequence[RunRecord], price: float | None) -> Table:
             run.name,
             run.recipe,
             " ".join(run.changes_besides_name),
-            run.state,
+            ": ".join(filter(None, (run.state, run.reason.partition("\n")[0]))),
             run.epochs_done,
             run.top1_percent,
             run.pflops,

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from resnet_recipes.base.architecture import NETWORKS
+from resnet_recipes.base.reading import parse_json
 from resnet_recipes.data.normalize import MEAN, STD
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.stack import Stack
@@ -96,8 +97,8 @@ def of(
 def from_json(text: str) -> About:
     """Parse untrusted text written by `to_json`. Raises ValueError with a message for the user."""
     try:
-        found = json.loads(text) if len(text) <= _LARGEST else None
-    except (ValueError, RecursionError):
+        found = parse_json(text) if len(text) <= _LARGEST else None
+    except ValueError:
         found = None
     if not isinstance(found, dict):
         raise ValueError("its description of the network is not a JSON object")

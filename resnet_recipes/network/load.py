@@ -31,9 +31,9 @@ def load(path: Path | str) -> Network:
     cannot be used.
     """
     path = Path(path)
-    if path.is_dir():
-        path = _in_run(path)
     try:
+        if path.is_dir():
+            path = _in_run(path)
         found, described = read_weights(path)
         if "recipe" in found:
             return _of_checkpoint(found)
@@ -91,12 +91,8 @@ def _of_checkpoint(found: Mapping[str, Any]) -> Network:
 
 def _tensors(found: object) -> dict[str, Tensor]:
     """Return the state dict of a file; timm and others nest it one level, and DDP prefixes names with `module.`."""
-    while (
-        isinstance(found, dict)
-        and "conv1.weight" not in found
-        and isinstance(inner := found.get("state_dict", found.get("model")), dict)
-    ):
-        found = inner
+    if isinstance(found, dict) and "conv1.weight" not in found:
+        found = found.get("state_dict", found.get("model", found))
     if not isinstance(found, dict) or not all(type(name) is str for name in found):
         raise ArchiveError("it does not contain a network's weights")
     return {name.removeprefix("module."): tensor for name, tensor in found.items()}
@@ -150,6 +146,8 @@ def _assembled(described: About, methods: Stack, state: dict[str, Tensor]) -> nn
             raise ArchiveError(f"{name} is not a tensor of shape {tuple(like.shape)}")
         if not tensor.isfinite().all():
             raise ArchiveError(f"{name} has values that are not finite numbers")
+        if name.endswith("running_var") and (tensor < 0).any():
+            raise ArchiveError(f"{name} has negative values, which no variance has")
         state[name] = tensor.to(like.dtype, copy=True)
     model.load_state_dict(state, assign=True)
     fold(model)

@@ -8,7 +8,6 @@ from typing import Any, BinaryIO
 
 import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from resnet_recipes.base.atomic import replacing
@@ -65,15 +64,7 @@ def read_weights(path: Path) -> tuple[dict[str, Any], About | None]:
         state = archive.read(path)
         text = getattr(state, "_metadata", {}).get(KEY)
         return state, None if text is None else _described(text)
-    try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            names = file.keys()
-            state = {name: file.get_tensor(name) for name in names}
-    except FileNotFoundError:
-        raise ArchiveError("no such file") from None
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ArchiveError(f"unreadable ({str(error)[:200]})") from None
+    state, metadata = archive.read_safetensors(path)
     if not metadata.keys() - {"format"}:
         return state, None  # from torchvision or timm
     if KEY not in metadata or metadata.get("sha256") != digest(state, metadata[KEY]):

@@ -16,6 +16,7 @@ from torch.distributed import PrefixStore
 from resnet_recipes import __version__, data
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, TrainingError
+from resnet_recipes.base.reading import read_json
 from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, DataFacts
 from resnet_recipes.measure.sample import SAMPLE, SECONDS
@@ -76,7 +77,7 @@ def work(process: RankProcess) -> int:
     run = build(make_plan(recipe, facts, rank.world_size), rank)
     checkpoints = Checkpoints(process.folder / "checkpoints", recipe.checkpoint.keep, warn=print)
     first = resume(run, checkpoints)
-    if sample := atomic.read_json(process.folder / SAMPLE):
+    if sample := read_json(process.folder / SAMPLE, may_be_absent=True):
         code = timed(run, process, sample["epochs"])
     elif rank.is_main:
         checkpoints.open_for_writing()

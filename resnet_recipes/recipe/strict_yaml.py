@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 
 import yaml
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.recipe.scalars import doubtful, plain
 
 MAX_BYTES = 64 * 1024
@@ -45,22 +46,10 @@ class Document:
 def load(path: Path, references: bool = False) -> Document:
     """Read one recipe file; `references` allows ${section.key}. Raises RecipeError naming file and line."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise RecipeError(
-            [Problem(shown(path), None, f"cannot be read: {error.strerror}")]
-        ) from None
-    if len(raw) > MAX_BYTES:
-        raise RecipeError(
-            [
-                Problem(
-                    shown(path),
-                    None,
-                    f"is larger than {MAX_BYTES // 1024} KiB, so it is not a recipe",
-                )
-            ]
-        )
+        raw = read_bytes(path, MAX_BYTES)
+    except NotReadyError as error:
+        rule = error.problems[0].rule
+        raise RecipeError([Problem(shown(path), None, rule)]) from None
     return parse(raw, path, references)
 
 

@@ -1,9 +1,6 @@
 """The record of a run: metrics.jsonl during it, summary.json at its end."""
 
-import errno
 import json
-import math
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
@@ -14,6 +11,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.report import mlperf
 from resnet_recipes.report.clocks import Record
 from resnet_recipes.report.facts import Metrics, Progress, RunFacts
+from resnet_recipes.report.metrics import METRICS, append, finite, line, read_metrics
 from resnet_recipes.report.pace import Pace
 from resnet_recipes.report.summary import Summary, intervals, metrics_of, summarize
 from resnet_recipes.report.trackers.background import Background
@@ -22,7 +20,7 @@ from resnet_recipes.report.trackers.base import scalars_of
 if TYPE_CHECKING:  # reading results needs no terminal library
     from resnet_recipes.report.console import Console
 
-METRICS, SUMMARY = "metrics.jsonl", "summary.json"
+SUMMARY = "summary.json"
 
 
 class Recorder:
@@ -183,7 +181,7 @@ class Recorder:
         summary = summarize(
             self._records, self._facts, seconds=seconds, weights=weights, raw_weights=raw_weights
         )
-        text = json.dumps(_finite(summary.as_json()), indent=2) + "\n"
+        text = json.dumps(finite(summary.as_json()), indent=2) + "\n"
         self._best_effort(lambda: atomic.write_text(self._summary_path, text))
         self._console.finished(summary)
         return summary
@@ -226,7 +224,7 @@ class Recorder:
             "wall_seconds": wall,
         }
         self._records.append(record)
-        self._best_effort(lambda: append(self._path, _line(record)))
+        self._best_effort(lambda: append(self._path, record))
         if self._on_record is not None:
             self._on_record(record)
         values = scalars_of(record)
@@ -240,7 +238,7 @@ class Recorder:
             self._console.note(complaint)
 
     def _rewrite(self) -> None:
-        self._best_effort(lambda: atomic.write_text(self._path, "".join(map(_line, self._records))))
+        self._best_effort(lambda: atomic.write_text(self._path, "".join(map(line, self._records))))
 
     def _best_effort(self, write: Callable[[], None]) -> None:
         try:
@@ -252,45 +250,3 @@ class Recorder:
                     f"cannot write results to {self._path.parent}: {error.strerror}; "
                     "training continues"
                 )
-
-
-def read_metrics(path: Path) -> list[Record]:
-    """Return the records of a metrics.jsonl, none if it is absent; skips lines left incomplete by a kill."""
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except FileNotFoundError:
-        return []
-    return [record for line in lines if (record := _record(line)) is not None]
-
-
-def append(path: Path, line: str) -> None:
-    """Add a line to a file, on a new line even if the last write was cut short."""
-    with open(path, "ab+", buffering=0) as file:
-        end = file.seek(0, os.SEEK_END)
-        if end:
-            file.seek(end - 1)
-            line = line if file.read(1) == b"\n" else "\n" + line
-        data = line.encode()
-        if file.write(data) != len(data):
-            raise OSError(errno.ENOSPC, "the disk is full")
-
-
-def _record(line: str) -> Record | None:
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) and {"kind", "step"} <= value.keys() else None
-
-
-def _line(record: Record) -> str:
-    return json.dumps(_finite(record)) + "\n"
-
-
-def _finite(value: object) -> object:
-    """Return the value with every nan and infinity as null: JSON has no such numbers."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value

@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from resnet_recipes.base import atomic
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.reading import read_json
 from resnet_recipes.report.clocks import Record, mlperf_seconds, papers_seconds
 from resnet_recipes.report.facts import Metrics, Published, RunFacts
 
@@ -157,8 +158,12 @@ def summarize(
 
 
 def _estimated(folder: Path) -> float | None:
-    """Return the training seconds estimated before the start; None if there is no estimate."""
-    seconds = atomic.read_json(folder / ESTIMATE).get("training_seconds")
+    """Return the training seconds estimated before the start; None if there is no usable estimate."""
+    try:
+        found = read_json(folder / ESTIMATE, may_be_absent=True)
+    except NotReadyError:
+        return None
+    seconds = found.get("training_seconds")
     return float(seconds) if isinstance(seconds, int | float) else None
 
 

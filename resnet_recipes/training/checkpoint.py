@@ -14,6 +14,7 @@ from torch import Tensor
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
+from resnet_recipes.base.reading import open_regular, read_json
 from resnet_recipes.network import archive
 from resnet_recipes.network.archive import ArchiveError
 
@@ -122,21 +123,20 @@ class Checkpoints:
         """Return the state of one checkpoint. Raises ArchiveError."""
         path = self._path(step)
         try:
-            with path.with_suffix(".json").open() as file:
-                manifest = json.loads(file.read(_MAX_MANIFEST))
+            manifest = read_json(path.with_suffix(".json"), _MAX_MANIFEST)
             wanted = (manifest["format"], manifest["step"], manifest["bytes"], manifest["sha256"])
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (NotReadyError, KeyError):
             raise ArchiveError("its manifest cannot be read") from None
         if wanted[0] != FORMAT:
             raise ArchiveError(
                 f"it has format {wanted[0]!a}, but this version reads format {FORMAT}"
             )
         try:
-            with path.open("rb") as file:
+            with open_regular(path, archive.MAX_BYTES) as file:
                 found = (
                     FORMAT,
                     step,
-                    path.stat().st_size,
+                    os.fstat(file.fileno()).st_size,
                     hashlib.file_digest(file, "sha256").hexdigest(),
                 )
         except OSError as error:

@@ -1,5 +1,6 @@
 """A trained network on its device, with the settings to use it with."""
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -88,7 +89,9 @@ class Trained:
             self.place / frozen.NAME,
         )
         own = recipe_of(self.place, self.network).data
-        if facts.is_file() and all(getattr(config, key) == getattr(own, key) for key in _WHICH):
+        if os.path.lexists(facts) and all(
+            getattr(config, key) == getattr(own, key) for key in _WHICH
+        ):
             return data.open_eval(config, frozen.load(facts, config.root), share)
         if not config.root:
             raise NotReadyError(
@@ -116,8 +119,8 @@ class Trained:
 
 def recipe_of(place: Path, network: Network) -> Recipe:
     """Return a run's own recipe, or for a file the defaults plus what it says about images; uses all visible GPUs."""
-    if (config := place / "config.yaml").is_file():
-        recipe = recipes.read(config)
+    if place.is_dir():
+        recipe = recipes.read(place / "config.yaml")
         return replace(
             recipe, launch=replace(recipe.launch, gpus="auto", nodes=1, rdzv="", max_restarts=0)
         )

@@ -41,7 +41,15 @@ def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(
         with (folder / "metrics.jsonl").open("a") as file:
             file.write(
                 json.dumps(
-                    {"kind": "evaluation", "step": 50, "epoch": 5.0, "raw_top1_percent": 72.5}
+                    {
+                        "kind": "evaluation",
+                        "step": 50,
+                        "epoch": 5.0,
+                        "raw_top1_percent": 72.5,
+                        "examples": 50_000,
+                        "seconds": 10.0,
+                        "wall_seconds": 310.0,
+                    }
                 )
                 + "\n"
             )

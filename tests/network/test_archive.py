@@ -161,6 +161,37 @@ def test_pickles_that_take_long_to_read_are_refused_early(
         archive.read(torch_file(tmp_path / "long.pt", pickled))
 
 
+def test_files_with_a_long_directory_are_refused_before_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "many.pt"
+    with zipfile.ZipFile(path, "w") as zipped:
+        for number in range(2_000):
+            zipped.writestr(f"archive/{number:05}{'a' * 5_000}", b"")
+    with pytest.raises(ArchiveError, match="directory is too long"):
+        archive.read(path)
+
+
+def test_a_safetensors_file_may_have_20000_entries(tmp_path: Path) -> None:
+    entry = '{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
+    header = "{" + ",".join(f'"{number}":{entry}' for number in range(20_001)) + "}"
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header.encode())
+    with pytest.raises(ArchiveError, match="more than 20,000 entries"):
+        archive.read_safetensors(path)
+
+
+@pytest.mark.parametrize(
+    "header", [b"[" * 30_000, b"[]", b"{", b"\xff", b'{"__metadata__":{"a":NaN}}', b""]
+)
+def test_headers_that_are_no_object_are_refused(header: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    path.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(ArchiveError):
+        archive.read_safetensors(path)
+    path.write_bytes(b"\xff" * 8 + header)
+    with pytest.raises(ArchiveError):
+        archive.read_safetensors(path)
+
+
 @pytest.mark.timeout(30)
 def test_a_list_that_contains_itself_or_repeats_is_visited_once(tmp_path: Path) -> None:
     path, own, shared = tmp_path / "lists.pt", [], [0.5]

@@ -1,4 +1,5 @@
 import json
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +21,7 @@ from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture
+from tests.base.test_reading import special
 from tests.process.nursery import narrow_resnet18
 from tests.trained_runs import CLASSES, ended_run
 
@@ -140,6 +142,37 @@ def test_a_run_without_weights_names_its_newest_checkpoint(tmp_path: Path):
     (tmp_path / "checkpoints" / "step-00000008.pt").touch()
     with pytest.raises(NotReadyError, match="step-00000008"):
         load(tmp_path)
+
+
+@pytest.mark.timeout(30)  # a FIFO would be waited for
+@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
+def test_special_files_and_endless_ones_are_refused_at_once(suffix: str, tmp_path: Path):
+    def path(kind: str) -> Path:
+        return special(tmp_path / f"{kind}.{suffix}", kind)
+
+    assert "Not a regular file" in refused(path("fifo"))
+    assert "Not a regular file" in refused(path("device"))
+    assert "Larger than" in refused(path("sparse"))
+    assert "no such file" in refused(path("nowhere"))
+    assert "too long" in refused(tmp_path / f"{'a' * 5000}.{suffix}")
+    assert "null byte" in refused(tmp_path / f"a\0b.{suffix}")
+    os.mkfifo(tmp_path / "weights.safetensors")
+    with pytest.raises(NotReadyError, match="Not a regular file"):
+        load(tmp_path)
+
+
+@pytest.mark.timeout(30)
+def test_weights_that_contain_themselves_are_refused(tmp_path: Path):
+    found: dict[str, object] = {}
+    found["state_dict"] = found
+    torch.save(found, tmp_path / "loop.pt")
+    assert "match none" in refused(tmp_path / "loop.pt")
+
+
+def test_negative_variances_are_refused(narrow: nn.Module, tmp_path: Path):
+    narrow.bn1.running_var[3] = -0.1
+    torch.save(narrow.state_dict(), tmp_path / "w.pt")
+    assert "bn1.running_var has negative values" in refused(tmp_path / "w.pt")
 
 
 def test_weights_that_fit_no_network_are_refused(narrow: nn.Module, tmp_path: Path):

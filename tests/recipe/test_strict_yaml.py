@@ -135,7 +135,7 @@ def test_references_are_read_where_they_are_allowed():
 def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path):
     path = tmp_path / "big.yaml"
     path.write_text("# x\n" * 40_000)
-    with pytest.raises(RecipeError, match="larger than 64 KiB"):
+    with pytest.raises(RecipeError, match="Larger than 65,536 bytes"):
         strict_yaml.load(path)
 
 

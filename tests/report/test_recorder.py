@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from resnet_recipes.report import recorder as module
-from resnet_recipes.report.recorder import Recorder, read_metrics
+from resnet_recipes.report.metrics import read_metrics
+from resnet_recipes.report.recorder import Recorder
 
 
 def steps(folder, kind="step"):

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.reading import open_regular
 from resnet_recipes.data.beton.sidecar import Sidecar, read_sidecar
 from resnet_recipes.data.images.jpeg import ends_early, frame_size
-from resnet_recipes.data.regular import open_regular
 
 VERSION = 2
 JPEG, RAW = 0, 1  # how a sample is stored: `mode`

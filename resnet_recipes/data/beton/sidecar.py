@@ -1,7 +1,6 @@
 """The sidecar of a .beton file: how it was made, the names of its classes, and the checksum of every sample."""
 
 import base64
-import binascii
 import json
 import os
 from dataclasses import asdict, dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from resnet_recipes.base.errors import NotReadyError, Problem
-from resnet_recipes.data.regular import open_regular
+from resnet_recipes.base.reading import read_json
 from resnet_recipes.data.root import SPLITS
 
 _LARGEST = 1 << 30  # bytes; ImageNet's has 7 MB
@@ -58,10 +57,7 @@ def read_sidecar(beton: Path) -> Sidecar | None:
     if not os.path.lexists(path):
         return None
     try:
-        with open_regular(path) as file:
-            if os.fstat(file.fileno()).st_size > _LARGEST:
-                raise ValueError("too large")
-            content = json.loads(file.read())
+        content = read_json(path, _LARGEST)
         sidecar = Sidecar(
             **{
                 **content,
@@ -79,9 +75,10 @@ def read_sidecar(beton: Path) -> Sidecar | None:
             raise ValueError("class names must be different strings")
         if len(sidecar.checksums) != sidecar.examples:
             raise ValueError(f"{len(sidecar.checksums)} checksums for {sidecar.examples} examples")
-    except (OSError, ValueError, TypeError, KeyError, RecursionError, binascii.Error) as error:
+    except (NotReadyError, ValueError, TypeError, KeyError) as error:
+        reason = error.problems[0].rule if isinstance(error, NotReadyError) else error
         fix = "convert again, or delete this file to do without class names and checksums"
         raise NotReadyError(
-            [Problem(str(path), None, f"is not the sidecar of a .beton file ({error})", fix)]
+            [Problem(str(path), None, f"is not the sidecar of a .beton file ({reason})", fix)]
         ) from error
     return sidecar

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from resnet_recipes.base.errors import NotReadyError, Problem
+from resnet_recipes.base.reading import parse_json, read_bytes
 from resnet_recipes.data.files.listing import Listing
-from resnet_recipes.data.regular import open_regular
 from resnet_recipes.data.root import SYNONYMS
 
 #: Files with labels next to the images, as Hugging Face's `imagefolder` reads them.
@@ -98,14 +97,11 @@ def listing(table: Path, found: Sequence[Row]) -> Listing:
 
 def _read(table: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Return the column names, and the line number and cells of each row."""
-    with open_regular(table) as file:
-        if os.fstat(file.fileno()).st_size > _LARGEST:
-            raise _refused(table, f"is larger than {_LARGEST >> 30} GiB")
-        content = file.read()
+    content = read_bytes(table, _LARGEST)
     try:
         text = io.StringIO(content.decode("utf-8-sig"), newline="")
         return _of_objects(text) if table.suffix == ".jsonl" else _of_csv(text)
-    except (ValueError, csv.Error, RecursionError) as error:
+    except (ValueError, csv.Error) as error:
         raise _refused(table, f"cannot be read as a table: {error}") from None
 
 
@@ -124,7 +120,7 @@ def _of_csv(text: io.StringIO) -> tuple[list[str], list[tuple[int, list[str]]]]:
 def _of_objects(text: io.StringIO) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Read one JSON object per line."""
     found = [
-        (number, json.loads(line)) for number, line in enumerate(text, start=1) if line.strip()
+        (number, parse_json(line)) for number, line in enumerate(text, start=1) if line.strip()
     ]
     if wrong := [number for number, row in found if not isinstance(row, dict)]:
         raise ValueError(f"line {wrong[0]} is not a JSON object")

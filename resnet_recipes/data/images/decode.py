@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
+from resnet_recipes.base.reading import open_regular
 from resnet_recipes.data.images.jpeg import has_usual_chroma, passes
 from resnet_recipes.data.images.kinds import FORMATS
-from resnet_recipes.data.regular import open_regular
 
 if "HEIF" in FORMATS:
     import pillow_heif

@@ -1,5 +1,6 @@
 """The plots of the report as Vega-Lite specifications: plain dictionaries, drawn by the browser or into PNG files."""
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -119,7 +120,7 @@ def accuracy(
     }
     for channel in ("shape", "color") if published else ():
         encoding[channel]["legend"] = {
-            "values": {"expr": f"machine == '{NONE}' ? {own} : {recipes}"}
+            "values": {"expr": f"machine == '{NONE}' ? {json.dumps(own)} : {json.dumps(recipes)}"}
         }
     price, published_price = prices or (0.0, 0.0)
     layers = (

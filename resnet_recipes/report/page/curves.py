@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes.report.recorder import METRICS, read_metrics
+from resnet_recipes.report.metrics import METRICS, read_metrics
 
 #: Points per line: more of them than a screen can show would only make the page larger.
 POINTS = 200

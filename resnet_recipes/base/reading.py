@@ -1,0 +1,105 @@
+"""Read files that may come from anyone: regular ones only, within limits of size, depth and numbers."""
+
+import errno
+import json
+import math
+import os
+import stat
+from io import BufferedReader, FileIO
+from pathlib import Path
+from typing import Any, NoReturn
+
+from resnet_recipes.base.errors import NotReadyError, Problem
+
+MAX_BYTES = 64 << 20  # of a file that is read whole; a million class names take 30 MB
+MAX_DEPTH = 32  # of lists and objects in JSON
+
+
+def open_regular(path: str | os.PathLike[str], most: float = math.inf) -> FileIO:
+    """Open a regular file of at most `most` bytes for reading, unbuffered.
+
+    Raises OSError for anything else; a FIFO does not block.
+    """
+    file = FileIO(path, opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
+    facts = os.fstat(file.fileno())
+    if stat.S_ISREG(facts.st_mode) and facts.st_size <= most:
+        return file
+    file.close()
+    if stat.S_ISREG(facts.st_mode):
+        raise OSError(errno.EFBIG, f"Larger than {most:,} bytes", str(path))
+    raise OSError(errno.EINVAL, "Not a regular file", str(path))
+
+
+def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
+    """Return the content of a regular file of at most `most` bytes. Raises NotReadyError."""
+    try:
+        with BufferedReader(open_regular(path, most)) as file:
+            return file.read(most)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise unreadable(path, error) from None
+
+
+def read_json(path: Path, most: int = MAX_BYTES, may_be_absent: bool = False) -> dict[str, Any]:
+    """Return the JSON object in a file, within the limits of `parse_json`. Raises NotReadyError.
+
+    A file that is absent, and may be, is an empty object.
+    """
+    if may_be_absent and not os.path.lexists(path):
+        return {}
+    try:
+        value = parse_json(read_bytes(path, most).decode())
+        if not isinstance(value, dict):
+            raise ValueError("not a JSON object")
+    except ValueError as error:
+        raise unreadable(path, error) from None
+    return value
+
+
+def parse_json(text: str) -> Any:
+    """Return a JSON value of finite numbers, integers of at most 64 bits, and at most MAX_DEPTH levels.
+
+    Raises ValueError with a phrase for the user.
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse, parse_float=_float, parse_int=_int)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError(_DEEP) from None
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [item for group in level for item in _items(group) if isinstance(item, dict | list)]
+        if not level:
+            return value
+    raise ValueError(_DEEP)
+
+
+def unreadable(path: Path, error: OSError | ValueError) -> NotReadyError:
+    """Return the error that a file cannot be read, for the reason that `error` gives."""
+    reason = getattr(error, "strerror", None) or error
+    return NotReadyError([Problem(str(path), None, f"cannot be read: {reason}")])
+
+
+_DEEP = f"more than {MAX_DEPTH} levels of lists and objects"
+
+
+def _items(value: Any) -> Any:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a number")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    return value if math.isfinite(value) else _refuse(text[:20])
+
+
+def _int(text: str) -> int:
+    value = int(text) if len(text) <= 20 else 1 << 64
+    if not -(1 << 63) <= value < 1 << 64:
+        raise ValueError("an integer of more than 64 bits")
+    return value

@@ -1,0 +1,108 @@
+"""Files from strangers: what is no plain file of a sane size and content is refused at once."""
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.base.errors import NotReadyError
+from resnet_recipes.base.reading import MAX_DEPTH, open_regular, parse_json, read_bytes, read_json
+
+
+def special(path: Path, kind: str) -> Path:
+    """Return a path of this kind: what no run leaves behind."""
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as server:
+            here = os.getcwd()
+            os.chdir(path.parent)  # a socket's path may have 107 bytes
+            server.bind(path.name)
+            os.chdir(here)
+    elif kind == "sparse":
+        path.touch()
+        os.truncate(path, 60 << 30)
+    else:
+        path.symlink_to({"device": "/dev/zero", "nowhere": "/nowhere", "loop": path}[kind])
+    return path
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("fifo", "Not a regular file"),
+        ("folder", "Is a directory"),
+        ("socket", "No such device"),
+        ("device", "Not a regular file"),
+        ("sparse", "Larger than 100 bytes"),
+        ("nowhere", "No such file"),
+        ("loop", "Too many levels of symbolic links"),
+    ],
+)
+def test_only_regular_files_within_the_limit_are_read(kind: str, reason: str, tmp_path: Path):
+    with pytest.raises(NotReadyError, match=rf"cannot be read: {reason}"):
+        read_bytes(special(tmp_path / "file", kind), 100)
+
+
+@pytest.mark.parametrize("name", ["a" * 5000, "a\0b"])
+def test_paths_that_no_file_can_have_are_not_ready(name: str, tmp_path: Path):
+    with pytest.raises(NotReadyError, match="cannot be read"):
+        read_bytes(tmp_path / name)
+
+
+def test_a_file_that_is_refused_is_closed_again(tmp_path: Path):
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        with pytest.raises(OSError, match="Not a regular file"):
+            open_regular("/dev/null")
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1" * 400, f"-{1 << 63}1", str(1 << 64), "NaN", "[Infinity]", "-Infinity", "1e999", "-1e400"],
+)
+def test_numbers_that_are_not_finite_or_do_not_fit_in_64_bits_are_refused(text: str):
+    with pytest.raises(ValueError, match=r"is not a number|64 bits"):
+        parse_json(text)
+
+
+def test_values_within_the_limits_are_what_json_says():
+    value = {"a": [1, -(1 << 63), (1 << 64) - 1, 0.5, -0.0, None, True, "\ud800"], "b": {}}
+    assert (
+        parse_json(
+            '{"a": [1, -9223372036854775808, 18446744073709551615, 0.5, -0.0, null, true, "\\ud800"],'
+            ' "b": {}}'
+        )
+        == value
+    )
+
+
+@pytest.mark.parametrize("bracket", ["[]", "{}"])
+def test_depth_is_bounded(bracket: str):
+    def nested(depth: int) -> str:
+        inner = bracket[0] if bracket == "[]" else '{"a":'
+        return inner * (depth - 1) + bracket + bracket[1] * (depth - 1)
+
+    parse_json(nested(MAX_DEPTH))
+    for depth in (MAX_DEPTH + 1, 900, 30_000):
+        with pytest.raises(ValueError, match="more than 32 levels"):
+            parse_json(nested(depth))
+
+
+def test_a_json_file_that_is_no_object_is_not_ready(tmp_path: Path):
+    for content in (b"[1]", b"", b"\xff", b"{", b"\x1f\x8b"):
+        (tmp_path / "a.json").write_bytes(content)
+        with pytest.raises(NotReadyError, match=r"a\.json: cannot be read"):
+            read_json(tmp_path / "a.json")
+
+
+def test_an_absent_file_may_be_an_empty_object_and_a_link_to_nowhere_may_not(tmp_path: Path):
+    assert read_json(tmp_path / "a.json", may_be_absent=True) == {}
+    (tmp_path / "a.json").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(NotReadyError):
+        read_json(tmp_path / "a.json", may_be_absent=True)

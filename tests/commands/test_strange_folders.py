@@ -1,0 +1,104 @@
+"""Run folders that someone else has prepared: each is a line of a table or one message, never the end of a command."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import cli
+from tests.base.test_reading import special
+from tests.run_folders import run_folder
+
+pytestmark = pytest.mark.timeout(30)  # a FIFO would be waited for
+
+FILES = ("overrides.txt", "summary.json", "config.yaml", "metrics.jsonl", "data.json", "env.json")
+
+
+def content(text: bytes) -> Callable[[Path], object]:
+    """Return what writes a file with this content."""
+    return lambda path: path.write_bytes(text)
+
+
+#: How to make a file of a run folder hostile.
+FAULTS: dict[str, Callable[[Path], object]] = {
+    kind: lambda path, kind=kind: special(path, kind)
+    for kind in ("fifo", "folder", "device", "sparse", "nowhere")
+} | {
+    "digits": content(b'{"epochs": %s}' % (b"1" * 400)),
+    "infinite": content(b'{"epochs": Infinity, "ema_top1_percent": 1e999}'),
+    "nan": content(b'{"training_seconds": NaN}'),
+    "brackets": content(b"[" * 30_000),
+    "deep": content(b'{"a":' * 900 + b"1" + b"}" * 900),
+    "text": content(b'{"epochs": "9", "recipe": ["a"], "training_seconds": {}}'),
+    "bytes": content(b"\xff\xfe\x00\x80" * 9),
+}
+
+
+def runs_with(root: Path, file: str, fault: str) -> str:
+    """Make a good run and one with a hostile file; return the hostile one's folder."""
+    run_folder(root, "good", top1=76.54)
+    folder = run_folder(root, "bad")
+    (folder / file).unlink(missing_ok=True)
+    FAULTS[fault](folder / file)
+    return str(folder)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("file", FILES)
+def test_a_bad_folder_is_one_line_of_the_list_and_of_the_report(
+    file: str, fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    runs_with(tmp_path / "runs", file, fault)
+    assert cli.main(["runs", str(tmp_path / "runs")]) == 0
+    out = capsys.readouterr().out
+    assert [line.split()[0] for line in out.splitlines() if not line.startswith(" ")] == [
+        "NAME",
+        "bad",
+        "good",
+    ]
+    assert "76.54 %" in out
+    page = tmp_path / "page.html"
+    assert cli.main(["report", str(tmp_path / "runs"), "--out", str(page)]) == 0
+    assert "bad" in page.read_text()
+    assert "76.54" in page.read_text()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("file", FILES)
+def test_commands_about_a_bad_folder_end_with_a_message(
+    file: str, fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    bad = runs_with(tmp_path / "runs", file, fault)
+    good = str(tmp_path / "runs" / "good")
+    for words in (["watch", bad, "--once"], ["compare", bad, good], ["diff", bad, "mild"]):
+        assert cli.main(words) in (0, 2, 3)
+        said = capsys.readouterr()
+        assert said.out or "bad" in said.err
+    assert cli.train(["--resume", bad]) in (0, 2, 3)
+    assert capsys.readouterr().err
+
+
+def test_the_state_of_a_bad_folder_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    runs_with(tmp_path, "summary.json", "fifo")
+    cli.main(["runs", str(tmp_path), "state=unreadable"])
+    out = capsys.readouterr().out
+    assert "unreadable" in out
+    assert "summary.json cannot be read: Not a regular file" in out
+
+
+def test_a_run_without_its_recipe_is_unreadable(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (run_folder(tmp_path, "bad") / "config.yaml").unlink()
+    cli.main(["runs", str(tmp_path)])
+    assert "it has no config.yaml" in capsys.readouterr().out
+
+
+def test_a_lock_that_is_a_fifo_is_not_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    os.mkfifo(run_folder(tmp_path, "a", state="killed") / "lock")
+    began = time.monotonic()
+    assert cli.main(["runs", str(tmp_path)]) == 0
+    assert "killed" in capsys.readouterr().out
+    assert time.monotonic() - began < 20
