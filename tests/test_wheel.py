@@ -42,7 +42,7 @@ def wheel(tmp_path_factory):
     """The wheel, built from a copy of the sources without the network."""
     folder = tmp_path_factory.mktemp("wheel")
     sources = folder / "sources"
-    for name in ("resnet_recipes", "recipes"):
+    for name in ("resnet_recipes", "recipes", "licenses"):
         shutil.copytree(
             ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "*.so")
         )
@@ -122,6 +122,18 @@ def test_the_wheel_holds_every_module_and_every_recipe(wheel):
     }
     assert len(recipes) >= 5
     assert (modules | recipes) - inside == set()
+
+
+def test_the_wheel_has_the_licences_of_what_it_contains(wheel):
+    archive = zipfile.ZipFile(wheel)
+    texts = [
+        archive.read(name).decode()
+        for name in archive.namelist()
+        if name.endswith("licenses/libjpeg-turbo.txt")
+    ]
+    assert len(texts) == 1
+    assert "based in part on the work of the Independent JPEG Group" in texts[0]
+    assert "Modified (3-clause) BSD License" in texts[0]
 
 
 def test_the_wheel_holds_nothing_else(wheel):

@@ -1,0 +1,45 @@
+"""What a release promises beside the code: the changelog, the papers to cite, the workflows."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import yaml
+
+import resnet_recipes
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_the_changelog_has_a_section_for_this_version():
+    sections = re.findall(r"^## \[(.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert sections[0] == "Unreleased"
+    assert resnet_recipes.__version__ in sections or len(sections) == 1
+
+
+def test_the_citation_names_every_paper_that_the_code_names():
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())["references"]
+    known = {each["identifiers"][0]["value"] for each in cited}
+    sources = [*(ROOT / "resnet_recipes").rglob("*.py"), *(ROOT / "recipes").glob("*.yaml")]
+    named = {
+        f"arXiv:{number}"
+        for path in sources
+        for number in re.findall(r"arXiv[: ](\d{4}\.\d{5})", path.read_text())
+    }
+    assert len(named) > 10
+    assert named - known == set()
+
+
+def test_every_python_that_is_tested_is_a_classifier_and_the_oldest_is_required():
+    workflow = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text())
+    tested = workflow["jobs"]["test"]["strategy"]["matrix"]["python"]
+    named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if ":: 3." in line]
+    assert named == tested
+    assert PROJECT["requires-python"] == f">={tested[0]}"
+
+
+def test_workflows_may_write_only_what_they_publish():
+    for path in (ROOT / ".github/workflows").glob("*.yml"):
+        workflow = yaml.safe_load(path.read_text())
+        assert workflow["permissions"]["contents"] == "read", path.name
