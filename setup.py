@@ -1,4 +1,4 @@
-"""Build the native libraries with the package; if that is not possible, the package works without them."""
+"""Build the native decoder with the package; if that is not possible, the package works without it."""
 
 from pathlib import Path
 
@@ -6,25 +6,18 @@ from setuptools import Extension, find_packages, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
-DECODER = "resnet_recipes.data.native.libengine"
-STEPS = "resnet_recipes.optim.native.libsteps"
-MISSED = {
-    DECODER: "the native decoder was not built ({error}). It needs a C++17 compiler and "
-    "libjpeg-turbo's headers; on "
-    "Debian and Ubuntu:  sudo apt-get install g++ libjpeg-dev. Everything else works.",
-    STEPS: "the native optimizer steps were not built ({error}). They need a C++17 compiler; on "
-    "Debian and Ubuntu:  "
-    "sudo apt-get install g++. Everything else works.",
-}
+NAME = "resnet_recipes.data.native.libengine"
+SOURCES = Path("resnet_recipes/data/native/src")
+MISSED = (
+    "the native decoder was not built ({error}). It needs a C++17 compiler and libjpeg-turbo's "
+    "headers; on Debian and Ubuntu:  sudo apt-get install g++ libjpeg-dev. Everything else works."
+)
 
-#: How to link each library, best first. Private parts of libjpeg-turbo are used only if it is inside.
-LINKS = {
-    DECODER: [
-        (["JPEG_INSIDE"], ["-l:libjpeg.a", "-Wl,--exclude-libs,ALL"]),
-        ([], ["-ljpeg", "-ldl"]),
-    ],
-    STEPS: [([], [])],
-}
+#: How to link the library, best first. Private parts of libjpeg-turbo are used only if it is inside.
+LINKS = (
+    (["JPEG_INSIDE"], ["-l:libjpeg.a", "-Wl,--exclude-libs,ALL"]),
+    ([], ["-ljpeg", "-ldl"]),
+)
 
 
 class BuildLibrary(build_ext):
@@ -39,11 +32,11 @@ class BuildLibrary(build_ext):
         return []
 
     def build_extensions(self) -> None:
-        """Build what can be built, and say what is missing for the rest."""
+        """Build the library, or say what it lacks."""
         self.extensions = [ext for ext in self.extensions if self._builds(ext)]
 
     def _builds(self, ext: Extension) -> bool:
-        for macros, links in LINKS[ext.name]:
+        for macros, links in LINKS:
             ext.define_macros = [(macro, None) for macro in macros]
             ext.extra_link_args = ["-pthread", *links]
             try:
@@ -53,7 +46,7 @@ class BuildLibrary(build_ext):
                 why = error
             else:
                 return True
-        self.warn(MISSED[ext.name].format(error=why))
+        self.warn(MISSED.format(error=why))
         return False
 
     def copy_extensions_to_source(self) -> None:
@@ -71,32 +64,28 @@ class LibraryWheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2] if built else "any"
 
 
-def library(name: str) -> Extension:
-    """Return a library with the sources in `src` beside it."""
-    sources = Path(*name.split(".")[:-1], "src")
-    return Extension(
-        name,
-        sources=sorted(map(str, sources.glob("*.cpp"))),
-        depends=sorted(map(str, sources.glob("*.h"))),
-        # Python's own flags come first: with -fwrapv, loops whose indices might wrap are not
-        # vectorised.
-        extra_compile_args=[
-            "-std=c++17",
-            "-O3",
-            "-fno-wrapv",
-            "-g0",
-            "-ffp-contract=off",
-            "-fno-math-errno",
-            "-fvisibility=hidden",
-            "-pthread",
-        ],
-        language="c++",
-    )
-
+DECODER = Extension(
+    NAME,
+    sources=sorted(map(str, SOURCES.glob("*.cpp"))),
+    depends=sorted(map(str, SOURCES.glob("*.h"))),
+    # Python's own flags come first: with -fwrapv, loops whose indices might wrap are not
+    # vectorised.
+    extra_compile_args=[
+        "-std=c++17",
+        "-O3",
+        "-fno-wrapv",
+        "-g0",
+        "-ffp-contract=off",
+        "-fno-math-errno",
+        "-fvisibility=hidden",
+        "-pthread",
+    ],
+    language="c++",
+)
 
 setup(
     # recipes/ travels inside
     packages=[*find_packages(include=["resnet_recipes*"]), "resnet_recipes.recipes"],
-    ext_modules=[library(DECODER), library(STEPS)],
+    ext_modules=[DECODER],
     cmdclass={"build_ext": BuildLibrary, "bdist_wheel": LibraryWheel},
 )

@@ -145,7 +145,6 @@ def test_the_wheel_holds_nothing_else(wheel):
         ".css",
         ".js",
         "native/libengine.so",
-        "native/libsteps.so",
         "py.typed",
         "/__init__.pyi",
     )

@@ -1,4 +1,4 @@
-"""Check whether the native libraries work here, and if not, what is missing to build them."""
+"""Check whether the native decoder works here, and if not, what is missing to build it."""
 
 import shutil
 import subprocess
@@ -9,16 +9,15 @@ from pathlib import Path
 from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import description, why_not
 from resnet_recipes.doctor import Finding
-from resnet_recipes.optim.native import steps
 
 _COST = "images are decoded in Python instead, at about half the speed"
 _REINSTALL = "pip install --force-reinstall --no-deps ."
 
 
 def check_native() -> list[Finding]:
-    """Load both libraries and start a thread; if that fails, name everything that their build lacks."""
-    found = [_decoder(), _steps()]
-    return found if all(finding.level == "ok" for finding in found) else [*_missing(), *found]
+    """Load the library and start a thread; if that fails, name everything that its build lacks."""
+    found = _decoder()
+    return [found] if found.level == "ok" else [*_missing(), found]
 
 
 def _decoder() -> Finding:
@@ -29,18 +28,6 @@ def _decoder() -> Finding:
     except OSError as error:
         return Finding("fix", f"the native decoder {error}", "ulimit -u")
     return Finding("ok", f"the native decoder works ({description()})")
-
-
-def _steps() -> Finding:
-    if steps.library() is None:
-        return Finding(
-            "warn",
-            "the native optimizer steps were not built when resnet-recipes was "
-            "installed; on a CPU, "
-            "optimizers step with torch's operations instead, at about half the speed",
-            _REINSTALL,
-        )
-    return Finding("ok", "the native optimizer steps work")
 
 
 def _missing() -> Iterator[Finding]:

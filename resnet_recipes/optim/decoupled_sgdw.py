@@ -1,11 +1,13 @@
 """Stochastic gradient descent whose weight decay is decoupled from the gradient."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
 
+from resnet_recipes.optim.base import trainable
 from resnet_recipes.optim.sgd import SGD, TorchSGD
 
 
@@ -47,5 +49,12 @@ class TorchDecoupledSGDW(TorchSGD):
             # the peak: schedules change only "lr"
             group["initial_lr"] = settings.lr * group["rate"]
 
-    def decay(self, group: dict[str, Any]) -> float:
-        return group["lr"] / group["initial_lr"] * group["decoupled_decay"]
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:
+        """Update the weights; `closure` is not supported."""
+        overflow = getattr(self, "found_inf", None)  # set by GradScaler: 0 or more
+        for group in self.param_groups:
+            decay = group["lr"] / group["initial_lr"] * group["decoupled_decay"]
+            if decay and (params := trainable(group)):
+                torch._foreach_mul_(params, 1 - decay * (1 if overflow is None else overflow == 0))
+        super().step()

@@ -11,7 +11,6 @@ from torch.optim.adam import adam
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.optim.base import OptimizerSettings, adam_problems, trainable
-from resnet_recipes.optim.native.steps import native_steps
 
 
 @dataclass
@@ -55,7 +54,7 @@ class LAMB(OptimizerSettings):
 
 
 class TorchLAMB(torch.optim.Optimizer):
-    """LAMB by the native library, else by torch's fused Adam, which steps on a scratch tensor that holds the update."""
+    """LAMB by torch's fused Adam, which steps on a scratch tensor that holds the update."""
 
     # GradScaler passes its scale and overflow flag on, and does not wait
     _step_supports_amp_scaling = True
@@ -78,11 +77,10 @@ class TorchLAMB(torch.optim.Optimizer):
                     "exp_avg": torch.zeros_like(parameter),
                     "exp_avg_sq": torch.zeros_like(parameter),
                 }
-        self.native = native_steps("lamb", self)
         decaying = [
             p for group in self.param_groups if group["weight_decay"] for p in group["params"]
         ]
-        self._copies = {p: torch.empty_like(p) for p in decaying} if self.native is None else {}
+        self._copies = {p: torch.empty_like(p) for p in decaying}
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:
@@ -94,20 +92,10 @@ class TorchLAMB(torch.optim.Optimizer):
             steps, means, squares = (
                 [state[name] for state in states] for name in ("step", "exp_avg", "exp_avg_sq")
             )
-            grads = [p.grad for p in params]
-            if self.native:
-                self.native.take(
-                    params,
-                    (group["lr"], group["weight_decay"], *group["betas"], group["eps"]),
-                    mean=means,
-                    square=squares,
-                    count=steps,
-                )
-                continue
             # If the gradient overflowed, Adam changes nothing.
             step = partial(
                 adam,
-                grads=grads,
+                grads=[p.grad for p in params],
                 exp_avgs=means,
                 exp_avg_sqs=squares,
                 max_exp_avg_sqs=[],

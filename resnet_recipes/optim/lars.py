@@ -10,7 +10,6 @@ from torch.optim.sgd import sgd
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.optim.base import OptimizerSettings, momentum_problems, trainable
-from resnet_recipes.optim.native.steps import native_steps
 
 
 @dataclass
@@ -23,9 +22,7 @@ class LARS(OptimizerSettings):
     SGD it is outside.
     """
 
-    cost: ClassVar[str] = (
-        "two passes over the weights on a CPU, four on a GPU, and one tensor a parameter in memory."
-    )
+    cost: ClassVar[str] = "four passes over the weights, and one tensor a parameter in memory."
     gain: ClassVar[str] = (
         "75.9 % in 35 epochs at batch size 3264 (MLPerf Training, reference convergence points)."
     )
@@ -53,7 +50,7 @@ class LARS(OptimizerSettings):
 
 
 class TorchLARS(torch.optim.Optimizer):
-    """LARS by the native library, else by torch's fused SGD at rate 1 on gradients that it multiplies by the rate."""
+    """LARS by torch's fused SGD at rate 1, on gradients that are multiplied by the rates of their tensors."""
 
     # GradScaler passes its scale and overflow flag on, and does not wait
     _step_supports_amp_scaling = True
@@ -72,7 +69,6 @@ class TorchLARS(torch.optim.Optimizer):
         for group in self.param_groups:
             for parameter in group["params"]:
                 self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-        self.native = native_steps("lars", self)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:
@@ -87,13 +83,6 @@ class TorchLARS(torch.optim.Optimizer):
                 [p.grad for p in params],
                 [self.state[p]["momentum_buffer"] for p in params],
             )
-            if self.native:
-                self.native.take(
-                    params,
-                    (rate, decay, group["momentum"], group["trust_coefficient"], group["eps"]),
-                    mean=momenta,
-                )
-                continue
             if scale is not None:
                 torch._foreach_mul_(grads, 1 / scale)
             if decay:

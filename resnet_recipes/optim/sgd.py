@@ -1,16 +1,14 @@
 """Stochastic gradient descent with momentum."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import nn
-from torch.optim.sgd import sgd
 
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.optim.base import OptimizerSettings, momentum_problems, trainable
-from resnet_recipes.optim.native.steps import native_steps
+from resnet_recipes.optim.base import OptimizerSettings, momentum_problems
 
 
 @dataclass
@@ -46,7 +44,7 @@ class SGD(OptimizerSettings):
 
 
 class TorchSGD(torch.optim.SGD):
-    """torch's SGD, with steps by the native library where it can take them."""
+    """torch's fused SGD, with a momentum of 0 to begin with."""
 
     def __init__(self, groups: list[dict[str, Any]], settings: SGD):
         super().__init__(
@@ -60,39 +58,3 @@ class TorchSGD(torch.optim.SGD):
             for parameter in group["params"] if group["momentum"] else ():
                 # torch leaves it uninitialised if float16 overflows in step 0
                 self.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
-        self.native = native_steps("sgd", self)
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> None:
-        """Update the weights; `closure` is not supported."""
-        # set by GradScaler
-        scale, overflow = (getattr(self, name, None) for name in ("grad_scale", "found_inf"))
-        for group in self.param_groups:
-            if not (params := trainable(group)):
-                continue
-            momentum, decay = group["momentum"], self.decay(group)
-            means = [self.state[p]["momentum_buffer"] for p in params] if momentum else []
-            if self.native:
-                rule = group["lr"], 1 - decay, group["weight_decay"], momentum, group["nesterov"]
-                self.native.take(params, rule, **{"mean": means} if momentum else {})
-                continue
-            if decay:
-                torch._foreach_mul_(params, 1 - decay * (1 if overflow is None else overflow == 0))
-            sgd(
-                params,
-                [p.grad for p in params],
-                means or [None] * len(params),
-                fused=True,
-                grad_scale=scale,
-                found_inf=overflow,
-                weight_decay=group["weight_decay"],
-                momentum=momentum,
-                lr=group["lr"],
-                dampening=0.0,
-                nesterov=group["nesterov"],
-                maximize=False,
-            )
-
-    def decay(self, group: dict[str, Any]) -> float:
-        """Return the fraction of each weight that a step removes, apart from the gradient."""
-        return 0.0

@@ -10,7 +10,6 @@ from resnet_recipes.network.build import build_network
 from resnet_recipes.network.cast import cast_together
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.pretrained import freeze
-from resnet_recipes.optim.native.steps import note_on
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.training.clock import Clock
 from resnet_recipes.training.distributed import Rank, join, leave
@@ -74,7 +73,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
         tuning=tuning or Tuning.of(plan),
         train_data=train_data,
         eval_data=eval_data,
-        notes=(*filter(None, [placement, note_on(optimizer)]), *operations.notes),
+        notes=(*filter(None, [placement]), *operations.notes),
     )
     if rank.device.type == "cuda":
         rehearse(run)

@@ -72,7 +72,6 @@ def computed_by(run: Run) -> dict[str, str]:
     return {
         "GPU": torch.cuda.get_device_name(run.rank.device) if is_cuda else "none",
         "fused operations": ", ".join(run.operations.fused()) or "none",
-        "optimizer steps": "native" if getattr(run.optimizer, "native", None) else "torch",
     }
 
 

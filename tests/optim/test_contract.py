@@ -13,7 +13,6 @@ from torch.profiler import ProfilerActivity, profile
 from resnet_recipes.base.card import card_of
 from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.optim.base import POLICIES
-from resnet_recipes.optim.native import steps
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.training import distributed
 from resnet_recipes.training.exchange import Exchange
@@ -24,15 +23,6 @@ every_optimizer = pytest.mark.parametrize(
     "optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.name
 )
 
-
-@pytest.fixture(params=["native", "torch"])
-def _both_ways(request, monkeypatch) -> None:
-    """Step with the native library, then with torch's operations."""
-    if request.param == "torch":
-        monkeypatch.setattr(steps, "library", lambda: None)
-
-
-both_ways = pytest.mark.usefixtures("_both_ways")
 
 #: At least one value that each setting must not take.
 WRONG = {
@@ -81,7 +71,6 @@ def test_defaults_are_valid_and_every_setting_refuses_wrong_values(optimizer):
             ], f"{item.name}={value}"
 
 
-@both_ways
 @every_optimizer
 def test_resuming_gives_the_same_weights_as_not_stopping(optimizer, small, gradients):
     whole, resumed = small(), small()
@@ -99,7 +88,6 @@ def test_resuming_gives_the_same_weights_as_not_stopping(optimizer, small, gradi
     )
 
 
-@both_ways
 @every_optimizer
 def test_a_parameter_without_gradient_is_left_alone(optimizer):
     model = nn.Linear(2, 2)
@@ -110,7 +98,6 @@ def test_a_parameter_without_gradient_is_left_alone(optimizer):
     assert torch.equal(model.bias, before)
 
 
-@both_ways
 @every_optimizer
 def test_an_overflow_changes_nothing_and_is_never_read_by_the_host(optimizer, small, gradients):
     model = small()
@@ -130,7 +117,6 @@ def test_an_overflow_changes_nothing_and_is_never_read_by_the_host(optimizer, sm
     torch.testing.assert_close(after, before, rtol=0, atol=0)
 
 
-@both_ways
 @every_optimizer
 def test_a_scaled_gradient_is_unscaled(optimizer, small, gradients):
     plain, scaled = small(), small()
@@ -179,7 +165,6 @@ def test_ranks_keep_the_same_weights_and_state_to_the_bit(nursery: Nursery, tmp_
     assert len(set(first.values())) == len(OPTIMIZERS)
 
 
-@both_ways
 @every_optimizer
 def test_weights_in_channels_last_memory_take_the_same_walk(optimizer, small, gradients):
     plain, other = small(), small().to(memory_format=torch.channels_last)

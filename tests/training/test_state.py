@@ -46,7 +46,6 @@ def test_the_same_run_resumes_without_a_warning(
             {"computed_by": {"fused operations": "blur, stem"}},
             "fused operations blur, stem -> none",
         ),
-        ({"computed_by": {"optimizer steps": "fpga"}}, "optimizer steps fpga -> "),
     ],
 )
 def test_another_machine_is_a_warning(

@@ -8,7 +8,6 @@ from torchvision.models.resnet import Bottleneck, ResNet
 from resnet_recipes import data, ops
 from resnet_recipes.ops import Operations
 from resnet_recipes.ops.kernels import batch_norm, blurred, stem
-from resnet_recipes.optim.native import steps
 from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.build import build, close
@@ -72,7 +71,6 @@ def test_a_step_by_the_kernels_is_that_of_plain_torch(monkeypatch):
     for module, name, size in sizes:  # for a CPU: few tiles, and hardly larger than the maps
         monkeypatch.setattr(module, name, size)
     monkeypatch.setattr(torchvision.models, "resnet18", Tiny)
-    monkeypatch.setattr(steps, "library", lambda: None)
     expected, loss = trained("off")
     fused = {name: getattr(ops, name).fused for name in Operations._fields if name != "notes"}
     monkeypatch.setattr(ops, "choose", lambda *_: Operations(**fused))
