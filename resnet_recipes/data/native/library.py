@@ -4,6 +4,7 @@ import ctypes
 import functools
 from pathlib import Path
 
+from resnet_recipes.data.native.known import fault
 from resnet_recipes.data.native.rows import ROW
 
 PATH = Path(__file__).with_name("libengine.so")
@@ -15,7 +16,7 @@ class UnavailableError(Exception):
 
 @functools.cache
 def library(path: Path = PATH) -> ctypes.CDLL:
-    """Load the library. Raises UnavailableError if it was not built or cannot be loaded."""
+    """Load the library and try it on known JPEGs. Raises UnavailableError if it cannot be used."""
     if not path.exists():
         raise UnavailableError("was not built when resnet-recipes was installed")
     try:
@@ -25,6 +26,8 @@ def library(path: Path = PATH) -> ctypes.CDLL:
         raise UnavailableError(f"cannot be loaded: {error}") from None
     if loaded.engine_row_bytes() != ROW.itemsize:
         raise UnavailableError("was built from other sources; install resnet-recipes again")
+    if wrong := fault(loaded):
+        raise UnavailableError(f"with {loaded.engine_jpeg().decode()} {wrong}")
     return loaded
 
 
@@ -53,6 +56,7 @@ def _declare(loaded: ctypes.CDLL) -> None:
         ("engine_submit", ticket, [engine, ctypes.c_void_p, ctypes.c_int64]),
         ("engine_wait", ctypes.c_int, [engine, ticket, ctypes.c_double]),
         ("engine_destroy", None, [engine]),
+        ("engine_try", None, [ctypes.c_void_p, ctypes.c_int64]),
         ("engine_row_bytes", ctypes.c_size_t, []),
         ("engine_instructions", ctypes.c_char_p, []),
         ("engine_jpeg", ctypes.c_char_p, []),

@@ -59,6 +59,14 @@ EXPORTED void engine_destroy(Engine *engine) {
     }
 }
 
+// Fill rows in the calling thread, to try the library.
+EXPORTED void engine_try(Row *rows, int64_t count) {
+    Workspace work;
+    for (Row *row = rows; row < rows + count; row++) {
+        row->status = fill(*row, work, best_instructions());
+    }
+}
+
 EXPORTED size_t engine_row_bytes() { return sizeof(Row); }
 
 EXPORTED const char *engine_instructions() { return best_instructions().name; }

@@ -60,6 +60,8 @@ bool suits_small(Row &row) {
     return true;
 }
 
+}  // namespace
+
 Status fill(Row &row, Workspace &work, const Instructions &instructions) {
     try {
         Bytes bytes{};
@@ -77,8 +79,6 @@ Status fill(Row &row, Workspace &work, const Instructions &instructions) {
         return UNREADABLE;
     }
 }
-
-}  // namespace
 
 Pool::Pool(int threads, const Instructions &instructions) : instructions_(instructions) {
     SignalsBlocked blocked;

@@ -10,6 +10,10 @@
 #include <vector>
 
 #include "resize.h"
+#include "workspace.h"
+
+// Fill one row in the calling thread.
+Status fill(Row &row, Workspace &work, const Instructions &instructions);
 
 class Pool {
   public:

@@ -1,0 +1,117 @@
+"""The library with another libjpeg-turbo than that of its build: the same pixels, or it is left out."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import PIL
+import pytest
+from PIL import features
+
+from resnet_recipes.data.native import known
+from resnet_recipes.data.native.library import PATH
+
+SONAME = "libjpeg.so.62"
+FLAGS = ["-std=c++17", "-O0", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-pthread"]
+HAS_PRIVATE_PARTS = Path("/usr/include/jpegint.h").exists()
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def wheels() -> Path:
+    """The libjpeg-turbo in Pillow's wheel."""
+    found = sorted(Path(PIL.__file__).parent.parent.glob(f"pillow.libs/libjpeg-*{SONAME[-6:]}*"))
+    if not found:
+        pytest.skip("Pillow brings no second libjpeg-turbo: pip install --force-reinstall pillow")
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory) -> Path:
+    """The known JPEGs, as a file for decode.py."""
+    files = [np.fromfile(known.FOLDER / f"{name}.jpg", np.uint8) for name in known.PIXELS]
+    spare = np.zeros(1, np.uint8)
+    rows = known.rows_of(files, [spare] * len(files) * len(known.WAYS))
+    images = [file for file in files for _ in known.WAYS]
+    path = tmp_path_factory.mktemp("job") / "job.npz"
+    np.savez(path, rows=rows, images=np.concatenate(images))
+    return path
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    """Compile the sources once for the public interface, and return a function that links them with a libjpeg-turbo."""
+    folder, source = tmp_path_factory.mktemp("objects"), PATH.parent / "src"
+
+    def compiled(path: Path, *macros: str) -> Path:
+        made = folder / f"{path.stem}{''.join(macros)}.o"
+        done = subprocess.run(["g++", *FLAGS, *macros, "-c", path, "-o", made], check=False)
+        if done.returncode:
+            pytest.skip("the sources cannot be compiled here")
+        return made
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        objects = list(pool.map(compiled, sorted(source.glob("*.cpp"))))
+
+    def link(name: str, libjpeg: str, *macros: str) -> Path:
+        parts = [compiled(source / "jpeg.cpp", *macros) if macros else None]
+        parts += [one for one in objects if not macros or one.stem != "jpeg"]
+        made = folder / f"{name}.so"
+        command = ["g++", "-shared", "-pthread", *filter(None, parts), "-o", made, libjpeg, "-ldl"]
+        subprocess.run(command, check=True)
+        return made
+
+    return link
+
+
+def decoded(library: Path, job: Path, folder: Path) -> tuple[str, bool]:
+    """Decode with the libraries of a folder first; return which is used, and whether all pixels are right."""
+    command = [sys.executable, Path(__file__).with_name("decode.py"), library, job]
+    done = subprocess.run(
+        command,
+        env=os.environ | {"LD_LIBRARY_PATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    used, _, crcs = done.stdout.partition("\n")
+    expected = [crc for file in known.PIXELS.values() for crc in file]
+    return used, [int(crc) for crc in crcs.split()] == expected
+
+
+def named(folder: Path, name: str, library: Path) -> Path:
+    """Return the folder, with the library under this name."""
+    (folder / name).symlink_to(library)
+    return folder
+
+
+def test_the_built_library_has_the_same_pixels_with_another_libjpeg(built, wheels, job, tmp_path):
+    _, right = decoded(PATH, job, named(tmp_path, SONAME, wheels))
+    assert right
+
+
+def test_the_public_interface_has_the_same_pixels_with_each_libjpeg(wheels, job, build, tmp_path):
+    for_system, for_wheel = build("for_system", "-ljpeg"), build("for_wheel", str(wheels))
+    (tmp_path / "wheel").mkdir()
+    (tmp_path / "system").mkdir()
+    used, right = decoded(for_system, job, named(tmp_path / "wheel", SONAME, wheels))
+    assert right
+    assert used.startswith(str(tmp_path))
+    system, right = decoded(for_system, job, tmp_path / "none")
+    assert right
+    used, right = decoded(for_wheel, job, named(tmp_path / "system", wheels.name, Path(system)))
+    assert right
+    assert used.startswith(str(tmp_path))
+
+
+@pytest.mark.skipif(not HAS_PRIVATE_PARTS, reason="libjpeg-turbo's private header is not installed")
+def test_private_parts_with_another_libjpeg_are_noticed(wheels, job, build, tmp_path):
+    library = build("private", "-ljpeg", "-DJPEG_INSIDE")
+    if features.version("libjpeg_turbo").split(".")[0] == "2":
+        pytest.skip("both libraries are of the same layout")
+    assert decoded(library, job, tmp_path)[1]
+    assert not decoded(library, job, named(tmp_path, SONAME, wheels))[1]
