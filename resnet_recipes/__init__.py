@@ -8,7 +8,19 @@ from importlib import import_module
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["RecipeError", "compose", "data", "load", "methods", "optim", "plan", "train"]
+__all__ = [
+    "RecipeError",
+    "compose",
+    "data",
+    "evaluate",
+    "load",
+    "methods",
+    "optim",
+    "plan",
+    "predict",
+    "prepare",
+    "train",
+]
 
 #: The module of each public name, imported when the name is first used.
 _HOMES = dict.fromkeys(__all__, "api") | {name: name for name in ("data", "methods", "optim")}

@@ -2,10 +2,25 @@ from resnet_recipes import data as data
 from resnet_recipes import methods as methods
 from resnet_recipes import optim as optim
 from resnet_recipes.api import compose as compose
+from resnet_recipes.api import evaluate as evaluate
 from resnet_recipes.api import load as load
 from resnet_recipes.api import plan as plan
+from resnet_recipes.api import predict as predict
+from resnet_recipes.api import prepare as prepare
 from resnet_recipes.api import train as train
 from resnet_recipes.base.errors import RecipeError as RecipeError
 
 __version__: str
-__all__ = ["RecipeError", "compose", "data", "load", "methods", "optim", "plan", "train"]
+__all__ = [
+    "RecipeError",
+    "compose",
+    "data",
+    "evaluate",
+    "load",
+    "methods",
+    "optim",
+    "plan",
+    "predict",
+    "prepare",
+    "train",
+]

@@ -1,21 +1,20 @@
-"""The commands as functions, for notebooks and other programs; see `resnet_recipes.__all__`."""
+"""What the commands do, as functions for notebooks and other programs; see `resnet_recipes.__all__`."""
 
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resnet_recipes import data
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.commands import run_folder
-from resnet_recipes.commands.plan import with_start
-from resnet_recipes.network.load import load as load
-from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.base.paths import typed_path
+from resnet_recipes.launch import run_folder
+from resnet_recipes.launch.measurement import keep_estimate
+from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.process.lock import locked
-from resnet_recipes.process.rank import work
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.process.signals import Interruption, handling
 from resnet_recipes.recipe import compose as composing
@@ -23,12 +22,17 @@ from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import Entry
 from resnet_recipes.recipe.schema import Recipe
 
+if TYPE_CHECKING:  # these import torchvision, which takes seconds
+    from resnet_recipes.network.network import Network
+    from resnet_recipes.training.predict import Prediction
+    from resnet_recipes.training.trained import Evaluated
+
 #: Called with each record of metrics.jsonl as it is written; a true return value saves the run and
 #: ends it.
 Callback = Callable[[dict[str, Any]], object]
 
 
-class Trained(NamedTuple):
+class RunResult(NamedTuple):
     """A finished or stopped run."""
 
     folder: Path
@@ -40,23 +44,54 @@ def compose(recipe: str, *changes: str, **settings: object) -> Recipe:
 
     Raises RecipeError with every problem.
     """
-    words = [*changes, *(f"{name}={value}" for name, value in settings.items())]
-    return composing.compose(recipe, words, needs_data=False).recipe
+    return composing.compose(recipe, _words(changes, settings), needs_data=False).recipe
 
 
-def plan(recipe: Recipe, ranks: int = 1) -> Plan:
-    """Return the plan of a run of `recipe` on `ranks` devices. Raises RecipeError if there can be none."""
-    if problems := list(recipe.problems()):
+def plan(recipe: Recipe, ranks: int = 1, tell: Callable[[str], None] = lambda line: None) -> Plan:
+    """Return all that a run of `recipe` on `ranks` devices would do; without `data.root`, on ImageNet.
+
+    Counting many images takes a while, of which `tell` is told. Raises RecipeError with everything
+    that prevents the run, NotReadyError if images or initial weights cannot be used.
+    """
+    if problems := [problem for problem in recipe.problems() if problem.key != "data.root"]:
         raise RecipeError(problems)
-    return make_plan(recipe, data.measure(recipe.data), ranks)
+    has_images = recipe.data.root or recipe.data.backend == "synthetic"
+    facts = data.measure(recipe.data, with_cost=True, tell=tell) if has_images else IMAGENET
+    found = make_plan(recipe, facts, ranks)
+    if not recipe.model.weights:
+        return found
+    from resnet_recipes.network import pretrained
+
+    start = pretrained.find(recipe.model, found.num_classes)
+    return replace(found, start=start.text(recipe.model, found.num_classes))
 
 
-def train(recipe: Recipe, *callbacks: Callback) -> Trained:
+def prepare(
+    recipe: Recipe | Composed, planned: Plan | None = None, command: Sequence[str] = ("python",)
+) -> Path:
+    """Create the folder of a new run and return it; `resnet-train --resume FOLDER` trains it, here or elsewhere.
+
+    The folder says which `command` asked for the run. Raises RecipeError if its name is taken.
+    """
+    if isinstance(recipe, Recipe):
+        if problems := list(recipe.problems()):
+            raise RecipeError(problems)
+        place = Path.cwd() / "python"
+        recipe = Composed(recipe, Entry(recipe.name, place, "python"), {}, ())
+    planned = planned or plan(recipe.recipe)
+    folder = run_folder.create(recipe, planned, command)
+    keep_estimate(planned, folder)
+    return folder
+
+
+def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
     """Train `recipe` in this process, on one device, and return the run.
 
     Progress goes to the error stream. Ctrl-C, or a notebook's stop button, saves a checkpoint; the
     command `resnet-train --resume FOLDER` continues the run.
     """
+    from resnet_recipes.process.rank import work
+
     interruption, began = Interruption(), time.monotonic()
 
     def notify(record: dict[str, Any]) -> None:
@@ -64,13 +99,55 @@ def train(recipe: Recipe, *callbacks: Callback) -> Trained:
             if callback(dict(record)):
                 interruption.request("a callback asked for it")
 
-    recipe = replace(recipe, launch=replace(recipe.launch, gpus=1))
-    composed = Composed(recipe, Entry(recipe.name, Path.cwd() / "python", "python"), {}, ())
-    folder = run_folder.create(composed, with_start(plan(recipe)), ["python"])
+    folder = prepare(replace(recipe, launch=replace(recipe.launch, gpus=1)))
     with locked(folder), handling(interruption.receive):
         work(RankProcess(folder, 0, sys.stderr, began, interruption, _NoWatchdog(), notify))
     summary = folder / "summary.json"
-    return Trained(folder, json.loads(summary.read_text()) if summary.exists() else {})
+    return RunResult(folder, json.loads(summary.read_text()) if summary.exists() else {})
+
+
+def load(place: str | Path) -> "Network":
+    """Return the network of a run folder, a checkpoint or a weights file, ours or with torchvision's names.
+
+    It is on the CPU, in float32, channels_last and evaluation mode. Nothing in a file is executed.
+    Raises NotReadyError if it cannot be used.
+    """
+    from resnet_recipes.network import load as loading
+
+    return loading.load(place)
+
+
+def evaluate(place: str | Path, *changes: str, **settings: object) -> "Evaluated":
+    """Evaluate a run, a checkpoint or a weights file in this process, on one device.
+
+    Changes are those of `resnet-recipes eval`: `evaluate("runs/a", "data.eval_size=256", data="images")`.
+    """
+    from resnet_recipes.launch.trained import opened
+
+    return (
+        opened(typed_path("place", str(place)), _words(changes, settings)).on_device().evaluated()
+    )
+
+
+def predict(
+    place: str | Path, images: str | Path | Sequence[str | Path], *changes: str, **settings: object
+) -> Iterator["Prediction"]:
+    """Yield what a run, a checkpoint or a weights file takes images for; folders stand for all images in them.
+
+    Changes are those of `evaluate`.
+    """
+    from resnet_recipes.data.unseen import image_paths
+    from resnet_recipes.launch.trained import opened
+    from resnet_recipes.training.predict import predictions
+
+    named = [images] if isinstance(images, str | Path) else images
+    paths = list(image_paths([typed_path("images", str(name)) for name in named]))
+    network = opened(typed_path("place", str(place)), _words(changes, settings)).on_device()
+    return predictions(network, paths)
+
+
+def _words(changes: Sequence[str], settings: dict[str, object]) -> list[str]:
+    return [*changes, *(f"{name}={value}" for name, value in settings.items())]
 
 
 class _NoWatchdog:

@@ -7,20 +7,19 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from resnet_recipes.base.errors import ExitCode, RecipeError, TrainingError
+from resnet_recipes.commands import verbs
 from resnet_recipes.report.output import lost_output, protect_output
 from resnet_recipes.report.text import printable
 
 
 def train(argv: Sequence[str] | None = None) -> int:
     """Run `resnet-train` and return its exit code."""
-    from resnet_recipes.commands import train as verb
-
     if argv is not None:
-        return guarded(verb.run, argv)
+        return guarded(verbs.train, argv)
     protect_output()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave)
-    code = guarded(verb.run, sys.argv[1:])
+    code = guarded(verbs.train, sys.argv[1:])
     sys.stderr.flush()
     # all output is written, and tearing down torch would delay the prompt by seconds
     os._exit(code)
@@ -28,8 +27,6 @@ def train(argv: Sequence[str] | None = None) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `resnet-recipes` and return its exit code."""
-    from resnet_recipes.commands import verbs
-
     if argv is None:
         protect_output()
     return guarded(verbs.run, sys.argv[1:] if argv is None else argv)

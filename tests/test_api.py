@@ -86,7 +86,7 @@ def test_the_examples_of_the_page_run_in_order(images, monkeypatch):
     monkeypatch.chdir(images)
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
     examples = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(examples) == 5
+    assert len(examples) == 6
     names = {"step": 3, "images": torch.randn(4, 3, 32, 32), "labels": torch.arange(4)}
     for example in examples:
         small = example.replace('data="images"', f'{SMALL}, data="images"').replace(
@@ -96,6 +96,21 @@ def test_the_examples_of_the_page_run_in_order(images, monkeypatch):
             names["model"] = nn.Sequential(nn.AvgPool2d(32), nn.Flatten(), nn.Linear(3, 10))
         exec(small, names)
     assert len(names["losses"]) > 5
+    assert names["found"].metrics.examples == 4
+    assert [name for name, _ in names["one"].classes]
+
+
+def test_a_run_is_planned_without_images_and_prepared_only_with_them(images, monkeypatch):
+    monkeypatch.chdir(images)
+    recipe = resnet_recipes.compose("mild")
+    assert resnet_recipes.plan(recipe, ranks=2).facts.train_examples > 1_000_000
+    with pytest.raises(resnet_recipes.RecipeError, match=r"data\.root"):
+        resnet_recipes.prepare(recipe)
+    words = [word.strip('"') for word in SMALL.split(", ")]
+    small = resnet_recipes.compose("demo", *words, "schedule.warmup=1ba", data="images")
+    folder = resnet_recipes.prepare(small)
+    assert (folder / "command.txt").read_text() == "python\n"
+    assert "32 training" in (folder / "plan.txt").read_text()
 
 
 def test_every_example_of_the_readme_runs(images, monkeypatch):

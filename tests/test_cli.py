@@ -6,7 +6,7 @@ import pytest
 
 from resnet_recipes import __version__, cli
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError, TrainingError
-from resnet_recipes.commands.verbs import VERBS
+from resnet_recipes.commands.pages import PAGES
 
 
 def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -147,14 +147,13 @@ def test_a_path_that_cannot_be_followed_is_named(kind, words, capsys, tmp_path, 
 
 def test_ctrl_c_is_not_lost_in_a_destructor(tmp_path):
     code = (
-        "import os, signal, time; from resnet_recipes import cli; from resnet_recipes.commands "
-        "import train as "
-        "verb\n"
+        "import os, signal, sys, time; from resnet_recipes import cli; from "
+        "resnet_recipes.commands import verbs\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "class Loses:\n    def __del__(self):\n        os.kill(os.getpid(), signal.SIGINT); "
         "time.sleep(1)\n"
         "def run(_):\n    Loses()\n    return 0\n"
-        "verb.run = run; cli.train()"
+        "verbs.train = run; cli.train()"
     )
     result = subprocess.run(
         [sys.executable, "-c", code],
@@ -167,10 +166,11 @@ def test_ctrl_c_is_not_lost_in_a_destructor(tmp_path):
     assert (result.returncode, result.stderr) == (130, "interrupted: nothing was started\n")
 
 
-def test_listing_imports_neither_torch_nor_hydra(tmp_path):
+def test_listing_and_a_misspelt_recipe_import_neither_torch_nor_hydra(tmp_path):
     code = (
         "import sys; from resnet_recipes import cli; cli.train(['--list']); cli.train(['--help']); "
-        "cli.main(['--help']); cli.main(['plan', '-h']); "
+        "cli.main(['--help']); cli.main(['plan', '-h']); cli.main(['plan', 'milt']); "
+        "cli.train(['recipe=milt', 'data=/']); "
         "sys.exit(any(name in sys.modules for name in ('torch', 'hydra', 'omegaconf', "
         "'numpy', 'rich')))"
     )
@@ -191,15 +191,15 @@ def test_an_unknown_verb_is_answered(capsys):
     assert "did you mean validate?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", PAGES)
 def test_every_command_has_its_own_help_page(capsys, verb):
     for flag in ("--help", "-h"):
         assert cli.main([verb, "anything", flag]) == 0
         out, err = capsys.readouterr()
         assert err == ""
         assert out.startswith(f"resnet-recipes {verb}")
-        assert all(name in out for name in VERBS[verb].USAGE.values)
-        assert f"  {VERBS[verb].USAGE.example}" in out
+        assert all(name in out for name in PAGES[verb].values)
+        assert f"  {PAGES[verb].example}" in out
         assert max(map(len, out.splitlines())) <= 80
 
 
@@ -207,4 +207,4 @@ def test_the_overview_names_every_command(capsys):
     cli.main(["--help"])
     assert {
         line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")
-    } >= VERBS.keys()
+    } >= PAGES.keys()

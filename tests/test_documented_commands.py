@@ -20,9 +20,8 @@ import yaml
 from resnet_recipes import cli
 from resnet_recipes.base.card import card_of
 from resnet_recipes.base.duration import Horizon
-from resnet_recipes.commands import train
+from resnet_recipes.commands import pages
 from resnet_recipes.commands.arguments import split
-from resnet_recipes.commands.verbs import VERBS
 from resnet_recipes.data import demo
 from resnet_recipes.methods.base import Batch, Now
 from tests.run_folders import run_folder
@@ -165,7 +164,7 @@ def attempt(name: str, words: list[str]) -> tuple[int, str]:
 def trained(words: tuple[str, ...]) -> tuple[int, str]:
     """Plan what the command would train, or compose it if its plan needs weights from elsewhere; nothing is started."""
     if "--resume" in words and not any(word.startswith("recipe=") for word in words):
-        return 0, "\n".join(split(words, train.USAGE).words)
+        return 0, "\n".join(split(words, pages.TRAIN).words)
     if "--resume" in words:
         at = words.index("--resume")
         words = words[:at] + words[at + 2 :]
@@ -181,11 +180,11 @@ def asked(words: list[str]) -> tuple[int, str]:
     """Run a command of `resnet-recipes`; a doctor may find fault with this machine."""
     verb, *rest = words
     if verb in LONG and "--help" not in rest:
-        arguments = split(rest, VERBS[verb].USAGE)
+        arguments = split(rest, pages.PAGES[verb])
         recipe = any(word.startswith("recipe=") for word in arguments.words)
         return trained(tuple(arguments.words)) if recipe else (0, "")
     if {"--png", "--fix-val"} & set(rest) or (verb == "report" and not find_spec("vl_convert")):
-        split(rest, VERBS[verb].USAGE)  # plots take seconds; --fix-val needs a file
+        split(rest, pages.PAGES[verb])  # plots take seconds; --fix-val needs a file
         return 0, ""
     code, said = heard(
         cli.main, [verb, *rest, *BRIEF.get(verb, []), *["--no-images"] * (rest[:1] == ["data"])]
@@ -206,7 +205,7 @@ def test_commands_in_the_text_have_flags_that_exist(page: str) -> None:
         name, words = own(shlex.split(span.replace("...", "")))
         if name == "resnet-recipes" and words[0].startswith("-"):
             continue
-        usage = train.USAGE if name == "resnet-train" else VERBS[words[0]].USAGE
+        usage = pages.TRAIN if name == "resnet-train" else pages.PAGES[words[0]]
         split([word for word in words[name == "resnet-recipes" :] if word != "--help"], usage)
 
 

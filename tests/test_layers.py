@@ -22,8 +22,8 @@ TIERS = (
     {"training"},
     {"process"},
     {"launch"},
-    {"commands"},
     {"api"},
+    {"commands"},
     {"cli", ""},  # "": the package itself, which offers the public names
     {"__main__"},
 )
@@ -47,15 +47,22 @@ def modules() -> dict[str, Path]:
 
 
 def statements(module: ast.Module, lazily: bool) -> Iterator[ast.AST]:
-    """Yield all statements of a module; without those inside functions unless `lazily`."""
+    """Yield all statements of a module; unless `lazily`, only those that importing it runs."""
     ahead: list[ast.AST] = [module]
     while ahead:
         for child in ast.iter_child_nodes(ahead.pop()):
             if isinstance(child, ast.expr):
                 continue
             yield child
-            if lazily or not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            if lazily or not is_postponed(child):
                 ahead.append(child)
+
+
+def is_postponed(node: ast.AST) -> bool:
+    """Return whether an import does not run what is inside a statement: a function, or what only type checkers read."""
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test) == "TYPE_CHECKING"
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
 
 
 @cache

@@ -9,9 +9,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from resnet_recipes.base.card import Setting, card_of, settings_of
-from resnet_recipes.commands import train
 from resnet_recipes.commands.methods import in_your_loop
-from resnet_recipes.commands.verbs import VERBS
+from resnet_recipes.commands.pages import PAGES, TRAIN
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
 from resnet_recipes.optim import OPTIMIZERS
@@ -103,9 +102,9 @@ def settings() -> Iterator[str]:
 def commands() -> Iterator[str]:
     """Yield the help page of each command."""
     yield "# Commands\n"
-    verbs = {f"resnet-recipes {name}": module for name, module in VERBS.items()}
-    for name, module in {"resnet-train": train, **verbs}.items():
-        yield f"## {name}\n\n```text\n{module.USAGE.page().rstrip()}\n```\n"
+    pages = {f"resnet-recipes {name}": page for name, page in PAGES.items()}
+    for name, page in {"resnet-train": TRAIN, **pages}.items():
+        yield f"## {name}\n\n```text\n{page.page().rstrip()}\n```\n"
 
 
 def types_of(section: type) -> dict[str, str]:

@@ -1,36 +1,28 @@
 """`resnet-recipes bottleneck recipe=NAME data=PATH`: show whether the loader or the step is the bottleneck."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
+from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.estimate import MEASURING
+from resnet_recipes.commands.progress import say
+from resnet_recipes.launch.measurement import measured, plan_here
+from resnet_recipes.measure.estimate import Speeds
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.report.text import rate
-
-if TYPE_CHECKING:
-    from resnet_recipes.measure.estimate import Speeds
-    from resnet_recipes.planning.plan import Plan
-
-USAGE = Usage(
-    "resnet-recipes bottleneck recipe=NAME data=PATH [key=value ...]",
-    "measure the loader alone, the step alone, and both, and say what to change",
-    "resnet-recipes bottleneck recipe=mild data=/data/imagenet",
-    RECIPES,
-)
 
 
 def run(arguments: Arguments) -> int:
     """Measure on all devices of this machine, and print one screen."""
-    from resnet_recipes.commands.estimate import measured, plan_of
-
-    plan = plan_of(composed(arguments))
-    code, found = measured(plan)
+    plan = plan_here(composed(arguments).recipe)
+    say(MEASURING)
+    ending, found = measured(plan, say)
     if found is not None:
         print("\n".join(_lines(plan, found.speeds)))
-    return code
+    return ending.code
 
 
-def _lines(plan: "Plan", found: "Speeds") -> Iterator[str]:
+def _lines(plan: Plan, found: Speeds) -> Iterator[str]:
     step = {side: 1 / found.seconds_at(side)[1] for side in sorted(found.step)}
     first = plan.sizes[0]
     need = 1 / found.seconds_at(first)[1]
@@ -67,20 +59,20 @@ def _lines(plan: "Plan", found: "Speeds") -> Iterator[str]:
         yield from (f"  {advice}" for advice in _faster_loader(plan))
 
 
-def _faster_step(plan: "Plan") -> Iterator[str]:
+def _faster_step(plan: Plan) -> Iterator[str]:
     recipe = plan.recipe
     if recipe.methods.progressive_resizing is None:
         yield "methods.progressive_resizing={}   smaller images at first"
     yield "a smaller data.train_size, a shorter run (epochs=), or more devices"
 
 
-def _faster_exchange(plan: "Plan") -> Iterator[str]:
+def _faster_exchange(plan: Plan) -> Iterator[str]:
     if not plan.recipe.precision.compress_gradients:
         yield "precision.compress_gradients=true    send gradients in bf16: half the bytes"
     yield "a larger bs=, with a larger lr, exchanges less often; or fewer devices"
 
 
-def _faster_loader(plan: "Plan") -> Iterator[str]:
+def _faster_loader(plan: Plan) -> Iterator[str]:
     if plan.facts.backend == "torchvision":
         yield (
             f"resnet-recipes convert {plan.recipe.data.root} DESTINATION    smaller images, in "

@@ -2,11 +2,10 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from math import inf
 from pathlib import Path
 from shutil import get_terminal_size
 
-from resnet_recipes.commands.arguments import Arguments, Usage
+from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.measure.comparison import (
     Group,
     differences,
@@ -17,15 +16,6 @@ from resnet_recipes.measure.comparison import (
 )
 from resnet_recipes.measure.runs import RunRecord
 from resnet_recipes.report.text import clock_time, pflops, printable
-
-USAGE = Usage(
-    "resnet-recipes compare RUN RUN ...",
-    "show what differs between runs, and whether seeds explain it",
-    "resnet-recipes compare runs/a runs/b",
-    {"--json": "print JSON"},
-    words=(2, inf),
-    takes="at least two run folders",
-)
 
 
 def run(arguments: Arguments) -> int:

@@ -4,9 +4,12 @@ Settings are part of the script, and the shell looks up recipes and runs itself,
 starts no program.
 """
 
-from collections.abc import Iterable
-
 from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.pages import PAGES, TRAIN
+from resnet_recipes.recipe.library import Library
+from resnet_recipes.recipe.overrides import SHORT
+from resnet_recipes.recipe.typed import settings
 
 #: Where each shell looks for completion scripts.
 PLACES = {
@@ -55,20 +58,24 @@ complete -c resnet-recipes -n "__fish_is_first_arg" -f -a "@commands"
 """
 
 
-def script(shell: str, flags: Iterable[str]) -> str:
-    """Return the script for a shell; `flags` are those of resnet-train. Raises RecipeError for an unknown one."""
+def run(arguments: Arguments) -> int:
+    """Print the script for a shell."""
+    print(script(arguments.flags["--completion"]), end="")
+    return 0
+
+
+def script(shell: str) -> str:
+    """Return the script for a shell. Raises RecipeError for an unknown one."""
     if shell not in PLACES:
         raise RecipeError([Problem("--completion", shell, f"must be one of {', '.join(PLACES)}")])
-    from resnet_recipes.commands import verbs
-
     head = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
     parts = {
         "shell": shell,
         "place": PLACES[shell],
         "head": head,
         "settings": " ".join(_settings()),
-        "commands": " ".join(verbs.VERBS),
-        "flags": " ".join([*flags, "--help"]),
+        "commands": " ".join(PAGES),
+        "flags": " ".join([*TRAIN.values, "--help"]),
     }
     text = _FISH if shell == "fish" else _BASH
     for name, value in parts.items():
@@ -78,10 +85,6 @@ def script(shell: str, flags: Iterable[str]) -> str:
 
 def _settings() -> list[str]:
     """Return all words that a command accepts, up to their values."""
-    from resnet_recipes.recipe.library import Library
-    from resnet_recipes.recipe.overrides import SHORT
-    from resnet_recipes.recipe.typed import settings
-
     known = settings()
     sections = {key.rpartition(".")[0] for key in known if "." in key}
     methods = [key for key in known if key.startswith("methods.") and key.count(".") == 1]

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.recipe.library import Library
 
 if TYPE_CHECKING:
     from resnet_recipes.recipe.compose import Composed
@@ -11,8 +12,15 @@ if TYPE_CHECKING:
 
 def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
     """Compose the one recipe that the words name, with their changes. Raises RecipeError with every problem."""
-    from resnet_recipes.recipe.library import Library
+    name, changes = chosen(arguments)
+    # imports torch, which takes seconds
+    from resnet_recipes.recipe.compose import compose
 
+    return compose(name, changes, arguments.recipes, needs_data)
+
+
+def chosen(arguments: Arguments) -> tuple[str, list[str]]:
+    """Return the recipe that the words name, and their changes. Raises RecipeError if there is no such recipe."""
     library = Library(arguments.recipes)
     names = [word.removeprefix("recipe=") for word in arguments.words if word.startswith("recipe=")]
     changes = [word for word in arguments.words if not word.startswith("recipe=")]
@@ -22,18 +30,7 @@ def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
             (f"recipe={word}" for word in changes if word in known),
             f"recipe=NAME, one of {', '.join(known)}",
         )
-        raise RecipeError(
-            [
-                Problem(
-                    "recipe",
-                    " ".join(names) or None,
-                    "a run has one recipe" if names else "is missing",
-                    fix,
-                )
-            ]
-        )
-    library.chain(names[0])  # reports a wrong name or a broken file before seconds of imports
-
-    from resnet_recipes.recipe.compose import compose
-
-    return compose(names[0], changes, arguments.recipes, needs_data)
+        rule = "a run has one recipe" if names else "is missing"
+        raise RecipeError([Problem("recipe", " ".join(names) or None, rule, fix)])
+    library.chain(names[0])
+    return names[0], changes

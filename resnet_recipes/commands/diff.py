@@ -3,18 +3,11 @@
 import os
 from pathlib import Path
 
-from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
+from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.compare import table
 from resnet_recipes.measure.comparison import differences, flat
-
-USAGE = Usage(
-    "resnet-recipes diff A B",
-    "compare the settings of two recipes or runs",
-    "resnet-recipes diff mild runs/NAME",
-    RECIPES,
-    words=(2, 2),
-    takes="two recipes or run folders",
-)
+from resnet_recipes.recipe import frozen
+from resnet_recipes.recipe.compose import compose
 
 SILENT = ("name", "about", "published")  # descriptions, which do not affect a run
 
@@ -28,9 +21,6 @@ def run(arguments: Arguments) -> int:
 
 def _settings(word: str, folder: Path | None) -> dict[str, str]:
     """Return every setting of a recipe, or of a run folder's frozen recipe, with its value as text."""
-    from resnet_recipes.recipe import frozen
-    from resnet_recipes.recipe.compose import compose
-
     saved, name = Path(word) / "config.yaml", word.removeprefix("recipe=")
     recipe = (
         frozen.read(saved)

@@ -6,30 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.commands.arguments import Arguments, Usage
+from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import progress_printer, say
 from resnet_recipes.doctor import Finding, as_json, exit_code
 from resnet_recipes.report.text import printable
 
-EXAMPLE = "resnet-recipes doctor data /data/imagenet"
-USAGE = Usage(
-    "resnet-recipes doctor [TOPIC] [PATH]",
-    "check data, decoder, GPUs and machine, and say how to fix what is wrong",
-    EXAMPLE,
-    {
-        "--no-images": "data: do not decode the images",
-        "--fix-val MAP": "data: sort a flat val/ into class folders by this file",
-        "--synsets NAMES": "data: the class folder of each number in MAP, one per line",
-        "--json": "print JSON",
-    },
-    """\
-Topics:
-  data PATH           the images in a folder
-  native              whether the native decoder works, or what its build lacks
-  gpu                 driver, memory and what torch sees
-  run [PATH]          cores, memory and disk
-Without a topic: native, gpu and run.""",
-)
+EXAMPLE = PAGES["doctor"].example
 MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 

@@ -3,43 +3,21 @@
 import csv
 import io
 import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.commands.arguments import Arguments, Usage
+from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
-from resnet_recipes.commands.report import plotting
 from resnet_recipes.commands.trained import named
+from resnet_recipes.launch.evaluation import evaluate
+from resnet_recipes.network.about import About
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.report.page.pictures import png
 from resnet_recipes.report.text import printable, rate
-
-if TYPE_CHECKING:
-    from resnet_recipes.network.about import About
-    from resnet_recipes.network.network import Network
-    from resnet_recipes.recipe.schema import Recipe
-    from resnet_recipes.training.trained import Evaluated
-
-USAGE = Usage(
-    "resnet-recipes eval RUN|FILE [data=PATH] [key=value ...]",
-    "evaluate a run, a checkpoint or a weights file: accuracy, classes and confusions",
-    "resnet-recipes eval runs/NAME data=/data/imagenet data.eval_size=256",
-    {
-        "--json": "print everything as JSON",
-        "--csv FILE": "write the accuracy of every class",
-        "--png FILE": "plot it",
-    },
-    """\
-PATH is a folder with val/, val.beton or class folders, or a table of labels; by
-default, a run's own images are used. FILE may be ours, or a .pt or .safetensors file with torchvision's or
-timm's names. Settings are those of a recipe: data.eval_size, data.eval_resize,
-evaluation.flip, batch.eval_size, precision.dtype, launch.device, workers, gpus.
-All GPUs are used, as in training; gpus=1 takes one.
-
-'evaluation.sizes=[192,224,256,288]' prints a table of test sizes in pixels; the
-shorter side of the images grows with them.""",
-)
+from resnet_recipes.training.trained import Evaluated
 
 #: How many classes and confusions are printed.
 _SHOWN = 10
@@ -47,9 +25,9 @@ _SHOWN = 10
 
 def run(arguments: Arguments) -> int:
     """Evaluate, and print the result."""
-    place, network, recipe = named(
-        arguments.words, USAGE.example, also=("evaluation.sizes", "launch.gpus")
-    )
+    also = ("evaluation.sizes", "launch.gpus")
+    opened = named(arguments.words, PAGES["eval"].example, also)
+    place, network, recipe = opened
     sizes = recipe.evaluation.sizes
     if problems := [
         Problem(
@@ -63,7 +41,7 @@ def run(arguments: Arguments) -> int:
     ]:
         raise RecipeError(problems)
     tried = sizes or [recipe.data.eval_size]
-    code, found = _evaluated(place, network, recipe, tried)
+    code, found = evaluate(opened, tried, say)
     if code:
         return code
     rows = [_row(place, recipe, size, one) for size, one in zip(tried, found, strict=True)]
@@ -98,23 +76,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def _evaluated(
-    place: Path, network: "Network", recipe: "Recipe", sizes: Sequence[int]
-) -> "tuple[int, list[Evaluated]]":
-    """Evaluate at each size, in this process or one per device; return the exit code, and the results if it is 0."""
-    from resnet_recipes.launch import evaluation
-    from resnet_recipes.launch.group import group_of
-    from resnet_recipes.training.trained import Trained
-
-    group = group_of(recipe.launch)
-    if group.ranks == 1:
-        trained = Trained.on_device(place, network, recipe)
-        return 0, [trained.at_size(size).evaluated() for size in sizes]
-    ending, found = evaluation.evaluate(place, recipe, sizes, group, say)
-    return ending.code, found
-
-
-def _row(place: Path, recipe: "Recipe", size: int, found: "Evaluated") -> dict[str, Any]:
+def _row(place: Path, recipe: Recipe, size: int, found: Evaluated) -> dict[str, Any]:
     top1, top5, loss, examples = found.metrics
     return {
         "network": str(place),
@@ -132,7 +94,7 @@ def _row(place: Path, recipe: "Recipe", size: int, found: "Evaluated") -> dict[s
 
 
 def _page(
-    about: "About",
+    about: About,
     result: dict[str, Any],
     classes: list[dict[str, Any]],
     wrong: list[dict[str, Any]],
@@ -194,7 +156,7 @@ def _png(classes: list[dict[str, Any]]) -> bytes:
         },
     }
     chart = {"data": {"values": classes[:40]}, "mark": "bar", "encoding": axes, "width": 500}
-    return plotting("--png").vegalite_to_png(json.dumps(chart), scale=2)
+    return png(chart)
 
 
 def _written(flag: str, path: Path, content: bytes) -> None:

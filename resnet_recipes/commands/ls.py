@@ -2,36 +2,22 @@
 
 import json
 import textwrap
-from pathlib import Path
 from typing import Any
 
 from resnet_recipes.base.duration import Duration, decimal
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.commands.arguments import RECIPES, WIDTH, Arguments, Usage
+from resnet_recipes.commands.arguments import WIDTH, Arguments
 from resnet_recipes.recipe.library import Entry, Library
 from resnet_recipes.report.text import printable
 
-USAGE = Usage(
-    "resnet-recipes ls",
-    "list recipes, with their length and best-known result",
-    "resnet-recipes ls",
-    RECIPES | {"--json": "print JSON"},
-)
-
 
 def run(arguments: Arguments) -> int:
-    """Print all recipes; needs neither torch nor Hydra."""
-    list_recipes(arguments.recipes, as_json="--json" in arguments)
-    return 0
-
-
-def list_recipes(folder: Path | None, as_json: bool = False) -> None:
-    """Print a table of all recipes, or the same as JSON."""
-    library = Library(folder)
+    """Print a table of all recipes, or the same as JSON; needs neither torch nor Hydra."""
+    library = Library(arguments.recipes)
     found = [_summary(library, entry) for entry in library.entries()]
-    if as_json:
+    if "--json" in arguments:
         print(json.dumps(found, indent=2))
-        return
+        return 0
     for rows in filter(None, (_rows(group, found) for group in ("OURS", "BASELINES", "YOURS"))):
         name, length, result = (max(len(row[column]) for row in rows) for column in range(3))
         for row in rows:
@@ -50,6 +36,7 @@ def list_recipes(folder: Path | None, as_json: bool = False) -> None:
         "PUBLISHED is the ImageNet result whose length is nearest to the recipe's own.\n"
         "All results, with hardware and source: resnet-recipes show NAME"
     )
+    return 0
 
 
 def _rows(group: str, found: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:

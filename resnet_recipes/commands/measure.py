@@ -1,71 +1,32 @@
 """`resnet-recipes measure recipe=NAME data=PATH epochs=N`: predict the time of a whole run from some of its epochs."""
 
 import json
-import shutil
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
-from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
-from resnet_recipes.base.reading import read_json
-from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
+from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
-from resnet_recipes.measure.sample import SAMPLE, SECONDS, sampled, whole
+from resnet_recipes.launch.measurement import plan_here, time_epochs
+from resnet_recipes.measure.sample import sampled, whole
+from resnet_recipes.planning.plan import Plan
 from resnet_recipes.report.text import clock_time, rate
-
-if TYPE_CHECKING:
-    from resnet_recipes.planning.plan import Plan
-
-USAGE = Usage(
-    "resnet-recipes measure recipe=NAME data=PATH [epochs=N] [key=value ...]",
-    "train some epochs of a run, and predict the whole run's time by the papers' rule",
-    "resnet-recipes measure recipe=timm_a1 data=/data/imagenet epochs=10",
-    RECIPES | {"--json": "print JSON"},
-    "epochs=N (default 10): train the first N epochs of the whole run, without\n"
-    "shortening its schedule; if its images grow, epochs at several sizes instead.\n"
-    "Nothing is evaluated or kept. ssr=R changes the length of the whole run.",
-)
 
 
 def run(arguments: Arguments) -> int:
     """Train the epochs on all devices of the recipe, and print the time of the whole run."""
-    from resnet_recipes.commands import run_folder
-    from resnet_recipes.commands.estimate import plan_of
-    from resnet_recipes.launch.group import group_of
-    from resnet_recipes.launch.start import start
-
     count = _count(arguments.words)
     arguments.words = [word for word in arguments.words if not word.startswith("epochs=")]
     wanted = composed(arguments)
-    plan = plan_of(wanted)
+    plan = plan_here(wanted.recipe)
     if plan.epochs < 2:
-        raise RecipeError(
-            [
-                Problem(
-                    "max_duration",
-                    wanted.recipe.max_duration,
-                    "must be at least two epochs: the first is timed as the second",
-                )
-            ]
-        )
-    folder, epochs = (
-        Path(tempfile.mkdtemp(prefix="resnet-recipes-measure-")),
-        sampled(plan.sizes, count),
-    )
-    recipe = replace(wanted.recipe, run=replace(wanted.recipe.run, root=str(folder), name="sample"))
-    place = run_folder.create(
-        replace(wanted, recipe=recipe), plan, ["resnet-recipes", *sys.argv[1:]]
-    )
-    atomic.write_text(place / SAMPLE, json.dumps({"epochs": epochs}))
-    if (ending := start(place, group_of(recipe.launch), say)).code:
-        return ending.code  # the logs that the message names are kept
-    seconds = {int(epoch): taken for epoch, taken in read_json(place / SECONDS).items()}
-    shutil.rmtree(folder, ignore_errors=True)
+        rule = "must be at least two epochs: the first is timed as the second"
+        raise RecipeError([Problem("max_duration", wanted.recipe.max_duration, rule)])
+    command = ["resnet-recipes", *sys.argv[1:]]
+    ending, seconds = time_epochs(wanted, plan, sampled(plan.sizes, count), command, say)
+    if ending.code:
+        return ending.code
     if "--json" in arguments:
         print(json.dumps(_values(plan, seconds), indent=2))
     else:
@@ -84,7 +45,7 @@ def _count(words: Sequence[str]) -> int:
     return int(given[0])
 
 
-def _values(plan: "Plan", seconds: Mapping[int, float]) -> dict[str, object]:
+def _values(plan: Plan, seconds: Mapping[int, float]) -> dict[str, object]:
     # a run may end within an epoch
     share = plan.total_steps / (plan.steps_per_epoch * len(plan.sizes))
     return {
@@ -100,7 +61,7 @@ def _values(plan: "Plan", seconds: Mapping[int, float]) -> dict[str, object]:
     }
 
 
-def _lines(plan: "Plan", seconds: Mapping[int, float]) -> Iterator[str]:
+def _lines(plan: Plan, seconds: Mapping[int, float]) -> Iterator[str]:
     values, images = _values(plan, seconds), plan.steps_per_epoch * plan.recipe.batch.global_size
     yield f"{'EPOCH':>6}  {'IMAGES':<8} {'SECONDS':>9} {'IMAGES/S':>9}"
     for epoch, taken in sorted(seconds.items()):

@@ -5,21 +5,15 @@ from collections.abc import Iterator, Sequence
 
 from resnet_recipes.base.card import card_of
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.commands.arguments import WIDTH, Arguments, Usage
+from resnet_recipes.commands.arguments import WIDTH, Arguments
+from resnet_recipes.methods import ORDER
+from resnet_recipes.methods.base import HOOKS, Method
+from resnet_recipes.optim import OPTIMIZERS
 from resnet_recipes.recipe.suggestions import did_you_mean
-
-USAGE = Usage(
-    "resnet-recipes methods [NAME]",
-    "list the speed-up methods and optimizers, or show one with its settings",
-    "resnet-recipes methods mixup",
-)
 
 
 def run(arguments: Arguments) -> int:
     """Print one line for each method and optimizer, or everything about one."""
-    from resnet_recipes.methods import ORDER
-    from resnet_recipes.optim import OPTIMIZERS
-
     words = arguments.words
     known = {item.name: item for item in (*ORDER, *OPTIMIZERS)}
     if strange := [word for word in words if word not in known]:
@@ -44,8 +38,6 @@ def _list(items: Sequence[type]) -> Iterator[str]:
 
 
 def _page(item: type) -> Iterator[str]:
-    from resnet_recipes.methods.base import HOOKS, Method
-
     card, is_method = card_of(item), issubclass(item, Method)
     prefix = f"methods.{card.name}" if is_method else "optimizer"
     hooks = [hook for hook in HOOKS if item().provides(hook)] if is_method else []

@@ -3,69 +3,36 @@
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import replace
-from math import inf
-from typing import TYPE_CHECKING
 
-from resnet_recipes import __version__
+from resnet_recipes import __version__, api
 from resnet_recipes.base.cores import cores
-from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
+from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
+from resnet_recipes.launch import gpus, measurement
+from resnet_recipes.launch.group import group_of, warnings
+from resnet_recipes.measure import datasheet
+from resnet_recipes.planning import outline
+from resnet_recipes.planning.estimate import estimate_for
+from resnet_recipes.planning.guess import cpu_seconds, gpu_memory, gpu_seconds, gpu_speeds, roughly
+from resnet_recipes.planning.plan import Plan
+from resnet_recipes.recipe.compose import Composed
+from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report.text import clock_time
-
-if TYPE_CHECKING:
-    from resnet_recipes.planning.plan import Plan
-    from resnet_recipes.recipe.compose import Composed
-
-USAGE = Usage(
-    "resnet-recipes plan NAME [key=value ...]",
-    "print everything a run would do, without starting it",
-    "resnet-recipes plan mild data=/data/imagenet gpus=8",
-    RECIPES | {"--json": "print JSON"},
-    words=(1, inf),
-    takes="a recipe",
-)
 
 
 def run(arguments: Arguments) -> int:
-    """Do what `resnet-train --dry-run` does."""
-    if "=" not in arguments.words[0]:
-        arguments.words[0] = f"recipe={arguments.words[0]}"
-    show(composed(arguments, needs_data=False), as_json="--json" in arguments)
+    """Print the plan of a recipe; without data, on ImageNet."""
+    wanted = composed(arguments, needs_data=False)
+    plan = api.plan(wanted.recipe, ranks(wanted.recipe))
+    if "--json" in arguments:
+        print(json.dumps(plan.as_dict(), indent=2))
+    else:
+        print("\n".join(lines(wanted, plan)))
     return 0
 
 
-def show(composed: "Composed", as_json: bool) -> None:
-    """Print the plan of a recipe; without data, on ImageNet."""
-    from resnet_recipes import data
-    from resnet_recipes.planning.plan import IMAGENET, make_plan
-
-    config = composed.recipe.data
-    facts = (
-        data.measure(config, with_cost=True)
-        if config.root or config.backend == "synthetic"
-        else IMAGENET
-    )
-    plan = with_start(make_plan(composed.recipe, facts, ranks(composed)))
-    print(json.dumps(plan.as_dict(), indent=2) if as_json else "\n".join(lines(composed, plan)))
-
-
-def with_start(plan: "Plan") -> "Plan":
-    """Read the initial weights and add a sentence on them to the plan. Raises NotReadyError if they do not fit."""
-    config, classes = plan.recipe.model, plan.num_classes
-    if not config.weights:
-        return plan
-    # This imports torchvision, which takes seconds.
-    from resnet_recipes.network import pretrained
-
-    return replace(plan, start=pretrained.find(config, classes).text(config, classes))
-
-
-def lines(composed: "Composed", plan: "Plan", folder: str = "") -> Iterator[str]:
+def lines(composed: Composed, plan: Plan, folder: str = "") -> Iterator[str]:
     """Yield everything that the user may want to know before the first step."""
-    from resnet_recipes.launch.group import warnings
-    from resnet_recipes.planning import outline
-
     config = composed.recipe.launch
     entry = composed.entry
     hides = ", hides the packaged recipe of the same name" if entry.shadows else ""
@@ -81,11 +48,9 @@ def lines(composed: "Composed", plan: "Plan", folder: str = "") -> Iterator[str]
     yield from outline.lines([*head, *outline.rows(plan), *foot])
 
 
-def ranks(composed: "Composed") -> int:
+def ranks(recipe: Recipe) -> int:
     """Return the number of ranks; a plan may be for more GPUs than this machine has."""
-    from resnet_recipes.launch.group import group_of
-
-    config = composed.recipe.launch
+    config = recipe.launch
     return (
         int(config.gpus) * config.fewest_and_most_nodes[1]
         if config.gpus != "auto"
@@ -93,10 +58,8 @@ def ranks(composed: "Composed") -> int:
     )
 
 
-def _device(plan: "Plan") -> Iterator[tuple[str, str]]:
+def _device(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield what the run computes on and in which precision."""
-    from resnet_recipes.launch import gpus
-
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
     found = gpus.count() if launch.device != "cpu" else 0
     if launch.device != "cpu" and (found or plan.world_size > 1):
@@ -114,10 +77,8 @@ def _device(plan: "Plan") -> Iterator[tuple[str, str]]:
     )
 
 
-def _memory(plan: "Plan", size: int) -> Iterator[tuple[str, str]]:
+def _memory(plan: Plan, size: int) -> Iterator[tuple[str, str]]:
     """Yield how much GPU memory the run is expected to need, and what to do if the GPU has less."""
-    from resnet_recipes.planning.guess import gpu_memory
-
     expected = gpu_memory(plan)
     yield (
         "memory",
@@ -134,17 +95,12 @@ def _memory(plan: "Plan", size: int) -> Iterator[tuple[str, str]]:
         )
 
 
-def _time(plan: "Plan") -> Iterator[tuple[str, str]]:
+def _time(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield how long the run takes, as measured here, else predicted, published or guessed, and what it costs."""
-    from resnet_recipes.commands import estimate
-    from resnet_recipes.launch import gpus
-    from resnet_recipes.measure import datasheet
-    from resnet_recipes.planning.guess import cpu_seconds, gpu_seconds, gpu_speeds, roughly
-
     precision, is_cpu = plan.recipe.precision, plan.recipe.launch.device == "cpu"
     gpu = None if is_cpu or precision.dtype == "fp32" else datasheet.known(gpus.first()[0])
-    if known := estimate.known(plan):
-        result, price = estimate.of(plan, known.speeds), plan.recipe.launch.price
+    if known := measurement.known(plan):
+        result, price = estimate_for(plan, known.speeds), plan.recipe.launch.price
         total = clock_time(60 * result.total_minutes)
         low, high = (clock_time(60 * minutes) for minutes in result.bounds)
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(known.when))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
-from resnet_recipes.commands.arguments import WIDTH, Arguments, Usage
+from resnet_recipes.commands.arguments import WIDTH, Arguments
 from resnet_recipes.measure.runs import RunRecord, runs_in
 from resnet_recipes.report.text import clock_time, pflops, printable
 
@@ -21,23 +21,6 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
     "recipe": lambda run: (run.recipe, run.epochs or 0.0, run.name),
     "state": lambda run: (run.state, run.name),
 }
-
-USAGE = Usage(
-    "resnet-recipes runs [FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
-    "list runs with their state, progress, accuracy, time and cost",
-    "resnet-recipes runs --sort top1 recipe=mild",
-    {
-        "--sort KEY": ", ".join(KEYS),
-        "--price PER_HOUR": "show what each run cost, by its wall time",
-        "--json": "print JSON",
-        "--csv": "print CSV",
-    },
-    """\
-The default folder is runs. States: finished, running, stopped, failed, killed,
-unreadable. PFLOPS and TIME are training only, TIME with the first epoch timed as the
-second; MLPERF also
-includes evaluations and checkpoints.""",
-)
 
 
 def run(arguments: Arguments) -> int:

@@ -4,34 +4,19 @@ import hashlib
 import shutil
 import sys
 import textwrap
-from pathlib import Path
 
-from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
+from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.recipe.library import Library
-
-USAGE = Usage(
-    "resnet-recipes show NAME",
-    "print a recipe's file, with the source of every value",
-    "resnet-recipes show mild",
-    RECIPES,
-    words=(1, 1),
-    takes="the name of one recipe",
-)
 
 
 def run(arguments: Arguments) -> int:
-    """Print one recipe's files."""
-    describe(arguments.words[0].removeprefix("recipe="), arguments.recipes)
-    return 0
-
-
-def describe(name: str, folder: Path | None) -> None:
     """Print where a recipe comes from and its file as written, after the files that it inherits from.
 
     On a terminal, lines longer than its width are folded.
     """
+    name = arguments.flags.get("--describe") or arguments.words[0].removeprefix("recipe=")
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-    for entry, document in Library(folder).chain(name):
+    for entry, document in Library(arguments.recipes).chain(name):
         hides = f", hides the packaged {entry.name}" if entry.shadows else ""
         print(f"# {entry.name}: {entry.path} ({entry.origin}{hides})")
         print(f"# sha256 {hashlib.sha256(document.raw).hexdigest()}")
@@ -39,6 +24,7 @@ def describe(name: str, folder: Path | None) -> None:
         text = document.raw.decode("utf-8-sig").rstrip()
         print("\n".join(folded(line, width) for line in text.splitlines()) if width else text)
         print()
+    return 0
 
 
 def folded(line: str, width: int) -> str:

@@ -2,26 +2,15 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.commands.arguments import Arguments, Usage
+from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.pages import PAGES
+from resnet_recipes.commands.sweep import named
 from resnet_recipes.launch.slurm import SHORTEST, array, script, seconds
-
-if TYPE_CHECKING:
-    from resnet_recipes.recipe.sections import LaunchConfig
-
-USAGE = Usage(
-    "resnet-recipes slurm NAME [key=value ...]",
-    "print a Slurm script that is requeued until the run is done",
-    "resnet-recipes slurm hot data=/data/imagenet launch.nodes=2 > job.sh",
-    {
-        "--time HH:MM:SS": "limit of one job (default 24:00:00)",
-        "-m": "a job array with one job for each combination of several values: "
-        "mild,medium seed=1,2,3",
-        "--parallel N": "with -m: at most N jobs at a time",
-    },
-)
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.sections import LaunchConfig
+from resnet_recipes.recipe.sweep import points
 
 #: Settings that the script fills in.
 _TAKEN = ("run=", "run.name=", "launch.rdzv=")
@@ -32,13 +21,11 @@ _STAND_INS = ("run.name=run-1", "launch.rdzv=node:20000")
 
 def run(arguments: Arguments) -> int:
     """Check recipe and settings, and print the script; nodes and GPUs are those of `launch.nodes` and `gpus`."""
-    from resnet_recipes.recipe.compose import compose
-
     words = [
         word.removeprefix("recipe=") if i == 0 else word for i, word in enumerate(arguments.words)
     ]
     if not words or "=" in words[0]:
-        raise RecipeError([Problem("slurm", None, "needs a recipe", USAGE.example)])
+        raise RecipeError([Problem("slurm", None, "needs a recipe", PAGES["slurm"].example)])
     recipe, *changes = words
     time = arguments.flags.get("--time", "24:00:00")
     if problems := [*_problems(changes, time), *_array_problems(arguments)]:
@@ -54,9 +41,6 @@ def run(arguments: Arguments) -> int:
 
 def _array(words: list[str], time: str, arguments: Arguments) -> str:
     """Return the script of a sweep; its runs have the names that `resnet-train -m` gives them."""
-    from resnet_recipes.commands.sweep import named
-    from resnet_recipes.recipe.sweep import points
-
     runs = named(points(words), Arguments(), _STAND_INS)
     launch, *others = (point.recipe.launch for point, _ in runs.values())
     if any(other != launch for other in others):
@@ -80,7 +64,7 @@ def _array(words: list[str], time: str, arguments: Arguments) -> str:
     )
 
 
-def _check_nodes(launch: "LaunchConfig") -> None:
+def _check_nodes(launch: LaunchConfig) -> None:
     fewest, nodes = launch.fewest_and_most_nodes
     if fewest < nodes:
         rule = "must be one number: a Slurm job gets all its nodes or none"

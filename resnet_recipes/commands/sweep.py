@@ -5,27 +5,29 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from resnet_recipes import data
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.plan import ranks
 from resnet_recipes.commands.progress import say
-from resnet_recipes.launch import external, gpus
+from resnet_recipes.data.base import DataFacts
+from resnet_recipes.launch import external, gpus, measurement
 from resnet_recipes.launch.sweep import Sweep, slots
+from resnet_recipes.measure.estimate import Estimate
+from resnet_recipes.planning.estimate import estimate_for
+from resnet_recipes.planning.plan import make_plan
+from resnet_recipes.recipe.compose import Composed
+from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
+from resnet_recipes.recipe.sweep import points
 from resnet_recipes.report.text import clock_time
-
-if TYPE_CHECKING:
-    from resnet_recipes.data.base import DataFacts
-    from resnet_recipes.measure.estimate import Estimate
-    from resnet_recipes.recipe.compose import Composed
 
 
 def run(arguments: Arguments) -> int:
     """Check every point, then train them; with --dry-run only list them. The same command continues a sweep."""
-    from resnet_recipes.recipe.sweep import points
-
     found, text = gpus.count(), arguments.flags.get("--parallel", "1")
     if problems := [*_problems(arguments), *_share_problems(text, found, arguments.words)]:
         raise RecipeError(problems)
@@ -42,7 +44,7 @@ def run(arguments: Arguments) -> int:
 
 def named(
     found: list[list[str]], arguments: Arguments, own: Sequence[str] = ()
-) -> dict[str, tuple["Composed", list[str]]]:
+) -> dict[str, tuple[Composed, list[str]]]:
     """Return each point's recipe and words by its run's name; `own` are further words for every run.
 
     Raises RecipeError with the problems of all points.
@@ -95,7 +97,7 @@ def _share_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Prob
 
 
 def _outline(
-    runs: Mapping[str, tuple["Composed", list[str]]], parallel: int, gpus: int
+    runs: Mapping[str, tuple[Composed, list[str]]], parallel: int, gpus: int
 ) -> Iterator[str]:
     """Yield the runs, with their time and cost if this machine was measured."""
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
@@ -120,27 +122,20 @@ def _outline(
         yield f"not measured: {which}these runs; `resnet-recipes estimate ...` measures one"
 
 
-def _expected(point: "Composed", facts: dict[str, "DataFacts"]) -> "Estimate | None":
+def _expected(point: Composed, facts: dict[str, DataFacts]) -> Estimate | None:
     """Return how long a run takes, if this machine was measured; `facts` keeps counts of data for other runs."""
-    from resnet_recipes import data
-    from resnet_recipes.commands import estimate
-    from resnet_recipes.commands.plan import ranks
-    from resnet_recipes.planning.plan import make_plan
-
     config = point.recipe.data
     if not config.root and config.backend != "synthetic":
         return None
     key = str(config)  # counting a million images takes seconds
     facts[key] = facts.get(key) or data.measure(config)
-    plan = make_plan(point.recipe, facts[key], ranks(point))
-    return estimate.of(plan, before.speeds) if (before := estimate.known(plan)) else None
+    plan = make_plan(point.recipe, facts[key], ranks(point.recipe))
+    before = measurement.known(plan)
+    return estimate_for(plan, before.speeds) if before else None
 
 
-def _name(point: "Composed", swept: list[str]) -> str:
+def _name(point: Composed, swept: list[str]) -> str:
     """Return the run's name: recipe, what differs from the other points, and a digest of what affects the result."""
-    from resnet_recipes.recipe.frozen import freeze
-    from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
-
     recipe = replace(point.recipe, run=RunConfig(), launch=LaunchConfig())
     parts = [word.partition("=") for word in swept if not word.startswith("recipe=")]
     said = [

@@ -4,17 +4,10 @@ import sys
 from pathlib import Path
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.commands.arguments import RECIPES, Arguments, Usage
+from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.recipe.library import Library
 from resnet_recipes.recipe.strict_yaml import shown
 from resnet_recipes.report.text import printable
-
-USAGE = Usage(
-    "resnet-recipes validate [FILE ...]",
-    "check recipe files, by default all in ./recipes, without data or a GPU",
-    "resnet-recipes validate recipes/mine.yaml",
-    RECIPES,
-)
 
 
 def run(arguments: Arguments) -> int:

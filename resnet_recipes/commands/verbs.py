@@ -1,90 +1,86 @@
-"""`resnet-recipes`: find the command and run it."""
+"""The two commands: find the module that does what the words ask for, and run it."""
 
 from collections.abc import Sequence
+from importlib import import_module
+from types import ModuleType
 
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.commands import (
-    bottleneck,
-    compare,
-    convert,
-    cp,
-    diff,
-    doctor,
-    estimate,
-    eval,
-    export,
-    ls,
-    measure,
-    methods,
-    plan,
-    predict,
-    report,
-    runs,
-    show,
-    slurm,
-    validate,
-    watch,
-)
 from resnet_recipes.commands.arguments import row, split
+from resnet_recipes.commands.composed import chosen
+from resnet_recipes.commands.pages import PAGES, TRAIN
+from resnet_recipes.launch import external
 from resnet_recipes.recipe.suggestions import did_you_mean
 
-#: In the order of the help page. Each module has `USAGE` and `run`, and imports heavy packages only
-#: when it runs.
-VERBS = {
-    "ls": ls,
-    "show": show,
-    "cp": cp,
-    "diff": diff,
-    "validate": validate,
-    "methods": methods,
-    "plan": plan,
-    "estimate": estimate,
-    "measure": measure,
-    "bottleneck": bottleneck,
-    "runs": runs,
-    "watch": watch,
-    "compare": compare,
-    "report": report,
-    "eval": eval,
-    "predict": predict,
-    "export": export,
-    "convert": convert,
-    "doctor": doctor,
-    "slurm": slurm,
+#: Flags of `resnet-train` that do something else than train, with what they do.
+_INSTEAD = {
+    "--completion": "completion",
+    "--list": "ls",
+    "--describe": "show",
+    "--cfg": "cfg",
+    "-m": "sweep",
+    "--dry-run": "plan",
 }
+
+#: Modules are imported when they run: most need torch, whose import takes seconds.
+_MODULES = {name: name for name in (*PAGES, *_INSTEAD.values(), "train")}
+
+#: These compose one recipe. A wrong name or a broken file is reported before those seconds.
+_COMPOSING = ("plan", "estimate", "measure", "bottleneck", "cfg", "train")
+
+
+def train(argv: Sequence[str]) -> int:
+    """Run `resnet-train` and return its exit code."""
+    if not argv or {"--help", "-h"} & set(argv):
+        print(TRAIN.page(), end="")
+        return 0
+    arguments = split(argv, TRAIN)
+    if "--version" in arguments:
+        return _version()
+    name = next((module for flag, module in _INSTEAD.items() if flag in arguments), "train")
+    if name == "train" and external.launcher(argv):
+        # rank 0 composes; no other rank imports Hydra
+        return external.join(argv, lambda: _module(name).prepared(arguments))
+    if name in _COMPOSING and "--resume" not in arguments:
+        chosen(arguments)
+    return _module(name).run(arguments)
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one command and return its exit code."""
+    """Run a command of `resnet-recipes` and return its exit code."""
     name, *rest = argv or ["--help"]
     if name in ("--help", "-h"):
         print(_overview(), end="")
         return 0
     if name == "--version":
-        print(f"resnet-recipes {__version__}")
-        return 0
-    if name not in VERBS:
-        raise RecipeError(
-            [
-                Problem(
-                    name,
-                    None,
-                    "unknown command",
-                    did_you_mean(name, VERBS) or f"commands: {', '.join(VERBS)}",
-                )
-            ]
-        )
+        return _version()
+    if name not in PAGES:
+        fix = did_you_mean(name, PAGES) or f"commands: {', '.join(PAGES)}"
+        raise RecipeError([Problem(name, None, "unknown command", fix)])
     if {"--help", "-h"} & set(rest):
-        print(VERBS[name].USAGE.page(), end="")
+        print(PAGES[name].page(), end="")
         return 0
-    return VERBS[name].run(split(rest, VERBS[name].USAGE))
+    arguments = split(rest, PAGES[name])
+    if name in _COMPOSING:
+        if arguments.words and "=" not in arguments.words[0]:
+            arguments.words[0] = f"recipe={arguments.words[0]}"
+        chosen(arguments)
+    return _module(name).run(arguments)
+
+
+def _module(name: str) -> ModuleType:
+    return import_module(f"resnet_recipes.commands.{_MODULES[name]}")
+
+
+def _version() -> int:
+    print(f"resnet-recipes {__version__}")
+    return 0
 
 
 def _overview() -> str:
-    usages = [verb.USAGE for verb in VERBS.values()]
     rows = [
-        row(usage.line.removeprefix("resnet-recipes "), usage.about, column=27) for usage in usages
+        row(page.line.removeprefix("resnet-recipes "), page.about, column=27)
+        for page in PAGES.values()
     ]
     return "\n".join(
         [

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resnet_recipes.commands.arguments import Arguments, Usage
+from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.measure.comparison import read_all
 from resnet_recipes.measure.runs import RunRecord, read_run
 from resnet_recipes.report.metrics import METRICS, read_metrics
@@ -16,15 +16,6 @@ from resnet_recipes.report.text import clock_time, percent, printable, rate
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-USAGE = Usage(
-    "resnet-recipes watch RUN",
-    "follow a run from another terminal, with its loss as a plot",
-    "resnet-recipes watch runs/NAME",
-    {"--once": "print the state of the run once"},
-    "It ends when the run does. Into a pipe it prints one line for each evaluation.",
-    (1, 1),
-    "one run folder",
-)
 
 #: Seconds between readings of the run's files.
 EVERY = 1.0

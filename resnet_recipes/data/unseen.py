@@ -1,6 +1,6 @@
 """Images from any folder, to evaluate a network or to predict their classes."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +9,7 @@ from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data import ffcv_backend
 from resnet_recipes.data.base import DataConfig, DataFacts, Share
 from resnet_recipes.data.beton.file import open_beton
+from resnet_recipes.data.files.folder import image_names
 from resnet_recipes.data.files.images import Files
 from resnet_recipes.data.files.layout import listing_of, parts
 from resnet_recipes.data.files.listing import Listing
@@ -98,6 +99,28 @@ def _places(
 
 def _unusable(place: Path, rule: str, fix: str = "") -> NotReadyError:
     return NotReadyError([Problem("data.root", str(place), rule, fix)])
+
+
+def image_paths(places: Sequence[Path]) -> Iterator[str]:
+    """Yield the absolute paths of images, and of all images in folders, sorted by name. Raises NotReadyError."""
+    paths = [place.absolute() for place in places]
+    if missing := [
+        Problem(str(path), None, "no such file or folder") for path in paths if not path.exists()
+    ]:
+        raise NotReadyError(missing)
+    for path in paths:
+        if not path.is_dir():
+            yield str(path)
+            continue
+        try:
+            found = sorted(image_names(path))
+        except OSError as error:
+            raise NotReadyError(
+                [Problem(str(path), None, f"cannot be read: {error.strerror}")]
+            ) from None
+        if not found:
+            raise NotReadyError([Problem(str(path), None, "has no images")])
+        yield from (str(path / name) for name in found)
 
 
 class Unlabelled(EvalLoader):

@@ -1,28 +1,118 @@
 """Measure how fast the devices of this machine run a recipe, all at once, as ranks do in training."""
 
 import json
-from collections.abc import Callable
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import torch
+
+from resnet_recipes import data
+from resnet_recipes.base import atomic
+from resnet_recipes.base.reading import read_json
 from resnet_recipes.data import frozen
-from resnet_recipes.launch.group import MEASURE, Group
-from resnet_recipes.launch.start import started
+from resnet_recipes.launch import gpus, run_folder, start
+from resnet_recipes.launch.group import MEASURE, Group, group_of
 from resnet_recipes.measure.estimate import Speeds
+from resnet_recipes.measure.memory import Remembered, key_of, recall, remember
+from resnet_recipes.measure.sample import SAMPLE, SECONDS
+from resnet_recipes.planning.estimate import estimate_for
+from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.process.ending import Ending
+from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.report.summary import ESTIMATE
 
-if TYPE_CHECKING:
-    from resnet_recipes.planning.plan import Plan
+
+def plan_here(recipe: Recipe) -> Plan:
+    """Return the plan of a run on the devices of this machine."""
+    return make_plan(recipe, data.measure(recipe.data), group_of(recipe.launch).ranks)
 
 
-def speeds(plan: "Plan", group: Group, say: Callable[[str], None]) -> tuple[Ending, Speeds | None]:
+def measured(plan: Plan, say: Callable[[str], None]) -> tuple[Ending, Remembered | None]:
     """Measure for about a minute; return how the ranks ended, and the speeds if they ended well."""
+    ending, found = speeds(plan, group_of(plan.recipe.launch), say)
+    if found is None:
+        return ending, None
+    remember(_key(plan), found)
+    return ending, Remembered(found, time.time())
+
+
+def known(plan: Plan) -> Remembered | None:
+    """Return the speeds of this machine if they were measured before."""
+    return recall(_key(plan))
+
+
+def keep_estimate(plan: Plan, folder: Path) -> None:
+    """Write the estimate of a run to its folder, if this machine was measured; the summary reports its error."""
+    if before := known(plan):
+        result = estimate_for(plan, before.speeds)
+        values = {
+            "training_seconds": 60 * result.minutes,
+            "bounds_seconds": [60 * minutes for minutes in result.bounds],
+        }
+        atomic.write_text(folder / ESTIMATE, json.dumps(values) + "\n")
+
+
+def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending, Speeds | None]:
+    """Return how the ranks that measure ended, and what they found if they ended well."""
+    # imports torchvision, which takes seconds
     from resnet_recipes.process.measurement import RECIPE, SPEEDS
 
     files = {RECIPE: freeze(plan.recipe), frozen.NAME: frozen.dump(plan.facts)}
     here = replace(group, nodes=1, fewest_nodes=0, max_restarts=0, program=MEASURE)
-    with started(files, here, say) as (folder, ending):
+    with start.started(files, here, say) as (folder, ending):
         return ending, None if ending.code else Speeds.of_json(
             json.loads((folder / SPEEDS).read_text())
         )
+
+
+def time_epochs(
+    composed: Composed,
+    plan: Plan,
+    epochs: Sequence[int],
+    command: Sequence[str],
+    say: Callable[[str], None],
+) -> tuple[Ending, dict[int, float]]:
+    """Train some epochs of a run, counted from 0, and nothing else.
+
+    Return how the ranks ended, and the seconds of each epoch if they ended well; otherwise the
+    folder with their logs is kept.
+    """
+    root = Path(tempfile.mkdtemp(prefix="resnet-recipes-measure-"))
+    recipe = replace(
+        composed.recipe, run=replace(composed.recipe.run, root=str(root), name="sample")
+    )
+    folder = run_folder.create(replace(composed, recipe=recipe), plan, command)
+    atomic.write_text(folder / SAMPLE, json.dumps({"epochs": list(epochs)}))
+    ending = start.start(folder, group_of(recipe.launch), say)
+    if ending.code:
+        return ending, {}
+    seconds = {int(epoch): taken for epoch, taken in read_json(folder / SECONDS).items()}
+    shutil.rmtree(root, ignore_errors=True)
+    return ending, seconds
+
+
+def _key(plan: Plan) -> str:
+    """Return a key for everything that the speeds depend on, besides machine and version."""
+    recipe = plan.recipe
+    gpu = gpus.first()[0] if recipe.launch.device != "cpu" else ""
+    return key_of(
+        {
+            "device": gpu or f"cpu, {torch.get_num_threads()} threads",
+            "torch": torch.__version__,
+            "model": recipe.model,
+            "precision": recipe.precision,
+            "methods": recipe.methods,
+            "optimizer": recipe.optimizer.name,
+            "micro-batch": plan.bn_size,
+            "data": recipe.data,
+            "sizes": (plan.sizes[0], min(plan.sizes), max(plan.sizes)),
+            "backend": plan.facts.backend,
+            "devices": plan.world_size // recipe.launch.fewest_and_most_nodes[1],
+        }
+    )

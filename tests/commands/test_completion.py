@@ -10,7 +10,6 @@ import pytest
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.cli import train
 from resnet_recipes.commands.completion import script
-from resnet_recipes.commands.train import USAGE
 from resnet_recipes.data.base import DataConfig
 
 DATA = [f"data.{item.name}=" for item in fields(DataConfig)]
@@ -18,7 +17,7 @@ DATA = [f"data.{item.name}=" for item in fields(DataConfig)]
 
 @pytest.fixture(scope="module")
 def bash() -> str:
-    return script("bash", USAGE.values)
+    return script("bash")
 
 
 def offered(bash: str, line: str, folder: Path) -> list[str]:
@@ -67,12 +66,12 @@ def test_bash_completes_recipes_settings_methods_and_runs(bash, line, wanted, tm
 def test_other_shells_can_read_their_script(shell, tmp_path):
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")
-    (tmp_path / "script").write_text(script(shell, USAGE.values))
+    (tmp_path / "script").write_text(script(shell))
     subprocess.run([shell, "-n", tmp_path / "script"], check=True)
 
 
 def test_an_unknown_shell_is_a_mistake(capsys):
     with pytest.raises(RecipeError):
-        script("csh", [])
+        script("csh")
     assert train(["--completion", "csh"]) == 2
     assert "bash, zsh, fish" in capsys.readouterr().err

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import ExitCode
-from resnet_recipes.commands import estimate, plan, verbs
+from resnet_recipes.commands import verbs
 from resnet_recipes.commands.arguments import split
 from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.launch import measurement
 from resnet_recipes.measure.estimate import Speeds
+from resnet_recipes.planning.estimate import estimate_for
 from resnet_recipes.process.ending import Ending
 from tests.process.nursery import Nursery
 
@@ -95,11 +97,11 @@ def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_t
     out = capsys.readouterr().out
     assert "measured on this machine" in out
     assert "at 36 per hour" in out
-    made = estimate.plan_of(composed(split(words, plan.USAGE)))
-    estimate.keep(made, tmp_path)
+    made = measurement.plan_here(composed(split(words, PAGES["plan"])).recipe)
+    measurement.keep_estimate(made, tmp_path)
     kept = json.loads((tmp_path / "estimate.json").read_text())
     assert kept["training_seconds"] == pytest.approx(
-        60 * estimate.of(made, estimate.known(made).speeds).minutes
+        60 * estimate_for(made, measurement.known(made).speeds).minutes
     )
 
 

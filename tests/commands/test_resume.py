@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes import cli
-from resnet_recipes.commands.resume import unfinished
+from resnet_recipes.launch.resume import unfinished
 from resnet_recipes.process.ending import Ending
 from resnet_recipes.recipe.frozen import read
 

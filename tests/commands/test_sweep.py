@@ -35,7 +35,7 @@ def test_a_dry_run_prints_the_number_of_runs_and_starts_none(runs, capsys):
 def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypatch, capsys):
     speeds = Speeds({32: (0.01,)}, loader=None, evaluation=1000.0, batch=16)
     monkeypatch.setattr(
-        "resnet_recipes.commands.estimate.known",
+        "resnet_recipes.launch.measurement.known",
         lambda made: Remembered(speeds, 0.0) if made.recipe.name == "mild" else None,
     )
     words = [

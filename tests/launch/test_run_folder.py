@@ -10,8 +10,8 @@ import pytest
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, RecipeError
-from resnet_recipes.commands import run_folder
-from resnet_recipes.commands.run_folder import create, provenance
+from resnet_recipes.launch import run_folder
+from resnet_recipes.launch.run_folder import create, provenance
 from resnet_recipes.planning.plan import IMAGENET, make_plan
 from resnet_recipes.process.lock import locked
 from resnet_recipes.recipe.compose import compose

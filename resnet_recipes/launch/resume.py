@@ -1,49 +1,19 @@
-"""`resnet-train --resume`: continue a run that stopped."""
+"""The run that a command continues: found in its folder, and checked to stay the same run."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.base.paths import typed_path
-from resnet_recipes.commands.progress import say
-
-if TYPE_CHECKING:
-    from resnet_recipes.recipe.schema import Recipe
-
-ROOT = Path("runs")
-
-#: Settings that name a run.
-_NAMING = ("run=", "run.name=", "run.root=")
+from resnet_recipes.process.folder import refuse_links
+from resnet_recipes.recipe import frozen
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.training.state import changed_settings
 
 
-def named(run: str, words: Sequence[str]) -> Path | None:
-    """Continue `run`, or with `auto` the newest unfinished one, with changed settings.
-
-    Return its folder, or None if it is finished. Raises RecipeError if there is no such run, or if
-    a change would make it a different one.
-    """
-    if run != "auto":
-        rule = "--resume chooses the run, and a run keeps its recipe"
-        if wrong := [word for word in words if word.startswith(("recipe=", *_NAMING))]:
-            raise RecipeError(Problem(word, None, rule, "leave it out") for word in wrong)
-        return continued(typed_path("--resume", run), words)
-    name = next(
-        (word.partition("=")[2] for word in words if word.startswith(("run=", "run.name="))), None
-    )
-    root = root_of(words)
-    folder = root / name if name else next(unfinished(root), None)
-    if folder is None:
-        fix = "resnet-train recipe=mild data=... starts one"
-        raise RecipeError(
-            [Problem("--resume", "auto", f"there is no unfinished run in {root}", fix)]
-        )
-    return continued(folder, [word for word in words if not word.startswith(_NAMING)])
-
-
-def matching(recipe: "Recipe") -> Path | None:
+def matching(recipe: Recipe, say: Callable[[str], None]) -> Path | None:
     """Return the folder of the run to continue with `recipe`: the run of its name, or else the newest that fits.
 
     None if there is none. Raises RecipeError if the run of its name has different settings.
@@ -67,16 +37,13 @@ def matching(recipe: "Recipe") -> Path | None:
     return None
 
 
-def continued(folder: Path, changes: "Sequence[str] | Recipe") -> Path | None:
+def continued(
+    folder: Path, changes: Sequence[str] | Recipe, say: Callable[[str], None]
+) -> Path | None:
     """Prepare a run folder to continue with changed settings, and return it; None if the run is finished.
 
     Raises RecipeError if a change would make it a different run.
     """
-    from resnet_recipes.process.folder import refuse_links
-    from resnet_recipes.recipe import frozen
-    from resnet_recipes.recipe.compose import compose
-    from resnet_recipes.training.state import changed_settings
-
     config = folder / "config.yaml"
     if not config.is_file():
         rule = "is not a run folder: it has no config.yaml"
@@ -100,12 +67,6 @@ def continued(folder: Path, changes: "Sequence[str] | Recipe") -> Path | None:
     return folder
 
 
-def root_of(words: Sequence[str]) -> Path:
-    """Return the folder of all runs: run.root among the words, or its default."""
-    root = next((word.partition("=")[2] for word in words if word.startswith("run.root=")), None)
-    return typed_path("run.root", root) if root else ROOT
-
-
 def unfinished(root: Path) -> Iterator[Path]:
     """Yield the run folders without a summary, the newest first."""
     configs = [
@@ -117,11 +78,8 @@ def unfinished(root: Path) -> Iterator[Path]:
         yield config.parent
 
 
-def _changes(folder: Path, recipe: "Recipe") -> list[Problem]:
+def _changes(folder: Path, recipe: Recipe) -> list[Problem]:
     """Return what prevents `recipe` from continuing the run in `folder`."""
-    from resnet_recipes.recipe import frozen
-    from resnet_recipes.training.state import changed_settings
-
     try:
         began = frozen.read(folder / "config.yaml")
     except RecipeError as error:

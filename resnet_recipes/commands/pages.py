@@ -1,0 +1,269 @@
+"""The help page of each command: what it takes, and how it is used."""
+
+from math import inf
+
+from resnet_recipes.commands.arguments import RECIPES, Usage
+
+#: Of `resnet-train`.
+TRAIN = Usage(
+    "resnet-train recipe=NAME data=/path/to/images [key=value ...]",
+    "train a ResNet by a recipe",
+    "resnet-train recipe=hot data=/data/imagenet epochs=180 ~methods.sam",
+    {
+        "--list": "list recipes",
+        "--describe NAME": "show a recipe, with the source of every value",
+        "--dry-run": "print the plan without starting (--json: as JSON)",
+        "--cfg": "print the complete recipe as YAML",
+        "--resume RUN": "continue a run; RUN is its folder, or auto for the unfinished run with "
+        "these settings, or "
+        "else a new one",
+        "-m": "run every combination of several values: recipe=mild,medium seed=1,2,3 "
+        "epochs=curve (22.5, 30, 54, 60, "
+        "72 and 90)",
+        "--parallel N": "with -m: N runs at a time, one GPU each",
+    }
+    | RECIPES
+    | {
+        "--json": "with --list or --dry-run: print JSON",
+        "--version": "print the version",
+        "--completion SHELL": "print a completion script for bash, zsh or fish",
+    },
+    """\
+Settings are key=value, in any order:
+  data=PATH  epochs=N  ssr=R    images; length in epochs, or as a multiple of 90
+  lr=  wd=  bs=  seed=          learning rate, weight decay, global batch size
+  gpus=  workers=  run=NAME     GPUs, loader processes per GPU, name of the run
+  optimizer.momentum=0.9        any setting of the recipe (--cfg prints all)
+  methods.mixup={}              turn a method on, with its defaults
+  methods.mixup.alpha=0.3       turn it on with another value
+  ~methods.ema                  turn it off
+
+Under another launcher:
+  torchrun --nproc-per-node=8 -m resnet_recipes recipe=NAME data=PATH
+  srun --ntasks-per-node=8 resnet-train recipe=NAME data=PATH
+
+Exit codes: 0 done; 1 training failed; 2 wrong command or recipe; 3 data or
+machine not ready; 75 stopped from outside and saved; 130 Ctrl-C and saved.
+
+Other commands (copy, compare, convert, check ...): resnet-recipes --help""",
+)
+
+#: Of each command of `resnet-recipes`, in the order of the overview.
+PAGES = {
+    "ls": Usage(
+        "resnet-recipes ls",
+        "list recipes, with their length and best-known result",
+        "resnet-recipes ls",
+        RECIPES | {"--json": "print JSON"},
+    ),
+    "show": Usage(
+        "resnet-recipes show NAME",
+        "print a recipe's file, with the source of every value",
+        "resnet-recipes show mild",
+        RECIPES,
+        words=(1, 1),
+        takes="the name of one recipe",
+    ),
+    "cp": Usage(
+        "resnet-recipes cp NAME FILE",
+        "start your own recipe from another one",
+        "resnet-recipes cp hot recipes/mine.yaml",
+        {"--full": "a complete copy; without it, FILE inherits from NAME and has only what differs"}
+        | RECIPES,
+        words=(2, 2),
+        takes="a recipe and a file",
+    ),
+    "diff": Usage(
+        "resnet-recipes diff A B",
+        "compare the settings of two recipes or runs",
+        "resnet-recipes diff mild runs/NAME",
+        RECIPES,
+        words=(2, 2),
+        takes="two recipes or run folders",
+    ),
+    "validate": Usage(
+        "resnet-recipes validate [FILE ...]",
+        "check recipe files, by default all in ./recipes, without data or a GPU",
+        "resnet-recipes validate recipes/mine.yaml",
+        RECIPES,
+    ),
+    "methods": Usage(
+        "resnet-recipes methods [NAME]",
+        "list the speed-up methods and optimizers, or show one with its settings",
+        "resnet-recipes methods mixup",
+    ),
+    "plan": Usage(
+        "resnet-recipes plan NAME [key=value ...]",
+        "print everything a run would do, without starting it",
+        "resnet-recipes plan mild data=/data/imagenet gpus=8",
+        RECIPES | {"--json": "print JSON"},
+        words=(1, inf),
+        takes="a recipe",
+    ),
+    "estimate": Usage(
+        "resnet-recipes estimate recipe=NAME data=PATH [key=value ...]",
+        "measure this machine for a minute, and predict how long a run will take and what it will cost",
+        "resnet-recipes estimate recipe=mild data=/data/imagenet --price 32.8",
+        RECIPES
+        | {
+            "--price PER_HOUR": "price of the machine",
+            "--again": "measure again",
+            "--json": "print JSON",
+        },
+        "Run it while nothing else is running. All devices of this machine are measured at once.",
+    ),
+    "measure": Usage(
+        "resnet-recipes measure recipe=NAME data=PATH [epochs=N] [key=value ...]",
+        "train some epochs of a run, and predict the whole run's time by the papers' rule",
+        "resnet-recipes measure recipe=timm_a1 data=/data/imagenet epochs=10",
+        RECIPES | {"--json": "print JSON"},
+        "epochs=N (default 10): train the first N epochs of the whole run, without\n"
+        "shortening its schedule; if its images grow, epochs at several sizes instead.\n"
+        "Nothing is evaluated or kept. ssr=R changes the length of the whole run.",
+    ),
+    "bottleneck": Usage(
+        "resnet-recipes bottleneck recipe=NAME data=PATH [key=value ...]",
+        "measure the loader alone, the step alone, and both, and say what to change",
+        "resnet-recipes bottleneck recipe=mild data=/data/imagenet",
+        RECIPES,
+    ),
+    "runs": Usage(
+        "resnet-recipes runs [FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
+        "list runs with their state, progress, accuracy, time and cost",
+        "resnet-recipes runs --sort top1 recipe=mild",
+        {
+            "--sort KEY": "name, top1, minutes, epochs, recipe or state",
+            "--price PER_HOUR": "show what each run cost, by its wall time",
+            "--json": "print JSON",
+            "--csv": "print CSV",
+        },
+        """\
+The default folder is runs. States: finished, running, stopped, failed, killed,
+unreadable. PFLOPS and TIME are training only, TIME with the first epoch timed as
+the second; MLPERF also includes evaluations and checkpoints.""",
+    ),
+    "watch": Usage(
+        "resnet-recipes watch RUN",
+        "follow a run from another terminal, with its loss as a plot",
+        "resnet-recipes watch runs/NAME",
+        {"--once": "print the state of the run once"},
+        "It ends when the run does. Into a pipe it prints one line for each evaluation.",
+        (1, 1),
+        "one run folder",
+    ),
+    "compare": Usage(
+        "resnet-recipes compare RUN RUN ...",
+        "show what differs between runs, and whether seeds explain it",
+        "resnet-recipes compare runs/a runs/b",
+        {"--json": "print JSON"},
+        words=(2, inf),
+        takes="at least two run folders",
+    ),
+    "report": Usage(
+        "resnet-recipes report [RUN|FOLDER ...]",
+        "draw the curves of runs over the published results, as one HTML page that needs no network",
+        "resnet-recipes report runs --price 32.77 --out report.html",
+        {
+            "--out FILE": "the page (default report.html)",
+            "--price PER_HOUR": "also plot accuracy against cost",
+            "--published": "only the published results",
+            "--png FOLDER": "also write every plot as a picture",
+        },
+    ),
+    "eval": Usage(
+        "resnet-recipes eval RUN|FILE [data=PATH] [key=value ...]",
+        "evaluate a run, a checkpoint or a weights file: accuracy, classes and confusions",
+        "resnet-recipes eval runs/NAME data=/data/imagenet data.eval_size=256",
+        {
+            "--json": "print everything as JSON",
+            "--csv FILE": "write the accuracy of every class",
+            "--png FILE": "plot it",
+        },
+        """\
+PATH is a folder with val/, val.beton or class folders, or a table of labels; by
+default, a run's own images are used. FILE may be ours, or a .pt or .safetensors file with torchvision's or
+timm's names. Settings are those of a recipe: data.eval_size, data.eval_resize,
+evaluation.flip, batch.eval_size, precision.dtype, launch.device, workers, gpus.
+All GPUs are used, as in training; gpus=1 takes one.
+
+'evaluation.sizes=[192,224,256,288]' prints a table of test sizes in pixels; the
+shorter side of the images grows with them.""",
+    ),
+    "predict": Usage(
+        "resnet-recipes predict RUN|FILE IMAGE ... | FOLDER ... [key=value ...]",
+        "print the five most likely classes of each image, with their probabilities",
+        "resnet-recipes predict runs/NAME ~/photos --csv > photos.csv",
+        {"--json": "print JSON", "--csv": "print CSV"},
+        """\
+Folders are searched for images, with all their subfolders. Images that cannot
+be read are reported on stderr, and the others are still classified. Settings
+are those of resnet-recipes eval.""",
+    ),
+    "export": Usage(
+        "resnet-recipes export RUN|FILE --to FORMAT --out FOLDER [data=PATH]",
+        "write a trained network for another program, and compare what that program computes "
+        "with the run",
+        "resnet-recipes export runs/NAME --to onnx --out exported",
+        {
+            "--to FORMAT": "torchvision, timm, safetensors, onnx, torchscript or exported_program",
+            "--out FOLDER": "a new folder for the network and README.md, its model card",
+            "--fold-batchnorm": "fold BatchNorm into the convolutions (onnx, torchscript, "
+            "exported_program)",
+        },
+        """\
+The network is complete: it contains BlurPool, and StochasticDepth's factors are
+part of its weights. The other program reads it back, and its results are compared
+on 64 validation images (of the run, or of PATH; random ones if there are none), at
+two sizes. ONNX accepts batches and images of any size.""",
+    ),
+    "convert": Usage(
+        "resnet-recipes convert SRC DST [option=value ...]",
+        "convert class folders to .beton files for FFCV",
+        "resnet-recipes convert /data/imagenet /data/imagenet-ffcv max_resolution=500",
+        {"--dry-run": "only predict size and time"},
+        """\
+SRC is a folder with train/ and val/, or one folder of classes; then DST is a
+.beton file, unless val_share splits it into two. To resume a conversion, run the same command again.
+
+Options, with their defaults:
+  max_resolution=500         pixels; larger images are shrunk; null: none are
+  write_mode=proportion      raw: pixels; jpg: JPEG; proportion: some of each
+  compress_probability=0.5   share of JPEG, for write_mode=proportion
+  jpeg_quality=90            from 1 to 100
+  levels=1                   2: also store half size, for small crops
+  shuffle=true  seed=0       store in random order
+  on_bad_image=error         error or skip
+  val_share=0  val_seed=0    as data.val_share: some images become val.beton
+  nested_classes=false       as data.nested_classes
+  workers=0                  processes; 0: one per core""",
+    ),
+    "doctor": Usage(
+        "resnet-recipes doctor [TOPIC] [PATH]",
+        "check data, decoder, GPUs and machine, and say how to fix what is wrong",
+        "resnet-recipes doctor data /data/imagenet",
+        {
+            "--no-images": "data: do not decode the images",
+            "--fix-val MAP": "data: sort a flat val/ into class folders by this file",
+            "--synsets NAMES": "data: the class folder of each number in MAP, one per line",
+            "--json": "print JSON",
+        },
+        """\
+Topics:
+  data PATH           the images in a folder
+  native              whether the native decoder works, or what its build lacks
+  gpu                 driver, memory and what torch sees
+  run [PATH]          cores, memory and disk
+Without a topic: native, gpu and run.""",
+    ),
+    "slurm": Usage(
+        "resnet-recipes slurm NAME [key=value ...]",
+        "print a Slurm script that is requeued until the run is done",
+        "resnet-recipes slurm hot data=/data/imagenet launch.nodes=2 > job.sh",
+        {
+            "--time HH:MM:SS": "limit of one job (default 24:00:00)",
+            "-m": "a job array with one job for each combination of several values: "
+            "mild,medium seed=1,2,3",
+            "--parallel N": "with -m: at most N jobs at a time",
+        },
+    ),
+}

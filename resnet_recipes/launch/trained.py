@@ -1,0 +1,81 @@
+"""Open a trained network with the settings to use it with: those of its run, and a user's changes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.network.load import load
+from resnet_recipes.network.network import Network
+from resnet_recipes.recipe import frozen, hydra_compose, overrides
+from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.recipe.typed import typed
+from resnet_recipes.training.trained import Trained, recipe_of
+
+#: Settings that change how a network is used; the others are for training.
+_SETTINGS = (
+    "data.root",
+    "data.backend",
+    "data.eval_resize",
+    "data.eval_size",
+    "data.eval_interpolation",
+    "data.val_share",
+    "data.val_seed",
+    "data.nested_classes",
+    "data.workers",
+    "data.prefetch",
+    "batch.eval_size",
+    "evaluation.flip",
+    "precision.dtype",
+    "precision.kernels",
+    "launch.device",
+)
+
+
+class Opened(NamedTuple):
+    """A network on the CPU, and the recipe to use it with."""
+
+    place: Path  # run folder or file
+    network: Network
+    recipe: Recipe
+
+    def on_device(self) -> Trained:
+        """Return the network on the device of this process."""
+        return Trained.on_device(*self)
+
+
+def opened(place: Path, changes: Sequence[str] = (), also: Sequence[str] = ()) -> Opened:
+    """Open the network of a run, a checkpoint or a weights file, with settings changed ("data.eval_size=256").
+
+    `also` are settings that may be changed besides those of every use. Raises RecipeError with
+    every problem.
+    """
+    network = load(place)
+    return Opened(place, network, _changed(recipe_of(place, network), changes, (*_SETTINGS, *also)))
+
+
+def _changed(recipe: Recipe, words: Sequence[str], known: Sequence[str]) -> Recipe:
+    """Return the recipe with settings changed. Raises RecipeError with every problem."""
+    if not words:
+        return recipe
+    changes, problems = overrides.parse(words)
+    problems += [
+        Problem(
+            change.key, change.value, "cannot be changed here", f"settings here: {', '.join(known)}"
+        )
+        for change in changes
+        if change.key not in known
+    ]
+    if problems:
+        raise RecipeError(problems)
+    # other images are not split, unless requested
+    if "data.root" in {change.key for change in changes}:
+        recipe = replace(recipe, data=replace(recipe.data, val_share=0.0))
+    tree = hydra_compose.composed(
+        [frozen.tree_of(recipe)], [(change.key, change.read()) for change in changes]
+    )
+    changed, wrong = typed(tree)
+    if wrong := [problem for problem in wrong if problem.key != "data.root"]:
+        raise RecipeError(wrong)
+    return changed

@@ -1,0 +1,42 @@
+"""Classify image files with a trained network."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from resnet_recipes.data.stream import Stream
+from resnet_recipes.data.unseen import Unlabelled
+from resnet_recipes.training.evaluate import logits_of
+from resnet_recipes.training.trained import Trained
+
+#: How many classes are named for each image.
+BEST = 5
+
+
+class Prediction(NamedTuple):
+    """What a network takes an image for."""
+
+    file: str
+    classes: tuple[tuple[str, float], ...]  # names and probabilities of the five best, best first
+    error: str = ""  # why the image could not be read; then there are no classes
+
+
+def predictions(trained: Trained, paths: Sequence[str]) -> Iterator[Prediction]:
+    """Yield the prediction for each image file, in order; `paths` are absolute."""
+    recipe, name = trained.recipe, trained.network.about.class_name
+    images = Unlabelled(paths, recipe.data, recipe.batch.eval_size)
+    try:
+        for raw in Stream(images.batches(), trained.device):
+            logits = logits_of(trained.model, raw.pixels, trained.precision, recipe.evaluation.flip)
+            shares, best = logits.softmax(1).topk(min(BEST, logits.shape[1]))
+            black = raw.pixels.flatten(1).amax(1) == 0
+            for index, *row in zip(
+                *(part.tolist() for part in (raw.labels, black, best, shares)), strict=True
+            ):
+                is_black, labels, probabilities = row
+                if is_black and (error := images.fault(index)):
+                    yield Prediction(paths[index], (), error)
+                    continue
+                pairs = zip(map(name, labels), probabilities, strict=True)
+                yield Prediction(paths[index], tuple(pairs))
+    finally:
+        images.close()
