@@ -43,3 +43,12 @@ def test_workflows_may_write_only_what_they_publish():
     for path in (ROOT / ".github/workflows").glob("*.yml"):
         workflow = yaml.safe_load(path.read_text())
         assert workflow["permissions"]["contents"] == "read", path.name
+
+
+def test_the_page_on_dependencies_names_all_of_them():
+    page = (ROOT / "docs/dependencies.md").read_text()
+    extras = {k: v for k, v in PROJECT["optional-dependencies"].items() if k not in ("dev", "docs")}
+    wanted = [*PROJECT["dependencies"], *(each for group in extras.values() for each in group)]
+    names = [re.match(r"[\w-]+", each)[0] for each in wanted]
+    assert [name for name in names if not re.search(rf"\b{name}\b", page)] == []
+    assert [name for name in extras if f"\n| {name} |" not in page] == []
