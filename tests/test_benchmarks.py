@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.run_folders import run_folder
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 
@@ -23,3 +25,37 @@ def test_the_loop_is_compared_with_a_bare_one(tmp_path: Path, monkeypatch: pytes
     (row,) = rows_of("trainer.py", *words, rows=tmp_path / "rows.json", patched=monkeypatch)
     assert row["case"] == "resnet18 32 px, batch 2, cpu"
     assert row["ratio"] == pytest.approx(row["ours"] / row["peer"])
+
+
+def test_a_proof_pairs_seeds_and_widens_intervals_by_the_number_of_comparisons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    top1 = {"tiny_baseline": (50.0, 52.0, 51.0), "tiny_mild": (53.0, 55.5, 54.5)}
+    for recipe, reached in top1.items():
+        for seed, value in enumerate(reached, start=1):
+            for epochs, more in ((4.0, 0.0), (8.0, seed)):
+                name = f"{recipe}-{seed}-{epochs:g}"
+                settings = {"max_duration": f"{epochs:g}ep"}
+                run_folder(
+                    tmp_path / "runs",
+                    name,
+                    recipe,
+                    value + more,
+                    seed,
+                    epochs,
+                    config=settings,
+                )
+    words = "--table", str(tmp_path / "runs"), "--against", "tiny_mild@8:tiny_baseline@4"
+    with pytest.raises(SystemExit):
+        rows_of("proof", *words, rows=tmp_path / "rows.json", patched=monkeypatch)
+    found = json.loads((tmp_path / "rows.json").read_text())
+    assert found["cells"][0]["top1"] == {"1": 50.0, "2": 52.0, "3": 51.0}
+    short, long, across = found["differences"]
+    assert short["points"] == [3.0, 3.5, 3.5]
+    assert (short["first"], short["second"], short["cost"]) == ("tiny_mild@4", "tiny_baseline@4", 1)
+    # Student's t with 2 degrees of freedom at 1 - 0.05 / 6 is 7.6488
+    deviation = ((1 / 3) ** 2 + 2 * (1 / 6) ** 2) / 2
+    assert short["half_width"] == pytest.approx(7.6488 * (deviation / 3) ** 0.5, rel=1e-4)
+    assert (short["verdict"], long["points"]) == ("more accurate", short["points"])
+    assert across["points"] == [4.0, 5.5, 6.5]
+    assert (across["mean"], across["verdict"]) == (pytest.approx(16 / 3), "not settled")

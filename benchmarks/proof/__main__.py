@@ -1,0 +1,164 @@
+"""Train recipes at several lengths with several seeds, and say what the results allow to say.
+
+    python benchmarks/proof DATA [--lengths 4,8] [--seeds 1,2,3] [--recipes tiny_baseline,tiny_mild]
+        [--root runs/proof] [--device cpu] [--quick] [--json FILE] [key=value ...]
+    python benchmarks/proof --table runs/proof [--against tiny_mild@8:tiny_baseline@4] [--csv FILE]
+
+DATA has train/ and val/ by class. The runs are one sweep of `resnet-train -m`, seed by seed: if it
+is stopped, the same command continues it. Every recipe is compared at each length with the one
+before it in `--recipes`, and the pairs of `--against` with each other, all over the same seeds.
+`--table` only reads runs. `--quick` trains on 32 images of each of four classes, to test the
+command; its numbers mean nothing.
+"""
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from table import CONFIDENCE, Cell, Difference, cells_of, differences, label, neighbours
+
+RECIPES = Path(__file__).parent / "recipes"
+TRAIN = (
+    sys.executable,
+    "-c",
+    "import sys; from resnet_recipes.cli import train; sys.exit(train())",
+)
+
+
+def main() -> int:
+    """Train what is missing, then print the table and write it to files if requested."""
+    options, words = arguments()
+    if options.data:
+        trained(options, words)
+    cells = cells_of(options.table or options.root)
+    found = differences(pairs(cells, options))
+    console = Console(width=None if sys.stdout.isatty() else 100)
+    console.print(accuracies(cells))
+    if found:
+        console.print(intervals(found))
+    rows = [cell._asdict() | {"mean_top1_percent": cell.mean} for cell in cells]
+    if options.json:
+        written = {"cells": rows, "differences": [one._asdict() for one in found]}
+        options.json.write_text(json.dumps(written, indent=1) + "\n")
+    if options.csv:
+        write_csv(options.csv, cells)
+    return 0
+
+
+def arguments() -> tuple[argparse.Namespace, list[str]]:
+    """Read the command line: options, and settings for every run."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", type=Path, nargs="?")
+    parser.add_argument("--lengths", default="4,8", help="in epochs")
+    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--recipes", default="tiny_baseline,tiny_mild")
+    parser.add_argument("--root", type=Path, default=Path("runs/proof"))
+    parser.add_argument("--device", choices=("auto", "cpu"), default="auto")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--table", type=Path, metavar="FOLDER", help="of runs to read")
+    parser.add_argument("--against", nargs="+", default=[], metavar="A@EPOCHS:B@EPOCHS")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--csv", type=Path, help="one row for each run")
+    options, words = parser.parse_known_args()
+    if (options.data is None) == (options.table is None):
+        parser.error("give a folder of images, or --table with a folder of runs")
+    if strange := [word for word in words if "=" not in word and not word.startswith("~")]:
+        parser.error(f"unknown: {' '.join(strange)}")
+    return options, words
+
+
+def trained(options: argparse.Namespace, words: list[str]) -> None:
+    """Train every combination that is not finished; end the program if a run fails or is stopped."""
+    data = options.data
+    if options.quick:
+        data = few_images(data, options.root / "images")
+        options.lengths, options.seeds = "1,2", "1,2"
+        words = [*words, "bs=16", "batch.bn_size=16"]
+    sweep = [
+        *(f"seed={options.seeds}", f"epochs={options.lengths}", f"recipe={options.recipes}"),
+        *(f"data={data}", f"run.root={options.root}"),
+        *([f"launch.device={options.device}"] if options.device != "auto" else []),
+        *words,
+    ]
+    done = subprocess.run([*TRAIN, "-m", *sweep, "--recipes", str(RECIPES)], check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
+
+
+def few_images(data: Path, folder: Path) -> Path:
+    """Return a folder with links to the first images of the first four classes."""
+    for split, count in (("train", 32), ("val", 8)):
+        for source in sorted(path for path in (data / split).iterdir() if path.is_dir())[:4]:
+            (folder / split / source.name).mkdir(parents=True, exist_ok=True)
+            for file in sorted(source.iterdir())[:count]:
+                link = folder / split / source.name / file.name
+                link.unlink(missing_ok=True)
+                link.symlink_to(file.resolve())
+    return folder
+
+
+def pairs(cells: list[Cell], options: argparse.Namespace) -> list[tuple[Cell, Cell]]:
+    """Return the cells to compare; pairs of which one is not trained are left out."""
+    by_label = {label(cell): cell for cell in cells}
+    asked = [tuple(pair.split(":")) for pair in options.against]
+    return [
+        *neighbours(cells, options.recipes.split(",")),
+        *((by_label[a], by_label[b]) for a, b in asked if {a, b} <= by_label.keys()),
+    ]
+
+
+def accuracies(cells: list[Cell]) -> Table:
+    """Return the table of all seeds."""
+    table = Table("recipe", "epochs", "PFLOPs", "minutes", "top-1 by seed, %", "mean, %")
+    for cell in cells:
+        seeds = ", ".join(f"{seed}: {top1:.1f}" for seed, top1 in sorted(cell.top1.items()))
+        cost = "-" if cell.pflops is None else f"{cell.pflops:.3g}"
+        table.add_row(
+            *(cell.name, f"{cell.epochs:g}", cost, f"{cell.minutes:.1f}"),
+            *(seeds, f"{cell.mean:.2f}"),
+        )
+    return table
+
+
+def intervals(found: list[Difference]) -> Table:
+    """Return the table of differences; their intervals hold together."""
+    title = f"intervals hold together with {CONFIDENCE:.0%}; cost is a ratio of PFLOPs"
+    table = Table("difference", "by seed, points", "mean", "interval", "cost", "", title=title)
+    for one in found:
+        low_high = (
+            "one seed"
+            if one.half_width is None
+            else f"{one.mean - one.half_width:+.2f} to {one.mean + one.half_width:+.2f}"
+        )
+        table.add_row(
+            f"{one.first} - {one.second}",
+            ", ".join(f"{points:+.1f}" for points in one.points),
+            *(f"{one.mean:+.2f}", low_high),
+            "-" if one.cost is None else f"{one.cost:.2f}",
+            one.verdict,
+        )
+    return table
+
+
+def write_csv(path: Path, cells: list[Cell]) -> None:
+    """Write one row for each run, so that a later session can add its own."""
+    with path.open("w", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(["recipe", "epochs", "seed", "top1_percent", "pflops", "mean_minutes"])
+        for cell in cells:
+            for seed, top1 in sorted(cell.top1.items()):
+                cost = "" if cell.pflops is None else f"{cell.pflops:.6g}"
+                table.writerow(
+                    [cell.name, f"{cell.epochs:g}", seed, top1, cost, f"{cell.minutes:.2f}"]
+                )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
