@@ -19,13 +19,25 @@ Permute = Callable[[int, int, int], np.ndarray]
 
 
 class Job(NamedTuple):
-    """One rank's batch, still to be read. Seed, epoch, index and copy determine each image's crop."""
+    """A rank's batch still to be read, or some rows of it.
+
+    Seed, epoch, index and copy determine each image's crop.
+    """
 
     epoch: int
     indices: np.ndarray  # int64 [N], positions in the sorted list of files
     # int64 [N], how often the image was used before in this epoch: 0 without data.repeats
     copies: np.ndarray
     pixels: int  # side of the delivered images
+    first: int = 0  # row of the batch with which these begin
+
+    def parts(self, size: int) -> Iterator["Job"]:
+        """Yield the job in parts of at most `size` rows."""
+        for first in range(0, len(self.indices), size):
+            rows = slice(first, first + size)
+            yield self._replace(
+                indices=self.indices[rows], copies=self.copies[rows], first=self.first + first
+            )
 
 
 def shuffled(seed: int, epoch: int, examples: int) -> np.ndarray:

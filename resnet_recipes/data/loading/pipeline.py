@@ -3,35 +3,29 @@
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Future
-from typing import NamedTuple
+from contextlib import contextmanager
 
+import numpy as np
 import torch
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.loading.loader import Supply
 from resnet_recipes.data.loading.pool import WorkerPool
-from resnet_recipes.data.loading.slots import Capacity, Piece, Slots
+from resnet_recipes.data.loading.slots import Capacity, Slots
 from resnet_recipes.data.loading.storage import Rows, Storage
-from resnet_recipes.data.loading.worker import Filled, WorkerContext
+from resnet_recipes.data.loading.worker import WorkerContext
 from resnet_recipes.data.order import Job
 
 #: Seconds without an image after which the loader gives up: a dead network drive never answers.
 PATIENCE = 300.0
 
 
-class Pending(NamedTuple):
-    """A batch being filled."""
-
-    rows: Rows
-    pieces: list[Future[Filled]]
-
-
 class Pipeline(Supply):
-    """Batches from a storage: uint8 rows that workers write in place, so that nothing is copied, stacked or pickled.
+    """Batches from a storage: uint8 rows that workers write in place.
 
-    Any object with WorkerPool's `submit`, `death` and `close` can fill the slots instead; only
-    `result` and `cancel` of its futures are used.
+    Nothing is copied, stacked or pickled on the way from a Job to its RawBatch: a slot of memory
+    holds the job's Rows, workers fill parts of them, and the batch is a view of the slot.
     """
 
     def __init__(self, storage: Storage, capacity: Capacity, skip_bad: bool = False):
@@ -40,7 +34,8 @@ class Pipeline(Supply):
         self._storage, self._capacity = storage, capacity
         self._slots = Slots(capacity)
         self._pool = WorkerPool(WorkerContext(storage, self._slots, skip_bad), capacity.workers)
-        self._pending: deque[Pending] = deque()
+        # batches being filled, and what their workers will return
+        self._ahead: deque[tuple[Rows, list[Future[list[int]]]]] = deque()
         self._skipped: set[int] = set()
         self._runs = 0  # only the last run's batches remain valid
         self._is_pinned = False
@@ -74,28 +69,26 @@ class Pipeline(Supply):
                 raise RuntimeError(
                     "these batches ended when the loader was closed or a new iteration began"
                 )
-            while (
-                len(self._pending) < self._capacity.slots and (job := next(jobs, None)) is not None
-            ):
-                batch = Piece(
-                    started % self._capacity.slots, job.epoch, job.pixels, 0, len(job.indices)
-                )
-                self._pending.append(
-                    Pending(self._slots.place(batch, job), self._pool.submit(batch))
-                )
+            while len(self._ahead) < self._capacity.slots and (job := next(jobs, None)) is not None:
+                slot = started % self._capacity.slots
+                with self._explained():
+                    parts = self._pool.submit(slot, job)
+                self._ahead.append((self._slots.rows(slot, job), parts))
                 started += 1
-            if not self._pending:
+            if not self._ahead:
                 return
-            for piece in self._pending[0].pieces:
-                filled = self._waited(piece)
-                if filled.failure:
-                    raise TrainingError(filled.failure)
-                self._skipped.update(filled.skipped)
-            yield self._pending.popleft().rows
+            rows, parts = self._ahead[0]
+            for part in parts:
+                with self._explained():
+                    self._skipped.update(part.result(PATIENCE))
+            self._ahead.popleft()
+            yield rows
 
-    def _waited(self, piece: Future[Filled]) -> Filled:
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what goes wrong with the workers themselves into a TrainingError."""
         try:
-            return piece.result(PATIENCE)
+            yield
         except TimeoutError:
             self._pool.close(stuck=True)
             stuck = self._being_read()
@@ -108,19 +101,19 @@ class Pipeline(Supply):
             ) from None
 
     def _being_read(self) -> str:
-        return (
-            ", ".join(map(self._storage.path, self._slots.being_read()[:4].tolist())) or "no image"
-        )
+        """Return the names of the first images that are now being read."""
+        indices = [rows.indices[rows.reading] for rows, _ in self._ahead]
+        first = np.concatenate([*indices, np.array([], np.int64)])[:4].tolist()
+        return ", ".join(map(self._storage.path, first)) or "no image"
 
     def _abandon(self) -> None:
         """Drop the requests of an earlier run, whose slots are needed."""
         self._runs += 1
-        rest = [
-            piece for pending in self._pending for piece in pending.pieces if not piece.cancel()
-        ]
-        self._pending.clear()
-        for piece in rest:
-            self._waited(piece)
+        rest = [part for _, parts in self._ahead for part in parts if not part.cancel()]
+        for part in rest:
+            with self._explained():
+                part.exception(PATIENCE)  # nobody wants its images any more, so nor its failure
+        self._ahead.clear()
 
 
 def _batch(rows: Rows) -> RawBatch:

@@ -1,4 +1,4 @@
-"""A pool of threads or processes that fill pieces of batches."""
+"""A pool of threads or processes that fill batches."""
 
 import multiprocessing
 import signal
@@ -10,14 +10,17 @@ from contextlib import contextmanager
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from types import ModuleType
+from typing import TypeVar
 
 from resnet_recipes.data.loading import worker
-from resnet_recipes.data.loading.slots import Piece
-from resnet_recipes.data.loading.worker import Filled, WorkerContext
+from resnet_recipes.data.loading.worker import WorkerContext
+from resnet_recipes.data.order import Job
 
-#: Images in one piece: few enough that workers finish a batch together, enough to make the overhead
-#: negligible.
-_PIECE = 32
+#: Images that a worker gets at once: few enough that workers finish a batch together, enough to
+#: make the overhead negligible.
+_AT_ONCE = 32
+
+Result = TypeVar("Result")
 
 #: Held while `__main__` is hidden: several threads submit.
 _hiding = threading.Lock()
@@ -47,15 +50,11 @@ class WorkerPool:
             # there is no public way to kill them before Python 3.14
             self._processes = self._executor._processes
 
-    def submit(self, batch: Piece) -> list[Future[Filled]]:
-        """Start filling a batch, in pieces."""
-        size = min(_PIECE, -(-batch.count // self._workers))
-        pieces = [
-            batch._replace(first=first, count=min(size, batch.count - first))
-            for first in range(0, batch.count, size)
-        ]
+    def submit(self, slot: int, job: Job) -> list[Future[list[int]]]:
+        """Start filling a slot in parts; each yields the indices of images that were replaced."""
+        size = min(_AT_ONCE, -(-len(job.indices) // self._workers))
         with _hidden_main():
-            return [self._executor.submit(self._fill, piece) for piece in pieces]
+            return [self._executor.submit(self._fill, slot, part) for part in job.parts(size)]
 
     def death(self) -> str:
         """Close the pool and return how one of its processes died."""
@@ -84,9 +83,9 @@ class WorkerPool:
 class _Caller(Executor):
     """Runs submitted work immediately."""
 
-    def submit(self, fn: Callable[[Piece], Filled], /, piece: Piece) -> Future[Filled]:
-        future: Future[Filled] = Future()
-        future.set_result(fn(piece))
+    def submit(self, fn: Callable[..., Result], /, *arguments: object) -> Future[Result]:
+        future: Future[Result] = Future()
+        future.set_result(fn(*arguments))
         return future
 
 

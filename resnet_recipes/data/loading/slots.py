@@ -3,7 +3,6 @@
 from contextlib import suppress
 from typing import NamedTuple, Self
 
-import numpy as np
 import torch
 
 from resnet_recipes.data.base import DataConfig, Share
@@ -51,20 +50,8 @@ class Capacity(NamedTuple):
         return {
             "pixels": ("u1", (self.slots, self.rows * self.pixels**2 * 3)),
             "labels": ("i8", shape),
-            "indices": ("i8", shape),
-            "copies": ("i8", shape),
             "reading": ("?", shape),
         }
-
-
-class Piece(NamedTuple):
-    """Some rows of the batch in a slot."""
-
-    slot: int
-    epoch: int
-    side: int  # pixels
-    first: int  # row
-    count: int  # rows
 
 
 class Slots:
@@ -73,30 +60,19 @@ class Slots:
     def __init__(self, capacity: Capacity):
         self._memory = SharedArrays(**capacity.layout)
 
-    def place(self, batch: Piece, job: Job) -> Rows:
-        """Put a job into its slot; return its rows, which are views of the slot."""
-        rows = self.rows(batch)
-        rows.indices[:], rows.copies[:], rows.reading[:] = job.indices, job.copies, False
-        return rows
-
-    def rows(self, piece: Piece) -> Rows:
-        """Return rows as views of the memory."""
-        memory, slot, size = self._memory, piece.slot, piece.side**2 * 3
-        rows = slice(piece.first, piece.first + piece.count)
+    def rows(self, slot: int, job: Job) -> Rows:
+        """Return a job's rows of the batch in a slot: views of the memory."""
+        memory, count, size = self._memory, len(job.indices), job.pixels**2 * 3
+        rows = slice(job.first, job.first + count)
         pixels = memory["pixels"][slot, rows.start * size : rows.stop * size]
-        pixels = pixels.reshape(piece.count, piece.side, piece.side, 3)
         return Rows(
-            piece.epoch,
-            memory["indices"][slot, rows],
-            memory["copies"][slot, rows],
-            pixels,
+            job.epoch,
+            job.indices,
+            job.copies,
+            pixels.reshape(count, job.pixels, job.pixels, 3),
             memory["labels"][slot, rows],
             memory["reading"][slot, rows],
         )
-
-    def being_read(self) -> np.ndarray:
-        """Return the indices of the images now being read, int64 [n]."""
-        return self._memory["indices"][self._memory["reading"]]
 
     def pin(self) -> str | None:
         """Lock the memory in RAM and register it with CUDA for asynchronous copies; return a note if that fails."""

@@ -1,4 +1,4 @@
-"""Fill a piece of a batch in a worker of a loader."""
+"""Fill rows of a batch in a worker of a loader."""
 
 import os
 import signal
@@ -9,20 +9,15 @@ from typing import NamedTuple
 
 import torch
 
-from resnet_recipes.data.loading.slots import Piece, Slots
+from resnet_recipes.base.errors import TrainingError
+from resnet_recipes.data.loading.slots import Slots
 from resnet_recipes.data.loading.storage import Storage, UnreadableError, fill
+from resnet_recipes.data.order import Job
 
 #: Signals that stop a whole job and also reach its workers.
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 _context: "WorkerContext"
-
-
-class Filled(NamedTuple):
-    """The outcome of a piece."""
-
-    skipped: list[int]  # indices of unreadable images that were replaced
-    failure: str = ""  # a message, since not every exception can be pickled
 
 
 class WorkerContext(NamedTuple):
@@ -32,17 +27,20 @@ class WorkerContext(NamedTuple):
     slots: Slots
     skip_bad: bool
 
-    def fill(self, piece: Piece) -> Filled:
-        """Fill the rows of a piece."""
-        rows = self.slots.rows(piece)
+    def fill(self, slot: int, job: Job) -> list[int]:
+        """Fill a job's rows; return the indices of unreadable images that were replaced.
+
+        Raises TrainingError, which can be pickled, unlike what an augmentation may raise.
+        """
+        rows = self.slots.rows(slot, job)
         rows.reading[:] = True
         try:
-            return Filled(fill(self.storage, rows, self.skip_bad))
+            return fill(self.storage, rows, self.skip_bad)
         except UnreadableError as error:
-            return Filled([], str(error))
+            raise TrainingError(str(error)) from None
         except (Exception, SystemExit) as error:  # whatever a user's augmentation may raise
             path = self.storage.path(int(rows.indices[rows.reading.argmax()]))
-            return Filled([], f"{path}: {type(error).__name__}: {error}")
+            raise TrainingError(f"{path}: {type(error).__name__}: {error}") from None
         finally:
             rows.reading[:] = False
 
@@ -62,9 +60,9 @@ def start(context: WorkerContext) -> None:
     _context = context
 
 
-def fill_here(piece: Piece) -> Filled:
-    """Fill the rows of a piece, in a worker process."""
-    return _context.fill(piece)
+def fill_here(slot: int, job: Job) -> list[int]:
+    """Fill a job's rows, in a worker process."""
+    return _context.fill(slot, job)
 
 
 def _leave_with_parent() -> None:

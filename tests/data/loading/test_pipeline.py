@@ -2,6 +2,7 @@
 
 import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -148,6 +149,19 @@ def test_a_storage_that_never_responds_is_given_up_on(monkeypatch):
         next(made.run(jobs(1)))
     gate.set()
     made.close()
+
+
+def test_a_process_that_dies_between_two_batches_is_told():
+    made = Pipeline(Greys(False), Capacity(1, prefetch=1, rows=7, pixels=6))
+    batches = made.run(jobs(99))
+    next(batches)
+    (process,) = made._pool._processes.values()
+    process.kill()
+    while not made._pool._executor._broken:  # there is no public way to see that it has noticed
+        time.sleep(0.01)
+    with pytest.raises(TrainingError, match=r"a loader process (was|exited)"):
+        for _ in batches:
+            pass
 
 
 class Refusal:
