@@ -136,14 +136,13 @@ def _sides(plan: Plan) -> Sequence[int]:
 def _probe_size(plan: Plan, rank: Rank, side: int) -> int:
     """Return a batch whose step fits into LONGEST_STEP at the smallest size: a micro-batch, or a part of one."""
     size = plan.bn_size
-    while size > 8:
-        began = time.perf_counter()
-        _laps(plan, rank, side, min(size, 8), 0.0, Tuning())
-        # all take the same size
-        mean = mean_over_ranks(torch.tensor(time.perf_counter() - began, device=rank.device))
-        images_per_second = 8 * (warm_up(rank.device) + 1) / mean.item()
-        return max(8, min(size, 1 << int(LONGEST_STEP * images_per_second).bit_length()))
-    return size
+    if size <= 8:
+        return size
+    # without building the network and the warm-up, which take many times as long as a step
+    last = _laps(plan, rank, side, 8, 0.0, Tuning())[-1]
+    mean = mean_over_ranks(torch.tensor(last, device=rank.device))  # all take the same size
+    images_per_second = 8 / mean.item()
+    return max(8, min(size, 1 << int(LONGEST_STEP * images_per_second).bit_length()))
 
 
 def _laps(

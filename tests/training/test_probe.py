@@ -72,6 +72,14 @@ def test_what_the_first_steps_take_longer_is_known(
     assert probe.speeds(made, ALONE).warm_up_seconds == pytest.approx(5.0)
 
 
+@pytest.mark.parametrize(("laps", "size"), [([0.0, 0.0, 4.0], 8), ([90.0, 40.0, 0.01], 16)])
+def test_the_batch_is_chosen_by_a_step_that_is_warm(
+    laps: list[float], size: int, made: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_laps", lambda *_: laps)
+    assert probe._probe_size(made, ALONE, 16) == size
+
+
 def speeds_of_two(process: RankProcess) -> dict[str, object]:
     """Measure on every rank at once."""
     probe.STEPS = 3
