@@ -139,7 +139,9 @@ def _name(point: Composed, swept: list[str]) -> str:
     recipe = replace(point.recipe, run=RunConfig(), launch=LaunchConfig())
     parts = [word.partition("=") for word in swept if not word.startswith("recipe=")]
     said = [
-        re.sub(r"[^A-Za-z0-9.]+", "", f"{key.rpartition('.')[2]}{value}") for key, _, value in parts
+        "no" * key.startswith("~")
+        + re.sub(r"[^A-Za-z0-9.]+", "", f"{key.rpartition('.')[2]}{value}")
+        for key, _, value in parts
     ]
     digest = hashlib.sha256(freeze(recipe).encode()).hexdigest()[:8]
     return "-".join([recipe.name[:40], *filter(None, ["-".join(said)[:60]]), digest])

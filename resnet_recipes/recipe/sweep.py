@@ -1,4 +1,4 @@
-"""The points of a sweep: every combination of the values in words such as `seed=1,2,3`."""
+"""The points of a sweep: every combination of the values in words such as `seed=1,2,3`, `~methods.sam,ema`."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -35,7 +35,10 @@ def points(words: Sequence[str]) -> list[list[str]]:
 def _choices(word: str) -> list[str]:
     """Return the words that one word stands for: itself, unless it holds several values in Hydra's grammar."""
     key, equals, value = word.partition("=")
-    if not equals or word.startswith("~"):
+    if word.startswith("~") and not equals:  # ~methods.sam,ema: without the one, without the other
+        section, dot, names = word.rpartition(".")
+        return [f"{section}{dot}{name}" for name in names.split(",")]
+    if not equals:
         return [word]
     value = CURVE if (key, value) == ("epochs", "curve") else value
     return [f"{key}={text}" for text in texts_of(f"{key}={value}", MAX_POINTS + 1)] or [word]

@@ -69,6 +69,16 @@ def test_names_depend_on_what_makes_the_result_alone(runs):
     assert not set(first) & set(other)
 
 
+def test_a_sweep_may_leave_out_one_method_at_a_time(runs, capsys):
+    words = ["-m", "recipe=mild", *SMALL, "seed=1,2", "~methods.ema,blurpool"]
+    assert cli.train(words) == 0
+    ((_, points),) = runs
+    said = [name.rpartition("-")[0] for name in points]
+    assert said == [f"mild-seed{seed}-{key}" for seed in "12" for key in ("noema", "noblurpool")]
+    assert cli.train([*words[:-1], "~methods.ema,"]) == 2
+    assert "~methods." in capsys.readouterr().err
+
+
 def test_all_points_are_checked_before_the_first_is_trained(runs, capsys):
     assert cli.train(["-m", "recipe=mild,hott", *SMALL, "lr=1,-1", "seed=1,2"]) == 2
     err = capsys.readouterr().err

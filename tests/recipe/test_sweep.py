@@ -22,6 +22,7 @@ from resnet_recipes.recipe.sweep import points
             ["lr=choice(0.5,1.0)", "~methods.ema"],
             [["lr=0.5", "~methods.ema"], ["lr=1.0", "~methods.ema"]],
         ),
+        (["~methods.ema,sam"], [["~methods.ema"], ["~methods.sam"]]),
         (["methods.mixup={},null"], [["methods.mixup={}"], ["methods.mixup=null"]]),
         (
             ["data.crop_scale=[0.1,1],[0.25,1]"],
