@@ -1,5 +1,6 @@
 """Files that are either complete or absent, whatever happens while they are written."""
 
+import errno
 import os
 import re
 import secrets
@@ -19,6 +20,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     leaves the old one. A killed process also leaves a part file; its name is random, so that
     several processes can write at once and nobody can plant a link in its place.
     """
+    if not path.name:
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     part = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
         with part.open("xb") as file:

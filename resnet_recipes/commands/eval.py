@@ -1,7 +1,5 @@
 """`resnet-recipes eval RUN|FILE`: the accuracy of a trained network, by class and by image size."""
 
-import csv
-import io
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from resnet_recipes.launch.evaluation import evaluate
 from resnet_recipes.network.about import About
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report.page.pictures import png
-from resnet_recipes.report.text import printable, rate
+from resnet_recipes.report.text import csv_line, printable, rate
 from resnet_recipes.training.trained import Evaluated
 
 #: How many classes and confusions are printed.
@@ -137,11 +135,8 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _csv(classes: list[dict[str, Any]]) -> bytes:
-    text = io.StringIO()
-    table = csv.DictWriter(text, fieldnames=list(classes[0]), lineterminator="\n")
-    table.writeheader()
-    table.writerows(classes)
-    return text.getvalue().encode(errors="backslashreplace")
+    rows = [classes[0], *(row.values() for row in classes)]
+    return "".join(map(csv_line, rows)).encode()
 
 
 def _png(classes: list[dict[str, Any]]) -> bytes:

@@ -1,9 +1,7 @@
 """`resnet-recipes predict RUN|FILE IMAGE...|FOLDER`: classify images with a trained network."""
 
-import csv
 import json
 import os
-import sys
 from collections.abc import Iterator
 
 from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
@@ -13,7 +11,7 @@ from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.trained import is_setting, named
 from resnet_recipes.data.unseen import image_paths
-from resnet_recipes.report.text import printable
+from resnet_recipes.report.text import csv_line, printable
 from resnet_recipes.training.predict import BEST, Prediction, predictions
 
 
@@ -54,17 +52,17 @@ def _as_dict(one: Prediction) -> dict[str, object]:
 
 def _print_rows(found: Iterator[Prediction], as_csv: bool) -> int:
     """Print predictions as they come; errors go to stderr. Return how many images cannot be read."""
-    table, bad = csv.writer(sys.stdout, lineterminator="\n"), 0
+    bad = 0
     for count, one in enumerate(found):
         if count == 0 and as_csv:
             heads = [(f"class_{place}", f"probability_{place}") for place in range(1, BEST + 1)]
-            table.writerow(["file", *(head for pair in heads for head in pair)])
+            print(csv_line(["file", *(head for pair in heads for head in pair)]), end="")
         if one.error:
             bad += 1
             say(f"{printable(one.file)} {printable(one.error)}")
         elif as_csv:
             values = [value for name, share in one.classes for value in (name, f"{share:.6f}")]
-            table.writerow([one.file, *values])
+            print(csv_line([one.file, *values]), end="")
         else:
             print(printable(one.file))
             for name, share in one.classes:

@@ -1,8 +1,6 @@
 """`resnet-recipes runs [ROOT]`: list runs with state, progress, accuracy, time and cost."""
 
-import csv
 import json
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +8,7 @@ from pathlib import Path
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.commands.arguments import WIDTH, Arguments
 from resnet_recipes.measure.runs import RunRecord, runs_in
-from resnet_recipes.report.text import clock_time, pflops, printable
+from resnet_recipes.report.text import clock_time, csv_line, pflops, printable
 
 #: What the list can be sorted by; the best, or the latest name, comes first.
 KEYS: dict[str, Callable[[RunRecord], object]] = {
@@ -102,9 +100,9 @@ def _row(run: RunRecord, price: float | None) -> dict[str, object]:
 
 def _write_csv(rows: list[dict[str, object]]) -> None:
     if rows:
-        table = csv.DictWriter(sys.stdout, fieldnames=list(rows[0]), lineterminator="\n")
-        table.writeheader()
-        table.writerows(row | {"changes": " ".join(row["changes"])} for row in rows)
+        print(csv_line(rows[0]), end="")
+    for row in rows:
+        print(csv_line((row | {"changes": " ".join(row["changes"])}).values()), end="")
 
 
 def _show(runs: list[RunRecord], price: float | None) -> None:

@@ -7,6 +7,7 @@ import textwrap
 
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.recipe.library import Library
+from resnet_recipes.report.text import printable
 
 
 def run(arguments: Arguments) -> int:
@@ -18,11 +19,12 @@ def run(arguments: Arguments) -> int:
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for entry, document in Library(arguments.recipes).chain(name):
         hides = f", hides the packaged {entry.name}" if entry.shadows else ""
-        print(f"# {entry.name}: {entry.path} ({entry.origin}{hides})")
+        print(f"# {entry.name}: {printable(entry.path)} ({entry.origin}{hides})")
         print(f"# sha256 {hashlib.sha256(document.raw).hexdigest()}")
         print()
-        text = document.raw.decode("utf-8-sig").rstrip()
-        print("\n".join(folded(line, width) for line in text.splitlines()) if width else text)
+        for line in document.raw.decode("utf-8-sig").rstrip().splitlines():
+            shown = printable(line.expandtabs())
+            print(folded(shown, width) if width else shown)
         print()
     return 0
 

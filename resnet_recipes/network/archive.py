@@ -65,6 +65,8 @@ def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
         raise
     except FileNotFoundError:
         raise ArchiveError("no such file") from None
+    except OSError as error:
+        raise ArchiveError(f"unreadable ({error.strerror})") from None
     except Exception as error:  # zipfile and torch raise a dozen types of error for damaged files
         reason = str(error).partition("\n")[0][:200]
         raise ArchiveError(f"unreadable ({type(error).__name__}: {reason})") from None
@@ -88,7 +90,8 @@ def read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
     except FileNotFoundError:
         raise ArchiveError("no such file") from None
     except (SafetensorError, OSError, ValueError) as error:
-        raise ArchiveError(f"unreadable ({str(error)[:200]})") from None
+        reason = getattr(error, "strerror", None) or str(error)[:200]
+        raise ArchiveError(f"unreadable ({reason})") from None
 
 
 def is_plain(value: object, depth: int) -> bool:

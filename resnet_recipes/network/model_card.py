@@ -4,6 +4,7 @@ import yaml
 
 from resnet_recipes import __version__
 from resnet_recipes.network.about import About
+from resnet_recipes.report.text import in_markdown
 
 _SHOWN = 20  # class names shown
 
@@ -24,7 +25,7 @@ def model_card(about: About, to: str, use: str, checked: str) -> str:
             "",
             "| | |",
             "|---|---|",
-            *(f"| {name} | {_cell(value)} |" for name, value in _rows(about)),
+            *(f"| {name} | {in_markdown(value)} |" for name, value in _rows(about)),
             "",
             "## Use",
             "",
@@ -90,8 +91,3 @@ def _rows(about: About) -> list[tuple[str, str]]:
         ("made with", f"resnet-recipes {__version__}"),
     ]
     return [row for row in rows if row[1]]
-
-
-def _cell(text: str) -> str:
-    """Return text escaped for a table cell."""
-    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())

@@ -221,8 +221,8 @@ class _Reader:
 
     def _scalar(self, event: Any, line: int, key: str) -> Any:
         text = event.value
-        if "\0" in text:
-            self.refuse(line, None, "contains a NUL character")
+        if odd := next((char for char in text if not char.isprintable() and char != "\n"), ""):
+            self.refuse(line, None, f"contains {odd!a}, which nobody can see", "delete it")
         if len(text) > MAX_TEXT:
             self.stop(line, f"a value has more than {MAX_TEXT} characters, so this is not a recipe")
         if "???" in text:

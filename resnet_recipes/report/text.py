@@ -1,12 +1,48 @@
-"""Format values for people."""
+"""Format values for people; text from anyone is escaped here, for each medium that it goes to."""
+
+import csv
+import html
+import io
+import re
+from collections.abc import Iterable
+
+_MARKDOWN = re.compile(r"[\\`*\[\]|]|(?<![^\W_])_|_(?![^\W_])|:(?=//)|(?<=www)\.", re.IGNORECASE)
+
+#: Where a spreadsheet takes a cell, or what follows a semicolon in one, for a formula.
+_FORMULA = re.compile(r"(?:^|(?<=;))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 def printable(text: object) -> str:
-    """Return `text` with every character that could act on a terminal written as its escape code."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
-        for char in str(text)
+    """Return text for a terminal: every character that could act on it is written as its escape code."""
+    text = str(text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(
+            char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
+            for char in text
+        )
     )
+
+
+def in_html(text: object) -> str:
+    """Return text for HTML, in elements and quoted attributes: no tags, no invisible characters."""
+    return html.escape(printable(text))
+
+
+def in_markdown(text: object) -> str:
+    """Return text for one line of Markdown, or a cell of a table: no links, images, HTML or other markup."""
+    escaped = _MARKDOWN.sub(r"\\\g<0>", printable(" ".join(str(text).split())))
+    return html.escape(escaped, quote=False)
+
+
+def csv_line(values: Iterable[object]) -> str:
+    """Return one line of CSV in which no text is a formula to a spreadsheet: that gets a ' in front."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(
+        _FORMULA.sub("'", printable(value)) if isinstance(value, str) else value for value in values
+    )
+    return line.getvalue()
 
 
 def clock_time(seconds: float) -> str:

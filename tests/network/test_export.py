@@ -126,5 +126,5 @@ def test_a_card_has_the_header_of_a_hub_and_code_that_is_python(to: str, network
         {"type": "accuracy", "name": "top-1", "value": 71.25}
     ]
     compile(rest.split("```python\n")[1].split("```")[0], "card", "exec")
-    assert "a\\|b, &lt;i>" in rest
+    assert "a\\|b, &lt;i&gt;" in rest
     assert "blurpool (replace_convs=True" in rest

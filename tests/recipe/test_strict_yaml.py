@@ -92,7 +92,7 @@ def test_values_that_readers_disagree_about_are_refused(value, said):
         ("optimizer.lr: 1\n", 1, "nested keys"),
         ("1: 2\n", 1, "not the name of a setting"),
         ("? [a, b]\n: 1\n", 1, "must be a name"),
-        ("name: 'a\\0b'\nx: \"a\\0b\"\n", 2, "NUL"),
+        ("name: 'a\\0b'\nx: \"a\\0b\"\n", 2, "nobody can see"),
         ("a: ${oc.env:HOME}\n", 1, "is not a reference"),
         ("a: ${b}\n", 1, "your own ./recipes folder"),
         ("a: x${b}\n", 1, "is not a reference"),

@@ -1,8 +1,21 @@
 """Values as people read them."""
 
+import csv
+import html
+import json
+
 import pytest
 
-from resnet_recipes.report.text import clock_time, percent, printable, rate
+from resnet_recipes.report.page.charts import to_json
+from resnet_recipes.report.text import (
+    clock_time,
+    csv_line,
+    in_html,
+    in_markdown,
+    percent,
+    printable,
+    rate,
+)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +37,65 @@ def test_no_character_of_a_name_can_act_on_the_terminal(hostile):
 
 
 def test_ordinary_names_stay_as_they_are():
-    assert printable("n02105855 Shetland sheepdog \u72ac") == "n02105855 Shetland sheepdog \u72ac"
+    name = "n02105855_Shetland sheepdog, \u72ac (No. 3)"
+    assert {printable(name), in_html(name), in_markdown(name)} == {name}
+    assert csv_line([name, -1.5, None]) == f'"{name}",-1.5,\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("[a](http://b)", r"\[a\](http\://b)"),
+        ("![a][b]", r"!\[a\]\[b\]"),
+        ("<img src=x>&lt;", "&lt;img src=x&gt;&amp;lt;"),
+        ("www.evil.example WWW.x", r"www\.evil.example WWW\.x"),
+        ("a | b\n\n# c", r"a \| b # c"),
+        ("`a` *b* _c_ \\[", r"\`a\` \*b\* \_c\_ \\\["),
+        ("a\x1b\u202eb", r"a\\x1b\\u202eb"),
+    ],
+)
+def test_no_text_is_markup_in_markdown(text, escaped):
+    assert in_markdown(text) == escaped
+
+
+def test_the_markdown_of_any_text_is_rendered_as_that_text():
+    markdown = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
+    for text in ("[a](http://b)", "![a](b)", "<b>x</b>", "<http://x>", "a|b", "*a* _b_ `c`", "\\["):
+        page = markdown.render(f"| x |\n|---|\n| {in_markdown(text)} |\n")
+        assert f"<td>{html.escape(text)}</td>" in page
+
+
+@pytest.mark.parametrize(
+    ("text", "escaped"),
+    [
+        ("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
+        ("\" onload='x'", "&quot; onload=&#x27;x&#x27;"),
+        ("a\u202eb\udcff", r"a\u202eb\udcff"),
+    ],
+)
+def test_no_text_is_markup_in_html(text, escaped):
+    assert in_html(text) == escaped
+
+
+@pytest.mark.parametrize(
+    "formula",
+    ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", " =1", "\uff1d1", "\r\n=1"],
+)
+def test_no_text_is_a_formula_in_csv(formula):
+    (cell,) = next(csv.reader([csv_line([formula])]))
+    assert cell == f"'{printable(formula)}" or cell.startswith("\\")
+    (cell,) = next(csv.reader([csv_line([f"a;{formula}"])]))
+    assert cell.startswith(("a;'", "a;\\"))
+
+
+def test_csv_keeps_one_row_on_one_line():
+    assert csv_line(["a\nb", 'c"d', 0.5]) == 'a\\nb,"c""d",0.5\n'
+
+
+def test_a_plot_has_no_text_that_ends_its_script_or_cannot_be_seen():
+    text = to_json({"a": ["</script>\u202e\ud800", 1.5, None], "b": ({"c": True},)})
+    assert json.loads(text) == {"a": ["</script>\\u202e\\ud800", 1.5, None], "b": [{"c": True}]}
+    assert "<" not in text
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,25 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from resnet_recipes.report.text import printable
+
 Spec = dict[str, Any]
 Row = dict[str, Any]
+
+
+def to_json(spec: Spec) -> str:
+    """Return a plot as JSON that shows no invisible characters and cannot end a script element around it."""
+    text = json.dumps(_shown(spec))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _shown(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(item) for item in value]
+    return printable(value) if isinstance(value, str) else value
+
 
 ALL, NONE = "all machines", "hidden"
 

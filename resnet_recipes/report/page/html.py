@@ -1,12 +1,11 @@
 """The page around the plots: one HTML file with everything in it."""
 
-import html
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from resnet_recipes.report.page.charts import Spec
+from resnet_recipes.report.page.charts import Spec, to_json
+from resnet_recipes.report.text import in_html
 
 _HERE = Path(__file__).parent
 
@@ -52,8 +51,8 @@ def page(title: str, sections: Sequence[Section]) -> str:
     parts = [
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{html.escape(title)}</title><style>{style}</style></head><body>",
-        f"<h1>{html.escape(title)}</h1>",
+        f"<title>{in_html(title)}</title><style>{style}</style></head><body>",
+        f"<h1>{in_html(title)}</h1>",
         *map(_section, sections),
         f"<script>{library}</script><script>{script}</script></body></html>",
     ]
@@ -62,8 +61,8 @@ def page(title: str, sections: Sequence[Section]) -> str:
 
 def _section(section: Section) -> str:
     parts = [
-        f"<section><h2>{html.escape(section.title)}</h2>",
-        *(f"<p>{html.escape(text)}</p>" for text in section.text),
+        f"<section><h2>{in_html(section.title)}</h2>",
+        *(f"<p>{in_html(text)}</p>" for text in section.text),
     ]
     parts += [_figure(figure) for figure in section.figures] + [
         _table(table) for table in section.tables
@@ -71,22 +70,17 @@ def _section(section: Section) -> str:
     if section.notes:
         parts.append(
             '<ul class="note">'
-            + "".join(f"<li>{html.escape(note)}</li>" for note in section.notes)
+            + "".join(f"<li>{in_html(note)}</li>" for note in section.notes)
             + "</ul>"
         )
     return "\n".join([*parts, "</section>"])
 
 
 def _figure(figure: Figure) -> str:
-    name = html.escape(figure.name)
-    plot = f'<div class="plot" data-spec="{name}-spec"></div><figcaption>{html.escape(figure.caption)}</figcaption>'
-    spec = f'<script type="application/json" id="{name}-spec">{_json(figure.spec)}</script>'
+    name = in_html(figure.name)
+    plot = f'<div class="plot" data-spec="{name}-spec"></div><figcaption>{in_html(figure.caption)}</figcaption>'
+    spec = f'<script type="application/json" id="{name}-spec">{to_json(figure.spec)}</script>'
     return f'<figure id="{name}">{plot}{spec}</figure>'
-
-
-def _json(value: object) -> str:
-    """Return JSON that cannot end the script element around it."""
-    return json.dumps(value).replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def _table(table: Table) -> str:
@@ -96,18 +90,17 @@ def _table(table: Table) -> str:
     ]
     kinds = [' class="number"' if is_number else "" for is_number in numeric]
     head = "".join(
-        f"<th{kind}>{html.escape(text)}</th>"
-        for text, kind in zip(table.headings, kinds, strict=True)
+        f"<th{kind}>{in_html(text)}</th>" for text, kind in zip(table.headings, kinds, strict=True)
     )
     rows = "\n".join("<tr>" + "".join(map(_cell, row, kinds)) + "</tr>" for row in table.rows)
-    caption = f'<caption class="note">{html.escape(table.caption)}</caption>'
+    caption = f'<caption class="note">{in_html(table.caption)}</caption>'
     return f'<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
 
 
 def _cell(value: str | float | None, kind: str) -> str:
     if isinstance(value, str):
         kind = ' class="long"' if len(value) > LONG else kind
-        return f"<td{kind}>{html.escape(value)}</td>"
+        return f"<td{kind}>{in_html(value)}</td>"
     if value is None:
         return f'<td{kind} data-value=""></td>'
     shown = f"{value:,.4g}" if value >= 1000 or value == int(value) else f"{value:.2f}"

@@ -1,14 +1,13 @@
 """Plots as pictures, drawn by the plotting library, which is an extra."""
 
 import io
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, Problem
-from resnet_recipes.report.page.charts import Spec
+from resnet_recipes.report.page.charts import Spec, to_json
 from resnet_recipes.report.page.html import Figure
 
 
@@ -26,7 +25,7 @@ def plotting(key: str) -> ModuleType:
 
 def png(spec: Spec) -> bytes:
     """Draw a plot as a PNG."""
-    return plotting("--png").vegalite_to_png(json.dumps(spec), scale=2)
+    return plotting("--png").vegalite_to_png(to_json(spec), scale=2)
 
 
 def write_pictures(folder: Path, figures: Iterable[Figure]) -> None:
