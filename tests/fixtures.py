@@ -3,7 +3,7 @@
 import atexit
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -132,12 +132,10 @@ def composed_once() -> Iterator[None]:
     """Let Hydra compose the same recipe with the same words once only: it takes a tenth of a second."""
     compose, made = hydra_compose.composed, {}
 
-    def composed(
-        trees: Sequence[dict[str, Any]], overrides: Sequence[tuple[str, Any]]
-    ) -> dict[str, Any]:
-        key = repr((trees, overrides))
+    def composed(*arguments: object) -> dict[str, Any]:
+        key = repr(arguments)
         if key not in made:
-            made[key] = compose(trees, overrides)
+            made[key] = compose(*arguments)
         return deepcopy(made[key])
 
     hydra_compose.composed = composed

@@ -70,7 +70,11 @@ def methods() -> Iterator[str]:
 def optimizers() -> Iterator[str]:
     """Yield a section for each optimizer, the default first."""
     yield "# Optimizers\n"
-    yield "`optimizer.name` chooses one; a recipe has the settings of its own optimizer only.\n"
+    yield (
+        "`optimizer=NAME` chooses one with all its settings, those of `recipes/optimizer/NAME.yaml`; "
+        "[If you know Hydra](../howto/hydra.md#the-groups) lists the options. A recipe has the "
+        "settings of its own optimizer only.\n"
+    )
     for optimizer in OPTIMIZERS:
         yield from _card(optimizer, "optimizer", {})
 

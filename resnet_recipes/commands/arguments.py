@@ -15,6 +15,9 @@ WIDTH = 80  # columns of a help page
 
 RECIPES = {"--recipes DIR": "your own recipes (default ./recipes)"}
 
+#: Flags in Hydra's spelling, and in ours.
+HYDRAS = {"--multirun": "-m", "--cfg=job": "--cfg"}
+
 
 @dataclass(frozen=True)
 class Usage:
@@ -89,6 +92,7 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
     found, problems, known = Arguments(), [], usage.values
     ahead = iter(argv)
     for word in ahead:
+        word = HYDRAS.get(word, word)
         name, equals, value = word.partition("=")
         if not word.startswith("-") or word == "-":
             found.words.append(word)

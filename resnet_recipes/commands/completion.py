@@ -7,7 +7,7 @@ starts no program.
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES, TRAIN
-from resnet_recipes.recipe.library import Library
+from resnet_recipes.recipe.library import GROUPS, Library, packaged_folder
 from resnet_recipes.recipe.overrides import SHORT
 from resnet_recipes.recipe.typed import settings
 
@@ -91,6 +91,11 @@ def _settings() -> list[str]:
     return [
         *(f"recipe={name}" for name in Library().packaged),
         *(f"{key}=" for key in SHORT),
+        *(
+            f"{group}={path.stem}"
+            for group in GROUPS
+            for path in sorted(packaged_folder().glob(f"{group}/*.yaml"))
+        ),
         *(f"{key}=" for key in known if key not in sections and key not in methods),
         *(f"{key}={{}}" for key in methods),
         *(f"~{key}" for key in methods),

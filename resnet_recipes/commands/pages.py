@@ -33,6 +33,7 @@ Settings are key=value, in any order:
   data=PATH  epochs=N  ssr=R    images; length in epochs, or as a multiple of 90
   lr=  wd=  bs=  seed=          learning rate, weight decay, global batch size
   gpus=  workers=  run=NAME     GPUs, loader processes per GPU, name of the run
+  optimizer=lamb schedule=step  another optimizer, another schedule, as a whole
   optimizer.momentum=0.9        any setting of the recipe (--cfg prints all)
   methods.mixup={}              turn a method on, with its defaults
   methods.mixup.alpha=0.3       turn it on with another value

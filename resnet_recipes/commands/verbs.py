@@ -41,6 +41,8 @@ def train(argv: Sequence[str]) -> int:
     if name == "train" and external.launcher(argv):
         # rank 0 composes; no other rank imports Hydra
         return external.join(argv, lambda: _module(name).prepared(arguments))
+    if name == "cfg":  # which Hydra calls `--cfg job`
+        arguments.words = [word for word in arguments.words if word != "job"]
     if name in _COMPOSING and "--resume" not in arguments:
         chosen(arguments)
     return _module(name).run(arguments)

@@ -73,7 +73,7 @@ def _changed(recipe: Recipe, words: Sequence[str], known: Sequence[str]) -> Reci
     if "data.root" in {change.key for change in changes}:
         recipe = replace(recipe, data=replace(recipe.data, val_share=0.0))
     tree = hydra_compose.composed(
-        [frozen.tree_of(recipe)], [(change.key, change.read()) for change in changes]
+        "trained", {"trained": frozen.tree_of(recipe)}, [change.word for change in changes]
     )
     changed, wrong = typed(tree)
     if wrong := [problem for problem in wrong if problem.key != "data.root"]:

@@ -1,19 +1,19 @@
 """Compose one recipe from a name and a user's changes."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from resnet_recipes.base import names
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.recipe import frozen, hydra_compose, overrides
-from resnet_recipes.recipe.library import Entry, Library
+from resnet_recipes.recipe import hydra_compose, overrides
+from resnet_recipes.recipe.library import Entry, Library, read
 from resnet_recipes.recipe.overrides import Override, absolute
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.strict_yaml import Document
-from resnet_recipes.recipe.typed import fitting, typed
+from resnet_recipes.recipe.typed import fitting, typed, whole
 
 Links = list[tuple[Entry, Document]]  # a recipe's files, the most basic one first
 
@@ -37,27 +37,25 @@ def compose(
     `folder` holds the user's recipes (default ./recipes). Without `needs_data`, data.root may be
     unset. Raises RecipeError with every problem at once.
     """
-    links = Library(folder).chain(name)
+    library = Library(folder)
+    links = library.chain(name)
+    entry, _ = links[-1]
     changed, problems = overrides.parse(changes)
-    # for references to defaults; those of optimizers differ
-    trees = [frozen.tree_of(Recipe()) | {"optimizer": {}}]
-    for _, document in links:
-        tree, wrong = fitting(
-            {key: value for key, value in document.tree.items() if key != "defaults"}, in_file=True
-        )
-        trees.append(tree)
-        problems += [_placed(problem, document) for problem in wrong]
+    options, wrong = _options(changed, library)
+    files, misfits = _files([*links, *options], library)
+    problems += wrong + misfits
+    words = [hydra_compose.choice(option.group, _config(option)) for option, _ in options]
+    words += [override.word for override in changed if not override.is_choice]
     try:
-        tree = hydra_compose.composed(
-            trees, [(override.key, override.read()) for override in changed]
-        )
+        tree = hydra_compose.composed(_config(entry), files, words)
     except ValueError as error:
         raise RecipeError(
-            [*problems, Problem(links[-1][0].place, None, f"cannot be composed: {error}")]
+            [*problems, Problem(entry.place, None, f"cannot be composed: {error}")]
         ) from None
     _claim(tree, links, changed)
     recipe, wrong = typed(tree)
     problems += _idle_removals(changed, links)
+    links += options
     problems += [
         _located(problem, changed, links)
         for problem in wrong
@@ -65,15 +63,67 @@ def compose(
     ]
     if problems:
         raise RecipeError(problems)
-    recipe.data.root, recipe.run.root = (
-        absolute("data.root", recipe.data.root),
-        absolute("run.root", recipe.run.root),
-    )
+    _make_absolute(recipe)
+    digests = {str(link.path): hashlib.sha256(document.raw).hexdigest() for link, document in links}
+    return Composed(recipe, entry, digests, tuple(changed))
+
+
+def from_config(config: Mapping[str, Any]) -> Recipe:
+    """Return the recipe that a Hydra application has composed in a node of its own config.
+
+    Raises RecipeError with every problem but missing data.
+    """
+    try:
+        recipe, problems = typed(hydra_compose.plain(config))
+    except ValueError as error:
+        raise RecipeError([Problem("recipe", None, f"cannot be read: {error}")]) from None
+    if problems := [problem for problem in problems if problem.key != "data.root"]:
+        raise RecipeError(problems)
+    _make_absolute(recipe)
+    return recipe
+
+
+def _make_absolute(recipe: Recipe) -> None:
+    """Make the paths in a recipe valid in any current folder."""
+    recipe.data.root = absolute("data.root", recipe.data.root)
+    recipe.run.root = absolute("run.root", recipe.run.root)
     weights = recipe.model.weights
     if weights and not names.WEIGHTS.fullmatch(weights):
         recipe.model.weights = absolute("model.weights", weights)
-    files = {str(entry.path): hashlib.sha256(document.raw).hexdigest() for entry, document in links}
-    return Composed(recipe, links[-1][0], files, tuple(changed))
+
+
+def _options(changed: list[Override], library: Library) -> tuple[Links, list[Problem]]:
+    """Read the option that each choice names, the last one of a group, and return what is wrong with the others."""
+    found, problems = {}, []
+    for override in changed:
+        if override.is_choice:
+            try:
+                entry = library.option(override.key, override.value)
+                found[override.key] = entry, read(entry)
+            except RecipeError as error:
+                problems += error.problems
+    return list(found.values()), problems
+
+
+def _files(links: Links, library: Library) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
+    """Return the files as Hydra composes them, by their names among its configs, and the values that do not fit."""
+    files, problems = {}, []
+    for entry, document in links:
+        tree = {key: value for key, value in document.tree.items() if key != "defaults"}
+        tree, wrong = fitting(tree, in_file=True)
+        problems += [_placed(problem, document) for problem in wrong]
+        if entry.group:
+            files[_config(entry)] = whole(entry.group, tree[entry.group])
+        else:
+            above = [_config(parent) for parent in library.inherited(entry, document)]
+            files[_config(entry)] = {"defaults": [*above, "_self_"], **tree}
+    return files, problems
+
+
+def _config(entry: Entry) -> str:
+    """Return the name of a file among Hydra's configs; a user's may have the name of a packaged one."""
+    name = {"packaged": entry.name, "user": f"user-{entry.name}", "file": "file-"}[entry.origin]
+    return f"{entry.group}/{name}" if entry.group else name
 
 
 def _claim(tree: dict[str, Any], links: Links, changed: list[Override]) -> None:
@@ -110,7 +160,8 @@ def _idle_removals(changed: list[Override], links: Links) -> Iterator[Problem]:
 
 def _located(problem: Problem, changed: list[Override], links: Links) -> Problem:
     """Name file and line of a setting that comes from a recipe file, unless an override has touched it."""
-    if any(f"{problem.key}.".startswith(f"{override.key}.") for override in changed):
+    settings = [override.key for override in changed if not override.is_choice]
+    if any(f"{problem.key}.".startswith(f"{key}.") for key in settings):
         return problem
     return next(
         (

@@ -1,20 +1,33 @@
-"""What Hydra and OmegaConf are used for: reading values in Hydra's grammar, and merging recipes and overrides.
+"""What Hydra does: it reads words in its grammar, and composes recipes, options and words to one tree.
 
-The rules of what wins are Hydra's: a file over its parents, an override over all files, the later
-of two overrides. `hydra.compose` would compose its own configuration along with ours, which takes
-most of its time.
+Hydra reads no recipe file. What it composes are the trees that the strict reader made of them,
+under names of our own in its ConfigStore.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import islice
 from typing import Any
 
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, ValueType
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+
+from resnet_recipes.recipe import frozen
+from resnet_recipes.recipe.library import GROUPS
+from resnet_recipes.recipe.schema import Recipe
+
+_APP = "resnet_recipes"  # our primary config, and the folder of all others
+_FILES = f"{_APP}/files"  # the group of the recipes that were read, and of options below it
+
+#: Hydra 1.3 warns without this argument, and 1.4 warns of it.
+_VERSION = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
 
 
 @lru_cache(1024)  # the points of a sweep have most words in common
@@ -54,17 +67,54 @@ def texts_of(override: str, most: int) -> list[str]:
     return list(islice(parsed.sweep_string_iterator(), most))
 
 
-def composed(
-    trees: Sequence[dict[str, Any]], overrides: Sequence[tuple[str, Any]]
-) -> dict[str, Any]:
-    """Merge trees, the most basic one first, and overrides such as ("seed", 7), the last of which wins.
+def choice(group: str, file: str) -> str:
+    """Return the override with which Hydra chooses an option of a group: the file "optimizer/NAME"."""
+    return f"{_FILES}/{group}@{group}={file.removeprefix(f'{group}/')}"
 
-    References are resolved. Raises ValueError if the trees do not fit together.
+
+def composed(
+    recipe: str, files: Mapping[str, Mapping[str, Any]], words: Sequence[str]
+) -> dict[str, Any]:
+    """Compose one of several files over the defaults of all settings, and apply overrides, the last of which wins.
+
+    A file may name others in its `defaults`; options are called "optimizer/NAME". References are
+    resolved. Raises ValueError if the files do not fit together.
     """
+    base = frozen.tree_of(Recipe()) | {"optimizer": {}}  # defaults of optimizers differ
+    defaults = [f"{_APP}/base@_global_", {f"{_FILES}@_global_": recipe}]
+    defaults += [{f"{_FILES}/{group}@{group}": None} for group in GROUPS]
+    configs = {f"{_FILES}/{name}": tree for name, tree in files.items()}
+    configs |= {f"{_APP}/base": base, _APP: {"defaults": [*defaults, "_self_"]}}
+    for place, tree in configs.items():
+        group, _, name = place.rpartition("/")
+        ConfigStore.instance().store(name, tree, group=group or None, provider=_APP)
     try:
-        merged = OmegaConf.merge(*trees)
-        for key, value in overrides:
-            OmegaConf.update(merged, key, value, merge=True, force_add=True)
-        return OmegaConf.to_container(merged, resolve=True)
-    except (OmegaConfBaseException, RecursionError) as error:
+        with _own_hydra():
+            return OmegaConf.to_container(hydra.compose(_APP, list(words)), resolve=True)
+    except (HydraException, OmegaConfBaseException, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())[:200]) from None
+
+
+def plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the node of a Hydra application's config as plain mappings, lists and values, references resolved.
+
+    Raises ValueError if a reference leads nowhere, or if a value is missing.
+    """
+    config = config if OmegaConf.is_config(config) else OmegaConf.create(config)
+    try:
+        return OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise ValueError(" ".join(str(error).split())[:200]) from None
+
+
+@contextmanager
+def _own_hydra() -> Iterator[None]:
+    """Initialize Hydra; what a notebook or another application has initialized is back afterwards."""
+    theirs = GlobalHydra.instance().hydra
+    GlobalHydra.instance().clear()
+    try:
+        with hydra.initialize(config_path=None, **_VERSION):
+            yield
+    finally:
+        if theirs:
+            GlobalHydra.instance().initialize(theirs)

@@ -1,6 +1,7 @@
-"""Where recipes are: the user's folder first, then the packaged ones. Needs neither torch nor Hydra."""
+"""Where recipes and their options are: the user's folder first, then the package. Needs neither torch nor Hydra."""
 
 import os
+import re
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -15,15 +16,22 @@ from resnet_recipes.recipe.suggestions import did_you_mean
 USER_FOLDER = Path("recipes")
 MAX_PARENTS = 8
 
+#: Sections of a recipe that can be chosen as a whole; a folder of each name holds the options.
+GROUPS = ("optimizer", "schedule")
+
+#: `optimizer` as a choice in `defaults`; Hydra's own spellings of the same choice mean the same.
+_CHOICE = re.compile(rf"(?:override )?/?({'|'.join(GROUPS)})")
+
 
 @dataclass(frozen=True)
 class Entry:
-    """One recipe file."""
+    """One file: a recipe, or an option of a group."""
 
     name: str
     path: Path
     origin: str  # "packaged", "user" (the user's recipe folder) or "file" (named by its path)
     shadows: Path | None = None  # the packaged recipe of the same name, which this file hides
+    group: str = ""  # "optimizer" for optimizer/lamb.yaml
 
     @property
     def place(self) -> str:
@@ -37,18 +45,17 @@ def packaged_folder() -> Path:
 
 
 class Library:
-    """The recipes that can be named: those of a user's folder, which win, and the packaged ones."""
+    """What can be named: the recipes and options of a user's folder, which win, and the packaged ones."""
 
     def __init__(self, folder: Path | None = None):
         """Use `folder` as the user's, or ./recipes if there is one."""
         if folder is not None and not os.path.isdir(folder):
             raise RecipeError([Problem("--recipes", str(folder), "is not a directory")])
-        chosen = folder or USER_FOLDER
-        self.packaged = {path.stem: path for path in sorted(packaged_folder().glob("*.yaml"))}
-        same = chosen.is_dir() and chosen.resolve() == packaged_folder().resolve()
-        self.user = (
-            {} if same else {path.stem: path.absolute() for path in sorted(chosen.glob("*.yaml"))}
-        )
+        package, self._folder = packaged_folder(), (folder or USER_FOLDER).absolute()
+        if self._folder.resolve() == package.resolve():
+            self._folder = package
+        self.packaged = _files(package)
+        self.user = {} if self._folder == package else _files(self._folder)
 
     def entries(self) -> list[Entry]:
         """Return every recipe with a valid name, packaged ones first; shadowed ones are left out."""
@@ -76,68 +83,62 @@ class Library:
             if usable
             else "is neither the name of a recipe nor a path ending in .yaml"
         )
-        meant, known = did_you_mean(name, self.names()), f"recipes: {', '.join(self.names())}"
-        raise RecipeError([Problem("recipe", name, f"{rule}; {meant}" if meant else rule, known)])
+        raise _not_found("recipe", name, rule, self.names())
+
+    def option(self, group: str, name: str) -> Entry:
+        """Return an option of a group. Raises RecipeError with the names that exist."""
+        packaged = _files(packaged_folder() / group)
+        found = packaged | _files(self._folder / group)
+        if name not in found:
+            raise _not_found(group, name, "no such option", sorted(found))
+        origin = "packaged" if found[name] in packaged.values() else "user"
+        return Entry(name, found[name], origin, group=group)
 
     def chain(self, name: str) -> list[tuple[Entry, Document]]:
-        """Read a recipe and those it inherits from, the most basic one first. Raises RecipeError with file and line."""
+        """Read a recipe and what it inherits from, the most basic file first.
+
+        Raises RecipeError with file and line.
+        """
         links: list[tuple[Entry, Document]] = []
         self._collect(self.find(name), links, ())
         return links
 
+    def inherited(self, child: Entry, document: Document) -> list[Entry]:
+        """Return what a recipe's `defaults` name; its own name is the packaged recipe's."""
+        try:
+            found = [
+                self.option(group, name) if group else self.find(name)
+                for group, name in parents(document)
+            ]
+        except RecipeError as error:
+            place = document.where("defaults")
+            raise RecipeError([error.problems[0]._replace(key=place)]) from None
+        return [
+            Entry(entry.name, entry.shadows, "packaged")
+            if entry.path == child.path and entry.shadows
+            else entry
+            for entry in found
+        ]
+
     def _collect(
         self, entry: Entry, links: list[tuple[Entry, Document]], below: tuple[Path, ...]
     ) -> None:
-        document = strict_yaml.load(entry.path, references=entry.origin == "user")
+        document = read(entry)
         if entry.path in below:
-            raise RecipeError(
-                [
-                    Problem(
-                        document.where("defaults"),
-                        None,
-                        "recipes inherit from each other in a circle",
-                    )
-                ]
-            )
+            rule = "recipes inherit from each other in a circle"
+            raise RecipeError([Problem(document.where("defaults"), None, rule)])
         if len(links) + len(below) >= MAX_PARENTS:
-            raise RecipeError(
-                [
-                    Problem(
-                        shown(entry.path),
-                        None,
-                        f"a recipe may inherit from at most {MAX_PARENTS - 1} files",
-                    )
-                ]
-            )
-        for parent in parents(document):
-            found = self._parent(parent, entry, document)
-            self._collect(found, links, (*below, entry.path))
+            rule = f"a recipe may inherit from at most {MAX_PARENTS - 1} files"
+            raise RecipeError([Problem(shown(entry.path), None, rule)])
+        for parent in self.inherited(entry, document):
+            self._collect(parent, links, (*below, entry.path))
         links.append((entry, document))
-
-    def _parent(self, name: str, child: Entry, document: Document) -> Entry:
-        """Return the recipe that `defaults` names; one with the child's own name is the packaged one."""
-        try:
-            found = self.find(name)
-        except RecipeError as error:
-            problem = error.problems[0]
-            raise RecipeError([problem._replace(key=document.where("defaults"))]) from None
-        if found.path == child.path and found.shadows:
-            return Entry(name, found.shadows, "packaged")
-        return found
 
     def _file(self, name: str) -> Entry:
         path = typed_path("recipe", name).absolute()
         if path.suffix == ".yml":
-            raise RecipeError(
-                [
-                    Problem(
-                        "recipe",
-                        name,
-                        "recipe files end in .yaml",
-                        f"rename it to {path.stem}.yaml",
-                    )
-                ]
-            )
+            fix = f"rename it to {path.stem}.yaml"
+            raise RecipeError([Problem("recipe", name, "recipe files end in .yaml", fix)])
         if not os.path.isfile(path):  # Path.is_file raises for a name that is too long
             raise RecipeError([Problem("recipe", name, "no such file")])
         own = next((key for key, mine in self.user.items() if mine == path), None)
@@ -148,30 +149,53 @@ class Library:
         )
 
 
-def parents(document: Document) -> list[str]:
-    """Return the names in a recipe's `defaults`. Raises RecipeError if it has anything but names."""
+def read(entry: Entry) -> Document:
+    """Read a file; an option becomes the section of a recipe. Raises RecipeError with file and line."""
+    document = strict_yaml.load(entry.path, references=entry.origin == "user")
+    group = entry.group
+    if not group:
+        return document
+    if "defaults" in document.tree:
+        place = document.where("defaults")
+        raise RecipeError([Problem(place, None, "only recipes inherit", "delete the list")])
+    lines = {f"{group}.{key}": line for key, line in document.lines.items()}
+    return Document(entry.path, {group: document.tree}, lines, document.raw)
+
+
+def _not_found(key: str, name: str, rule: str, known: list[str]) -> RecipeError:
+    meant = did_you_mean(name, known)
+    fix = f"{key if key == 'recipe' else 'option'}s: {', '.join(known)}"
+    return RecipeError([Problem(key, name, f"{rule}; {meant}" if meant else rule, fix)])
+
+
+def parents(document: Document) -> list[tuple[str, str]]:
+    """Return what a recipe's `defaults` list: ("", "hot") for a recipe, ("optimizer", "lamb") for an option.
+
+    Raises RecipeError if it has anything else.
+    """
     listed = document.tree.get("defaults", [])
-    if not isinstance(listed, list) or not all(
-        isinstance(name, str) and names.RECIPE.fullmatch(name.strip("_")) for name in listed
-    ):
-        raise RecipeError(
-            [
-                Problem(
-                    document.where("defaults"),
-                    listed,
-                    "must be a list of recipe names",
-                    "defaults: [hot]",
-                )
-            ]
-        )
-    if "_self_" in listed[:-1]:
-        raise RecipeError(
-            [
-                Problem(
-                    document.where("defaults"),
-                    listed,
-                    "_self_ must come last: a recipe changes what it inherits",
-                )
-            ]
-        )
-    return [name for name in listed if name != "_self_"]
+    found = [_parent(item) for item in listed] if isinstance(listed, list) else [None]
+    if None in found:
+        rule = f"must be a list of recipe names, and of options of {' and '.join(GROUPS)}"
+        fix = "defaults: [hot], or defaults: [hot, optimizer: lamb]"
+        raise RecipeError([Problem(document.where("defaults"), listed, rule, fix)])
+    if ("", "_self_") in found[:-1]:
+        rule = "_self_ must come last: a recipe changes what it inherits"
+        raise RecipeError([Problem(document.where("defaults"), listed, rule)])
+    return [pair for pair in found if pair != ("", "_self_")]
+
+
+def _parent(item: object) -> tuple[str, str] | None:
+    """Return an item of `defaults` as group and name; None if it is neither a recipe nor an option."""
+    if isinstance(item, dict) and len(item) == 1:
+        (key, name), *_ = item.items()
+        choice = _CHOICE.fullmatch(key)
+        usable = choice and isinstance(name, str) and names.RECIPE.fullmatch(name)
+        return (choice[1], name) if usable else None
+    usable = isinstance(item, str) and (item == "_self_" or names.RECIPE.fullmatch(item))
+    return ("", item) if usable else None
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    """Return the recipe files directly in a folder, by the stems of their names."""
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}

@@ -4,10 +4,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_args, get_origin
 
+from resnet_recipes.base import names
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.recipe.hydra_compose import value_of
+from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.suggestions import did_you_mean
 from resnet_recipes.recipe.typed import fitting, is_union, settings
 
@@ -39,21 +41,29 @@ class Override(NamedTuple):
     """One setting that a user changed."""
 
     typed: str  # the word as it was typed: "epochs=18"
-    key: str  # "max_duration"
+    key: str  # "max_duration"; "optimizer" to choose another one
     value: str | None  # "18ep"; None: the method, or the optimizer's setting, is removed
 
     def __str__(self) -> str:
         return f"~{self.key}" if self.value is None else f"{self.key}={self.value}"
 
+    @property
+    def is_choice(self) -> bool:
+        """Whether this chooses an option of a group, as `optimizer=lamb` does."""
+        return self.key in GROUPS and bool(names.RECIPE.fullmatch(self.value or ""))
+
+    @property
+    def word(self) -> str:
+        """This change in Hydra's grammar; the value of a text setting is quoted."""
+        kind, value = settings()[self.key], "null" if self.value is None else self.value
+        takes_text = kind is str or (
+            is_union(kind) and str in get_args(kind) and not _NUMBER_OR_NULL.fullmatch(value)
+        )
+        return f"++{self.key}={_quoted(value) if takes_text else value}"
+
     def read(self) -> Any:
         """Return the value: that of a text setting as it is, any other by Hydra's grammar. Raises ValueError."""
-        if self.value is None:
-            return None
-        kind = settings()[self.key]
-        takes_text = kind is str or (
-            is_union(kind) and str in get_args(kind) and not _NUMBER_OR_NULL.fullmatch(self.value)
-        )
-        return self.value if takes_text else value_of(f"{self.key}={self.value}")
+        return value_of(self.word)
 
 
 def parse(words: Iterable[str]) -> tuple[list[Override], list[Problem]]:
@@ -83,6 +93,12 @@ def parse(words: Iterable[str]) -> tuple[list[Override], list[Problem]]:
 def absolute(key: str, path: str) -> str:
     """Return a path that is valid in any current folder; an empty one stays empty."""
     return str(typed_path(key, path).absolute()) if path else path
+
+
+def _quoted(text: str) -> str:
+    """Return text in quotes, which Hydra's grammar takes as it is but for backslashes before a quote."""
+    inside = re.sub(r"(\\*)('|\Z)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), text)
+    return f"'{inside}'"
 
 
 def _refused(word: str) -> Problem | None:
@@ -167,7 +183,7 @@ def _wrong(override: Override) -> Iterator[Problem]:
             "no such setting",
             meant or "resnet-train recipe=mild --cfg prints every setting",
         )
-    elif value is not None:
+    elif value is not None and not override.is_choice:
         try:
             yield from fitting(_nested(key, override.read()), in_file=False)[1]
         except ValueError as error:

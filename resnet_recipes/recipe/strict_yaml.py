@@ -26,6 +26,7 @@ MAX_REFERENCES = 16
 MAX_TEXT = 4096  # characters of one value
 
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_CHOICE = re.compile(r"(override )?/?[a-z]{1,64}")  # a key in `defaults`, in Hydra's grammar
 _REFERENCE = re.compile(r"\$\{[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*\}")
 
 
@@ -176,7 +177,7 @@ class _Reader:
         for event in events:
             if isinstance(event, yaml.MappingEndEvent):
                 break
-            name, line = self._key(event), event.start_mark.line + 1
+            name, line = self._key(event, key), event.start_mark.line + 1
             full = f"{key}.{name}" if key else name
             if name in tree:
                 self.refuse(
@@ -197,8 +198,8 @@ class _Reader:
             items.append(self._node(event, events, f"{key}.{len(items)}", depth + 1))
         return items
 
-    def _key(self, event: Any) -> str:
-        line = event.start_mark.line + 1
+    def _key(self, event: Any, section: str) -> str:
+        line, form = event.start_mark.line + 1, _CHOICE if section.startswith("defaults.") else _KEY
         if not isinstance(event, yaml.ScalarEvent):
             self.stop(line, "a key must be a name")
         name = event.value
@@ -213,7 +214,7 @@ class _Reader:
                 "merge keys are not used in recipes",
                 "write the values out, or inherit with 'defaults: [hot]'",
             )
-        elif not _KEY.fullmatch(name):
+        elif not form.fullmatch(name):
             fix = "write it as nested keys, one on each line" if "." in name else "delete it"
             rule = "is not the name of a setting (letters, digits and '_', starting with a letter)"
             self.refuse(line, name[:80], rule, fix)

@@ -3,7 +3,7 @@
 import math
 import types
 from collections.abc import Iterator
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -56,6 +56,18 @@ def fitting(
         else:
             fits[name] = value
     return fits, problems
+
+
+def whole(section: str, chosen: dict[str, Any]) -> dict[str, Any]:
+    """Return every setting of a section: those that were chosen, and the defaults of the others.
+
+    Settings of an optimizer that was not chosen are null, so that what is merged into a section
+    replaces all of it.
+    """
+    options = _dataclasses_in(settings()[section])
+    own = next((option for option in options if option.name == chosen.get("name")), options[0])
+    others = {name: None for option in options for name in kinds_of(option)}
+    return others | asdict(own()) | chosen
 
 
 def typed(tree: dict[str, Any]) -> tuple[Recipe, list[Problem]]:
@@ -152,7 +164,10 @@ def _chosen(
     } & tree.keys() - own.keys()
     problems += [
         Problem(
-            f"{key}.{setting}", tree[setting], f"is not a setting of {name}", f"~{key}.{setting}"
+            f"{key}.{setting}",
+            tree[setting],
+            f"is not a setting of {name}",
+            f"{key}={name} instead of {key}.name={name}, or ~{key}.{setting}",
         )
         for setting in tree
         if setting in strange and tree[setting] is not None

@@ -36,7 +36,8 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     precision = Precision(rank.device, resolve_dtype(recipe.precision.dtype, rank.device), model)
     wanted = recipe.precision.kernels == "auto" and recipe.precision.channels_last
     operations = ops.choose(rank.device, precision.dtype) if wanted else ops.Operations()
-    fuse(model, operations)
+    channels = fuse(model, operations)
+    methods.use(operations)
     casts = (
         wanted
         and rank.device.type == "cuda"
@@ -66,6 +67,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
         optimizer=optimizer,
         methods=methods,
         operations=operations,
+        channels=channels,
         precision=precision,
         clock=Clock(rank.device),
         tuning=tuning or Tuning.of(plan),

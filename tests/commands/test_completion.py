@@ -41,6 +41,8 @@ def offered(bash: str, line: str, folder: Path) -> list[str]:
     [
         ("resnet-train recipe=mi", ["mild", "mine"]),
         ("resnet-train recipe=mild optimizer.mom", ["optimizer.momentum="]),
+        ("resnet-train recipe=mild optimizer=l", ["lamb", "lars"]),
+        ("resnet-train schedule=s", ["step"]),
         ("resnet-train ~methods.em", ["~methods.ema"]),
         ("resnet-train methods.mixup.", ["methods.mixup.alpha="]),
         ("resnet-train --resume runs/f", ["runs/first"]),

@@ -24,8 +24,9 @@ def runs(tmp_path, monkeypatch):
     return notes
 
 
-def test_a_dry_run_prints_the_number_of_runs_and_starts_none(runs, capsys):
-    assert cli.train(["-m", "recipe=mild,medium", "epochs=23,30", "seed=1,2,3", "--dry-run"]) == 0
+@pytest.mark.parametrize("flag", ["-m", "--multirun"])
+def test_a_dry_run_prints_the_number_of_runs_and_starts_none(flag, runs, capsys):
+    assert cli.train([flag, "recipe=mild,medium", "epochs=23,30", "seed=1,2,3", "--dry-run"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("12 runs, one after another:")
     assert "recipe=medium epochs=30 seed=3" in out
@@ -51,6 +52,13 @@ def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypa
     # 2 x 6,000 steps x 16 images x 0.01 s
     assert "about 32:00 in total, 1.60 at launch.price" in out
     assert "not measured: 2 of these runs" in out
+
+
+def test_optimizers_and_schedules_are_swept_like_values(runs, capsys):
+    words = ["recipe=mild", "optimizer=sgd,lamb", "schedule=step,linear", *SMALL]
+    assert cli.train(["-m", *words]) == 0
+    found = [point.split("-")[1] for _, points in runs for point in points]
+    assert found == ["optimizersgd", "optimizersgd", "optimizerlamb", "optimizerlamb"]
 
 
 @pytest.mark.parametrize("parallel", ["0", "-1", "x", "", "1000000"])

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.compose import compose, from_config
 from resnet_recipes.recipe.schema import enabled
 
 DATA = "data=/data/imagenet"
@@ -242,23 +242,6 @@ def test_composing_twice_gives_the_same_recipe(folder):
     assert compose("hot", [DATA, "seed=1"]).recipe == compose("hot", [DATA, "seed=1"]).recipe
 
 
-def test_composing_leaves_nothing_in_hydras_store(folder):
-    from hydra.core.config_store import ConfigStore
-
-    before = set(ConfigStore.instance().repo)
-    compose("mild", [DATA])
-    assert set(ConfigStore.instance().repo) == before
-
-
-def test_a_notebooks_own_hydra_is_left_alone(folder):
-    import hydra
-    from hydra.core.global_hydra import GlobalHydra
-
-    with hydra.initialize(config_path=None, version_base="1.3"):
-        compose("mild", [DATA])
-        assert GlobalHydra.instance().is_initialized()
-
-
 def test_another_optimizer_takes_its_own_defaults_and_refuses_what_the_recipe_sets_for_the_first():
     with pytest.raises(RecipeError, match=r"optimizer\.momentum=0\.875: is not a setting of lamb"):
         compose("mild", [DATA, "optimizer.name=lamb"])
@@ -271,3 +254,111 @@ def test_another_optimizer_takes_its_own_defaults_and_refuses_what_the_recipe_se
         (0.9, 0.999),
         "one_dimensional",
     )
+
+
+@pytest.mark.parametrize("name", ["adamw", "decoupled_sgdw", "lamb", "lars", "sgd"])
+def test_choosing_an_optimizer_replaces_every_setting_of_the_recipes_own(name):
+    words = [DATA, "lr=0.5", f"optimizer={name}"]
+    mild, hot = (compose(recipe, words).recipe.optimizer for recipe in ("mild", "timm_a2"))
+    assert mild == hot
+    assert (mild.name, mild.lr) == (name, 0.5)
+
+
+@pytest.mark.parametrize("name", ["constant", "cosine", "linear", "polynomial", "step"])
+def test_choosing_a_schedule_replaces_every_setting_of_the_recipes_own(name):
+    words = [DATA, f"schedule={name}", "schedule.warmup=3ep"]
+    mild, hot = (compose(recipe, words).recipe.schedule for recipe in ("mild", "timm_a2"))
+    assert mild == hot
+    assert mild.warmup == "3ep"
+
+
+def test_the_last_of_two_choices_wins():
+    words = [DATA, "optimizer=lamb", "optimizer=lars"]
+    assert compose("mild", words).recipe.optimizer.name == "lars"
+
+
+@pytest.mark.parametrize(
+    "spelled", ["optimizer: lamb", "override optimizer: lamb", "override /optimizer: lamb"]
+)
+def test_a_recipe_chooses_an_option_between_its_parent_and_itself(folder, spelled):
+    folder("recipes/mine.yaml", f"defaults: [hot, {spelled}, _self_]\noptimizer: {{lr: 0.25}}\n")
+    composed = compose("mine", [DATA])
+    assert composed.recipe.optimizer.name == "lamb"
+    assert composed.recipe.optimizer.lr == 0.25
+    assert composed.recipe.optimizer.weight_decay == 0.02
+    assert composed.recipe.methods.sam
+    assert [Path(path).stem for path in composed.files] == ["hot", "lamb", "mine"]
+
+
+def test_a_choice_of_a_child_replaces_that_of_its_parent(folder):
+    folder("recipes/one.yaml", "defaults: [mild, optimizer: lamb]\noptimizer: {eps: 0.5}\n")
+    folder("recipes/two.yaml", "defaults: [one, optimizer: sgd]\noptimizer: {nesterov: true}\n")
+    optimizer = compose("two", [DATA]).recipe.optimizer
+    assert (optimizer.name, optimizer.momentum, optimizer.nesterov) == ("sgd", 0.875, True)
+
+
+def test_options_of_ones_own_are_found_and_win(folder, tmp_path):
+    (tmp_path / "recipes/optimizer").mkdir()
+    folder("recipes/optimizer/lamb.yaml", "name: lamb\nlr: 0.125\n")
+    folder("recipes/optimizer/mine.yaml", "name: sgd\nmomentum: 0.5\n")
+    composed = compose("mild", [DATA, "optimizer=lamb"])
+    assert composed.recipe.optimizer.lr == 0.125
+    assert str(tmp_path / "recipes/optimizer/lamb.yaml") in composed.files
+    assert compose("mild", [DATA, "optimizer=mine"]).recipe.optimizer.momentum == 0.5
+
+
+def test_an_option_that_does_not_exist_is_answered_with_those_that_do(folder):
+    said = problems("mild", DATA, "optimizer=lam", "schedule=multistep", "lr=x")
+    assert "optimizer=lam: no such option; did you mean lamb?" in said
+    assert "options: adamw, decoupled_sgdw, lamb, lars, sgd" in said
+    assert "schedule=multistep: no such option" in said
+    assert "optimizer.lr=x" in said
+    folder("recipes/mine.yaml", "name: mine\ndefaults: [mild, schedule: stepp]\n")
+    said = problems("mine", DATA)
+    assert "recipes/mine.yaml:2=stepp: no such option; did you mean step?" in said
+
+
+def test_what_is_wrong_in_an_option_is_reported_with_its_line(folder, tmp_path):
+    (tmp_path / "recipes/optimizer").mkdir()
+    option = "recipes/optimizer/mine.yaml"
+    folder(option, "name: lamb\nlr: -1\nmomentum: 0.5\nlrr: 1\n")
+    said = problems("mild", DATA, "optimizer=mine")
+    assert f"{option}:2: optimizer.lr=-1.0: must be positive" in said
+    assert f"{option}:3: optimizer.momentum=0.5: is not a setting of lamb" in said
+    assert f"{option}:4: optimizer.lrr: no such setting" in said
+    folder(option, "defaults: [lamb]\nname: lamb\n")
+    assert f"{option}:1: only recipes inherit" in problems("mild", DATA, "optimizer=mine")
+    folder(option, "name: lamb\nlr: ${oc.env:HOME}\n")
+    assert f"{option}:2" in problems("mild", DATA, "optimizer=mine")
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        "[hydra/launcher: evil]",
+        "[optimizer@hydra.callbacks: sgd]",
+        "[optimizer: ../../x]",
+        "[optimizer: [sgd, lamb]]",
+        "[methods: ema]",
+        "[{optimizer: sgd, schedule: step}]",
+        "[/optimizer/sgd]",
+        "[hot@data]",
+        "[optional hot]",
+        "[override hydra/launcher: x]",
+    ],
+)
+def test_defaults_hold_names_and_choices_and_nothing_else_of_hydras_grammar(folder, listed):
+    folder("recipes/mine.yaml", f"name: mine\ndefaults: {listed}\n")
+    assert "recipes/mine.yaml:2" in problems("mine", DATA)
+
+
+def test_the_config_of_another_application_becomes_a_recipe_or_says_what_is_wrong(folder, tmp_path):
+    tree = {"name": "mine", "optimizer": {"name": "lamb"}, "data": {"root": "images"}}
+    recipe = from_config(tree)
+    assert (recipe.optimizer.name, recipe.data.root) == ("lamb", str(tmp_path / "images"))
+    with pytest.raises(RecipeError) as caught:
+        from_config(tree | {"seed": "x", "sead": 1})
+    assert "seed=x: must be a whole number" in str(caught.value)
+    assert "did you mean seed?" in str(caught.value)
+    with pytest.raises(RecipeError, match="nothing"):
+        from_config({"about": "${nothing}"})

@@ -117,9 +117,8 @@ def test_the_optimizers_name_chooses_its_settings():
 
 def test_a_setting_of_another_optimizer_is_a_problem():
     _, problems = typed(MINE | {"optimizer": {"name": "lamb", "momentum": 0.9}})
-    assert problems == [
-        Problem("optimizer.momentum", 0.9, "is not a setting of lamb", "~optimizer.momentum")
-    ]
+    fix = "optimizer=lamb instead of optimizer.name=lamb, or ~optimizer.momentum"
+    assert problems == [Problem("optimizer.momentum", 0.9, "is not a setting of lamb", fix)]
 
 
 @pytest.mark.parametrize("name", ["adam", 5, ["lamb"], None])

@@ -1,0 +1,88 @@
+"""The options of `optimizer` and `schedule`: each is a section of a packaged recipe, with its source."""
+
+import pytest
+import torch
+
+from resnet_recipes.base.schedule import multistep
+from resnet_recipes.optim import OPTIMIZERS
+from resnet_recipes.planning.plan import IMAGENET, make_plan
+from resnet_recipes.recipe import strict_yaml
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.library import GROUPS, packaged_folder
+
+OPTIONS = [
+    (group, path.stem) for group in GROUPS for path in sorted(packaged_folder().glob(f"{group}/*"))
+]
+
+#: An option, and the recipe that it was taken from.
+ORIGINS = {
+    ("optimizer", "decoupled_sgdw"): "mild",
+    ("optimizer", "sgd"): "nvidia_dle",
+    ("optimizer", "lamb"): "timm_a2",
+    ("optimizer", "lars"): "nvidia_mlperf_pt",
+    ("schedule", "cosine"): "mild",
+    ("schedule", "linear"): "ffcv_rn50",
+    ("schedule", "polynomial"): "nvidia_mlperf_pt",
+}
+
+
+def section(group: str, recipe: str, *words: str) -> object:
+    """Return a section of a recipe."""
+    return getattr(compose(recipe, words, needs_data=False).recipe, group)
+
+
+@pytest.mark.parametrize(("group", "name"), ORIGINS)
+def test_an_option_is_the_section_of_the_recipe_it_names(group, name):
+    origin = ORIGINS[group, name]
+    assert section(group, "hot", f"{group}={name}") == section(group, origin)
+    head = (packaged_folder() / group / f"{name}.yaml").read_text().splitlines()[0]
+    assert f"as in {origin}" in head
+
+
+def test_every_optimizer_is_an_option():
+    assert [name for group, name in OPTIONS if group == "optimizer"] == sorted(
+        optimizer.name for optimizer in OPTIMIZERS
+    )
+
+
+def test_adamw_has_torchs_defaults():
+    ours = section("optimizer", "mild", "optimizer=adamw")
+    theirs = torch.optim.AdamW([torch.zeros(1, requires_grad=True)]).defaults
+    assert {name: getattr(ours, name) for name in ("lr", "betas", "eps", "weight_decay")} == {
+        name: theirs[name] for name in ("lr", "betas", "eps", "weight_decay")
+    }
+
+
+@pytest.mark.parametrize("epochs", [9, 36, 90, 270])
+def test_step_is_torchvisions_schedule_at_every_length(epochs):
+    """StepLR with a step of 30 of 90 epochs: a tenth of the rate after each third."""
+    words = ["schedule=step", f"epochs={epochs}", "lr=1"]
+    plan = make_plan(compose("mild", words, needs_data=False).recipe, IMAGENET, 8)
+    third = epochs // 3
+    found = [plan.lr_at(epoch * plan.steps_per_epoch) for epoch in range(epochs)]
+    assert found == [
+        pytest.approx(multistep(epoch, milestones=[third, 2 * third], gamma=0.1))
+        for epoch in range(epochs)
+    ]
+
+
+@pytest.mark.parametrize(("group", "name"), OPTIONS)
+def test_an_option_fits_on_a_card_and_every_line_says_unit_or_source(group, name):
+    lines = (packaged_folder() / group / f"{name}.yaml").read_text().splitlines()
+    assert lines[0].startswith(f"# {group}={name}: ")
+    assert len(lines) <= 15
+    values = [line for line in lines if line and not line.startswith(("#", "name:"))]
+    assert all("  # " in line for line in values)
+    assert max(map(len, lines)) <= 120
+
+
+@pytest.mark.parametrize(("group", "name"), OPTIONS)
+def test_every_option_can_be_planned_with_every_length(group, name):
+    words = [f"{group}={name}", "epochs=12"]
+    assert make_plan(compose("hot", words, needs_data=False).recipe, IMAGENET, 8).total_steps > 0
+
+
+@pytest.mark.parametrize(("group", "name"), OPTIONS)
+def test_an_option_has_no_setting_of_another(group, name):
+    tree = strict_yaml.load(packaged_folder() / group / f"{name}.yaml").tree
+    assert set(tree) <= vars(section(group, "hot", f"{group}={name}")).keys()
