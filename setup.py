@@ -84,8 +84,13 @@ DECODER = Extension(
 )
 
 setup(
-    # recipes/ travels inside
-    packages=[*find_packages(include=["resnet_recipes*"]), "resnet_recipes.recipes"],
+    # recipes/ travels inside; Hydra looks for plugins in hydra_plugins/
+    packages=[
+        *find_packages(include=["resnet_recipes*"]),
+        "resnet_recipes.recipes",
+        "hydra_plugins",
+        "hydra_plugins.resnet_recipes",
+    ],
     ext_modules=[DECODER],
     cmdclass={"build_ext": BuildLibrary, "bdist_wheel": LibraryWheel},
 )

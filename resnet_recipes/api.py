@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,12 +39,18 @@ class RunResult(NamedTuple):
     summary: dict[str, Any]  # contents of summary.json; empty if the run was stopped early
 
 
-def compose(recipe: str, *changes: str, **settings: object) -> Recipe:
+def compose(recipe: str | Mapping[str, Any], *changes: str, **settings: object) -> Recipe:
     """Return a recipe with changes, as typed on the command line: `compose("hot", "~methods.sam", epochs=16)`.
 
-    Raises RecipeError with every problem.
+    Instead of a name, `recipe` may be the node of your own Hydra application's config that holds
+    one, without changes. Raises RecipeError with every problem.
     """
-    return composing.compose(recipe, _words(changes, settings), needs_data=False).recipe
+    words = _words(changes, settings)
+    if not isinstance(recipe, str):
+        if words:
+            raise TypeError("a config is complete: change it where your application composes it")
+        return composing.from_config(recipe)
+    return composing.compose(recipe, words, needs_data=False).recipe
 
 
 def plan(recipe: Recipe, ranks: int = 1, tell: Callable[[str], None] = lambda line: None) -> Plan:
@@ -136,7 +142,7 @@ def predict(
 
     Changes are those of `evaluate`.
     """
-    from resnet_recipes.data.inference import image_paths
+    from resnet_recipes.data.unseen import image_paths
     from resnet_recipes.launch.trained import opened
     from resnet_recipes.training.predict import predictions
 

@@ -34,7 +34,7 @@ def all_files() -> list[Path]:
         *sources(),
         *(
             path
-            for folder in ("tests", "benchmarks", "tools", "recipes")
+            for folder in ("tests", "benchmarks", "tools", "recipes", "hydra_plugins")
             for path in sorted((ROOT / folder).rglob("*.py"))
         ),
     ]

@@ -1,6 +1,7 @@
 """The wheel, as a stranger gets it: built, installed into an empty environment, and run from an empty folder."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -42,7 +43,7 @@ def wheel(tmp_path_factory):
     """The wheel, built from a copy of the sources without the network."""
     folder = tmp_path_factory.mktemp("wheel")
     sources = folder / "sources"
-    for name in ("resnet_recipes", "recipes", "licenses"):
+    for name in ("resnet_recipes", "recipes", "hydra_plugins", "licenses"):
         shutil.copytree(
             ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "*.so")
         )
@@ -114,14 +115,18 @@ def images(tmp_path):
 
 def test_the_wheel_holds_every_module_and_every_recipe(wheel):
     inside = set(zipfile.ZipFile(wheel).namelist())
-    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "resnet_recipes").rglob("*.py")}
+    modules = {
+        str(path.relative_to(ROOT))
+        for folder in ("resnet_recipes", "hydra_plugins")
+        for path in (ROOT / folder).rglob("*.py")
+    }
     recipes = {
-        f"resnet_recipes/recipes/{path.name}"
-        for path in (ROOT / "recipes").iterdir()
+        f"resnet_recipes/{path.relative_to(ROOT)}"
+        for path in (ROOT / "recipes").rglob("*")
         if path.suffix in (".py", ".yaml")
     }
     tried = {str(path.relative_to(ROOT)) for path in (ROOT / "resnet_recipes").rglob("known/*.jpg")}
-    assert len(recipes) >= 5
+    assert len(recipes) >= 15
     assert len(tried) == 6
     assert (modules | recipes | tried) - inside == set()
 
@@ -151,9 +156,8 @@ def test_the_wheel_holds_nothing_else(wheel):
         "py.typed",
         "/__init__.pyi",
     )
-    assert all(name.startswith("resnet_recipes/") and name.endswith(known) for name in inside), (
-        sorted(inside)
-    )
+    folders = ("resnet_recipes/", "hydra_plugins/resnet_recipes/")
+    assert all(name.startswith(folders) and name.endswith(known) for name in inside), sorted(inside)
 
 
 def test_one_wheel_serves_every_python(wheel):
@@ -189,3 +193,22 @@ def test_an_installed_wheel_plans_a_run_from_an_empty_folder(installed, images, 
     assert planned.returncode == 0, planned.stderr
     assert "20 steps" in planned.stdout
     assert list(empty.iterdir()) == []
+
+
+def test_the_hydra_application_of_the_docs_has_the_recipes_of_an_installed_wheel(
+    installed, images, tmp_path
+):
+    page = (ROOT / "docs" / "howto" / "hydra.md").read_text(encoding="utf-8")
+    (tmp_path / "conf").mkdir()
+    config, code = (
+        re.search(rf"```{language}\n(.*?)```", page, re.DOTALL)[1] for language in ("yml", "python")
+    )
+    (tmp_path / "conf" / "config.yaml").write_text(config)
+    (tmp_path / "app.py").write_text(code)
+    said = []
+    for words in re.findall(r"^python app.py (.*)$", page, re.MULTILINE):
+        sizes = ["recipe.batch.global_size=8", "recipe.batch.bn_size=8"]
+        done = run(installed / "python", "app.py", *words.split(), *sizes, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        said.append(done.stdout.split())
+    assert said == [["hot", "decoupled_sgdw", "540"], ["mild", "lamb", "72"]]

@@ -1,0 +1,83 @@
+"""The packaged recipes as a config group of any Hydra application: `resnet_recipes/recipe@recipe: hot`.
+
+Hydra searches hydra_plugins for classes like these. The strict reader reads here, too.
+"""
+
+from pathlib import Path
+
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.object_type import ObjectType
+from hydra.plugins.config_source import ConfigLoadError, ConfigResult, ConfigSource
+from hydra.plugins.search_path_plugin import SearchPathPlugin
+from omegaconf import OmegaConf
+
+from resnet_recipes.recipe import strict_yaml
+from resnet_recipes.recipe.library import GROUPS, packaged_folder
+
+GROUP = "resnet_recipes/recipe"  # and the groups of options below it
+
+
+class RecipeSource(ConfigSource):
+    """Every packaged recipe and option, with all its settings, those at their defaults included."""
+
+    @staticmethod
+    def scheme() -> str:
+        return "resnet-recipes"
+
+    def available(self) -> bool:
+        return True
+
+    def is_group(self, config_path: str) -> bool:
+        return config_path in _TREE
+
+    def is_config(self, config_path: str) -> bool:
+        return _file(config_path) is not None
+
+    def list(self, config_path: str, results_filter: ObjectType | None) -> list[str]:
+        groups = _TREE.get(config_path, ())
+        folder = packaged_folder() / config_path.removeprefix(GROUP).strip("/")
+        configs = [path.stem for path in folder.glob("*.yaml")] if GROUP in config_path else ()
+        return sorted(
+            [
+                *(groups if results_filter != ObjectType.CONFIG else ()),
+                *(configs if results_filter != ObjectType.GROUP else ()),
+            ]
+        )
+
+    def load_config(self, config_path: str) -> ConfigResult:
+        file = _file(config_path)
+        if file is None:
+            raise ConfigLoadError(f"no such recipe or option: {config_path}")
+        # These import torch, which an application that only lists its options need not wait for.
+        from resnet_recipes.recipe.frozen import tree_of
+        from resnet_recipes.recipe.typed import typed, whole
+
+        tree = strict_yaml.load(file).tree
+        group = file.parent.name
+        tree = whole(group, tree) if group in GROUPS else tree_of(typed(tree)[0])
+        return ConfigResult(
+            self.provider, self.full_path(), OmegaConf.create(tree), {"package": None}
+        )
+
+
+class RecipeSearchPath(SearchPathPlugin):
+    """Puts the recipes behind an application's own configs, which win."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        search_path.append("resnet-recipes", f"{RecipeSource.scheme()}://")
+
+
+#: The groups, and the groups below each.
+_TREE = {
+    "": ("resnet_recipes",),
+    "resnet_recipes": ("recipe",),
+    GROUP: GROUPS,
+    **{f"{GROUP}/{group}": () for group in GROUPS},
+}
+
+
+def _file(config_path: str) -> Path | None:
+    """Return the file of a recipe or an option; None if there is none."""
+    group, _, name = config_path.removesuffix(".yaml").rpartition("/")
+    file = packaged_folder() / group.removeprefix(GROUP).strip("/") / f"{name}.yaml"
+    return file if group.startswith(GROUP) and group in _TREE and file.is_file() else None

@@ -1,0 +1,70 @@
+"""The packaged recipes as a config group; tests/test_wheel.py runs an application that uses them."""
+
+import hydra
+import pytest
+from hydra.core.config_store import ConfigStore
+from hydra.core.object_type import ObjectType
+from hydra.core.plugins import Plugins
+from hydra.errors import MissingConfigException
+from omegaconf import OmegaConf
+
+from hydra_plugins.resnet_recipes import RecipeSearchPath, RecipeSource
+from resnet_recipes.recipe.compose import compose, from_config
+from resnet_recipes.recipe.library import GROUPS, packaged_folder
+
+SOURCE = RecipeSource("resnet-recipes", "resnet-recipes://")
+
+
+def application(*words: str, recipe: str = "hot") -> dict:
+    """Return what another application composes that has a recipe in its defaults list."""
+    for plugin in (RecipeSource, RecipeSearchPath):
+        Plugins.instance().register(plugin)
+    defaults = [{"resnet_recipes/recipe@recipe": recipe}, "_self_"]
+    own = {"defaults": defaults, "side": "${recipe.data.train_size}", "recipe": {"seed": 5}}
+    ConfigStore.instance().store("application", own)
+    with hydra.initialize(config_path=None, version_base="1.3"):
+        return OmegaConf.to_container(hydra.compose("application", list(words)), resolve=True)
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in packaged_folder().glob("*.yaml")))
+def test_every_recipe_is_an_option_with_all_its_settings(name):
+    assert SOURCE.is_config(f"resnet_recipes/recipe/{name}")
+    found = SOURCE.load_config(f"resnet_recipes/recipe/{name}").config
+    assert from_config(found) == compose(name, needs_data=False).recipe
+
+
+def test_an_application_can_change_and_choose_in_hydras_own_grammar():
+    tree = application("recipe.optimizer.lr=1", "resnet_recipes/recipe@recipe=mild")
+    assert (tree["side"], tree["recipe"]["name"], tree["recipe"]["seed"]) == (176, "mild", 5)
+    assert tree["recipe"]["optimizer"]["lr"] == 1
+    assert tree["recipe"]["data"]["root"] == ""
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_an_option_replaces_the_section_as_it_does_for_our_own_command(group):
+    for path in (packaged_folder() / group).glob("*.yaml"):
+        tree = application(f"+resnet_recipes/recipe/{group}@recipe.{group}={path.stem}")
+        ours = compose("hot", [f"{group}={path.stem}", "seed=5"], needs_data=False).recipe
+        assert from_config(tree["recipe"]) == ours
+
+
+def test_what_is_not_there_is_answered_with_what_is():
+    with pytest.raises(MissingConfigException, match="mild"):
+        application(recipe="mil")
+
+
+def test_groups_and_options_are_listed_for_help_and_completion():
+    assert SOURCE.list("", None) == ["resnet_recipes"]
+    assert SOURCE.list("resnet_recipes", ObjectType.GROUP) == ["recipe"]
+    assert SOURCE.list("resnet_recipes", ObjectType.CONFIG) == []
+    assert SOURCE.list("resnet_recipes/recipe", ObjectType.GROUP) == sorted(GROUPS)
+    assert {"hot", "mild"} < set(SOURCE.list("resnet_recipes/recipe", ObjectType.CONFIG))
+    assert "lamb" in SOURCE.list("resnet_recipes/recipe/optimizer", None)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["hot", "resnet_recipes", "resnet_recipes/recipe/../recipe/hot", "resnet_recipes/recipe/x/hot"],
+)
+def test_nothing_else_is_found(path):
+    assert not SOURCE.is_config(path)
