@@ -108,7 +108,7 @@ def _write_csv(rows: list[dict[str, object]]) -> None:
 def _show(runs: list[RunRecord], price: float | None) -> None:
     """Print a table. Changes to the recipe are printed below the name, and so is everything else if names are long."""
     recipe = max(6, *(len(printable(run.recipe)) for run in runs))
-    head = f"{'RECIPE':<{recipe}} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'PFLOPS':>7} {'TIME':>8} {'MLPERF':>8}"
+    head = f"{'RECIPE':<{recipe}} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'PFLOPS':>8} {'TIME':>8} {'MLPERF':>8}"
     head += f" {'COST':>8}" if price is not None else ""
     longest = max(4, *(len(printable(run.name)) for run in runs))
     width = longest if longest + 2 + len(head) <= WIDTH else 0
@@ -131,7 +131,7 @@ def _show(runs: list[RunRecord], price: float | None) -> None:
         name = f"{printable(run.name):<{width}}  " if width else f"{printable(run.name)}\n  "
         row = (
             f"{printable(run.recipe):<{recipe}} {run.state:<9} {epochs:>9} {top1:>7} "
-            f"{operations:>7} {papers:>8} {mlperf:>8}{cost}"
+            f"{operations:>8} {papers:>8} {mlperf:>8}{cost}"
         )
         print(f"{name}{row}".rstrip())
         if changes := run.changes_besides_name:

@@ -18,12 +18,12 @@ from resnet_recipes.launch import external, gpus, measurement
 from resnet_recipes.launch.sweep import Sweep, slots
 from resnet_recipes.measure.estimate import Estimate
 from resnet_recipes.planning.estimate import estimate_for
-from resnet_recipes.planning.plan import make_plan
+from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
 from resnet_recipes.recipe.sweep import points
-from resnet_recipes.report.text import clock_time
+from resnet_recipes.report.text import clock_time, pflops
 
 
 def run(arguments: Arguments) -> int:
@@ -99,18 +99,22 @@ def _share_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Prob
 def _outline(
     runs: Mapping[str, tuple[Composed, list[str]]], parallel: int, gpus: int
 ) -> Iterator[str]:
-    """Yield the runs, with their time and cost if this machine was measured."""
+    """Yield the runs, with their arithmetic, and their time and cost if this machine was measured."""
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
     yield f"{len(runs)} run{'' if len(runs) == 1 else 's'}, {order}:"
-    minutes, cost, unknown, facts = 0.0, 0.0, 0, {}
+    minutes, cost, operations, unknown, facts = 0.0, 0.0, 0, 0, {}
     for name, (point, words) in runs.items():
-        expected = _expected(point, facts)
+        plan = _plan(point, facts)
+        operations += sum(plan.flops) if plan else 0
+        expected = _expected(plan) if plan else None
         if expected:
             minutes += expected.total_minutes
             cost += expected.cost(point.recipe.launch.price or 0.0)
         unknown += not expected
         yield f"  {name}" + (f"  {clock_time(60 * expected.total_minutes)}" if expected else "")
         yield f"    {' '.join(words)}"
+    if operations:
+        yield f"{pflops(operations / 1e15)} PFLOPs of training in total"
     if minutes:
         share = parallel if gpus else 1  # on a CPU, parallel runs share the cores
         money = f", {cost / share:,.2f} at launch.price" if cost else ""
@@ -122,14 +126,18 @@ def _outline(
         yield f"not measured: {which}these runs; `resnet-recipes estimate ...` measures one"
 
 
-def _expected(point: Composed, facts: dict[str, DataFacts]) -> Estimate | None:
-    """Return how long a run takes, if this machine was measured; `facts` keeps counts of data for other runs."""
+def _plan(point: Composed, facts: dict[str, DataFacts]) -> Plan | None:
+    """Return the plan of a run, if its data is known; `facts` keeps counts of data for other runs."""
     config = point.recipe.data
     if not config.root and config.backend != "synthetic":
         return None
     key = str(config)  # counting a million images takes seconds
     facts[key] = facts.get(key) or data.measure(config)
-    plan = make_plan(point.recipe, facts[key], ranks(point.recipe))
+    return make_plan(point.recipe, facts[key], ranks(point.recipe))
+
+
+def _expected(plan: Plan) -> Estimate | None:
+    """Return how long a run takes, if this machine was measured."""
     before = measurement.known(plan)
     return estimate_for(plan, before.speeds) if before else None
 

@@ -1,6 +1,7 @@
 import json
 import os
 import random
+import re
 import signal
 import time
 
@@ -52,6 +53,7 @@ def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypa
     # 2 x 6,000 steps x 16 images x 0.01 s
     assert "about 32:00 in total, 1.60 at launch.price" in out
     assert "not measured: 2 of these runs" in out
+    assert re.search(r"^[\d.]+ PFLOPs of training in total$", out, re.MULTILINE)
 
 
 def test_optimizers_and_schedules_are_swept_like_values(runs, capsys):
