@@ -142,7 +142,7 @@ def predict(
 
     Changes are those of `evaluate`.
     """
-    from resnet_recipes.data.unseen import image_paths
+    from resnet_recipes.data.inference import image_paths
     from resnet_recipes.launch.trained import opened
     from resnet_recipes.training.predict import predictions
 

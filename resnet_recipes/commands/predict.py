@@ -10,7 +10,7 @@ from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.trained import is_setting, named
-from resnet_recipes.data.unseen import image_paths
+from resnet_recipes.data.inference import image_paths
 from resnet_recipes.report.text import csv_line, printable
 from resnet_recipes.training.predict import BEST, Prediction, predictions
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from resnet_recipes.data.base import DataConfig, DataFacts, RawBatch, SampleAugment, Share
-from resnet_recipes.data.loading.loader import Supply
+from resnet_recipes.data.loading.loader import BatchSource
 from resnet_recipes.data.order import Job
 
 CLASSES = 10
@@ -41,7 +41,7 @@ class Images:
         return RawBatch(pixels.permute(0, 3, 1, 2), labels)
 
 
-class Synthetic(Supply):
+class Synthetic(BatchSource):
     """Generated batches."""
 
     def __init__(self, examples: int, classes: int, epoch: int | None = None):

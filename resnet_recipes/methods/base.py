@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.ops import Operations
+from resnet_recipes.methods.host import send
 
 #: Every point in a run where a method can act, in the order in which they are called.
 HOOKS = (
@@ -35,14 +35,9 @@ SampleAugment = Callable[[Image.Image, np.random.Generator], Image.Image]
 
 
 class Batch(NamedTuple):
-    """The examples of one optimizer step on one rank, ready for the model.
+    """The examples of one optimizer step on one rank, ready for the model."""
 
-    In training, methods with `takes_drafts` get images still to be made (`ops.images.Draft`) and
-    the others get float32 images; the model gets them in the dtype it computes in. On a GPU they
-    may have a fourth channel, which the model ignores.
-    """
-
-    images: Tensor  # float32 [N, 3 or 4, H, W], normalised, channels_last memory
+    images: Tensor  # float32 [N, 3, H, W], normalised, channels_last memory
     targets: Tensor  # float32 [N, K], each row sums to one
     labels: Tensor  # int64 [N], the true classes, never changed by methods
 
@@ -102,9 +97,6 @@ class Method:
     conflicts: ClassVar[frozenset[str]] = frozenset()  # names of methods it cannot be combined with
     # its modules use torch's generator, to be seeded every step
     draws_in_forward: ClassVar[bool] = False
-    # plain torch, or the kernels set by `Stack.use`
-    operations: ClassVar[Operations] = Operations()
-    takes_drafts: ClassVar[bool] = False  # its transform_batch accepts images still to be made
     in_network: ClassVar[bool] = False  # inference needs its modules; weights files record it
 
     def problems(self) -> Iterator[Problem]:
@@ -173,3 +165,12 @@ def one_hot(labels: Tensor, num_classes: int) -> Tensor:
     """Return int64 [N] labels as float32 [N, K] targets; unlike torch's one_hot, never waits for the device."""
     targets = torch.zeros(len(labels), num_classes, device=labels.device)
     return targets.scatter_(1, labels.unsqueeze(1), 1.0)
+
+
+def select(images: Tensor, rows: np.ndarray, columns: np.ndarray) -> Tensor:
+    """Return [N, C, H, W] images reduced to these rows and columns, still channels_last."""
+    indices = send(np.concatenate([rows, columns]), images.device)
+    rows, columns = indices.split([len(rows), len(columns)])
+    # indexing the NHWC view keeps channels_last memory; index_select on NCHW dimensions would not
+    lines = images.permute(0, 2, 3, 1).index_select(1, rows).index_select(2, columns)
+    return lines.permute(0, 3, 1, 2)

@@ -8,8 +8,7 @@ import numpy as np
 
 from resnet_recipes.base.duration import decimal
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.methods.base import Batch, Method, Now
-from resnet_recipes.ops.images import select
+from resnet_recipes.methods.base import Batch, Method, Now, select
 
 
 @dataclass
@@ -33,7 +32,6 @@ class ColOut(Method):
         "(Composer, method card). It adds little on top of progressive_resizing, which saves the "
         "same pixels."
     )
-    takes_drafts: ClassVar[bool] = True
     p_row: float = 0.15  # fraction of the rows to remove, at least 0 and below 1
     p_col: float = 0.15  # fraction of the columns to remove, at least 0 and below 1
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now
+from resnet_recipes.methods.host import send
 from resnet_recipes.methods.mixup import blend_targets
-from resnet_recipes.ops.host import send
 
 
 @dataclass

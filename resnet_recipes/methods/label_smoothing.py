@@ -25,7 +25,6 @@ class LabelSmoothing(Method):
         "label smoothing alone 76.33 % (MosaicML, Mosaic ResNet deep dive, Table 5). This is why "
         "Mild has no MixUp."
     )
-    takes_drafts: ClassVar[bool] = True
     smoothing: float = 0.1  # fraction of the target to spread, 0 to 1
 
     def problems(self) -> Iterator[Problem]:

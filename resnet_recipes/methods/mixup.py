@@ -8,8 +8,7 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now, one_hot
-from resnet_recipes.ops.host import send
-from resnet_recipes.ops.images import mix
+from resnet_recipes.methods.host import send
 
 
 @dataclass
@@ -38,7 +37,6 @@ class MixUp(Method):
         "dominant label."
     )
     conflicts: ClassVar[frozenset[str]] = frozenset({"cutmix", "mixup_or_cutmix"})
-    takes_drafts: ClassVar[bool] = True
     alpha: float = 0.2  # concentration of the Beta distribution, above 0
 
     def problems(self) -> Iterator[Problem]:
@@ -51,8 +49,9 @@ class MixUp(Method):
         share = now.rng.beta(self.alpha, self.alpha)
         share = min(share, 1 - share)
         order = now.rng.permutation(len(batch.labels))
-        targets = blend_targets(batch, send(order, batch.labels.device), share)
-        return batch._replace(images=mix(batch.images, order, share), targets=targets)
+        order = send(order, batch.labels.device)
+        images = batch.images.lerp(batch.images[order], share)
+        return batch._replace(images=images, targets=blend_targets(batch, order, share))
 
 
 def blend_targets(batch: Batch, order: Tensor, share: float) -> Tensor:

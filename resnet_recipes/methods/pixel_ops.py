@@ -6,18 +6,16 @@ fast on a CPU and no slower on a GPU.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from resnet_recipes.ops.host import send
+from resnet_recipes.methods.host import send
 
 PixelOp = Callable[[Tensor, Tensor], Tensor]
-
-# Pillow's weights of red, green and blue, in 65536ths
-_LUMA = np.array([19595, 38470, 7471], dtype=np.float32)
 
 
 def posterize(pixels: Tensor, bits: Tensor) -> Tensor:
@@ -56,8 +54,8 @@ def autocontrast(pixels: Tensor, _: Tensor) -> Tensor:
 def equalize(pixels: Tensor, _: Tensor) -> Tensor:
     """Equalise the histogram of each channel with Pillow's integer arithmetic."""
     images, side = len(pixels), pixels.shape[1] * pixels.shape[2]
-    bins = torch.arange(images * 3, device=pixels.device, dtype=torch.int32).view(images, 3) * 256
-    cells = pixels.flatten(2).int().add_(_by_column(bins, pixels)).flatten()
+    bins = torch.arange(0, images * 768, 256, device=pixels.device, dtype=torch.int32)
+    cells = pixels.flatten(2).int().add_(_by_column(bins.view(images, 3), pixels)).flatten()
     counts = _counts(cells, images * 768).view(images, 3, 256)
     last = counts.gather(2, 255 - (counts.flip(2) > 0).int().argmax(2, keepdim=True))
     step = (side - last) // 255
@@ -128,13 +126,12 @@ def shear_y(pixels: Tensor, slope: Tensor) -> Tensor:
     )
     line = torch.arange(2, height + 2, device=pixels.device).view(-1, 1) + whole.unsqueeze(1)
     line = line.clamp_(0, height + 2).int()
-    first = torch.arange(images, device=pixels.device, dtype=torch.int32).view(-1, 1, 1) * (
-        width * (height + 3)
-    )
+    area = width * (height + 3)
+    first = torch.arange(0, images * area, area, device=pixels.device, dtype=torch.int32)
     cells = (
         line.mul_(width)
         .add_(torch.arange(width, device=pixels.device, dtype=torch.int32))
-        .add_(first)
+        .add_(first.view(-1, 1, 1))
     )
     return lines.view(-1, 3).index_select(0, cells.flatten()).view_as(pixels)
 
@@ -155,17 +152,17 @@ def translate_y(pixels: Tensor, distance: Tensor) -> Tensor:
         .clamp(0, height + 1)
         .int()
     )
-    row = row + torch.arange(images, device=pixels.device, dtype=torch.int32).view(-1, 1) * (
-        height + 2
-    )
+    end = images * (height + 2)
+    first = torch.arange(0, end, height + 2, device=pixels.device, dtype=torch.int32)
+    row = row + first.view(-1, 1)
     return padded.view(-1, width * 3).index_select(0, row.flatten()).view_as(pixels)
 
 
 def rotate(pixels: Tensor, degrees: Tensor) -> Tensor:
     """Rotate counter-clockwise about the centre with bilinear interpolation; black outside."""
     height, width = pixels.shape[1:3]
-    y = torch.arange(height, device=pixels.device) - (height - 1) / 2
-    x = torch.arange(width, device=pixels.device) - (width - 1) / 2
+    y = torch.arange((1 - height) / 2, height / 2, device=pixels.device)
+    x = torch.arange((1 - width) / 2, width / 2, device=pixels.device)
     plane = torch.complex(x.expand(height, -1), y.view(-1, 1).expand(-1, width)) * (2 / width)
     # rotation: multiply by exp(i angle)
     turn = torch.polar(torch.ones_like(degrees), torch.deg2rad(degrees))
@@ -208,7 +205,7 @@ KINDS = {name: number for number, name in enumerate(PIXEL_OPS)}
 def augment(pixels: Tensor, kinds: np.ndarray, values: np.ndarray) -> Tensor:
     """Return uint8 [N, H, W, 3] pixels with operation `kinds[n]` applied to image n at `values[n]`.
 
-    About 230 launches for a batch on a GPU, whatever its size; never waits for it.
+    About 220 launches for a batch on a GPU, whatever its size; never waits for it.
     """
     order = np.argsort(kinds, kind="stable")  # group images by operation
     counts = np.bincount(kinds, minlength=len(KINDS)).tolist()
@@ -227,7 +224,13 @@ def augment(pixels: Tensor, kinds: np.ndarray, values: np.ndarray) -> Tensor:
 
 def _grey(values: Tensor) -> Tensor:
     """Return grey levels [M, H, W, 1], rounded half up; the sums are integers below 2^24, so exact in float32."""
-    return (values @ send(_LUMA, values.device).view(3, 1)).add_(32768).div_(65536).floor_()
+    return (values @ _luma(values.device)).add_(32768).div_(65536).floor_()
+
+
+@lru_cache
+def _luma(device: torch.device) -> Tensor:
+    """Return Pillow's weights of red, green and blue, in 65536ths; [3, 1]."""
+    return torch.tensor([[19595.0], [38470.0], [7471.0]]).to(device)
 
 
 def _blend(degenerate: Tensor, values: Tensor, factor: Tensor) -> Tensor:
@@ -276,8 +279,7 @@ def _windows(pieces: list[Tensor], start: Tensor) -> Tensor:
     black = pieces[0].new_zeros(()).expand(images, height, width + 3)
     rows = torch.cat([black, *pieces, black], dim=2)
     windows = rows.flatten().unfold(0, width, 3)  # a view of every window of W pixels
-    first = torch.arange(images * height, device=rows.device).view(images, height) * (
-        rows.shape[2] // 3
-    )
+    apart = rows.shape[2] // 3
+    first = torch.arange(0, images * height * apart, apart, device=rows.device)
     start = (start + width // 3 + 1).clamp(0, (rows.shape[2] - width) // 3).long()
-    return windows.index_select(0, (first + start).flatten())
+    return windows.index_select(0, first + start.flatten())

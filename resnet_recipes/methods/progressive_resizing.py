@@ -6,11 +6,11 @@ from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
+import torch.nn.functional as F
 
 from resnet_recipes.base.duration import Duration, Horizon, decimal
 from resnet_recipes.base.errors import Problem
-from resnet_recipes.methods.base import Batch, Method, Now
-from resnet_recipes.ops.images import resize, select
+from resnet_recipes.methods.base import Batch, Method, Now, select
 
 
 @dataclass
@@ -37,7 +37,6 @@ class ProgressiveResizing(Method):
         "The loader is the bottleneck: small images then save no time. A run under 10 epochs sees "
         "few sizes. For small images of small objects (CIFAR-10), `mode: crop` is better."
     )
-    takes_drafts: ClassVar[bool] = True
     mode: str = "resize"  # resize: shrink the whole image | crop: cut a window out of it
     initial_scale: float = 0.5  # side at the start, relative to the full side
     delay: str = "0.5dur"  # time at initial_scale
@@ -106,7 +105,8 @@ class ProgressiveResizing(Method):
         if width == full:
             return batch
         if self.mode == "resize" and self.interpolation == "bilinear":
-            return batch._replace(images=resize(batch.images, (height, width)))
+            images = F.interpolate(batch.images, (height, width), mode="bilinear")
+            return batch._replace(images=images)
         rows, columns = np.arange(height), np.arange(width)
         if self.mode == "crop":
             rows += now.rng.integers(full_height - height, endpoint=True)

@@ -10,7 +10,7 @@ import torch
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now
-from resnet_recipes.ops.host import send
+from resnet_recipes.methods.host import send
 
 _ATTEMPTS = 10  # draws of a box that fits; if all fail the image stays whole, as in torchvision
 

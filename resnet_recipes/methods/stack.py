@@ -21,14 +21,10 @@ from resnet_recipes.methods.base import (
     Now,
     SampleAugment,
 )
-from resnet_recipes.ops import Operations
-from resnet_recipes.ops.images import Draft, made
 
 
 class Stack:
     """The enabled methods in the order of `methods.ORDER`, resolved once so that unused hooks cost nothing."""
-
-    operations = Operations()  # plain torch
 
     def __init__(self, methods: Mapping[str, Method]):
         self.methods = {
@@ -60,11 +56,6 @@ class Stack:
         present = {name: method for name, method in vars(methods).items() if method is not None}
         return cls({name: method.resolved(sample_ops) for name, method in present.items()})
 
-    def use(self, operations: Operations) -> None:
-        """Make the methods call `operations`."""
-        for caller in (self, *self.methods.values()):
-            caller.operations = operations
-
     def augment_sample(self) -> SampleAugment | None:
         """Return the function that a loader worker applies to each image, or None."""
         augments = tuple(augment() for augment in self._provided("augment_sample"))
@@ -82,14 +73,10 @@ class Stack:
         return pixels
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        """Return the step's transformed batch, with finished images."""
+        """Return the step's transformed batch."""
         for transform in self._batch:
-            if not transform.__self__.takes_drafts:
-                batch = batch._replace(images=made(batch.images))
             batch = transform(batch, now)
-        return (
-            batch._replace(images=batch.images.made()) if isinstance(batch.images, Draft) else batch
-        )
+        return batch
 
     def after_step(self, model: nn.Module, now: Now) -> None:
         """Act after an optimizer step; `now.step` is still the index of that step."""

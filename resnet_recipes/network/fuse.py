@@ -11,19 +11,16 @@ from torchvision.models.resnet import BasicBlock, Bottleneck
 from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d
 from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d
 from resnet_recipes.methods.surgery import adopt, release
-from resnet_recipes.ops import Operations, batch_norm, images, stem
+from resnet_recipes.ops import Operations, batch_norm, stem
 from resnet_recipes.ops.blur import Blurring
 
 #: What a block passes on besides its output: nothing, the output again, or the output blurred with
 #: stride 2.
 NONE, SAME, HALVED = range(3)
 
-#: Channels of images that are padded.
-PADDED = 4
 
-
-def fuse(model: nn.Module, operations: Operations) -> int:
-    """Make the modules of `model` call `operations`, in place; return how many channels images should have in training.
+def fuse(model: nn.Module, operations: Operations) -> None:
+    """Make the modules of `model` call `operations`, in place.
 
     Changes the stem and blocks of torchvision's ResNets; other networks keep their own BatchNorm.
     Parameters and state-dict keys do not change.
@@ -40,11 +37,6 @@ def fuse(model: nn.Module, operations: Operations) -> int:
             _pair_blocks(module)
         if isinstance(module, Blurring):
             module.blur = operations.blur
-    first = getattr(model, "conv1", None)
-    if operations.images is images.plain or type(first) is not nn.Conv2d or first.in_channels != 3:
-        return 3
-    adopt(first, PaddedConv2d)
-    return PADDED
 
 
 def _fuse_stem(network: ResNet, operations: Operations) -> None:
@@ -103,22 +95,6 @@ def _fits(norm: nn.Module) -> bool:
 
 def _adopt(norm: nn.BatchNorm2d, operations: Operations, relu: bool) -> None:
     adopt(norm, NORMS[type(norm)], operation=operations.batch_norm, relu=relu)
-
-
-class PaddedConv2d(nn.Conv2d):
-    """The first convolution: it also takes images with a fourth channel, of zeros.
-
-    Tensor cores need at least 4 channels if the stride is 2 (NVIDIA, Convolutional Layers User's
-    Guide); cuDNN pads 3 channels by itself, in every pass.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        # compared with a constant, which tells torch.compile the number; else it would be a
-        # variable
-        is_padded = x.shape[1] == PADDED
-        return self._conv_forward(
-            x, images.pad(self.weight, PADDED) if is_padded else self.weight, self.bias
-        )
 
 
 class FusedBatchNorm2d(nn.BatchNorm2d, Blurring):

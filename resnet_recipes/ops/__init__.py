@@ -6,16 +6,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from resnet_recipes.ops import batch_norm, blur, images, stem
+from resnet_recipes.ops import batch_norm, blur, stem
 from resnet_recipes.ops.contact import fault
 
-_FUSED = (images, blur, batch_norm, stem)
+_FUSED = (blur, batch_norm, stem)
 
 
 class Operations(NamedTuple):
-    """The operations that a network and its methods call; and notes on the choice, one sentence each."""
+    """The operations that a network calls; and notes on the choice, one sentence each."""
 
-    images: Callable[..., Tensor] = images.plain
     blur: Callable[..., Tensor] = blur.plain
     batch_norm: Callable[..., Tensor | tuple[Tensor, Tensor]] = batch_norm.plain
     stem: Callable[..., Tensor] = stem.plain

@@ -36,8 +36,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     precision = Precision(rank.device, resolve_dtype(recipe.precision.dtype, rank.device), model)
     wanted = recipe.precision.kernels == "auto" and recipe.precision.channels_last
     operations = ops.choose(rank.device, precision.dtype) if wanted else ops.Operations()
-    channels = fuse(model, operations)
-    methods.use(operations)
+    fuse(model, operations)
     casts = (
         wanted
         and rank.device.type == "cuda"
@@ -67,7 +66,6 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
         optimizer=optimizer,
         methods=methods,
         operations=operations,
-        channels=channels,
         precision=precision,
         clock=Clock(rank.device),
         tuning=tuning or Tuning.of(plan),

@@ -39,13 +39,7 @@ def rehearse(run: Run) -> None:
     device = run.rank.device
     # not a view, as no batch is one: a compiled model would be compiled again
     images = torch.empty(
-        examples,
-        run.channels,
-        side,
-        side,
-        dtype=run.precision.dtype,
-        device=device,
-        memory_format=torch.channels_last,
+        examples, 3, side, side, device=device, memory_format=torch.channels_last
     ).zero_()
     labels = torch.zeros(examples, dtype=torch.int64, device=device)
     batch = Batch(images, torch.zeros(examples, run.plan.num_classes, device=device), labels)

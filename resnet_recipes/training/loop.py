@@ -5,10 +5,9 @@ from functools import partial
 import numpy as np
 import torch
 
-from resnet_recipes.data.normalize import shift_and_scale
+from resnet_recipes.data.normalize import normalize
 from resnet_recipes.data.stream import Stream
-from resnet_recipes.methods.base import Batch, Now, one_hot
-from resnet_recipes.ops.images import Draft
+from resnet_recipes.methods.base import Batch, Now
 from resnet_recipes.training.distributed import Vote, average_statistics
 from resnet_recipes.training.gradient import gradient_of
 from resnet_recipes.training.reporter import RunReporter
@@ -47,15 +46,8 @@ def train(run: Run, reporter: RunReporter, first: int = 0) -> int:
         # it.
         with torch.no_grad():
             pixels = methods.augment_pixels(raw.pixels, now)
-            targets = one_hot(raw.labels, plan.num_classes)
-            draft = Draft(
-                pixels,
-                shift_and_scale(pixels.device),
-                precision.dtype,
-                methods.operations.images,
-                run.channels,
-            )
-            batch = methods.transform_batch(Batch(draft, targets, raw.labels), now)
+            batch = Batch.of(normalize(pixels), raw.labels, plan.num_classes)
+            batch = methods.transform_batch(batch, now)
 
         precision.before_step()
         loss = methods.gradient(partial(compute_gradient, batch), params, now)

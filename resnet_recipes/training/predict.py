@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from resnet_recipes.data.inference import Unlabelled
 from resnet_recipes.data.stream import Stream
-from resnet_recipes.data.unseen import Unlabelled
 from resnet_recipes.training.evaluate import logits_of
 from resnet_recipes.training.trained import Trained
 

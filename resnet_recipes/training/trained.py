@@ -14,8 +14,8 @@ from resnet_recipes import data, ops
 from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data import frozen
 from resnet_recipes.data.base import DataConfig, Share
+from resnet_recipes.data.inference import open_labelled
 from resnet_recipes.data.loading.loader import EvalLoader
-from resnet_recipes.data.unseen import open_labelled
 from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.network import Network
 from resnet_recipes.recipe import frozen as recipes

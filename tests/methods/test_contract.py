@@ -10,11 +10,9 @@ import torch
 from PIL import Image
 
 from resnet_recipes.base.card import card_of
-from resnet_recipes.data.normalize import normalize, shift_and_scale
 from resnet_recipes.methods import ORDER, Methods
-from resnet_recipes.methods.base import HOOKS, Batch, Method
+from resnet_recipes.methods.base import HOOKS, Method
 from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
-from resnet_recipes.ops.images import Draft, made
 
 every_method = pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
 
@@ -75,23 +73,6 @@ def test_transforms_keep_shapes_and_inputs_and_depend_only_on_the_step(method, n
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     if method not in (ProgressiveResizing,) and method.name != "label_smoothing":
         assert not torch.equal(first.images, other.images)
-
-
-@pytest.mark.parametrize(
-    "method", [m for m in ORDER if m.takes_drafts], ids=lambda method: method.name
-)
-def test_drafts_become_the_same_images_as_tensors(method, now_at):
-    pixels = torch.randint(256, (8, 3, 32, 32), dtype=torch.uint8).contiguous(
-        memory_format=torch.channels_last
-    )
-    draft = Draft(pixels, shift_and_scale(pixels.device), torch.float32)
-    drafted, whole = (
-        Batch.of(images, torch.arange(8), 10) for images in (draft, normalize(pixels))
-    )
-    found, expected = (method().transform_batch(batch, now_at()) for batch in (drafted, whole))
-    assert isinstance(found.images, Draft)
-    assert found.images.shape == expected.images.shape
-    assert torch.equal(made(found.images), expected.images)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,8 @@ import pytest
 import torch
 
 from resnet_recipes.base.duration import Horizon
-from resnet_recipes.data.normalize import normalize, shift_and_scale
 from resnet_recipes.methods.base import Batch, Now
 from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
-from resnet_recipes.ops.images import Draft
 
 #: Values that the settings must refuse.
 WRONG = {
@@ -164,19 +162,6 @@ def test_bilinear_halving_averages_four_pixels():
     assert torch.allclose(
         resized(method, x, Fraction(0, 1)), torch.nn.functional.avg_pool2d(x, 2), atol=1e-6
     )
-
-
-def test_bilinear_images_are_made_and_resized_in_one():
-    pixels = torch.randint(256, (2, 3, 20, 20), dtype=torch.uint8).contiguous(
-        memory_format=torch.channels_last
-    )
-    draft = Draft(pixels, shift_and_scale(pixels.device), torch.float32)
-    method = ProgressiveResizing(interpolation="bilinear")
-    found, expected = (
-        resized(method, images, Fraction(0, 1)) for images in (draft, normalize(pixels))
-    )
-    assert isinstance(found, Draft)
-    assert torch.equal(found.made(), expected)
 
 
 def test_crop_is_one_window_of_the_images():

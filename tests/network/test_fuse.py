@@ -6,16 +6,13 @@ from torch import nn
 from torchvision.models import ResNet, resnet50
 from torchvision.models.resnet import Bottleneck
 
-from resnet_recipes import ops
 from resnet_recipes.methods.blurpool import BlurConv2d, BlurMaxPool2d, BlurPool
 from resnet_recipes.methods.stochastic_depth import StochasticDepth, fold
-from resnet_recipes.methods.surgery import adopt
 from resnet_recipes.network.fuse import (
     BlurredBatchNorm2d,
     FusedBatchNorm2d,
     FusedDropSamplesBatchNorm2d,
     HalvedConv2d,
-    PaddedConv2d,
     StemBatchNorm2d,
     fuse,
 )
@@ -165,53 +162,3 @@ def test_a_foreign_module_called_blur_is_left_alone():
     model.blur = nn.Identity()
     fuse(model, FUSED)
     assert isinstance(model.blur, nn.Identity)
-
-
-def test_the_first_convolution_takes_images_padded_with_a_channel_of_zeros():
-    plain, fused = twins(
-        narrow_resnet18, BlurPool(), operations=FUSED._replace(images=ops.images.fused)
-    )
-    assert type(fused.conv1) is PaddedConv2d
-    x = images()
-    padded = torch.cat([x, torch.zeros_like(x[:, :1])], 1).contiguous(
-        memory_format=torch.channels_last
-    )
-    expected = plain(x)
-    for each in (x, padded):
-        found = fused(each)
-        assert torch.allclose(found, expected, rtol=1e-8)
-        fused.zero_grad()
-        found.square().sum().backward()
-    expected.square().sum().backward()
-    for (name, parameter), other in zip(
-        fused.named_parameters(), plain.named_parameters(), strict=True
-    ):
-        assert torch.allclose(parameter.grad, other[1].grad, rtol=1e-6, atol=1e-9), name
-        assert parameter.grad.stride() == parameter.stride()
-
-
-@pytest.mark.parametrize(
-    ("operation", "blur_from", "channels"), [("plain", 16, 3), ("fused", 16, 4), ("fused", 1, 3)]
-)
-def test_images_get_a_fourth_channel_where_the_first_convolution_can_take_it(
-    operation, blur_from, channels
-):
-    model = narrow_resnet18(10)
-    BlurPool(min_channels=blur_from).modify_model(model)
-    assert fuse(model, Operations(images=getattr(ops.images, operation))) == channels
-
-
-def test_a_compiled_convolution_knows_how_many_channels_images_have():
-    conv, found = nn.Conv2d(3, 8, 3), []
-    adopt(conv, PaddedConv2d)
-
-    def backend(graph, _):
-        found.extend(
-            node.meta["example_value"].shape[1] for node in graph.graph.nodes if node.name == "l_x_"
-        )
-        return graph.forward
-
-    conv.compile(dynamic=True, backend=backend)
-    for channels in (4, 3):
-        conv(torch.zeros(2, channels, 8, 8))
-    assert list(map(str, found)) == ["4", "3"]

@@ -8,7 +8,6 @@ from resnet_recipes.ops.kernels import (
     batch_norm,
     blur,
     blurred,
-    images,
     stem,
 )
 from tests.ops.cubin import cubin
@@ -28,22 +27,15 @@ FLOATS = dict.fromkeys(
         "bias",
         "running_mean",
         "running_var",
-        "norm",
     ),
     "*fp32",
 )
-ARRAYS = (
-    dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated", "other", "images"), "*bf16")
-    | FLOATS
-)
+ARRAYS = dict.fromkeys(("x", "y", "z", "g", "dx", "residual", "gated", "other"), "*bf16") | FLOATS
 ARGUMENTS = ARRAYS | {
     "arrivals": "*i32",
     "tracked": "*i64",
     "momentum": "fp32",
     "eps": "fp32",
-    "share": "fp32",
-    "pixels": "*u8",
-    "lines": "*i32",
     "winner": "*u8",
 }
 
@@ -192,28 +184,3 @@ def test_blurs_in_batch_norms_cost_few_instructions_and_registers(case, arch, tm
     assert binary.count(r"(LDG|STG)\S*\.U16") == 0
     assert binary.inner_loop() * threads / (rows * 2 * pairs * channels) <= limit
     assert fit(resident, threads, binary)
-
-
-VALUES = {"SOME": True, "C": 4, "BV": images.VALUES}
-
-#: Module, kernel, constants, most instructions an output.
-SMALL = {
-    "images": (images, "_make", VALUES | {"RESIZE": False, "MIX": False}, 42),
-    "mixed images": (images, "_make", VALUES | {"RESIZE": False, "MIX": True}, 60),
-    "images of three channels": (
-        images,
-        "_make",
-        VALUES | {"RESIZE": False, "MIX": False, "C": 3},
-        45,
-    ),
-    "mixed and resized images": (images, "_make", VALUES | {"RESIZE": True, "MIX": True}, 160),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("case", "arch"), everywhere(SMALL, "mixed and resized images"))
-def test_images_cost_few_instructions(case, arch, tmp_path):
-    module, name, constants, limit = SMALL[case]
-    binary = compiled(getattr(module, name), arch, module.OPTIONS, tmp_path, **constants)
-    assert binary.spills == 0
-    assert binary.count(r"^\s*/") * 32 * module.OPTIONS["num_warps"] / constants["BV"] <= limit

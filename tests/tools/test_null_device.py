@@ -94,6 +94,7 @@ print(len(set(sizes)))
 #: Replayed gradients of images that grow, and then of small ones again, in less memory than two
 #: gradients need: replays and bytes of memory after three steps of each size.
 SIZES = """
+import gc
 import torch
 from unittest.mock import Mock, patch
 from null_device import recorded
@@ -101,6 +102,7 @@ from step import a_run
 from resnet_recipes.training import graphs
 from resnet_recipes.training.reporter import RunReporter
 from resnet_recipes.training.loop import train
+gc.collect()  # runs of other scripts
 torch.cuda.empty_cache()
 torch.cuda.reset_peak_memory_stats()
 run = a_run("mild", ["model.name=resnet18"])
@@ -240,11 +242,11 @@ def start(environment):
 #: Launches of a step, copies and fills included, and of a step with SAM: kernel by kernel, and with
 #: graphs; torch 2.15.
 LIMITS = {
-    "mild": ((420, None), (14, None)),
-    "medium": ((425, 849), (19, 37)),
-    "hot": ((670, 1110), (250, 270)),
-    "mild precision.dtype=fp16": ((438, None), (30, None)),
-    "mild methods.progressive_resizing.interpolation=bilinear": ((419, None), (13, None)),
+    "mild": ((420, None), (16, None)),
+    "medium": ((427, 849), (23, 41)),
+    "hot": ((666, 1104), (248, 268)),
+    "mild precision.dtype=fp16": ((438, None), (32, None)),
+    "mild methods.progressive_resizing.interpolation=bilinear": ((418, None), (14, None)),
 }
 # more with torch 2.11, whose foreach operations take fewer tensors per launch: in float16, with SAM
 OLDER = 3, 11
@@ -295,7 +297,7 @@ def graphs_of_growing_images_use_the_memory_of_those_before(*sizes):
     graphs, memory = zip(*(map(int, line.split()) for line in sizes), strict=True)
     assert graphs == (2,) * 5  # after a first gradient without one
     assert memory[-1] <= memory[0] + (20 << 20)  # a segment
-    assert memory[0] < memory[1] < memory[2] < memory[3]
+    assert memory[0] < memory[1] < memory[2]
 
 
 def nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay(start, steps, others, missing, *refused):

@@ -19,7 +19,7 @@ class Samples:
     memory: samples are requested from the disk before they are decoded.
     """
 
-    suits_engine = True
+    mostly_jpeg = True
 
     def __init__(self, beton: Beton, small: Beton | None = None):
         """Take a file and, optionally, its small level."""
@@ -67,7 +67,7 @@ class Samples:
         if self.small:  # small enough to be checked every time
             _locate(self.small, indices, wanted["small"])
 
-    def note_intact(self, indices: np.ndarray) -> None:
+    def mark_verified(self, indices: np.ndarray) -> None:
         """Stop checking the checksums of these samples."""
         self._unchecked[indices] = False
 

@@ -69,7 +69,7 @@ class Files:
         return os.path.join(self._folder, os.fsdecode(self._arrays["text"][start:end].tobytes()))
 
     @property
-    def suits_engine(self) -> bool:
+    def mostly_jpeg(self) -> bool:
         """Whether most of the images are JPEGs, judging by their names."""
         some = np.linspace(0, len(self) - 1, min(len(self), 200)).astype(int).tolist()
         return sum(
@@ -106,5 +106,5 @@ class Files:
         wanted["length"] = self._arrays["ends"][indices + 1] - starts
         wanted["file_bytes"] = np.maximum(self._arrays["sizes"][indices], 0)
 
-    def note_intact(self, indices: np.ndarray) -> None:
+    def mark_verified(self, indices: np.ndarray) -> None:
         """Do nothing: files have no checksums."""

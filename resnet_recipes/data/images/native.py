@@ -102,11 +102,11 @@ def _fill(
     wanted["side"] = rows.pixels.shape[1]
     wanted["pixels"] = rows.pixels.ctypes.data + np.arange(len(wanted)) * rows.pixels.strides[0]
     refused = engine.fill(wanted, rows.reading)
-    source.note_intact(np.delete(rows.indices, refused))
+    source.mark_verified(np.delete(rows.indices, refused))
     for row in refused.tolist():
         in_python(rows.only(row))
 
 
 def _usable(source: Source) -> bool:
     """Return whether the engine is available and decodes most images; otherwise processes beat threads."""
-    return not why_not() and source.suits_engine
+    return not why_not() and source.mostly_jpeg

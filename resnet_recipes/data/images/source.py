@@ -17,8 +17,8 @@ class Source(Protocol):
     labels: np.ndarray  # int64 [N]
 
     @property
-    def suits_engine(self) -> bool:
-        """Whether the engine decodes most of the images."""
+    def mostly_jpeg(self) -> bool:
+        """Whether most of the images are JPEGs, which the engine decodes."""
 
     def __len__(self) -> int:
         """Return the number of images."""
@@ -35,5 +35,5 @@ class Source(Protocol):
     def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
         """Make ROW [n] point to the images; the memory lives as long as this source."""
 
-    def note_intact(self, indices: np.ndarray) -> None:
+    def mark_verified(self, indices: np.ndarray) -> None:
         """Record that the engine has read these images and their checksums match."""

@@ -7,7 +7,7 @@ from resnet_recipes.data.base import DataConfig, RawBatch, Share
 from resnet_recipes.data.order import Job, Permute
 
 
-class Supply:
+class BatchSource:
     """Turns jobs into batches: a Pipeline over a storage, or synthetic images."""
 
     examples: int
@@ -26,17 +26,17 @@ class Supply:
 class EvalLoader:
     """This rank's part of the evaluation set: all ranks together cover each example exactly once, in a fixed order."""
 
-    def __init__(self, config: DataConfig, share: Share, supply: Supply):
-        self.examples = supply.examples  # over all ranks
-        self._config, self._share, self._supply = config, share, supply
+    def __init__(self, config: DataConfig, share: Share, source: BatchSource):
+        self.examples = source.examples  # over all ranks
+        self._config, self._share, self._source = config, share, source
 
     def batches(self) -> Iterator[RawBatch]:
         """Yield this rank's evaluation batches, the last one short; rank r has examples r, r + world_size, ..."""
-        return self._supply.run(order.eval_jobs(self._config, self._share, self.examples))
+        return self._source.run(order.eval_jobs(self._config, self._share, self.examples))
 
     def close(self) -> None:
         """Stop all workers; safe to call twice."""
-        self._supply.close()
+        self._source.close()
 
 
 class TrainLoader(EvalLoader):
@@ -47,8 +47,8 @@ class TrainLoader(EvalLoader):
     part. Incomplete last batches are dropped. Crops and flips depend only on (seed, epoch, index).
     """
 
-    def __init__(self, config: DataConfig, share: Share, supply: Supply):
-        super().__init__(config, share, supply)
+    def __init__(self, config: DataConfig, share: Share, source: BatchSource):
+        super().__init__(config, share, source)
         self.steps_per_epoch = order.whole_batches(share, self.examples)
 
     def batches(self, first_step: int = 0) -> Iterator[RawBatch]:
@@ -59,18 +59,18 @@ class TrainLoader(EvalLoader):
         when it resumes. A batch stays valid until the next one is requested. Raises TrainingError
         with the path of an unreadable image.
         """
-        return self._supply.run(
+        return self._source.run(
             order.train_jobs(
-                self._config, self._share, self.examples, first_step, self._supply.permute
+                self._config, self._share, self.examples, first_step, self._source.permute
             )
         )
 
     @property
     def skipped(self) -> Sequence[str]:
         """Images that data.on_bad_image=skip has replaced on this rank so far."""
-        return self._supply.skipped
+        return self._source.skipped
 
     @property
     def notes(self) -> Sequence[str]:
         """Notes for the user: how this rank's batches are read."""
-        return self._supply.notes
+        return self._source.notes

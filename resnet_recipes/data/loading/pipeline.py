@@ -10,7 +10,7 @@ import torch
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import RawBatch
-from resnet_recipes.data.loading.loader import Supply
+from resnet_recipes.data.loading.loader import BatchSource
 from resnet_recipes.data.loading.pool import WorkerPool
 from resnet_recipes.data.loading.slots import Capacity, Slots
 from resnet_recipes.data.loading.storage import Rows, Storage
@@ -21,7 +21,7 @@ from resnet_recipes.data.order import Job
 PATIENCE = 300.0
 
 
-class Pipeline(Supply):
+class Pipeline(BatchSource):
     """Batches from a storage: uint8 rows that workers write in place.
 
     Nothing is copied, stacked or pickled on the way from a Job to its RawBatch: a slot of memory

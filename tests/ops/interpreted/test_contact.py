@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from resnet_recipes.ops import batch_norm, blur, images, stem
+from resnet_recipes.ops import batch_norm, blur, stem
 from resnet_recipes.ops.contact import fault
 
 CPU = torch.device("cpu")
@@ -17,7 +17,7 @@ def register(library, operation):
         library.impl(f"{name}_backward", operation._backward_cuda, "CPU", allow_override=True)
 
 
-@pytest.mark.parametrize("operation", [images, blur, batch_norm, stem])
+@pytest.mark.parametrize("operation", [blur, batch_norm, stem])
 def test_no_fault_is_found_in_the_kernels(operation, monkeypatch):
     """Run the last of the samples, in float16, because the interpreter does not round to bfloat16."""
     samples = operation.samples

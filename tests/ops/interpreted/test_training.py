@@ -75,7 +75,7 @@ def test_a_step_by_the_kernels_is_that_of_plain_torch(monkeypatch):
     fused = {name: getattr(ops, name).fused for name in Operations._fields if name != "notes"}
     monkeypatch.setattr(ops, "choose", lambda *_: Operations(**fused))
     with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
-        for operation in (ops.images, ops.batch_norm, ops.stem):
+        for operation in (ops.batch_norm, ops.stem):
             register(library, operation)
         found, found_loss = trained("auto")
     assert found.operations.fused() == list(fused)
