@@ -262,11 +262,10 @@ def largest_difference(
     """Return the largest difference between two networks' logits, and the largest logit of the first.
 
     Images [N, 3, H, W] are compared in batches of 16, then three of them again, enlarged and wider
-    than high.
+    than high. Both are nan if a logit is.
     """
     wide = nn.functional.interpolate(images[:3], (images.shape[2] + 16, images.shape[3] + 40))
     pairs = [(one(batch), other(batch)) for batch in (*images.split(16), wide)]
-    return (
-        max(float((first - second).abs().max()) for first, second in pairs),
-        max(float(first.abs().max()) for first, _ in pairs),
-    )
+    differences = torch.stack([(first - second).abs().max() for first, second in pairs])
+    largest = torch.stack([first.abs().max() for first, _ in pairs])
+    return float(differences.max()), float(largest.max())

@@ -32,28 +32,34 @@ def evaluate(
     each batch's best classes [N, 5], best first, and its labels [N]. Counts are summed over ranks
     as integers and losses in float64, so the result does not depend on the number of ranks. The
     model is left in training mode. Raises TrainingError if an example is missing or counted twice,
-    the loss is not finite, or a batch does not fit in memory.
+    a logit or the loss is not finite, or a batch does not fit in memory.
     """
     device = precision.device
     broadcast_statistics(model)
     model.eval()
-    counts = torch.zeros(3, dtype=torch.int64, device=device)  # top-1 hits, top-5 hits, examples
+    # top-1 hits, top-5 hits, examples, examples with a logit that is not finite
+    counts = torch.zeros(4, dtype=torch.int64, device=device)
     losses = torch.zeros((), dtype=torch.float64, device=device)
     for raw in Stream(data.batches(), device):
         with _fitting(raw):
             logits, labels = logits_of(model, raw.pixels, precision, flip), raw.labels
         best = logits.topk(min(5, logits.shape[1])).indices
         found = best == labels.unsqueeze(1)
-        counts += torch.stack(
-            [found[:, 0].sum(), found.sum(), torch.full_like(counts[2], len(labels))]
-        )
+        broken = (~logits.isfinite()).any(1)
+        number = torch.full_like(counts[2], len(labels))
+        counts += torch.stack([found[:, 0].sum(), found.sum(), number, broken.sum()])
         losses += F.cross_entropy(logits, labels, reduction="sum")
         seen(best, labels)
     model.train()
-    first, five, examples = total_over_ranks(counts).tolist()
+    first, five, examples, broken = total_over_ranks(counts).tolist()
     if examples != data.examples:
         raise TrainingError(
             f"evaluation saw {examples:,} of {data.examples:,} images; no accuracy is reported"
+        )
+    if broken:
+        raise TrainingError(
+            f"the network's outputs for {broken:,} of {examples:,} images are not finite numbers; "
+            f"no accuracy is reported; {BROKEN}"
         )
     loss = float(total_over_ranks(losses)) / examples
     if not math.isfinite(loss):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.inference import Unlabelled
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.training.evaluate import logits_of
@@ -21,21 +22,28 @@ class Prediction(NamedTuple):
 
 
 def predictions(trained: Trained, paths: Sequence[str]) -> Iterator[Prediction]:
-    """Yield the prediction for each image file, in order; `paths` are absolute."""
+    """Yield the prediction for each image file, in order; `paths` are absolute.
+
+    Raises TrainingError if the network's outputs for an image are not finite numbers.
+    """
     recipe, name = trained.recipe, trained.network.about.class_name
     images = Unlabelled(paths, recipe.data, recipe.batch.eval_size)
     try:
         for raw in Stream(images.batches(), trained.device):
             logits = logits_of(trained.model, raw.pixels, trained.precision, recipe.evaluation.flip)
             shares, best = logits.softmax(1).topk(min(BEST, logits.shape[1]))
-            black = raw.pixels.flatten(1).amax(1) == 0
-            for index, *row in zip(
-                *(part.tolist() for part in (raw.labels, black, best, shares)), strict=True
-            ):
-                is_black, labels, probabilities = row
+            black, broken = raw.pixels.flatten(1).amax(1) == 0, ~logits.isfinite().all(1)
+            parts = (raw.labels, black, broken, best, shares)
+            for index, *row in zip(*(part.tolist() for part in parts), strict=True):
+                is_black, is_broken, labels, probabilities = row
                 if is_black and (error := images.fault(index)):
                     yield Prediction(paths[index], (), error)
                     continue
+                if is_broken:
+                    raise TrainingError(
+                        f"{paths[index]}: the network's outputs for this image are not finite "
+                        "numbers; its weights are damaged, or did not converge"
+                    )
                 pairs = zip(map(name, labels), probabilities, strict=True)
                 yield Prediction(paths[index], tuple(pairs))
     finally:

@@ -8,6 +8,8 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.cli import main
+from resnet_recipes.network.load import load
+from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.run import Run
 from tests.trained_runs import ended_run
 
@@ -39,6 +41,21 @@ def test_predictions_of_the_validation_images_agree_with_the_evaluation(
     shares = [item["probability"] for item in rows[0]["classes"]]
     assert shares == sorted(shares, reverse=True)
     assert 0 < sum(shares) <= 1 + 1e-6
+
+
+def test_outputs_that_are_not_finite_are_an_error_and_no_prediction(
+    run: Path, capsys: pytest.CaptureFixture
+):
+    found = load(run)
+    found.model.fc.weight.data.fill_(3e38)  # finite, as all weights that are loaded
+    write_weights(found.model, run / "weights.safetensors", found.about)
+    images = str(run.parent / "images" / "val" / "pattern0")
+    assert main(["predict", str(run), images]) == 1
+    said = capsys.readouterr()
+    assert "nan" not in said.out
+    assert "outputs for this image are not finite" in said.err
+    assert main(["eval", str(run)]) == 1
+    assert "%" not in capsys.readouterr().out
 
 
 def test_images_that_cannot_be_read_are_reported_and_the_others_named(

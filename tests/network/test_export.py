@@ -116,6 +116,15 @@ def test_a_different_network_has_a_large_difference(network: Network):
     assert largest_difference(network.model, other, IMAGES)[0] > 0.01
 
 
+def test_outputs_that_are_not_numbers_are_a_difference(network: Network):
+    def last_broken(images: torch.Tensor) -> torch.Tensor:  # the last batch is the wide one
+        return network.model(images) * (float("nan") if images.shape[2] != images.shape[3] else 1)
+
+    difference, scale = largest_difference(last_broken, network.model, IMAGES)
+    assert difference != difference
+    assert scale != scale
+
+
 @pytest.mark.parametrize("to", TARGETS)
 def test_a_card_has_the_header_of_a_hub_and_code_that_is_python(to: str, network: Network):
     page = model_card(network.about, to, TARGETS[to].use, "Compared.")

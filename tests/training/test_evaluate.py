@@ -101,9 +101,23 @@ def test_fewer_than_five_classes_have_a_top5_of_all():
     assert measured(model, data).top5 == 100
 
 
-def test_a_loss_that_is_not_a_number_is_an_error_without_an_accuracy(model: nn.Module):
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_outputs_that_are_not_finite_are_an_error_without_an_accuracy(
+    model: nn.Module, value: float
+):
+    data = Examples(10, 5)
+    unused = next(label for label in range(10) if label not in data.labels)
     with torch.no_grad():
-        next(model.parameters()).fill_(float("nan"))
+        model[3].bias[unused] = value  # so that -inf leaves the loss finite
+    with pytest.raises(TrainingError, match="outputs for 10 of 10 images are not finite"):
+        measured(model, data)
+
+
+def test_a_loss_that_is_not_finite_is_an_error_without_an_accuracy(model: nn.Module):
+    with torch.no_grad():
+        model[3].weight.zero_()
+        model[3].bias.fill_(-3e38)
+        model[3].bias[0] = 3e38
     with pytest.raises(TrainingError, match="validation loss is not a finite number"):
         measured(model, Examples(10, 5))
 
