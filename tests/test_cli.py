@@ -20,7 +20,7 @@ def shell(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("entry", [cli.train, cli.main])
-@pytest.mark.parametrize("words", [[], ["--help"], ["-h"], ["--version"]])
+@pytest.mark.parametrize("words", [["--help"], ["-h"], ["--version"]])
 def test_help_and_version_go_to_stdout(capsys, entry, words):
     assert entry(words) == 0
     out, err = capsys.readouterr()
@@ -30,6 +30,35 @@ def test_help_and_version_go_to_stdout(capsys, entry, words):
         assert out == f"resnet-recipes {__version__}\n"
     else:
         assert max(map(len, out.splitlines())) <= 80
+
+
+def test_training_without_a_recipe_prints_the_help_page_and_is_a_mistake(capsys):
+    assert cli.train([]) == cli.main(["train"]) == 2
+    assert capsys.readouterr().out.startswith("resnet-train NAME")
+
+
+@pytest.mark.parametrize("first", ["mild", "recipe=mild"])
+@pytest.mark.parametrize("verb", [[], ["train"]])
+def test_the_recipe_may_be_the_first_word(capsys, tmp_path, first, verb):
+    words = [*verb, first, "data=nowhere", "--dry-run"]
+    assert (cli.main if verb else cli.train)(words) == 3
+    assert "nowhere" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["mild,hot", "data=x"], "several recipes are a sweep"),
+        (["mild", "seed=1,2", "data=x"], "add -m: several values are a sweep"),
+        (["mild", "epochs=curve", "data=x"], "stands for several lengths: a sweep"),
+        (["mild", "--parallel", "2", "data=x"], "runs several runs of a sweep at a time"),
+    ],
+)
+def test_a_sweep_without_its_flag_is_told_so(capsys, words, said):
+    assert cli.train(words) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert "add -m" in error
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
+from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.recipe.suggestions import did_you_mean
 
 WIDTH = 80  # columns of a help page
@@ -30,6 +31,11 @@ class Usage:
     more: str = ""  # paragraphs after the flags; those without indented lines are wrapped
     words: tuple[int, float] = (0, inf)  # the fewest and the most words besides flags
     takes: str = ""  # what they are: "two recipes or run folders"
+
+    @property
+    def has_settings(self) -> bool:
+        """Whether the command takes settings of a recipe."""
+        return "key=value" in self.line
 
     @property
     def values(self) -> dict[str, str]:
@@ -121,10 +127,14 @@ def split(argv: Sequence[str], usage: Usage) -> Arguments:
 
 
 def _unknown(name: str, value: str, usage: Usage) -> Problem:
+    value = "" if value.startswith("-") else value
+    if usage.has_settings and (meaning := meaning_of(name, value)):
+        rule = meaning.rule or "unknown flag; settings are written key=value"
+        return Problem(f"{name} {value}".strip(), None, rule, meaning.words or "leave it out")
     if meant := did_you_mean(name, usage.values):
         return Problem(name, None, "unknown flag", meant)
     key = name.lstrip("-").replace("-", "_")
-    if key and value and not value.startswith("-") and "=" not in value:
+    if usage.has_settings and key and value and "=" not in value:
         return Problem(name, None, "unknown flag; settings are written key=value", f"{key}={value}")
     return Problem(name, None, "unknown flag", f"flags: {', '.join([*usage.values, '--help'])}")
 

@@ -19,6 +19,14 @@ def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
     return compose(name, changes, arguments.recipes, needs_data)
 
 
+def with_recipe(arguments: Arguments) -> Arguments:
+    """Let the first word be the name of the recipe: `mild` stands for `recipe=mild`."""
+    words = arguments.words
+    if words and words[0][0].isalpha() and "=" not in words[0]:
+        words[0] = f"recipe={words[0]}"
+    return arguments
+
+
 def chosen(arguments: Arguments) -> tuple[str, list[str]]:
     """Return the recipe that the words name, and their changes. Raises RecipeError if there is no such recipe."""
     library = Library(arguments.recipes)
@@ -32,5 +40,7 @@ def chosen(arguments: Arguments) -> tuple[str, list[str]]:
         )
         rule = "a run has one recipe" if names else "is missing"
         raise RecipeError([Problem("recipe", " ".join(names) or None, rule, fix)])
+    if "," in names[0]:
+        raise RecipeError([Problem("recipe", names[0], "several recipes are a sweep", "add -m")])
     library.chain(names[0])
     return names[0], changes

@@ -6,9 +6,9 @@ from resnet_recipes.commands.arguments import RECIPES, Usage
 
 #: Of `resnet-train`.
 TRAIN = Usage(
-    "resnet-train recipe=NAME data=/path/to/images [key=value ...]",
+    "resnet-train NAME data=/path/to/images [key=value ...]",
     "train a ResNet by a recipe",
-    "resnet-train recipe=hot data=/data/imagenet epochs=180 ~methods.sam",
+    "resnet-train hot data=/data/imagenet epochs=180 '~methods.sam'",
     {
         "--list": "list recipes",
         "--describe NAME": "show a recipe, with the source of every value",
@@ -102,9 +102,9 @@ PAGES = {
         takes="a recipe",
     ),
     "estimate": Usage(
-        "resnet-recipes estimate recipe=NAME data=PATH [key=value ...]",
+        "resnet-recipes estimate NAME data=PATH [key=value ...]",
         "measure this machine for a minute, and predict how long a run will take and what it will cost",
-        "resnet-recipes estimate recipe=mild data=/data/imagenet --price 32.8",
+        "resnet-recipes estimate mild data=/data/imagenet --price 32.8",
         RECIPES
         | {
             "--price PER_HOUR": "price of the machine",
@@ -114,18 +114,18 @@ PAGES = {
         "Run it while nothing else is running. All devices of this machine are measured at once.",
     ),
     "measure": Usage(
-        "resnet-recipes measure recipe=NAME data=PATH [epochs=N] [key=value ...]",
+        "resnet-recipes measure NAME data=PATH [epochs=N] [key=value ...]",
         "train some epochs of a run, and predict the whole run's time by the papers' rule",
-        "resnet-recipes measure recipe=timm_a1 data=/data/imagenet epochs=10",
+        "resnet-recipes measure timm_a1 data=/data/imagenet epochs=10",
         RECIPES | {"--json": "print JSON"},
         "epochs=N (default 10): train the first N epochs of the whole run, without\n"
         "shortening its schedule; if its images grow, epochs at several sizes instead.\n"
         "Nothing is evaluated or kept. ssr=R changes the length of the whole run.",
     ),
     "bottleneck": Usage(
-        "resnet-recipes bottleneck recipe=NAME data=PATH [key=value ...]",
+        "resnet-recipes bottleneck NAME data=PATH [key=value ...]",
         "measure the loader alone, the step alone, and both, and say what to change",
-        "resnet-recipes bottleneck recipe=mild data=/data/imagenet",
+        "resnet-recipes bottleneck mild data=/data/imagenet",
         RECIPES,
     ),
     "runs": Usage(

@@ -5,11 +5,12 @@ from importlib import import_module
 from types import ModuleType
 
 from resnet_recipes import __version__
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.commands.arguments import row, split
-from resnet_recipes.commands.composed import chosen
+from resnet_recipes.commands.composed import chosen, with_recipe
 from resnet_recipes.commands.pages import PAGES, TRAIN
 from resnet_recipes.launch import external
+from resnet_recipes.recipe.foreign import VERBS
 from resnet_recipes.recipe.suggestions import did_you_mean
 
 #: Flags of `resnet-train` that do something else than train, with what they do.
@@ -33,10 +34,13 @@ def train(argv: Sequence[str]) -> int:
     """Run `resnet-train` and return its exit code."""
     if not argv or {"--help", "-h"} & set(argv):
         print(TRAIN.page(), end="")
-        return 0
-    arguments = split(argv, TRAIN)
+        return ExitCode.DONE if argv else ExitCode.RECIPE
+    arguments = with_recipe(split(argv, TRAIN))
     if "--version" in arguments:
         return _version()
+    if "--parallel" in arguments and "-m" not in arguments:
+        rule = "runs several runs of a sweep at a time"
+        raise RecipeError([Problem("--parallel", arguments.flags["--parallel"], rule, "add -m")])
     name = next((module for flag, module in _INSTEAD.items() if flag in arguments), "train")
     if name == "train" and external.launcher(argv):
         # rank 0 composes; no other rank imports Hydra
@@ -56,17 +60,20 @@ def run(argv: Sequence[str]) -> int:
         return 0
     if name == "--version":
         return _version()
+    if name == "train":
+        return train(rest)
+    if name in ("help", "version"):
+        return run([*(rest or [])[:1], f"--{name}"] if name == "help" else ["--version"])
     if name not in PAGES:
-        fix = did_you_mean(name, PAGES) or f"commands: {', '.join(PAGES)}"
+        meant = f"did you mean {VERBS[name]}?" if name in VERBS else did_you_mean(name, PAGES)
+        fix = meant or f"commands: {', '.join(PAGES)}"
         raise RecipeError([Problem(name, None, "unknown command", fix)])
     if {"--help", "-h"} & set(rest):
         print(PAGES[name].page(), end="")
         return 0
     arguments = split(rest, PAGES[name])
     if name in _COMPOSING:
-        if arguments.words and "=" not in arguments.words[0]:
-            arguments.words[0] = f"recipe={arguments.words[0]}"
-        chosen(arguments)
+        chosen(with_recipe(arguments))
     return _module(name).run(arguments)
 
 

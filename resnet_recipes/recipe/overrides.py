@@ -8,9 +8,10 @@ from resnet_recipes.base import names
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.paths import typed_path
+from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.recipe.hydra_compose import value_of
 from resnet_recipes.recipe.library import GROUPS
-from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.recipe.suggestions import closest, did_you_mean
 from resnet_recipes.recipe.typed import fitting, is_union, settings
 
 #: Short spellings and what they stand for; the value replaces {}.
@@ -33,6 +34,7 @@ FOLDERS = ("data.root", "run.root")
 MAX_LENGTH = 4096  # characters of a word
 MAX_BRACKETS = 32  # opening brackets in a word: Hydra's parser recurses as deeply
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
+_COMMA = r"-?\d+,\d+"
 _DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 _NUMBER_OR_NULL = re.compile(r"null|[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 
@@ -145,6 +147,8 @@ def _refused(word: str) -> Problem | None:
         )
     if "???" in value:
         return Problem(key, value, "??? means a missing value", "write the value out")
+    if key == "epochs" and value == "curve":
+        return Problem(key, value, "stands for several lengths: a sweep", "add -m")
     if key == "epochs" and not _DECIMAL.fullmatch(value) and not is_duration(value):
         return Problem(key, value, "must be a positive number", "epochs=18")
     return None
@@ -158,6 +162,8 @@ def _expanded(word: str) -> list[Override]:
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
         value = value[1:-1]
     targets = SHORT.get(key, (f"{key}={{}}",))
+    if key == "epochs" and value == "curve":
+        return Problem(key, value, "stands for several lengths: a sweep", "add -m")
     if key == "epochs" and not _DECIMAL.fullmatch(value):
         targets = ("max_duration={}", "scale_schedule_ratio=1.0")  # epochs=90ep
     pairs = [full.format(value).split("=", 1) for full in targets]
@@ -176,13 +182,7 @@ def _wrong(override: Override) -> Iterator[Problem]:
             override.typed, None, "no such method", meant or "resnet-recipes methods lists them"
         )
     elif key not in known:
-        meant = did_you_mean(key, known, f"={value}")
-        yield Problem(
-            override.typed,
-            None,
-            "no such setting",
-            meant or "resnet-train recipe=mild --cfg prints every setting",
-        )
+        yield _unknown(override)
     elif value is not None and not override.is_choice:
         try:
             yield from fitting(_nested(key, override.read()), in_file=False)[1]
@@ -190,11 +190,25 @@ def _wrong(override: Override) -> Iterator[Problem]:
             yield Problem(key, value, str(error), _respelled(key, value))
 
 
+def _unknown(override: Override) -> Problem:
+    """Return the problem of a name that is no setting, with what another program's name means here."""
+    section, dot, _ = override.key.partition(".")
+    is_near = dot and closest(section, {key.partition(".")[0] for key in settings()})
+    if not is_near and (meaning := meaning_of(override.key, override.value)):
+        rule, fix = meaning.rule or "no such setting", meaning.words or "leave it out"
+        return Problem(override.typed, None, rule, fix)
+    meant = did_you_mean(override.key, settings(), f"={override.value}")
+    fix = meant or "resnet-train recipe=mild --cfg prints every setting"
+    return Problem(override.typed, None, "no such setting", fix)
+
+
 def _respelled(key: str, value: str) -> str:
     if get_origin(settings()[key]) in (list, tuple) and "[" not in value:
         return f"a list is written '{key}=[{value}]'"
-    if re.fullmatch(r"-?\d+,\d+", value):
-        return f"{key}={value.replace(',', '.')} if a decimal is meant"
+    if "," in value or value.startswith(("range(", "choice(")):
+        is_decimal = settings()[key] is not int and re.fullmatch(_COMMA, value)
+        decimal = f";  or {key}={value.replace(',', '.')}" if is_decimal else ""
+        return f"add -m: several values are a sweep{decimal}"
     return "put the whole word in quotes if it has brackets or commas"
 
 

@@ -100,7 +100,7 @@ def hovered(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
     )
 
 
-@pytest.mark.parametrize(("count", "plots"), [(0, 1), (1, 9), (500, 11)])
+@pytest.mark.parametrize(("count", "plots"), [(0, 1), (1, 9), (500, 12)])
 def test_pages_of_any_size_are_drawn(
     count: int, plots: int, browser: "webdriver.Chrome", tmp_path: Path
 ) -> None:

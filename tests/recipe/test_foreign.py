@@ -1,0 +1,88 @@
+"""Words of other programs: each is answered with words that are accepted here."""
+
+import shlex
+
+import pytest
+
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.commands.arguments import split
+from resnet_recipes.commands.pages import PAGES, TRAIN
+from resnet_recipes.recipe.foreign import MEANINGS, VERBS, meaning_of
+from resnet_recipes.recipe.overrides import parse
+
+#: A value for the words that do not take a number.
+VALUES = {
+    "data": "/data/imagenet",
+    "data.root": "/data/imagenet",
+    "launch.device": "cpu",
+    "model.name": "resnet18",
+    "model.weights": "weights.pt",
+    "optimizer.name": "lamb",
+    "precision.dtype": "bf16",
+    "recipe": "mild",
+    "run": "mine",
+    "run.root": "runs",
+    "--resume": "runs/mine",
+}
+NUMBERS = {"data.train_size": "128", "data.eval_size": "224", "data.eval_resize": "256"}
+
+
+def value_for(name: str) -> str:
+    """Return a value that a person would give for a foreign word."""
+    found = MEANINGS[name]
+    template = found if isinstance(found, str) else found.words
+    ours = template.split("=")[0].split(" ")[0]
+    number = "0.1" if ours.startswith("methods.") or ours in ("lr", "wd") else "4"
+    return (VALUES | NUMBERS).get(ours, number) if "{}" in template.replace("{{}}", "") else ""
+
+
+@pytest.mark.parametrize("name", MEANINGS)
+def test_what_is_suggested_is_accepted(name):
+    suggested = meaning_of(name, value_for(name))
+    words = shlex.split(suggested.words)
+    arguments = split(words, TRAIN)
+    _, problems = parse([word for word in arguments.words if not word.startswith("recipe=")])
+    assert not problems
+    assert suggested.words or suggested.rule
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_verbs_of_others_name_ours(verb):
+    assert verb not in PAGES
+    assert VERBS[verb] in (*PAGES, "train")
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        (["--batch-size", "256"], "bs=256"),
+        (["--batch-size=256"], "bs=256"),
+        (["--data-path", "/my images"], "'data=/my images'"),
+        (["--gpus", "0,1"], "CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2"),
+        (["--wandb"], "'log.to=[wandb]'"),
+        (["--no-ema"], "'~methods.ema'"),
+        (["-c", "mild"], "recipe=mild"),
+        (["--ckpt", "a b.pt"], "--resume 'a b.pt'"),
+        (["--epochs"], "epochs=VALUE"),
+        (["--num-classes", "10"], "leave it out"),
+    ],
+)
+def test_a_foreign_flag_is_answered_with_the_whole_word(typed, answer):
+    with pytest.raises(RecipeError) as refused:
+        split(typed, TRAIN)
+    assert [problem.fix for problem in refused.value.problems] == [answer]
+
+
+def test_a_foreign_key_is_answered_with_the_whole_word():
+    _, problems = parse(["trainer.max_epochs=90", "imgsz=128", "devices=0,1"])
+    assert [problem.fix for problem in problems] == [
+        "epochs=90",
+        "data.train_size=128",
+        "CUDA_VISIBLE_DEVICES=0,1 resnet-train ... gpus=2",
+    ]
+
+
+def test_commands_without_settings_do_not_suggest_any():
+    with pytest.raises(RecipeError) as refused:
+        split(["--epochs", "3", "runs"], PAGES["report"])
+    assert "epochs=3" not in str(refused.value)
