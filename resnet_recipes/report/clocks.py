@@ -36,4 +36,4 @@ def mlperf_readings(records: Sequence[Record]) -> Iterator[tuple[Record, float]]
     off = 0.0
     for record in records:
         off += record["startup_seconds"] if record["kind"] == "begin" else 0.0
-        yield record, record["wall_seconds"] - record.get("beside_seconds", 0.0) - off
+        yield record, record["wall_seconds"] - record.get("raw_seconds", 0.0) - off

@@ -94,7 +94,7 @@ def _training(records: Sequence[Record], facts: RunFacts) -> Iterator[Event]:
 
 def _evaluation(record: Record, seconds: float, epoch: int) -> Iterator[Event]:
     top1 = record.get("ema_top1_percent", record.get("raw_top1_percent"))
-    began = seconds - record["seconds"] + record["beside_seconds"]
+    began = seconds - record["seconds"] + record["raw_seconds"]
     yield began, _START, "eval_start", None, {"epoch_num": epoch}
     yield seconds, _POINT, "eval_accuracy", top1 / 100, {"epoch_num": epoch}
     yield seconds, _STOP, "eval_stop", None, {"epoch_num": epoch}

@@ -122,16 +122,16 @@ class Recorder:
         ema: Metrics | None,
         raw: Metrics | None,
         seconds: float,
-        beside: float = 0.0,
+        raw_seconds: float = 0.0,
     ) -> None:
         """Log an evaluation of the averaged weights, the raw ones, or both, which took `seconds`.
 
-        `beside` of them were spent on the raw weights, after the averaged ones, which count.
+        `raw_seconds` of them were spent on the raw weights, after the averaged ones, which count.
         """
         values: dict[str, object] = {
             "examples": (ema or raw).examples,
             "seconds": seconds,
-            "beside_seconds": beside,
+            "raw_seconds": raw_seconds,
         }
         for name, metrics in (("raw", raw), ("ema", ema)):
             if metrics is not None:

@@ -115,7 +115,7 @@ class RunReporter:
             if self.recorder is not None:
                 now = time.perf_counter()
                 self.recorder.evaluation(
-                    done, ema=averaged, raw=raw, seconds=now - began, beside=now - known
+                    done, ema=averaged, raw=raw, seconds=now - began, raw_seconds=now - known
                 )
 
     def save(self, done: int) -> None:

@@ -98,7 +98,7 @@ class Driver:
                     ema=metrics,
                     raw=metrics._replace(top1=metrics.top1 - 1),
                     seconds=3.0,
-                    beside=1.0,
+                    raw_seconds=1.0,
                 )
                 self.recorder.saved(step + 1, Path("last.pt"), 0.25)
 
