@@ -44,14 +44,14 @@ class ProgressiveResizing(Method):
     size_increment: int = 4  # pixels; all sides but the full one are multiples of it
     interpolation: str = "nearest"  # nearest | bilinear
     at: str = "device"  # device: resample the batch | loader: decode at this size
-    decided_at: str = "start"  # which end of an epoch decides its size: start | end
+    size_from_epoch: str = "start"  # what decides the size of an epoch: its start | its end
 
     def problems(self) -> Iterator[Problem]:
         choices = {
             "mode": ("resize", "crop"),
             "interpolation": ("nearest", "bilinear"),
             "at": ("device", "loader"),
-            "decided_at": ("start", "end"),
+            "size_from_epoch": ("start", "end"),
         }
         for key, known in choices.items():
             if getattr(self, key) not in known:
@@ -82,7 +82,7 @@ class ProgressiveResizing(Method):
 
     def size_in(self, full: int, epoch: int, horizon: Horizon) -> int:
         """Return the side in pixels in an epoch, counted from 0, when the full side is `full`."""
-        decided = epoch + (self.decided_at == "end")
+        decided = epoch + (self.size_from_epoch == "end")
         return self.size_at(full, Fraction(decided * horizon.steps_per_epoch, horizon.total_steps))
 
     def size_at(self, full: int, elapsed: Fraction) -> int:

@@ -14,6 +14,9 @@ from resnet_recipes.recipe.typed import typed
 #: Settings that earlier versions wrote, with the values of what every run now does.
 _REMOVED = (("data", "decode", "cpu"),)
 
+#: New names of methods' settings, by method and old name.
+_RENAMED = {"progressive_resizing": {"decided_at": "size_from_epoch"}}
+
 
 def freeze(recipe: Recipe) -> str:
     """Return the recipe as YAML with every setting written out; `read` gives back an equal recipe."""
@@ -22,7 +25,7 @@ def freeze(recipe: Recipe) -> str:
 
 def read(path: Path) -> Recipe:
     """Read what `freeze` wrote, in this version or an earlier one. Raises RecipeError if an edit made it invalid."""
-    recipe, problems = typed(without_removed(strict_yaml.load(Path(path)).tree))
+    recipe, problems = typed(updated(strict_yaml.load(Path(path)).tree))
     if problems:
         raise RecipeError(
             problem._replace(key=f"{strict_yaml.shown(Path(path))}: {problem.key}")
@@ -31,9 +34,12 @@ def read(path: Path) -> Recipe:
     return recipe
 
 
-def without_removed(tree: dict[str, Any]) -> dict[str, Any]:
-    """Return a recipe without settings of earlier versions that ask for what a run does anyway."""
-    return {
+def updated(tree: dict[str, Any]) -> dict[str, Any]:
+    """Return a recipe of an earlier version as this one writes it.
+
+    It lacks settings that ask for what every run now does; renamed ones have their new names.
+    """
+    tree = {
         section: {
             name: setting
             for name, setting in settings.items()
@@ -43,6 +49,13 @@ def without_removed(tree: dict[str, Any]) -> dict[str, Any]:
         else settings
         for section, settings in tree.items()
     }
+    for method, names in _RENAMED.items():
+        methods = tree.get("methods")
+        settings = methods.get(method) if isinstance(methods, dict) else None
+        if isinstance(settings, dict):
+            renamed = {names.get(name, name): setting for name, setting in settings.items()}
+            tree["methods"] = methods | {method: renamed}
+    return tree
 
 
 def tree_of(recipe: Recipe) -> dict[str, Any]:

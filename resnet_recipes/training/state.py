@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from resnet_recipes import __version__
 from resnet_recipes.base.errors import Problem, RecipeError, TrainingError
-from resnet_recipes.recipe.frozen import without_removed
+from resnet_recipes.recipe.frozen import updated
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import build
 from resnet_recipes.training.run import Run
@@ -135,7 +135,7 @@ def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:
 
 def settings_in(recipe: dict[str, Any]) -> dict[str, Any]:
     """Return the settings of a checkpoint's recipe, with dotted keys; those that are newer have their defaults."""
-    recipe = without_removed(recipe)
+    recipe = updated(recipe)
     return flat(asdict(build(Recipe, recipe, "", []))) | flat(recipe)
 
 

@@ -19,7 +19,7 @@ WRONG = {
     "size_increment": [0],
     "interpolation": ["cubic"],
     "at": ["worker"],
-    "decided_at": ["middle"],
+    "size_from_epoch": ["middle"],
 }
 
 MILD = ProgressiveResizing(initial_scale=0.5, delay="0.4dur", finetune="0.2dur")
