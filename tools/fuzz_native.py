@@ -37,7 +37,7 @@ from resnet_recipes.data.native.rows import BOX, CENTRE, ROW, SMALL, Status
 
 SIDE = 33  # pixels: a line of them is no multiple of what vector instructions take
 LEAST, MOST = 72, 140  # pixels of an original's side: its small level is wanted from 2 * SIDE on
-PATIENCE = 60  # seconds for a batch of 100 small images, after which the decoder hangs
+BATCH_SECONDS = 60  # seconds for a batch of 100 small images, after which the decoder hangs
 
 
 def build(folder: Path) -> Path:
@@ -164,9 +164,9 @@ def decoded_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> I
     rows, pixels = batch(sources, columns, 0)
     others, again = batch([sources[place] for place in order], there, 255)
     tickets = engine.submit(rows), engine.submit(others)
-    if not all(engine.wait(ticket, PATIENCE) for ticket in tickets):
+    if not all(engine.wait(ticket, BATCH_SECONDS) for ticket in tickets):
         raise SystemExit(
-            f"an image takes more than {PATIENCE} s: "
+            f"an image takes more than {BATCH_SECONDS} s: "
             f"{np.flatnonzero(rows['status'] == Status.RUNNING)}"
         )
     assert np.array_equal(rows["status"][order], others["status"]), (

@@ -139,7 +139,7 @@ def _replayed(name: str, dtype: str, device: torch.device) -> dict:
     recipe = recipe_of(name, 64, 16, True, precision={"dtype": dtype}, **EARLY)
     told, runs = [], []
     for is_replayed in (True, False):
-        with _deterministic(), patch.object(graphs, "PATIENCE", 0):
+        with _deterministic(), patch.object(graphs, "WAITS_BEFORE_REPLAY", 0):
             run = run_of(recipe, device)
             run.graphs.tell = told.append
             run.graphs = run.graphs if is_replayed else None

@@ -10,7 +10,7 @@ from resnet_recipes.methods.base import Batch
 from resnet_recipes.training.exchange import Exchange
 
 #: How many gradients in a row must keep the GPU waiting before they are replayed.
-PATIENCE = 5
+WAITS_BEFORE_REPLAY = 5
 
 #: Add a batch's gradient to `.grad`, averaged over ranks if asked to; call the function before the
 #: last backward pass.
@@ -46,7 +46,12 @@ class Graphs:
             self._shape, self._graph = batch.images.shape, None
         if self._params[0].grad is not None:  # a sum of several batches
             return eager(batch, sync, lambda: None)
-        if self._graph is None and self._waits >= PATIENCE and not is_new and self._is_possible:
+        if (
+            self._graph is None
+            and self._waits >= WAITS_BEFORE_REPLAY
+            and not is_new
+            and self._is_possible
+        ):
             self._graph = self._captured(eager, batch)
         if self._graph is None:
             loss = eager(batch, sync, self._halfway.record)
@@ -58,9 +63,9 @@ class Graphs:
 
     def _watch(self) -> None:
         """Count gradients whose first half the GPU had finished by the time the host had issued the second."""
-        if self._waits < PATIENCE:
+        if self._waits < WAITS_BEFORE_REPLAY:
             self._waits = self._waits + 1 if self._halfway.query() else 0
-            if self._waits == PATIENCE and self._is_possible:
+            if self._waits == WAITS_BEFORE_REPLAY and self._is_possible:
                 self.tell(
                     "The GPU runs kernels faster than the host launches them: from now on, "
                     "gradients are "

@@ -15,7 +15,7 @@ from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.training.build import build, close_data, open_data
 from resnet_recipes.training.distributed import Rank, join, mean_over_ranks, meet, total_over_ranks
 from resnet_recipes.training.evaluate import evaluate
-from resnet_recipes.training.graphs import PATIENCE
+from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.tuning import Tuning
 
@@ -62,7 +62,7 @@ class Stopwatch:
 
 def warm_up(device: torch.device) -> int:
     """Return how many steps are not timed; on a GPU gradients are then replayed, where the host is the bottleneck."""
-    return WARM_UP + PATIENCE + 1 if device.type == "cuda" else WARM_UP
+    return WARM_UP + WAITS_BEFORE_REPLAY + 1 if device.type == "cuda" else WARM_UP
 
 
 def speeds(

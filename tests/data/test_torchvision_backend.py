@@ -177,7 +177,7 @@ def test_stuck_workers_are_given_up_on_and_what_they_were_reading_is_named(
     first = opened(config(folder, workers=1))
     next(first.batches())  # the first worker takes seconds to start
     first.close()
-    monkeypatch.setattr(pipeline, "PATIENCE", 1.0)
+    monkeypatch.setattr(pipeline, "STUCK_SECONDS", 1.0)
     loader = opened(config(folder, workers=2), Stall(tmp_path / "worker"))
     with pytest.raises(TrainingError, match=r"no image was read for 1 s.*\.jpg"):
         next(loader.batches())

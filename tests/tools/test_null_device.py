@@ -112,7 +112,7 @@ torch.cuda.set_per_process_memory_fraction(1.5 * needed / all_of_it)
 reporter, sizes = Mock(spec=RunReporter), run.plan.sizes
 for side in (88, 136, 172, 176, 88):
     reporter.wants_to_stop.side_effect = [False, False, True]
-    with recorded() as entries, patch.object(graphs, "PATIENCE", 0):
+    with recorded() as entries, patch.object(graphs, "WAITS_BEFORE_REPLAY", 0):
         train(run, reporter, sizes.index(side) * run.plan.steps_per_epoch)
     print(entries.count("launch graph"), torch.cuda.memory_reserved())
 torch.cuda.set_per_process_memory_fraction(1.0)

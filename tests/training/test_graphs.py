@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from resnet_recipes.network.cast import cast_together
-from resnet_recipes.training.graphs import PATIENCE, Graphs
+from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY, Graphs
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from tests.training.test_loop import HOT, Notes, differing
@@ -150,7 +150,7 @@ def test_float16_is_replayed_with_the_scale_of_the_step(
     ours, theirs = replayed(**changes)[0], make_run(**changes)
     train(ours, Notes(ours))
     train(theirs, Notes(theirs))
-    assert device.graphs[0].replays == 8 - PATIENCE
+    assert device.graphs[0].replays == 8 - WAITS_BEFORE_REPLAY
     assert ours.precision.state_dict() == theirs.precision.state_dict()
     assert differing(ours, theirs) == []
 
@@ -168,7 +168,11 @@ def test_every_image_size_has_a_graph_after_one_gradient_without(
     train(run, Notes(run))
     sizes, steps = len(set(run.plan.sizes)), run.plan.steps_per_epoch
     assert sizes == 3
-    assert [graph.replays for graph in device.graphs] == [steps - PATIENCE, steps - 1, steps - 1]
+    assert [graph.replays for graph in device.graphs] == [
+        steps - WAITS_BEFORE_REPLAY,
+        steps - 1,
+        steps - 1,
+    ]
     assert device.synchronized == [1, 2]  # before each graph but the last is given up
     assert told == [
         "The GPU runs kernels faster than the host launches them: from now on, gradients are "

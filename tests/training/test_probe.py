@@ -15,7 +15,7 @@ from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training import distributed, probe
 from resnet_recipes.training.distributed import Rank
-from resnet_recipes.training.graphs import PATIENCE
+from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
 from resnet_recipes.training.tuning import Tuning
 from tests.process.nursery import Nursery, shallow_resnet18
 
@@ -124,7 +124,7 @@ def test_a_step_is_timed_once_the_warm_up_is_over_and_gradients_are_replayed(
         stopwatch.laps.append(1.0)
     assert len(stopwatch.laps) == steps
     # the graph is made in one more
-    assert device == "cpu" or probe.warm_up(torch.device(device)) > PATIENCE + 1
+    assert device == "cpu" or probe.warm_up(torch.device(device)) > WAITS_BEFORE_REPLAY + 1
 
 
 def test_the_first_step_that_is_timed_is_one_of_sams(

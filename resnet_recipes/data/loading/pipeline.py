@@ -18,7 +18,7 @@ from resnet_recipes.data.loading.worker import WorkerContext
 from resnet_recipes.data.order import Job
 
 #: Seconds without an image after which the loader gives up: a dead network drive never answers.
-PATIENCE = 300.0
+STUCK_SECONDS = 300.0
 
 
 class Pipeline(BatchSource):
@@ -80,7 +80,7 @@ class Pipeline(BatchSource):
             rows, parts = self._ahead[0]
             for part in parts:
                 with self._explained():
-                    self._skipped.update(part.result(PATIENCE))
+                    self._skipped.update(part.result(STUCK_SECONDS))
             self._ahead.popleft()
             yield rows
 
@@ -93,7 +93,7 @@ class Pipeline(BatchSource):
             self._pool.close(stuck=True)
             stuck = self._being_read()
             raise TrainingError(
-                f"no image was read for {PATIENCE:g} s; the loader is stuck at {stuck}"
+                f"no image was read for {STUCK_SECONDS:g} s; the loader is stuck at {stuck}"
             ) from None
         except BrokenExecutor:
             raise TrainingError(
@@ -112,7 +112,9 @@ class Pipeline(BatchSource):
         rest = [part for _, parts in self._ahead for part in parts if not part.cancel()]
         for part in rest:
             with self._explained():
-                part.exception(PATIENCE)  # nobody wants its images any more, so nor its failure
+                part.exception(
+                    STUCK_SECONDS
+                )  # nobody wants its images any more, so nor its failure
         self._ahead.clear()
 
 

@@ -11,7 +11,7 @@ CAPACITY = 10_000
 
 #: Seconds to wait at the end of a run until all events are sent; after the first few, the user is
 #: told.
-PATIENCE = (3.0, 27.0)
+CLOSING_SECONDS = (3.0, 27.0)
 
 
 class Background:
@@ -46,10 +46,10 @@ class Background:
 
     def wait(self, tell: Callable[[str], None]) -> None:
         """Wait until the tracker is closed, but not for a server that does not answer."""
-        self._thread.join(PATIENCE[0])
+        self._thread.join(CLOSING_SECONDS[0])
         if self._thread.is_alive():
-            tell(f"waiting up to {PATIENCE[1]:.0f} s for log.to={self.name}")
-            self._thread.join(PATIENCE[1])
+            tell(f"waiting up to {CLOSING_SECONDS[1]:.0f} s for log.to={self.name}")
+            self._thread.join(CLOSING_SECONDS[1])
         if self._thread.is_alive():
             tell(f"log.to={self.name} did not answer in time; metrics.jsonl has everything")
 

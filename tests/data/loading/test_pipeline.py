@@ -137,7 +137,7 @@ def test_batches_take_the_announced_memory_whatever_the_number_of_workers():
 
 
 def test_a_storage_that_never_responds_is_given_up_on(monkeypatch):
-    monkeypatch.setattr(pipeline, "PATIENCE", 0.1)
+    monkeypatch.setattr(pipeline, "STUCK_SECONDS", 0.1)
     storage, gate = Greys(True), threading.Event()
     storage.fill = lambda rows: gate.wait(10)
     made = Pipeline(storage, Capacity(1, prefetch=1, rows=7, pixels=6))

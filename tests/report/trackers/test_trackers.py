@@ -118,7 +118,7 @@ def test_mlflow_reads_the_curves_and_a_resumed_run_is_the_same_run(
 def test_wandb_keeps_the_curves_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
     # its own process takes long to start on a busy machine
-    monkeypatch.setattr(background, "PATIENCE", (100, 0))
+    monkeypatch.setattr(background, "CLOSING_SECONDS", (100, 0))
     monkeypatch.delenv("WANDB_DIR", raising=False)
     folder = tmp_path / "mine"
     folder.mkdir()
@@ -209,7 +209,7 @@ def test_a_tracker_that_never_responds_drops_points_and_is_left_behind(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(background, "CAPACITY", 5)
-    monkeypatch.setattr(background, "PATIENCE", (0.05, 0.05))
+    monkeypatch.setattr(background, "CLOSING_SECONDS", (0.05, 0.05))
     answers = threading.Event()
     tracker = Background("mlflow", lambda: Stuck(answers), {})
     tracker.begin(0)
