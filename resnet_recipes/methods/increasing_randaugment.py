@@ -50,8 +50,8 @@ class IncreasingRandAugment(Method):
     interpolation: str = "random"
 
     def problems(self) -> Iterator[Problem]:
-        if self.depth < 1:
-            yield Problem("depth", self.depth, "must be at least 1")
+        if not 1 <= self.depth <= 20:
+            yield Problem("depth", self.depth, "must be between 1 and 20")
         if not 0 <= self.p <= 1:
             yield Problem("p", self.p, "must be between 0 and 1")
         if not 0 <= self.magnitude <= 10:

@@ -53,13 +53,9 @@ class RandAugment(Method):
     placement: str = "auto"  # sample: in the loader's workers | batch: on the device | auto: either
 
     def problems(self) -> Iterator[Problem]:
-        if self.depth < 1:
-            yield Problem(
-                "depth",
-                self.depth,
-                "must be at least 1",
-                "remove randaugment with ~methods.randaugment",
-            )
+        if not 1 <= self.depth <= 20:
+            fix = "remove randaugment with ~methods.randaugment" if self.depth < 1 else ""
+            yield Problem("depth", self.depth, "must be between 1 and 20", fix)
         if not 0.1 <= self.severity <= 10:
             yield Problem("severity", self.severity, "must be between 0.1 and 10")
         if self.augmentation_set not in SETS:

@@ -14,7 +14,7 @@ import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, ValueType
+from hydra.core.override_parser.types import Override, RangeSweep, ValueType
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -64,7 +64,17 @@ def texts_of(override: str, most: int) -> list[str]:
         ValueType.RANGE_SWEEP,
     ):
         raise ValueError("an interval or a pattern has no list of values to run")
-    return list(islice(parsed.sweep_string_iterator(), most))
+    try:
+        swept = parsed.value()
+        # Hydra shuffles a list of all numbers of a range: count them first.
+        if (
+            isinstance(swept, RangeSweep)
+            and len(found := list(islice(swept.range(), most))) == most
+        ):
+            return list(map(str, found))
+        return list(islice(parsed.sweep_string_iterator(), most))
+    except (HydraException, ArithmeticError):
+        raise ValueError("is no range of finite numbers whose step is not 0") from None
 
 
 def choice(group: str, file: str) -> str:

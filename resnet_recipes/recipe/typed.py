@@ -241,6 +241,10 @@ def _convert(value: Any, kind: Any) -> Any:
         return _finite(value)
     if type(value) is not kind:
         raise _WrongTypeError(_words(kind))
+    if kind is int and not -(1 << 63) <= value < 1 << 63:
+        raise _WrongTypeError("a whole number of at most 64 bits")
+    if kind is str and not value.replace("\n", "").isprintable():
+        raise _WrongTypeError("text without invisible characters")
     return value
 
 

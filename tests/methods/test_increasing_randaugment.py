@@ -10,7 +10,7 @@ from resnet_recipes.methods.increasing_randaugment import OPERATIONS, Increasing
 
 #: Values that the settings must refuse.
 WRONG = {
-    "depth": [0],
+    "depth": [0, 21],
     "p": [-0.1, 1.1],
     "magnitude": [-1, 11],
     "deviation": [-1],

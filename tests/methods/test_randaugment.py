@@ -14,7 +14,12 @@ from resnet_recipes.methods.pixel_ops import PIXEL_OPS
 from resnet_recipes.methods.randaugment import SETS, RandAugment
 
 #: Values that the settings must refuse.
-WRONG = {"depth": [0], "severity": [0.0, 11.0], "augmentation_set": ["none"], "placement": ["gpu"]}
+WRONG = {
+    "depth": [0, 21],
+    "severity": [0.0, 11.0],
+    "augmentation_set": ["none"],
+    "placement": ["gpu"],
+}
 
 
 class Fixed:

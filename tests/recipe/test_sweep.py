@@ -46,12 +46,22 @@ def test_words_with_several_values_are_combined(words, found):
     assert points(words) == found
 
 
+def test_a_short_range_may_be_shuffled():
+    assert sorted(points(["seed=shuffle(range(1,4))"])) == [["seed=1"], ["seed=2"], ["seed=3"]]
+
+
+@pytest.mark.timeout(20)
 @pytest.mark.parametrize(
     ("words", "said"),
     [
         (["seed=interval(1,2)"], "no list of values to run"),
         (["recipe=glob(*)"], "no list of values to run"),
         (["seed=range(0,1000000000)"], "the maximum is 1,000"),
+        (["seed=shuffle(range(1,99999999))"], "the maximum is 1,000"),
+        (["seed=shuffle(range(1.0,9e9))"], "the maximum is 1,000"),
+        (["seed=range(nan,1)"], "no range of finite numbers"),
+        (["lr=range(1,2,nan)"], "no range of finite numbers"),
+        (["lr=range(0.1,0.5,0.0)"], "no range of finite numbers"),
         (["seed=range(0,100)", "lr=range(1,100)"], "would start at least 9,900 runs"),
     ],
 )

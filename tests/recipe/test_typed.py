@@ -40,6 +40,10 @@ def test_an_empty_mapping_switches_a_method_on():
     [
         ({"seed": "x"}, "seed=x", "a whole number"),
         ({"seed": 1.5}, "seed=1.5", "a whole number"),
+        ({"seed": 10**30}, "seed=1000", "at most 64 bits"),
+        ({"methods": {"sam": {"interval": 1 << 63}}}, "methods.sam.interval=9", "at most 64 bits"),
+        ({"data": {"root": "a\0b"}}, "data.root=a", "text without invisible characters"),
+        ({"run": {"name": "a\u202eb"}}, "run.name=a", "text without invisible characters"),
         ({"seed": True}, "seed=true", "a whole number"),
         ({"optimizer": {"lr": "1"}}, "optimizer.lr=1", "a number"),
         ({"optimizer": {"lr": True}}, "optimizer.lr=true", "a number"),
