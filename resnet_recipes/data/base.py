@@ -9,6 +9,8 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import Problem
 
+#: How far from the natural frequencies of classes to equal ones.
+SHARES = {"natural": 0.0, "sqrt": 0.5, "balanced": 1.0}
 BACKENDS = ("auto", "torchvision", "ffcv", "synthetic")
 
 
@@ -43,6 +45,8 @@ class DataConfig:
     on_bad_image: str = "error"
     # times each image is used in a row; epochs keep their length, with fewer images
     repeats: int = 1
+    # how often classes are shown: natural | sqrt | balanced, or a share of the way, 0 to 1
+    sampling: float | str = "natural"
     order: str = "random"  # random | quasi_random (ffcv: reads the file in larger pieces)
 
     def resize_for(self, size: int) -> int:
@@ -110,6 +114,26 @@ class DataConfig:
             yield Problem("repeats", self.repeats, "must be between 1 and 64")
         if self.order not in ("random", "quasi_random"):
             yield Problem("order", self.order, "must be random or quasi_random")
+        yield from self._sampling_problems()
+
+    @property
+    def class_share(self) -> float:
+        """How far `sampling` is from natural to equal classes, 0 to 1."""
+        return SHARES[self.sampling] if isinstance(self.sampling, str) else self.sampling
+
+    def _sampling_problems(self) -> Iterator[Problem]:
+        known, is_name = ", ".join(SHARES), isinstance(self.sampling, str)
+        if not (self.sampling in SHARES if is_name else 0 <= self.sampling <= 1):
+            rule = f"must be {known} or a share from 0 (natural) to 1 (equal classes)"
+            yield Problem("sampling", self.sampling, rule, "data.sampling=sqrt")
+        elif self.class_share:
+            plain = {"repeats": 1, "order": "random"}
+            for key in (key for key, value in plain.items() if getattr(self, key) != value):
+                rule = f"cannot be used with data.{key}={getattr(self, key)}"
+                yield Problem("sampling", self.sampling, rule, f"data.{key}={plain[key]}")
+            if self.backend == "synthetic":
+                rule = "needs images with labels of their own"
+                yield Problem("sampling", self.sampling, rule, "data.sampling=natural")
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from resnet_recipes.base.errors import NotReadyError, Problem
 from resnet_recipes.data.base import DataConfig, DataFacts, SampleAugment, Share
 from resnet_recipes.data.beton.file import Beton, pair_problems
@@ -12,6 +14,7 @@ from resnet_recipes.data.images.native import decoder_note
 from resnet_recipes.data.images.pipelines import eval_pipeline, train_pipeline
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.memory import available_memory
+from resnet_recipes.data.sampling import imbalance
 
 
 def measure(config: DataConfig, tell: object) -> DataFacts:
@@ -73,6 +76,7 @@ def _problems(config: DataConfig, train: Beton, val: Beton) -> Iterator[Problem]
 def _notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
     """Yield what a user should know about these files on this machine."""
     train = samples.beton
+    yield from imbalance(np.bincount(train.labels), config)
     size, free = train.content.size / 1e9, available_memory() / 1e9
     if fits_memory(train):
         yield (

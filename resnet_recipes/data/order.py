@@ -14,7 +14,8 @@ from resnet_recipes.data.base import DataConfig, Share
 #: step.
 _ORDER = 0x6F726472
 
-#: (seed, epoch, examples) -> the training order of one epoch: a permutation, int64 [examples].
+#: (seed, epoch, examples) -> the training order of one epoch, int64 [examples]: a permutation, or with
+#: data.sampling some images several times and others not at all.
 Permute = Callable[[int, int, int], np.ndarray]
 
 
@@ -26,7 +27,7 @@ class Job(NamedTuple):
 
     epoch: int
     indices: np.ndarray  # int64 [N], positions in the sorted list of files
-    # int64 [N], how often the image was used before in this epoch: 0 without data.repeats
+    # int64 [N], how often the image was used before in this epoch
     copies: np.ndarray
     pixels: int  # side of the delivered images
     first: int = 0  # row of the batch with which these begin
@@ -52,14 +53,25 @@ def train_jobs(
     steps = whole_batches(share, examples)
     epoch, first = divmod(first_step, steps)
     while True:
-        order, pixels = (
-            permute(share.seed, epoch, examples),
-            in_epoch(epoch, share.train_pixels or [config.train_size]),
-        )
+        order = permute(share.seed, epoch, examples)
+        before = occurrences(order) if config.class_share else np.zeros_like(order)
+        pixels = in_epoch(epoch, share.train_pixels or [config.train_size])
         for step in range(first, steps):
             places = _places(share, step, config.repeats)
-            yield Job(epoch, order[places // config.repeats], places % config.repeats, pixels)
+            rows = places // config.repeats
+            yield Job(epoch, order[rows], before[rows] + places % config.repeats, pixels)
         epoch, first = epoch + 1, 0
+
+
+def occurrences(order: np.ndarray) -> np.ndarray:
+    """Return how often each index of an epoch's order came before in it: int64 [N]."""
+    by_index = np.argsort(order, kind="stable")
+    ordered = order[by_index]
+    is_first = np.concatenate([[True], ordered[1:] != ordered[:-1]])
+    begins = np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
+    found = np.empty_like(order)
+    found[by_index] = np.arange(len(order)) - begins
+    return found
 
 
 def _places(share: Share, step: int, repeats: int) -> np.ndarray:

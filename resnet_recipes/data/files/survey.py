@@ -13,6 +13,7 @@ from resnet_recipes.data.files.folder import class_names, image_names
 from resnet_recipes.data.files.layout import Part, listing_of, parts
 from resnet_recipes.data.files.listing import Listing, Tell
 from resnet_recipes.data.root import LAYOUT, SPLITS, unreadable
+from resnet_recipes.data.sampling import imbalance
 
 _SHARE = "data.val_share=0.1   sets a tenth of each class aside"
 
@@ -159,6 +160,7 @@ def _notes(
             "some class folders contain folders: data.nested_classes=true makes each of "
             "these a class"
         )
+    yield from imbalance(train.counts, config)
     if kept := [split for split, listing in zip(SPLITS, (train, val), strict=True) if listing.kept]:
         yield f"{' and '.join(kept)}: using the cached listing, since no folder has changed"
 

@@ -6,6 +6,7 @@ from resnet_recipes.data.images.native import eval_images, train_images
 from resnet_recipes.data.images.source import Source
 from resnet_recipes.data.loading.pipeline import Pipeline
 from resnet_recipes.data.loading.slots import Capacity
+from resnet_recipes.data.sampling import sampled
 
 
 def train_pipeline(
@@ -14,7 +15,10 @@ def train_pipeline(
     """Return random crops."""
     capacity, crop = Capacity.for_training(config, share), TrainCrop.of(config, share)
     images = train_images(source, crop, augment, config.reduced_decode, capacity.workers)
-    return Pipeline(images, capacity, config.on_bad_image == "skip")
+    pipeline = Pipeline(images, capacity, config.on_bad_image == "skip")
+    if config.class_share:
+        pipeline.permute = sampled(source.labels, config.class_share)
+    return pipeline
 
 
 def eval_pipeline(source: Source, config: DataConfig, share: Share) -> Pipeline:
