@@ -9,7 +9,7 @@ import yaml
 from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.typed import typed
+from resnet_recipes.recipe.typed import plain, typed
 
 #: Settings that earlier versions wrote, with the values of what every run now does.
 _REMOVED = (("data", "decode", "cpu"),)
@@ -60,14 +60,8 @@ def updated(tree: dict[str, Any]) -> dict[str, Any]:
 
 def tree_of(recipe: Recipe) -> dict[str, Any]:
     """Return the recipe as plain mappings, lists and values; methods that are off are left out."""
-    tree = _plain(asdict(recipe))
+    tree = plain(asdict(recipe))
     tree["methods"] = {
         name: values for name, values in tree["methods"].items() if values is not None
     }
     return tree
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -26,8 +26,12 @@ from resnet_recipes.recipe.schema import Recipe
 _APP = "resnet_recipes"  # our primary config, and the folder of all others
 _FILES = f"{_APP}/files"  # the group of the recipes that were read, and of options below it
 
-#: Hydra 1.3 warns without this argument, and 1.4 warns of it.
-_VERSION = {"version_base": "1.3"} if hydra.__version__.startswith("1.3.") else {}
+#: Hydra 1.3 warns if it is not told its version, and 1.4 if it is.
+_IS_1_3 = hydra.__version__.startswith("1.3.")
+_VERSION = {"version_base": "1.3"} if _IS_1_3 else {}
+
+#: Hydra 1.4 warns if a name in its ConfigStore has a second owner, which is us again.
+_AGAIN = {} if _IS_1_3 else {"replace": True}
 
 
 @lru_cache(1024)  # the points of a sweep have most words in common
@@ -97,7 +101,7 @@ def composed(
     configs |= {f"{_APP}/base": base, _APP: {"defaults": [*defaults, "_self_"]}}
     for place, tree in configs.items():
         group, _, name = place.rpartition("/")
-        ConfigStore.instance().store(name, tree, group=group or None, provider=_APP)
+        ConfigStore.instance().store(name, tree, group=group or None, provider=_APP, **_AGAIN)
     try:
         with _own_hydra():
             return OmegaConf.to_container(hydra.compose(_APP, list(words)), resolve=True)

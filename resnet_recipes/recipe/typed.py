@@ -67,7 +67,7 @@ def whole(section: str, chosen: dict[str, Any]) -> dict[str, Any]:
     options = _dataclasses_in(settings()[section])
     own = next((option for option in options if option.name == chosen.get("name")), options[0])
     others = {name: None for option in options for name in kinds_of(option)}
-    return others | asdict(own()) | chosen
+    return others | plain(asdict(own())) | chosen
 
 
 def typed(tree: dict[str, Any]) -> tuple[Recipe, list[Problem]]:
@@ -215,6 +215,13 @@ def _fix(cls: type, name: str, value: Any, key: str) -> str:
     if default is MISSING or default is None:
         return ""
     return f"the default is {str(default).lower() if isinstance(default, bool) else default}"
+
+
+def plain(value: Any) -> Any:
+    """Return mappings and lists as YAML has them: without tuples."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _convert(value: Any, kind: Any) -> Any:

@@ -2,7 +2,7 @@ import pytest
 
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.recipe.schema import Recipe
-from resnet_recipes.recipe.typed import settings, typed
+from resnet_recipes.recipe.typed import settings, typed, whole
 
 MINE = {"name": "mine", "data": {"root": "/data"}}
 
@@ -131,3 +131,12 @@ def test_an_unknown_optimizer_is_answered_with_the_known_ones(name):
     assert [(problem.key, problem.rule) for problem in problems] == [
         ("optimizer.name", "must be one of decoupled_sgdw, sgd, lamb, lars, adamw")
     ]
+
+
+def test_a_whole_section_has_every_setting_and_unsets_those_of_the_others():
+    section = whole("optimizer", {"name": "lamb", "lr": 0.5})
+    assert section["lr"] == 0.5
+    assert section["betas"] == [0.9, 0.999]
+    assert section["momentum"] is None
+    assert typed(MINE | {"optimizer": section})[1] == []
+    assert whole("schedule", {"name": "linear"})["warmup"] == "8ep"
