@@ -53,17 +53,21 @@ def compose(recipe: str | Mapping[str, Any], *changes: str, **settings: object) 
     return composing.compose(recipe, words, needs_data=False).recipe
 
 
-def plan(recipe: Recipe, ranks: int = 1, tell: Callable[[str], None] = lambda line: None) -> Plan:
+def plan(
+    recipe: Recipe | Composed, ranks: int = 1, tell: Callable[[str], None] = lambda line: None
+) -> Plan:
     """Return all that a run of `recipe` on `ranks` devices would do; without `data.root`, on ImageNet.
 
     Counting many images takes a while, of which `tell` is told. Raises RecipeError with everything
     that prevents the run, NotReadyError if images or initial weights cannot be used.
     """
+    typed = frozenset() if isinstance(recipe, Recipe) else recipe.typed
+    recipe = recipe if isinstance(recipe, Recipe) else recipe.recipe
     if problems := [problem for problem in recipe.problems() if problem.key != "data.root"]:
         raise RecipeError(problems)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
     facts = data.measure(recipe.data, with_cost=True, tell=tell) if has_images else IMAGENET
-    found = make_plan(recipe, facts, ranks)
+    found = make_plan(recipe, facts, ranks, typed)
     if not recipe.model.weights:
         return found
     from resnet_recipes.network import pretrained
@@ -84,7 +88,7 @@ def prepare(
             raise RecipeError(problems)
         place = Path.cwd() / "python"
         recipe = Composed(recipe, Entry(recipe.name, place, "python"), {}, ())
-    planned = planned or plan(recipe.recipe)
+    planned = planned or plan(recipe)
     folder = run_folder.create(recipe, planned, command)
     keep_estimate(planned, folder)
     return folder

@@ -19,7 +19,7 @@ def run(arguments: Arguments) -> int:
     count = _count(arguments.words)
     arguments.words = [word for word in arguments.words if not word.startswith("epochs=")]
     wanted = composed(arguments)
-    plan = plan_here(wanted.recipe)
+    plan = plan_here(wanted)
     if plan.epochs < 2:
         rule = "must be at least two epochs: the first is timed as the second"
         raise RecipeError([Problem("max_duration", wanted.recipe.max_duration, rule)])

@@ -23,7 +23,7 @@ from resnet_recipes.report.text import clock_time
 def run(arguments: Arguments) -> int:
     """Print the plan of a recipe; without data, on ImageNet."""
     wanted = composed(arguments, needs_data=False)
-    plan = api.plan(wanted.recipe, ranks(wanted.recipe))
+    plan = api.plan(wanted, ranks(wanted.recipe))
     if "--json" in arguments:
         print(json.dumps(plan.as_dict(), indent=2))
     else:

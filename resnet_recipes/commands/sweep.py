@@ -133,7 +133,7 @@ def _plan(point: Composed, facts: dict[str, DataFacts]) -> Plan | None:
         return None
     key = str(config)  # counting a million images takes seconds
     facts[key] = facts.get(key) or data.measure(config)
-    return make_plan(point.recipe, facts[key], ranks(point.recipe))
+    return make_plan(point.recipe, facts[key], ranks(point.recipe), point.typed)
 
 
 def _expected(plan: Plan) -> Estimate | None:

@@ -52,7 +52,7 @@ def prepared(arguments: Arguments) -> Path | None:
 def _new_run(wanted: Composed) -> Path:
     """Create the folder of a new run, print its plan, and return the folder."""
     ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
-    plan = api.plan(wanted.recipe, ranks, tell=say)
+    plan = api.plan(wanted, ranks, tell=say)
     folder = api.prepare(wanted, plan, ["resnet-train", *sys.argv[1:]])
     for line in lines(wanted, plan, str(folder)):
         say(line)

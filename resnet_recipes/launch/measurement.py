@@ -24,13 +24,14 @@ from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.process.ending import Ending
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
-from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report.summary import ESTIMATE
 
 
-def plan_here(recipe: Recipe) -> Plan:
+def plan_here(wanted: Composed) -> Plan:
     """Return the plan of a run on the devices of this machine."""
-    return make_plan(recipe, data.measure(recipe.data), group_of(recipe.launch).ranks)
+    recipe = wanted.recipe
+    facts, group = data.measure(recipe.data), group_of(recipe.launch)
+    return make_plan(recipe, facts, group.ranks, wanted.typed)
 
 
 def measured(plan: Plan, say: Callable[[str], None]) -> tuple[Ending, Remembered | None]:

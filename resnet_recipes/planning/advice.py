@@ -1,6 +1,6 @@
 """Advice on a recipe: what pays off and when, as its authors found."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from fractions import Fraction
 from math import ceil
 
@@ -11,9 +11,11 @@ from resnet_recipes.recipe.schema import Recipe, enabled
 RATE_PER_EXAMPLE = 0.001
 
 
-def notes_on(recipe: Recipe, horizon: Horizon, rank_size: int) -> Iterator[str]:
+def notes_on(
+    recipe: Recipe, horizon: Horizon, rank_size: int, typed: Collection[str] = ()
+) -> Iterator[str]:
     """Yield one sentence for each setting that works but may not be what the user wants."""
-    yield from _length_notes(recipe, horizon)
+    yield from _length_notes(recipe, horizon, typed)
     yield from _method_notes(recipe, horizon)
     yield from _ema_notes(recipe, horizon)
     yield from _batch_notes(recipe, rank_size)
@@ -24,7 +26,7 @@ def notes_on(recipe: Recipe, horizon: Horizon, rank_size: int) -> Iterator[str]:
         )
 
 
-def _length_notes(recipe: Recipe, horizon: Horizon) -> Iterator[str]:
+def _length_notes(recipe: Recipe, horizon: Horizon, typed: Collection[str]) -> Iterator[str]:
     warmup = horizon.steps(Duration.parse(recipe.schedule.warmup))
     if warmup * 2 > horizon.total_steps:
         share = f"{100 * warmup / horizon.total_steps:.0f} %"
@@ -34,9 +36,15 @@ def _length_notes(recipe: Recipe, horizon: Horizon) -> Iterator[str]:
         )
     if horizon.steps_per_epoch < 8 <= recipe.batch.global_size // 8:
         size = recipe.batch.global_size * horizon.steps_per_epoch // 64
-        rate = recipe.optimizer.lr * size / recipe.batch.global_size
+        words = " ".join([f"bs={size}", *scaled_rate(recipe, size, typed)])
         steps = "1 step" if horizon.steps_per_epoch == 1 else f"{horizon.steps_per_epoch} steps"
-        yield f"An epoch has only {steps}; a smaller batch gives more: bs={size} lr={rate:.3g}."
+        yield f"An epoch has only {steps}; a smaller batch gives more: {words}."
+
+
+def scaled_rate(recipe: Recipe, size: int, typed: Collection[str]) -> list[str]:
+    """Return what sets the learning rate for a batch of `size`; nothing if the user has typed one."""
+    rate = recipe.optimizer.lr * size / recipe.batch.global_size
+    return [] if "optimizer.lr" in typed else [f"lr={rate:.3g}"]
 
 
 def _method_notes(recipe: Recipe, horizon: Horizon) -> Iterator[str]:

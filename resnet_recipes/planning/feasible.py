@@ -1,36 +1,44 @@
 """Conflicts between a recipe, its data and its ranks."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from resnet_recipes.base.duration import LONGEST, Duration, Horizon
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.methods.stack import Stack
+from resnet_recipes.planning.advice import scaled_rate
 from resnet_recipes.recipe.schema import Recipe
 
 MAX_EPOCHS = 10_000  # longest run; the longest published one has 810
 
 
-def problems(recipe: Recipe, facts: DataFacts, world_size: int, stack: Stack) -> Iterator[Problem]:
+def problems(
+    recipe: Recipe,
+    facts: DataFacts,
+    world_size: int,
+    stack: Stack,
+    typed: Collection[str] = (),
+) -> Iterator[Problem]:
     """Yield everything that prevents planning a recipe, which must be valid in itself."""
-    yield from _batch_problems(recipe, facts, world_size)
+    yield from _batch_problems(recipe, facts, world_size, typed)
     yield from _class_problems(recipe, facts)
     yield from _method_problems(recipe, stack, facts)
     if recipe.batch.global_size <= facts.train_examples:
         yield from _length_problems(recipe, recipe.horizon(facts.train_examples))
 
 
-def _batch_problems(recipe: Recipe, facts: DataFacts, world_size: int) -> Iterator[Problem]:
+def _batch_problems(
+    recipe: Recipe, facts: DataFacts, world_size: int, typed: Collection[str]
+) -> Iterator[Problem]:
     size, bn_size = recipe.batch.global_size, recipe.batch.bn_size
     if size > facts.train_examples:
         rule = (
             f"is more than the {facts.train_examples:,} training images in {facts.root}: an "
             "epoch has no steps"
         )
-        yield Problem(
-            "batch.global_size", size, rule, _smaller(recipe, facts.train_examples, world_size)
-        )
+        fix = _smaller(recipe, facts.train_examples, world_size, typed)
+        yield Problem("batch.global_size", size, rule, fix)
     elif size % world_size:
         lower = max(size - size % world_size, world_size)
         yield Problem(
@@ -105,14 +113,14 @@ def _length_problems(recipe: Recipe, horizon: Horizon) -> Iterator[Problem]:
         )
 
 
-def _smaller(recipe: Recipe, examples: int, world_size: int) -> str:
+def _smaller(recipe: Recipe, examples: int, world_size: int, typed: Collection[str]) -> str:
     """Return the settings that fit batch, rate and warm-up to a small dataset, all at once."""
     rank_size = examples // (8 * world_size) or 1
     rank_size = 1 << (rank_size.bit_length() - 1)
     size = rank_size * world_size
     if size > examples:
         return f"gpus=1: there are fewer images than ranks ({world_size})"
-    words = [f"bs={size}", f"lr={recipe.optimizer.lr * size / recipe.batch.global_size:.3g}"]
+    words = [f"bs={size}", *scaled_rate(recipe, size, typed)]
     if rank_size > recipe.batch.bn_size and rank_size % recipe.batch.bn_size:
         words.append(f"batch.bn_size={rank_size}")
     horizon = replace(recipe, batch=replace(recipe.batch, global_size=size)).horizon(examples)

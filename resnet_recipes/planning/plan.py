@@ -44,6 +44,7 @@ class Plan:
     num_classes: int
     horizon: Horizon
     start: str = ""  # a sentence about the initial weights; "": random ones, drawn from the seed
+    typed: frozenset[str] = frozenset()  # settings that were typed; advice keeps their values
 
     @property
     def total_steps(self) -> int:
@@ -232,7 +233,7 @@ class Plan:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Advice on this recipe, one sentence each; never a reason to stop."""
-        return tuple(notes_on(self.recipe, self.horizon, self.rank_size))
+        return tuple(notes_on(self.recipe, self.horizon, self.rank_size, self.typed))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON and for comparing two plans."""
@@ -267,14 +268,21 @@ class Plan:
         }
 
 
-def make_plan(recipe: Recipe, facts: DataFacts, world_size: int) -> Plan:
-    """Derive the plan of a valid recipe. Raises RecipeError with everything that does not fit data and ranks."""
-    if problems := list(feasible.problems(recipe, facts, world_size, _stack(recipe, facts))):
+def make_plan(
+    recipe: Recipe, facts: DataFacts, world_size: int, typed: frozenset[str] = frozenset()
+) -> Plan:
+    """Derive the plan of a valid recipe. Raises RecipeError with everything that does not fit data and ranks.
+
+    `typed` are the keys of settings that the user has typed: no advice scales their values.
+    """
+    stack = _stack(recipe, facts)
+    if problems := list(feasible.problems(recipe, facts, world_size, stack, typed)):
         raise RecipeError(problems)
     num_classes = (
         len(facts.classes) if recipe.model.num_classes == "auto" else int(recipe.model.num_classes)
     )
-    return Plan(recipe, facts, world_size, num_classes, recipe.horizon(facts.train_examples))
+    horizon = recipe.horizon(facts.train_examples)
+    return Plan(recipe, facts, world_size, num_classes, horizon, typed=typed)
 
 
 def _stack(recipe: Recipe, facts: DataFacts) -> Stack:

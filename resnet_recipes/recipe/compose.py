@@ -28,6 +28,11 @@ class Composed:
     # in the order in which they were typed, short spellings expanded
     overrides: tuple[Override, ...]
 
+    @property
+    def typed(self) -> frozenset[str]:
+        """The keys of all settings that were typed."""
+        return frozenset(override.key for override in self.overrides)
+
 
 def compose(
     name: str, changes: Sequence[str] = (), folder: Path | None = None, needs_data: bool = True

@@ -1,14 +1,16 @@
+from dataclasses import replace
+
 import pytest
 
+from resnet_recipes.base.errors import RecipeError
 from resnet_recipes.planning.plan import IMAGENET, make_plan
 from resnet_recipes.recipe.compose import compose
 
 
 def notes(name: str, *changes: str, ranks: int = 8) -> str:
     """Return the notes of a packaged recipe with changes, on ImageNet."""
-    return "\n".join(
-        make_plan(compose(name, changes, needs_data=False).recipe, IMAGENET, ranks).notes
-    )
+    found = compose(name, changes, needs_data=False)
+    return "\n".join(make_plan(found.recipe, IMAGENET, ranks, found.typed).notes)
 
 
 @pytest.mark.parametrize("name", ["mild", "medium", "hot"])
@@ -58,9 +60,9 @@ def test_the_recipes_as_published_need_no_advice(name):
         ),
         (
             "mild",
-            ["bs=204800", "lr=204.8"],
+            ["bs=204800"],
             1,
-            "An epoch has only 6 steps; a smaller batch gives more: bs=19200 lr=19.2",
+            "An epoch has only 6 steps; a smaller batch gives more: bs=19200 lr=0.192.",
         ),
         ("mild", [], 16, "batch.bn_size=256, but each rank has 128 examples"),
         (
@@ -88,3 +90,17 @@ def test_what_a_user_may_not_want_is_noted(name, changes, ranks, said):
 )
 def test_advice_stops_where_its_reason_does(name, changes):
     assert notes(name, *changes) == ""
+
+
+def test_a_learning_rate_that_was_typed_is_never_scaled():
+    typed = ["bs=204800", "optimizer.lr=204.8"]
+    assert "a smaller batch gives more: bs=19200." in notes("mild", *typed, ranks=1)
+    few = replace(IMAGENET, train_examples=100)
+    for words, fix in (
+        (["lr=0.1"], "bs=8"),
+        (["epochs=18"], "bs=8 lr=0.008"),
+    ):
+        found = compose("mild", words, needs_data=False)
+        with pytest.raises(RecipeError) as caught:
+            make_plan(found.recipe, few, 1, found.typed)
+        assert caught.value.problems[0].fix == fix
