@@ -32,7 +32,8 @@ class DataConfig:
     crop_ratio: tuple[float, float] = (0.75, 4 / 3)  # width / height of a training crop
     # how crops are drawn: torchvision | tensorflow (distorted bounding box)
     crop_rule: str = "torchvision"
-    # of training crops: bilinear | bicubic | random (either, for each image)
+    # of training crops: bilinear | bicubic | random (either, for each image); in Python, bicubic
+    # pixels depend on Pillow's version
     interpolation: str = "bilinear"
     eval_interpolation: str = "bilinear"  # of evaluation images: bilinear | bicubic
     flip: bool = True  # mirror half of the training images

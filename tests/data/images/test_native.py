@@ -68,6 +68,13 @@ def test_training_crops_are_those_of_the_python_decoder(rule, files):
     assert difference.mean() < 0.1
 
 
+def test_crops_at_a_reduced_size_are_within_two_grey_levels_of_the_python_decoders(files):
+    ours, theirs = train_images(files, CROP, None, True, 2), TrainImages(files, CROP, None, True)
+    difference = np.abs(filled(ours, files, side=16).astype(int) - filled(theirs, files, side=16))
+    assert difference.max() <= 2
+    assert (difference > 1).mean() < 1e-4
+
+
 @pytest.mark.parametrize("interpolation", ["bicubic", "random"])
 def test_interpolation_is_that_of_the_python_decoder(files, interpolation):
     crop = replace(CROP, interpolation=interpolation)
