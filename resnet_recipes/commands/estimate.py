@@ -10,10 +10,9 @@ from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.runs import price_of
 from resnet_recipes.launch.measurement import known, measured, plan_here
-from resnet_recipes.measure.estimate import EXCHANGE, Estimate
+from resnet_recipes.measure.estimate import Estimate
 from resnet_recipes.measure.memory import Remembered
 from resnet_recipes.planning.estimate import estimate_for
-from resnet_recipes.planning.plan import Plan
 from resnet_recipes.report.text import clock_time, rate
 
 MEASURING = "measuring this machine, for about a minute ..."
@@ -43,11 +42,11 @@ def run(arguments: Arguments) -> int:
             json.dumps(values | ({} if price is None else {"cost": result.cost(price)}), indent=2)
         )
     else:
-        print("\n".join(_lines(plan, result, found, price)))
+        print("\n".join(_lines(result, found, price)))
     return 0
 
 
-def _lines(plan: Plan, result: Estimate, found: Remembered, price: float | None) -> Iterator[str]:
+def _lines(result: Estimate, found: Remembered, price: float | None) -> Iterator[str]:
     speeds = found.speeds
     yield f"{'IMAGES':<8} {'EPOCHS':>6} {'IMAGES/S':>9} {'TIME':>8}  WAITS FOR"
     for phase in result.phases:
@@ -77,9 +76,4 @@ def _lines(plan: Plan, result: Estimate, found: Remembered, price: float | None)
             f"The exchange between {speeds.devices} ranks takes {1000 * speeds.exchange:.0f} ms "
             "alone; a step "
             f"at {side} px takes {1000 * speeds.step_seconds(side):.0f} ms."
-        )
-    if plan.world_size > speeds.devices:
-        yield (
-            "The exchange between nodes was not measured; it is assumed to cost up to "
-            f"{EXCHANGE:.0%}."
         )

@@ -259,7 +259,7 @@ Without a topic: native, gpu and run.""",
     "slurm": Usage(
         "resnet-recipes slurm NAME [key=value ...]",
         "print a Slurm script that is requeued until the run is done",
-        "resnet-recipes slurm hot data=/data/imagenet launch.nodes=2 > job.sh",
+        "resnet-recipes slurm hot data=/data/imagenet nodes=2 > job.sh",
         {
             "--time HH:MM:SS": "limit of one job (default 24:00:00)",
             "-m": "a job array with one job for each combination of several values: "

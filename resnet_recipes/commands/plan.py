@@ -51,11 +51,7 @@ def lines(composed: Composed, plan: Plan, folder: str = "") -> Iterator[str]:
 def ranks(recipe: Recipe) -> int:
     """Return the number of ranks; a plan may be for more GPUs than this machine has."""
     config = recipe.launch
-    return (
-        int(config.gpus) * config.fewest_and_most_nodes[1]
-        if config.gpus != "auto"
-        else group_of(config).ranks
-    )
+    return group_of(config).ranks if config.gpus == "auto" else int(config.gpus)
 
 
 def _device(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -79,7 +79,7 @@ def _problems(arguments: Arguments) -> Iterator[Problem]:
             "cannot be used with -m: the same command continues a sweep",
             "leave it out",
         )
-    if by := external.launcher(arguments.words):
+    if by := external.launcher():
         yield Problem("-m", None, f"starts each run itself, so it cannot be started by {by}")
 
 

@@ -1,6 +1,5 @@
 """`resnet-train`: from the words of a command to a run."""
 
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.plan import lines
 from resnet_recipes.commands.progress import say
 from resnet_recipes.launch import external, start
-from resnet_recipes.launch.group import command, group_of
+from resnet_recipes.launch.group import group_of
 from resnet_recipes.launch.resume import continued, matching, unfinished
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import Composed
@@ -29,10 +28,7 @@ def run(arguments: Arguments) -> int:
     folder = prepared(arguments)
     if folder is None:
         return 0
-    group = group_of(frozen.read(folder / "config.yaml").launch)
-    if group.by_torchrun:
-        say(f"  command    {shlex.join(command(folder, group))}")
-    return start.start(folder, group, say).code
+    return start.start(folder, group_of(frozen.read(folder / "config.yaml").launch), say).code
 
 
 def prepared(arguments: Arguments) -> Path | None:

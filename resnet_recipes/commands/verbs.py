@@ -42,7 +42,7 @@ def train(argv: Sequence[str]) -> int:
         rule = "runs several runs of a sweep at a time"
         raise RecipeError([Problem("--parallel", arguments.flags["--parallel"], rule, "add -m")])
     name = next((module for flag, module in _INSTEAD.items() if flag in arguments), "train")
-    if name == "train" and external.launcher(argv):
+    if name == "train" and external.launcher():
         # rank 0 composes; no other rank imports Hydra
         return external.join(argv, lambda: _module(name).prepared(arguments))
     if name == "cfg":  # which Hydra calls `--cfg job`

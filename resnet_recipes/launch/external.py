@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch.distributed as dist
 
 #: Settings that the launcher decides: how many processes there are, and how they start.
-DECIDED = ("gpus", "launch.gpus", "launch.nodes", "launch.rdzv", "launch.max_restarts")
+DECIDED = ("gpus", "launch.gpus", "launch.max_restarts")
 
 #: Environment variables in which launchers put numbers.
 _COUNTS = (
@@ -31,11 +31,11 @@ _COUNTS = (
 )
 
 
-def launcher(words: Sequence[str]) -> str:
+def launcher() -> str:
     """Return what started this process as one rank of a run, torchrun or srun; empty for neither.
 
-    A task of srun is a rank, unless it is the only one or was given nodes: then it is our launcher,
-    one per node. Raises NotReadyError if the environment contradicts itself.
+    A task of srun is a rank, unless it is the only one: then it is our launcher. Raises
+    NotReadyError if the environment contradicts itself.
     """
     if problems := list(_garbage(os.environ)):
         raise NotReadyError(problems)
@@ -43,8 +43,7 @@ def launcher(words: Sequence[str]) -> str:
         return "torchrun"
     # of this step; not set in a batch script
     tasks = int(os.environ.get("SLURM_STEP_NUM_TASKS", 1))
-    has_own_nodes = any(word.startswith(("launch.nodes=", "launch.rdzv=")) for word in words)
-    return "srun" if tasks > 1 and not has_own_nodes else ""
+    return "srun" if tasks > 1 else ""
 
 
 def ranks() -> int:
@@ -62,7 +61,7 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
     An error on rank 0 is raised there; the other ranks, which have nothing to add, return its exit
     code.
     """
-    by = launcher(words)
+    by = launcher()
     if by == "srun":
         os.environ |= _from_srun(os.environ)
     if _on_one_machine(by):
@@ -191,13 +190,8 @@ def _problems(words: Sequence[str], by: str) -> Iterator[Problem]:
             yield Problem(word, None, f"is set by {by} (WORLD_SIZE={ranks()})", "leave it out")
     gpus = torch.cuda.device_count()
     if by == "srun" and os.environ.get("SLURM_STEP_NUM_NODES") == str(ranks()) and gpus > 1:
-        fix = (
-            f"--ntasks-per-node={gpus}, or let each task start a process per GPU: "
-            f"launch.nodes={ranks()} launch.rdzv=host:port"
-        )
-        yield Problem(
-            "srun", None, f"started one task per node, but this node has {gpus} GPUs", fix
-        )
+        rule = f"started one task per node, but this node has {gpus} GPUs"
+        yield Problem("srun", None, rule, f"--ntasks-per-node={gpus}")
 
 
 def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[Path | None, int]:

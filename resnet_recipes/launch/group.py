@@ -1,6 +1,5 @@
 """The group of processes of a run: how many, by which command, in which environment."""
 
-import importlib.metadata
 import os
 import sys
 import tempfile
@@ -18,8 +17,7 @@ from resnet_recipes.training import STORE
 if TYPE_CHECKING:  # config needs torch; a launcher does not
     from resnet_recipes.recipe.sections import LaunchConfig
 
-#: Seconds that a rank may take to finish its step and save; torchrun's own 30 are too short for
-#: slow disks.
+#: Seconds that a rank may take to finish its step and save.
 GRACE = 120
 
 #: Keep every port of a run on one machine off the network.
@@ -46,24 +44,11 @@ TRAIN, EVALUATE, MEASURE = (
 
 @dataclass(frozen=True)
 class Group:
-    """The processes of a run."""
+    """The processes of a run on this machine."""
 
-    local_ranks: int = 1  # on this node
-    nodes: int = 1  # at most
-    rdzv: str = ""  # host:port where nodes meet
+    ranks: int = 1
     max_restarts: int = 0
-    fewest_nodes: int = 0  # with which it can train; 0: all
     program: str = ""  # the module that each rank runs; empty: TRAIN
-
-    @property
-    def ranks(self) -> int:
-        """Processes on all nodes."""
-        return self.local_ranks * self.nodes
-
-    @property
-    def by_torchrun(self) -> bool:
-        """Return whether torchrun starts the ranks: only if nodes have to find each other."""
-        return self.nodes > 1
 
 
 def group_of(config: "LaunchConfig") -> Group:
@@ -82,8 +67,7 @@ def group_of(config: "LaunchConfig") -> Group:
         wanted = int(config.gpus)
         if config.device != "cpu" and wanted > found:
             raise NotReadyError([_too_many(wanted, found)])
-    fewest, most = config.fewest_and_most_nodes
-    return Group(wanted, most, config.rdzv, config.max_restarts, fewest)
+    return Group(wanted, config.max_restarts)
 
 
 def temporary_folder_problems() -> Iterator[Problem]:
@@ -102,42 +86,18 @@ def temporary_folder_problems() -> Iterator[Problem]:
 
 
 def warnings(config: "LaunchConfig") -> Iterator[str]:
-    """Yield what the user must not overlook: a GPU that torch does not see, a port that others may reach."""
+    """Yield what the user must not overlook: a GPU that torch does not see."""
     if config.device != "cpu" and (text := gpus.unused()):
         yield text
-    if config.fewest_and_most_nodes[1] > 1:
-        yield (
-            f"anyone who can connect to {config.rdzv} can run code as you: torchrun's rendezvous "
-            "unpickles what it "
-            "receives. Use a private network, or start one task per rank with srun "
-            "(docs/reliability.md)"
-        )
 
 
 def command(folder: Path, group: Group) -> list[str]:
-    """Return the command that trains the frozen recipe in `folder`: one rank, or torchrun for several nodes.
+    """Return the command of each rank that trains the frozen recipe in `folder`.
 
     Even a single rank is a separate process, so that a crash in a library or the out-of-memory
     killer can be reported.
     """
-    rank = ["-m", group.program or TRAIN, str(folder)]
-    if not group.by_torchrun:
-        return [sys.executable, *rank]
-    torchrun = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        f"--nnodes={group.fewest_nodes or group.nodes}:{group.nodes}",
-        f"--nproc-per-node={group.local_ranks}",
-        f"--max-restarts={group.max_restarts}",
-        f"--log-dir={folder / 'logs' / 'torchrun'}",
-        "--rdzv-backend=c10d",
-        f"--rdzv-endpoint={group.rdzv}",
-        f"--rdzv-id={folder.name}",
-    ]
-    if _torch_version() >= (2, 13):
-        torchrun.append(f"--shutdown-timeout={GRACE}")
-    return [*torchrun, *rank]
+    return [sys.executable, "-m", group.program or TRAIN, str(folder)]
 
 
 def environments(
@@ -146,17 +106,14 @@ def environments(
     """Return the environment of each process to start: the user's, plus what makes a group of processes reliable.
 
     `started` is when the user's command began (time.monotonic()), `store` the file through which
-    one node's ranks meet.
+    the ranks meet.
     """
-    defaults = MEMORY | allocator() | {"OMP_NUM_THREADS": str(max(1, cores() // group.local_ranks))}
+    defaults = MEMORY | allocator() | {"OMP_NUM_THREADS": str(max(1, cores() // group.ranks))}
     fixed = {
         STARTED: str(started),
         "PYTHONSAFEPATH": "1",  # no module is imported from the current folder
         "PYTHONUNBUFFERED": "1",
     }
-    if group.by_torchrun:
-        # A restarted group must not read the dead one's addresses: each attempt has its own store.
-        return [defaults | os.environ | fixed | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}]
     world = {
         "WORLD_SIZE": str(group.ranks),
         "LOCAL_WORLD_SIZE": str(group.ranks),
@@ -186,8 +143,3 @@ def _too_many(wanted: int, found: int) -> Problem:
     )
     fixes = filter(None, [gpus.unused(), fix])
     return Problem("launch.gpus", wanted, "torch sees no GPU on this machine", "\n    ".join(fixes))
-
-
-def _torch_version() -> tuple[int, int]:
-    major, minor, *_ = importlib.metadata.version("torch").split(".")
-    return int(major), int(minor)

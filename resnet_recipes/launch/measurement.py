@@ -65,7 +65,7 @@ def speeds(plan: Plan, group: Group, say: Callable[[str], None]) -> tuple[Ending
     from resnet_recipes.process.measurement import RECIPE, SPEEDS
 
     files = {RECIPE: freeze(plan.recipe), frozen.NAME: frozen.dump(plan.facts)}
-    here = replace(group, nodes=1, fewest_nodes=0, max_restarts=0, program=MEASURE)
+    here = replace(group, max_restarts=0, program=MEASURE)
     with start.started(files, here, say) as (folder, ending):
         return ending, None if ending.code else Speeds.of_json(
             json.loads((folder / SPEEDS).read_text())
@@ -114,6 +114,6 @@ def _key(plan: Plan) -> str:
             "data": recipe.data,
             "sizes": (plan.sizes[0], min(plan.sizes), max(plan.sizes)),
             "backend": plan.facts.backend,
-            "devices": plan.world_size // recipe.launch.fewest_and_most_nodes[1],
+            "devices": plan.world_size,
         }
     )

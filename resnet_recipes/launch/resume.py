@@ -53,7 +53,7 @@ def continued(
     refuse_links(folder)
     began = frozen.read(config)
     if isinstance(changes, Sequence):
-        recipe = compose(str(config), changes).recipe if changes else began
+        recipe = _changed(config, began, changes) if changes else began
     else:
         recipe = replace(changes, run=began.run)
     if problems := list(changed_settings(asdict(began), recipe)):
@@ -62,9 +62,15 @@ def continued(
         say(f"{folder} is finished; its results are in {folder / 'summary.json'}")
         return None
     if recipe != began:
-        atomic.write_text(config, frozen.freeze(recipe))  # all nodes may do this at once
+        atomic.write_text(config, frozen.freeze(recipe))
     say(f"resuming {folder}")
     return folder
+
+
+def _changed(config: Path, began: Recipe, changes: Sequence[str]) -> Recipe:
+    """Return a run's recipe with changes; its file may have been written by an earlier version."""
+    atomic.write_text(config, frozen.freeze(began))
+    return compose(str(config), changes).recipe
 
 
 def unfinished(root: Path) -> Iterator[Path]:

@@ -44,9 +44,6 @@ def create(composed: Composed, plan: Plan, command: Sequence[str]) -> Path:
     name.
     """
     run, frozen = composed.recipe.run, freeze(composed.recipe)
-    if composed.recipe.launch.fewest_and_most_nodes[1] > 1 and run.name == "auto":
-        rule = "must be set with several nodes: they share one folder"
-        raise RecipeError([Problem("run.name", "auto", rule, "run=NAME")])
     files = {
         "config.yaml": frozen,
         "data.json": dump(plan.facts),
@@ -101,10 +98,9 @@ def _placed(draft: Path, composed: Composed, plan: Plan) -> Path:
         if _renamed(draft, folder := draft.with_name(_name(composed, plan))):
             return folder
     folder = draft.with_name(recipe.run.name)
-    is_shared = recipe.launch.fewest_and_most_nodes[1] > 1
-    if _renamed(draft, folder) or (is_shared and _same(draft, folder)):
-        return folder  # created here, or by another node of this run
-    if not is_shared and _is_unused(folder):
+    if _renamed(draft, folder):
+        return folder
+    if _is_unused(folder):
         refuse_links(folder)
         with locked(folder):
             shutil.rmtree(folder)
@@ -133,11 +129,6 @@ def _name(composed: Composed, plan: Plan) -> str:
     return "-".join(
         [recipe.name, length, f"s{recipe.seed}", time.strftime("%Y%m%d"), secrets.token_hex(2)]
     )
-
-
-def _same(draft: Path, folder: Path) -> bool:
-    config = folder / "config.yaml"
-    return config.is_file() and config.read_bytes() == (draft / "config.yaml").read_bytes()
 
 
 def _is_unused(folder: Path) -> bool:

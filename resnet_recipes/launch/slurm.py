@@ -3,10 +3,7 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from resnet_recipes.recipe.sections import LaunchConfig
+from typing import NamedTuple
 
 #: Seconds before the time limit at which Slurm sends the signal; a rank finishes its step and saves
 #: in less.
@@ -15,11 +12,14 @@ NOTICE = 180
 #: Seconds of the shortest job: a shorter one would spend most of its time starting.
 SHORTEST = NOTICE + 120
 
+#: Seconds in which the last task ends after the first one: a save, or a summary.
+WAIT = 300
+
 _SCRIPT = """\
 #!/bin/bash
 #SBATCH --job-name={name}
 {array}#SBATCH --nodes={nodes}
-#SBATCH --ntasks-per-node=1           # resnet-train starts one process per GPU
+#SBATCH --ntasks-per-node={tasks}
 {gpus}#SBATCH --exclusive                   # all cores of the node, to decode images
 #SBATCH --mem=0                       # and all its memory
 #SBATCH --time={time}
@@ -29,8 +29,9 @@ _SCRIPT = """\
 #SBATCH --signal=B:USR1@{notice}          # seconds before the time limit: calls the trap below
 
 {choice}
-{meeting}
-srun --kill-on-bad-exit=0 --cpu-bind=none {command} &
+
+# Once a task has ended, the others get {wait} seconds to end as well.
+srun --kill-on-bad-exit=0 --wait={wait} --cpu-bind=none resnet-train --resume auto {words} &
 step=$!
 
 # On USR1 or TERM the ranks finish their step, save, and end with exit code 75.
@@ -44,11 +45,6 @@ if [ "$code" -eq 75 ]; then scontrol requeue "{job}"; fi
 exit "$code"
 """
 
-_MEETING = """\
-meeting=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1):$((20000 + SLURM_JOB_ID % 20000))
-"""
-
-
 _ONE = """\
 # A requeued job keeps its id, and so finds its run. All nodes must see the folder.
 run={name}-$SLURM_JOB_ID"""
@@ -61,18 +57,25 @@ case $SLURM_ARRAY_TASK_ID in
 esac"""
 
 
-def script(
-    recipe: str, words: Sequence[str], launch: "LaunchConfig", time: str = "24:00:00"
-) -> str:
-    """Return an sbatch script that trains with `resnet-train recipe=RECIPE WORDS` on the nodes and GPUs of `launch`.
+class Allocation(NamedTuple):
+    """What a job asks Slurm for."""
 
-    `gpus=auto` requests nodes with 8. `time`, the limit of one job, must be in a form that
-    `seconds` accepts.
+    nodes: int
+    ranks: int  # on each node, one for each GPU
+    is_cpu: bool = False  # no GPUs
+
+
+def script(
+    recipe: str, words: Sequence[str], allocation: Allocation, time: str = "24:00:00"
+) -> str:
+    """Return an sbatch script that trains with `resnet-train recipe=RECIPE WORDS`.
+
+    `time`, the limit of one job, must be in a form that `seconds` accepts.
     """
     name = title(recipe)
     return _filled(
         shlex.join([f"recipe={recipe}", *words]) + ' "run.name=$run"',
-        launch,
+        allocation,
         name=name,
         time=time,
         array="",
@@ -84,7 +87,7 @@ def script(
 
 def array(
     runs: Mapping[str, Sequence[str]],
-    launch: "LaunchConfig",
+    allocation: Allocation,
     time: str,
     at_a_time: int | None = None,
 ) -> str:
@@ -96,7 +99,7 @@ def array(
     tasks = f"0-{len(runs) - 1}" + (f"%{at_a_time}" if at_a_time else "")
     return _filled(
         '"${words[@]}"',
-        launch,
+        allocation,
         name="sweep",
         time=time,
         array=f"#SBATCH --array={tasks}\n",
@@ -106,16 +109,16 @@ def array(
     )
 
 
-def _filled(words: str, launch: "LaunchConfig", **parts: str) -> str:
-    nodes, gpus = launch.fewest_and_most_nodes[1], 8 if launch.gpus == "auto" else launch.gpus
-    own = [f"gpus={gpus}", f"launch.nodes={nodes}"] + ['"launch.rdzv=$meeting"'] * (nodes > 1)
-    request = "" if launch.device == "cpu" else f"#SBATCH --gpus-per-node={gpus}\n"
+def _filled(words: str, allocation: Allocation, **parts: str) -> str:
+    """Return the script. On one node `resnet-train` starts the ranks; on several each task is a rank."""
+    nodes, ranks, is_cpu = allocation
     return _SCRIPT.format(
         nodes=nodes,
-        gpus=request,
+        tasks=ranks if nodes > 1 else 1,
+        gpus="" if is_cpu else f"#SBATCH --gpus-per-node={ranks}\n",
         notice=NOTICE,
-        meeting=_MEETING if nodes > 1 else "",
-        command=" ".join(["resnet-train --resume auto", words, *own]),
+        wait=WAIT,
+        words=words if nodes > 1 else f"{words} gpus={ranks}",
         **parts,
     )
 

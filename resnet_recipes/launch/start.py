@@ -1,21 +1,20 @@
 """The launcher: start the processes of a run, pass signals on, and report how it ended. It trains nothing itself."""
 
 import os
+import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TextIO
 
 from resnet_recipes.base.errors import ExitCode
-from resnet_recipes.launch import torchrun
 from resnet_recipes.launch.group import GRACE, Group, command, environments
 from resnet_recipes.process import ending
 from resnet_recipes.process.ending import Ending
@@ -24,7 +23,6 @@ from resnet_recipes.process.lock import locked
 from resnet_recipes.process.observer import Observer
 from resnet_recipes.process.rank_process import die_with_parent
 from resnet_recipes.process.signals import handling
-from resnet_recipes.process.watchdog import Beat
 from resnet_recipes.report.terminal import SHOW_CURSOR, interjection
 
 #: Seconds that ranks get to stop when there is nothing to save: after one has failed, and before
@@ -35,6 +33,9 @@ AFTERMATH = 5
 #: terminal. After that it means: stop now. No other signal does: Slurm sends SIGTERM several times,
 #: seconds apart, to a job it requeues.
 ECHO = 0.5
+
+#: The line of a traceback that names the error.
+_ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
 
 
 def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
@@ -47,8 +48,7 @@ def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
     RUN/exit.json.
     """
     held = HeldFolder(folder)
-    # On several nodes the folder may be shared by their launchers; there rank 0 holds the lock.
-    with locked(folder) if group.nodes == 1 else nullcontext():
+    with locked(folder):
         launch = Launch(folder, group, say)
         with handling(launch.receive):
             launch.supervise()
@@ -83,14 +83,10 @@ class Launch:
     def __init__(self, folder: Path, group: Group, say: Callable[[str], None]):
         self.folder, self.group, self.say = folder, group, say
         self._started, self._observer = time.monotonic(), Observer(folder)
-        # What ranks print before they have a log, and torchrun's output; launchers on several nodes
-        # may share a folder.
-        name = "launcher" if group.nodes == 1 else f"launcher-{socket.gethostname()}-{os.getpid()}"
-        self.log = folder / "logs" / f"{name}.log"
+        self.log = folder / "logs" / "launcher.log"  # what ranks print before they have their own
         self._received: list[int] = []
         self._heard = 0.0  # when the last of them came
-        # the ranks of this machine by rank, or torchrun alone
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[subprocess.Popen[bytes]] = []  # by rank
         self._killed_here: set[int] = set()  # pids
         self._kill_at = float("inf")  # a reading of time.monotonic()
         self._stalled = False
@@ -98,8 +94,8 @@ class Launch:
     def supervise(self) -> None:
         """Start the processes, restart them after a failure if allowed, and return when all are gone."""
         self.log.parent.mkdir(exist_ok=True)
-        # The ranks of one machine meet through a file in a private folder: there is no port that
-        # others could reach.
+        # The ranks meet through a file in a private folder: there is no port that others could
+        # reach.
         with (
             self.log.open("w") as log,
             tempfile.TemporaryDirectory(prefix="resnet-recipes-") as meeting,
@@ -118,7 +114,7 @@ class Launch:
         """Return how it went, after all processes are gone."""
         ranks, killed = self._observer.endings(), self._killed()
         failure = ending.first_failure(ranks)
-        if self._all_done(ranks) and not killed and not self._received:
+        if len(ranks) == self.group.ranks and not (failure or killed or self._received):
             return max(ranks, key=lambda rank: (rank.code, -rank.rank))
         if failure and failure.is_consequence:
             failure = killed or failure
@@ -159,8 +155,7 @@ class Launch:
     def _start(self, attempt: int, store: str, log: TextIO) -> None:
         self._observer, self._kill_at = Observer(self.folder), float("inf")
         self._processes = [
-            # The user's error stream is passed as stream 0: torchrun passes on only three, and a
-            # rank needs them all.
+            # a rank reads no input: stream 0 is the user's error stream
             subprocess.Popen(
                 command(self.folder, self.group),
                 env=environment,
@@ -176,8 +171,8 @@ class Launch:
             self._pass_on(number)
 
     def _starts_again(self, attempt: int) -> bool:
-        """Return whether to start the ranks again, now that all are gone, and say so; torchrun restarts its own."""
-        if self.group.by_torchrun or self._received or attempt >= self.group.max_restarts:
+        """Return whether to start the ranks again, now that all are gone, and say so."""
+        if self._received or attempt >= self.group.max_restarts:
             return False
         result = self.ending()
         if result.code != ExitCode.FAILED:
@@ -209,10 +204,8 @@ class Launch:
                 "stopping after this step, with a checkpoint; press Ctrl-C again to stop now"
             )
         self._kill_at = time.monotonic() + (GRACE + 10 if self._has_trained() else AFTERMATH)
-        for process in alive:  # torchrun passes on two kinds of signals to its ranks
-            process.send_signal(
-                number if number == signal.SIGINT or not self.group.by_torchrun else signal.SIGTERM
-            )
+        for process in alive:
+            process.send_signal(number)
 
     def _interject(self, text: str) -> None:
         """Show a line while a rank may have its display on the same terminal."""
@@ -224,84 +217,40 @@ class Launch:
             self._alive()[0].wait(0.3)
         if time.monotonic() > self._kill_at:
             self._kill()
-        ranks = self._observer.endings()
-        if self.group.by_torchrun and self._all_done(ranks):
-            self._kill_at = min(self._kill_at, time.monotonic() + self._patience(ranks))
-        elif self._has_failed(ranks):
+        if self._has_failed():
             self._kill_at = min(self._kill_at, time.monotonic() + AFTERMATH)
         stall = self._observer.stall()
         if stall and not self._stalled:
             self._interject(f"{stall}; the stacks of all ranks are in {self.folder / 'logs'}")
         self._stalled = bool(stall)
 
-    def _has_failed(self, ranks: list[Ending]) -> bool:
-        """Return whether a rank has failed and the others have nothing to wait for; torchrun may restart them."""
-        if self.group.by_torchrun:
-            return not self.group.max_restarts and ending.first_failure(ranks) is not None
+    def _has_failed(self) -> bool:
+        """Return whether a rank has failed; the others have nothing to wait for."""
         fine = (None, ExitCode.DONE, ExitCode.PREEMPTED, ExitCode.CANCELLED)
         return any(process.returncode not in fine for process in self._processes)
 
     def _kill(self) -> None:
         for process in self._alive():
             self._killed_here.add(process.pid)
-            process.kill()  # torchrun's ranks die with it
-
-    def _all_done(self, ranks: list[Ending]) -> bool:
-        """Return whether the ranks of this node have all ended well, and none elsewhere is known to have failed."""
-        ended = {rank.rank: rank.pid for rank in ranks}
-        # another process: it was restarted
-        own = [ended.get(beat.rank) == beat.pid for beat in self._own()]
-        return (
-            len(own) == self.group.local_ranks
-            and all(own)
-            and not any(rank.failed for rank in ranks)
-        )
-
-    def _patience(self, ranks: list[Ending]) -> float:
-        """Return the seconds that torchrun gets to end after its ranks; it waits for the other nodes.
-
-        At the end of a run all of them arrive. After an interruption those that got the signal are
-        gone, and torchrun would wait five minutes for them. Without a signal, torchrun may have
-        stopped the ranks because nodes join.
-        """
-        is_final = self._received or not self.group.max_restarts
-        return AFTERMATH if is_final and any(rank.code for rank in ranks) else float("inf")
-
-    def _own(self) -> list[Beat]:
-        """Return the beats of the ranks that this launcher started; there are others on other nodes."""
-        pids = {process.pid for process in self._processes}
-        here = [beat for beat in self._observer.beats() if beat.host == socket.gethostname()]
-        return [beat for beat in here if pids & {beat.pid, beat.parent}]
+            process.kill()
 
     def _has_trained(self) -> bool:
         return any(beat.phase != "start" for beat in self._observer.beats())
 
     def _sweep(self) -> None:
         """Kill what ranks have left behind: each leads a process group, to which its loader workers belong."""
-        for beat in self._own():
+        for process in self._processes:
             with suppress(ProcessLookupError):
-                os.killpg(beat.pid, signal.SIGKILL)
+                os.killpg(process.pid, signal.SIGKILL)
 
     def _killed(self) -> Ending | None:
         """Return the ending of the first rank killed by a signal not sent from here: it could not write its own."""
-        found = [
-            (rank, -process.returncode)
-            for rank, process in enumerate(self._processes)
-            if process.returncode < 0 and process.pid not in self._killed_here
-        ]
-        if self.group.by_torchrun:
-            found = torchrun.killed(self.log.read_text(errors="replace")) or [
-                (-1, number) for _, number in found
-            ]
-        for rank, number in found:
-            name, steps = (
-                signal.Signals(number).name,
-                {beat.rank: beat.step for beat in self._observer.beats()},
-            )
-            who = "the process" if rank >= 0 else "torchrun"
-            return self._ended(
-                ExitCode.FAILED, name, f"{who} was killed by {name}", rank, steps.get(rank, 0)
-            )
+        for rank, process in enumerate(self._processes):
+            if process.returncode < 0 and process.pid not in self._killed_here:
+                name = signal.Signals(-process.returncode).name
+                steps = {beat.rank: beat.step for beat in self._observer.beats()}
+                message = f"the process was killed by {name}"
+                return self._ended(ExitCode.FAILED, name, message, rank, steps.get(rank, 0))
         return None
 
     def _last_words(self) -> str:
@@ -311,7 +260,7 @@ class Launch:
             for line in self.log.read_text(errors="replace").splitlines()
             if line.strip()
         ]
-        errors = [line for line in lines if torchrun.ERROR.match(line)]
+        errors = [line for line in lines if _ERROR.match(line)]
         return (errors or lines or ["it ended without a message"])[-1]
 
 

@@ -6,10 +6,6 @@ from itertools import groupby
 from statistics import median, quantiles
 from typing import Any, Self
 
-#: Share by which the exchange of gradients with other nodes, which is not measured, may slow down
-#: the ranks.
-EXCHANGE = 0.15
-
 #: If exchanging gradients alone takes more than this share of a step, the step is waiting for the
 #: exchange.
 WAITS = 0.75
@@ -103,22 +99,19 @@ def estimate(
     sizes: Sequence[int],
     steps_per_epoch: int,
     global_size: int,
-    devices: int,
     evaluated: int,
     speeds: Speeds,
 ) -> Estimate:
     """Return the estimate of a run with images of `sizes` by epoch; `evaluated` counts the images of evaluations."""
-    phases, machines = [], devices / speeds.devices
+    phases = []
     load = 1 / speeds.loader if speeds.loader else 0.0
     contention = _contention(sizes[0], load, speeds)
     for side, group in groupby(sizes):
         epochs = len(list(group))
         images = epochs * steps_per_epoch * global_size
         step = speeds.seconds_at(side)
-        if machines > 1:
-            step = (step[0], step[1] * (1 + EXCHANGE / 3), step[2] * (1 + EXCHANGE))
         low, middle, high = (
-            (images * (max(seconds, load) + contention) / machines + speeds.warm_up_seconds) / 60
+            (images * (max(seconds, load) + contention) + speeds.warm_up_seconds) / 60
             for seconds in step
         )
         limit = (
@@ -129,7 +122,7 @@ def estimate(
             else "step"
         )
         phases.append(Phase(side, epochs, low, middle, high, images / (60 * middle), limit))
-    return Estimate(tuple(phases), evaluated / (speeds.evaluation * machines) / 60)
+    return Estimate(tuple(phases), evaluated / speeds.evaluation / 60)
 
 
 def _contention(side: int, load: float, speeds: Speeds) -> float:

@@ -15,7 +15,6 @@ def estimate_for(plan: Plan, speeds: Speeds) -> Estimate:
         plan.sizes,
         plan.steps_per_epoch,
         plan.recipe.batch.global_size,
-        plan.world_size,
         evaluations * plan.facts.eval_examples,
         speeds,
     )

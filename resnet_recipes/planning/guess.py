@@ -4,10 +4,12 @@ from collections import Counter
 
 from resnet_recipes.measure import roofline
 from resnet_recipes.measure.datasheet import Gpu
-from resnet_recipes.measure.estimate import EXCHANGE
 from resnet_recipes.measure.roofline import Speed, Work
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.recipe.schema import enabled
+
+#: How much longer a step takes if ranks exchange gradients: a guess.
+EXCHANGE = 1.05
 
 #: Billions of multiply-adds per second on one CPU core; two cores reach 17 in this project's demo,
 #: 29 on CIFAR-10.
@@ -29,7 +31,7 @@ def gpu_seconds(plan: Plan, gpu: Gpu) -> float:
     """Return the seconds of a run on GPUs of one kind, if loading keeps up."""
     speeds = {speed.side: speed.images_per_second for speed in gpu_speeds(plan, gpu)}
     seconds = sum(images / speeds[side] for side, images in _images(plan).items())
-    exchange = 1 + EXCHANGE / 3 if plan.world_size > 1 else 1
+    exchange = EXCHANGE if plan.world_size > 1 else 1
     return seconds * _passes(plan) * exchange / plan.world_size
 
 

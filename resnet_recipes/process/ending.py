@@ -56,7 +56,8 @@ _HINTS = (
     ),
     (
         r"address already in use|EADDRINUSE",
-        "another program uses the port: choose a free one in launch.rdzv",
+        "another program uses the port: choose a free one with MASTER_PORT, or torchrun's "
+        "--rdzv-endpoint",
     ),
     (
         r"torchvision::nms does not exist|undefined symbol",

@@ -98,8 +98,8 @@ def die_with_parent() -> None:
 def _redirect_output(folder: Path, rank: int) -> TextIO:
     """Send stderr, and unless rank 0 stdout, to this rank's log; return the user's error stream.
 
-    torchrun passes on only streams 0 to 2, and mixes its own output into stderr. A rank reads no
-    input, so our launcher passes the user's error stream as stream 0.
+    A rank reads no input, so our launcher passes the user's error stream as stream 0; stderr is its
+    log.
     """
     protect_output()
     console = lasting(os.dup(0 if STARTED in os.environ else 2), sys.stderr.encoding)
@@ -136,7 +136,4 @@ def _exit(ending: Ending) -> NoReturn:
         child.kill()
     sys.stdout.flush()
     sys.stderr.flush()
-    # Under our torchrun an interruption is a normal end: --max-restarts would restart a failed
-    # rank.
-    is_hidden = not ending.failed and STARTED in os.environ and "TORCHELASTIC_RUN_ID" in os.environ
-    os._exit(ExitCode.DONE if is_hidden else ending.code)
+    os._exit(ending.code)

@@ -17,6 +17,9 @@ _REMOVED = (("data", "decode", "cpu"),)
 #: New names of methods' settings, by method and old name.
 _RENAMED = {"progressive_resizing": {"decided_at": "size_from_epoch"}}
 
+#: Settings of earlier versions that only said how a run was started.
+_STARTED_BY = (("launch", "nodes"), ("launch", "rdzv"))
+
 
 def freeze(recipe: Recipe) -> str:
     """Return the recipe as YAML with every setting written out; `read` gives back an equal recipe."""
@@ -43,7 +46,7 @@ def updated(tree: dict[str, Any]) -> dict[str, Any]:
         section: {
             name: setting
             for name, setting in settings.items()
-            if (section, name, setting) not in _REMOVED
+            if (section, name, setting) not in _REMOVED and (section, name) not in _STARTED_BY
         }
         if isinstance(settings, dict)
         else settings

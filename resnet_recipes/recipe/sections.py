@@ -160,11 +160,8 @@ class LaunchConfig:
     """The `launch` section: where the run runs. Nothing here changes the result."""
 
     device: str = "auto"  # auto: cuda if there is one, else cpu | cuda | cpu
-    # GPUs per node, one process each; auto: every visible one, or one CPU process
+    # GPUs, one process each; auto: every visible one, or one CPU process
     gpus: int | str = "auto"
-    # "2:4": start with at least 2; continue with 2 to 4 as nodes fail and come back
-    nodes: int | str = 1
-    rdzv: str = ""  # host:port where several nodes meet
     # how often all ranks may restart from the last checkpoint after a failure
     max_restarts: int = 0
     # of this machine per hour, in any currency; the plan then shows the run's cost
@@ -172,39 +169,14 @@ class LaunchConfig:
     # "3.5h" or "45m": save and stop with exit code 75 before this time has passed
     max_wall: str = ""
 
-    @property
-    def fewest_and_most_nodes(self) -> tuple[int, int]:
-        """The limits of `nodes`; (0, 0) if it is malformed."""
-        fewest, most = (
-            match.groups()
-            if (match := re.fullmatch(r"(\d+)(?::(\d+))?", str(self.nodes)))
-            else ("0", None)
-        )
-        return int(fewest), int(most or fewest)
-
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong; keys are relative to `launch`."""
-        fewest, most = self.fewest_and_most_nodes
         if self.device not in ("auto", "cuda", "cpu"):
             yield Problem("device", self.device, "must be auto, cuda or cpu")
         if self.gpus != "auto" and not (isinstance(self.gpus, int) and 1 <= self.gpus <= 64):
             yield Problem("gpus", self.gpus, "must be auto or a number from 1 to 64")
         if self.price is not None and not 0 <= self.price < 1e6:
             yield Problem("price", self.price, "must be a price per hour, as in 32.77")
-        if not 1 <= fewest <= most <= 1024:
-            yield Problem(
-                "nodes", self.nodes, "must be a number from 1 to 1024, or two of them, as in 2:4"
-            )
-        if fewest < most and not self.max_restarts:
-            rule = "can only change at a restart, but launch.max_restarts is 0"
-            yield Problem("nodes", self.nodes, rule, "launch.max_restarts=10")
-        if most > 1 and not re.fullmatch(r"[\w.-]+:\d{2,5}", self.rdzv):
-            yield Problem(
-                "rdzv",
-                self.rdzv or None,
-                "is required with several nodes: the address where they meet",
-                "launch.rdzv=node0:29400",
-            )
         if not 0 <= self.max_restarts <= 100:
             yield Problem("max_restarts", self.max_restarts, "must be between 0 and 100")
         if self.max_wall and not re.fullmatch(r"\d{1,6}(\.\d{1,6})?[hms]", self.max_wall):

@@ -33,9 +33,17 @@ ALIASES = {
     "num_gpus": "launch.gpus",
 }
 
+#: What is no setting because something else decides it: leaf names, and what to type.
+ELSEWHERE = dict.fromkeys(
+    ("nodes", "nnodes", "num_nodes", "rdzv"),
+    "torchrun or srun starts several nodes, and 'resnet-recipes slurm NAME nodes=2' writes a job",
+)
+
 
 def did_you_mean(name: str, known: Collection[str], value: str = "") -> str:
     """Return "did you mean mild?" for the known name most like `name`, or ""; `value` follows the name ("=1.0")."""
+    if elsewhere := ELSEWHERE.get(name.rsplit(".", 1)[-1]):
+        return elsewhere
     meant = closest(name, known)
     return f"did you mean {meant}{value}?" if meant else ""
 

@@ -121,9 +121,7 @@ def recipe_of(place: Path, network: Network) -> Recipe:
     """Return a run's own recipe, or for a file the defaults plus what it says about images; uses all visible GPUs."""
     if place.is_dir():
         recipe = recipes.read(place / "config.yaml")
-        return replace(
-            recipe, launch=replace(recipe.launch, gpus="auto", nodes=1, rdzv="", max_restarts=0)
-        )
+        return replace(recipe, launch=replace(recipe.launch, gpus="auto", max_restarts=0))
     about = network.about
     config = DataConfig(
         eval_resize=about.eval_resize,

@@ -15,7 +15,7 @@ def test_the_script_repeats_what_was_typed(capsys: pytest.CaptureFixture[str]) -
                 "slurm",
                 "hot",
                 "data=/data",
-                "launch.nodes=2",
+                "nodes=2",
                 "gpus=4",
                 "lr=1.5",
                 "--time",
@@ -25,11 +25,8 @@ def test_the_script_repeats_what_was_typed(capsys: pytest.CaptureFixture[str]) -
         == 0
     )
     out = capsys.readouterr().out
-    assert (
-        'recipe=hot data=/data lr=1.5 "run.name=$run" gpus=4 launch.nodes=2 "launch.rdzv=$meeting"'
-        in out
-    )
-    assert "#SBATCH --nodes=2\n" in out
+    assert 'resnet-train --resume auto recipe=hot data=/data lr=1.5 "run.name=$run" &' in out
+    assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=4\n" in out
     assert "#SBATCH --time=4:00:00\n" in out
 
 
@@ -45,7 +42,7 @@ def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(
     assert len(names) == 8
     assert "#SBATCH --array=0-7%3\n" in text
     assert "words=(recipe=hot data.backend=synthetic" in text
-    assert 'resnet-train --resume auto "${words[@]}" gpus=1 launch.nodes=1 &' in text
+    assert 'resnet-train --resume auto "${words[@]}" gpus=1 &' in text
 
 
 @pytest.mark.parametrize(
@@ -54,12 +51,11 @@ def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(
         (["-m", "mild,hott", "data=/data", "lr=1,-1"], "2 problems"),
         (
             ["-m", "mild", "data=/data", "gpus=1,2"],
-            "the jobs of an array must have the same nodes and GPUs",
+            "the jobs of an array must have the same GPUs",
         ),
-        (
-            ["-m", "mild", "data=/data", "launch.nodes=1:2", "launch.max_restarts=1"],
-            "gets all its nodes or none",
-        ),
+        (["mild", "data=/data", "nodes=1:2"], "nodes=1:2: must be a number of nodes"),
+        (["mild", "data=/data", "nodes=2", "launch.max_restarts=1"], "is only for one node"),
+        (["mild", "data=/data", "launch.nodes=2"], "resnet-recipes slurm NAME nodes=2"),
         (["-m", "mild", "data=/data", "--parallel", "0"], "--parallel=0: must be a number of jobs"),
         (["mild", "data=/data", "--parallel", "2"], "--parallel=2: is only for a sweep"),
         (["hot", "data=/data", "run=mine"], "is set by the script"),

@@ -40,26 +40,6 @@ def started(tmp_path, monkeypatch):
     return notes
 
 
-def test_several_nodes_are_started_by_a_command_that_is_shown_whole_after_a_warning(
-    started, capsys
-):
-    cli.train(
-        [
-            "recipe=mild",
-            *SMALL,
-            "launch.nodes=2",
-            "launch.rdzv=node0:29400",
-            "batch.bn_size=8",
-            "run=two",
-        ]
-    )
-    said = capsys.readouterr().err
-    (line,) = [line for line in said.splitlines() if line.startswith("  command ")]
-    assert "WARNING    anyone who can connect to node0:29400 can run code as you" in said
-    assert "-m torch.distributed.run --nnodes=2:2 --nproc-per-node=1" in line
-    assert line.endswith(f"-m resnet_recipes.process.rank {Path('runs/two').absolute()}")
-
-
 def test_a_run_gets_a_folder_that_says_all_about_it(started, capsys):
     assert cli.train(["recipe=mild", *SMALL, "seed=5"]) == 75
     ((folder, group),) = started
@@ -99,15 +79,6 @@ def test_a_name_that_is_taken_is_refused(started, capsys):
     assert cli.train(["recipe=mild", *SMALL, "run=mine"]) == 2
     assert "run.name=mine: is taken" in capsys.readouterr().err
     assert len(started) == 1
-
-
-def test_nodes_of_one_run_meet_in_its_folder(started, capsys):
-    words = ["recipe=mild", *SMALL, "launch.nodes=2", "launch.rdzv=node0:29400"]
-    assert cli.train(words) == 2
-    assert "run.name=auto: must be set with several nodes" in capsys.readouterr().err
-    assert cli.train([*words, "run=both"]) == cli.train([*words, "run=both"]) == 75
-    assert cli.train([*words, "run=both", "seed=1"]) == 2
-    assert [folder.name for folder, _ in started] == ["both", "both"]
 
 
 def test_a_dry_run_makes_nothing(started, capsys, tmp_path):

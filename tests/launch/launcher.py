@@ -1,4 +1,4 @@
-"""A launcher of the stand-in as a separate process: `python -m launcher RUN RANKS [NODES HOST:PORT]`."""
+"""A launcher of the stand-in as a separate process: `python -m launcher RUN RANKS`."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,6 @@ def say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    folder, ranks, *place = sys.argv[1:]
+    folder, ranks = sys.argv[1:]
     group.TRAIN, launching.AFTERMATH = "stand_in", 1
-    nodes, rdzv = place or ("1", "")
-    sys.exit(launching.start(Path(folder), group.Group(int(ranks), int(nodes), rdzv), say).code)
+    sys.exit(launching.start(Path(folder), group.Group(int(ranks)), say).code)

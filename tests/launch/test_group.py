@@ -42,8 +42,6 @@ def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         (LaunchConfig(gpus=2), 2),
         (LaunchConfig(device="cpu"), 1),
         (LaunchConfig(device="cpu", gpus=3), 3),
-        (LaunchConfig(nodes=2, rdzv="a:29400"), 8),
-        (LaunchConfig(nodes="1:3", rdzv="a:29400", max_restarts=1), 12),
     ],
 )
 def test_ranks_are_the_gpus_or_what_was_asked_for(config: LaunchConfig, ranks: int) -> None:
@@ -92,7 +90,7 @@ def test_the_longest_name_of_a_temporary_folder_still_holds_a_socket(
             pass
 
 
-def test_the_ranks_of_one_machine_need_no_torchrun() -> None:
+def test_a_rank_gets_its_folder_and_nothing_else() -> None:
     assert command(RUN, Group(8, max_restarts=2))[1:] == [
         "-m",
         "resnet_recipes.process.rank",
@@ -100,19 +98,9 @@ def test_the_ranks_of_one_machine_need_no_torchrun() -> None:
     ]
 
 
-def test_nodes_meet_where_they_were_told() -> None:
-    two = Group(8, 2, "node0:29400")
-    words = {"--rdzv-endpoint=node0:29400", "--rdzv-backend=c10d", "--rdzv-id=a", "--nnodes=2:2"}
-    assert words <= set(command(RUN, two))
-    assert "--nnodes=1:2" in command(RUN, Group(8, 2, "node0:29400", 3, fewest_nodes=1))
-    assert command(RUN, two)[-3:] == ["-m", "resnet_recipes.process.rank", "runs/a"]
-
-
-def test_the_user_is_warned_of_open_ports_and_unused_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_is_warned_of_unused_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "unused", lambda: "")
     assert list(warnings(LaunchConfig())) == []
-    (text,) = warnings(LaunchConfig(nodes=2, rdzv="node0:29400"))
-    assert "anyone who can connect to node0:29400 can run code as you" in text
     monkeypatch.setattr(gpus, "unused", lambda: "NO GPU IS USED")
     assert list(warnings(LaunchConfig())) == ["NO GPU IS USED"]
     assert list(warnings(LaunchConfig(device="cpu"))) == []

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.launch.slurm import array, script, seconds, title
-from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
+from resnet_recipes.launch.slurm import Allocation, array, script, seconds, title
+from resnet_recipes.recipe.sections import RunConfig
 
 SRUN = """#!/bin/bash
 # a task that ends with exit code {code}, or with 75 when it is told to stop
@@ -21,7 +21,7 @@ exit {code}
 """
 
 SCONTROL = """#!/bin/bash
-if [ "$1" = show ]; then echo node7; echo node8; else echo "scontrol $@"; fi
+echo "scontrol $@"
 """
 
 
@@ -39,7 +39,6 @@ def run(
     environment = os.environ | {
         "PATH": f"{folder}:{os.environ['PATH']}",
         "SLURM_JOB_ID": "41234",
-        "SLURM_JOB_NODELIST": "node[7-8]",
         "SLURM_ARRAY_JOB_ID": "41230",
         "SLURM_ARRAY_TASK_ID": str(task),
     }
@@ -48,10 +47,11 @@ def run(
     )
 
 
-ONE_NODE, TWO_NODES = LaunchConfig(gpus=4), LaunchConfig(nodes=2, rdzv="node:20000")
+ONE_NODE, TWO_NODES = Allocation(1, 4), Allocation(2, 8)
 
 #: What srun gets before the words of the command.
-SRUN_WORDS = ["--kill-on-bad-exit=0", "--cpu-bind=none", "resnet-train", "--resume", "auto"]
+SRUN_WORDS = ["--kill-on-bad-exit=0", "--wait=300", "--cpu-bind=none"]
+SRUN_WORDS += ["resnet-train", "--resume", "auto"]
 
 STRANGE = [
     "x$(touch OWNED).yaml",
@@ -76,21 +76,20 @@ def test_the_command_resumes_the_run_of_its_job(tmp_path: Path) -> None:
         "recipe=hot",
         "data=/data/my images",
         "run.name=hot-41234",
-        "gpus=8",
-        "launch.nodes=2",
-        "launch.rdzv=node7:21234",
     ]
 
 
-def test_one_node_needs_no_meeting(tmp_path: Path) -> None:
-    out, _ = run(tmp_path, script("mild", [], ONE_NODE)).communicate(timeout=10)
-    assert out.splitlines() == [
-        *SRUN_WORDS,
-        "recipe=mild",
-        "run.name=mild-41234",
-        "gpus=4",
-        "launch.nodes=1",
-    ]
+def test_on_one_node_a_launcher_starts_the_ranks_and_on_several_each_task_is_one(
+    tmp_path: Path,
+) -> None:
+    text = script("mild", [], ONE_NODE)
+    assert "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n" in text
+    out, _ = run(tmp_path, text).communicate(timeout=10)
+    assert out.splitlines() == [*SRUN_WORDS, "recipe=mild", "run.name=mild-41234", "gpus=4"]
+    text = script("mild", [], TWO_NODES)
+    assert "#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n#SBATCH --gpus-per-node=8\n" in text
+    out, _ = run(tmp_path, text).communicate(timeout=10)
+    assert out.splitlines() == [*SRUN_WORDS, "recipe=mild", "run.name=mild-41234"]
 
 
 @pytest.mark.parametrize("recipe", STRANGE)
@@ -141,9 +140,6 @@ def test_each_task_of_an_array_trains_its_own_run_by_the_words_as_typed(
             *SRUN_WORDS,
             *runs[f"run-{task}"],
             f"run.name=run-{task}",
-            "gpus=8",
-            "launch.nodes=2",
-            "launch.rdzv=node7:21234",
             "",
         ]
     )
@@ -162,12 +158,12 @@ def test_an_array_has_a_task_for_each_run_and_a_limit_of_those_at_a_time(tmp_pat
 @pytest.mark.skipif(
     not shutil.which("shellcheck"), reason="needs shellcheck (Debian package shellcheck)"
 )
-@pytest.mark.parametrize("launch", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
-def test_shellcheck_has_nothing_to_say(launch: LaunchConfig) -> None:
+@pytest.mark.parametrize("allocation", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
+def test_shellcheck_has_nothing_to_say(allocation: Allocation) -> None:
     runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
     for text in (
-        array(runs, launch, "4:00:00"),
-        *(script(name, [f"data={name}"], launch) for name in STRANGE),
+        array(runs, allocation, "4:00:00"),
+        *(script(name, [f"data={name}"], allocation) for name in STRANGE),
     ):
         told = subprocess.run(
             ["shellcheck", "--exclude=SC2016", "-"], text=True, capture_output=True, input=text
@@ -177,7 +173,7 @@ def test_shellcheck_has_nothing_to_say(launch: LaunchConfig) -> None:
 
 def test_a_run_on_cpus_asks_for_no_gpus() -> None:
     assert "--gpus-per-node=4\n" in script("mild", [], ONE_NODE)
-    assert "--gpus-per-node" not in script("mild", [], LaunchConfig(device="cpu", gpus=4))
+    assert "--gpus-per-node" not in script("mild", [], Allocation(1, 4, is_cpu=True))
 
 
 @pytest.mark.parametrize(

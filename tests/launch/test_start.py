@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +19,6 @@ from resnet_recipes.launch.start import start
 from resnet_recipes.process import watchdog
 from resnet_recipes.process.ending import Ending, read
 from resnet_recipes.process.lock import locked
-from tests.process.nursery import Nursery
 
 
 @pytest.fixture(autouse=True)
@@ -312,24 +310,4 @@ def test_a_killed_launcher_takes_all_ranks_with_it(tmp_path: Path) -> None:
     deadline = time.monotonic() + 30
     while running(tmp_path) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not running(tmp_path)
-
-
-@pytest.mark.slow
-def test_two_launchers_train_together_and_both_end_when_one_is_stopped(
-    nursery: Nursery, tmp_path: Path
-) -> None:
-    (tmp_path / "behaviour").write_text("")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        place = f"127.0.0.1:{free.getsockname()[1]}"
-    nodes = [nursery.run(tmp_path, "launcher", str(tmp_path), "1", "2", place) for _ in range(2)]
-    while sum(beat.step > 5 for beat in watchdog.beats(tmp_path)) < 2:
-        assert all(node.poll() is None for node in nodes), [node.said() for node in nodes]
-        time.sleep(0.01)
-    os.kill(nodes[0].pid, signal.SIGTERM)
-    (code, *_), (other, *said) = (node.wait() for node in nodes)
-    assert code == 75
-    # ranks of the stand-in do not agree on saving, so either is right
-    assert other in (0, 75), said
     assert not running(tmp_path)

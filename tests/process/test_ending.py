@@ -100,7 +100,7 @@ def test_the_loss_of_a_peer_is_known_by_where_it_was_raised_and_never_by_its_tex
         ("SIGBUS", "the process was killed by SIGBUS", "truncated"),
         ("SIGKILL", "the process was killed by SIGKILL", "dmesg"),
         ("OSError", "image file is truncated (3 bytes not processed)", "on_bad_image"),
-        ("DistNetworkError", "The server socket has failed to bind: EADDRINUSE", "launch.rdzv"),
+        ("DistNetworkError", "The server socket has failed to bind: EADDRINUSE", "MASTER_PORT"),
         ("RuntimeError", "operator torchvision::nms does not exist", "torch and torchvision"),
         ("OSError", "[Errno 24] Too many open files", "ulimit"),
         ("OSError", "[Errno 28] No space left on device", "free some space"),

@@ -72,7 +72,7 @@ WAYS = [
     ("optimizer.clip_norm=null", lambda recipe: recipe.optimizer.clip_norm, None),
     ("data.crop_scale=[0.25,1]", lambda recipe: recipe.data.crop_scale, (0.25, 1.0)),
     ("data.flip=false", lambda recipe: recipe.data.flip, False),
-    ("launch.rdzv=node0:29400", lambda recipe: recipe.launch.rdzv, "node0:29400"),
+    ("launch.max_wall=45m", lambda recipe: recipe.launch.max_wall, "45m"),
 ]
 
 

@@ -54,6 +54,10 @@ def test_settings_of_earlier_versions_are_left_out_or_refused(tmp_path):
     recipe, path = compose("hot", ["data=/data"]).recipe, tmp_path / "config.yaml"
     path.write_text(freeze(recipe).replace("data:\n", "data:\n  decode: cpu\n"))
     assert read(path) == recipe
+    path.write_text(
+        freeze(recipe).replace("launch:\n", "launch:\n  nodes: '1:2'\n  rdzv: a:29400\n")
+    )
+    assert read(path) == recipe
     path.write_text(freeze(recipe).replace("data:\n", "data:\n  decode: gpu\n"))
     with pytest.raises(RecipeError, match=r"data\.decode: no such setting"):
         read(path)

@@ -61,7 +61,6 @@ def test_the_defaults_are_a_recipe_as_soon_as_they_have_a_name_and_data():
         ("log", "interval", ["0ba"]),
         ("launch", "device", ["tpu"]),
         ("launch", "gpus", [0, -1, 100, "all"]),
-        ("launch", "nodes", [0]),
         ("launch", "max_restarts", [-1]),
         ("launch", "max_wall", ["3 hours", "h"]),
         ("run", "name", ["../x", "a/b", "", ".hidden", "x" * 200]),
@@ -92,15 +91,6 @@ def test_rules_across_settings_of_a_section():
     assert "schedule.values" in problems(
         schedule={"name": "piecewise", "milestones": ["3ep"], "values": [1.0]}
     )
-    assert "launch.rdzv" in problems(launch={"nodes": 2})
-    assert problems(launch={"nodes": 2, "rdzv": "node0:29400"}) == {}
-    assert problems(launch={"nodes": "1:2", "rdzv": "node0:29400", "max_restarts": 3}) == {}
-    # it may never start again
-    assert "launch.nodes" in problems(launch={"nodes": "1:2", "rdzv": "node0:29400"})
-    for wrong in ("2:1", "0:2", "1:2:3", "two"):
-        assert "launch.nodes" in problems(
-            launch={"nodes": wrong, "rdzv": "node0:29400", "max_restarts": 3}
-        )
 
 
 @pytest.mark.parametrize("method", ORDER, ids=lambda method: method.name)
