@@ -37,7 +37,7 @@ def test_an_outline_says_what_will_run():
 def test_the_memory_of_all_loaders_is_told_and_more_threads_or_ranks_do_not_multiply_it():
     # Three batches of 2,048 images of 176 px are 571 MB; the rest is evaluation, a batch of each
     # rank's own.
-    assert "loader     up to 586 MB of memory for the batches of 1 device in all" in text(
+    assert "loader     up to 585 MB of memory for the batches of 1 device in all" in text(
         "mild", "batch.eval_size=32", ranks=1
     )
     assert "loader     up to 687 MB of memory for the batches of 8 devices in all" in text(
