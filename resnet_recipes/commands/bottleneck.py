@@ -8,6 +8,7 @@ from resnet_recipes.commands.estimate import MEASURING
 from resnet_recipes.commands.progress import say
 from resnet_recipes.launch.measurement import measured, plan_here
 from resnet_recipes.measure.estimate import Speeds
+from resnet_recipes.methods import ORDER
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.report.text import rate
 
@@ -60,9 +61,10 @@ def _lines(plan: Plan, found: Speeds) -> Iterator[str]:
 
 
 def _faster_step(plan: Plan) -> Iterator[str]:
-    recipe = plan.recipe
-    if recipe.methods.progressive_resizing is None:
-        yield "methods.progressive_resizing={}   smaller images at first"
+    used = plan.methods().methods
+    for method in ORDER:
+        if method.cheaper_steps and method.name not in used:
+            yield f"methods.{method.name}={{}}   {method.cheaper_steps}"
     yield "a smaller data.train_size, a shorter run (epochs=), or more devices"
 
 
@@ -78,12 +80,6 @@ def _faster_loader(plan: Plan) -> Iterator[str]:
             f"resnet-recipes convert {plan.recipe.data.root} DESTINATION    smaller images, in "
             "one file per split"
         )
-    resizing = plan.recipe.methods.progressive_resizing
-    if resizing is not None and resizing.at != "loader":
-        yield (
-            "methods.progressive_resizing.at=loader    decode small images while the network "
-            "sees small ones"
-        )
-    if plan.recipe.methods.randaugment is not None:
-        yield "methods.randaugment.placement=batch       augment on the device, not in the loader"
+    for method in plan.methods():
+        yield from method.loader_hints()
     yield "more CPU cores per GPU"

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from resnet_recipes.base.card import card_of
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import WIDTH, Arguments
+from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS, Method
 from resnet_recipes.optim import OPTIMIZERS
@@ -24,8 +25,8 @@ def run(arguments: Arguments) -> int:
     if not words:
         print("\n".join(_list(ORDER)))
         print(
-            "\nMethods are in the order in which they run. More about one: resnet-recipes "
-            "methods mixup\n"
+            "\nMethods are in the order in which they run. More about one: "
+            f"{PAGES['methods'].example}\n"
         )
         print("Optimizers, chosen by optimizer.name:\n")
         print("\n".join(_list(OPTIMIZERS)))

@@ -1,6 +1,6 @@
 """The base class of speed-up methods: a dataclass of hyperparameters that overrides the hooks it needs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from fractions import Fraction
 from typing import ClassVar, NamedTuple, Protocol
@@ -98,6 +98,9 @@ class Method:
     # its modules use torch's generator, to be seeded every step
     draws_in_forward: ClassVar[bool] = False
     in_network: ClassVar[bool] = False  # inference needs its modules; weights files record it
+    blurs: ClassVar[bool] = False  # it blurs what the network downsamples
+    extra_weights: ClassVar[int] = 0  # copies of the weights that it keeps on the device
+    cheaper_steps: ClassVar[str] = ""  # how it makes steps cheaper, in a few words; "": it does not
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems with the hyperparameters; keys are relative to the method ("alpha")."""
@@ -159,6 +162,34 @@ class Method:
     def note(self) -> str:
         """Return a remark for the table of hooks ("every 5th step"), or ""."""
         return ""
+
+    @property
+    def extra_gradient_every(self) -> int:
+        """Steps from one with a second gradient to the next; 0: no step has one."""
+        return 0
+
+    def loaded_size(self, side: int, epoch: int, horizon: Horizon) -> int:
+        """Return the side, in pixels, at which the loader makes the crops of an epoch, instead of `side`."""
+        return side
+
+    def size_after(self, side: int, epoch: int, horizon: Horizon) -> int:
+        """Return the width, in pixels, of an epoch's images after `transform_batch`, when it was `side` before."""
+        return side
+
+    def convolution_stride(self, stride: int, inputs: int) -> int:
+        """Return the stride with which a convolution of `inputs` channels and this stride is computed."""
+        return stride
+
+    def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
+        """Yield what a user may not want, a sentence each.
+
+        `full` is the side of the images before any method, `others` are the methods that are on.
+        """
+        return iter(())
+
+    def loader_hints(self) -> Iterator[str]:
+        """Yield settings that take work from the loader, each with what it does."""
+        return iter(())
 
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:

@@ -66,6 +66,7 @@ class BlurPool(Method):
     )
     avoid_when: ClassVar[str] = "Single pixels of the images matter."
     in_network: ClassVar[bool] = True
+    blurs: ClassVar[bool] = True
     replace_convs: bool = True  # blur strided convolutions
     replace_maxpools: bool = True  # blur max-pools
     blur_first: bool = True  # blur the input of a convolution, not its output
@@ -89,3 +90,7 @@ class BlurPool(Method):
                     adopt(module, BlurConv2d if self.blur_first else ConvBlur2d)
             elif type(module) is nn.MaxPool2d and self.replace_maxpools:
                 adopt(module, BlurMaxPool2d)
+
+    def convolution_stride(self, stride: int, inputs: int) -> int:
+        is_blurred_after = self.replace_convs and not self.blur_first
+        return 1 if is_blurred_after and inputs >= self.min_channels else stride

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from resnet_recipes.base.duration import decimal
+from resnet_recipes.base.duration import Horizon, decimal
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Batch, Method, Now, select
 
@@ -40,9 +40,8 @@ class ColOut(Method):
             if not 0 <= getattr(self, key) < 1:
                 yield Problem(key, getattr(self, key), "must be at least 0 and below 1")
 
-    def size_after(self, full: int) -> int:
-        """Return the new width, in pixels, of an image that was `full` pixels wide."""
-        return _kept(full, self.p_col)
+    def size_after(self, side: int, epoch: int, horizon: Horizon) -> int:
+        return _kept(side, self.p_col)
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
         height, width = batch.images.shape[-2:]

@@ -1,6 +1,6 @@
 """An exponential moving average of the weights, for evaluation."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from resnet_recipes.base.duration import Duration, duration_problem
+from resnet_recipes.base.duration import Duration, Horizon, duration_problem
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Method, Now
 
@@ -42,6 +42,7 @@ class EMA(Method):
         "The batch size is not the recipe's, or the run has only a few hundred steps, and "
         "half_life was not adjusted: it is in steps."
     )
+    extra_weights: ClassVar[int] = 1
     half_life: str = "100ba"  # time after which a weight's contribution has halved
     update_interval: str = "20ba"  # time between updates
     delay: str = "0ba"  # time before averaging begins; until then the average is a copy
@@ -97,6 +98,24 @@ class EMA(Method):
         finally:
             with torch.no_grad():
                 torch._foreach_copy_(weights, kept)
+
+    def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
+        half_life, interval = (
+            horizon.steps(Duration.parse(text)) for text in (self.half_life, self.update_interval)
+        )
+        if max(half_life, interval) * 10 > horizon.total_steps:
+            fitting = max(1, horizon.total_steps // 50)
+            yield (
+                f"methods.ema (half-life {self.half_life}, updated every {self.update_interval}) "
+                f"is slow for {horizon.total_steps:,} steps: the averaged weights will trail "
+                f"behind; try methods.ema.half_life={fitting}ba "
+                f"methods.ema.update_interval={max(1, fitting // 5)}ba."
+            )
+        elif interval > half_life:
+            yield (
+                f"methods.ema is updated every {self.update_interval} with a half-life of "
+                f"{self.half_life}: its average is little more than the latest weights."
+            )
 
     def state_dict(self) -> dict[str, Tensor]:
         return dict(self._average)

@@ -1,8 +1,9 @@
 """Images that grow during training."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from math import ceil
 from typing import ClassVar
 
 import numpy as np
@@ -37,6 +38,7 @@ class ProgressiveResizing(Method):
         "The loader is the bottleneck: small images then save no time. A run under 10 epochs sees "
         "few sizes. For small images of small objects (CIFAR-10), `mode: crop` is better."
     )
+    cheaper_steps: ClassVar[str] = "smaller images at first"
     mode: str = "resize"  # resize: shrink the whole image | crop: cut a window out of it
     initial_scale: float = 0.5  # side at the start, relative to the full side
     delay: str = "0.5dur"  # time at initial_scale
@@ -79,6 +81,32 @@ class ProgressiveResizing(Method):
 
     def provides(self, hook: str) -> bool:
         return super().provides(hook) and not (hook == "transform_batch" and self.at == "loader")
+
+    def loaded_size(self, side: int, epoch: int, horizon: Horizon) -> int:
+        return self.size_in(side, epoch, horizon) if self.at == "loader" else side
+
+    def size_after(self, side: int, epoch: int, horizon: Horizon) -> int:
+        return self.size_in(side, epoch, horizon) if self.at == "device" else side
+
+    def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
+        last = self.size_in(full, ceil(horizon.epochs) - 1, horizon)
+        if last == full:
+            return
+        share = _share(self.finetune)
+        enough = (
+            f"epochs={ceil(1 / share)}" if share else "methods.progressive_resizing.finetune=0.2dur"
+        )
+        yield (
+            f"progressive_resizing never reaches full size ({last} of {full} pixels in the last "
+            f"epoch): {enough}, or ~methods.progressive_resizing."
+        )
+
+    def loader_hints(self) -> Iterator[str]:
+        if self.at == "device":
+            yield (
+                "methods.progressive_resizing.at=loader    decode small images while the network "
+                "sees small ones"
+            )
 
     def size_in(self, full: int, epoch: int, horizon: Horizon) -> int:
         """Return the side in pixels in an epoch, counted from 0, when the full side is `full`."""

@@ -1,12 +1,13 @@
 """Sharpness-aware minimisation: follow the gradient at a nearby worst point."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.methods.base import Compute, Method, Now
 
@@ -40,6 +41,7 @@ class SAM(Method):
         "10 at 180 epochs, and only 0.1 points better at 450 (MosaicML, Mosaic ResNet deep dive, "
         "Table 7)."
     )
+    extra_weights: ClassVar[int] = 1
     rho: float = 0.5  # distance to the nearby point, an L2 norm over all parameters
     interval: int = 10  # steps from one SAM step to the next
 
@@ -58,6 +60,17 @@ class SAM(Method):
         last = 0 if self.interval % 100 in (11, 12, 13) else self.interval % 10
         ending = {1: "st", 2: "nd", 3: "rd"}.get(last, "th")
         return "every step" if self.interval == 1 else f"every {self.interval}{ending} step"
+
+    @property
+    def extra_gradient_every(self) -> int:
+        return self.interval
+
+    def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
+        if self.interval < 10 and horizon.epochs < 240:
+            yield (
+                f"methods.sam.interval={self.interval}: at 180 epochs of Hot, 10 gave the same "
+                "accuracy in 7 % less time."
+            )
 
     def gradient(self, compute: Compute, params: list[Tensor], now: Now) -> Tensor:
         if (now.step + 1) % self.interval:

@@ -102,6 +102,16 @@ class Stack:
         for name, method in self.methods.items():
             method.load_state_dict(parts[name])
 
+    def __iter__(self) -> Iterator[Method]:
+        """Iterate over the methods in the order in which they run."""
+        return iter(self.methods.values())
+
+    def convolution_stride(self, stride: int, inputs: int) -> int:
+        """Return the stride with which a convolution of `inputs` channels and this stride is computed."""
+        for method in self:
+            stride = method.convolution_stride(stride, inputs)
+        return stride
+
     def table(self) -> dict[str, list[str]]:
         """Return the methods that act at each used hook, in order: {"gradient": ["sam (every 5th step)"]}."""
         rows = {

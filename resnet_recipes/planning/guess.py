@@ -6,7 +6,6 @@ from resnet_recipes.measure import roofline
 from resnet_recipes.measure.datasheet import Gpu
 from resnet_recipes.measure.roofline import Speed, Work
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.recipe.schema import enabled
 
 #: How much longer a step takes if ranks exchange gradients: a guess.
 EXCHANGE = 1.05
@@ -23,7 +22,7 @@ def cpu_seconds(plan: Plan, cores: int) -> float:
 
 
 def gpu_speeds(plan: Plan, gpu: Gpu) -> list[Speed]:
-    """Return one GPU's expected speed at each image size of a run, if loading keeps up; ignores SAM's extra passes."""
+    """Return one GPU's expected speed at each image size of a run, if loading keeps up; ignores second gradients."""
     return [roofline.speed(gpu, _work(plan, side)) for side in sorted(set(plan.sizes))]
 
 
@@ -37,8 +36,8 @@ def gpu_seconds(plan: Plan, gpu: Gpu) -> float:
 
 def gpu_memory(plan: Plan) -> float:
     """Return the bytes that a run in bf16 or fp16 needs on each GPU, to within some tens of percent."""
-    methods = enabled(plan.recipe.methods)
-    copies = 3 + ("ema" in methods) + ("sam" in methods)  # weights, gradients, momentum
+    # weights, gradients, momentum
+    copies = 3 + sum(method.extra_weights for method in plan.methods())
     work = _work(plan, max(plan.sizes))
     return roofline.memory(work, plan.rank_size, plan.parameters, copies)
 
@@ -66,7 +65,7 @@ def _work(plan: Plan, side: int) -> Work:
         plan.recipe.model.name,
         side,
         plan.bn_size,
-        "blurpool" in enabled(plan.recipe.methods),
+        any(method.blurs for method in plan.methods()),
         precision.kernels == "auto" and precision.channels_last,
     )
 
@@ -83,6 +82,5 @@ def _images(plan: Plan) -> Counter[int]:
 
 
 def _passes(plan: Plan) -> float:
-    """Return the average number of forward and backward passes per image: more than one with SAM."""
-    sam = enabled(plan.recipe.methods).get("sam")
-    return 1 + 1 / sam.interval if sam else 1.0
+    """Return the average number of forward and backward passes per image."""
+    return 1 + 1 / plan.extra_gradient_every if plan.extra_gradient_every else 1.0

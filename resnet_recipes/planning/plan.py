@@ -19,7 +19,7 @@ from resnet_recipes.measure.roofline import backbone
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning import feasible
 from resnet_recipes.planning.advice import notes_on
-from resnet_recipes.recipe.schema import Recipe, enabled
+from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report.facts import Published
 
 #: ImageNet-1k, which the published results are for, and which a plan assumes until data.root is
@@ -102,14 +102,17 @@ class Plan:
         return backbone(name) + (features + 1) * self.num_classes
 
     @cached_property
+    def extra_gradient_every(self) -> int:
+        """Steps from one that takes two gradients to the next; 0: all take one."""
+        return max((method.extra_gradient_every for method in self.methods()), default=0)
+
+    @cached_property
     def flops(self) -> tuple[int, ...]:
-        """Floating-point operations of training by epoch, over all devices: forward, backward, SAM's second pass."""
-        methods, size = enabled(self.recipe.methods), self.steps_per_epoch
-        interval = methods["sam"].interval if "sam" in methods else self.total_steps + 1
+        """Floating-point operations of training by epoch, over all devices: all forward and backward passes."""
+        size, interval = self.steps_per_epoch, self.extra_gradient_every or self.total_steps + 1
+        methods = self.methods()
         count = cache(
-            partial(
-                flops.per_image, self.recipe.model, self.num_classes, blur=methods.get("blurpool")
-            )
+            lambda side: flops.per_image(self.recipe.model, self.num_classes, side, methods)
         )
         found = []
         for epoch, side in enumerate(self.sizes):
@@ -164,40 +167,31 @@ class Plan:
     @cached_property
     def sizes(self) -> tuple[int, ...]:
         """Side of the images that enter the model, by epoch."""
-        methods = enabled(self.recipe.methods)
-        colout, resizing = methods.get("colout"), methods.get("progressive_resizing")
-        full = self.recipe.data.train_size
-
-        def narrowed(side: int) -> int:
-            return colout.size_after(side) if colout else side
-
-        if resizing is None:
-            return (narrowed(full),) * self._epochs
-        if self.loader_pixels:
-            return tuple(narrowed(side) for side in self.loader_pixels)
-        return tuple(
-            resizing.size_in(narrowed(full), epoch, self.horizon) for epoch in range(self._epochs)
-        )
+        return tuple(side for _, side in self._sides)
 
     @cached_property
     def loader_pixels(self) -> tuple[int, ...]:
         """Side of the crops that the loader makes, by epoch; empty if it is always data.train_size."""
-        resizing = enabled(self.recipe.methods).get("progressive_resizing")
-        if resizing is None or resizing.at != "loader":
-            return ()
-        return tuple(
-            resizing.size_in(self.recipe.data.train_size, epoch, self.horizon)
-            for epoch in range(self._epochs)
-        )
+        found = tuple(loaded for loaded, _ in self._sides)
+        return () if set(found) == {self.recipe.data.train_size} else found
 
-    @property
-    def _epochs(self) -> int:
-        """Number of epochs, including an incomplete last one."""
-        return -(-self.total_steps // self.steps_per_epoch)
+    @cached_property
+    def _sides(self) -> list[tuple[int, int]]:
+        """Sides of the loader's crops and of the images that enter the model, by epoch."""
+        methods, found = self.methods(), []
+        for epoch in range(-(-self.total_steps // self.steps_per_epoch)):
+            loaded = self.recipe.data.train_size
+            for method in methods:
+                loaded = method.loaded_size(loaded, epoch, self.horizon)
+            side = loaded
+            for method in methods:
+                side = method.size_after(side, epoch, self.horizon)
+            found.append((loaded, side))
+        return found
 
     @cached_property
     def hooks(self) -> dict[str, list[str]]:
-        """The methods that act at each hook, in order: {"transform_batch": ["label_smoothing", "mixup"], ...}."""
+        """The methods that act at each hook, in order, by hook."""
         return self.methods().table()
 
     def methods(self) -> Stack:

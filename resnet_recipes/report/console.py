@@ -29,7 +29,7 @@ class Console(Protocol):
         """Show a logged step and the estimate for the rest of the run."""
 
     def evaluation(
-        self, done: int, ema: Metrics | None, raw: Metrics | None, seconds: float
+        self, done: int, averaged: Metrics | None, raw: Metrics | None, seconds: float
     ) -> None:
         """Show one evaluation permanently."""
 
@@ -80,17 +80,17 @@ class PlainConsole:
         )
 
     def evaluation(
-        self, done: int, ema: Metrics | None, raw: Metrics | None, seconds: float
+        self, done: int, averaged: Metrics | None, raw: Metrics | None, seconds: float
     ) -> None:
         """Show one evaluation."""
         metrics = "".join(
             f" {prefix}top1={found.top1:.2f} {prefix}top5={found.top5:.2f} "
             f"{prefix}loss={found.loss:.4f}"
-            for prefix, found in (("", raw), ("ema_", ema))
+            for prefix, found in (("", raw), ("ema_", averaged))
             if found is not None
         )
         self._line(
-            f"eval {self._place(done)}{metrics} images={(ema or raw).examples} eval_s={seconds:.1f}"
+            f"eval {self._place(done)}{metrics} images={(averaged or raw).examples} eval_s={seconds:.1f}"
         )
 
     def note(self, text: str) -> None:
@@ -157,12 +157,12 @@ class LiveConsole:
             self._drawn = now
 
     def evaluation(
-        self, done: int, ema: Metrics | None, raw: Metrics | None, seconds: float
+        self, done: int, averaged: Metrics | None, raw: Metrics | None, seconds: float
     ) -> None:
         """Add a row to the table above the display."""
         if not self._headed:
             self._headed = True
-            names = ("EMA top-1", "EMA top-5", "raw top-1") if ema else ("top-1", "top-5", "")
+            names = ("EMA top-1", "EMA top-5", "raw top-1") if averaged else ("top-1", "top-5", "")
             self._console.print(
                 Text(
                     _row("epoch", "px", "loss", *names, "images/s", "trained", "eval"), style="bold"
@@ -170,7 +170,7 @@ class LiveConsole:
             )
         shown = [
             f"{value:.2f}"
-            for found in (ema, raw)
+            for found in (averaged, raw)
             if found is not None
             for value in (found.top1, found.top5)
         ]

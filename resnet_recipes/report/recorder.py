@@ -119,7 +119,7 @@ class Recorder:
         self,
         done: int,
         *,
-        ema: Metrics | None,
+        averaged: Metrics | None,
         raw: Metrics | None,
         seconds: float,
         raw_seconds: float = 0.0,
@@ -129,11 +129,11 @@ class Recorder:
         `raw_seconds` of them were spent on the raw weights, after the averaged ones, which count.
         """
         values: dict[str, object] = {
-            "examples": (ema or raw).examples,
+            "examples": (averaged or raw).examples,
             "seconds": seconds,
             "raw_seconds": raw_seconds,
         }
-        for name, metrics in (("raw", raw), ("ema", ema)):
+        for name, metrics in (("raw", raw), ("ema", averaged)):
             if metrics is not None:
                 values |= {
                     f"{name}_top1_percent": metrics.top1,
@@ -142,7 +142,7 @@ class Recorder:
                 }
         self._add("evaluation", done, **values)
         self._pace.evaluated(seconds)
-        self._console.evaluation(done, ema, raw, seconds)
+        self._console.evaluation(done, averaged, raw, seconds)
 
     @property
     def measured(self) -> tuple[Metrics | None, Metrics | None]:

@@ -115,7 +115,11 @@ class RunReporter:
             if self.recorder is not None:
                 now = time.perf_counter()
                 self.recorder.evaluation(
-                    done, ema=averaged, raw=raw, seconds=now - began, raw_seconds=now - known
+                    done,
+                    averaged=averaged,
+                    raw=raw,
+                    seconds=now - began,
+                    raw_seconds=now - known,
                 )
 
     def save(self, done: int) -> None:

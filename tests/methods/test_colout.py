@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from resnet_recipes.base.duration import Horizon
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.methods.colout import ColOut
 
@@ -18,7 +19,8 @@ WRONG = {"p_row": [-0.1, 1.0], "p_col": [-0.1, 1.0]}
     ],
 )
 def test_sizes_are_rounded_down(share, sizes):
-    assert {full: ColOut(share, share).size_after(full) for full in sizes} == sizes
+    colout, horizon = ColOut(share, share), Horizon(100, 10)
+    assert {full: colout.size_after(full, 0, horizon) for full in sizes} == sizes
 
 
 def test_a_subset_of_rows_and_columns_is_kept_in_order_and_shared_by_all_images(now_at):

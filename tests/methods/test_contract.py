@@ -3,6 +3,7 @@
 import importlib
 import re
 from dataclasses import fields
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -73,6 +74,30 @@ def test_transforms_keep_shapes_and_inputs_and_depend_only_on_the_step(method, n
     assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
     if method not in (ProgressiveResizing,) and method.name != "label_smoothing":
         assert not torch.equal(first.images, other.images)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [m for m in ORDER if m().provides("transform_batch")],
+    ids=lambda method: method.name,
+)
+def test_the_plan_is_told_the_size_of_the_images(method, now_at, batch_of):
+    for step in (0, 65, 99):
+        now = now_at(step)
+        width = method().transform_batch(batch_of(side=32), now).images.shape[-1]
+        assert width == method().size_after(32, now.epoch, now.horizon)
+
+
+@every_method
+def test_the_plan_is_told_how_often_a_step_takes_two_gradients(method, now_at):
+    made, every = method(), method().extra_gradient_every
+    weight = torch.ones(1, requires_grad=True)
+    compute = Mock(side_effect=lambda sync=True: weight.sum().backward())
+    for step in range(20) if made.provides("gradient") else ():
+        compute.reset_mock()
+        made.gradient(compute, [weight], now_at(step))
+        assert compute.call_count == 1 + (every > 0 and (step + 1) % every == 0)
+    assert not every or made.provides("gradient")
 
 
 @pytest.mark.parametrize(

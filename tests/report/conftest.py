@@ -21,7 +21,7 @@ class SilentConsole:
     def step(self, progress, seconds_left):
         self.told.append(("step", progress.done, seconds_left))
 
-    def evaluation(self, done, ema, raw, seconds):
+    def evaluation(self, done, averaged, raw, seconds):
         self.told.append(("evaluation", done))
 
     def note(self, text):
@@ -95,7 +95,7 @@ class Driver:
                 metrics = Metrics(50.0 + step, 90.0, 1.5, 500)
                 self.recorder.evaluation(
                     step + 1,
-                    ema=metrics,
+                    averaged=metrics,
                     raw=metrics._replace(top1=metrics.top1 - 1),
                     seconds=3.0,
                     raw_seconds=1.0,

@@ -153,7 +153,7 @@ def test_a_row_of_the_live_table_has_the_figures_of_the_steps_since_the_row_befo
                 data_wait=0.0,
             )
             if done % 10 == 0:
-                recorder.evaluation(done, ema=None, raw=Metrics(50, 90, 1.0, 500), seconds=1)
+                recorder.evaluation(done, averaged=None, raw=Metrics(50, 90, 1.0, 500), seconds=1)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err.getvalue()).replace("\r", "\n")
     rows = [line.split() for line in text.splitlines() if "50.00" in line]
     assert [(row[0], row[2], row[5]) for row in rows] == [
@@ -168,7 +168,7 @@ def test_stopping_says_why_and_what_to_type(live, facts):
     console = LiveConsole(err, io.StringIO()) if live else PlainConsole(err, io.StringIO())
     with closing(Recorder(facts.folder, facts, console)) as recorder:
         recorder.begin()
-        recorder.evaluation(10, ema=None, raw=Metrics(50, 90, 1.0, 500), seconds=1)
+        recorder.evaluation(10, averaged=None, raw=Metrics(50, 90, 1.0, 500), seconds=1)
         recorder.stopped(12, "Ctrl-C; the checkpoint is saved", "resnet-train --resume runs/mild")
     assert "Ctrl-C; the checkpoint is saved" in err.getvalue()
     assert "resnet-train --resume runs/mild" in err.getvalue()

@@ -55,7 +55,9 @@ def session(
                 images_per_second=16.0,
                 data_wait=0.0,
             )
-        recorder.evaluation(steps[-1], ema=Metrics(70.0, 90.0, 1.5, 100), raw=None, seconds=1.0)
+        recorder.evaluation(
+            steps[-1], averaged=Metrics(70.0, 90.0, 1.5, 100), raw=None, seconds=1.0
+        )
         if ends:
             recorder.finish(steps[-1], seconds=1.0 * steps[-1], weights=folder / "weights.pt")
     return [line for line in said.getvalue().splitlines() if "log.to" in line]
