@@ -1,6 +1,7 @@
 """Who may import whom, and what no module may do; read from the source, so that new modules are covered at once."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -191,6 +192,37 @@ def test_the_foundation_needs_only_the_standard_library():
     named = {name for module in modules() if part(module) == "base" for name in imports(module)}
     outside = {name.split(".")[0] for name in named} - set(sys.stdlib_module_names) - {PACKAGE}
     assert outside == set()
+
+
+def test_nobody_who_plans_trains_or_measures_knows_a_method_by_name():
+    """Methods answer questions instead; the help pages show examples."""
+    names = {
+        ast.literal_eval(node.value)
+        for module in modules()
+        if part(module) == "methods"
+        for node in nodes(modules()[module])
+        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "name" and node.value
+    }
+    rooms = ("planning", "training", "process", "measure", "launch", "api", "commands")
+    wrong = [
+        f"{module}:{node.lineno} {word}"
+        for module in modules()
+        if part(module) in rooms and module != f"{PACKAGE}.commands.pages"
+        for node, words in written(sources()[modules()[module]])
+        for word in names.intersection(words)
+    ]
+    assert names > {"colout", "sam", "ema", "progressive_resizing"}
+    assert not wrong, "\n".join(["", *wrong])
+
+
+def written(module: ast.Module) -> Iterator[tuple[ast.AST, list[str]]]:
+    """Yield every node with the words it is written with: its names, or the words of text that is no docstring."""
+    docstrings = {node.value for node in ast.walk(module) if isinstance(node, ast.Expr)}
+    for node in ast.walk(module):
+        parts = [getattr(node, field, "") for field in ("id", "attr", "arg", "name", "module")]
+        if isinstance(node, ast.Constant) and node not in docstrings:
+            parts.append(node.value)
+        yield node, re.findall(r"\w+", " ".join(part for part in parts if isinstance(part, str)))
 
 
 def test_results_can_be_read_without_torch():

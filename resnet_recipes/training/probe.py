@@ -8,10 +8,8 @@ from statistics import median
 import torch
 from torch import Tensor
 
-from resnet_recipes.data.base import DataFacts
 from resnet_recipes.measure.estimate import Speeds
 from resnet_recipes.planning.plan import Plan, make_plan
-from resnet_recipes.recipe.schema import Recipe, enabled
 from resnet_recipes.training.build import build, close_data, open_data
 from resnet_recipes.training.distributed import Rank, join, mean_over_ranks, meet, total_over_ranks
 from resnet_recipes.training.evaluate import evaluate
@@ -128,7 +126,8 @@ def _timed(plan: Plan, rank: Rank, seconds: float, tuning: Tuning, first: int = 
 
 def _sides(plan: Plan) -> Sequence[int]:
     """Return the image sizes to measure: the smallest, the largest, and the one nearest the middle by area."""
-    sides = sorted(set(plan.sizes))
+    whole_epochs = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
+    sides = sorted(set(whole_epochs or plan.sizes))
     middle = min(sides, key=lambda side: abs(side**2 - (sides[0] ** 2 + sides[-1] ** 2) / 2))
     return sorted({sides[0], middle, sides[-1]})
 
@@ -148,15 +147,19 @@ def _probe_size(plan: Plan, rank: Rank, side: int) -> int:
 def _laps(
     plan: Plan, rank: Rank, side: int, size: int, seconds: float, tuning: Tuning
 ) -> list[float]:
-    """Return the seconds of steps, warm-up included; the first one after the warm-up is one of SAM's."""
-    first = -warm_up(rank.device) % _interval(plan)
-    return _timed(_synthetic(plan, rank, side, size), rank, seconds, tuning, first)
+    """Return the seconds of steps at an image size, warm-up included.
+
+    The first one after the warm-up takes two gradients, if any does.
+    """
+    probe = _synthetic(plan, rank, size)
+    begin = plan.sizes.index(side) * probe.steps_per_epoch
+    timed = begin + warm_up(rank.device) + 1  # steps done after the first that is timed
+    return _timed(probe, rank, seconds, tuning, begin + -timed % _interval(plan))
 
 
 def _interval(plan: Plan) -> int:
-    """Return how many steps there are to each of SAM's; 1 without SAM."""
-    sam = enabled(plan.recipe.methods).get("sam")
-    return sam.interval if sam else 1
+    """Return the steps from one that takes two gradients to the next; 1 if none does."""
+    return plan.extra_gradient_every or 1
 
 
 def _mixed(laps: Sequence[float], interval: int) -> list[float]:
@@ -165,48 +168,35 @@ def _mixed(laps: Sequence[float], interval: int) -> list[float]:
     return [(median(first) + (interval - 1) * lap) / interval for lap in plain] or list(first)
 
 
-def _synthetic(plan: Plan, rank: Rank, side: int, size: int, eval_examples: int = 1) -> Plan:
-    """Return the plan of the same step on synthetic images of one size, `size` of them per device."""
-    recipe = plan.recipe
-    methods = (
-        replace(recipe.methods, progressive_resizing=None)
-        if enabled(recipe.methods)
-        else recipe.methods
-    )
-    full = _crop_for(recipe, side)
+def _synthetic(plan: Plan, rank: Rank, size: int, eval_examples: int = 1) -> Plan:
+    """Return the plan of the same run on synthetic images, `size` of them per device and step.
+
+    Epochs that are too short to time steps in are longer, each as many times.
+    """
+    needed = warm_up(rank.device) + STEPS + _interval(plan)
+    times = 1 + needed // min(plan.steps_per_epoch, plan.total_steps)
+    recipe, batch = plan.recipe, size * rank.world_size
     probe = replace(
         recipe,
-        max_duration="10000ba",
+        max_duration=f"{plan.total_steps * times}ba",
         scale_schedule_ratio=1.0,
-        methods=methods,
-        data=replace(recipe.data, backend="synthetic", train_size=full),
-        batch=replace(recipe.batch, global_size=size * rank.world_size, bn_size=size),
+        data=replace(recipe.data, backend="synthetic"),
+        batch=replace(recipe.batch, global_size=batch, bn_size=size),
         schedule=replace(recipe.schedule, name="constant", warmup="0ba", milestones=[], values=[]),
-        log=replace(recipe.log, interval="10000ba"),
-        evaluation=replace(recipe.evaluation, interval="10000ba"),
-        checkpoint=replace(recipe.checkpoint, interval="10000ba"),
     )
-    train_examples = 10_000 * probe.batch.global_size
-    facts = DataFacts(
-        "synthetic", plan.facts.root, train_examples, eval_examples, plan.facts.classes
+    facts = replace(
+        plan.facts,
+        backend="synthetic",
+        train_examples=plan.steps_per_epoch * times * batch,
+        eval_examples=eval_examples,
     )
     return make_plan(probe, facts, rank.world_size)
-
-
-def _crop_for(recipe: Recipe, side: int) -> int:
-    """Return the crop size that enters the model as `side` pixels: ColOut makes images smaller."""
-    colout = enabled(recipe.methods).get("colout")
-    return (
-        next((full for full in range(side, 2 * side) if colout.size_after(full) == side), side)
-        if colout
-        else side
-    )
 
 
 def _evaluation_rate(plan: Plan, rank: Rank) -> float:
     """Return images per second of evaluation, on synthetic images."""
     examples = 2 * plan.recipe.batch.eval_size * rank.world_size
-    run = build(_synthetic(plan, rank, max(plan.sizes), 8, examples), rank, Tuning())
+    run = build(_synthetic(plan, rank, 8, examples), rank, Tuning())
     try:
         evaluate(run.model, run.eval_data, run.precision)
         began = time.perf_counter()
@@ -220,7 +210,7 @@ def _exchange_seconds(plan: Plan, rank: Rank) -> float:
     """Return the seconds that exchanging one step's gradients takes with nothing else running."""
     if rank.world_size == 1:
         return 0.0
-    run, laps = build(_synthetic(plan, rank, min(plan.sizes), 8), rank, Tuning()), []
+    run, laps = build(_synthetic(plan, rank, 8), rank, Tuning()), []
     try:
         for param in run.model.parameters():
             param.grad = torch.zeros_like(param)

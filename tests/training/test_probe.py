@@ -3,12 +3,17 @@
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 import torchvision
 
 from resnet_recipes import data
+from resnet_recipes.base.duration import Horizon
+from resnet_recipes.methods.base import Now
+from resnet_recipes.methods.sam import SAM
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.recipe.frozen import freeze, read
@@ -102,9 +107,11 @@ def test_ranks_measure_together(nursery: Nursery, made: Plan, tmp_path: Path) ->
     assert first["evaluation"] > 0
 
 
-def test_the_probe_trains_at_the_size_it_is_asked_for(made: Plan) -> None:
-    for side in set(made.sizes):
-        assert set(probe._synthetic(made, ALONE, side, 16).sizes) == {side}
+def test_epochs_have_the_runs_own_sizes_and_steps_enough_to_be_timed(made: Plan) -> None:
+    synthetic = probe._synthetic(made, ALONE, 16)
+    assert synthetic.sizes == made.sizes
+    assert synthetic.steps_per_epoch > probe.WARM_UP + probe.STEPS + 2
+    assert synthetic.steps_per_epoch % made.steps_per_epoch == 0
 
 
 def test_a_step_of_sam_counts_with_its_share() -> None:
@@ -127,15 +134,26 @@ def test_a_step_is_timed_once_the_warm_up_is_over_and_gradients_are_replayed(
     assert device == "cpu" or probe.warm_up(torch.device(device)) > WAITS_BEFORE_REPLAY + 1
 
 
-def test_the_first_step_that_is_timed_is_one_of_sams(
+def gradients_at(step: int, sam: SAM, horizon: Horizon) -> int:
+    """Count the gradients that SAM takes in a step."""
+    weight = torch.ones(1, requires_grad=True)
+    compute = Mock(side_effect=lambda sync=True: weight.sum().backward())
+    sam.gradient(compute, [weight], Now(step, horizon, np.random.default_rng(0)))
+    return compute.call_count
+
+
+def test_the_first_step_that_is_timed_is_one_of_sams_at_the_size_that_was_asked_for(
     made: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = []
     monkeypatch.setattr(
         probe,
         "train",
-        lambda run, reporter, first: (begun.append(first), reporter.laps.extend([1.0] * 4)),
+        lambda run, reporter, first: (begun.append((run.plan, first)), reporter.laps.append(1.0)),
     )
     made.recipe.methods.sam.interval = 5
-    probe._laps(made, ALONE, 32, 16, 1.0, Tuning())
-    assert (begun[0] + probe.WARM_UP) % 5 == 0
+    for side in set(made.sizes):
+        probe._laps(made, ALONE, side, 16, 1.0, Tuning())
+        plan, step = begun[-1][0], begun[-1][1] + probe.WARM_UP
+        assert plan.pixels_at(step) == plan.pixels_at(begun[-1][1]) == side
+        assert gradients_at(step, made.recipe.methods.sam, plan.horizon) == 2
