@@ -8,7 +8,7 @@ from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES, TRAIN
 from resnet_recipes.recipe.library import GROUPS, Library, packaged_folder
-from resnet_recipes.recipe.overrides import SHORT
+from resnet_recipes.recipe.short import SHORT
 from resnet_recipes.recipe.typed import settings
 
 #: Where each shell looks for completion scripts.

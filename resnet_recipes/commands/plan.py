@@ -41,7 +41,8 @@ def lines(composed: Composed, plan: Plan, folder: str = "") -> Iterator[str]:
         ("recipe", f"{composed.recipe.name}, {entry.place}{hides}"),
     ]
     if composed.overrides:
-        head.append(("changed", "  ".join(map(str, composed.overrides))))
+        typed = dict.fromkeys(override.typed for override in composed.overrides)
+        head.append(("changed", "  ".join(typed)))
     head += [*_device(plan), *_time(plan)]
     foot = [("run folder", folder)] if folder else []
     yield f"resnet-recipes {__version__}"

@@ -10,6 +10,7 @@ from resnet_recipes.base import names
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.recipe import strict_yaml
+from resnet_recipes.recipe.short import written_out
 from resnet_recipes.recipe.strict_yaml import Document, shown
 from resnet_recipes.recipe.suggestions import did_you_mean
 
@@ -150,11 +151,14 @@ class Library:
 
 
 def read(entry: Entry) -> Document:
-    """Read a file; an option becomes the section of a recipe. Raises RecipeError with file and line."""
+    """Read a file, its short words written out; an option becomes the section of a recipe.
+
+    Raises RecipeError with file and line.
+    """
     document = strict_yaml.load(entry.path, references=entry.origin == "user")
     group = entry.group
     if not group:
-        return document
+        return written_out(document)
     if "defaults" in document.tree:
         place = document.where("defaults")
         raise RecipeError([Problem(place, None, "only recipes inherit", "delete the list")])

@@ -11,22 +11,9 @@ from resnet_recipes.base.paths import typed_path
 from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.recipe.hydra_compose import value_of
 from resnet_recipes.recipe.library import GROUPS
+from resnet_recipes.recipe.short import DECIMAL, targets
 from resnet_recipes.recipe.suggestions import closest, did_you_mean
 from resnet_recipes.recipe.typed import fitting, is_union, settings
-
-#: Short spellings and what they stand for; the value replaces {}.
-SHORT = {
-    "epochs": ("max_duration={}ep", "scale_schedule_ratio=1.0"),
-    "ssr": ("scale_schedule_ratio={}",),
-    "lr": ("optimizer.lr={}",),
-    "wd": ("optimizer.weight_decay={}",),
-    "bs": ("batch.global_size={}",),
-    "gpus": ("launch.gpus={}",),
-    "data": ("data.root={}",),
-    "run": ("run.name={}",),
-    "workers": ("data.workers={}",),
-    "stop_at_top1": ("evaluation.stop_at_top1={}",),
-}
 
 #: Settings that are folders: `~` is expanded and the path made absolute.
 FOLDERS = ("data.root", "run.root")
@@ -35,7 +22,6 @@ MAX_LENGTH = 4096  # characters of a word
 MAX_BRACKETS = 32  # opening brackets in a word: Hydra's parser recurses as deeply
 _KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]*(\.[A-Za-z][A-Za-z0-9_]*)*")
 _COMMA = r"-?\d+,\d+"
-_DECIMAL = re.compile(r"[0-9]+(\.[0-9]+)?")
 _NUMBER_OR_NULL = re.compile(r"null|[-+]?[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 
 
@@ -149,7 +135,7 @@ def _refused(word: str) -> Problem | None:
         return Problem(key, value, "??? means a missing value", "write the value out")
     if key == "epochs" and value == "curve":
         return Problem(key, value, "stands for several lengths: a sweep", "add -m")
-    if key == "epochs" and not _DECIMAL.fullmatch(value) and not is_duration(value):
+    if key == "epochs" and not DECIMAL.fullmatch(value) and not is_duration(value):
         return Problem(key, value, "must be a positive number", "epochs=18")
     return None
 
@@ -161,12 +147,7 @@ def _expanded(word: str) -> list[Override]:
     key, _, value = word.partition("=")
     if len(value) >= 2 and value[0] == value[-1] and value[0] in "'\"":
         value = value[1:-1]
-    targets = SHORT.get(key, (f"{key}={{}}",))
-    if key == "epochs" and value == "curve":
-        return Problem(key, value, "stands for several lengths: a sweep", "add -m")
-    if key == "epochs" and not _DECIMAL.fullmatch(value):
-        targets = ("max_duration={}", "scale_schedule_ratio=1.0")  # epochs=90ep
-    pairs = [full.format(value).split("=", 1) for full in targets]
+    pairs = [full.format(value).split("=", 1) for full in targets(key, value)]
     return [
         Override(word, full, absolute(full, given) if full in FOLDERS else given)
         for full, given in pairs

@@ -109,6 +109,11 @@ def test_a_plan_by_verb_is_the_same(started, capsys):
     assert capsys.readouterr().out == by_flag
 
 
+def test_a_plan_repeats_what_was_typed(started, capsys):
+    cli.train(["recipe=mild", "--dry-run", "epochs=18", "optimizer=sgd", "~methods.ema"])
+    assert "changed    epochs=18  optimizer=sgd  ~methods.ema\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("words", [["--cfg", "job"], ["--cfg=job"]])
 def test_cfg_is_understood_as_hydra_spells_it(words, started, capsys):
     assert cli.train(["recipe=hot", "--cfg"]) == 0

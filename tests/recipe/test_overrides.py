@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.recipe.overrides import SHORT, Override, parse
+from resnet_recipes.recipe.overrides import Override, parse
+from resnet_recipes.recipe.short import SHORT
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,92 @@
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.short import SHORT, written_out
+from resnet_recipes.recipe.strict_yaml import parse
+
+PATH = Path("recipes/mine.yaml")
+
+
+def tree_of(text: str) -> dict:
+    """Return what a file with short words says in full."""
+    return written_out(parse(text.encode(), PATH)).tree
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("epochs: 18", {"max_duration": "18ep", "scale_schedule_ratio": 1.0}),
+        ("epochs: 22.5", {"max_duration": "22.5ep", "scale_schedule_ratio": 1.0}),
+        ("epochs: 500ba", {"max_duration": "500ba", "scale_schedule_ratio": 1.0}),
+        ("ssr: 0.5", {"scale_schedule_ratio": 0.5}),
+        ("lr: 1\noptimizer: {name: sgd}", {"optimizer": {"name": "sgd", "lr": 1}}),
+        ("bs: 64\nwd: 0.1", {"batch": {"global_size": 64}, "optimizer": {"weight_decay": 0.1}}),
+        ("data: images", {"data": {"root": "images"}}),
+        ("data: {root: images}\nrun: {}", {"data": {"root": "images"}, "run": {}}),
+        ("run: mine\ngpus: 2", {"run": {"name": "mine"}, "launch": {"gpus": 2}}),
+        ("lr: ${batch.bn_size}", {"optimizer": {"lr": "${batch.bn_size}"}}),
+    ],
+)
+def test_a_file_may_say_what_a_command_does(text, tree):
+    document = parse(text.encode(), PATH, references=True)
+    assert written_out(document).tree == tree
+
+
+def test_every_short_word_works_in_a_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    values = {"data": "images", "run": "mine", "gpus": 1, "workers": 1, "lr": 0.5, "wd": 0.5}
+    words = {word: values.get(word, 8) for word in SHORT}
+    for left_out in ("ssr", "epochs"):
+        chosen = {word: value for word, value in words.items() if word != left_out}
+        lines = ["defaults: [mild]", *(f"{word}: {value}" for word, value in chosen.items())]
+        (tmp_path / "mine.yaml").write_text("\n".join(lines))
+        typed = [f"{word}={value}" for word, value in chosen.items()]
+        ours, theirs = compose("mine.yaml").recipe, compose("mild", typed).recipe
+        ours.name, ours.about, ours.published = theirs.name, theirs.about, theirs.published
+        assert ours == theirs
+
+
+def test_what_a_command_says_wins_over_a_short_word_and_that_over_a_parent(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text("defaults: [hot]\nepochs: 18\nlr: 0.25\n")
+    recipe = compose("mine.yaml", ["ssr=0.5"], needs_data=False).recipe
+    assert (recipe.max_duration, recipe.scale_schedule_ratio) == ("18ep", 0.5)
+    assert recipe.optimizer.lr == 0.25
+    assert recipe.optimizer.weight_decay == 3e-4
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lr: 1\noptimizer:\n  lr: 2\n", "recipes/mine.yaml:1: lr sets optimizer.lr, as line 3"),
+        ("max_duration: 9ep\nepochs: 3\n", ":2: epochs sets max_duration, as line 1 does"),
+        ("epochs: 3\nssr: 2\n", ":2: ssr sets scale_schedule_ratio, as line 1 does"),
+    ],
+)
+def test_a_setting_that_is_set_twice_is_refused_with_both_lines(text, said):
+    with pytest.raises(RecipeError) as caught:
+        tree_of(text)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("lr: -1", "mine.yaml:2: optimizer.lr=-1.0: must be positive"),
+        ("lr: [1]", "mine.yaml:2: optimizer.lr=[1]: must be a number"),
+        ("epochs: -3", "mine.yaml:2: max_duration=-3"),
+        ("epochs: true", "mine.yaml:2: max_duration=true"),
+        ("bs: 1.5", "mine.yaml:2: batch.global_size=1.5: must be a whole number"),
+        ("run: ../../outside", "mine.yaml:2: run.name=../../outside: must consist of letters"),
+        ("optimizer: 5\nlr: 1", "mine.yaml:2: optimizer=5: must be a mapping"),
+    ],
+)
+def test_a_wrong_value_is_reported_with_the_line_of_the_word(text, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.yaml").write_text(f"defaults: [mild]\n{text}\n")
+    with pytest.raises(RecipeError) as caught:
+        compose("mine.yaml", ["data=/data"])
+    assert said in str(caught.value)
