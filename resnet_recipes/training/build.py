@@ -27,7 +27,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     `tuning` is for a plan that stands for another one, to measure it.
     """
     recipe, sizes = plan.recipe, set(plan.sizes)
-    placement = join(rank)
+    join(rank)
 
     # 1. the network, 2. what its modules call on this device, 3. its compilation
     methods = plan.methods()
@@ -71,7 +71,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
         tuning=tuning or Tuning.of(plan),
         train_data=train_data,
         eval_data=eval_data,
-        notes=(*filter(None, [placement]), *operations.notes),
+        notes=operations.notes,
     )
     if rank.device.type == "cuda":
         rehearse(run)

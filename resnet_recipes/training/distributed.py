@@ -11,7 +11,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from resnet_recipes.base.cores import cores
-from resnet_recipes.training import STORE, affinity
+from resnet_recipes.training import STORE
 
 #: How long a rank waits for the others: long enough to compile, read folders and evaluate.
 TIMEOUT = timedelta(minutes=30)
@@ -53,17 +53,12 @@ def this_rank(device: str) -> Rank:
     return Rank(rank, local_rank, world_size, torch.device("cuda", own))
 
 
-def join(rank: Rank) -> str:
-    """Take this rank's device and cores, and join the other ranks; return a note about the cores, or nothing.
-
-    A single process needs no group and creates none.
-    """
+def join(rank: Rank) -> None:
+    """Take this rank's device, and join the other ranks; a single process needs no group and creates none."""
     if rank.device.type == "cuda":
         torch.cuda.set_device(rank.device)
-    note = affinity.bind(rank.device, rank.local_rank)
     if rank.world_size > 1 and not dist.is_initialized():
         form_group(rank)
-    return note
 
 
 def form_group(rank: Rank) -> None:

@@ -10,7 +10,7 @@ import torch
 from resnet_recipes.process import evaluation
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen import freeze
-from resnet_recipes.training import affinity, distributed
+from resnet_recipes.training import distributed
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.trained import Trained
 
@@ -26,7 +26,6 @@ def test_a_rank_takes_its_gpu_before_the_network_is_on_it(
     (tmp_path / evaluation.JOB).write_text(json.dumps({"place": "weights.pt", "sizes": []}))
     monkeypatch.setattr(distributed, "this_rank", lambda _: Rank(1, 1, 2, torch.device("cuda", 1)))
     monkeypatch.setattr(distributed, "form_group", lambda _: done.append("joined"))
-    monkeypatch.setattr(affinity, "bind", lambda *_: "")
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: done.append(f"took {device}"))
     monkeypatch.setattr(evaluation, "load", lambda _: None)
     monkeypatch.setattr(Trained, "on_device", lambda *_: done.append("put the network there"))
