@@ -3,10 +3,11 @@
     python benchmarks/gpu_session --call CALL --out FILE [--device cpu] [--quick] [--only PART ...]
 
 `contact` shows that results are right, `profile` where a step's time goes, `steps` and `compiled`
-compare our steps with those of peers, `whole` adds decoding. A call is a list of parts; each part
-is a process with a limit, so that a fault in one is a row, not the end. Every row is shown and
-appended to FILE, as a line of JSON, when it is measured. Exit code 1 if any row has a fault.
-`--quick` runs everything on tiny inputs, to test the session; its numbers mean nothing.
+compare our steps with those of peers, `whole` adds decoding, `learn` measures accuracy against
+seconds on images that were brought along. A call is a list of parts; each part is a process with a
+limit, so that a fault in one is a row, not the end. Every row is shown and appended to FILE, as a
+line of JSON, when it is measured. Exit code 1 if any row has a fault. `--quick` runs everything on
+tiny inputs, to test the session; its numbers mean nothing.
 """
 
 import argparse
@@ -28,7 +29,10 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="PART", help="some parts of the call")
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--quick", action="store_true", help="tiny inputs, to test the session")
+    parser.add_argument("--images", type=Path, help="for learn: a folder with train/ and val/")
     args = parser.parse_args()
+    if args.call == "learn" and not args.images:
+        parser.error("--call learn needs --images FOLDER, with train/ and val/ by class")
     parts = [part for part in CALLS[args.call] if not args.only or part.name in args.only]
     if not parts:
         names = ", ".join(part.name for part in CALLS[args.call])
@@ -36,6 +40,8 @@ def main() -> int:
     with Rows(args.out, args.call) as rows:
         print(plan_of(args.call, parts))
         for part in parts:
+            if part.module == "learn":
+                part = part._replace(words=(str(args.images), f"{args.out}.runs"))
             for row in run(part, args.device, args.quick):
                 rows.add(part.name, row)
         for row in ratios(rows.measured):

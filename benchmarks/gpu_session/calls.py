@@ -78,4 +78,5 @@ CALLS = {
         *_steps({"ours, Mild": 60, "ours, Mild, heuristics": 60}),
         Part("from files", 180, "whole"),
     ],
+    "learn": [Part("machine", 20, "machine"), Part("learn", 520, "learn")],
 }

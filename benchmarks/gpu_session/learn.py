@@ -1,0 +1,52 @@
+"""Accuracy against seconds: the recipes of the proof, on images that were brought along."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+
+from resnet_recipes.measure.comparison import settings
+from resnet_recipes.measure.runs import RunRecord, runs_in
+
+PROOF = Path(__file__).parents[1] / "proof"
+RECIPES = "tiny_baseline,tiny_mild,tiny_medium,tiny_hot"
+LENGTHS, SEEDS = "4,8,16", "1,2,3"
+
+
+def rows(device: torch.device, quick: bool, images: str, runs: str) -> Iterator[dict]:
+    """Yield a row for each run when it is finished; a call that was cut off is continued by the next."""
+    command = [sys.executable, str(PROOF), images, "--recipes", RECIPES, "--root", runs]
+    command += ["--lengths", LENGTHS, "--seeds", SEEDS]
+    command += ["--quick"] if quick else []
+    command += ["--device", "cpu"] if device.type == "cpu" else []
+    told: set[Path] = set()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=sys.stderr)
+    while process.poll() is None:
+        time.sleep(2)
+        yield from _finished(Path(runs), told)
+    yield from _finished(Path(runs), told)
+    if process.returncode:
+        yield {"case": "runs", "fault": f"ended with {process.returncode}"}
+
+
+def _finished(runs: Path, told: set[Path]) -> Iterator[dict]:
+    """Yield the rows of finished runs that have not been told yet."""
+    for run in runs_in(runs) if runs.is_dir() else ():
+        if run.state == "finished" and run.folder not in told:
+            told.add(run.folder)
+            yield _row(run)
+
+
+def _row(run: RunRecord) -> dict:
+    seed = settings(run.folder)["seed"]
+    return {
+        "case": f"{run.recipe}, {run.epochs:g} epochs, seed {seed}",
+        "value": run.top1_percent,
+        "unit": "% top-1",
+        "minutes": run.minutes,
+        "pflops": run.pflops,
+        "note": f"{60 * (run.minutes or 0):.0f} s of training",
+    }
