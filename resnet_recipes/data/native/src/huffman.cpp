@@ -146,8 +146,9 @@ void HuffmanTable::fill_strides() {
     }
 }
 
-void HuffmanScan::set_table(bool dc, int number, const uint8_t *counts, const uint8_t *symbols) {
+const HuffmanTable *HuffmanScan::table(bool dc, int number, const uint8_t *counts, const uint8_t *symbols) {
     tables_[dc][number].set(counts, symbols, dc);
+    return &tables_[dc][number];
 }
 
 void HuffmanScan::begin(const ScanLayout &layout, const uint8_t *data, const uint8_t *end) {
@@ -239,15 +240,14 @@ bool HuffmanScan::decode_unit(int16_t (**blocks)[64]) {
     Bits bits = bits_;
     for (int b = 0; b < layout_.block_count; b++) {
         const ScanLayout::Block &block = layout_.blocks[b];
-        const HuffmanTable &dc = tables_[1][block.dc_table], &ac = tables_[0][block.ac_table];
         int16_t *coefficients = **blocks++;
-        coefficients[0] = static_cast<int16_t>(bits.read_dc(dc, predicted_[block.component]));
+        coefficients[0] = static_cast<int16_t>(bits.read_dc(*block.dc, predicted_[block.component]));
         int k = 1;
         while (k < 64) {
             bits.refill();                      // for any code and a short one after it, without asking: 56 bits
-            HuffmanTable::Entry entry = bits.next(ac);
+            HuffmanTable::Entry entry = bits.next(*block.ac);
             bits.put(entry, coefficients, k);
-            if (k < 64 && (entry = bits.look_up(ac)).bits()) {
+            if (k < 64 && (entry = bits.look_up(*block.ac)).bits()) {
                 bits.put(entry, coefficients, k);
             }
         }
@@ -261,19 +261,18 @@ bool HuffmanScan::skip_unit() {
     Bits bits = bits_;
     for (int b = 0; b < layout_.block_count; b++) {
         const ScanLayout::Block &block = layout_.blocks[b];
-        const HuffmanTable &dc = tables_[1][block.dc_table], &ac = tables_[0][block.ac_table];
-        bits.read_dc(dc, predicted_[block.component]);
+        bits.read_dc(*block.dc, predicted_[block.component]);
         int k = 1;
         while (k < 64) {
             if (bits.available < 32) {
                 bits.refill();
             }
-            HuffmanTable::Stride stride = ac.strides[bits.next_bits >> (64 - HuffmanTable::LOOK)];
+            HuffmanTable::Stride stride = block.ac->strides[bits.next_bits >> (64 - HuffmanTable::LOOK)];
             if (__builtin_expect(stride.bits() && k + stride.advance() <= 64, 1)) {
                 bits.step(stride.bits());
                 k += stride.advance() + stride.end();
             } else {
-                HuffmanTable::Entry entry = bits.next(ac);
+                HuffmanTable::Entry entry = bits.next(*block.ac);
                 bits.step(entry.bits());
                 k += entry.run() + 1;
             }

@@ -64,7 +64,8 @@ class HuffmanTable {
 // How the units of a scan are made up, and which of them are wanted; the others are stepped over.
 struct ScanLayout {
     struct Block {
-        int component, dc_table, ac_table;
+        int component;
+        const HuffmanTable *dc, *ac;
     };
     Block blocks[10];
     int block_count;
@@ -75,8 +76,8 @@ struct ScanLayout {
 
 class HuffmanScan {
   public:
-    // Set table `number`, 0 to 3: how many codes have 1 to 16 bits, and their symbols.
-    void set_table(bool dc, int number, const uint8_t *counts, const uint8_t *symbols);
+    // Return table `number`, 0 to 3, for these codes: how many have 1 to 16 bits, from counts[1] on, and their symbols.
+    const HuffmanTable *table(bool dc, int number, const uint8_t *counts, const uint8_t *symbols);
 
     // Begin a scan whose data follow its header.
     void begin(const ScanLayout &layout, const uint8_t *data, const uint8_t *end);

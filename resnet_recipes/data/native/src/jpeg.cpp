@@ -156,19 +156,14 @@ void take_over(jpeg_decompress_struct &info, int first_line, HuffmanScan &scan) 
     if (jpeg_has_multiple_scans(&info) || info.arith_code) {
         return;
     }
-    for (int c = 0; c < info.comps_in_scan; c++) {
-        const jpeg_component_info &component = *info.cur_comp_info[c];
-        for (bool dc : {true, false}) {
-            int number = dc ? component.dc_tbl_no : component.ac_tbl_no;
-            const JHUFF_TBL *table = (dc ? info.dc_huff_tbl_ptrs : info.ac_huff_tbl_ptrs)[number];
-            scan.set_table(dc, number, table->bits, table->huffval);
-        }
-    }
     ScanLayout layout{};
     layout.block_count = info.blocks_in_MCU;
     for (int b = 0; b < layout.block_count; b++) {
         const jpeg_component_info &component = *info.cur_comp_info[info.MCU_membership[b]];
-        layout.blocks[b] = {info.MCU_membership[b], component.dc_tbl_no, component.ac_tbl_no};
+        const JHUFF_TBL *dc = info.dc_huff_tbl_ptrs[component.dc_tbl_no];
+        const JHUFF_TBL *ac = info.ac_huff_tbl_ptrs[component.ac_tbl_no];
+        layout.blocks[b] = {info.MCU_membership[b], scan.table(true, component.dc_tbl_no, dc->bits, dc->huffval),
+                            scan.table(false, component.ac_tbl_no, ac->bits, ac->huffval)};
     }
     layout.columns = info.MCUs_per_row;
     layout.interval = info.restart_interval;
