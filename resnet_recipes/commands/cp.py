@@ -37,13 +37,13 @@ def run(arguments: Arguments) -> int:
                 ]
             )
         text = CHILD.format(parent=entry.name, name=path.stem)
-    elif parents(document):
+    elif above := [name for _, name in parents(document)]:
         raise RecipeError(
             [
                 Problem(
                     "--full",
                     source,
-                    f"itself inherits from {', '.join(parents(document))}",
+                    f"itself inherits from {', '.join(above)}",
                     "copy that one",
                 )
             ]

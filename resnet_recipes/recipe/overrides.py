@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_args, get_origin
 
-from resnet_recipes.base import names
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Problem
 from resnet_recipes.base.paths import typed_path
@@ -38,7 +37,7 @@ class Override(NamedTuple):
     @property
     def is_choice(self) -> bool:
         """Whether this chooses an option of a group, as `optimizer=lamb` does."""
-        return self.key in GROUPS and bool(names.RECIPE.fullmatch(self.value or ""))
+        return self.key in GROUPS and bool(re.fullmatch(r"\w+", self.value or ""))
 
     @property
     def word(self) -> str:

@@ -107,6 +107,16 @@ def test_cp_full_writes_a_self_contained_copy(capsys, folder):
     assert said(capsys, "diff", "mild", "mine") == "no setting differs\n"
 
 
+def test_cp_full_copies_no_file_that_inherits(capsys, folder):
+    (folder / "recipes").mkdir()
+    child = "name: child\ndefaults: [mild, optimizer: lamb]\n"
+    (folder / "recipes" / "child.yaml").write_text(child)
+    assert cli.main(["cp", "child", "recipes/mine.yaml", "--full"]) == 2
+    assert "itself inherits from mild, lamb" in capsys.readouterr().err
+    shown = said(capsys, "show", "child")
+    assert shown.index("# mild: ") < shown.index("# lamb: ") < shown.index("# child: ")
+
+
 def test_cp_may_keep_the_name_of_its_parent(capsys):
     said(capsys, "cp", "hot", "recipes/hot.yaml")
     assert "hot.yaml: ok" in said(capsys, "validate", "recipes/hot.yaml")

@@ -312,6 +312,9 @@ def test_an_option_that_does_not_exist_is_answered_with_those_that_do(folder):
     assert "optimizer=lam: no such option; did you mean lamb?" in said
     assert "options: adamw, decoupled_sgdw, lamb, lars, sgd" in said
     assert "schedule=multistep: no such option" in said
+    assert "optimizer=LAMB: no such option; did you mean lamb?" in problems(
+        "mild", "optimizer=LAMB"
+    )
     assert "optimizer.lr=x" in said
     folder("recipes/mine.yaml", "name: mine\ndefaults: [mild, schedule: stepp]\n")
     said = problems("mine", DATA)
