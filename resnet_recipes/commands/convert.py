@@ -9,7 +9,8 @@ from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import progress_printer, say
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.convert.run import Forecast, Progress, convert, forecast
+from resnet_recipes.data.convert.forecast import Forecast, forecast
+from resnet_recipes.data.convert.run import Progress, convert
 from resnet_recipes.recipe.scalars import plain
 from resnet_recipes.recipe.suggestions import did_you_mean
 from resnet_recipes.recipe.typed import build, kinds_of

@@ -15,7 +15,8 @@ from resnet_recipes.data import measure, open_train
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.beton.file import JPEG, half_path, open_beton
 from resnet_recipes.data.convert.encode import ConvertOptions
-from resnet_recipes.data.convert.run import convert, forecast
+from resnet_recipes.data.convert.forecast import forecast
+from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.doctor.data import check_data
 from tests.process.nursery import Nursery

@@ -18,8 +18,9 @@ from resnet_recipes.data.beton.file import METADATA_START, open_beton
 from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.convert import run as converting
 from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.forecast import forecast
 from resnet_recipes.data.convert.pool import encode_one
-from resnet_recipes.data.convert.run import convert, forecast
+from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.convert.source import BetonSource
 from tests.process.nursery import Nursery
 
@@ -204,7 +205,7 @@ def test_a_second_conversion_to_the_same_file_is_refused(folder, tmp_path):
 
 
 def test_a_full_disk_is_noticed_before_anything_is_written(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(converting.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=1000))
     with pytest.raises(NotReadyError, match="are needed"):
         convert(folder, tmp_path / "out", RAW, silent)
     assert not (tmp_path / "out").exists()

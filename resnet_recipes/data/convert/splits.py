@@ -1,0 +1,131 @@
+"""The files that a conversion makes, and what an interrupted attempt has left of them."""
+
+import hashlib
+import shlex
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.data.base import DataConfig
+from resnet_recipes.data.beton.file import half_path, open_beton
+from resnet_recipes.data.beton.writer import partial_path, read_journal
+from resnet_recipes.data.convert.encode import ConvertOptions
+from resnet_recipes.data.convert.source import BetonSource, FileSource, Halved, Source
+from resnet_recipes.data.files.folder import SUFFIXES
+from resnet_recipes.data.files.layout import listing_of, parts
+from resnet_recipes.data.files.survey import survey
+from resnet_recipes.data.root import SPLITS
+
+_ANY = {"workers": 0, "on_bad_image": ""}  # options that may change when an attempt is resumed
+
+
+@dataclass(frozen=True)
+class Split:
+    """One .beton file to make."""
+
+    name: str  # "train", "val", or the file's stem
+    source: Source
+    target: Path
+
+    def __len__(self) -> int:
+        return len(self.source.labels)
+
+    def order(self, options: ConvertOptions) -> np.ndarray:
+        """Return the order of the images in the file: a permutation, int64 [images]."""
+        if options.shuffle:
+            return np.random.default_rng(options.seed).permutation(len(self))
+        return np.arange(len(self))
+
+    def key(self, options: ConvertOptions) -> str:
+        """Return a digest of everything that must be unchanged for an attempt to be resumed."""
+        settings = sorted((asdict(options) | _ANY).items())
+        said = repr((settings, self.source.fingerprint, self.source.classes))
+        return hashlib.sha256(said.encode()).hexdigest()
+
+    def journal(self, options: ConvertOptions) -> np.ndarray:
+        """Return what the journal of an interrupted attempt lists, one record for each image."""
+        return read_journal(self.target, self.key(options))
+
+    def is_made(self, options: ConvertOptions) -> bool:
+        """Return whether an earlier attempt finished this file, with these options."""
+        if partial_path(self.target).exists():
+            return False
+        try:
+            sidecar = open_beton(self.target).sidecar
+        except NotReadyError:
+            return False
+        if sidecar is None or (sidecar.skipped and options.on_bad_image == "error"):
+            return False
+        return (
+            sidecar.options | _ANY == asdict(options) | _ANY
+            and sidecar.source_sha256 == self.source.fingerprint
+            and tuple(sidecar.classes) == tuple(self.source.classes)
+        )
+
+
+def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
+    """Return the files to make: DST/train.beton and DST/val.beton if SRC has both, else DST.
+
+    Raises NotReadyError if SRC cannot be read, or RecipeError if DST does not fit it or options are
+    wrong.
+    """
+    if problems := list(options.problems()):
+        raise RecipeError(problems)
+    src, dst = Path(src), Path(dst)
+    sources = _sources(src, options)
+    if len(sources) == 1 and dst.suffix != ".beton":
+        rule = (
+            "does not keep training and validation images apart, so the target must be one "
+            "file that ends in .beton"
+        )
+        target = shlex.quote(str(dst / (src.stem + ".beton")))
+        fix = f"resnet-recipes convert {shlex.quote(str(src))} {target}"
+        raise RecipeError([Problem(str(src), None, rule, fix)])
+    splits = [
+        Split(name or dst.stem, source, dst / f"{name}.beton" if name else dst)
+        for name, source in sources.items()
+    ]
+    if options.levels == 2:
+        first = splits[0]
+        small = Halved(first.source, options.max_resolution)
+        splits.insert(1, Split(f"{first.name}.half", small, half_path(first.target)))
+    return splits
+
+
+def divided(splits: list[Split], options: ConvertOptions) -> tuple[list[Split], list[Split]]:
+    """Return the files that an interrupted attempt finished and those to make: all if none is left."""
+    made = next((n for n, split in enumerate(splits) if not split.is_made(options)), 0)
+    return splits[:made], splits[made:]
+
+
+def _sources(src: Path, options: ConvertOptions) -> dict[str, Source]:
+    """Return the images under "train" and "val", or all under "". Raises NotReadyError."""
+    if src.suffix == ".beton":
+        return {"": BetonSource(open_beton(src))}
+    config = DataConfig(
+        root=str(src),
+        val_share=options.val_share,
+        val_seed=options.val_seed,
+        nested_classes=options.nested_classes,
+    )
+    if not src.exists():
+        raise NotReadyError([Problem(str(src), None, "does not exist")])
+    try:
+        there = parts(src)
+        if "val" in there or options.val_share:
+            survey(config, lambda line: None)
+            return {split: FileSource(listing_of(config, split)) for split in SPLITS}
+        if all((src / f"{split}.beton").is_file() for split in SPLITS):
+            return {split: BetonSource(open_beton(src / f"{split}.beton")) for split in SPLITS}
+        listing = (there.get("train") or there[""]).listing(config, lambda line: None)
+    except OSError as error:
+        raise NotReadyError(
+            [Problem(str(src), None, f"cannot be read: {error.strerror}")]
+        ) from None
+    if not len(listing):
+        raise NotReadyError(
+            [Problem(str(src), None, f"has no images ({', '.join(SUFFIXES)}) in class folders")]
+        )
+    return {"": FileSource(listing)}
