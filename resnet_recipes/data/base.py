@@ -54,15 +54,14 @@ class DataConfig:
         """Return the shorter side for another crop size, keeping the ratio of the two."""
         return max(size, round(size * self.eval_resize / self.eval_size))
 
+    @property
+    def class_share(self) -> float:
+        """How far `sampling` is from natural to equal classes, 0 to 1."""
+        return SHARES[self.sampling] if isinstance(self.sampling, str) else self.sampling
+
     def problems(self) -> Iterator[Problem]:
         """Yield the problems with these values alone; keys are relative to `data`."""
-        if self.backend not in BACKENDS:
-            yield Problem(
-                "backend",
-                self.backend,
-                f"must be one of {', '.join(BACKENDS)}",
-                "data.backend=auto picks what can run",
-            )
+        yield from self._wrong_choices()
         if not self.root and self.backend != "synthetic":
             yield Problem(
                 "root",
@@ -74,6 +73,37 @@ class DataConfig:
             yield Problem(
                 "val_share", self.val_share, "must be at least 0 and below 1", "data.val_share=0.1"
             )
+        yield from self._wrong_sizes()
+        if self.workers != "auto" and not (
+            isinstance(self.workers, int) and 0 <= self.workers <= 256
+        ):
+            yield Problem(
+                "workers",
+                self.workers,
+                "must be auto or a number from 0 (decode in the training process) to 256",
+            )
+        if not 1 <= self.prefetch <= 64:
+            yield Problem("prefetch", self.prefetch, "must be between 1 and 64 batches")
+        if not 1 <= self.repeats <= 64:
+            yield Problem("repeats", self.repeats, "must be between 1 and 64")
+        yield from self._wrong_sampling()
+
+    def _wrong_choices(self) -> Iterator[Problem]:
+        """Yield a problem for each setting that is none of its known values."""
+        for key, known, fix in (
+            ("backend", BACKENDS, "data.backend=auto picks what can run"),
+            ("crop_rule", ("torchvision", "tensorflow"), ""),
+            ("interpolation", ("bilinear", "bicubic", "random"), ""),
+            ("eval_interpolation", ("bilinear", "bicubic"), ""),
+            ("on_bad_image", ("error", "skip"), ""),
+            ("order", ("random", "quasi_random"), ""),
+        ):
+            if (value := getattr(self, key)) not in known:
+                rule = f"must be {', '.join(known[:-1])} or {known[-1]}"
+                yield Problem(key, value, rule, fix)
+
+    def _wrong_sizes(self) -> Iterator[Problem]:
+        """Yield a problem for each size of an image or a crop that is out of bounds."""
         for key in ("train_size", "eval_resize", "eval_size"):
             if not 8 <= getattr(self, key) <= 1024:
                 yield Problem(key, getattr(self, key), "must be between 8 and 1024 pixels")
@@ -86,43 +116,11 @@ class DataConfig:
         for key, low, high in (("crop_scale", 0, 1), ("crop_ratio", 0, 100)):
             pair = getattr(self, key)
             if not low < pair[0] <= pair[1] <= high:
-                yield Problem(
-                    key, list(pair), f"must be [low, high] with {low} < low <= high <= {high}"
-                )
-        if self.workers != "auto" and not (
-            isinstance(self.workers, int) and 0 <= self.workers <= 256
-        ):
-            yield Problem(
-                "workers",
-                self.workers,
-                "must be auto or a number from 0 (decode in the training process) to 256",
-            )
-        if not 1 <= self.prefetch <= 64:
-            yield Problem("prefetch", self.prefetch, "must be between 1 and 64 batches")
-        if self.on_bad_image not in ("error", "skip"):
-            yield Problem("on_bad_image", self.on_bad_image, "must be error or skip")
-        for key, known in (
-            ("interpolation", ("bilinear", "bicubic", "random")),
-            ("eval_interpolation", ("bilinear", "bicubic")),
-        ):
-            if getattr(self, key) not in known:
-                yield Problem(
-                    key, getattr(self, key), f"must be {', '.join(known[:-1])} or {known[-1]}"
-                )
-        if self.crop_rule not in ("torchvision", "tensorflow"):
-            yield Problem("crop_rule", self.crop_rule, "must be torchvision or tensorflow")
-        if not 1 <= self.repeats <= 64:
-            yield Problem("repeats", self.repeats, "must be between 1 and 64")
-        if self.order not in ("random", "quasi_random"):
-            yield Problem("order", self.order, "must be random or quasi_random")
-        yield from self._sampling_problems()
+                rule = f"must be [low, high] with {low} < low <= high <= {high}"
+                yield Problem(key, list(pair), rule)
 
-    @property
-    def class_share(self) -> float:
-        """How far `sampling` is from natural to equal classes, 0 to 1."""
-        return SHARES[self.sampling] if isinstance(self.sampling, str) else self.sampling
-
-    def _sampling_problems(self) -> Iterator[Problem]:
+    def _wrong_sampling(self) -> Iterator[Problem]:
+        """Yield what is wrong with `sampling`, alone and beside other settings."""
         known, is_name = ", ".join(SHARES), isinstance(self.sampling, str)
         if not (self.sampling in SHARES if is_name else 0 <= self.sampling <= 1):
             rule = f"must be {known} or a share from 0 (natural) to 1 (equal classes)"
