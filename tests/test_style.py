@@ -14,12 +14,10 @@ LONGER_FUNCTIONS |= {
     "_apply": 130,
     "_unpool": 140,
     "_statistics": 65,
-    "_step": 70,
-    "problems": 70,
     "_reduce": 75,
     "_sideways": 85,
 }
-LONGER_FILES = {"batch_norm", "blurred", "start", "config", "run", "stem", "charts"}
+LONGER_FILES = {"batch_norm", "blurred", "start", "stem"}
 LONGER_FILES |= {"test_plan", "test_null_device"}
 VAGUE = {"utils", "util", "helpers", "helper", "misc", "common", "tools", "stuff"}
 

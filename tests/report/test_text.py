@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from resnet_recipes.report.page.charts import to_json
+from resnet_recipes.report.page.vega import to_json
 from resnet_recipes.report.text import (
     clock_time,
     csv_line,

@@ -1,28 +1,25 @@
-"""The plots of the report as Vega-Lite specifications: plain dictionaries, drawn by the browser or into PNG files."""
+"""The plots of the report as Vega-Lite specifications, drawn by the browser or into PNG files."""
 
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from resnet_recipes.report.text import printable
+from resnet_recipes.report.page.vega import (
+    COLOURS,
+    GREY,
+    LINES,
+    SHADES,
+    SHAPES,
+    WHOLE,
+    Spec,
+    dashes,
+    nominal,
+    plot,
+    quantity,
+    tooltip,
+)
 
-Spec = dict[str, Any]
 Row = dict[str, Any]
-
-
-def to_json(spec: Spec) -> str:
-    """Return a plot as JSON that shows no invisible characters and cannot end a script element around it."""
-    text = json.dumps(_shown(spec))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _shown(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_shown(item) for item in value]
-    return printable(value) if isinstance(value, str) else value
-
 
 ALL, NONE = "all machines", "hidden"
 
@@ -31,79 +28,6 @@ USUAL = "8x A100"
 
 #: What minutes include: training alone, evaluations too, or everything.
 CLOCKS = {"papers": "the papers' clock", "mlperf": "MLPerf's clock", "wall": "the wall clock"}
-
-#: Okabe and Ito's palette, whose colours also differ in lightness; shapes tell recipes apart in
-#: black and white.
-COLOURS = (
-    "#0072B2",
-    "#D55E00",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-    "#E69F00",
-    "#000000",
-    "#7A5195",
-    "#8C564B",
-    "#5A7D2A",
-)
-SHAPES = (
-    "circle",
-    "square",
-    "triangle-up",
-    "diamond",
-    "cross",
-    "triangle-down",
-    "triangle-right",
-    "triangle-left",
-    "wedge",
-    "M-1,-1L1,1M1,-1L-1,1",
-    "M0,-1L0,1M-1,0L1,0",
-)
-SHADES = ("#08306b", "#2879b9", "#73b3d8", "#c8ddf0", "#999999", "#dddddd")
-DASHES = (
-    [1, 0],
-    [6, 3],
-    [2, 2],
-    [8, 3, 2, 3],
-    [12, 3],
-    [4, 4],
-    [2, 4],
-    [8, 2, 2, 2, 2, 2],
-    [10, 6],
-    [3, 1],
-)
-_GREY = "#8a8a8a"
-
-#: A legend that shows lines as they are drawn.
-_LINES: Spec = {
-    "symbolType": "stroke",
-    "symbolSize": 900,
-    "symbolStrokeWidth": 2,
-    "labelLimit": 300,
-    "columns": {"expr": "width < 420 ? 1 : 2"},
-}
-
-#: An axis of epochs or minutes has no ticks at fractions.
-_WHOLE: Spec = {"axis": {"tickMinStep": 1}}
-
-_CONFIG: Spec = {
-    "font": "Helvetica, Arial, sans-serif",
-    "axis": {
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "gridColor": "#e6e6e6",
-        "domainColor": "#444",
-    },
-    "legend": {
-        "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "orient": "bottom",
-        "columns": {"expr": "width < 480 ? 2 : 4"},
-    },
-    "view": {"stroke": None},
-}
 
 
 def accuracy(
@@ -129,11 +53,11 @@ def accuracy(
     recipes = [*own, *sorted({row["recipe"] for row in published} - set(own))]
     x, title = ("cost", "cost") if prices else ("minutes", "minutes")
     encoding = {
-        "x": _quantity(x, title, type="log", nice=False, padding=24)
+        "x": quantity(x, title, type="log", nice=False, padding=24)
         | {"axis": {"format": "~g", "tickCount": 8}},
-        "y": _quantity("top1_percent", "top-1 accuracy (%)", zero=False, nice=True),
-        "shape": _names("recipe", recipes, SHAPES),
-        "color": _names("recipe", recipes, COLOURS),
+        "y": quantity("top1_percent", "top-1 accuracy (%)", zero=False, nice=True),
+        "shape": nominal("recipe", recipes, SHAPES),
+        "color": nominal("recipe", recipes, COLOURS),
     }
     for channel in ("shape", "color") if published else ():
         encoding[channel]["legend"] = {
@@ -150,7 +74,7 @@ def accuracy(
     switches = [_clock_switch()] + (
         [_machine_switch(published, bool(runs), hides)] if published else []
     )
-    return _spec({"params": switches, "layer": layers})
+    return plot({"params": switches, "layer": layers})
 
 
 def _published_layers(
@@ -169,8 +93,8 @@ def _published_layers(
         "source",
         "note",
     )
-    colour = {"color": {"value": _GREY}} if is_background else {}
-    text = {"type": "text", "fontSize": 10, "color": _GREY}
+    colour = {"color": {"value": GREY}} if is_background else {}
+    text = {"type": "text", "fontSize": 10, "color": GREY}
     # neighbours alternate
     sides = ({"align": "right", "dx": -4, "dy": -9}, {"align": "left", "dx": 4, "dy": 11})
     return [
@@ -178,7 +102,7 @@ def _published_layers(
             "data": {"values": list(rows)},
             "transform": chosen,
             "mark": {"type": "point", "size": 55, "filled": False},
-            "encoding": encoding | colour | {"tooltip": _tooltip(shown)},
+            "encoding": encoding | colour | {"tooltip": tooltip(shown)},
         },
         *(
             {
@@ -225,7 +149,7 @@ def _run_layers(rows: Sequence[Row], encoding: Spec, price: float) -> list[Spec]
             "data": {"values": list(rows)},
             "transform": [{"fold": list(CLOCKS), "as": ["clock", "minutes"]}, *_by_clock(price)],
             "mark": {"type": "point", "size": 80, "filled": True, "opacity": 0.9},
-            "encoding": encoding | {"tooltip": _tooltip(shown)},
+            "encoding": encoding | {"tooltip": tooltip(shown)},
         },
     ]
 
@@ -260,12 +184,12 @@ def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
     """Return top-1 against `x` by recipe; rows have recipe, `x`, mean_top1_percent, low, high, seeds."""
     recipes = sorted({row["recipe"] for row in groups})
     position = {
-        "x": _quantity(x, title, zero=False, padding=20) | ({} if x == "pflops" else _WHOLE),
-        "color": _names("recipe", recipes, COLOURS) | {"legend": _LINES},
+        "x": quantity(x, title, zero=False, padding=20) | ({} if x == "pflops" else WHOLE),
+        "color": nominal("recipe", recipes, COLOURS) | {"legend": LINES},
     }
-    height = {"y": _quantity("mean_top1_percent", "top-1 accuracy (%)")}
-    dash = {"strokeDash": _dashes("recipe", recipes)}
-    shown = _tooltip(("recipe", "epochs", "mean_top1_percent", "low", "high", "minutes", "seeds"))
+    height = {"y": quantity("mean_top1_percent", "top-1 accuracy (%)")}
+    dash = {"strokeDash": dashes("recipe", recipes)}
+    shown = tooltip(("recipe", "epochs", "mean_top1_percent", "low", "high", "minutes", "seeds"))
     bar = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
     layers = [
         {"mark": {"type": "line"}, "encoding": position | height | dash},
@@ -275,7 +199,7 @@ def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
             "encoding": position | height | {"tooltip": shown},
         },
     ]
-    return _spec({"data": {"values": list(groups)}, "layer": layers})
+    return plot({"data": {"values": list(groups)}, "layer": layers})
 
 
 def curve(points: Sequence[Row], y: str, title: str) -> Spec:
@@ -287,16 +211,16 @@ def curve(points: Sequence[Row], y: str, title: str) -> Spec:
         if row.get(y) is not None
     ]
     encoding = {
-        "x": _quantity("epoch", "epoch") | _WHOLE,
-        "y": _quantity(y, title),
-        "color": _names("name", names, COLOURS) | {"legend": _LINES},
-        "strokeDash": _dashes("name", names),
+        "x": quantity("epoch", "epoch") | WHOLE,
+        "y": quantity(y, title),
+        "color": nominal("name", names, COLOURS) | {"legend": LINES},
+        "strokeDash": dashes("name", names),
         "opacity": {"condition": {"param": "shown", "value": 1}, "value": 0.1},
-        "tooltip": _tooltip(("name", "epoch", y)),
+        "tooltip": tooltip(("name", "epoch", y)),
     }
     select = {"name": "shown", "select": {"type": "point", "fields": ["name"]}, "bind": "legend"}
     mark = {"type": "line", "point": len(values) < 200}
-    return _spec(
+    return plot(
         {"data": {"values": values}, "params": [select], "mark": mark, "encoding": encoding},
         height=200,
     )
@@ -314,13 +238,13 @@ def phases(rows: Sequence[Row]) -> Spec:
             "axis": {"labelLimit": {"expr": "width < 300 ? 120 : 260"}},
         },
         "x": {"field": "minutes", "type": "quantitative", "title": "minutes", "stack": "zero"},
-        "color": _names("phase", order, SHADES) | {"legend": {"columns": 1}},
+        "color": nominal("phase", order, SHADES) | {"legend": {"columns": 1}},
         "order": {"field": "rank", "type": "quantitative"},
-        "tooltip": _tooltip(("name", "phase", "minutes")),
+        "tooltip": tooltip(("name", "phase", "minutes")),
     }
     bars = len({row["name"] for row in rows})
     mark = {"type": "bar", "stroke": "white"}
-    return _spec(
+    return plot(
         {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding},
         height=max(60, 26 * bars),
     )
@@ -348,51 +272,3 @@ def _most_accurate() -> list[Spec]:
         {"filter": "datum.place == 1"},
         {"window": [{"op": "row_number", "as": "order"}], "sort": [{"field": "minutes"}]},
     ]
-
-
-def _quantity(field: str, title: str, **scale: object) -> Spec:
-    return {
-        "field": field,
-        "type": "quantitative",
-        "title": title,
-        "scale": scale or {"zero": False},
-    }
-
-
-def _names(field: str, domain: Sequence[str], values: Sequence[object]) -> Spec:
-    """Return a channel that tells names apart by colour, shape or dashes."""
-    scale = {"domain": list(domain), "range": [values[i % len(values)] for i in range(len(domain))]}
-    return {"field": field, "type": "nominal", "title": None, "scale": scale}
-
-
-def _dashes(field: str, domain: Sequence[str]) -> Spec:
-    """Return a channel that tells lines apart in black and white, too."""
-    return _names(field, domain, DASHES) | {"legend": _LINES}
-
-
-def _tooltip(fields: Iterable[str]) -> list[Spec]:
-    numbers = {
-        "top1_percent": ".2f",
-        "mean_top1_percent": ".2f",
-        "minutes": ".4~g",
-        "cost": ".2f",
-        "epoch": ".3~f",
-    }
-    return [
-        {
-            "field": name,
-            "title": name.removesuffix("_percent").replace("_", " "),
-            **({"format": numbers[name]} if name in numbers else {}),
-        }
-        for name in fields
-    ]
-
-
-def _spec(body: Spec, height: int = 340) -> Spec:
-    return {
-        "width": "container",
-        "height": height,
-        "config": _CONFIG,
-        "autosize": {"type": "fit-x", "contains": "padding"},
-        **body,
-    }

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from resnet_recipes.report.page.charts import Spec, to_json
+from resnet_recipes.report.page.vega import Spec, to_json
 from resnet_recipes.report.text import in_html
 
 _HERE = Path(__file__).parent
