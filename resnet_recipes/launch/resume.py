@@ -1,11 +1,13 @@
 """The run that a command continues: found in its folder, and checked to stay the same run."""
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
 from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.data.root import root_problem
 from resnet_recipes.process.folder import refuse_links
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import compose
@@ -42,7 +44,8 @@ def continued(
 ) -> Path | None:
     """Prepare a run folder to continue with changed settings, and return it; None if the run is finished.
 
-    Raises RecipeError if a change would make it a different run.
+    Raises RecipeError if a change would make it a different run, NotReadyError if its images are
+    not where they were.
     """
     config = folder / "config.yaml"
     if not config.is_file():
@@ -61,6 +64,8 @@ def continued(
     if (folder / "summary.json").exists():
         say(f"{folder} is finished; its results are in {folder / 'summary.json'}")
         return None
+    if problem := _moved_data(recipe, folder):
+        raise NotReadyError([problem])
     if recipe != began:
         atomic.write_text(config, frozen.freeze(recipe))
     say(f"resuming {folder}")
@@ -71,6 +76,16 @@ def _changed(config: Path, began: Recipe, changes: Sequence[str]) -> Recipe:
     """Return a run's recipe with changes; its file may have been written by an earlier version."""
     atomic.write_text(config, frozen.freeze(began))
     return compose(str(config), changes).recipe
+
+
+def _moved_data(recipe: Recipe, folder: Path) -> Problem | None:
+    """Return what is wrong with the images of a run that is to continue, with the command that continues it."""
+    problem = None if recipe.data.backend == "synthetic" else root_problem(recipe.data.root)
+    if problem is None:
+        return None
+    meant = problem.fix if problem.fix.startswith("data=") else "data=/where/it/is/now"
+    fix = f"if it was moved:  resnet-train --resume {shlex.quote(str(folder))} {meant}"
+    return problem._replace(fix=fix)
 
 
 def unfinished(root: Path) -> Iterator[Path]:

@@ -7,6 +7,7 @@ from resnet_recipes import cli
 from resnet_recipes.launch.resume import unfinished
 from resnet_recipes.process.ending import Ending
 from resnet_recipes.recipe.frozen import read
+from tests.trained_runs import random_images
 
 SMALL = [
     "recipe=mild",
@@ -50,6 +51,24 @@ def test_what_changes_no_result_may_change(started):
     assert cli.train(["--resume", "runs/mine", "workers=3", "log.interval=7ba"]) == 0
     changed = read(Path("runs/mine/config.yaml"))
     assert (changed.data.workers, changed.log.interval) == (3, "7ba")
+
+
+def test_images_that_were_moved_are_named_before_any_process_starts(started, tmp_path, capsys):
+    images = str(random_images(tmp_path / "images"))
+    words = [word for word in SMALL if word != "data.backend=synthetic"]
+    assert cli.train([*words, "bs=8", "batch.bn_size=8", f"data={images}", "run=mine"]) == 0
+    (tmp_path / "images").rename(tmp_path / "photos")
+    before = Path("runs/mine/config.yaml").read_bytes()
+    assert cli.train(["--resume", "runs/mine"]) == 3
+    said = capsys.readouterr().err
+    assert f"data.root={images}: does not exist" in said
+    assert "resnet-train --resume runs/mine data=/where/it/is/now" in said
+    assert cli.train(["--resume", "runs/mine", f"data={tmp_path}/photo"]) == 3
+    assert f"--resume runs/mine data={tmp_path}/photos" in capsys.readouterr().err
+    assert Path("runs/mine/config.yaml").read_bytes() == before
+    assert len(started) == 1
+    assert cli.train(["--resume", "runs/mine", f"data={tmp_path}/photos"]) == 0
+    assert read(Path("runs/mine/config.yaml")).data.root == str(tmp_path / "photos")
 
 
 def test_what_stopped_the_run_may_be_fixed(started):
