@@ -144,23 +144,18 @@ def _claim(tree: dict[str, Any], links: Links, changed: list[Override]) -> None:
 def _idle_removals(changed: list[Override], links: Links) -> Iterator[Problem]:
     """Yield a problem for each removed method that is not on: such an ablation would change nothing."""
     sections = [document.tree.get("methods") for _, document in links]
-    methods = [
-        item for section in sections if isinstance(section, dict) for item in section.items()
-    ]
-    on = {name for name, value in methods if value is not None}
-    removed = [
-        override
-        for override in changed
-        if override.value is None and override.key.startswith("methods.")
-    ]
-    for override in removed:
-        if override.key.removeprefix("methods.") not in on:
-            yield Problem(
-                override.typed,
-                None,
-                f"is not on in {links[-1][0].name}",
-                f"methods that are on: {', '.join(sorted(on)) or 'none'}",
-            )
+    on = {
+        name
+        for section in sections
+        if isinstance(section, dict)
+        for name, value in section.items()
+        if value is not None
+    }
+    for override in changed:
+        section, _, name = override.key.partition(".")
+        if override.value is None and section == "methods" and name not in on:
+            fix = f"methods that are on: {', '.join(sorted(on)) or 'none'}"
+            yield Problem(override.typed, None, f"is not on in {links[-1][0].name}", fix)
 
 
 def _located(problem: Problem, changed: list[Override], links: Links) -> Problem:
