@@ -22,9 +22,12 @@ def library(path: Path = PATH) -> ctypes.CDLL:
     try:
         loaded = ctypes.CDLL(str(path))
         _declare(loaded)
-    except (OSError, AttributeError) as error:
+        is_current = loaded.engine_row_bytes() == ROW.itemsize
+    except OSError as error:
         raise UnavailableError(f"cannot be loaded: {error}") from None
-    if loaded.engine_row_bytes() != ROW.itemsize:
+    except AttributeError:  # a function is missing
+        is_current = False
+    if not is_current:
         raise UnavailableError("was built from other sources; install resnet-recipes again")
     if wrong := fault(loaded):
         raise UnavailableError(f"with {loaded.engine_jpeg().decode()} {wrong}")

@@ -1,6 +1,7 @@
 """The library is tried on known JPEGs when it is loaded, and left out if their pixels are others."""
 
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from PIL import Image
 
 from resnet_recipes.data.images.native import decoder_note
 from resnet_recipes.data.native import known
-from resnet_recipes.data.native.library import library, why_not
+from resnet_recipes.data.native.library import UnavailableError, library, why_not
 from resnet_recipes.doctor.native import check_native
 
 
@@ -39,3 +40,9 @@ def test_a_library_with_other_pixels_is_left_out_and_the_plan_and_the_doctor_say
     assert (
         "gives wrong pixels" in check_native()[-1].what or "gives wrong" in check_native()[0].what
     )
+
+
+def test_a_library_that_lacks_a_function_was_built_from_other_sources():
+    another = next(Path(np.__file__).parent.rglob("*.so"))
+    with pytest.raises(UnavailableError, match="built from other sources; install"):
+        library(another)
