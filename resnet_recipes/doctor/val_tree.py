@@ -91,7 +91,7 @@ def _named(
             "meta.mat by ILSVRC2012_ID)"
         )
         raise _refusal(
-            class_map, "gives classes as numbers, which do not tell the folders that they mean", fix
+            class_map, "numbers its classes; which folder each number means is not said", fix
         )
     folders = [
         line.split()[0]

@@ -39,5 +39,5 @@ def inside(row, column, channel, h, w, c):
 
 @triton.jit
 def rectified(x):
-    """Return the ReLU of `x`. What is not a number stays so, as in torch, or a broken run would not be noticed."""
+    """Return the ReLU of `x`; NaN stays NaN, as in torch, so that a diverged run is noticed."""
     return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL)
