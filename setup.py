@@ -1,4 +1,7 @@
-"""Build the native decoder with the package; if that is not possible, the package works without it."""
+"""Build the native decoder with the package.
+
+If that is not possible, the package works without it.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""What the commands do, as functions for notebooks and other programs; see `resnet_recipes.__all__`."""
+"""What the commands do, as functions for notebooks and other programs.
+
+See `resnet_recipes.__all__`.
+"""
 
 import json
 import sys
@@ -56,7 +59,9 @@ def compose(recipe: str | Mapping[str, Any], *changes: str, **settings: object) 
 def plan(
     recipe: Recipe | Composed, ranks: int = 1, tell: Callable[[str], None] = lambda line: None
 ) -> Plan:
-    """Return all that a run of `recipe` on `ranks` devices would do; without `data.root`, on ImageNet.
+    """Return all that a run of `recipe` on `ranks` devices would do.
+
+    Without `data.root`, on ImageNet.
 
     Counting many images takes a while, of which `tell` is told. Raises RecipeError with everything
     that prevents the run, NotReadyError if images or initial weights cannot be used.
@@ -79,7 +84,9 @@ def plan(
 def prepare(
     recipe: Recipe | Composed, planned: Plan | None = None, command: Sequence[str] = ("python",)
 ) -> Path:
-    """Create the folder of a new run and return it; `resnet-train --resume FOLDER` trains it, here or elsewhere.
+    """Create the folder of a new run and return it.
+
+    `resnet-train --resume FOLDER` trains it, here or elsewhere.
 
     The folder says which `command` asked for the run. Raises RecipeError if its name is taken.
     """

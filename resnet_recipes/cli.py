@@ -33,7 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
-    """Run a command; turn errors that a user can fix into messages on stderr, and every outcome into an exit code."""
+    """Run a command.
+
+    Turn errors that a user can fix into messages on stderr, and every outcome into an exit code.
+    """
     try:
         code = run(argv)
         if lost := lost_output():

@@ -1,4 +1,7 @@
-"""What mlperf-logging's own compliance checker says of a log; tests that ask it are skipped where it is absent."""
+"""What mlperf-logging's own compliance checker says of a log.
+
+Tests that ask it are skipped where it is absent.
+"""
 
 import logging
 from pathlib import Path

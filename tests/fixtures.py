@@ -105,7 +105,10 @@ def recipe() -> Callable[..., Recipe]:
 
 @pytest.fixture
 def make_run(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Run]:
-    """Return a function that builds a run of a shallow ResNet-18 on the CPU; every run is closed after the test."""
+    """Return a function that builds a run of a shallow ResNet-18 on the CPU.
+
+    Every run is closed after the test.
+    """
     monkeypatch.setattr(torchvision.models, "resnet18", shallow_resnet18)
     runs: list[Run] = []
 

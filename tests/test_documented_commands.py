@@ -59,7 +59,10 @@ def fenced(page: str, *languages: str) -> Iterator[tuple[str, str]]:
 
 
 def lines(page: str) -> Iterator[list[str]]:
-    """Yield the words of every shell line, one list a command; comments and what is piped on are left out."""
+    """Yield the words of every shell line, one list a command.
+
+    Comments and what is piped on are left out.
+    """
     for _, block in fenced(page, *SHELL):
         yield from commands(block)
 
@@ -75,7 +78,10 @@ def commands(block: str) -> Iterator[list[str]]:
 
 
 def own(words: list[str]) -> tuple[str, list[str]] | None:
-    """Return which of the two commands a line starts, under any launcher, and its words; None for other lines."""
+    """Return which of the two commands a line starts, under any launcher, and its words.
+
+    None for other lines.
+    """
     for name in ("resnet-train", "resnet-recipes", "resnet_recipes"):
         if name in words:
             return name.replace("_recipes", "-train"), words[words.index(name) + 1 :]
@@ -150,7 +156,10 @@ def placed(words: list[str], images: Path, home: Path) -> list[str]:
 
 
 def attempt(name: str, words: list[str]) -> tuple[int, str]:
-    """Run a command, or what of it can be run here; return its exit code and what it said, 0 for success."""
+    """Run a command, or what of it can be run here.
+
+    Return its exit code and what it said, 0 for success.
+    """
     target = words[words.index(">") + 1] if ">" in words else None
     words = [FEWER.get(word, word) for word in (words[: words.index(">")] if target else words)]
     code, said = trained(tuple(words)) if name == "resnet-train" else asked(words)
@@ -162,7 +171,10 @@ def attempt(name: str, words: list[str]) -> tuple[int, str]:
 
 @cache
 def trained(words: tuple[str, ...]) -> tuple[int, str]:
-    """Plan what the command would train, or compose it if its plan needs weights from elsewhere; nothing is started."""
+    """Plan what the command would train, or compose it if its plan needs weights from elsewhere.
+
+    Nothing is started.
+    """
     if "--resume" in words and not any(word.startswith("recipe=") for word in words):
         return 0, "\n".join(split(words, pages.TRAIN).words)
     if "--resume" in words:

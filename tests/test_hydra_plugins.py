@@ -1,4 +1,7 @@
-"""The packaged recipes as a config group; tests/test_wheel.py runs an application that uses them."""
+"""The packaged recipes as a config group.
+
+`tests/test_wheel.py` runs an application that uses them.
+"""
 
 import hydra
 import pytest

@@ -1,4 +1,7 @@
-"""Recipes, names and words from strangers: none runs, each is refused. Checkpoints: tests/network/test_archive.py."""
+"""Recipes, names and words from strangers: none runs, each is refused.
+
+Checkpoints: tests/network/test_archive.py.
+"""
 
 import subprocess
 import sys

@@ -58,7 +58,10 @@ def public(path: Path) -> Iterator[tuple[ast.ClassDef | None, Definition]]:
 
 @cache
 def classes() -> dict[str, list[tuple[set[str], list[str]]]]:
-    """The members and the base names of every class in the package; several where a name is used twice."""
+    """The members and the base names of every class in the package.
+
+    Several where a name is used twice.
+    """
     found = defaultdict(list)
     for path in sources():
         for node in nodes(path):
@@ -105,7 +108,10 @@ def documented_elsewhere(name: str, owner: ast.ClassDef | None) -> bool:
 
 
 def depth(statements: list[ast.stmt]) -> int:
-    """Return how deeply control flow is nested; a nested function or class starts again, elif does not go deeper."""
+    """Return how deeply control flow is nested.
+
+    A nested function or class starts again, elif does not go deeper.
+    """
     deepest = 0
     for statement in statements:
         if isinstance(statement, BLOCKS):

@@ -74,7 +74,10 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """Yield the commands of a fresh environment with the wheel; the running environment lends its requirements."""
+    """Yield the commands of a fresh environment with the wheel.
+
+    The running environment lends its requirements.
+    """
     folder = tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True, with_pip=False)
     python = folder / "bin" / "python"

@@ -60,7 +60,10 @@ class Images(NamedTuple):
     raw: np.ndarray  # bool [n]
 
     def small(self, rng: np.random.Generator) -> np.ndarray:
-        """Return SMALL [n]: these as small levels, while they live; some with another checksum or size, or left out."""
+        """Return SMALL [n]: these as small levels, while they live.
+
+        Some with another checksum or size, or left out.
+        """
         made = np.zeros(len(self.sources), SMALL)
         made["data"], made["length"] = (
             [source.ctypes.data for source in self.sources],
@@ -158,7 +161,10 @@ def batch(sources: list[np.ndarray], columns: dict, fill: int) -> tuple[np.ndarr
 
 
 def decoded_twice(engine: Engine, sources: list[np.ndarray], columns: dict) -> Iterator[Status]:
-    """Yield the status of each image; fail if it or the pixels depend on its neighbours or on what the memory held."""
+    """Yield the status of each image.
+
+    Fail if it or the pixels depend on its neighbours or on what the memory held.
+    """
     order = np.random.default_rng(len(sources)).permutation(len(sources))
     there = {name: np.asarray(column)[order] for name, column in columns.items()}
     rows, pixels = batch(sources, columns, 0)

@@ -144,7 +144,10 @@ def steps(run: Path) -> int:
 
 
 def requeued(cluster: Cluster, words: list[str]) -> Path:
-    """Run a job that is requeued once by hand, and by its time limit as often as needed; return its run."""
+    """Run a job that is requeued once by hand, and by its time limit as often as needed.
+
+    Return its run.
+    """
     text = subprocess.run(
         ["resnet-recipes", "slurm", *words, "gpus=2", "--time", "5"],
         capture_output=True,
@@ -257,7 +260,10 @@ def compared_tasks(cluster: Cluster, words: list[str]) -> list[tuple[Path, Path]
 
 
 def main() -> int:
-    """Check jobs, arrays or both; the exit code is 0 if all runs end with the same weights as undisturbed ones."""
+    """Check jobs, arrays or both.
+
+    The exit code is 0 if all runs end with the same weights as undisturbed ones.
+    """
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--only", choices=("jobs", "array"))

@@ -15,7 +15,10 @@ from resnet_recipes.ops.blur import Blurring, by_convolution
 
 
 def contender(name: str, side: int, batch: int, device: torch.device, quick: bool) -> Steps:
-    """Return the training steps of a contender, named as in `calls`. Raises ImportError without timm."""
+    """Return the training steps of a contender, named as in `calls`.
+
+    Raises ImportError without timm.
+    """
     who, *traits = name.split(", ")
     if who == "ours":
         return _ours(traits, side, batch, device, quick)

@@ -17,7 +17,10 @@ LENGTHS, SEEDS = "4,8,16", "1,2,3"
 
 
 def rows(device: torch.device, quick: bool, images: str, runs: str) -> Iterator[dict]:
-    """Yield a row for each run when it is finished; a call that was cut off is continued by the next."""
+    """Yield a row for each run when it is finished.
+
+    A call that was cut off is continued by the next.
+    """
     command = [sys.executable, str(PROOF), images, "--recipes", RECIPES, "--root", runs]
     command += ["--lengths", LENGTHS, "--seeds", SEEDS]
     command += ["--quick"] if quick else []

@@ -34,12 +34,18 @@ def gpu_of(device: torch.device) -> datasheet.Gpu | None:
 
 
 def dtype_of(device: torch.device) -> torch.dtype:
-    """Return the dtype that the recipes would use; bf16 on a CPU, so that mixed types are tested there, too."""
+    """Return the dtype that the recipes would use.
+
+    It is bf16 on a CPU, so that mixed types are tested there, too.
+    """
     return resolve_dtype("auto" if device.type == "cuda" else "bf16", device)
 
 
 def recipe_of(name: str, side: int, batch: int, quick: bool, **changes: object) -> Recipe:
-    """Return a packaged recipe for images of one size; changes update its sections, and None removes a method."""
+    """Return a packaged recipe for images of one size.
+
+    Changes update its sections, and None removes a method.
+    """
     tree = yaml.safe_load((RECIPES / f"{name}.yaml").read_text())
     tree["methods"] |= {"progressive_resizing": None} | changes.pop("methods", {})
     tree["methods"] = {key: value for key, value in tree["methods"].items() if value is not None}

@@ -1,4 +1,6 @@
-"""Measure loaders side by side: images per CPU-second with workers; for ours also wall time, memory and start-up.
+"""Measure loaders side by side: images per CPU-second with workers.
+
+For ours also wall time, memory and start-up.
 
     python benchmarks/loaders DATA [--sizes 176,88] [--json FILE]
     python benchmarks/loaders DATA --cold [--only "files|torchvision + PIL"]
@@ -84,7 +86,10 @@ def clock(setting: Setting, rounds: int, batches: int) -> Iterator[dict]:
 
 
 def cold_rows(setting: Setting, names: list[str], rounds: int, batches: int) -> Iterator[dict]:
-    """Yield each loader with cold files compared with warm files (in the page cache); then ours with peers, cold."""
+    """Yield each loader with cold files compared with warm files (in the page cache).
+
+    Then ours with peers, cold.
+    """
     found = cold.rates(setting, names, rounds, batches)
     unit = "images per worker-second"
     for name, pairs in found.items():

@@ -60,7 +60,10 @@ def _cell(runs: Sequence[RunRecord]) -> Cell:
 
 
 def differences(wanted: Sequence[tuple[Cell, Cell]]) -> list[Difference]:
-    """Return what the first cell of each pair has over the second; intervals hold together (Bonferroni)."""
+    """Return what the first cell of each pair has over the second.
+
+    Intervals hold together (Bonferroni).
+    """
     return [_difference(first, second, len(wanted)) for first, second in wanted]
 
 

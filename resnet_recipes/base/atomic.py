@@ -48,7 +48,10 @@ def delete_parts(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush renames in a folder to disk; network file systems that cannot do this keep their files anyway."""
+    """Flush renames in a folder to disk.
+
+    Network file systems that cannot do this keep their files anyway.
+    """
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -7,7 +7,10 @@ from resnet_recipes.base.errors import Problem, RecipeError
 
 
 def typed_path(key: str, text: str) -> Path:
-    """Return the path that was typed for `key`, with ~ expanded. Raises RecipeError if there is no such user."""
+    """Return the path that was typed for `key`, with ~ expanded.
+
+    Raises RecipeError if there is no such user.
+    """
     path = os.path.expanduser(text)  # pathlib's raises RuntimeError
     if path.startswith("~"):
         user = path.partition("/")[0]

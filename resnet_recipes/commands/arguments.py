@@ -140,7 +140,10 @@ def _unknown(name: str, value: str, usage: Usage) -> Problem:
 
 
 def _is_utf8(word: str) -> bool:
-    """Return whether a word can be written to a run's files; bytes that are not text arrive as lone surrogates."""
+    """Return whether a word can be written to a run's files.
+
+    Bytes that are not text arrive as lone surrogates.
+    """
     return not any("\ud800" <= letter <= "\udfff" for letter in word)
 
 

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 def composed(arguments: Arguments, needs_data: bool = True) -> "Composed":
-    """Compose the one recipe that the words name, with their changes. Raises RecipeError with every problem."""
+    """Compose the one recipe that the words name, with their changes.
+
+    Raises RecipeError with every problem.
+    """
     name, changes = chosen(arguments)
     # imports torch, which takes seconds
     from resnet_recipes.recipe.compose import compose
@@ -28,7 +31,10 @@ def with_recipe(arguments: Arguments) -> Arguments:
 
 
 def chosen(arguments: Arguments) -> tuple[str, list[str]]:
-    """Return the recipe that the words name, and their changes. Raises RecipeError if there is no such recipe."""
+    """Return the recipe that the words name, and their changes.
+
+    Raises RecipeError if there is no such recipe.
+    """
     library = Library(arguments.recipes)
     names = [word.removeprefix("recipe=") for word in arguments.words if word.startswith("recipe=")]
     changes = [word for word in arguments.words if not word.startswith("recipe=")]

@@ -96,7 +96,10 @@ def _length(head: dict[str, Any]) -> str:
 
 
 def _nearest(results: object, epochs: str) -> dict[str, Any] | None:
-    """Return the published result whose length is nearest to the recipe's own; an unknown length comes last."""
+    """Return the published result whose length is nearest to the recipe's own.
+
+    An unknown length comes last.
+    """
     rows = [row for row in results if isinstance(row, dict)] if isinstance(results, list) else []
     known = [row for row in rows if isinstance(row.get("epochs"), int)]
     if known and epochs.isdigit():
@@ -105,7 +108,10 @@ def _nearest(results: object, epochs: str) -> dict[str, Any] | None:
 
 
 def _result(result: dict[str, Any] | None) -> str:
-    """Return accuracy, time and length in one cell; any of them may be missing or have another type."""
+    """Return accuracy, time and length in one cell.
+
+    Any of them may be missing or have another type.
+    """
     if not result:
         return "-"
     cells = [

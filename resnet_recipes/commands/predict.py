@@ -51,7 +51,10 @@ def _as_dict(one: Prediction) -> dict[str, object]:
 
 
 def _print_rows(found: Iterator[Prediction], as_csv: bool) -> int:
-    """Print predictions as they come; errors go to stderr. Return how many images cannot be read."""
+    """Print predictions as they come; errors go to stderr.
+
+    Return how many images cannot be read.
+    """
     bad = 0
     for count, one in enumerate(found):
         if count == 0 and as_csv:

@@ -72,7 +72,10 @@ def listed(root: Path) -> list[RunRecord]:
 
 
 def price_of(text: str | None) -> float | None:
-    """Return a price per hour from text like 32.77 or 32.77/h; None if none was given. Raises RecipeError."""
+    """Return a price per hour from text like 32.77 or 32.77/h; None if none was given.
+
+    Raises RecipeError.
+    """
     if text is None:
         return None
     try:
@@ -106,7 +109,10 @@ def _write_csv(rows: list[dict[str, object]]) -> None:
 
 
 def _show(runs: list[RunRecord], price: float | None) -> None:
-    """Print a table. Changes to the recipe are printed below the name, and so is everything else if names are long."""
+    """Print a table.
+
+    Changes to the recipe are printed below the name, and so is everything else if names are long.
+    """
     recipe = max(6, *(len(printable(run.recipe)) for run in runs))
     head = f"{'RECIPE':<{recipe}} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'PFLOPS':>8} {'TIME':>8} {'MLPERF':>8}"
     head += f" {'COST':>8}" if price is not None else ""

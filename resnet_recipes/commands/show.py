@@ -30,7 +30,10 @@ def run(arguments: Arguments) -> int:
 
 
 def folded(line: str, width: int) -> str:
-    """Fold a line of YAML into equivalent lines of at most `width` columns; comments continue below themselves."""
+    """Fold a line of YAML into equivalent lines of at most `width` columns.
+
+    Comments continue below themselves.
+    """
     code, mark, comment = line.partition("  # ")
     if line.startswith("#"):
         first = below = f"#{' ' * (len(line[1:]) - len(line[1:].lstrip()))}"

@@ -27,7 +27,10 @@ from resnet_recipes.report.text import clock_time, pflops
 
 
 def run(arguments: Arguments) -> int:
-    """Check every point, then train them; with --dry-run only list them. The same command continues a sweep."""
+    """Check every point, then train them; with --dry-run only list them.
+
+    The same command continues a sweep.
+    """
     found, text = gpus.count(), arguments.flags.get("--parallel", "1")
     if problems := [*_problems(arguments), *_share_problems(text, found, arguments.words)]:
         raise RecipeError(problems)
@@ -45,7 +48,9 @@ def run(arguments: Arguments) -> int:
 def named(
     found: list[list[str]], arguments: Arguments, own: Sequence[str] = ()
 ) -> dict[str, tuple[Composed, list[str]]]:
-    """Return each point's recipe and words by its run's name; `own` are further words for every run.
+    """Return each point's recipe and words by its run's name.
+
+    `own` are further words for every run.
 
     Raises RecipeError with the problems of all points.
     """
@@ -127,7 +132,10 @@ def _outline(
 
 
 def _plan(point: Composed, facts: dict[str, DataFacts]) -> Plan | None:
-    """Return the plan of a run, if its data is known; `facts` keeps counts of data for other runs."""
+    """Return the plan of a run, if its data is known.
+
+    `facts` keeps counts of data for other runs.
+    """
     config = point.recipe.data
     if not config.root and config.backend != "synthetic":
         return None

@@ -32,7 +32,10 @@ def run(arguments: Arguments) -> int:
 
 
 def prepared(arguments: Arguments) -> Path | None:
-    """Return the folder of the run to start or resume, created after all checks have passed; None if it is done."""
+    """Return the folder of the run to start or resume, created after all checks have passed.
+
+    None if it is done.
+    """
     named, words = arguments.flags.get("--resume"), arguments.words
     if folder := external.restarted_run(_root_of(words)):
         return continued(folder, [], say)

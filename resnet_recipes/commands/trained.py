@@ -10,7 +10,10 @@ from resnet_recipes.launch.trained import Opened, opened
 
 
 def named(words: Sequence[str], usage: str, also: Sequence[str] = ()) -> Opened:
-    """Open the network that the first word names, with the settings key=value of the others. Raises RecipeError."""
+    """Open the network that the first word names, with the settings key=value of the others.
+
+    Raises RecipeError.
+    """
     if not words or (is_setting(words[0]) and not os.path.exists(words[0])):
         rule = "is missing: a run folder, a checkpoint or a weights file"
         raise RecipeError([Problem("RUN|FILE", None, rule, usage)])

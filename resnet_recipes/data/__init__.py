@@ -25,7 +25,9 @@ _MODULES = {
 def measure(
     config: DataConfig, with_cost: bool = False, tell: Callable[[str], None] = lambda line: None
 ) -> DataFacts:
-    """Survey the images at `config.root` and choose the backend; takes seconds for ImageNet. `tell` shows progress.
+    """Survey the images at `config.root` and choose the backend; takes seconds for ImageNet.
+
+    `tell` shows progress.
 
     Decodes nothing, except a few images if `with_cost` is set and `auto` finds no .beton files.
     Raises NotReadyError with all problems found.

@@ -79,7 +79,10 @@ class TrainCrop:
         return draws[:, :-1], self.flip & (draws[:, -1] < 0.5)
 
     def bicubic(self, epoch: int, indices: np.ndarray, copies: np.ndarray) -> np.ndarray:
-        """Return which images are resized with bicubic interpolation, bool [N]; the others with bilinear."""
+        """Return which images are resized with bicubic interpolation, bool [N].
+
+        The others with bilinear.
+        """
         if self.interpolation != "random":
             return np.full(len(indices), self.interpolation == "bicubic")
         return uniforms(self.seed, epoch, indices, 4 * _TRIES + 2, copies)[:, -1] < 0.5
@@ -144,7 +147,9 @@ def attempts(
 
 
 def _widest_crops(height: np.ndarray, width: np.ndarray, ratio: tuple[float, float]) -> np.ndarray:
-    """Return float64 [N, 4]: the whole image, trimmed if it is too wide or too tall; height and width are [N, 1].
+    """Return float64 [N, 4]: the whole image, trimmed if it is too wide or too tall.
+
+    Height and width are [N, 1].
 
     Each side keeps at least one pixel, however extreme the image: an empty crop would abort native
     code.

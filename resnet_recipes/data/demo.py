@@ -25,7 +25,9 @@ CLASSES = tuple(f"{texture}_{shape}" for texture in TEXTURES for shape in SHAPES
 def write(
     folder: Path, seed: int = 0, train_images: int = TRAIN_IMAGES, val_images: int = VAL_IMAGES
 ) -> Path:
-    """Write train/CLASS/*.jpg and val/CLASS/*.jpg to `folder` unless it exists, and return it; takes about ten seconds.
+    """Write train/CLASS/*.jpg and val/CLASS/*.jpg to `folder` unless it exists, and return it.
+
+    Takes about ten seconds.
 
     Each image depends only on its class, number and `seed`. The folder is created completely or not
     at all.

@@ -25,7 +25,10 @@ def dump(facts: DataFacts) -> str:
 
 
 def load(path: Path, root: str) -> DataFacts:
-    """Read the file of a run whose images are in `root`. Raises NotReadyError if it is not such a file."""
+    """Read the file of a run whose images are in `root`.
+
+    Raises NotReadyError if it is not such a file.
+    """
     try:
         found = read_json(path)
         if found.keys() != _TYPES.keys() or any(

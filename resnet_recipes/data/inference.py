@@ -102,7 +102,10 @@ def _unusable(place: Path, rule: str, fix: str = "") -> NotReadyError:
 
 
 def image_paths(places: Sequence[Path]) -> Iterator[str]:
-    """Yield the absolute paths of images, and of all images in folders, sorted by name. Raises NotReadyError."""
+    """Yield the absolute paths of images, and of all images in folders, sorted by name.
+
+    Raises NotReadyError.
+    """
     paths = [place.absolute() for place in places]
     if missing := [
         Problem(str(path), None, "no such file or folder") for path in paths if not path.exists()
@@ -124,7 +127,10 @@ def image_paths(places: Sequence[Path]) -> Iterator[str]:
 
 
 class Unlabelled(EvalLoader):
-    """Image files in order, cropped as in evaluation, with labels 0, 1, 2 ...; an unreadable image is black."""
+    """Image files in order, cropped as in evaluation, with labels 0, 1, 2 ....
+
+    An unreadable image is black.
+    """
 
     def __init__(self, paths: Sequence[str], config: DataConfig, batch: int):
         """Take absolute paths."""

@@ -42,7 +42,10 @@ class Job(NamedTuple):
 
 
 def shuffled(seed: int, epoch: int, examples: int) -> np.ndarray:
-    """Return the training order of one epoch: a permutation, int64 [examples]. Costs 20 ms for ImageNet."""
+    """Return the training order of one epoch: a permutation, int64 [examples].
+
+    Costs 20 ms for ImageNet.
+    """
     return np.random.default_rng((seed, epoch, 0, _ORDER)).permutation(examples)
 
 
@@ -88,7 +91,10 @@ def _places(share: Share, step: int, repeats: int) -> np.ndarray:
 
 
 def eval_jobs(config: DataConfig, share: Share, examples: int) -> Iterator[Job]:
-    """Yield this rank's evaluation examples rank, rank + world_size, ... in batches, the last one short."""
+    """Yield this rank's evaluation examples rank, rank + world_size, ...
+
+    In batches, the last one short.
+    """
     mine = np.arange(share.rank, examples, share.world_size)
     parts = (
         mine[start : start + share.eval_size] for start in range(0, len(mine), share.eval_size)

@@ -25,7 +25,10 @@ _SEARCHED = 200  # folders searched for splits
 
 
 def root_problem(given: str) -> Problem | None:
-    """Return why `given` cannot be used, with the folder that was probably meant; None if it looks right."""
+    """Return why `given` cannot be used, with the folder that was probably meant.
+
+    None if it looks right.
+    """
     root = Path(given)
     try:
         names = set(os.listdir(root))

@@ -34,7 +34,10 @@ class Images:
         )
 
     def batch(self, indices: np.ndarray, epoch: int) -> RawBatch:
-        """Return examples of an epoch; the class is the index modulo their number, CLASSES at most."""
+        """Return examples of an epoch.
+
+        The class is the index modulo their number, CLASSES at most.
+        """
         labels = _on_device(indices % self._classes)
         noises = (indices // self._classes * 31 + epoch * 17) % _NOISES
         pixels = self._patterns[labels] + self._noises[_on_device(noises)]

@@ -27,7 +27,10 @@ def fair_share(ranks: int) -> int:
 
 
 def oversubscription(config: DataConfig) -> Iterator[str]:
-    """Yield a note if a recipe asks for more workers than cores; before a launch, one rank per GPU is assumed."""
+    """Yield a note if a recipe asks for more workers than cores.
+
+    Before a launch, one rank per GPU is assumed.
+    """
     ranks = int(os.environ.get("LOCAL_WORLD_SIZE", max(1, torch.cuda.device_count())))
     # a rank needs one in any case
     if config.workers != "auto" and config.workers > max(1, cores() // ranks):

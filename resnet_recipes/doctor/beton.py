@@ -21,7 +21,10 @@ _THUMBNAIL = 8  # pixels, side to which samples are resized here
 
 
 def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Iterator[Finding]:
-    """Check one .beton file, or train.beton and val.beton as a pair; with `images`, also decode every sample."""
+    """Check one .beton file, or train.beton and val.beton as a pair.
+
+    With `images`, also decode every sample.
+    """
     found, problems = [], []
     for path in paths:
         try:

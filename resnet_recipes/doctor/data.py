@@ -37,7 +37,10 @@ class Estimate(NamedTuple):
 def check_data(
     root: Path, images: bool = True, progress: Progress = lambda done, total: None
 ) -> list[Finding]:
-    """Check a folder of class folders or .beton files, or one .beton file; with `images`, decode every image."""
+    """Check a folder of class folders or .beton files, or one .beton file.
+
+    With `images`, decode every image.
+    """
     root = Path(root)
     betons = _betons(root)
     found = list(check_betons(betons, images, progress))
@@ -67,7 +70,10 @@ def check_data(
 
 
 def estimate(root: Path) -> Estimate:
-    """Estimate the time for decoding everything from a sample of 200 images; takes a few seconds."""
+    """Estimate the time for decoding everything from a sample of 200 images.
+
+    Takes a few seconds.
+    """
     root = Path(root)
     files: list[str] = []
     with contextlib.suppress(NotReadyError, OSError):  # check_data says what is wrong

@@ -48,7 +48,10 @@ class Checked(NamedTuple):
 
 
 def check_image(path: Path | str) -> Checked:
-    """Read and decode one file as training does; whatever is wrong with it is returned, never raised."""
+    """Read and decode one file as training does.
+
+    Whatever is wrong with it is returned, never raised.
+    """
     digest = b""
     try:
         data = read_file(path)

@@ -84,7 +84,10 @@ def _read(class_map: Path, files: list[str], names: Path | None) -> dict[str, st
 def _named(
     class_map: Path, pairs: list[tuple[str, str]], names: Path | None
 ) -> Iterator[tuple[str, str]]:
-    """Replace numbers by names. ImageNet's numbers do not follow the sorted folder names, so they are never guessed."""
+    """Replace numbers by names.
+
+    ImageNet's numbers do not follow the sorted folder names, so they are never guessed.
+    """
     if names is None:
         fix = (
             "add --synsets FILE: the class folder of each number, one per line (ImageNet: "

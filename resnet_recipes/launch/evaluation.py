@@ -21,7 +21,10 @@ from resnet_recipes.training.trained import Evaluated
 def evaluate(
     opened: Opened, sizes: Sequence[int], say: Callable[[str], None]
 ) -> tuple[int, list[Evaluated]]:
-    """Evaluate at each size, in this process or one per device; return the exit code, and the results if it is 0."""
+    """Evaluate at each size, in this process or one per device.
+
+    Return the exit code, and the results if it is 0.
+    """
     group = group_of(opened.recipe.launch)
     if group.ranks > 1:
         return _by_ranks(opened, sizes, replace(group, program=EVALUATE), say)

@@ -1,4 +1,7 @@
-"""Launchers that are not ours: torchrun or srun, typed by the user; each process that they start is one rank."""
+"""Launchers that are not ours: torchrun or srun, typed by the user.
+
+Each process that they start is one rank.
+"""
 
 import json
 import os
@@ -56,7 +59,9 @@ def ranks() -> int:
 
 
 def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
-    """Train as one rank, in the folder that rank 0 prepares; return an exit code if there is nothing to train.
+    """Train as one rank, in the folder that rank 0 prepares.
+
+    Return an exit code if there is nothing to train.
 
     An error on rank 0 is raised there; the other ranks, which have nothing to add, return its exit
     code.
@@ -132,7 +137,10 @@ def _on_one_machine(by: str) -> bool:
 
 
 def _from_srun(slurm: Mapping[str, str]) -> dict[str, str]:
-    """Return torchrun's variables for a task of srun. Raises NotReadyError if srun cannot have set Slurm's."""
+    """Return torchrun's variables for a task of srun.
+
+    Raises NotReadyError if srun cannot have set Slurm's.
+    """
     try:
         found = _variables(slurm)
     except KeyError as error:
@@ -152,7 +160,10 @@ def _from_srun(slurm: Mapping[str, str]) -> dict[str, str]:
 
 
 def _variables(slurm: Mapping[str, str]) -> dict[str, str]:
-    """Return torchrun's variables for a task of srun; ranks meet on the first node, at a port of the job's own."""
+    """Return torchrun's variables for a task of srun.
+
+    Ranks meet on the first node, at a port of the job's own.
+    """
     # a[07-09,11],b2: a07
     first = re.sub(r"\[(\w+)[^\]]*\]", r"\1", slurm["SLURM_STEP_NODELIST"]).split(",")[0]
     found = {
@@ -195,7 +206,10 @@ def _problems(words: Sequence[str], by: str) -> Iterator[Problem]:
 
 
 def _agreed(words: Sequence[str], prepare: Callable[[], Path | None]) -> tuple[Path | None, int]:
-    """Return the run folder that rank 0 has prepared, or the exit code of all; raise rank 0's error on rank 0."""
+    """Return the run folder that rank 0 has prepared, or the exit code of all.
+
+    Raise rank 0's error on rank 0.
+    """
     import torch
     import torch.distributed as dist
 

@@ -39,7 +39,10 @@ def count() -> int:
 
 
 def first() -> tuple[str, str]:
-    """Return the name of the first GPU and the type that `precision.dtype=auto` means on it; "" if unknown."""
+    """Return the name of the first GPU and the type that `precision.dtype=auto` means on it.
+
+    "" if unknown.
+    """
     _, name, major, *_ = *_answer(), "", "", ""
     return name, ("bf16" if int(major) >= 8 else "fp16") if major else ""
 
@@ -64,7 +67,10 @@ def has_nvml() -> bool:
 
 @cache
 def _answer() -> list[str]:
-    """Return the driver's answer: how many GPUs; the first one's name, major compute capability, bytes; or nothing."""
+    """Return the driver's answer: how many GPUs.
+
+    The first one's name, major compute capability, bytes; or nothing.
+    """
     import torch
 
     if not torch.cuda.device_count() or not torch.version.cuda:  # ROCm has no libcuda
@@ -83,7 +89,10 @@ def _answer() -> list[str]:
 
 
 def unused() -> str:
-    """Return a warning if this machine seems to have a GPU and torch sees none; else an empty string."""
+    """Return a warning if this machine seems to have a GPU and torch sees none.
+
+    Else an empty string.
+    """
     import torch
 
     if torch.cuda.is_available() or not (sign := _sign_of_a_gpu()):

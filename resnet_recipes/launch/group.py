@@ -52,7 +52,10 @@ class Group:
 
 
 def group_of(config: "LaunchConfig") -> Group:
-    """Return the processes that a recipe asks for. Raises NotReadyError if GPUs or a usable TMPDIR are missing."""
+    """Return the processes that a recipe asks for.
+
+    Raises NotReadyError if GPUs or a usable TMPDIR are missing.
+    """
     if problems := list(temporary_folder_problems()):
         raise NotReadyError(problems)
     found = 0 if config.device == "cpu" else gpus.count()
@@ -126,7 +129,10 @@ def environments(
 
 
 def allocator() -> dict[str, str]:
-    """Return the variable that keeps GPU memory from fragmenting when image sizes change; none if the user set one."""
+    """Return the variable that keeps GPU memory from fragmenting when image sizes change.
+
+    None if the user set one.
+    """
     is_set = bool({"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys())
     return (
         {} if is_set or not gpus.has_nvml() else {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}

@@ -49,7 +49,10 @@ def known(plan: Plan) -> Remembered | None:
 
 
 def keep_estimate(plan: Plan, folder: Path) -> None:
-    """Write the estimate of a run to its folder, if this machine was measured; the summary reports its error."""
+    """Write the estimate of a run to its folder, if this machine was measured.
+
+    The summary reports its error.
+    """
     if before := known(plan):
         result = estimate_for(plan, before.speeds)
         values = {

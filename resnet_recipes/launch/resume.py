@@ -42,7 +42,9 @@ def matching(recipe: Recipe, say: Callable[[str], None]) -> Path | None:
 def continued(
     folder: Path, changes: Sequence[str] | Recipe, say: Callable[[str], None]
 ) -> Path | None:
-    """Prepare a run folder to continue with changed settings, and return it; None if the run is finished.
+    """Prepare a run folder to continue with changed settings, and return it.
+
+    None if the run is finished.
 
     Raises RecipeError if a change would make it a different run, NotReadyError if its images are
     not where they were.

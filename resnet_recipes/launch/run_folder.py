@@ -38,7 +38,9 @@ _MAX_GIT_FILE = 16 << 20
 
 
 def create(composed: Composed, plan: Plan, command: Sequence[str]) -> Path:
-    """Create the run folder, with what is known before the start, and return it. Raises RecipeError if it exists.
+    """Create the run folder, with what is known before the start, and return it.
+
+    Raises RecipeError if it exists.
 
     It is built under a temporary name, so that a kill or a full disk leaves nothing that blocks the
     name.
@@ -81,7 +83,10 @@ def provenance(composed: Composed, frozen: str) -> dict[str, Any]:
 
 
 def environment() -> dict[str, Any]:
-    """Return what the run ran on: versions and machine; no environment variables, since they hold secrets."""
+    """Return what the run ran on: versions and machine.
+
+    No environment variables, since they hold secrets.
+    """
     return {
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},

@@ -110,7 +110,10 @@ def array(
 
 
 def _filled(words: str, allocation: Allocation, **parts: str) -> str:
-    """Return the script. On one node `resnet-train` starts the ranks; on several each task is a rank."""
+    """Return the script.
+
+    On one node `resnet-train` starts the ranks; on several each task is a rank.
+    """
     nodes, ranks, is_cpu = allocation
     return _SCRIPT.format(
         nodes=nodes,

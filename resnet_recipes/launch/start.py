@@ -1,4 +1,7 @@
-"""The launcher: start the processes of a run, pass signals on, and report how it ended. It trains nothing itself."""
+"""The launcher: start the processes of a run, pass signals on, and report how it ended.
+
+It trains nothing itself.
+"""
 
 import os
 import re
@@ -212,7 +215,10 @@ class Launch:
         self.say(interjection(text, sys.stderr))
 
     def _look_after(self) -> None:
-        """Wait a little; then kill what does not stop in time, and tell the user if the run makes no progress."""
+        """Wait a little.
+
+        Then kill what does not stop in time, and tell the user if the run makes no progress.
+        """
         with suppress(subprocess.TimeoutExpired, IndexError):
             self._alive()[0].wait(0.3)
         if time.monotonic() > self._kill_at:

@@ -29,7 +29,10 @@ class _Child(NamedTuple):
 
 
 class Sweep:
-    """The runs of `root` by name; each is `resnet-train WORDS run=NAME --resume auto`, as many at a time as slots."""
+    """The runs of `root` by name.
+
+    Each is `resnet-train WORDS run=NAME --resume auto`, as many at a time as slots.
+    """
 
     def __init__(
         self,

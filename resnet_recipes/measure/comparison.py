@@ -48,7 +48,10 @@ class Group:
 
 
 def settings(folder: Path) -> dict[str, str]:
-    """Return every setting of a run with a dotted key, as text. Raises NotReadyError if it has no readable recipe."""
+    """Return every setting of a run with a dotted key, as text.
+
+    Raises NotReadyError if it has no readable recipe.
+    """
     try:
         return flat(strict_yaml.load(folder / "config.yaml").tree)
     except RecipeError as error:
@@ -67,13 +70,19 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 def machine(folder: Path) -> dict[str, str]:
-    """Return what a run ran on: versions and machine, with dotted keys; empty if it was not recorded."""
+    """Return what a run ran on: versions and machine, with dotted keys.
+
+    Empty if it was not recorded.
+    """
     found = read_json(folder / "env.json", may_be_absent=True)
     return flat({key: found[key] for key in ("python", "packages", "machine") if key in found})
 
 
 def differences(sides: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:
-    """Return the keys whose values are not the same everywhere, with the value of each side; "-" where it has none."""
+    """Return the keys whose values are not the same everywhere, with the value of each side.
+
+    "-" where it has none.
+    """
     keys = dict.fromkeys(key for side in sides for key in side)
     rows = [(key, [side.get(key, "-") for side in sides]) for key in keys]
     return [(key, values) for key, values in rows if len(set(values)) > 1]

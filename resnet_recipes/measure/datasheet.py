@@ -48,6 +48,9 @@ GPUS = (
 
 
 def known(name: str) -> Gpu | None:
-    """Return the GPU that the driver calls `name`, as in "NVIDIA A100-SXM4-80GB"; None if it is not in the table."""
+    """Return the GPU that the driver calls `name`, as in "NVIDIA A100-SXM4-80GB".
+
+    None if it is not in the table.
+    """
     bare = re.sub(r"^(NVIDIA|Tesla)\s+", "", re.sub(r"^NVIDIA\s+", "", name.strip()))
     return next((gpu for gpu in GPUS if re.fullmatch(gpu.pattern, bare)), None)

@@ -102,7 +102,10 @@ def estimate(
     evaluated: int,
     speeds: Speeds,
 ) -> Estimate:
-    """Return the estimate of a run with images of `sizes` by epoch; `evaluated` counts the images of evaluations."""
+    """Return the estimate of a run with images of `sizes` by epoch.
+
+    `evaluated` counts the images of evaluations.
+    """
     phases = []
     load = 1 / speeds.loader if speeds.loader else 0.0
     contention = _contention(sizes[0], load, speeds)

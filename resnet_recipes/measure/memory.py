@@ -44,7 +44,10 @@ def recall(key: str) -> Remembered | None:
 
 
 def remember(key: str, speeds: Speeds) -> None:
-    """Keep speeds for the next time; if the home folder cannot be written to, they are forgotten."""
+    """Keep speeds for the next time.
+
+    If the home folder cannot be written to, they are forgotten.
+    """
     try:
         _path(key).parent.mkdir(parents=True, exist_ok=True)
         atomic.write_text(_path(key), json.dumps({"speeds": asdict(speeds), "when": time.time()}))

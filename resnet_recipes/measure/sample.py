@@ -13,7 +13,9 @@ SECONDS = "seconds.json"
 
 
 def sampled(sizes: Sequence[int], count: int) -> list[int]:
-    """Return `count` epochs to time, in order, of a run with images of `sizes` by epoch; at least 3, if it has as many.
+    """Return `count` epochs to time, in order, of a run with images of `sizes` by epoch.
+
+    At least 3, if it has as many.
 
     They are the first ones. With several image sizes they are the first two, since the first fills
     caches and is counted as long as the second, and one epoch at each of some other sizes, from the
@@ -31,7 +33,10 @@ def sampled(sizes: Sequence[int], count: int) -> list[int]:
 
 
 def whole(sizes: Sequence[int], timed: dict[int, float]) -> float:
-    """Return the training seconds of all epochs, the first timed as the second; interpolate sizes by area."""
+    """Return the training seconds of all epochs, the first timed as the second.
+
+    Interpolate sizes by area.
+    """
     replaced = timed | {0: timed[1]} if 1 in timed else timed
     by_size = {
         size: (mean(seconds for epoch, seconds in replaced.items() if sizes[epoch] == size),)

@@ -23,7 +23,10 @@ MOST_CURVES = 10
 
 
 def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Section]:
-    """Yield the sections of a report on `runs`, which may be empty; with `price` per hour, cost as well as time."""
+    """Yield the sections of a report on `runs`, which may be empty.
+
+    With `price` per hour, cost as well as time.
+    """
     runs = list(map(_checked, runs))
     finished = [
         run

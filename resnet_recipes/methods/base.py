@@ -77,7 +77,10 @@ class Now(NamedTuple):
 
 
 class Compute(Protocol):
-    """Add the gradient of this step's batch to `.grad`; return this rank's mean loss, a detached float32 scalar."""
+    """Add the gradient of this step's batch to `.grad`.
+
+    Return this rank's mean loss, a detached float32 scalar.
+    """
 
     def __call__(self, sync: bool = True) -> Tensor:
         """Average the gradient over ranks if `sync`; otherwise leave it local to the rank."""
@@ -103,7 +106,10 @@ class Method:
     cheaper_steps: ClassVar[str] = ""  # how it makes steps cheaper, in a few words; "": it does not
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the problems with the hyperparameters; keys are relative to the method ("alpha")."""
+        """Yield the problems with the hyperparameters.
+
+        Keys are relative to the method ("alpha").
+        """
         return iter(())
 
     def augment_sample(self) -> SampleAugment:
@@ -123,15 +129,24 @@ class Method:
         raise NotImplementedError
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:
-        """Return the step's transformed batch, with the same N, dtypes, device and memory format; no gradients."""
+        """Return the step's transformed batch, with the same N, dtypes, device and memory format.
+
+        No gradients.
+        """
         raise NotImplementedError
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss, a scalar: the mean over N of [N, K] logits and targets. Default: softmax cross-entropy."""
+        """Return the loss, a scalar: the mean over N of [N, K] logits and targets.
+
+        Default: softmax cross-entropy.
+        """
         raise NotImplementedError
 
     def gradient(self, compute: Compute, params: list[Tensor], now: Now) -> Tensor:
-        """Leave in `.grad` the gradient for the optimizer, and return the loss. Default: `compute()`."""
+        """Leave in `.grad` the gradient for the optimizer, and return the loss.
+
+        Default: `compute()`.
+        """
         raise NotImplementedError
 
     def after_step(self, model: nn.Module, now: Now) -> None:
@@ -139,11 +154,17 @@ class Method:
         raise NotImplementedError
 
     def eval_weights(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Return a context in which `model` has its evaluation weights; on exit the training weights are restored."""
+        """Return a context in which `model` has its evaluation weights.
+
+        On exit the training weights are restored.
+        """
         raise NotImplementedError
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the method's own tensors for the checkpoint; only methods with state override this."""
+        """Return the method's own tensors for the checkpoint.
+
+        Only methods with state override this.
+        """
         return {}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
@@ -152,11 +173,17 @@ class Method:
             raise ValueError(f"{self.name} keeps no state, but the checkpoint has {sorted(state)}")
 
     def provides(self, hook: str) -> bool:
-        """Return whether this method acts at `hook` with its current settings. Default: whether it overrides it."""
+        """Return whether this method acts at `hook` with its current settings.
+
+        Default: whether it overrides it.
+        """
         return getattr(type(self), hook) is not getattr(Method, hook)
 
     def resolved(self, sample_ops: bool) -> "Method":
-        """Return this method with every `auto` resolved; `sample_ops` says whether the loader runs `augment_sample`."""
+        """Return this method with every `auto` resolved.
+
+        `sample_ops` says whether the loader runs `augment_sample`.
+        """
         return self
 
     def note(self) -> str:
@@ -193,7 +220,10 @@ class Method:
 
 
 def one_hot(labels: Tensor, num_classes: int) -> Tensor:
-    """Return int64 [N] labels as float32 [N, K] targets; unlike torch's one_hot, never waits for the device."""
+    """Return int64 [N] labels as float32 [N, K] targets.
+
+    Unlike torch's one_hot, never waits for the device.
+    """
     targets = torch.zeros(len(labels), num_classes, device=labels.device)
     return targets.scatter_(1, labels.unsqueeze(1), 1.0)
 

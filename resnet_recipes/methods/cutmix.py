@@ -52,7 +52,10 @@ class CutMix(Method):
 
 
 def box(images: Tensor, alpha: float, rng: np.random.Generator) -> tuple[slice, slice, float]:
-    """Draw the rows and columns of a box in [N, 3, H, W] images; return them and the box's share of the image."""
+    """Draw the rows and columns of a box in [N, 3, H, W] images.
+
+    Return them and the box's share of the image.
+    """
     height, width = images.shape[-2:]
     side = np.sqrt(rng.beta(alpha, alpha))
     rows, cols = _span(height, side, rng), _span(width, side, rng)

@@ -85,7 +85,10 @@ class EMA(Method):
 
     @contextmanager
     def eval_weights(self, model: nn.Module) -> Iterator[None]:
-        """Swap the average into `model`, in place, and restore the weights at the end; no-op before the first step."""
+        """Swap the average into `model`, in place, and restore the weights at the end.
+
+        No-op before the first step.
+        """
         if not self._average:
             yield
             return

@@ -223,7 +223,10 @@ def augment(pixels: Tensor, kinds: np.ndarray, values: np.ndarray) -> Tensor:
 
 
 def _grey(values: Tensor) -> Tensor:
-    """Return grey levels [M, H, W, 1], rounded half up; the sums are integers below 2^24, so exact in float32."""
+    """Return grey levels [M, H, W, 1], rounded half up.
+
+    The sums are integers below 2^24, so exact in float32.
+    """
     return (values @ _luma(values.device)).add_(32768).div_(65536).floor_()
 
 
@@ -234,7 +237,10 @@ def _luma(device: torch.device) -> Tensor:
 
 
 def _blend(degenerate: Tensor, values: Tensor, factor: Tensor) -> Tensor:
-    """Return `degenerate + factor * (values - degenerate)`, clipped and truncated like Pillow; overwrites `values`."""
+    """Return `degenerate + factor * (values - degenerate)`, clipped and truncated like Pillow.
+
+    Overwrites `values`.
+    """
     return _uint8(values.sub_(degenerate).mul_(factor).add_(degenerate).clamp_(0, 255))
 
 
@@ -244,7 +250,10 @@ def _uint8(values: Tensor) -> Tensor:
 
 
 def _counts(cells: Tensor, size: int) -> Tensor:
-    """Count how often each number below `size` occurs; bincount is fastest on a CPU but makes a GPU synchronise."""
+    """Count how often each number below `size` occurs.
+
+    `bincount` is fastest on a CPU but makes a GPU synchronise.
+    """
     if cells.device.type == "cpu":
         return torch.bincount(cells, minlength=size)
     return cells.new_zeros(size).index_add_(0, cells, cells.new_ones(1).expand(len(cells)))

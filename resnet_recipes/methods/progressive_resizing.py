@@ -145,7 +145,10 @@ class ProgressiveResizing(Method):
 
 
 def _share(text: str) -> Fraction:
-    """Return a duration given as a fraction of the run. Raises ValueError with a message for the user."""
+    """Return a duration given as a fraction of the run.
+
+    Raises ValueError with a message for the user.
+    """
     duration = Duration.parse(text)
     if duration.unit != "dur":
         raise ValueError("must be a fraction of the run, as in 0.4dur")

@@ -59,7 +59,10 @@ class RandomErasing(Method):
         return batch._replace(images=images.permute(0, 3, 1, 2))
 
     def boxes(self, examples: int, height: int, width: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw the top, bottom, left and right of each example's box, int64 [4, examples]; an empty box is allowed."""
+        """Draw the top, bottom, left and right of each example's box, int64 [4, examples].
+
+        An empty box is allowed.
+        """
         area = height * width * rng.uniform(*self.scale, (_ATTEMPTS, examples))
         ratio = np.exp(rng.uniform(*np.log(self.ratio), (_ATTEMPTS, examples)))
         tall = np.rint(np.sqrt(area * ratio)).astype(np.int64)

@@ -92,7 +92,10 @@ class Stack:
         }
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Restore the tensors returned by `state_dict`. Raises ValueError if any belongs to a method that is off."""
+        """Restore the tensors returned by `state_dict`.
+
+        Raises ValueError if any belongs to a method that is off.
+        """
         parts: dict[str, dict[str, Tensor]] = {name: {} for name in self.methods}
         for key, tensor in state.items():
             name, _, rest = key.partition(".")

@@ -13,7 +13,9 @@ from resnet_recipes.methods.surgery import adopt, release
 
 
 class DropSamplesBatchNorm2d(nn.BatchNorm2d):
-    """The last BatchNorm of a residual branch; its output is zero for each example with probability `drop_rate`.
+    """The last BatchNorm of a residual branch.
+
+    Its output is zero for each example with probability `drop_rate`.
 
     The statistics still include every example. In evaluation the output is multiplied by 1 -
     drop_rate instead.
@@ -101,7 +103,10 @@ def fold(model: nn.Module) -> None:
 
 
 def folded_state(model: nn.Module) -> dict[str, Tensor]:
-    """Return the state of `model` as `fold` would leave it; all other tensors are the model's own."""
+    """Return the state of `model` as `fold` would leave it.
+
+    All other tensors are the model's own.
+    """
     state = model.state_dict()
     for name, module in model.named_modules():
         if isinstance(module, DropSamplesBatchNorm2d):

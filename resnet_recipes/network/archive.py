@@ -48,7 +48,10 @@ _MAX_HEADER = 32 << 20  # of a .safetensors file; a million class names take hal
 
 
 class ArchiveError(Exception):
-    """The file is damaged or holds more than plain tensors; the message is a sentence without the path."""
+    """The file is damaged or holds more than plain tensors.
+
+    The message is a sentence without the path.
+    """
 
 
 def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
@@ -154,7 +157,10 @@ class _Bounded(FileIO):
 
 
 def _check_pickle(pickle: bytes) -> None:
-    """Raise ArchiveError if the pickle is too long or names more than tensors need; it is parsed, not run."""
+    """Raise ArchiveError if the pickle is too long or names more than tensors need.
+
+    It is parsed, not run.
+    """
     for count, (opcode, argument, _) in enumerate(pickletools.genops(pickle)):
         if count > _MAX_OPCODES:
             raise ArchiveError("its pickle is too long for tensors")

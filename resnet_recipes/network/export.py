@@ -133,7 +133,10 @@ def _shapes() -> tuple[dict[int, Any]]:
 
 @contextmanager
 def _any_size() -> Iterator[None]:
-    """Allow small images, whose last feature map is one pixel; torch.export would require more than one."""
+    """Allow small images, whose last feature map is one pixel.
+
+    torch.export would require more than one.
+    """
     from torch.fx.experimental import _config as config
 
     with config.patch(backed_size_oblivious=True):
@@ -238,7 +241,10 @@ def problems(network: Network, to: str, folds: bool) -> Iterator[Problem]:
 
 
 def export(network: Network, to: str, folder: Path) -> Run:
-    """Write a network into an empty folder, and return it as read back by its target program. Raises OSError."""
+    """Write a network into an empty folder, and return it as read back by its target program.
+
+    Raises OSError.
+    """
     target, loggers = (
         TARGETS[to],
         [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")],

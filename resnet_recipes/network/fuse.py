@@ -1,4 +1,7 @@
-"""Put fused operations into a network; BatchNorm takes over the residual sum, ReLU and blur that follow it."""
+"""Put fused operations into a network.
+
+BatchNorm takes over the residual sum, ReLU and blur that follow it.
+"""
 
 from collections.abc import Callable
 from itertools import chain, pairwise

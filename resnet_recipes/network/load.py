@@ -54,7 +54,10 @@ _UNDESCRIBED = (
 
 
 def _in_run(folder: Path) -> Path:
-    """Return the weights file of a run. If there is none yet, the error names the newest checkpoint to use instead."""
+    """Return the weights file of a run.
+
+    If there is none yet, the error names the newest checkpoint to use instead.
+    """
     if (weights := folder / WEIGHTS).exists():
         return weights
     saved = sorted(folder.glob("checkpoints/step-*.pt"))
@@ -90,7 +93,10 @@ def _of_checkpoint(found: Mapping[str, Any]) -> Network:
 
 
 def _tensors(found: object) -> dict[str, Tensor]:
-    """Return the state dict of a file; timm and others nest it one level, and DDP prefixes names with `module.`."""
+    """Return the state dict of a file.
+
+    timm and others nest it one level, and DDP prefixes names with `module.`.
+    """
     if isinstance(found, dict) and "conv1.weight" not in found:
         found = found.get("state_dict", found.get("model", found))
     if not isinstance(found, dict) or not all(type(name) is str for name in found):
@@ -121,7 +127,10 @@ def _recognised(state: Mapping[str, Any]) -> About:
 
 
 def _assembled(described: About, methods: Stack, state: dict[str, Tensor]) -> nn.Module:
-    """Return the network with these weights. Raises ArchiveError if any is missing, unknown or invalid."""
+    """Return the network with these weights.
+
+    Raises ArchiveError if any is missing, unknown or invalid.
+    """
     if _outputs(state) != described.num_classes:
         raise ArchiveError(f"it has {_outputs(state)} outputs but {described.num_classes} classes")
     with torch.device("meta"):

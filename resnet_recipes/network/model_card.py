@@ -13,7 +13,10 @@ _LIBRARIES = {"timm": "timm", "onnx": "onnx"}
 
 
 def model_card(about: About, to: str, use: str, checked: str) -> str:
-    """Return the README.md of an exported network; `use` is Python code, `checked` says how the export was verified."""
+    """Return the README.md of an exported network.
+
+    `use` is Python code, `checked` says how the export was verified.
+    """
     title = f"{about.architecture}, {about.num_classes:,} classes"
     return "\n".join(
         [

@@ -79,7 +79,10 @@ def load(model: nn.Module, start: Start) -> None:
 
 
 def freeze(model: nn.Module, up_to: str) -> None:
-    """Freeze the weights and BatchNorm statistics from the input up to `up_to`, in place; call it before DDP."""
+    """Freeze the weights and BatchNorm statistics from the input up to `up_to`, in place.
+
+    Call it before DDP.
+    """
     for part in map(model.get_submodule, frozen_parts(up_to)):
         part.requires_grad_(False)
         for module in part.modules():

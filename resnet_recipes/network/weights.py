@@ -73,7 +73,10 @@ def read_weights(path: Path) -> tuple[dict[str, Any], About | None]:
 
 
 def digest(state: Mapping[str, Tensor], text: str) -> str:
-    """Return the SHA-256 of a description and all tensors (name, dtype, shape, bytes); 0.1 s for ResNet-50."""
+    """Return the SHA-256 of a description and all tensors (name, dtype, shape, bytes).
+
+    0.1 s for ResNet-50.
+    """
     sha = hashlib.sha256(text.encode())
     for name, tensor in sorted(state.items()):
         sha.update(f"\0{name}\0{tensor.dtype}\0{tuple(tensor.shape)}\0".encode())

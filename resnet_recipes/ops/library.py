@@ -18,5 +18,8 @@ def register(schema: str, cpu: Callable, cuda: Callable, fake: Callable) -> None
 
 
 def nhwc(x: Tensor) -> Tensor:
-    """Return [N, C, H, W] in channels_last memory; free if it already is, which is the usual case."""
+    """Return [N, C, H, W] in channels_last memory.
+
+    Free if it already is, which is the usual case.
+    """
     return x.contiguous(memory_format=torch.channels_last)

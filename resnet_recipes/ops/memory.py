@@ -7,7 +7,10 @@ ALIGNMENT = 16  # bytes; a GPU moves as many at a time
 
 
 def matched(weights: list[Tensor], grads: list[Tensor]) -> list[Tensor]:
-    """Return each gradient in the memory format of its dense weight; a copy, if it is in another one or not aligned."""
+    """Return each gradient in the memory format of its dense weight.
+
+    A copy, if it is in another one or not aligned.
+    """
     return [
         grad
         if _fits(grad, weight) and grad.data_ptr() % ALIGNMENT == 0

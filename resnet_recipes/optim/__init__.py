@@ -1,4 +1,7 @@
-"""Every optimizer: one tuple serves as registry and schema. `optimizer.name` in a recipe chooses one."""
+"""Every optimizer: one tuple serves as registry and schema.
+
+`optimizer.name` in a recipe chooses one.
+"""
 
 from typing import Union
 

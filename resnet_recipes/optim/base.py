@@ -26,7 +26,9 @@ POLICIES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
 
 @dataclass
 class OptimizerSettings:
-    """The settings of one optimizer. Subclasses are dataclasses: their fields are the schema of a recipe's `optimizer`.
+    """The settings of one optimizer.
+
+    Subclasses are dataclasses: their fields are the schema of a recipe's `optimizer`.
 
     A step takes a few passes over all parameters and never waits for the device. Under a GradScaler
     it leaves everything unchanged if the gradient overflows.

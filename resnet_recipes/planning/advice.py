@@ -41,7 +41,10 @@ def _length_notes(recipe: Recipe, horizon: Horizon, typed: Collection[str]) -> I
 
 
 def scaled_rate(recipe: Recipe, size: int, typed: Collection[str]) -> list[str]:
-    """Return what sets the learning rate for a batch of `size`; nothing if the user has typed one."""
+    """Return what sets the learning rate for a batch of `size`.
+
+    Nothing if the user has typed one.
+    """
     rate = recipe.optimizer.lr * size / recipe.batch.global_size
     return [] if "optimizer.lr" in typed else [f"lr={rate:.3g}"]
 

@@ -22,7 +22,10 @@ def cpu_seconds(plan: Plan, cores: int) -> float:
 
 
 def gpu_speeds(plan: Plan, gpu: Gpu) -> list[Speed]:
-    """Return one GPU's expected speed at each image size of a run, if loading keeps up; ignores second gradients."""
+    """Return one GPU's expected speed at each image size of a run, if loading keeps up.
+
+    Ignores second gradients.
+    """
     return [roofline.speed(gpu, _work(plan, side)) for side in sorted(set(plan.sizes))]
 
 

@@ -13,7 +13,10 @@ from resnet_recipes.base.errors import NotReadyError, Problem
 
 
 def broadcast(store: dist.Store, rank: int, world_size: int, text: Callable[[], str]) -> str:
-    """Return rank 0's `text()` on every rank; rank 0 waits until all have read it, since it may serve the store."""
+    """Return rank 0's `text()` on every rank.
+
+    Rank 0 waits until all have read it, since it may serve the store.
+    """
     if rank == 0:
         value = text()
         store.set("text", value)

@@ -177,6 +177,9 @@ def lost_a_peer(error: BaseException) -> bool:
 
 
 def first_failure(candidates: Iterable[Ending]) -> Ending | None:
-    """Return the earliest failure that is not a consequence of another; if all of them are, the earliest."""
+    """Return the earliest failure that is not a consequence of another.
+
+    If all of them are, the earliest.
+    """
     failures = (ending for ending in candidates if ending.failed)
     return min(failures, key=lambda ending: (ending.is_consequence, ending.time), default=None)

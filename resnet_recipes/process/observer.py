@@ -34,7 +34,10 @@ class Observer:
         return [ending for ending in found if ending.attempt == last]
 
     def stall(self) -> str:
-        """Return a sentence that names the rank that lags, if none has made progress for a while; call it regularly."""
+        """Return a sentence that names the rank that lags, if none has made progress for a while.
+
+        Call it regularly.
+        """
         beats, now = self.beats(), time.monotonic()
         if beats != self._last:
             self._last, self._changed = beats, now

@@ -127,7 +127,9 @@ def confirm(topic: str, rank: Rank, facts: Mapping[str, object]) -> None:
 
 
 def resume(run: Run, checkpoints: Checkpoints) -> int:
-    """Resume from the newest intact checkpoint, or begin; return the completed steps. Training time counts from here.
+    """Resume from the newest intact checkpoint, or begin; return the completed steps.
+
+    Training time counts from here.
 
     `model.weights` is only read when a run begins, not when it resumes.
     """
@@ -209,7 +211,10 @@ def lead(
 
 
 def write_results(run: Run, folder: Path, recorder: Recorder) -> tuple[Path, Path | None]:
-    """Write the weights with a description; return the file of the final ones and, with EMA, that of the raw ones."""
+    """Write the weights with a description.
+
+    Return the file of the final ones and, with EMA, that of the raw ones.
+    """
     plan, (averaged, raw) = run.plan, recorder.measured
     described = partial(
         about.of, plan.recipe, plan.facts.classes, plan.num_classes, float(plan.epochs)

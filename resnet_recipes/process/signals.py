@@ -22,7 +22,10 @@ _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0}
 
 @contextmanager
 def handling(handler: Callable[[int], object]) -> Iterator[None]:
-    """Call `handler` for signals that ask to stop, inside the context; only in the main thread, as Python requires."""
+    """Call `handler` for signals that ask to stop, inside the context.
+
+    Only in the main thread, as Python requires.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -42,7 +45,10 @@ def to_handle() -> tuple[signal.Signals, ...]:
 
 
 class Interruption:
-    """Tells the loop when to save and stop, and with which exit code. One per process, made in its main thread."""
+    """Tells the loop when to save and stop, and with which exit code.
+
+    One per process, made in its main thread.
+    """
 
     def __init__(self) -> None:
         self._code = ExitCode.DONE

@@ -32,7 +32,10 @@ class Beat(NamedTuple):
 
 
 class Watchdog:
-    """This rank's heartbeat, in RUN/heartbeat/rank3. A beat costs microseconds: one stat and one write."""
+    """This rank's heartbeat, in RUN/heartbeat/rank3.
+
+    A beat costs microseconds: one stat and one write.
+    """
 
     def __init__(self, folder: HeldFolder, rank: int, stalled: float = STALLED):
         """Start watching: crashes, SIGUSR2 and stalls write the stacks of all threads to stderr, the rank's log."""
@@ -51,7 +54,10 @@ class Watchdog:
         self.beat(0, "start")
 
     def beat(self, step: int, phase: str) -> None:
-        """Record that `step` steps are done, and what comes next. Raises TrainingError if the folder was replaced."""
+        """Record that `step` steps are done, and what comes next.
+
+        Raises TrainingError if the folder was replaced.
+        """
         self._folder.confirm()
         self.step, self._count = step, self._count + 1
         record = _RECORD.pack(

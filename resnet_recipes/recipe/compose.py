@@ -126,7 +126,10 @@ def _files(links: Links, library: Library) -> tuple[dict[str, dict[str, Any]], l
 
 
 def _config(entry: Entry) -> str:
-    """Return the name of a file among Hydra's configs; a user's may have the name of a packaged one."""
+    """Return the name of a file among Hydra's configs.
+
+    A user's may have the name of a packaged one.
+    """
     name = {"packaged": entry.name, "user": f"user-{entry.name}", "file": "file-"}[entry.origin]
     return f"{entry.group}/{name}" if entry.group else name
 

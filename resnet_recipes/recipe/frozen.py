@@ -22,12 +22,18 @@ _STARTED_BY = (("launch", "nodes"), ("launch", "rdzv"))
 
 
 def freeze(recipe: Recipe) -> str:
-    """Return the recipe as YAML with every setting written out; `read` gives back an equal recipe."""
+    """Return the recipe as YAML with every setting written out.
+
+    `read` gives back an equal recipe.
+    """
     return yaml.safe_dump(tree_of(recipe), sort_keys=False, width=120, allow_unicode=True)
 
 
 def read(path: Path) -> Recipe:
-    """Read what `freeze` wrote, in this version or an earlier one. Raises RecipeError if an edit made it invalid."""
+    """Read what `freeze` wrote, in this version or an earlier one.
+
+    Raises RecipeError if an edit made it invalid.
+    """
     recipe, problems = typed(updated(strict_yaml.load(Path(path)).tree))
     if problems:
         raise RecipeError(

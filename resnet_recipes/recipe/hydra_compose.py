@@ -40,7 +40,10 @@ def _parsed(override: str) -> Override:
 
 
 def value_of(override: str) -> Any:
-    """Return the value of an override such as "seed=7". Raises ValueError if Hydra cannot read it as one value."""
+    """Return the value of an override such as "seed=7".
+
+    Raises ValueError if Hydra cannot read it as one value.
+    """
     try:
         parsed = _parsed(override)
         several = parsed.is_sweep_override()
@@ -52,7 +55,9 @@ def value_of(override: str) -> Any:
 
 
 def texts_of(override: str, most: int) -> list[str]:
-    """Return the values of a sweep such as "seed=1,2,3" or "seed=range(1,4)", at most `most`; empty if not a sweep.
+    """Return the values of a sweep such as "seed=1,2,3" or "seed=range(1,4)", at most `most`.
+
+    Empty if not a sweep.
 
     Raises ValueError for a sweep without a list of values.
     """
@@ -123,7 +128,10 @@ def plain(config: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _own_hydra() -> Iterator[None]:
-    """Initialize Hydra; what a notebook or another application has initialized is back afterwards."""
+    """Initialize Hydra.
+
+    What a notebook or another application has initialized is back afterwards.
+    """
     theirs = GlobalHydra.instance().hydra
     GlobalHydra.instance().clear()
     try:

@@ -1,4 +1,7 @@
-"""Where recipes and their options are: the user's folder first, then the package. Needs neither torch nor Hydra."""
+"""Where recipes and their options are: the user's folder first, then the package.
+
+Needs neither torch nor Hydra.
+"""
 
 import os
 import re
@@ -190,7 +193,10 @@ def parents(document: Document) -> list[tuple[str, str]]:
 
 
 def _parent(item: object) -> tuple[str, str] | None:
-    """Return an item of `defaults` as group and name; None if it is neither a recipe nor an option."""
+    """Return an item of `defaults` as group and name.
+
+    None if it is neither a recipe nor an option.
+    """
     if isinstance(item, dict) and len(item) == 1:
         (key, name), *_ = item.items()
         choice = _CHOICE.fullmatch(key)

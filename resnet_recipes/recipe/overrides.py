@@ -49,7 +49,10 @@ class Override(NamedTuple):
         return f"++{self.key}={_quoted(value) if takes_text else value}"
 
     def read(self) -> Any:
-        """Return the value: that of a text setting as it is, any other by Hydra's grammar. Raises ValueError."""
+        """Return the value: that of a text setting as it is, any other by Hydra's grammar.
+
+        Raises ValueError.
+        """
         return value_of(self.word)
 
 

@@ -34,7 +34,10 @@ from resnet_recipes.report.facts import Published
 
 @dataclass
 class Recipe:
-    """Everything that defines a run. One object: the schema of the YAML, its defaults, and what the program reads."""
+    """Everything that defines a run.
+
+    One object: the schema of the YAML, its defaults, and what the program reads.
+    """
 
     name: str = ""  # lower-case letters, digits, '_'
     about: str = ""  # one line for `resnet-train --list`

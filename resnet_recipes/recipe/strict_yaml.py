@@ -45,7 +45,10 @@ class Document:
 
 
 def load(path: Path, references: bool = False) -> Document:
-    """Read one recipe file; `references` allows ${section.key}. Raises RecipeError naming file and line."""
+    """Read one recipe file; `references` allows ${section.key}.
+
+    Raises RecipeError naming file and line.
+    """
     try:
         raw = read_bytes(path, MAX_BYTES)
     except NotReadyError as error:
@@ -56,7 +59,10 @@ def load(path: Path, references: bool = False) -> Document:
 
 @lru_cache(64)  # the points of a sweep are made of the same files
 def parse(raw: bytes, path: Path, references: bool = False) -> Document:
-    """Read a recipe from bytes; `path` is its name in messages. The document is shared: nobody may change it."""
+    """Read a recipe from bytes; `path` is its name in messages.
+
+    The document is shared: nobody may change it.
+    """
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:

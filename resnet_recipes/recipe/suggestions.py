@@ -41,7 +41,10 @@ ELSEWHERE = dict.fromkeys(
 
 
 def did_you_mean(name: str, known: Collection[str], value: str = "") -> str:
-    """Return "did you mean mild?" for the known name most like `name`, or ""; `value` follows the name ("=1.0")."""
+    """Return "did you mean mild?" for the known name most like `name`, or "".
+
+    `value` follows the name ("=1.0").
+    """
     if elsewhere := ELSEWHERE.get(name.rsplit(".", 1)[-1]):
         return elsewhere
     meant = closest(name, known)

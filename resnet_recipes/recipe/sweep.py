@@ -13,7 +13,10 @@ MAX_POINTS = 1000
 
 
 def points(words: Sequence[str]) -> list[list[str]]:
-    """Return the words of each run, the last sweep changing fastest. Raises RecipeError if one cannot be listed."""
+    """Return the words of each run, the last sweep changing fastest.
+
+    Raises RecipeError if one cannot be listed.
+    """
     choices, problems, count = [], [], 1
     for word in words:
         try:

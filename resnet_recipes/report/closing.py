@@ -21,7 +21,10 @@ def title(summary: Summary) -> str:
 
 
 def rows(summary: Summary) -> Iterator[tuple[str, str]]:
-    """Yield label and text of every line; the label is empty if a line continues the previous one."""
+    """Yield label and text of every line.
+
+    The label is empty if a line continues the previous one.
+    """
     yield from _accuracy(summary)
     yield from _published(summary)
     yield from _times(summary)

@@ -53,7 +53,10 @@ def open_console(err: TextIO | None = None, out: TextIO | None = None) -> Consol
 
 
 class PlainConsole:
-    """One line of key=value pairs every few seconds, and one for each evaluation; never wrapped or coloured."""
+    """One line of key=value pairs every few seconds, and one for each evaluation.
+
+    Never wrapped or coloured.
+    """
 
     def __init__(self, err: TextIO, out: TextIO, every: float = 10.0):
         """Write to `err`, the summary to `out`; a step at most once in `every` seconds."""
@@ -67,7 +70,10 @@ class PlainConsole:
         self._line(f"begin {self._place(done)}")
 
     def step(self, progress: Progress, seconds_left: float | None) -> None:
-        """Show a logged step, unless the last one is too recent; the last step of a run is always shown."""
+        """Show a logged step, unless the last one is too recent.
+
+        The last step of a run is always shown.
+        """
         now = time.monotonic()
         if now - self._last < self._every and progress.done < self._facts.total_steps:
             return

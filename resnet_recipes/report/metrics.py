@@ -51,7 +51,9 @@ def read_metrics(path: Path) -> list[Record]:
 
 
 def last_records(path: Path) -> dict[str, Record]:
-    """Return the last step and evaluation, and the first record, by kind; the last of any kind is "any".
+    """Return the last step and evaluation, and the first record, by kind.
+
+    The last of any kind is "any".
 
     Reads only the beginning and the end of the file, if there is one. Raises NotReadyError.
     """

@@ -21,7 +21,9 @@ def result(
     values: Mapping[str, object],
     has_reached_target: bool,
 ) -> str:
-    """Return the text of RESULT; `values` are what MLPerf requires about the recipe, under its keys.
+    """Return the text of RESULT.
+
+    `values` are what MLPerf requires about the recipe, under its keys.
 
     Times are MLPerf's clock added to the start of the first session, so that an interruption leaves
     no gap.
@@ -38,7 +40,10 @@ def result(
 def _initialisation(
     records: Sequence[Record], facts: RunFacts, values: Mapping[str, object]
 ) -> Iterator[Event]:
-    """Yield what comes before the first touch of data. This does not clear the machine's file cache."""
+    """Yield what comes before the first touch of data.
+
+    This does not clear the machine's file cache.
+    """
     before = -next(record["startup_seconds"] for record in records if record["kind"] == "begin")
     yield before, _POINT, "cache_clear", False, {}
     yield before, _START, "init_start", None, {}

@@ -40,7 +40,10 @@ def protect_output() -> None:
 
 
 def lost_output() -> str:
-    """Return why some of stdout was lost; empty if it was not, or if its reader chose to stop reading."""
+    """Return why some of stdout was lost.
+
+    Empty if it was not, or if its reader chose to stop reading.
+    """
     sys.stdout.flush()
     raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
     failure = raw.failure if isinstance(raw, Output) else None

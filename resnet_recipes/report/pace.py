@@ -30,7 +30,10 @@ class Pace:
         self._evaluation = seconds
 
     def seconds_left(self, done: int) -> float | None:
-        """Estimate the seconds from here to the end, evaluations included; None before the first measurement."""
+        """Estimate the seconds from here to the end, evaluations included.
+
+        None before the first measurement.
+        """
         facts = self._facts
         if not self._first and not self._settled:
             return None

@@ -39,7 +39,9 @@ class Recorder:
         trackers: Sequence[Background] = (),
         on_record: Callable[[Record], None] | None = None,
     ):
-        """Record into `folder`; `started` is when the command was typed, a reading of time.monotonic().
+        """Record into `folder`.
+
+        `started` is when the command was typed, a reading of time.monotonic().
 
         `trackers` are sent every point of the run's curves; `on_record` is called with every
         record.
@@ -58,7 +60,10 @@ class Recorder:
         self._is_finished = False
 
     def begin(self, done: int = 0, seconds: float = 0.0) -> None:
-        """Start the session, right before its first step; drop what an earlier one recorded after step `done`."""
+        """Start the session, right before its first step.
+
+        Drop what an earlier one recorded after step `done`.
+        """
         old = read_metrics(self._path)
         self._wall_before = max(
             (float(record.get("wall_seconds", 0.0)) for record in old), default=0.0
@@ -95,7 +100,10 @@ class Recorder:
         images_per_second: float,
         data_wait: float,
     ) -> None:
-        """Log a step: `seconds` of training so far; `data_wait` is a share of the time since the last logged step."""
+        """Log a step: `seconds` of training so far.
+
+        `data_wait` is a share of the time since the last logged step.
+        """
         self._add(
             "step",
             done,
@@ -171,7 +179,9 @@ class Recorder:
     def finish(
         self, done: int, *, seconds: float, weights: Path, raw_weights: Path | None = None
     ) -> Summary:
-        """Close the record, write and show the summary; `seconds` are the training seconds of the whole run.
+        """Close the record, write and show the summary.
+
+        `seconds` are the training seconds of the whole run.
 
         `weights` is the file of the averaged ones if the recipe has them, and then `raw_weights`
         that of the raw ones.
@@ -187,7 +197,10 @@ class Recorder:
         return summary
 
     def close(self) -> None:
-        """Restore the terminal and let trackers finish; safe to call twice, and after `finish` or `stopped`."""
+        """Restore the terminal and let trackers finish.
+
+        Safe to call twice, and after `finish` or `stopped`.
+        """
         trackers, self._trackers = self._trackers, ()
         for tracker in trackers:
             tracker.end(self._is_finished)
@@ -197,7 +210,10 @@ class Recorder:
         self._console.close()
 
     def _end_epoch(self, done: int, seconds: float) -> None:
-        """Log the training seconds of the epoch that ends now; nothing if its beginning was not recorded."""
+        """Log the training seconds of the epoch that ends now.
+
+        Nothing if its beginning was not recorded.
+        """
         start = done - self._facts.steps_per_epoch
         begun = (
             record

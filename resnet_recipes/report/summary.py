@@ -121,7 +121,10 @@ def summarize(
     weights: Path,
     raw_weights: Path | None = None,
 ) -> Summary:
-    """Summarize a finished run; `seconds` are its training seconds, and the last record's wall time is the run's."""
+    """Summarize a finished run.
+
+    `seconds` are its training seconds, and the last record's wall time is the run's.
+    """
     of_kind = {
         kind: [r for r in records if r["kind"] == kind]
         for kind in ("begin", "epoch", "evaluation", "saved", "compiled")
@@ -158,7 +161,10 @@ def summarize(
 
 
 def _estimated(folder: Path) -> float | None:
-    """Return the training seconds estimated before the start; None if there is no usable estimate."""
+    """Return the training seconds estimated before the start.
+
+    None if there is no usable estimate.
+    """
     try:
         found = read_json(folder / ESTIMATE, may_be_absent=True)
     except NotReadyError:
@@ -168,7 +174,10 @@ def _estimated(folder: Path) -> float | None:
 
 
 def metrics_of(evaluation: Record, name: str) -> Metrics | None:
-    """Return what a record of kind evaluation says about the weights `name`, ema or raw; None if nothing."""
+    """Return what a record of kind evaluation says about the weights `name`, ema or raw.
+
+    None if nothing.
+    """
     if f"{name}_top1_percent" not in evaluation:
         return None
     values = (evaluation[f"{name}_{key}"] for key in ("top1_percent", "top5_percent", "loss"))

@@ -49,7 +49,10 @@ class Checkpoints:
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
 
     def open_for_writing(self) -> None:
-        """Create the folder, and delete half-written files of killed processes. Raises NotReadyError."""
+        """Create the folder, and delete half-written files of killed processes.
+
+        Raises NotReadyError.
+        """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic.delete_parts(self.folder)
@@ -62,7 +65,9 @@ class Checkpoints:
             ) from None
 
     def save(self, step: int, state: State, wait: bool = False) -> None:
-        """Save `state`; return as soon as its tensors are copied to the host, or, if `wait`, when it is on disk.
+        """Save `state`.
+
+        Return as soon as its tensors are copied to the host, or, if `wait`, when it is on disk.
 
         A failed write is only a warning, since the run is worth more than one checkpoint; three
         failures in a row, or one with `wait`, raise TrainingError.
@@ -86,7 +91,9 @@ class Checkpoints:
             )
 
     def newest(self) -> tuple[int, State] | None:
-        """Return step and state of the newest intact checkpoint, or None; `notes` lists those that were skipped.
+        """Return step and state of the newest intact checkpoint, or None.
+
+        `notes` lists those that were skipped.
 
         The state is memory-mapped: copy what you keep. Raises TrainingError if all checkpoints are
         damaged.
@@ -172,7 +179,10 @@ class Checkpoints:
         return value
 
     def _write(self, step: int, state: State) -> None:
-        """Write one checkpoint, then delete those that are too old. Runs in the writer thread. Raises OSError."""
+        """Write one checkpoint, then delete those that are too old. Runs in the writer thread.
+
+        Raises OSError.
+        """
         path = self._path(step)
         self.folder.mkdir(parents=True, exist_ok=True)
         with atomic.replacing(path) as file:

@@ -21,7 +21,10 @@ class Clock:
         self._running = True
 
     def seconds(self) -> float:
-        """Return training seconds so far. Does not wait for the device: call it right after reading a value from it."""
+        """Return training seconds so far.
+
+        Does not wait for the device: call it right after reading a value from it.
+        """
         return self._before + (time.perf_counter() - self._since if self._running else 0.0)
 
     def restart(self, seconds: float) -> None:

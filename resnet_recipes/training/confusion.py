@@ -29,7 +29,10 @@ class Mistake(NamedTuple):
 
 
 class Confusion:
-    """Counts (true class, best class) of every image; a few bytes per image, whatever the number of classes."""
+    """Counts (true class, best class) of every image.
+
+    A few bytes per image, whatever the number of classes.
+    """
 
     def __init__(self, parts: Iterable[Tensor] = ()):
         """Start with the `pairs` of other instances."""

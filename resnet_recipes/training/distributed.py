@@ -54,7 +54,10 @@ def this_rank(device: str) -> Rank:
 
 
 def join(rank: Rank) -> None:
-    """Take this rank's device, and join the other ranks; a single process needs no group and creates none."""
+    """Take this rank's device, and join the other ranks.
+
+    A single process needs no group and creates none.
+    """
     if rank.device.type == "cuda":
         torch.cuda.set_device(rank.device)
     if rank.world_size > 1 and not dist.is_initialized():
@@ -100,7 +103,10 @@ def meeting_place(rank: int, world_size: int) -> dist.Store:
 
 
 def _loopback_store(port: int, is_server: bool) -> dist.TCPStore:
-    """Return a store that only this machine can reach; torch's own server would listen on every interface."""
+    """Return a store that only this machine can reach.
+
+    Torch's own server would listen on every interface.
+    """
     listening = socket.create_server((LOOPBACK, port)).detach() if is_server else None
     return dist.TCPStore(
         LOOPBACK,
@@ -183,7 +189,10 @@ class Vote:
         self._pending: dist.Work | None = None
 
     def cast(self, stop: bool) -> bool:
-        """Cast this rank's vote; return whether any rank voted to stop in the last step (if alone: in this one)."""
+        """Cast this rank's vote.
+
+        Return whether any rank voted to stop in the last step (if alone: in this one).
+        """
         if self._group is None:
             return stop
         agreed = False

@@ -69,7 +69,10 @@ def evaluate(
 
 @torch.no_grad()
 def logits_of(model: nn.Module, pixels: Tensor, precision: Precision, flip: bool = False) -> Tensor:
-    """Return the float32 logits [N, K] of uint8 images; with `flip` the mean of each image's and its mirror image's."""
+    """Return the float32 logits [N, K] of uint8 images.
+
+    With `flip` the mean of each image's and its mirror image's.
+    """
     images = normalize(pixels)
     with precision.autocast():
         logits = model(images).float()

@@ -53,7 +53,10 @@ def rehearse(run: Run) -> None:
 def eager(
     run: Run, batch: Batch, sync: bool = True, halfway: Callable[[], object] = lambda: None
 ) -> Tensor:
-    """Compute a gradient kernel by kernel; call `halfway` between the last micro-batch's forward and backward pass."""
+    """Compute a gradient kernel by kernel.
+
+    Call `halfway` between the last micro-batch's forward and backward pass.
+    """
     parts, losses = run.plan.microbatches, []
     for i, part in enumerate(batch.split(parts)):
         with run.precision.autocast():

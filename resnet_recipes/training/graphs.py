@@ -38,7 +38,10 @@ class Graphs:
         self._is_possible = True
 
     def gradient(self, eager: Eager, batch: Batch, sync: bool = True) -> Tensor:
-        """Leave a batch's gradient in `.grad` as `eager` would, averaged over ranks if asked to; return the loss."""
+        """Leave a batch's gradient in `.grad` as `eager` would, averaged over ranks if asked to.
+
+        Return the loss.
+        """
         if is_new := batch.images.shape != self._shape:
             # torch may give its memory back without waiting for the last replay
             if self._graph is not None:

@@ -12,7 +12,10 @@ SMALLEST_SCALE = 2.0**-10
 
 
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
-    """Return the dtype of `precision.dtype`; auto is bf16 where the GPU supports it, else fp16; fp32 on a CPU."""
+    """Return the dtype of `precision.dtype`; auto is bf16 where the GPU supports it, else fp16.
+
+    Fp32 on a CPU.
+    """
     if name != "auto":
         return DTYPES[name]
     if device.type != "cuda":
@@ -63,7 +66,10 @@ class Precision:
             torch.cat([b.flatten() for b in self._live], out=self._kept)
 
     def step(self, optimizer: torch.optim.Optimizer, clip_norm: float | None) -> None:
-        """Take an optimizer step, clipping the whole gradient's L2 norm to `clip_norm`; skip it after an overflow."""
+        """Take an optimizer step, clipping the whole gradient's L2 norm to `clip_norm`.
+
+        Skip it after an overflow.
+        """
         if clip_norm is not None:
             self.scaler.unscale_(optimizer)
             params = [p for group in optimizer.param_groups for p in group["params"]]
@@ -87,7 +93,10 @@ class Precision:
             torch._foreach_copy_([b.view(-1) for b in self._live], list(right))
 
     def check(self, losses: list[float], step: int) -> None:
-        """Raise TrainingError if the losses logged up to `step` show that training is broken; waits for the device."""
+        """Raise TrainingError if the losses logged up to `step` show that training is broken.
+
+        Waits for the device.
+        """
         broken = [
             step - len(losses) + i for i, loss in enumerate(losses) if not abs(loss) < float("inf")
         ]

@@ -59,14 +59,19 @@ class Stopwatch:
 
 
 def warm_up(device: torch.device) -> int:
-    """Return how many steps are not timed; on a GPU gradients are then replayed, where the host is the bottleneck."""
+    """Return how many steps are not timed.
+
+    On a GPU gradients are then replayed, where the host is the bottleneck.
+    """
     return WARM_UP + WAITS_BEFORE_REPLAY + 1 if device.type == "cuda" else WARM_UP
 
 
 def speeds(
     plan: Plan, rank: Rank, seconds: float = 45.0, beat: Callable[[], None] = lambda: None
 ) -> Speeds:
-    """Measure for about `seconds` on all ranks at once; the machine should be otherwise idle. Every rank calls this.
+    """Measure for about `seconds` on all ranks at once; the machine should be otherwise idle.
+
+    Every rank calls this.
 
     Steps are real ones, taken by the training loop, exchange included, on a micro-batch of
     synthetic images. `beat` is called now and then. Return the speeds of all ranks together; keep

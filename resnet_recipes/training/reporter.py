@@ -66,7 +66,10 @@ class RunReporter:
         self.watchdog.beat(done, "train")
 
     def log(self, done: int, stream: Stream) -> None:
-        """Record the steps since the last call. Raises TrainingError, on every rank, if the loss is not finite."""
+        """Record the steps since the last call.
+
+        Raises TrainingError, on every rank, if the loss is not finite.
+        """
         # waits for the device
         losses = mean_over_ranks(self._losses[: self._count].clone()).tolist()
         self.run.precision.check(losses, done)

@@ -58,7 +58,9 @@ def time_epochs(
     interruption: StopRequest,
     watchdog: Heartbeat,
 ) -> None:
-    """Train `epochs`, counted from 0, as the whole run would; call `tell` with the number and seconds of each.
+    """Train `epochs`, counted from 0, as the whole run would.
+
+    Call `tell` with the number and seconds of each.
 
     Consecutive epochs are trained without a pause; before any other epoch loading restarts, which
     counts in its time.

@@ -35,7 +35,10 @@ _DEPTH = 5
 
 
 def malformed(state: dict[str, Any], total_steps: int) -> Iterator[str]:
-    """Yield what in `state` has the wrong type or range for any run; if nothing has, its fields can be compared."""
+    """Yield what in `state` has the wrong type or range for any run.
+
+    If nothing has, its fields can be compared.
+    """
     wrong = [
         name
         for name, kind in _FIELDS.items()

@@ -134,13 +134,19 @@ def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:
 
 
 def settings_in(recipe: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a checkpoint's recipe, with dotted keys; those that are newer have their defaults."""
+    """Return the settings of a checkpoint's recipe, with dotted keys.
+
+    Those that are newer have their defaults.
+    """
     recipe = updated(recipe)
     return flat(asdict(build(Recipe, recipe, "", []))) | flat(recipe)
 
 
 def resume_warnings(run: Run, state: dict[str, Any]) -> list[str]:
-    """Return why resuming from `state` may not be bit-identical to an uninterrupted run; empty if it is."""
+    """Return why resuming from `state` may not be bit-identical to an uninterrupted run.
+
+    Empty if it is.
+    """
     now = {
         "number of devices": run.rank.world_size,
         "device": run.rank.device.type,
@@ -183,7 +189,9 @@ def _is_any_of(key: str, places: Sequence[str]) -> bool:
 
 
 def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return a nested dictionary with dotted keys; tuples as lists, as YAML and checkpoints have them.
+    """Return a nested dictionary with dotted keys.
+
+    Tuples as lists, as YAML and checkpoints have them.
 
     A method without settings stays an empty dictionary, so that it differs from one that is off.
     """
@@ -198,14 +206,20 @@ def flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 @torch.no_grad()
 def is_finite(model: nn.Module) -> bool:
-    """Return whether every weight and running statistic is a finite number; waits for the device."""
+    """Return whether every weight and running statistic is a finite number.
+
+    Waits for the device.
+    """
     tensors = [t.detach() for t in (*model.parameters(), *model.buffers()) if t.is_floating_point()]
     return bool(torch.stack(torch._foreach_norm(tensors, float("inf"))).isfinite().all())
 
 
 @torch.no_grad()
 def digest(model: nn.Module) -> Tensor:
-    """Return an int64 scalar that changes with any bit of a parameter; no host sync, one small kernel per parameter."""
+    """Return an int64 scalar that changes with any bit of a parameter.
+
+    No host sync, one small kernel per parameter.
+    """
     sums = [p.detach().view(torch.int32).sum(dtype=torch.int64) for p in model.parameters()]
     # so that swapped parameters show
     weights = torch.arange(1, len(sums) + 1, device=sums[0].device)

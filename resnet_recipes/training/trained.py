@@ -118,7 +118,10 @@ class Trained:
 
 
 def recipe_of(place: Path, network: Network) -> Recipe:
-    """Return a run's own recipe, or for a file the defaults plus what it says about images; uses all visible GPUs."""
+    """Return a run's own recipe, or for a file the defaults plus what it says about images.
+
+    Uses all visible GPUs.
+    """
     if place.is_dir():
         recipe = recipes.read(place / "config.yaml")
         return replace(recipe, launch=replace(recipe.launch, gpus="auto", max_restarts=0))

@@ -22,7 +22,10 @@ def nothing_starts(tmp_path, monkeypatch):
 
 
 def check(capsys, argv: list[str], *said: str) -> None:
-    """Run a command that must fail with 2 and say these things on stderr; nothing may be left behind."""
+    """Run a command that must fail with 2 and say these things on stderr.
+
+    Nothing may be left behind.
+    """
     assert cli.train(argv) == 2
     out, err = capsys.readouterr()
     assert out == ""

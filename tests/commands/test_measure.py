@@ -24,7 +24,10 @@ WORDS = [
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
-    """What the ranks were asked for; each epoch takes a second and its number, and its size a hundredth."""
+    """What the ranks were asked for.
+
+    Each epoch takes a second and its number, and its size a hundredth.
+    """
     found: list[dict] = []
 
     def train(folder: Path, *_: object) -> SimpleNamespace:

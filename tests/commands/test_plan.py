@@ -1,4 +1,7 @@
-"""What a plan says of a machine's GPUs is called a prediction until it was measured; it is shown without delay."""
+"""What a plan says of a machine's GPUs is called a prediction until it was measured.
+
+It is shown without delay.
+"""
 
 import sys
 from collections.abc import Callable

@@ -54,7 +54,10 @@ def browser() -> Iterator["webdriver.Chrome"]:
 
 
 def opened(browser: "webdriver.Chrome", words: list[str], out: Path) -> int:
-    """Make a page, open it, wait until its plots are drawn, and return how many there are; it must log no error."""
+    """Make a page, open it, wait until its plots are drawn, and return how many there are.
+
+    It must log no error.
+    """
     verbs.run(["report", *words, "--out", str(out)])
     browser.get(out.as_uri())
     plots = len(browser.find_elements(By.CSS_SELECTOR, ".plot"))
@@ -66,7 +69,10 @@ def opened(browser: "webdriver.Chrome", words: list[str], out: Path) -> int:
 
 
 def until(browser: "webdriver.Chrome", condition: Callable[[], bool]) -> None:
-    """Wait until a condition holds, at most a minute; Selenium itself would look only every half second."""
+    """Wait until a condition holds, at most a minute.
+
+    Selenium itself would look only every half second.
+    """
     WebDriverWait(browser, 60, poll_frequency=0.02).until(lambda _: condition())
 
 

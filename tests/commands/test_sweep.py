@@ -15,7 +15,10 @@ from tests.commands.test_train import SMALL
 
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
-    """Work in an empty folder, where a sweep only notes what would be trained; returns those notes."""
+    """Work in an empty folder, where a sweep only notes what would be trained.
+
+    Returns those notes.
+    """
     monkeypatch.chdir(tmp_path)
     notes = []
     monkeypatch.setattr(

@@ -26,7 +26,10 @@ SMALL = [
 
 @pytest.fixture
 def started(tmp_path, monkeypatch):
-    """Work in an empty folder, where starting a run only notes what would be started; returns those notes."""
+    """Work in an empty folder, where starting a run only notes what would be started.
+
+    Returns those notes.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.setattr("sys.argv", ["resnet-train", "recipe=mild", "lr=1"])

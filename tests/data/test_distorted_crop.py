@@ -14,7 +14,10 @@ SIZES = np.array(
 
 
 def crop_of_one(draws: np.ndarray, tall: int, wide: int, scale: tuple, ratio: tuple) -> list[int]:
-    """Return the crop of one image by the steps of GenerateRandomCrop and its caller; draws are [100, 4]."""
+    """Return the crop of one image by the steps of GenerateRandomCrop and its caller.
+
+    Draws are [100, 4].
+    """
     least, most = (share * tall * wide for share in scale)
     for shape, length, down, right in draws:
         aspect = ratio[0] + (ratio[1] - ratio[0]) * shape

@@ -1,4 +1,7 @@
-"""Every ill of a data folder is found and comes with what to type; a healthy one has nothing to fix."""
+"""Every ill of a data folder is found and comes with what to type.
+
+A healthy one has nothing to fix.
+"""
 
 import os
 import shutil

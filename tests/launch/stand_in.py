@@ -1,4 +1,7 @@
-"""A rank that does as told, without torch: `python -m stand_in RUN`; RUN/behaviour has words like kill@1 (rank 1)."""
+"""A rank that does as told, without torch: `python -m stand_in RUN`.
+
+RUN/behaviour has words like kill@1 (rank 1).
+"""
 
 import os
 import signal

@@ -28,7 +28,10 @@ echo "scontrol $@"
 def run(
     folder: Path, text: str, code: int = 0, tenths: int = 1, task: int = 0
 ) -> subprocess.Popen[str]:
-    """Start a script with stand-ins in front of PATH; `task` is the number that it has in an array."""
+    """Start a script with stand-ins in front of PATH.
+
+    `task` is the number that it has in an array.
+    """
     for name, content in {
         "srun": SRUN.format(code=code, tenths=tenths),
         "scontrol": SCONTROL,

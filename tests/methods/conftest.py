@@ -104,7 +104,10 @@ class After(NamedTuple):
 
 @pytest.fixture
 def train_with_overflow() -> Callable[[Run, int], list[After]]:
-    """Return a function that trains a whole run; the features of forward pass number `bad` (from 1) are infinite."""
+    """Return a function that trains a whole run.
+
+    The features of forward pass number `bad` (from 1) are infinite.
+    """
 
     def run_it(run: Run, bad: int) -> list[After]:
         passes, states = [], []

@@ -1,4 +1,7 @@
-"""The initialisers of the recipes; figures from Composer's initializers.py and torchvision's ResNet-50."""
+"""The initialisers of the recipes.
+
+Figures from Composer's initializers.py and torchvision's ResNet-50.
+"""
 
 import copy
 import math

@@ -30,7 +30,10 @@ IMAGES = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 @pytest.fixture
 def narrow(monkeypatch: pytest.MonkeyPatch) -> nn.Module:
-    """A network with the names of torchvision's ResNet-18 and few parameters; `load` makes such ones too."""
+    """A network with the names of torchvision's ResNet-18 and few parameters.
+
+    `load` makes such ones too.
+    """
     monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
     torch.manual_seed(1)
     return narrow_resnet18(4).eval()

@@ -61,7 +61,10 @@ def cubin(
     folder: Path,
     **constants: int,
 ) -> Cubin:
-    """Compile `kernel`: arguments have the given `types` ("*bf16") or i32; those in `aligned` are divisible by 16."""
+    """Compile `kernel`: arguments have the given `types` ("*bf16") or i32.
+
+    Those in `aligned` are divisible by 16.
+    """
     names = kernel.arg_names
     signature = dict.fromkeys(names, "i32") | types | dict.fromkeys(constants, "constexpr")
     aligned = (*aligned, *(name for name, kind in types.items() if kind.startswith("*")))

@@ -49,7 +49,10 @@ def compiled(kernel, arch, options, folder, **constants):
 
 
 def everywhere(cases, usual):
-    """Return each case with each architecture; without `-m exhaustive` only the usual one on an H200 is compiled."""
+    """Return each case with each architecture.
+
+    Without `-m exhaustive` only the usual one on an H200 is compiled.
+    """
     return [
         pytest.param(
             case,
@@ -63,7 +66,10 @@ def everywhere(cases, usual):
 
 
 def fit(programs, threads, binary):
-    """Tell whether a multiprocessor has registers for so many programs at once; a thread gets them by eights."""
+    """Tell whether a multiprocessor has registers for so many programs at once.
+
+    A thread gets them by eights.
+    """
     return programs * threads * -(-binary.registers // 8) * 8 <= 65536
 
 

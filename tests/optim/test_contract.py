@@ -131,7 +131,10 @@ def test_a_scaled_gradient_is_unscaled(optimizer, small, gradients):
 
 
 def walked(process: RankProcess) -> dict[str, str]:
-    """Train with every optimizer on gradients that are this rank's own; return a hash of weights and state of each."""
+    """Train with every optimizer on gradients that are this rank's own.
+
+    Return a hash of weights and state of each.
+    """
     rank, found = distributed.this_rank("cpu"), {}
     distributed.join(rank)
     for optimizer in OPTIMIZERS:

@@ -69,7 +69,9 @@ class Nursery:
     def call(
         self, folder: Path, ranks: int, function: Callable[..., Any], **arguments: Any
     ) -> list[Any]:
-        """Run `function(process, **arguments)` of a test module on every rank; return the results (JSON), by rank.
+        """Run `function(process, **arguments)` of a test module on every rank.
+
+        Return the results (JSON), by rank.
 
         It takes the worker's place, and may call it; each rank is a separate process, in which it
         may break what it likes.
@@ -89,7 +91,10 @@ class Nursery:
     def run(
         self, folder: Path, *command: str, environment: Mapping[str, str] | None = None
     ) -> "Command":
-        """Run `python -m COMMAND` in a folder; the Python processes that it starts are forks as well."""
+        """Run `python -m COMMAND` in a folder.
+
+        The Python processes that it starts are forks as well.
+        """
         return Command(self, folder, command, os.environ if environment is None else environment)
 
     def close(self) -> None:

@@ -18,7 +18,10 @@ from resnet_recipes.training.trained import Trained
 def test_a_rank_takes_its_gpu_before_the_network_is_on_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Kernels are tried when the network is put on the device; Triton launches them on the current one."""
+    """Kernels are tried when the network is put on the device.
+
+    Triton launches them on the current one.
+    """
     done = []
     (tmp_path / evaluation.RECIPE).write_text(
         freeze(compose("mild", ["data=/images"], needs_data=False).recipe)

@@ -115,7 +115,10 @@ def trained(process: RankProcess, off: tuple[str, ...] = ()) -> int:
 
 
 def fused(process: RankProcess) -> int:
-    """Do the work of a rank with the operations that a GPU would use, as they are on a CPU; return how often."""
+    """Do the work of a rank with the operations that a GPU would use, as they are on a CPU.
+
+    Return how often.
+    """
     on_cpus = set(ops.Operations._fields) - {"notes"}
     chosen = ops.Operations(**{name: getattr(ops, name).fused for name in on_cpus})
     normalize = Mock(side_effect=chosen.batch_norm)
@@ -125,7 +128,10 @@ def fused(process: RankProcess) -> int:
 
 
 def flipped(process: RankProcess) -> str:
-    """Do the work of a rank; before the first checkpoint, one bit of one weight flips on rank 1. Return the error."""
+    """Do the work of a rank; before the first checkpoint, one bit of one weight flips on rank 1.
+
+    Return the error.
+    """
     save = RunReporter.save
 
     def flip_and_save(self: RunReporter, done: int) -> None:
@@ -174,7 +180,10 @@ def test_one_bit_that_flips_on_one_rank_stops_all_and_nothing_is_saved(
 
 
 def test_three_ranks_resume_bit_for_bit(nursery: Nursery, new_run: Callable):
-    """Two ranks would add in the same order in any case; three do while the layout of the buckets stays."""
+    """Two ranks would add in the same order in any case.
+
+    Three do while the layout of the buckets stays.
+    """
     whole = new_run()
     nursery.call(whole, 3, trained)
     resumed = killed_after(3, whole)

@@ -49,7 +49,10 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def configs() -> dict[int, str]:
-    """Hot with every method, in small, by number of ranks; only three show the order in which ranks add."""
+    """Hot with every method, in small, by number of ranks.
+
+    Only three show the order in which ranks add.
+    """
     return {
         ranks: freeze(compose("hot", [*SMALL, f"batch.bn_size={6 // ranks}"]).recipe)
         for ranks in (1, 2, 3)

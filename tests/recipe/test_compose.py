@@ -11,7 +11,10 @@ DATA = "data=/data/imagenet"
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """A user's working folder with an empty ./recipes; returns a function that writes a recipe there."""
+    """A user's working folder with an empty ./recipes.
+
+    Returns a function that writes a recipe there.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recipes").mkdir()
 

@@ -71,7 +71,10 @@ def recorder(facts, console):
 
 
 class Driver:
-    """Play the training loop: the first epoch costs 2 s a step, 64 pixels 1 s, 128 pixels 4 s; every step is logged."""
+    """Play the training loop: the first epoch costs 2 s a step, 64 pixels 1 s, 128 pixels 4 s.
+
+    Every step is logged.
+    """
 
     def __init__(self, recorder, facts):
         self.recorder, self.facts, self.seconds = recorder, facts, 0.0

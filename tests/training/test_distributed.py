@@ -42,7 +42,10 @@ def finished(
 
 
 def test_two_and_three_ranks_learn_and_measure_what_one_process_does(finished: Callable):
-    """Micro-batches of four share BatchNorm statistics on any rank; only the order of float additions differs."""
+    """Micro-batches of four share BatchNorm statistics on any rank.
+
+    Only the order of float additions differs.
+    """
     changes = {
         "max_duration": "3ba",
         "data": {"train_size": 48, "eval_resize": 48, "eval_size": 48},

@@ -29,7 +29,10 @@ def loss_of(model: nn.Module, rank: int) -> torch.Tensor:
 
 
 def averaged(process: RankProcess, compress: bool) -> dict[str, float]:
-    """Average gradients of small buckets over the ranks; return how far they are from the mean by hand."""
+    """Average gradients of small buckets over the ranks.
+
+    Return how far they are from the mean by hand.
+    """
     exchange.BUCKET = 600
     rank = distributed.this_rank("cpu")
     distributed.join(rank)

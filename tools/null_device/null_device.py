@@ -1,4 +1,7 @@
-"""The null device's log, and stand-ins for cuDNN, each logged as one launch; for scripts that run.py starts."""
+"""The null device's log, and stand-ins for cuDNN, each logged as one launch.
+
+For scripts that run.py starts.
+"""
 
 import ctypes
 from collections.abc import Iterator

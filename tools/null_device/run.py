@@ -15,7 +15,10 @@ HERE = Path(__file__).parent
 
 
 def build(folder: Path) -> None:
-    """Compile the stand-ins for runtime and driver into `folder`; raises CalledProcessError or FileNotFoundError."""
+    """Compile the stand-ins for runtime and driver into `folder`.
+
+    Raises CalledProcessError or FileNotFoundError.
+    """
     headers = Path(torch.__file__).parents[1] / "nvidia" / "cu13" / "include"
     runtime, driver = folder / "runtime.so", folder / "libcuda.so.1"
     folder.mkdir(parents=True, exist_ok=True)

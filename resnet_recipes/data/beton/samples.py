@@ -13,7 +13,9 @@ from resnet_recipes.data.memory import available_memory
 
 
 class Samples:
-    """A Source. The engine checks each sample's CRC-32 the first time it is read, if the file has a sidecar.
+    """A Source.
+
+    The engine checks each sample's CRC-32 the first time it is read, if the file has a sidecar.
 
     Its header and the decoder's result are checked every time. `streamed` files do not fit into
     memory: samples are requested from the disk before they are decoded.
@@ -80,7 +82,10 @@ class Samples:
 
 
 def open_samples(path: Path, digest: str = "") -> Samples:
-    """Open a file and its small level. Raises NotReadyError if either has changed since the run began."""
+    """Open a file and its small level.
+
+    Raises NotReadyError if either has changed since the run began.
+    """
     beton, half = open_beton(path), half_path(path)
     samples = Samples(beton, _small(beton, open_beton(half)) if half.exists() else None)
     if digest and samples.digest != digest:

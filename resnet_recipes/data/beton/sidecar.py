@@ -52,7 +52,10 @@ def pack_checksums(crc32: np.ndarray) -> str:
 
 
 def read_sidecar(beton: Path) -> Sidecar | None:
-    """Read the sidecar of a .beton file; None if there is none. Raises NotReadyError if it is damaged."""
+    """Read the sidecar of a .beton file; None if there is none.
+
+    Raises NotReadyError if it is damaged.
+    """
     path = sidecar_path(beton)
     if not os.path.lexists(path):
         return None

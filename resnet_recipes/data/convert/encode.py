@@ -72,7 +72,9 @@ class Encoded(NamedTuple):
 
 
 def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> Encoded:
-    """Encode one image, given as the bytes of a file or uint8 [H, W, 3]. Raises BadImageError if it cannot be read.
+    """Encode one image, given as the bytes of a file or uint8 [H, W, 3].
+
+    Raises BadImageError if it cannot be read.
 
     In `jpg` mode a JPEG of usual chroma within the size limit is kept byte for byte. With two levels it
     is encoded again with restart markers every 64 pixels, so that the native decoder can skip the

@@ -42,7 +42,10 @@ def encode_one(source: Source, index: int, options: ConvertOptions) -> Encoded |
 def encode_in_order(
     source: Source, order: np.ndarray, options: ConvertOptions
 ) -> Iterator[EncodedChunk]:
-    """Yield the images in chunks, in the given order; the processes work at most a few chunks ahead."""
+    """Yield the images in chunks, in the given order.
+
+    The processes work at most a few chunks ahead.
+    """
     chunks = [order[at : at + _CHUNK] for at in range(0, len(order), _CHUNK)]
     workers = min(worker_count(options), len(chunks))
     if workers <= 1:

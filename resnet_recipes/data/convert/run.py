@@ -39,7 +39,9 @@ def convert(
     progress: Callable[[Progress], None],
     expected: Forecast | None = None,
 ) -> list[Path]:
-    """Write the files and return their paths; resumes an interrupted attempt at the same conversion.
+    """Write the files and return their paths.
+
+    Resumes an interrupted attempt at the same conversion.
 
     `expected` is the forecast, if already made. Old files of the same name stay until the new ones
     are complete. Raises NotReadyError (disk full, unreadable images) or TrainingError (a worker

@@ -16,7 +16,10 @@ _MOST = 100  # images: a fraction of a second
 
 
 def images_per_second(images: Sequence[Encoded], side: int) -> float | None:
-    """Return how many random crops of `side` pixels one core makes per second; None if the engine is not built."""
+    """Return how many random crops of `side` pixels one core makes per second.
+
+    None if the engine is not built.
+    """
     if why_not() or not images:
         return None
     images = images[:_MOST]

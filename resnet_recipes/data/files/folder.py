@@ -20,7 +20,10 @@ def class_names(split: Path) -> list[str]:
 
 
 def image_names(folder: Path) -> Iterator[str]:
-    """Yield the paths of images below `folder`, relative to it and unsorted, without a `stat` each; see `walk`."""
+    """Yield the paths of images below `folder`, relative to it and unsorted, without a `stat` each.
+
+    See `walk`.
+    """
     return (path for path, _ in walk(folder))
 
 

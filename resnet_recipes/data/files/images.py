@@ -20,7 +20,10 @@ _MOST = 0.9
 
 
 class Files:
-    """A Source: the images of one split with their labels, sorted by class and name. Stays shared when pickled."""
+    """A Source: the images of one split with their labels, sorted by class and name.
+
+    Stays shared when pickled.
+    """
 
     def __init__(self, listing: Listing, root: str = "", split: str = ""):
         """Put a listing into shared memory; `root` and `split` are used in error messages."""
@@ -38,7 +41,10 @@ class Files:
 
     @classmethod
     def of(cls, config: DataConfig, split: str, digest: str = "") -> Self:
-        """List "train" or "val". Raises NotReadyError if a `digest` is given, and names or sizes differ."""
+        """List "train" or "val".
+
+        Raises NotReadyError if a `digest` is given, and names or sizes differ.
+        """
         listing = listing_of(config, split)
         if digest and listing.digest != digest:
             rule = f"has changed since the run began: files in {split} differ in name or size"

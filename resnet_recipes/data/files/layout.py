@@ -37,7 +37,10 @@ class Part(NamedTuple):
 
 
 def parts(root: Path) -> dict[str, Part]:
-    """Return the parts named "train" and "val", or all images as "". Raises NotReadyError or OSError."""
+    """Return the parts named "train" and "val", or all images as "".
+
+    Raises NotReadyError or OSError.
+    """
     if (place := _table_of(root)).is_file():
         splits = {row.split for row in table.rows(place)}
         return (
@@ -55,7 +58,9 @@ def parts(root: Path) -> dict[str, Part]:
 
 
 def listing_of(config: DataConfig, split: str, tell: Tell = lambda line: None) -> Listing:
-    """List the images of "train" or "val"; with data.val_share, validation images are those set aside.
+    """List the images of "train" or "val".
+
+    With data.val_share, validation images are those set aside.
 
     Raises NotReadyError, or OSError.
     """

@@ -1,4 +1,7 @@
-"""List the images of a split with their labels from folders; long listings are cached between starts."""
+"""List the images of a split with their labels from folders.
+
+Long listings are cached between starts.
+"""
 
 import hashlib
 import json

@@ -75,7 +75,10 @@ def has_labels(table: Path) -> bool:
 
 
 def listing(table: Path, found: Sequence[Row]) -> Listing:
-    """Return the images of these rows. Raises NotReadyError if files are missing or listed twice."""
+    """Return the images of these rows.
+
+    Raises NotReadyError if files are missing or listed twice.
+    """
     folder = os.path.realpath(table.parent)
     names = [_relative(row.name, folder) for row in found]
     with ThreadPoolExecutor(_THREADS) as pool:
@@ -106,7 +109,10 @@ def _read(table: Path) -> tuple[list[str], list[tuple[int, list[str]]]]:
 
 
 def _of_csv(text: io.StringIO) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Read comma-, semicolon- or tab-separated values; two columns without names are path and label."""
+    """Read comma-, semicolon- or tab-separated values.
+
+    Two columns without names are path and label.
+    """
     delimiter = max(",;\t", key=text.readline().count)
     text.seek(0)
     reader = csv.reader(text, delimiter=delimiter, strict=True)

@@ -35,7 +35,10 @@ class BadImageError(ValueError):
 
 
 def read_file(path: str | os.PathLike) -> bytes:
-    """Return the content of an image file. Raises BadImageError unless it is a regular file of at most MAX_BYTES."""
+    """Return the content of an image file.
+
+    Raises BadImageError unless it is a regular file of at most MAX_BYTES.
+    """
     try:
         with open_regular(path) as file:
             if (size := os.fstat(file.fileno()).st_size) > MAX_BYTES:
@@ -179,7 +182,10 @@ def _decoded(image: Image.Image, box: tuple[int, int, int, int]) -> np.ndarray:
 
 
 def _eight_bits(image: Image.Image) -> np.ndarray:
-    """Return deep grey as uint8: the upper half of 16 bits; of 32 bits, without agreed white, 0 to 255 or to 1.0."""
+    """Return deep grey as uint8: the upper half of 16 bits.
+
+    Of 32 bits, without agreed white, 0 to 255 or to 1.0.
+    """
     values = np.asarray(image)
     # the formats have 16 bits
     if image.mode != "F" and (image.mode != "I" or image.format in ("PNG", "PPM")):

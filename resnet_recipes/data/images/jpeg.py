@@ -37,7 +37,9 @@ def has_usual_chroma(data: bytes) -> bool:
 
 
 def passes(data: bytes) -> int:
-    """Return how many scans a JPEG has if each is a pass over all coefficients; 0 if one scan has everything.
+    """Return how many scans a JPEG has if each is a pass over all coefficients.
+
+    0 if one scan has everything.
 
     Reads the whole file. Where it cannot be followed, the result is the most that there may be.
     """
@@ -50,7 +52,10 @@ def passes(data: bytes) -> int:
 
 
 def ends_early(data: bytes) -> bool:
-    """Return whether a JPEG has an end marker before its last two bytes, or none at all. Reads the whole file."""
+    """Return whether a JPEG has an end marker before its last two bytes, or none at all.
+
+    Reads the whole file.
+    """
     return next((at for marker, at in _behind_header(data) if marker == _END), 0) + 2 != len(data)
 
 

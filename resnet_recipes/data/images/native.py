@@ -1,4 +1,7 @@
-"""Fill rows of a batch from encoded images with the native engine; Python handles what it refuses."""
+"""Fill rows of a batch from encoded images with the native engine.
+
+Python handles what it refuses.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -97,7 +100,10 @@ def _fill(
     wanted: np.ndarray,
     in_python: Callable[[Rows], None],
 ) -> None:
-    """Fill the rows as ROW [n] says, which lacks images and pixels; Python reports what is wrong with refused ones."""
+    """Fill the rows as ROW [n] says, which lacks images and pixels.
+
+    Python reports what is wrong with refused ones.
+    """
     source.locate(rows.indices, wanted)
     wanted["side"] = rows.pixels.shape[1]
     wanted["pixels"] = rows.pixels.ctypes.data + np.arange(len(wanted)) * rows.pixels.strides[0]
@@ -108,5 +114,8 @@ def _fill(
 
 
 def _usable(source: Source) -> bool:
-    """Return whether the engine is available and decodes most images; otherwise processes beat threads."""
+    """Return whether the engine is available and decodes most images.
+
+    Otherwise processes beat threads.
+    """
     return not why_not() and source.mostly_jpeg

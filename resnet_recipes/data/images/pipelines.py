@@ -22,7 +22,10 @@ def train_pipeline(
 
 
 def eval_pipeline(source: Source, config: DataConfig, share: Share) -> Pipeline:
-    """Return centre crops; an unreadable image is always an error, to keep accuracies comparable."""
+    """Return centre crops.
+
+    An unreadable image is always an error, to keep accuracies comparable.
+    """
     capacity, is_bicubic = (
         Capacity.for_evaluation(config, share),
         config.eval_interpolation == "bicubic",

@@ -117,7 +117,10 @@ def _centre(height: int, width: int, resize: int, side: int) -> tuple[list[int],
 
 
 def _shorter_side(height: int, width: int, side: int) -> tuple[int, int]:
-    """Return the size of an image whose shorter side becomes `side`; the longer is rounded down, as in torchvision."""
+    """Return the size of an image whose shorter side becomes `side`.
+
+    The longer is rounded down, as in torchvision.
+    """
     if height <= width:
         return side, math.floor(side * width / height)
     return math.floor(side * height / width), side

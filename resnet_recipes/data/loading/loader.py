@@ -31,7 +31,10 @@ class EvalLoader:
         self._config, self._share, self._source = config, share, source
 
     def batches(self) -> Iterator[RawBatch]:
-        """Yield this rank's evaluation batches, the last one short; rank r has examples r, r + world_size, ..."""
+        """Yield this rank's evaluation batches, the last one short.
+
+        Rank r has examples r, r + world_size, ...
+        """
         return self._source.run(order.eval_jobs(self._config, self._share, self.examples))
 
     def close(self) -> None:
@@ -40,7 +43,9 @@ class EvalLoader:
 
 
 class TrainLoader(EvalLoader):
-    """This rank's part of an endless, shuffled stream of global batches. Every step can be the first, at no cost.
+    """This rank's part of an endless, shuffled stream of global batches.
+
+    Every step can be the first, at no cost.
 
     The global batch of step k within epoch e is `permutation(seed, e)[k *
     global_size:][:global_size]`, whatever the number of ranks; rank r takes the r-th contiguous

@@ -45,7 +45,10 @@ class Pipeline(BatchSource):
             self.notes += [note] if note else []
 
     def run(self, jobs: Iterable[Job]) -> Iterator[RawBatch]:
-        """Yield one batch for each job, in order, valid until the next is requested; a new run ends an earlier one."""
+        """Yield one batch for each job, in order, valid until the next is requested.
+
+        A new run ends an earlier one.
+        """
         self._abandon()
         return map(_batch, self._filled(iter(jobs), self._runs))
 

@@ -27,7 +27,9 @@ _hiding = threading.Lock()
 
 
 class WorkerPool:
-    """Workers that share one queue: threads or processes, as the storage needs; with 0, the caller does the work.
+    """Workers that share one queue: threads or processes, as the storage needs.
+
+    With 0, the caller does the work.
 
     Processes are forked from a small server (`forkserver`), never from the trainer, whose threads
     make forking unsafe. The first processes take 3 s to start, later ones a few milliseconds.
@@ -71,7 +73,10 @@ class WorkerPool:
         )
 
     def close(self, stuck: bool = False) -> None:
-        """Stop at once; safe to call twice. Waits for threads to finish their work, but briefly if they are `stuck`."""
+        """Stop at once; safe to call twice.
+
+        Waits for threads to finish their work, but briefly if they are `stuck`.
+        """
         processes = list(self._processes.values())
         for process in processes:  # they hold nothing that could be lost
             process.kill()

@@ -75,7 +75,10 @@ class Slots:
         )
 
     def pin(self) -> str | None:
-        """Lock the memory in RAM and register it with CUDA for asynchronous copies; return a note if that fails."""
+        """Lock the memory in RAM and register it with CUDA for asynchronous copies.
+
+        Return a note if that fails.
+        """
         whole = self._memory.whole
         error = torch.cuda.cudart().cudaHostRegister(whole.ctypes.data, whole.nbytes, 0)
         if not error.value:

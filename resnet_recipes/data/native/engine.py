@@ -18,7 +18,10 @@ class Engine:
     """
 
     def __init__(self, threads: int, scalar: bool = False):
-        """Start the threads; `scalar` avoids vector instructions; OSError if the system allows no more threads."""
+        """Start the threads; `scalar` avoids vector instructions.
+
+        OSError if the system allows no more threads.
+        """
         self._library = library()
         reason = ctypes.create_string_buffer(200)
         self._engine = self._library.engine_create(threads, scalar, reason, len(reason))
@@ -50,7 +53,10 @@ class Engine:
         return ticket
 
     def wait(self, ticket: int, seconds: float) -> bool:
-        """Wait up to `seconds` and return whether every row of the batch is done; other threads keep running."""
+        """Wait up to `seconds` and return whether every row of the batch is done.
+
+        Other threads keep running.
+        """
         whole = bool(self._checked(self._library.engine_wait(self._open(), ticket, seconds)))
         if whole:
             self._kept.pop(ticket, None)

@@ -44,7 +44,10 @@ def rows_of(files: list[np.ndarray], pixels: list[np.ndarray]) -> np.ndarray:
 
 
 def fault(library: ctypes.CDLL) -> str:
-    """Return what the library decodes wrongly; empty if everything is right. Takes 2 ms, without a thread."""
+    """Return what the library decodes wrongly; empty if everything is right.
+
+    Takes 2 ms, without a thread.
+    """
     files = [np.fromfile(FOLDER / f"{name}.jpg", np.uint8) for name in PIXELS]
     sides = [side for _ in files for *_, side in WAYS.values()]
     pixels = [np.zeros((side, side, 3), np.uint8) for side in sides]

@@ -82,7 +82,10 @@ class Status(IntEnum):
 
 
 def put_steps(rows: np.ndarray, steps: Sequence[Sequence[Step]]) -> np.ndarray:
-    """Make ROW [N] apply the steps of an augmentation, one list per row; return the memory that the rows point to."""
+    """Make ROW [N] apply the steps of an augmentation, one list per row.
+
+    Return the memory that the rows point to.
+    """
     counts = np.array([len(of_image) for of_image in steps])
     operations = np.zeros(counts.sum(), OPERATION)
     for operation, (name, values) in zip(

@@ -1,1 +1,4 @@
-"""Triton kernels and their launches; import them on first use only, as not every platform has Triton."""
+"""Triton kernels and their launches.
+
+Import them on first use only, as not every platform has Triton.
+"""

@@ -153,7 +153,10 @@ def backward(
 def statistics(
     x: Tensor, running: tuple[Tensor, Tensor, Tensor], momentum: float, eps: float
 ) -> Tensor:
-    """Return mean and 1 / standard deviation of channels_last [N, C, H, W]: [2, C]; bring `running` up to date."""
+    """Return mean and 1 / standard deviation of channels_last [N, C, H, W]: [2, C].
+
+    Bring `running` up to date.
+    """
     (n, c, h, w), columns = x.shape, -(-x.shape[1] // CHANNELS)
     blocks, rows = shares_of(n * h * w, 2 * ROWS, columns, x.device, RESIDENT_STATISTICS)
     shares, saved = running[0].new_empty(2, blocks, c), running[0].new_empty(2, c)
@@ -243,7 +246,10 @@ def _tile(x, row, rows, channel, c):
 
 @triton.jit
 def _two_tiles(x, row, rows, channel, c, BM: tl.constexpr):
-    """Return the sum of two tiles; no later instruction needs the first before the second is loaded, too."""
+    """Return the sum of two tiles.
+
+    No later instruction needs the first before the second is loaded, too.
+    """
     return _tile(x, row, rows, channel, c) + _tile(x, row + BM, rows, channel, c)
 
 
@@ -397,7 +403,10 @@ def _reduce(
     BM: tl.constexpr,
     BC: tl.constexpr,
 ):
-    """Sum the gradients of weight and bias; with a residual or a half, store the gradient after the ReLU's mask."""
+    """Sum the gradients of weight and bias.
+
+    With a residual or a half, store the gradient after the ReLU's mask.
+    """
     block = tl.program_id(0)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
     row = tl.arange(0, BM)
@@ -459,7 +468,10 @@ def add_up(
     BM: tl.constexpr,
     BC: tl.constexpr,
 ):
-    """Store the share of a program in the sums of g and g * (x - mean); the last to arrive adds up all."""
+    """Store the share of a program in the sums of g and g * (x - mean).
+
+    The last to arrive adds up all.
+    """
     known = channel < c
     tl.store(shares + block * c + channel, sum_g, mask=known)
     tl.store(shares + (blocks + block) * c + channel, sum_gx, mask=known)

@@ -14,7 +14,10 @@ OPTIONS = {"num_warps": 2, "enable_fp_fusion": True}
 
 
 def forward(x: Tensor, stride: int) -> Tensor:
-    """Blur channels_last [N, C, H, W] with stride 1 or 2; with stride 1 it is its own backward pass."""
+    """Blur channels_last [N, C, H, W] with stride 1 or 2.
+
+    With stride 1 it is its own backward pass.
+    """
     n, c, h, w = x.shape
     y = empty(x, n, c, -(-h // stride), -(-w // stride))
     launch(
@@ -51,7 +54,10 @@ def _grid(over: Tensor) -> tuple[int, int, int]:
 
 @triton.jit
 def _row(x, row, column, channel, h, w, c):
-    """Load one pixel of an input row for each column, in float32; pixels outside the image are zero."""
+    """Load one pixel of an input row for each column, in float32.
+
+    Pixels outside the image are zero.
+    """
     return get(x, row, column, channel, h, w, c, 0.0).to(tl.float32)
 
 
@@ -70,7 +76,10 @@ def _sideways(x, row, column, channel, h, w, c):
 def _gather(
     x, y, h, w, ho, wo, c, S: tl.constexpr, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr
 ):
-    """Blur a tile of R output rows, BW columns and BC channels; each blurred row is reused by up to three outputs."""
+    """Blur a tile of R output rows, BW columns and BC channels.
+
+    Each blurred row is reused by up to three outputs.
+    """
     bands = (ho + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
     column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]

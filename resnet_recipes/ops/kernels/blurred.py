@@ -28,7 +28,10 @@ def forward(
     relu: bool,
     stride: int,
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the blurred output for [N, C, H, W] and None; with stride 2, the output and the blurred output."""
+    """Return the blurred output for [N, C, H, W] and None.
+
+    With stride 2, the output and the blurred output.
+    """
     (n, c, h, w), (height, pairs, channels), is_whole = x.shape, TILE, stride == 2
     y = empty(x, n, c, -(-h // stride), -(-w // stride))
     z = torch.empty_like(x) if is_whole else None
@@ -77,7 +80,10 @@ def _apply(
     BP: tl.constexpr,
     BC: tl.constexpr,
 ):
-    """Normalise and blur R rows, BP pairs of columns and BC channels; a row blurred sideways is used three times."""
+    """Normalise and blur R rows, BP pairs of columns and BC channels.
+
+    A row blurred sideways is used three times.
+    """
     bands = (h + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
     column = (tl.program_id(1) * BP + tl.arange(0, BP)[:, None]) * 2
@@ -204,7 +210,10 @@ def _sideways(
     RELU: tl.constexpr,
     OWN: tl.constexpr,
 ):
-    """Blur a normalised row horizontally, around each column and the next one; with stride 2, store the row."""
+    """Blur a normalised row horizontally, around each column and the next one.
+
+    With stride 2, store the row.
+    """
     left = _value(
         x,
         residual,
@@ -299,7 +308,9 @@ def _value(
 
 @triton.jit
 def halved_gradient(g, row, m, channel, c, h, w):
-    """Return the gradient of pixels, in float32, from that of their blur with stride 2; `row` numbers all pixels.
+    """Return the gradient of pixels, in float32, from that of their blur with stride 2.
+
+    `row` numbers all pixels.
 
     An even line 2i takes half the gradient of line i, an odd line 2i + 1 a quarter each of those of
     i and i + 1. Both are the sum of lines l // 2 and (l + 1) // 2, divided by 4; columns likewise.

@@ -112,7 +112,10 @@ def backward(
 def _pool(
     x, y, winner, saved, weight, bias, h, w, c, R: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr
 ):
-    """Compute R / 2 rows, BP columns and BC channels of the output; each lane pools three columns of the input."""
+    """Compute R / 2 rows, BP columns and BC channels of the output.
+
+    Each lane pools three columns of the input.
+    """
     bands = (h + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
     column = (tl.program_id(1) * BP + tl.arange(0, BP)[:, None]) * 2
@@ -160,7 +163,10 @@ def _peaks(x, scale, level, row, column, channel, h, w, c):
 
 @triton.jit
 def _key(x, scale, level, row, column, channel, h, w, c):
-    """Return normalised pixels as integers without a place; those outside the map are below zero."""
+    """Return normalised pixels as integers without a place.
+
+    Those outside the map are below zero.
+    """
     value = get(x, row, column, channel, h, w, c, 0.0).to(tl.float32) * scale + level
     return tl.where(
         inside(row, column, channel, h, w, c), value.to(tl.int32, bitcast=True) & -16, -1024

@@ -181,7 +181,10 @@ def _machine_switch(published: Sequence[Row], is_background: bool, hides: bool) 
 
 
 def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
-    """Return top-1 against `x` by recipe; rows have recipe, `x`, mean_top1_percent, low, high, seeds."""
+    """Return top-1 against `x` by recipe.
+
+    Rows have recipe, `x`, mean_top1_percent, low, high, seeds.
+    """
     recipes = sorted({row["recipe"] for row in groups})
     position = {
         "x": quantity(x, title, zero=False, padding=20) | ({} if x == "pflops" else WHOLE),
@@ -203,7 +206,10 @@ def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
 
 
 def curve(points: Sequence[Row], y: str, title: str) -> Spec:
-    """Return one measured quantity over the epochs of several runs, one line per run; rows have name, epoch and `y`."""
+    """Return one measured quantity over the epochs of several runs, one line per run.
+
+    Rows have name, epoch and `y`.
+    """
     names = sorted({row["name"] for row in points})
     values = [
         {"name": row["name"], "epoch": row["epoch"], y: row[y]}

@@ -43,7 +43,10 @@ class Section:
 
 
 def page(title: str, sections: Sequence[Section]) -> str:
-    """Return the whole page; every name in it is escaped. About 1 MB, nearly all of it the plotting library."""
+    """Return the whole page; every name in it is escaped.
+
+    About 1 MB, nearly all of it the plotting library.
+    """
     import vl_convert
 
     style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))

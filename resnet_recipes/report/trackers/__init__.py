@@ -27,7 +27,10 @@ _MODULES = {
 
 
 def problems(names: Sequence[str]) -> Iterator[Problem]:
-    """Yield a problem for each tracker that is unknown or not installed; keys are relative to `log`."""
+    """Yield a problem for each tracker that is unknown or not installed.
+
+    Keys are relative to `log`.
+    """
     for name in names:
         if name not in TRACKERS:
             yield Problem(

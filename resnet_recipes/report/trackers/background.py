@@ -15,7 +15,10 @@ CLOSING_SECONDS = (3.0, 27.0)
 
 
 class Background:
-    """Pass events on to a tracker from a thread; the first failure is reported and ends only the tracker."""
+    """Pass events on to a tracker from a thread.
+
+    The first failure is reported and ends only the tracker.
+    """
 
     def __init__(
         self, name: str, open_tracker: Callable[[], Tracker], settings: Mapping[str, object]
@@ -40,7 +43,10 @@ class Background:
             yield self._complaints.get()
 
     def end(self, is_finished: bool) -> None:
-        """Close the tracker once all events are sent; does not wait. The run is finished, or was stopped."""
+        """Close the tracker once all events are sent; does not wait.
+
+        The run is finished, or was stopped.
+        """
         self._is_finished = is_finished
         self._events.put(None)
 

@@ -29,7 +29,10 @@ class Tracker(Protocol):
     """A service or file that receives the curves of a run."""
 
     def begin(self, settings: Mapping[str, object], step: int) -> None:
-        """Start or continue the run's curves after `step` completed steps; `settings` are its hyperparameters."""
+        """Start or continue the run's curves after `step` completed steps.
+
+        `settings` are its hyperparameters.
+        """
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:
         """Add one point to some curves."""
@@ -44,7 +47,10 @@ def as_typed(setting: object) -> str:
 
 
 def scalars_of(record: Mapping[str, object]) -> dict[str, float]:
-    """Return the values of a record under the trackers' names; none for kinds of records that have no curve."""
+    """Return the values of a record under the trackers' names.
+
+    None for kinds of records that have no curve.
+    """
     names = NAMES.get(str(record["kind"]), {})
     values = {
         name: record[key] for key, name in names.items() if isinstance(record.get(key), int | float)

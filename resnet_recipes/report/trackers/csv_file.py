@@ -11,7 +11,10 @@ COLUMNS = ("step", "epoch", *(name for names in NAMES.values() for name in names
 
 
 class CsvFile:
-    """One row per point, all with the same columns; a resumed run drops the rows after its checkpoint."""
+    """One row per point, all with the same columns.
+
+    A resumed run drops the rows after its checkpoint.
+    """
 
     def __init__(self, folder: Path):
         self._path = folder / "metrics.csv"

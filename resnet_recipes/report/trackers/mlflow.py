@@ -16,7 +16,9 @@ _PARAMS = 100
 
 
 class MLflow:
-    """One MLflow run per run folder, continued when the run is resumed; its id is in RUN/mlflow-run.
+    """One MLflow run per run folder, continued when the run is resumed.
+
+    Its id is in RUN/mlflow-run.
 
     MLflow keeps every point that it is sent, so points that a resumed run repeats are not sent
     again.

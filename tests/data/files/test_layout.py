@@ -147,7 +147,10 @@ def test_validation_is_preferred_to_test(folder, tmp_path):
 
 @pytest.fixture
 def table(folder: Path, tmp_path: Path) -> Path:
-    """Return a table of all images of `folder`, which lie next to it without class folders; no name contains `val`."""
+    """Return a table of all images of `folder`, which lie next to it without class folders.
+
+    No name contains `val`.
+    """
     lines = ["path,label,split"]
     (tmp_path / "pictures").mkdir()
     for path in sorted(folder.glob("*/*/*.jpg")):

@@ -18,7 +18,10 @@ from resnet_recipes.data.order import Job
 
 
 class Greys:
-    """Forty images, each of a single grey level that depends on its key; images in `bad` cannot be read."""
+    """Forty images, each of a single grey level that depends on its key.
+
+    Images in `bad` cannot be read.
+    """
 
     def __init__(self, in_threads: bool, bad: tuple[int, ...] = ()):
         self.labels, self.in_threads, self.bad = np.arange(40) // 4, in_threads, bad

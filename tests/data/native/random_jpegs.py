@@ -110,7 +110,10 @@ def _dc(difference: int, table: _Codes) -> str:
 
 
 def _ac(table: _Codes, rng: np.random.Generator) -> str:
-    """Return the bits of 63 random coefficients, most of them zero; now and then the last is not."""
+    """Return the bits of 63 random coefficients, most of them zero.
+
+    Now and then the last is not.
+    """
     count = min(63, int(rng.geometric(0.25)) - 1)
     places = np.sort(rng.choice(np.arange(1, 64), count, replace=False)).tolist()
     values = rng.integers(1, 12, count) * rng.choice([-1, 1], count)

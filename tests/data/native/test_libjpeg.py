@@ -69,7 +69,10 @@ def build(tmp_path_factory):
 
 
 def decoded(library: Path, job: Path, folder: Path) -> tuple[str, bool]:
-    """Decode with the libraries of a folder first; return which is used, and whether all pixels are right."""
+    """Decode with the libraries of a folder first.
+
+    Return which is used, and whether all pixels are right.
+    """
     command = [sys.executable, Path(__file__).with_name("decode.py"), library, job]
     done = subprocess.run(
         command,

@@ -11,7 +11,10 @@ from resnet_recipes.ops.kernels import maps
 
 @pytest.fixture(autouse=True, scope="session")
 def repeated_nothing():
-    """Patch Triton's language once, not for every launch and call; look for no overflow in integers, as on a GPU."""
+    """Patch Triton's language once, not for every launch and call.
+
+    Look for no overflow in integers, as on a GPU.
+    """
     for function in (maps.get, tl.sum):  # one that sees `triton.language`, and one of that itself
         interpreter._patch_lang(function.fn)
     interpreter._patch_lang = lambda _: interpreter._LangPatchScope()

@@ -38,7 +38,10 @@ def needs(name: str) -> pytest.MarkDecorator:
 def session(
     folder: Path, names: list[str], steps: range, first: int = 0, ends: bool = False
 ) -> list[str]:
-    """Record a few steps and an evaluation, and the end of the run; return what was complained about."""
+    """Record a few steps and an evaluation, and the end of the run.
+
+    Return what was complained about.
+    """
     facts = RunFacts("small", folder, 20, 10, 16, (32,), (10**9, 10**9), 10, "CPU")
     trackers = opened(names, folder, SETTINGS)
     said = io.StringIO()
