@@ -241,6 +241,12 @@ def test_composing_runs_nothing_and_reads_no_environment(folder, monkeypatch):
     assert "is not a reference to one setting" in said
 
 
+@pytest.mark.parametrize("reference", ["hydra.runtime.cwd", "hydra.job.name", "hydra"])
+def test_a_reference_reads_nothing_of_hydras_own_config(folder, reference):
+    folder("recipes/mine.yaml", f"defaults: [mild]\nabout: ${{{reference}}}\n")
+    assert "cannot be composed" in problems("mine", DATA)
+
+
 def test_composing_twice_gives_the_same_recipe(folder):
     assert compose("hot", [DATA, "seed=1"]).recipe == compose("hot", [DATA, "seed=1"]).recipe
 

@@ -17,12 +17,14 @@ VALUES = {
     "launch.device": "cpu",
     "model.name": "resnet18",
     "model.weights": "weights.pt",
-    "optimizer.name": "lamb",
+    "optimizer": "lamb",
+    "schedule": "step",
     "precision.dtype": "bf16",
     "recipe": "mild",
     "run": "mine",
     "run.root": "runs",
     "--resume": "runs/mine",
+    "--recipes": "recipes",
 }
 NUMBERS = {"data.train_size": "128", "data.eval_size": "224", "data.eval_resize": "256"}
 
@@ -62,6 +64,8 @@ def test_verbs_of_others_name_ours(verb):
         (["--wandb"], "'log.to=[wandb]'"),
         (["--no-ema"], "'~methods.ema'"),
         (["-c", "mild"], "recipe=mild"),
+        (["--config-dir", "conf"], "--recipes conf"),
+        (["--opt", "lamb"], "optimizer=lamb"),
         (["--ckpt", "a b.pt"], "--resume 'a b.pt'"),
         (["--epochs"], "epochs=VALUE"),
         (["--num-classes", "10"], "leave it out"),
