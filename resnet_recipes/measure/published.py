@@ -41,14 +41,6 @@ class PublishedResult:
     source: str
     note: str
 
-    @property
-    def machine(self) -> str:
-        """Kind of machine, broader than `hardware`, so that results can be compared in one plot."""
-        for name in ("8x A100", "8x H100", "8x H200", "V100"):
-            if name in self.hardware:
-                return name
-        return "64 GPUs or more" if self.hardware else "not stated"
-
 
 @cache
 def published() -> tuple[PublishedResult, ...]:

@@ -1,6 +1,5 @@
 """The plots of the report as Vega-Lite specifications, drawn by the browser or into PNG files."""
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -21,37 +20,17 @@ from resnet_recipes.report.page.vega import (
 
 Row = dict[str, Any]
 
-ALL, NONE = "all machines", "hidden"
-
-#: The machine of most published results, which a plot shows first.
-USUAL = "8x A100"
-
-#: What minutes include: training alone, evaluations too, or everything.
-CLOCKS = {"papers": "the papers' clock", "mlperf": "MLPerf's clock", "wall": "the wall clock"}
-
 
 def accuracy(
-    runs: Sequence[Row],
-    published: Sequence[Row],
-    prices: tuple[float, float] | None = None,
-    hides: bool = False,
+    runs: Sequence[Row], published: Sequence[Row], x: str = "minutes", title: str = "minutes"
 ) -> Spec:
-    """Return top-1 against minutes by one of three clocks: the runs and their Pareto front over the published results.
+    """Return top-1 against `x`, on a logarithmic axis: runs and their Pareto front over published results.
 
-    Runs have recipe, top1_percent, minutes by each of CLOCKS (None where unknown), and what
-    hovering shows (epochs, hardware, command). Published results have minutes by one clock; `hides`
-    shows them only on request. With two prices per hour, of the runs' machine and of the published
-    one, the axis is cost.
+    Rows have recipe, top1_percent, `x`, and what hovering shows.
     """
-    runs = [
-        row
-        for row in runs
-        if row["top1_percent"] is not None and any(row[clock] for clock in CLOCKS)
-    ]
-    published = [row for row in published if row["minutes"]]
+    runs, published = ([row for row in rows if row[x]] for rows in (runs, published))
     own = sorted({row["recipe"] for row in runs})
     recipes = [*own, *sorted({row["recipe"] for row in published} - set(own))]
-    x, title = ("cost", "cost") if prices else ("minutes", "minutes")
     encoding = {
         "x": quantity(x, title, type="log", nice=False, padding=24)
         | {"axis": {"format": "~g", "tickCount": 8}},
@@ -59,59 +38,31 @@ def accuracy(
         "shape": nominal("recipe", recipes, SHAPES),
         "color": nominal("recipe", recipes, COLOURS),
     }
-    for channel in ("shape", "color") if published else ():
-        encoding[channel]["legend"] = {
-            "values": {"expr": f"machine == '{NONE}' ? {json.dumps(own)} : {json.dumps(recipes)}"}
-        }
-    price, published_price = prices or (0.0, 0.0)
-    layers = (
-        _published_layers(published, encoding, published_price, is_background=bool(runs))
-        if published
-        else []
-    )
-    if runs:
-        layers += _run_layers(runs, encoding, price)
-    switches = [_clock_switch()] + (
-        [_machine_switch(published, bool(runs), hides)] if published else []
-    )
-    return plot({"params": switches, "layer": layers})
+    layers = _published_layers(published, encoding, x, is_background=bool(runs)) * bool(published)
+    layers += _run_layers(runs, encoding, x) * bool(runs)
+    return plot({"layer": layers})
 
 
 def _published_layers(
-    rows: Sequence[Row], encoding: Spec, price: float, is_background: bool
+    rows: Sequence[Row], encoding: Spec, x: str, is_background: bool
 ) -> list[Spec]:
     """Return points for published results, grey if they are behind the user's runs, and one label per recipe."""
-    chosen = [{"filter": f"machine == '{ALL}' || datum.machine == machine"}, *_by_clock(price)]
-    shown = (
-        "recipe",
-        "label",
-        "top1_percent",
-        "epochs",
-        "minutes",
-        *(["cost"] if price else []),
-        "hardware",
-        "source",
-        "note",
-    )
+    shown = ("recipe", "label", "top1_percent", "epochs", x, "hardware", "source", "note")
     colour = {"color": {"value": GREY}} if is_background else {}
+    best = {row["recipe"]: row for row in sorted(rows, key=lambda row: row["top1_percent"])}
+    labels = sorted(best.values(), key=lambda row: row[x])
     text = {"type": "text", "fontSize": 10, "color": GREY}
     # neighbours alternate
     sides = ({"align": "right", "dx": -4, "dy": -9}, {"align": "left", "dx": 4, "dy": 11})
     return [
         {
             "data": {"values": list(rows)},
-            "transform": chosen,
             "mark": {"type": "point", "size": 55, "filled": False},
             "encoding": encoding | colour | {"tooltip": tooltip(shown)},
         },
         *(
             {
-                "data": {"values": list(rows)},
-                "transform": [
-                    *chosen,
-                    *_most_accurate(),
-                    {"filter": f"datum.order % 2 == {index}"},
-                ],
+                "data": {"values": labels[index::2]},
                 "mark": text | side,
                 "encoding": {"x": encoding["x"], "y": encoding["y"], "text": {"field": "recipe"}},
             }
@@ -120,23 +71,12 @@ def _published_layers(
     ]
 
 
-def _run_layers(rows: Sequence[Row], encoding: Spec, price: float) -> list[Spec]:
+def _run_layers(rows: Sequence[Row], encoding: Spec, x: str) -> list[Spec]:
     """Return the user's runs as filled points, and the front of those that no other run beats."""
-    shown = (
-        "name",
-        "recipe",
-        "top1_percent",
-        "epochs",
-        "minutes",
-        *(["cost"] if price else []),
-        "hardware",
-        "command",
-    )
-    fronts = [point | {"clock": clock} for clock in CLOCKS for point in pareto(rows, clock)]
+    shown = ("name", "recipe", "top1_percent", "epochs", x, "hardware", "command")
     return [
         {
-            "data": {"values": fronts},
-            "transform": _by_clock(price),
+            "data": {"values": list(pareto(rows, x))},
             "mark": {
                 "type": "line",
                 "interpolate": "step-after",
@@ -147,37 +87,10 @@ def _run_layers(rows: Sequence[Row], encoding: Spec, price: float) -> list[Spec]
         },
         {
             "data": {"values": list(rows)},
-            "transform": [{"fold": list(CLOCKS), "as": ["clock", "minutes"]}, *_by_clock(price)],
             "mark": {"type": "point", "size": 80, "filled": True, "opacity": 0.9},
             "encoding": encoding | {"tooltip": tooltip(shown)},
         },
     ]
-
-
-def _by_clock(price: float) -> list[Spec]:
-    """Return the transforms that keep the rows of the chosen clock, with their cost at a price per hour."""
-    money = [{"calculate": f"datum.minutes / 60 * {price!r}", "as": "cost"}] if price else []
-    return [{"filter": "datum.clock == clock && datum.minutes > 0"}, *money]
-
-
-def _clock_switch() -> Spec:
-    bind = {
-        "input": "select",
-        "options": list(CLOCKS),
-        "labels": list(CLOCKS.values()),
-        "name": "minutes by ",
-    }
-    return {"name": "clock", "value": next(iter(CLOCKS)), "bind": bind}
-
-
-def _machine_switch(published: Sequence[Row], is_background: bool, hides: bool) -> Spec:
-    machines = [*[NONE] * is_background, ALL, *sorted({row["machine"] for row in published})]
-    first = NONE if hides else USUAL if USUAL in machines else ALL
-    return {
-        "name": "machine",
-        "value": first,
-        "bind": {"input": "select", "options": machines, "name": "published results: "},
-    }
 
 
 def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
@@ -256,25 +169,10 @@ def phases(rows: Sequence[Row]) -> Spec:
     )
 
 
-def pareto(rows: Iterable[Row], clock: str) -> Iterable[Row]:
-    """Yield minutes and accuracy of the rows that no other row beats in both on a clock, the fastest one first."""
+def pareto(rows: Iterable[Row], x: str) -> Iterable[Row]:
+    """Yield `x` and accuracy of the rows that no other row beats in both, the one with the least `x` first."""
     best = float("-inf")
-    for row in sorted(
-        (row for row in rows if row[clock]), key=lambda row: (row[clock], -row["top1_percent"])
-    ):
+    for row in sorted(rows, key=lambda row: (row[x], -row["top1_percent"])):
         if row["top1_percent"] > best:
             best = row["top1_percent"]
-            yield {"minutes": row[clock], "top1_percent": best}
-
-
-def _most_accurate() -> list[Spec]:
-    """Return the transforms that keep one point per recipe, its most accurate one, and number these by time."""
-    return [
-        {
-            "window": [{"op": "row_number", "as": "place"}],
-            "groupby": ["recipe"],
-            "sort": [{"field": "top1_percent", "order": "descending"}],
-        },
-        {"filter": "datum.place == 1"},
-        {"window": [{"op": "row_number", "as": "order"}], "sort": [{"field": "minutes"}]},
-    ]
+            yield {x: row[x], "top1_percent": best}

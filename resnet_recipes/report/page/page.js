@@ -1,5 +1,4 @@
-// Draw every plot from the specification next to it, if the page includes the plotting library. Only errors are logged,
-// since the library warns when a choice of clock and machine leaves no points.
+// Draw every plot from the specification next to it, if the page includes the plotting library. Only errors are logged.
 for (const plot of document.querySelectorAll(".plot")) {
   const spec = JSON.parse(document.getElementById(plot.dataset.spec).textContent);
   vegaEmbed(plot, spec, {mode: "vega-lite", logLevel: 1, actions: {export: true, source: false, compiled: false, editor: false}});
