@@ -3,46 +3,27 @@
 from dataclasses import field, make_dataclass
 from typing import Optional
 
-from resnet_recipes.methods.base import Batch, Method, Now
-from resnet_recipes.methods.bce_loss import BCELoss
-from resnet_recipes.methods.blurpool import BlurPool
-from resnet_recipes.methods.colout import ColOut
-from resnet_recipes.methods.cutmix import CutMix
-from resnet_recipes.methods.ema import EMA
-from resnet_recipes.methods.increasing_randaugment import IncreasingRandAugment
+from resnet_recipes.methods.base import Batch as Batch
+from resnet_recipes.methods.base import Method as Method
+from resnet_recipes.methods.base import Now as Now
+from resnet_recipes.methods.bce_loss import BCELoss as BCELoss
+from resnet_recipes.methods.blurpool import BlurPool as BlurPool
+from resnet_recipes.methods.colout import ColOut as ColOut
+from resnet_recipes.methods.cutmix import CutMix as CutMix
+from resnet_recipes.methods.ema import EMA as EMA
+from resnet_recipes.methods.increasing_randaugment import (
+    IncreasingRandAugment as IncreasingRandAugment,
+)
 from resnet_recipes.methods.installed import installed
-from resnet_recipes.methods.label_smoothing import LabelSmoothing
-from resnet_recipes.methods.mixup import MixUp
-from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix
-from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
-from resnet_recipes.methods.randaugment import RandAugment
-from resnet_recipes.methods.random_erasing import RandomErasing
-from resnet_recipes.methods.sam import SAM
-from resnet_recipes.methods.stochastic_depth import StochasticDepth
-from resnet_recipes.methods.trivial_augment import TrivialAugment
-
-__all__ = [
-    "EMA",
-    "ORDER",
-    "SAM",
-    "BCELoss",
-    "Batch",
-    "BlurPool",
-    "ColOut",
-    "CutMix",
-    "IncreasingRandAugment",
-    "LabelSmoothing",
-    "Method",
-    "Methods",
-    "MixUp",
-    "MixUpOrCutMix",
-    "Now",
-    "ProgressiveResizing",
-    "RandAugment",
-    "RandomErasing",
-    "StochasticDepth",
-    "TrivialAugment",
-]
+from resnet_recipes.methods.label_smoothing import LabelSmoothing as LabelSmoothing
+from resnet_recipes.methods.mixup import MixUp as MixUp
+from resnet_recipes.methods.mixup_or_cutmix import MixUpOrCutMix as MixUpOrCutMix
+from resnet_recipes.methods.progressive_resizing import ProgressiveResizing as ProgressiveResizing
+from resnet_recipes.methods.randaugment import RandAugment as RandAugment
+from resnet_recipes.methods.random_erasing import RandomErasing as RandomErasing
+from resnet_recipes.methods.sam import SAM as SAM
+from resnet_recipes.methods.stochastic_depth import StochasticDepth as StochasticDepth
+from resnet_recipes.methods.trivial_augment import TrivialAugment as TrivialAugment
 
 #: Our methods, in the order in which their hooks run.
 _OURS: tuple[type[Method], ...] = (

@@ -1,5 +1,6 @@
 """Combinations of methods: their order, which pairs commute, and which exclude each other."""
 
+import importlib
 import random
 from itertools import combinations
 
@@ -38,24 +39,6 @@ HOT = {
     "ema",
 }
 
-#: Pairs that do not commute; comments in ORDER say why they are in this order.
-DO_NOT_COMMUTE = {
-    ("colout", "progressive_resizing"),  # sizes, and which pixels are left
-    # where and how large the box is
-    ("colout", "random_erasing"),
-    ("progressive_resizing", "random_erasing"),
-    ("colout", "cutmix"),
-    ("progressive_resizing", "cutmix"),
-    ("colout", "mixup_or_cutmix"),
-    ("progressive_resizing", "mixup_or_cutmix"),
-    # the partner is erased, too
-    ("random_erasing", "mixup"),
-    ("random_erasing", "cutmix"),
-    ("random_erasing", "mixup_or_cutmix"),
-    # the partner is unsmoothed
-    ("label_smoothing", "mixup"),
-    ("label_smoothing", "cutmix"),
-}
 EXCLUDE_EACH_OTHER = {
     ("mixup", "cutmix"),
     ("mixup", "mixup_or_cutmix"),
@@ -71,7 +54,10 @@ def on(names: set[str]) -> Methods:
 
 
 @pytest.mark.parametrize(("first", "second"), list(combinations(TRANSFORMS, 2)))
-def test_pairs_commute_except_those_listed(first, second, now_at, batch_of):
+def test_pairs_commute_unless_the_tests_of_the_later_one_say_otherwise(
+    first, second, now_at, batch_of
+):
+    tests = importlib.import_module(f"tests.methods.test_{second}")
     if (first, second) in EXCLUDE_EACH_OTHER:
         assert list(Stack({name: BY_NAME[name]() for name in (first, second)}).problems())
         return
@@ -90,7 +76,7 @@ def test_pairs_commute_except_those_listed(first, second, now_at, batch_of):
     same = one.images.shape == other.images.shape and all(
         torch.allclose(a, b, atol=1e-6) for a, b in zip(one, other, strict=True)
     )
-    assert same == ((first, second) not in DO_NOT_COMMUTE)
+    assert same == (first not in getattr(tests, "DOES_NOT_COMMUTE", ()))
 
 
 def test_order_gives_the_published_sizes_and_targets(now_at, batch_of):

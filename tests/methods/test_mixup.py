@@ -12,6 +12,9 @@ from resnet_recipes.methods.mixup import MixUp
 #: Values that the settings must refuse.
 WRONG = {"alpha": [0.0, -1.0, float("nan")]}
 
+#: The partner is erased, too, and its label is not smoothed.
+DOES_NOT_COMMUTE = {"random_erasing", "label_smoothing"}
+
 
 class Forced:
     """A generator whose draws are given."""
