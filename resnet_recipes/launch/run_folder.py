@@ -5,10 +5,10 @@ import hashlib
 import json
 import os
 import platform
-import re
 import secrets
 import shlex
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -32,9 +32,6 @@ from resnet_recipes.report.metrics import METRICS
 from resnet_recipes.report.recorder import SUMMARY
 
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf")
-
-#: Most bytes read of one of git's files; packed-refs of large repositories have megabytes.
-_MAX_GIT_FILE = 16 << 20
 
 
 def create(composed: Composed, plan: Plan, command: Sequence[str]) -> Path:
@@ -150,34 +147,14 @@ def _is_unused(folder: Path) -> bool:
 def _commit(folder: Path) -> str | None:
     """Return the commit checked out in the repository around a folder; None outside a repository.
 
-    Read from its files: git itself runs programs that a repository's own configuration names.
+    `rev-parse` runs no program that a repository's own configuration names, as `status` would.
     """
-    git = next(
-        (found for place in (folder, *folder.parents) if (found := place / ".git").exists()), None
-    )
-    if git is None:
-        return None
-    if link := re.fullmatch(r"gitdir: (.+)\s*", _text(git)):  # a worktree or a submodule
-        git = git.parent / link[1].strip()
-    common = git / (_text(git / "commondir").strip() or ".")
-    head = _text(git / "HEAD").strip()
-    if name := head.removeprefix("ref: ") if head.startswith("ref: refs/") else "":
-        packed = (line.split() for line in _text(common / "packed-refs").splitlines())
-        head = _text(common / name).strip() or next(
-            (words[0] for words in packed if words[1:] == [name]), ""
-        )
-    return head if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", head) else None
-
-
-def _text(path: Path) -> str:
-    """Return the text of a small file; empty if it cannot be read."""
+    command = ["git", "-C", str(folder), "rev-parse", "--verify", "HEAD"]
     try:
-        if not path.is_file():
-            return ""
-        with path.open("rb") as file:
-            return file.read(_MAX_GIT_FILE).decode(errors="replace")
-    except OSError:
-        return ""
+        told = subprocess.run(command, capture_output=True, text=True, check=False, timeout=2)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return told.stdout.strip() or None
 
 
 def _version(package: str) -> str | None:
