@@ -3,7 +3,6 @@
 For ours also wall time, memory and start-up.
 
     python benchmarks/loaders DATA [--sizes 176,88] [--json FILE]
-    python benchmarks/loaders DATA --cold [--only "files|torchvision + PIL"]
 
 DATA is a folder of class folders of JPEGs, or one with train/. Every loader runs in its own
 process, with its own workers. Loaders take turns, and each round counts the CPU time of that
@@ -19,7 +18,6 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import cold
 from bench import Bench, serve
 from cases import BATCH, LOADERS, PAIRS, Setting, missing
 from rich.console import Console
@@ -85,23 +83,6 @@ def clock(setting: Setting, rounds: int, batches: int) -> Iterator[dict]:
         bench.close()
 
 
-def cold_rows(setting: Setting, names: list[str], rounds: int, batches: int) -> Iterator[dict]:
-    """Yield each loader with cold files compared with warm files (in the page cache).
-
-    Then ours with peers, cold.
-    """
-    found = cold.rates(setting, names, rounds, batches)
-    unit = "images per worker-second"
-    for name, pairs in found.items():
-        yield row(
-            f"{name}, cold / warm, {setting.pixels} px", *map(list, zip(*pairs, strict=True)), unit
-        )
-    for our, peer in PAIRS:
-        if our in found and peer in found:
-            firsts = ([first for first, _ in found[name]] for name in (our, peer))
-            yield row(f"{our} / {peer}, cold, {setting.pixels} px", *firsts, unit)
-
-
 def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
     """Link `source` into `root` as train and val, write the .beton files needed, and yield notes on their sizes.
 
@@ -142,9 +123,6 @@ def main() -> None:
     parser.add_argument(
         "--only", help="loaders to measure, names separated by |; all, if not given"
     )
-    parser.add_argument(
-        "--cold", action="store_true", help="compare files out of the page cache with files in it"
-    )
     parser.add_argument("--no-clock", action="store_true", help="only CPU time")
     parser.add_argument("--json", type=Path, help="also write the rows here")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
@@ -168,11 +146,8 @@ def main() -> None:
             console.print(note)
         for size in sizes:
             setting = Setting(Path(folder), size, args.workers)
-            if args.cold:
-                results += cold_rows(setting, names, args.rounds, args.batches)
-            else:
-                results += rows(size, measured(setting, names, args.rounds, args.batches))
-        if not args.no_clock and not args.cold:
+            results += rows(size, measured(setting, names, args.rounds, args.batches))
+        if not args.no_clock:
             results += clock(
                 Setting(Path(folder), sizes[0], args.workers), args.rounds, args.batches
             )

@@ -5,14 +5,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 from cases import BATCH, LOADERS, Setting
 
 TICKS = os.sysconf("SC_CLK_TCK")
-AHEAD = 4  # batches that a loader with two workers may have ready
 
 
 def serve(name: str, setting: Setting) -> None:
@@ -60,24 +57,6 @@ class Bench:
         self._read(batches)
         return batches * BATCH / (self._idle_seconds() - before)
 
-    def worker_rate(self, batches: int) -> float:
-        """Read some batches after those that are ready; return images per worker-second.
-
-        These are the seconds of threads and processes that do at least a twentieth of the work,
-        without the time they wait for a core, so that other work on the machine matters little.
-        """
-        self._read(AHEAD)
-        before, started = tasks(self._process.pid), time.perf_counter()
-        self._read(batches)
-        seconds, after = time.perf_counter() - started, tasks(self._process.pid)
-        spent = [after[task] - before[task] for task in after.keys() & before.keys()]
-        enough = sum(ran for ran, _ in spent) / 20
-        return batches * BATCH / sum(seconds - queued for ran, queued in spent if ran > enough)
-
-    def wait_until_idle(self) -> None:
-        """Wait until the queues are full."""
-        self._idle_seconds()
-
     def close(self) -> None:
         """End the process and its workers."""
         self._process.kill()
@@ -97,18 +76,6 @@ class Bench:
             now = cpu_seconds(self._process.pid)
             seconds, quiet = now, quiet + 1 if now - seconds < 0.02 else 0
         return seconds
-
-
-def tasks(root: int) -> dict[int, np.ndarray]:
-    """Return the seconds that the threads of a process and its descendants ran, and waited for a core: float64 [2]."""
-    found = {}
-    for pid in processes(root):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            with suppress(OSError):
-                found[int(task.name)] = (
-                    np.array((task / "schedstat").read_text().split()[:2], float) / 1e9
-                )
-    return found
 
 
 def cpu_seconds(root: int) -> float:
