@@ -30,7 +30,10 @@ WORDS = [
 
 
 def part(source: Path, images: int, root: Path) -> Path:
-    """Make a dataset of the first images of each class: all for training, a fifth of them for evaluation."""
+    """Make a dataset of the first images of each class.
+
+    All for training, a fifth of them for evaluation.
+    """
     for split, count in (("train", images), ("val", images // 5)):
         for folder in sorted((source / split).iterdir()):
             (root / split / folder.name).mkdir(parents=True)

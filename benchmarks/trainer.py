@@ -1,4 +1,6 @@
-"""Measure the overhead of the training loop: its steps per second against a bare PyTorch loop, with data in memory.
+"""Measure the overhead of the training loop.
+
+Its steps per second against a bare PyTorch loop, with data in memory.
 
     python benchmarks/trainer.py [--model resnet18] [--batch 32] [--pixels 64] [--steps 10]
     [--rounds 9] [--json FILE]

@@ -43,7 +43,9 @@ class RunResult(NamedTuple):
 
 
 def compose(recipe: str | Mapping[str, Any], *changes: str, **settings: object) -> Recipe:
-    """Return a recipe with changes, as typed on the command line: `compose("hot", "~methods.sam", epochs=16)`.
+    """Return a recipe with changes, as typed on the command line.
+
+    As in `compose("hot", "~methods.sam", epochs=16)`.
 
     Instead of a name, `recipe` may be the node of your own Hydra application's config that holds
     one, without changes. Raises RecipeError with every problem.
@@ -149,7 +151,9 @@ def evaluate(place: str | Path, *changes: str, **settings: object) -> "Evaluated
 def predict(
     place: str | Path, images: str | Path | Sequence[str | Path], *changes: str, **settings: object
 ) -> Iterator["Prediction"]:
-    """Yield what a run, a checkpoint or a weights file takes images for; folders stand for all images in them.
+    """Yield what a run, a checkpoint or a weights file takes images for.
+
+    Folders stand for all images in them.
 
     Changes are those of `evaluate`.
     """

@@ -56,14 +56,20 @@ def guarded(run: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
 
 
 def _leave(*_: object) -> None:
-    """Exit on Ctrl-C before the ranks start: an exception could be lost in a library's destructor."""
+    """Exit on Ctrl-C before the ranks start.
+
+    An exception could be lost in a library's destructor.
+    """
     with suppress(OSError):
         os.write(2, b"interrupted: nothing was started\n")
     os._exit(ExitCode.CANCELLED)
 
 
 def boxed(error: RecipeError | TrainingError) -> str:
-    """Return an error as text for people: each problem, what to type, and that nothing was started."""
+    """Return an error as text for people.
+
+    Each problem, what to type, and that nothing was started.
+    """
     if isinstance(error, TrainingError):
         return f"error: {printable(error)}"
     count = len(error.problems)

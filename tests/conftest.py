@@ -8,7 +8,9 @@ from resnet_recipes.base.cores import cores
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Share the cores among pytest's own processes, and so among those that their tests start; load the fixtures.
+    """Share the cores among pytest's own processes, and so among those that their tests start.
+
+    Load the fixtures.
 
     xdist's controller runs no test: its workers do not wait until it has imported torch.
     """

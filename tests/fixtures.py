@@ -51,7 +51,9 @@ def merged(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Heed signals that nohup or a background shell ignores: a run ignores what was ignored when it began.
+    """Heed signals that nohup or a background shell ignores.
+
+    A run ignores what was ignored when it began.
 
     Then fork the nursery, while this process has no threads of OpenMP's and has not asked for a
     GPU.
@@ -132,7 +134,10 @@ def nursery(pytestconfig: pytest.Config) -> Nursery:
 
 @pytest.fixture(scope="session", autouse=True)
 def composed_once() -> Iterator[None]:
-    """Let Hydra compose the same recipe with the same words once only: it takes a tenth of a second."""
+    """Let Hydra compose the same recipe with the same words once only.
+
+    It takes a tenth of a second.
+    """
     compose, made = hydra_compose.composed, {}
 
     def composed(*arguments: object) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""Small runs of the benchmarks that make runs by hand: they follow the package, and write what they promise."""
+"""Small runs of the benchmarks that make runs by hand.
+
+They follow the package, and write what they promise.
+"""
 
 import json
 import runpy

@@ -1,4 +1,7 @@
-"""Every command in README.md and docs/ works as written: those that take long are planned, the others are run."""
+"""Every command in README.md and docs/ works as written.
+
+Those that take long are planned, the others are run.
+"""
 
 import glob
 import importlib
@@ -50,7 +53,10 @@ SHELL = ("", "sh", "bash", "console")
 
 
 def fenced(page: str, *languages: str) -> Iterator[tuple[str, str]]:
-    """Yield the code blocks of a page in one of these languages, "" where none is named: language and block."""
+    """Yield the code blocks of a page in one of these languages, "" where none is named.
+
+    Language and block.
+    """
     for language, block in re.findall(
         r"^```(\w*)[^\n]*\n(.*?)^```", PAGES[page], re.DOTALL | re.MULTILINE
     ):

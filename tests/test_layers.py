@@ -1,4 +1,7 @@
-"""Who may import whom, and what no module may do; read from the source, so that new modules are covered at once."""
+"""Who may import whom, and what no module may do.
+
+Read from the source, so that new modules are covered at once.
+"""
 
 import ast
 import re
@@ -60,7 +63,10 @@ def statements(module: ast.Module, lazily: bool) -> Iterator[ast.AST]:
 
 
 def is_postponed(node: ast.AST) -> bool:
-    """Return whether an import does not run what is inside a statement: a function, or what only type checkers read."""
+    """Return whether an import does not run what is inside a statement.
+
+    A function, or what only type checkers read.
+    """
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "TYPE_CHECKING"
     return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
@@ -157,7 +163,10 @@ def test_no_modules_import_each_other_in_a_circle_inside_functions_neither():
 
 
 def test_no_folders_import_each_other_in_a_circle():
-    """A folder and the folder around it may import each other: data/base.py is the contract of data/files/."""
+    """A folder and the folder around it may import each other.
+
+    Data/base.py is the contract of data/files/.
+    """
     arrows: dict[str, set[str]] = {}
     for module in modules():
         for name in imports(module) & modules().keys():
@@ -216,7 +225,10 @@ def test_nobody_who_plans_trains_or_measures_knows_a_method_by_name():
 
 
 def written(module: ast.Module) -> Iterator[tuple[ast.AST, list[str]]]:
-    """Yield every node with the words it is written with: its names, or the words of text that is no docstring."""
+    """Yield every node with the words it is written with.
+
+    Its names, or the words of text that is no docstring.
+    """
     docstrings = {node.value for node in ast.walk(module) if isinstance(node, ast.Expr)}
     for node in ast.walk(module):
         parts = [getattr(node, field, "") for field in ("id", "attr", "arg", "name", "module")]

@@ -1,4 +1,7 @@
-"""The notebook of the documentation: its cells run in order, and progress shows although its streams are no files."""
+"""The notebook of the documentation.
+
+Its cells run in order, and progress shows although its streams are no files.
+"""
 
 import io
 import json

@@ -99,7 +99,10 @@ def declared_by_protocols() -> frozenset[str]:
 
 
 def documented_elsewhere(name: str, owner: ast.ClassDef | None) -> bool:
-    """Return whether a method is documented where it is declared: a base class, a protocol, or nn.Module."""
+    """Return whether a method is documented where it is declared.
+
+    A base class, a protocol, or nn.Module.
+    """
     return owner is not None and (
         name == "forward"
         or name in declared_by_protocols()

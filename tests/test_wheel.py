@@ -1,4 +1,7 @@
-"""The wheel, as a stranger gets it: built, installed into an empty environment, and run from an empty folder."""
+"""The wheel, as a stranger gets it.
+
+Built, installed into an empty environment, and run from an empty folder.
+"""
 
 import os
 import re

@@ -41,7 +41,10 @@ BATCH_SECONDS = 60  # seconds for a batch of 100 small images, after which the d
 
 
 def build(folder: Path) -> Path:
-    """Compile the library with both sanitizers, and with libjpeg-turbo inside: it has the Huffman decoder then."""
+    """Compile the library with both sanitizers, and with libjpeg-turbo inside.
+
+    It has the Huffman decoder then.
+    """
     made = folder / PATH.name
     flags = "-std=c++17 -O1 -g -fno-omit-frame-pointer -ffp-contract=off -fvisibility=hidden -fPIC"
     checks = "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
@@ -109,7 +112,9 @@ def jpegs(rng: np.random.Generator) -> list[np.ndarray]:
 
 
 def mutated(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarray:
-    """Return a copy with one to four edits: bytes or restart markers changed, or a piece cut, doubled or overwritten.
+    """Return a copy with one to four edits.
+
+    Bytes or restart markers changed, or a piece cut, doubled or overwritten.
 
     At least half of them, on average, are in the first `reach` bytes; a restart marker may be
     anywhere.

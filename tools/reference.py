@@ -35,7 +35,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def recipes() -> Iterator[str]:
-    """Yield a section for each packaged recipe: what it is for, what it reached, its methods, its file."""
+    """Yield a section for each packaged recipe.
+
+    What it is for, what it reached, its methods, its file.
+    """
     yield "# Recipes\n"
     yield (
         "The packaged recipes. A recipe is one file, in which every number has its unit "
@@ -170,7 +173,10 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _text(plain: str) -> str:
-    """Return plain text as Markdown: special characters escaped, backticks kept as code, papers linked."""
+    """Return plain text as Markdown.
+
+    Special characters escaped, backticks kept as code, papers linked.
+    """
     parts = plain.split("`")
     parts[::2] = [re.sub(r"([\\*_\[\]|<])", r"\\\1", part) for part in parts[::2]]
     return re.sub(

@@ -1,4 +1,7 @@
-"""A training loop as a good engineer writes it by hand, without this package: what ours has to beat."""
+"""A training loop as a good engineer writes it by hand, without this package.
+
+What ours has to beat.
+"""
 
 from collections.abc import Callable
 

@@ -61,7 +61,10 @@ def _not_a_number(operation: object, device: torch.device) -> dict:
 
 
 def _steady(device: torch.device) -> dict:
-    """Repeat BatchNorm while another stream keeps multiprocessors busy: the bits must never change."""
+    """Repeat BatchNorm while another stream keeps multiprocessors busy.
+
+    The bits must never change.
+    """
     norm, side = nn.BatchNorm2d(64).to(device), torch.cuda.Stream(device)
     noise = torch.randn(2048, 2048, device=device)
     x = torch.randn(64, 64, 56, 56, device=device).bfloat16()

@@ -1,4 +1,7 @@
-"""Whole training steps on the device: against the CPU's, replayed, exchanged, and without waiting."""
+"""Whole training steps on the device.
+
+They are compared with the CPU's, replayed, exchanged, and must not wait.
+"""
 
 import contextlib
 import tempfile

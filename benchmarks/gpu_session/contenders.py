@@ -58,7 +58,10 @@ def _timm(model: str, is_blurred: bool) -> nn.Module:
 
 
 def torchvision_reference(batch: Memory, device: torch.device, model_name: str) -> Steps:
-    """Return the step of torchvision's references/classification: scaled fp16, plain SGD, the loss read every step."""
+    """Return the step of torchvision's references/classification.
+
+    Scaled fp16, plain SGD, the loss read every step.
+    """
     model = (
         torchvision.models.get_model(model_name)
         .to(device, memory_format=torch.channels_last)

@@ -1,4 +1,7 @@
-"""Single operations, forward and backward: torch's and ours; and the first convolution, padded or not."""
+"""Single operations, forward and backward.
+
+Torch's and ours, and the first convolution, padded or not.
+"""
 
 from collections.abc import Callable, Iterator
 

@@ -1,4 +1,7 @@
-"""Every kernel of a contender's training step: how often it runs, how long it takes, its full name."""
+"""Every kernel of a contender's training step.
+
+How often it runs, how long it takes, its full name.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -75,7 +75,10 @@ def arguments() -> tuple[argparse.Namespace, list[str]]:
 
 
 def trained(options: argparse.Namespace, words: list[str]) -> None:
-    """Train every combination that is not finished; end the program if a run fails or is stopped."""
+    """Train every combination that is not finished.
+
+    End the program if a run fails or is stopped.
+    """
     data = options.data
     if options.quick:
         data = few_images(data, options.root / "images")

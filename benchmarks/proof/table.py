@@ -1,4 +1,7 @@
-"""The table of a proof: accuracy of every seed, cost, and paired differences with their intervals."""
+"""The table of a proof.
+
+Accuracy of every seed, cost, and paired differences with their intervals.
+"""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,6 @@
-"""The packaged recipes as a config group of any Hydra application: `resnet_recipes/recipe@recipe: hot`.
+"""The packaged recipes as a config group of any Hydra application.
+
+In its defaults: `resnet_recipes/recipe@recipe: hot`.
 
 Hydra searches hydra_plugins for classes like these. The strict reader reads here, too.
 """

@@ -1,1 +1,4 @@
-"""What every part rests on: errors, durations, schedules, names, paths, files; standard library only."""
+"""What every part rests on: errors, durations, schedules, names, paths, files.
+
+Standard library only.
+"""

@@ -17,7 +17,10 @@ LONGEST = 10**9
 
 @dataclass(frozen=True)
 class Duration:
-    """A length of training: epochs ("8ep"), batches, that is optimizer steps ("100ba"), or a share of it ("0.5dur")."""
+    """A length of training.
+
+    Epochs ("8ep"), batches, that is optimizer steps ("100ba"), or a share of it ("0.5dur").
+    """
 
     value: Fraction
     unit: str  # "ep", "ba" or "dur"

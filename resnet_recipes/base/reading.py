@@ -1,4 +1,7 @@
-"""Read files that may come from anyone: regular ones only, within limits of size, depth and numbers."""
+"""Read files that may come from anyone.
+
+Regular ones only, within limits of size, depth and numbers.
+"""
 
 import errno
 import json

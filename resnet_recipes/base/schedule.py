@@ -53,7 +53,7 @@ def polynomial(
     final: float = 0.0,
     power: float = 2.0,
 ) -> float:
-    """Fall from 1 to `final` as (1 - progress) ** power, as used with LARS (You et al., 2017, arXiv:1708.03888)."""
+    """Fall from 1 to `final` as (1 - progress) ** power (You et al., 2017, arXiv:1708.03888)."""
     if step < warmup:
         return _rise(step, warmup, start)
     return final + (1 - final) * (1 - _progress(step, warmup, total)) ** power
@@ -62,7 +62,7 @@ def polynomial(
 def multistep(
     step: int, *, milestones: Sequence[int], gamma: float, warmup: int = 0, start: float = 0.0
 ) -> float:
-    """Stay at 1, times `gamma` for every milestone that has been reached (He et al., 2015, arXiv:1512.03385)."""
+    """Multiply 1 by `gamma` at every milestone (He et al., 2015, arXiv:1512.03385)."""
     return (_rise(step, warmup, start) if step < warmup else 1.0) * gamma ** bisect_right(
         milestones, step
     )

@@ -151,7 +151,10 @@ def _expected(plan: Plan) -> Estimate | None:
 
 
 def _name(point: Composed, swept: list[str]) -> str:
-    """Return the run's name: recipe, what differs from the other points, and a digest of what affects the result."""
+    """Return the run's name.
+
+    Recipe, what differs from the other points, and a digest of what affects the result.
+    """
     recipe = replace(point.recipe, run=RunConfig(), launch=LaunchConfig())
     parts = [word.partition("=") for word in swept if not word.startswith("recipe=")]
     said = [

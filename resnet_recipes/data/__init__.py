@@ -61,7 +61,10 @@ def measure(
 def open_train(
     config: DataConfig, facts: DataFacts, share: Share, augment: SampleAugment | None = None
 ) -> TrainLoader:
-    """Open this rank's training images; backends that decode image by image apply `augment` after crop and flip."""
+    """Open this rank's training images.
+
+    Backends that decode image by image apply `augment` after crop and flip.
+    """
     return TrainLoader(
         config, share, _module(facts.backend).open_train(config, facts, share, augment)
     )

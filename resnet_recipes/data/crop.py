@@ -138,7 +138,10 @@ def random_crops(
 def attempts(
     draws: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> np.ndarray:
-    """Return float64 [N, 10, 4], crops to try: relative area, width / height, and position (down, right) in 0..1."""
+    """Return float64 [N, 10, 4], crops to try.
+
+    Relative area, width / height, and position (down, right) in 0..1.
+    """
     tried = draws.reshape(-1, _TRIES, 4).copy()
     tried[..., 0] = scale[0] + (scale[1] - scale[0]) * tried[..., 0]
     low, high = np.log(ratio)

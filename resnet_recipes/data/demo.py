@@ -1,4 +1,7 @@
-"""Generate the demo dataset: small synthetic images of twelve classes of objects, as a folder of JPEGs."""
+"""Generate the demo dataset.
+
+Small synthetic images of twelve classes of objects, as a folder of JPEGs.
+"""
 
 import colorsys
 import shutil
@@ -77,7 +80,10 @@ def picture(name: str, rng: np.random.Generator) -> Image.Image:
 
 
 def _colours(hue: float, rng: np.random.Generator) -> np.ndarray:
-    """Choose three distinct colours [3, 3]: background, object (close to this hue), and the pattern on the object."""
+    """Choose three distinct colours [3, 3].
+
+    Background, object (close to this hue), and the pattern on the object.
+    """
     while True:
         far, ink = rng.uniform(20, 235, (2, 3))
         shade = (hue + rng.uniform(-0.1, 0.1)) % 1, rng.uniform(0.4, 1.0), rng.uniform(0.4, 0.95)

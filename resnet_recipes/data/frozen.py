@@ -1,4 +1,7 @@
-"""The facts about a run's images as a file: written once by the launcher, checked by ranks when they open images."""
+"""The facts about a run's images as a file.
+
+Written once by the launcher, checked by ranks when they open images.
+"""
 
 import json
 from dataclasses import asdict

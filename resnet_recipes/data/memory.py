@@ -11,7 +11,10 @@ def available_memory() -> int:
 
 
 def _machine(meminfo: Path) -> int:
-    """Read MemAvailable, which counts the page cache as free; unlimited if there is no such file."""
+    """Read MemAvailable, which counts the page cache as free.
+
+    Unlimited if there is no such file.
+    """
     if not meminfo.exists():
         return _NO_LIMIT
     rows = dict(line.split(":", 1) for line in meminfo.read_text().splitlines())

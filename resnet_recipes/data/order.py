@@ -1,4 +1,7 @@
-"""Which examples a rank reads, and in what order: a function of the seed, the epoch and the step."""
+"""Which examples a rank reads, and in what order.
+
+A function of the seed, the epoch and the step.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import NamedTuple

@@ -67,7 +67,10 @@ def _array_bytes(dtype: npt.DTypeLike, shape: tuple[int, ...]) -> int:
 
 
 def _memory_file(size: int) -> int:
-    """Return a descriptor of an unnamed file of `size` zeros: in memory on Linux, in the temporary folder elsewhere."""
+    """Return a descriptor of an unnamed file of `size` zeros.
+
+    In memory on Linux, in the temporary folder elsewhere.
+    """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("resnet-recipes")
     else:

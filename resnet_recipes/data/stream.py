@@ -50,5 +50,8 @@ class Stream:
 
 @cache
 def _side(device: torch.device) -> torch.cuda.Stream:
-    """Return the stream of all copies to a device: torch reuses a batch's memory on the same stream only."""
+    """Return the stream of all copies to a device.
+
+    Torch reuses a batch's memory on the same stream only.
+    """
     return torch.cuda.Stream(device)

@@ -20,7 +20,10 @@ _NOISES = 64
 
 
 class Images:
-    """Images of one size, on the device: a coarse pattern to learn for each class, plus new noise in every epoch."""
+    """Images of one size, on the device.
+
+    A coarse pattern to learn for each class, plus new noise in every epoch.
+    """
 
     def __init__(self, pixels: int, classes: int = CLASSES):
         self._classes = min(classes, CLASSES)

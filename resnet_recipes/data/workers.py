@@ -12,7 +12,9 @@ _MOST = 16  # more would not make one rank faster
 
 
 def workers(config: DataConfig, ranks: int = 1) -> int:
-    """Return a rank's loader processes or threads: the recipe's number, or its share of the cores, at most 16.
+    """Return a rank's loader processes or threads.
+
+    The recipe's number, or its share of the cores, at most 16.
 
     `ranks` is the number of ranks on this machine if no launcher has set it.
     """

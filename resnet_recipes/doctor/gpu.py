@@ -118,7 +118,10 @@ def _versions() -> str:
 
 
 def _architecture(index: int, major: int, minor: int) -> Iterator[Finding]:
-    """Check that torch was compiled for a GPU: code for its generation, or PTX, which drivers translate."""
+    """Check that torch was compiled for a GPU.
+
+    Code for its generation, or PTX, which drivers translate.
+    """
     built = torch.cuda.get_arch_list()
     codes = [
         (kind, int(ten), int(one), only)

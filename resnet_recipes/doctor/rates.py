@@ -10,7 +10,10 @@ import torch
 def seconds(
     work: Callable[[], object], device: torch.device, times: int = 5, repeats: int = 10
 ) -> float:
-    """Return the seconds per call of `work`: the median of `times` measurements of `repeats` calls."""
+    """Return the seconds per call of `work`.
+
+    The median of `times` measurements of `repeats` calls.
+    """
 
     def lap() -> float:
         began = time.perf_counter()

@@ -1,4 +1,7 @@
-"""Evaluate a network on several devices of this machine: start ranks as in training, and merge their results."""
+"""Evaluate a network on several devices of this machine.
+
+Start ranks as in training, and merge their results.
+"""
 
 import json
 from collections.abc import Callable, Sequence

@@ -88,7 +88,10 @@ def join(words: Sequence[str], prepare: Callable[[], Path | None]) -> int:
 
 
 def restarted_run(root: Path) -> Path | None:
-    """Return the run in `root` that this torchrun started and now restarts: its ranks had the same parent process."""
+    """Return the run in `root` that this torchrun started and now restarts.
+
+    Its ranks had the same parent process.
+    """
     if os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":
         return None
     own = (os.getppid(), socket.gethostname())
@@ -181,7 +184,10 @@ def _variables(slurm: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ranks_on_these_cores(slurm: Mapping[str, str]) -> int:
-    """Return how many ranks share this one's cores: all on its node, or one if srun gave it cores of its own."""
+    """Return how many ranks share this one's cores.
+
+    All on its node, or one if srun gave it cores of its own.
+    """
     # 8(x2),4: 8 on two nodes, then 4
     runs = re.findall(r"(\d+)(?:\(x(\d+)\))?", slurm["SLURM_STEP_TASKS_PER_NODE"])
     here = [int(tasks) for tasks, nodes in runs for _ in range(int(nodes or 1))][

@@ -106,7 +106,9 @@ def command(folder: Path, group: Group) -> list[str]:
 def environments(
     group: Group, started: float, store: str = "", attempt: int = 0
 ) -> list[dict[str, str]]:
-    """Return the environment of each process to start: the user's, plus what makes a group of processes reliable.
+    """Return the environment of each process to start.
+
+    The user's, plus what makes a group of processes reliable.
 
     `started` is when the user's command began (time.monotonic()), `store` the file through which
     the ranks meet.

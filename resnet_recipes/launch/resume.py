@@ -16,7 +16,9 @@ from resnet_recipes.training.state import changed_settings
 
 
 def matching(recipe: Recipe, say: Callable[[str], None]) -> Path | None:
-    """Return the folder of the run to continue with `recipe`: the run of its name, or else the newest that fits.
+    """Return the folder of the run to continue with `recipe`.
+
+    The run of its name, or else the newest that fits.
 
     None if there is none. Raises RecipeError if the run of its name has different settings.
     """

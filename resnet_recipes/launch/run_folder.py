@@ -1,4 +1,7 @@
-"""The folder of a new run: created atomically, with everything needed to know later what was run."""
+"""The folder of a new run.
+
+Created atomically, with everything needed to know later what was run.
+"""
 
 import errno
 import hashlib
@@ -68,7 +71,10 @@ def create(composed: Composed, plan: Plan, command: Sequence[str]) -> Path:
 
 
 def provenance(composed: Composed, frozen: str) -> dict[str, Any]:
-    """Return where the recipe came from: its files, their digests, and the commit of their repository."""
+    """Return where the recipe came from.
+
+    Its files, their digests, and the commit of their repository.
+    """
     return {
         "recipe": composed.recipe.name,
         "origin": composed.entry.origin,
@@ -134,7 +140,10 @@ def _name(composed: Composed, plan: Plan) -> str:
 
 
 def _is_unused(folder: Path) -> bool:
-    """Return whether a folder belongs to a run that ended before its first step: nothing in it is worth keeping."""
+    """Return whether a folder belongs to a run that ended before its first step.
+
+    Nothing in it is worth keeping.
+    """
     metrics = folder / METRICS
     has_trained = (
         any((folder / "checkpoints").glob("step-*"))

@@ -91,7 +91,10 @@ def array(
     time: str,
     at_a_time: int | None = None,
 ) -> str:
-    """Return a script for the runs of a sweep, given by name with their settings: a job array with a task per run."""
+    """Return a script for the runs of a sweep, given by name with their settings.
+
+    A job array with a task per run.
+    """
     cases = "\n".join(
         f"{number}) words=({shlex.join([*words, f'run.name={name}'])}) ;;"
         for number, (name, words) in enumerate(runs.items())

@@ -67,7 +67,9 @@ def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
 def started(
     files: Mapping[str, str], group: Group, say: Callable[[str], None]
 ) -> Iterator[tuple[Path, Ending]]:
-    """Start a group in a temporary folder with these files; yield the folder, with its results, and how it ended.
+    """Start a group in a temporary folder with these files.
+
+    Yield the folder, with its results, and how it ended.
 
     The folder is deleted at the end of the context, unless its logs are needed.
     """
@@ -244,13 +246,19 @@ class Launch:
         return any(beat.phase != "start" for beat in self._observer.beats())
 
     def _sweep(self) -> None:
-        """Kill what ranks have left behind: each leads a process group, to which its loader workers belong."""
+        """Kill what ranks have left behind.
+
+        Each leads a process group, to which its loader workers belong.
+        """
         for process in self._processes:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
 
     def _killed(self) -> Ending | None:
-        """Return the ending of the first rank killed by a signal not sent from here: it could not write its own."""
+        """Return the ending of the first rank killed by a signal not sent from here.
+
+        It could not write its own.
+        """
         for rank, process in enumerate(self._processes):
             if process.returncode < 0 and process.pid not in self._killed_here:
                 name = signal.Signals(-process.returncode).name

@@ -127,7 +127,10 @@ class Sweep:
 
 
 def slots(parallel: int, gpus: int, cores: int) -> list[Slot]:
-    """Return a share of the machine for each of `parallel` runs: one GPU, or an even part of the cores."""
+    """Return a share of the machine for each of `parallel` runs.
+
+    One GPU, or an even part of the cores.
+    """
     if parallel == 1:
         return [{}]
     if gpus:

@@ -1,4 +1,7 @@
-"""Open a trained network with the settings to use it with: those of its run, and a user's changes."""
+"""Open a trained network with the settings to use it with.
+
+Those of its run, and a user's changes.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -129,7 +129,10 @@ def estimate(
 
 
 def _contention(side: int, load: float, speeds: Speeds) -> float:
-    """Return the seconds per image by which loading and training slow each other down: they may share CPU cores."""
+    """Return the seconds per image by which loading and training slow each other down.
+
+    They may share CPU cores.
+    """
     if not speeds.end_to_end:
         return 0.0
     return max(0.0, 1 / speeds.end_to_end - max(speeds.seconds_at(side)[1], load))

@@ -1,4 +1,7 @@
-"""Count the floating-point operations that training takes: a cost that is the same on every machine."""
+"""Count the floating-point operations that training takes.
+
+A cost that is the same on every machine.
+"""
 
 from resnet_recipes.base.architecture import FREEZABLE, NETWORKS, ModelConfig
 from resnet_recipes.measure.roofline import Convolution, convolutions

@@ -24,7 +24,10 @@ class Remembered(NamedTuple):
 
 
 def key_of(facts: Mapping[str, object]) -> str:
-    """Return the name under which speeds are kept: it changes with the machine, the version and any of `facts`."""
+    """Return the name under which speeds are kept.
+
+    It changes with the machine, the version and any of `facts`.
+    """
     everything = {
         **{name: str(value) for name, value in facts.items()},
         "host": platform.node(),

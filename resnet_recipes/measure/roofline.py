@@ -1,4 +1,7 @@
-"""Estimate how fast a GPU trains a ResNet, and how much memory it needs: computed layer by layer, not measured."""
+"""Estimate how fast a GPU trains a ResNet, and how much memory it needs.
+
+Computed layer by layer, not measured.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -198,7 +201,10 @@ def _layers(work: Work) -> tuple[Convolution, ...]:
 
 @cache
 def _passes(work: Work) -> tuple[tuple[float, float], ...]:
-    """Return operations and bytes per image of each convolution: forward, backward for weights and for the input."""
+    """Return operations and bytes per image of each convolution.
+
+    Forward, backward for weights and for the input.
+    """
     found = []
     for layer in _layers(work):
         # the blur does the stride
@@ -216,7 +222,10 @@ def _index(work: Work) -> int:
 
 
 def _blurs(work: Work) -> Iterator[tuple[int, int]]:
-    """Yield elements and stride of each blur: after the pool, and at the inputs of strided convolutions."""
+    """Yield elements and stride of each blur.
+
+    After the pool, and at the inputs of strided convolutions.
+    """
     if work.blur:
         yield _layers(work)[0].written, 2
         for layer in _layers(work)[1:]:
@@ -239,5 +248,8 @@ def _folded(work: Work) -> Counter[str]:
 
 
 def _averaged(work: Work) -> float:
-    """Return the outputs of the averages that make up the blurs: one of the input's size, one of the output's."""
+    """Return the outputs of the averages that make up the blurs.
+
+    One of the input's size, one of the output's.
+    """
     return sum(read * (2 if stride == 1 else 1.25) for read, stride in _blurs(work))

@@ -48,7 +48,10 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Sect
 
 
 def _checked(run: RunRecord) -> RunRecord:
-    """Return the run, or one that is unreadable: a damaged folder is a line of the report, not its end."""
+    """Return the run, or one that is unreadable.
+
+    A damaged folder is a line of the report, not its end.
+    """
     try:
         settings(run.folder)
         read_metrics(run.folder / METRICS)

@@ -1,4 +1,7 @@
-"""The base class of speed-up methods: a dataclass of hyperparameters that overrides the hooks it needs."""
+"""The base class of speed-up methods.
+
+A dataclass of hyperparameters that overrides the hooks it needs.
+"""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
@@ -125,7 +128,10 @@ class Method:
         raise NotImplementedError
 
     def augment_pixels(self, pixels: Tensor, now: Now) -> Tensor:
-        """Return the step's augmented images, not yet normalised: uint8 [N, 3, H, W], channels_last, on the device."""
+        """Return the step's augmented images, not yet normalised.
+
+        Uint8 [N, 3, H, W], channels_last, on the device.
+        """
         raise NotImplementedError
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:

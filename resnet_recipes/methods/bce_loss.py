@@ -14,7 +14,7 @@ from resnet_recipes.methods.base import Method
 
 @dataclass
 class BCELoss(Method):
-    """Classify with one sigmoid per class instead of a softmax (Beyer et al., 2020, arXiv:2006.07159).
+    """Classify with a sigmoid per class, not a softmax (Beyer et al., 2020, arXiv:2006.07159).
 
     The loss is summed over classes and divided by N, not by N * K. The classifier's bias starts at
     -ln K, so that every class starts with probability 1 / (K + 1). The two belong together. timm's

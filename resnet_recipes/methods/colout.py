@@ -13,7 +13,7 @@ from resnet_recipes.methods.base import Batch, Method, Now, select
 
 @dataclass
 class ColOut(Method):
-    """Remove a random share of the rows and columns of a batch's images (MosaicML, Composer 0.7.1, card "ColOut").
+    """Remove random rows and columns of a batch's images (MosaicML, Composer 0.7.1, ColOut).
 
     Keeps floor((1 - p) * size) rows and columns, in order, drawn without replacement once per step
     and rank and shared by all images and channels. The images get smaller (176 -> 167 at 0.05) and

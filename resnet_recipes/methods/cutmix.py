@@ -16,7 +16,7 @@ from resnet_recipes.methods.mixup import blend_targets
 
 @dataclass
 class CutMix(Method):
-    """Paste a box of one example into another and mix their targets by area (Yun et al., 2019, arXiv:1905.04899).
+    """Paste boxes of other examples and mix targets by area (Yun et al., 2019, arXiv:1905.04899).
 
     Draws one box and one permutation per step and rank. The box has the image's aspect ratio,
     covers a fraction of its area drawn from Beta(alpha, alpha), is centred anywhere and clipped at

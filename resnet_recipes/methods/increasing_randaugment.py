@@ -26,7 +26,7 @@ Operation = Callable[[Image.Image, float, int, Image.Resampling], Image.Image]
 
 @dataclass
 class IncreasingRandAugment(Method):
-    """Apply `depth` random operations to each image (Cubuk et al., 2020, arXiv:1909.13719; timm's variant).
+    """Apply random operations as timm does (Cubuk et al., 2020, arXiv:1909.13719).
 
     timm's policy `rand-m7-mstd0.5-inc1`: 15 operations that get stronger with the magnitude, drawn
     uniformly with replacement; each is applied with probability `p` and a magnitude from

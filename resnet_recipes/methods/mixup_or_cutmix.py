@@ -11,7 +11,7 @@ from resnet_recipes.methods.cutmix import box, pasted
 
 @dataclass
 class MixUpOrCutMix(Method):
-    """Apply mixup or cutmix, chosen at random at every step (Wightman et al., 2021, arXiv:2110.00476).
+    """Apply mixup or cutmix, at random for each step (Wightman et al., 2021, arXiv:2110.00476).
 
     Each rank chooses for itself. Unlike in mixup and cutmix alone, examples are paired as in timm
     (`flipped`: with the batch in reverse order) or torchvision (`rolled`: with the previous

@@ -16,7 +16,7 @@ from resnet_recipes.methods.base import Batch, Method, Now, select
 
 @dataclass
 class ProgressiveResizing(Method):
-    """Start with small images and grow them to full size (fast.ai, fastbook chapter 7; MosaicML, Composer 0.7.1).
+    """Start with small images and grow them (fast.ai, fastbook chapter 7; Composer 0.7.1).
 
     The scale is `initial_scale` until `delay`, then rises linearly, and is 1 for the last
     `finetune` of the run; sides are rounded to multiples of `size_increment`, half to even, in

@@ -20,7 +20,7 @@ SETS = {"all": tuple(IMAGE_OPS), "safe": _SAFE, "original": tuple(IMAGE_OPS)}
 
 @dataclass
 class RandAugment(Method):
-    """Apply `depth` random operations of random strength to each image (Cubuk et al., 2020, arXiv:1909.13719).
+    """Apply random operations to each image (Cubuk et al., 2020, arXiv:1909.13719).
 
     Composer's variant: 13 operations, without an identity, drawn uniformly with replacement, each
     with its own strength from U(0.1, severity). At severity 10: rotate by up to 30 degrees, shear

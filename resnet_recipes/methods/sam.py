@@ -16,7 +16,7 @@ _EPSILON = 1e-12  # avoids dividing by a zero norm
 
 @dataclass
 class SAM(Method):
-    """Follow the gradient at a nearby worst point (Foret et al., 2021, arXiv:2010.01412), every `interval` steps.
+    """Follow the gradient at a nearby worst point (Foret et al., 2021, arXiv:2010.01412).
 
     The weights move by `rho * g / |g|`, with the norm over all parameters together; the optimizer
     then applies the gradient at that point to the original weights. The first gradient is local to

@@ -36,7 +36,7 @@ class DropSamplesBatchNorm2d(nn.BatchNorm2d):
 
 @dataclass
 class StochasticDepth(Method):
-    """Skip the residual branch of a block for random examples (Huang et al., 2016, arXiv:1603.09382).
+    """Skip residual branches for random examples (Huang et al., 2016, arXiv:1603.09382).
 
     Drawn separately for each example and block: `relu(identity + keep * branch)` with keep in {0,
     1} and no rescaling, and `relu(identity + (1 - p) * branch)` in evaluation. Block l of L,

@@ -20,7 +20,9 @@ KAIMING: dict[str, tuple[type[nn.Module], ...]] = {
 def build_network(
     recipe: Recipe, methods: Stack, num_classes: int, device: torch.device
 ) -> nn.Module:
-    """Return the recipe's network on `device`: initialised from its seed, changed by its methods, in its memory format.
+    """Return the recipe's network on `device`.
+
+    Initialised from its seed, changed by its methods, in its memory format.
 
     Every caller gets the same weights. Methods change it before it is moved, so that modules they
     add are moved too.

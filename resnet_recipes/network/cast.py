@@ -28,7 +28,10 @@ def _cast_in(stage: nn.Module) -> list[tuple[nn.Module, str]]:
 
 
 def _cover(model: nn.Module, images: tuple[Tensor]) -> None:
-    """Shadow each weight with a cast one: an instance attribute takes precedence over a Parameter of the same name."""
+    """Shadow each weight with a cast one.
+
+    An instance attribute takes precedence over a Parameter of the same name.
+    """
     if not torch.is_autocast_enabled(images[0].device.type):
         return
     for stage in model.cast_stages:

@@ -10,7 +10,9 @@ from resnet_recipes.methods.blurpool import ConvBlur2d
 
 
 def fold_batchnorm(model: nn.Module) -> nn.Module:
-    """Return a copy of a ResNet in evaluation mode without BatchNorms: less work, the same output up to rounding.
+    """Return a copy of a ResNet in evaluation mode without BatchNorms.
+
+    Less work, the same output up to rounding.
 
     A convolution followed by a blur keeps its BatchNorm, because the blur's zero padding would
     change a folded bias.

@@ -32,7 +32,9 @@ class Network(nn.Module):
         return self.model(images)
 
     def transform(self, image: str | os.PathLike | bytes | Image.Image) -> Tensor:
-        """Return an image as input for `forward`, float32 [3, S, S]: resized, cropped and normalised as in evaluation.
+        """Return an image as input for `forward`, float32 [3, S, S].
+
+        Resized, cropped and normalised as in evaluation.
 
         A path or a file's bytes are decoded exactly as by the training loader, which ignores EXIF
         orientation. Raises BadImageError.

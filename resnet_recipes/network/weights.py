@@ -44,7 +44,10 @@ def write_weights(model: nn.Module, path: Path, described: About) -> Path:
 
 
 def _write_sorted(file: BinaryIO, saved: bytes) -> None:
-    """Write a .safetensors file with its metadata by name: the library writes them in random order."""
+    """Write a .safetensors file with its metadata by name.
+
+    The library writes them in random order.
+    """
     end = 8 + int.from_bytes(saved[:8], "little")
     header = json.loads(saved[8:end])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))

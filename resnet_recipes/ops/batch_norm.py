@@ -61,7 +61,9 @@ def fused(
     blur: int = 0,
     twice: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Do the same for channels_last in two launches per pass: float32 sums in a fixed order, rounded once.
+    """Do the same for channels_last in two launches per pass.
+
+    Float32 sums in a fixed order, rounded once.
 
     With `blur` 1 the backward pass has a third launch. If each of the two consumers takes its own
     copy of the output, none is needed to add their gradients. Raises ValueError for a residual with
@@ -89,7 +91,10 @@ def fused(
 def samples(
     generator: torch.Generator, dtype: torch.dtype
 ) -> Iterator[tuple[list[Tensor], list[object]]]:
-    """Yield small arguments that reach every kernel: with and without each of its parts, and partial tiles."""
+    """Yield small arguments that reach every kernel.
+
+    With and without each of its parts, and partial tiles.
+    """
 
     def draw(*shape: int) -> Tensor:
         return torch.randn(shape, generator=generator, device=generator.device)

@@ -28,7 +28,10 @@ def by_convolution(x: Tensor, stride: Stride) -> Tensor:
 
 
 def gradient(g: Tensor, stride: int, height: int, width: int) -> Tensor:
-    """Return the input's gradient: the transposed convolution, cut or extended to the input's size."""
+    """Return the input's gradient.
+
+    The transposed convolution, cut or extended to the input's size.
+    """
     beyond = [
         side - 1 - (out - 1) * stride
         for side, out in zip((height, width), g.shape[2:], strict=True)
@@ -37,7 +40,10 @@ def gradient(g: Tensor, stride: int, height: int, width: int) -> Tensor:
 
 
 def fused(x: Tensor, stride: Stride = 1) -> Tensor:
-    """Blur channels_last [N, C, H, W] in one launch per pass: float32 sums in a fixed order, rounded once."""
+    """Blur channels_last [N, C, H, W] in one launch per pass.
+
+    Float32 sums in a fixed order, rounded once.
+    """
     if stride in (1, (1, 1)):
         return _Blur.apply(x, 1)
     if stride in (2, (2, 2)):
@@ -48,7 +54,10 @@ def fused(x: Tensor, stride: Stride = 1) -> Tensor:
 def samples(
     generator: torch.Generator, dtype: torch.dtype
 ) -> Iterator[tuple[list[Tensor], list[int]]]:
-    """Yield small arguments that reach every kernel: both strides, odd and even sides, partial tiles."""
+    """Yield small arguments that reach every kernel.
+
+    Both strides, odd and even sides, partial tiles.
+    """
     for stride, height, width in ((1, 5, 9), (2, 9, 4), (2, 2, 17)):
         x = torch.randn(1, 64, height, width, generator=generator, device=generator.device)
         yield [nhwc(x.to(dtype))], [stride]

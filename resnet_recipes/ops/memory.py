@@ -1,4 +1,7 @@
-"""Tensors that are read by address, together with a weight: their values must be in the same order in memory."""
+"""Tensors that are read by address, together with a weight.
+
+Their values must be in the same order in memory.
+"""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,7 @@
-"""The stem of a blurred ResNet after its convolution: BatchNorm, ReLU, maximum of 3x3 pixels, blur with stride 2."""
+"""The stem of a blurred ResNet after its convolution.
+
+BatchNorm, ReLU, maximum of 3x3 pixels, blur with stride 2.
+"""
 
 from collections.abc import Iterator
 
@@ -55,7 +58,10 @@ def fused(
 def samples(
     generator: torch.Generator, dtype: torch.dtype
 ) -> Iterator[tuple[list[Tensor], list[object]]]:
-    """Yield small arguments that reach every kernel: odd and even sides, several tiles and parts of them."""
+    """Yield small arguments that reach every kernel.
+
+    Odd and even sides, several tiles and parts of them.
+    """
     for height, width in ((17, 3), (2, 18)):
         x, weight, bias, mean, var = (
             torch.randn(shape, generator=generator, device=generator.device)

@@ -13,7 +13,7 @@ from resnet_recipes.optim.base import OptimizerSettings, adam_problems
 
 @dataclass
 class AdamW(OptimizerSettings):
-    """Adam whose weight decay is decoupled from the gradient (Loshchilov and Hutter, 2019, arXiv:1711.05101).
+    """Adam with decoupled weight decay (Loshchilov and Hutter, 2019, arXiv:1711.05101).
 
     `w <- w * (1 - lr * weight_decay)`, then Adam. This is torch.optim.AdamW.
     """

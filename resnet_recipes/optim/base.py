@@ -70,7 +70,9 @@ class OptimizerSettings:
         raise NotImplementedError
 
     def groups(self, model: nn.Module) -> list[dict[str, Any]]:
-        """Return torch's parameter groups: what decays, then what `no_decay` exempts, each in the model's order.
+        """Return torch's parameter groups.
+
+        What decays, then what `no_decay` exempts, each in the model's order.
 
         If backbone and classifier have different rates, each is split into two groups; "rate" is
         the factor on the learning rate.

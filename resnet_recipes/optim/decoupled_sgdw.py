@@ -13,7 +13,7 @@ from resnet_recipes.optim.sgd import SGD, TorchSGD
 
 @dataclass
 class DecoupledSGDW(SGD):
-    """SGD with weight decay independent of the peak learning rate (Loshchilov and Hutter, 2019, arXiv:1711.05101).
+    """SGD with decoupled weight decay (Loshchilov and Hutter, 2019, arXiv:1711.05101).
 
     In each step, with the peak rate lr0: `w <- w * (1 - lr / lr0 * weight_decay)`, then SGD with
     momentum on the gradient without decay. So `weight_decay` is the fraction of a weight lost in

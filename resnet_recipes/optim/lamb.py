@@ -15,7 +15,7 @@ from resnet_recipes.optim.base import OptimizerSettings, adam_problems, trainabl
 
 @dataclass
 class LAMB(OptimizerSettings):
-    """Adam with each tensor's step scaled to the norm of its weights (You et al., 2020, arXiv:1904.00962).
+    """Adam with steps scaled to the norms of weights (You et al., 2020, arXiv:1904.00962).
 
     `u = adam(g) + weight_decay * w`, `w <- w - lr * |w| / |u| * u`; as in timm, the ratio is 1 if a
     norm is 0 and for parameters without decay, and the whole gradient is clipped to the norm

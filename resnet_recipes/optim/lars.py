@@ -14,7 +14,7 @@ from resnet_recipes.optim.base import OptimizerSettings, momentum_problems, trai
 
 @dataclass
 class LARS(OptimizerSettings):
-    """SGD with each tensor's rate scaled to the norm of its weights (You et al., 2017, arXiv:1708.03888).
+    """SGD with rates scaled to the norms of weights (You et al., 2017, arXiv:1708.03888).
 
     `m <- momentum * m + lr * trust * (g + weight_decay * w)`, `w <- w - m`, where `trust =
     trust_coefficient * |w| / (|g| + weight_decay * |w| + eps)`, or 1 if a norm is 0 and for

@@ -13,7 +13,7 @@ from resnet_recipes.optim.base import OptimizerSettings, momentum_problems
 
 @dataclass
 class SGD(OptimizerSettings):
-    """Gradient descent with momentum and L2 regularisation (Sutskever et al., 2013, PMLR 28(3):1139-1147).
+    """SGD with momentum and L2 regularisation (Sutskever et al., 2013, PMLR 28(3):1139-1147).
 
     `m <- momentum * m + g + weight_decay * w`, then `w <- w - lr * m`: the decay is part of the
     momentum and multiplied by the rate. This is torch.optim.SGD.

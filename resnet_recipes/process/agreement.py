@@ -48,7 +48,10 @@ def confirm_same(
 
 
 def _differences(ranks: list[dict]) -> Iterator[Problem]:
-    """Yield how the first rank that differs from rank 0 differs: one rank is enough to know what to do."""
+    """Yield how the first rank that differs from rank 0 differs.
+
+    One rank is enough to know what to do.
+    """
     first, missing = ranks[0]["facts"], "not given"
     for rank, (host, facts) in enumerate((found["host"], found["facts"]) for found in ranks):
         if facts != first:

@@ -1,4 +1,7 @@
-"""How a process of a run ended: it writes this itself, because torchrun turns every exit code into 1."""
+"""How a process of a run ended.
+
+It writes this itself, because torchrun turns every exit code into 1.
+"""
 
 import json
 import re
@@ -122,7 +125,10 @@ class Ending:
         )
 
     def explained(self, folder: Path, ranks: int, trains: bool = True) -> str:
-        """Return what the user needs to know: who failed, when and why, what to do, where to look, how to resume."""
+        """Return what the user needs to know.
+
+        Who failed, when and why, what to do, where to look, how to resume.
+        """
         resume = f"resume: resnet-train --resume {folder}" if trains else ""
         if not self.failed:
             return f"{self.message}; {resume}" if trains else "stopped"

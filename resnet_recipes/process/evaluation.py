@@ -1,4 +1,7 @@
-"""The entry point of a rank that evaluates: it evaluates its part of the images and writes its results to a file."""
+"""The entry point of a rank that evaluates.
+
+It evaluates its part of the images and writes its results to a file.
+"""
 
 import json
 import sys

@@ -99,7 +99,10 @@ def work(process: RankProcess) -> int:
 
 
 def hyperparameters(recipe: Recipe) -> dict[str, object]:
-    """Return the settings of a run for trackers, with dotted keys; methods that are off are left out."""
+    """Return the settings of a run for trackers, with dotted keys.
+
+    Methods that are off are left out.
+    """
     return flat(
         {key: value for key, value in tree_of(recipe).items() if key not in ("about", "published")}
     )
@@ -117,7 +120,9 @@ def digest_of(names: Sequence[str]) -> str:
 
 
 def confirm(topic: str, rank: Rank, facts: Mapping[str, object]) -> None:
-    """Compare facts with the other ranks: a different recipe, torch or class folder on one node would go unnoticed.
+    """Compare facts with the other ranks.
+
+    A different recipe, torch or class folder on one node would go unnoticed.
 
     Raises NotReadyError, the same on every rank, if they differ.
     """

@@ -87,7 +87,10 @@ def run_rank(folder: Path, work: Callable[[RankProcess], int]) -> NoReturn:
 
 
 def die_with_parent() -> None:
-    """Let the kernel kill this process when its parent dies (Linux): orphaned ranks would keep training."""
+    """Let the kernel kill this process when its parent dies (Linux).
+
+    Orphaned ranks would keep training.
+    """
     if sys.platform == "linux":
         parent = os.getppid()
         _LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -122,7 +125,10 @@ def _lock(folder: Path, rank: int) -> AbstractContextManager[object]:
 
 
 def _report(held: HeldFolder, ending: Ending, others: Observer, console: TextIO) -> None:
-    """Do what our launcher does at the end: the rank that failed first says so, and rank 0 writes how the run ended."""
+    """Do what our launcher does at the end.
+
+    The rank that failed first says so, and rank 0 writes how the run ended.
+    """
     is_everybodys = ending.code in (ExitCode.RECIPE, ExitCode.NOT_READY) and ending.rank != 0
     if first_failure([*others.endings(), ending]) == ending and not is_everybodys:
         console.write(ending.explained(held.path, int(os.environ.get("WORLD_SIZE", 1))) + "\n")

@@ -145,7 +145,10 @@ def _claim(tree: dict[str, Any], links: Links, changed: list[Override]) -> None:
 
 
 def _idle_removals(changed: list[Override], links: Links) -> Iterator[Problem]:
-    """Yield a problem for each removed method that is not on: such an ablation would change nothing."""
+    """Yield a problem for each removed method that is not on.
+
+    Such an ablation would change nothing.
+    """
     sections = [document.tree.get("methods") for _, document in links]
     on = {
         name

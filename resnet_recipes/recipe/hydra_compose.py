@@ -87,7 +87,10 @@ def texts_of(override: str, most: int) -> list[str]:
 
 
 def choice(group: str, file: str) -> str:
-    """Return the override with which Hydra chooses an option of a group: the file "optimizer/NAME"."""
+    """Return the override with which Hydra chooses an option of a group.
+
+    The file "optimizer/NAME".
+    """
     return f"{_FILES}/{group}@{group}={file.removeprefix(f'{group}/')}"
 
 

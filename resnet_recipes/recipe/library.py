@@ -49,7 +49,10 @@ def packaged_folder() -> Path:
 
 
 class Library:
-    """What can be named: the recipes and options of a user's folder, which win, and the packaged ones."""
+    """What can be named.
+
+    The recipes and options of a user's folder, which win, and the packaged ones.
+    """
 
     def __init__(self, folder: Path | None = None):
         """Use `folder` as the user's, or ./recipes if there is one."""
@@ -62,7 +65,10 @@ class Library:
         self.user = {} if self._folder == package else _files(self._folder)
 
     def entries(self) -> list[Entry]:
-        """Return every recipe with a valid name, packaged ones first; shadowed ones are left out."""
+        """Return every recipe with a valid name, packaged ones first.
+
+        Shadowed ones are left out.
+        """
         return [
             self.find(name)
             for name in dict.fromkeys((*self.packaged, *self.user))

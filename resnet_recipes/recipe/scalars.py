@@ -1,4 +1,7 @@
-"""What text without quotes means in a recipe file: YAML 1.2's core schema, less what YAML 1.1 reads otherwise."""
+"""What text without quotes means in a recipe file.
+
+YAML 1.2's core schema, less what YAML 1.1 reads otherwise.
+"""
 
 import re
 from typing import Any

@@ -1,4 +1,7 @@
-"""Short words for settings, on the command line and at the top of a recipe file: `epochs`, `lr`, `bs`."""
+"""Short words for settings, on the command line and at the top of a recipe file.
+
+Such as `epochs`, `lr`, `bs`.
+"""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,7 @@
-"""The points of a sweep: every combination of the values in words such as `seed=1,2,3`, `~methods.sam,ema`."""
+"""The points of a sweep.
+
+Every combination of the values in words such as `seed=1,2,3`, `~methods.sam,ema`.
+"""
 
 from collections.abc import Sequence
 from itertools import product
@@ -36,7 +39,10 @@ def points(words: Sequence[str]) -> list[list[str]]:
 
 
 def _choices(word: str) -> list[str]:
-    """Return the words that one word stands for: itself, unless it holds several values in Hydra's grammar."""
+    """Return the words that one word stands for.
+
+    Itself, unless it holds several values in Hydra's grammar.
+    """
     key, equals, value = word.partition("=")
     if word.startswith("~") and not equals:  # ~methods.sam,ema: without the one, without the other
         section, dot, names = word.rpartition(".")

@@ -6,7 +6,9 @@ Record = dict[str, object]  # one line of metrics.jsonl
 
 
 def papers_seconds(records: Sequence[Record], seconds: float) -> float | None:
-    """Return the training seconds with the first epoch timed as the second: no cold cache or warm-up counts.
+    """Return the training seconds with the first epoch timed as the second.
+
+    No cold cache or warm-up counts.
 
     The clock of the published time-to-train figures; `seconds` excludes evaluations and
     checkpoints. None if the run has no second epoch.

@@ -1,4 +1,7 @@
-"""What a report knows about a run and its measurements: plain values, so that reading results needs no torch."""
+"""What a report knows about a run and its measurements.
+
+Plain values, so that reading results needs no torch.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

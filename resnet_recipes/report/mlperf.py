@@ -1,4 +1,7 @@
-"""MLPerf's log of a run, from its records: the lines that mlperf-logging's compliance checker reads."""
+"""MLPerf's log of a run, from its records.
+
+The lines that mlperf-logging's compliance checker reads.
+"""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

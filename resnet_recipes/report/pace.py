@@ -8,7 +8,10 @@ SMOOTHING = 0.2  # weight of a new measurement in the running mean
 
 
 class Pace:
-    """Seconds per step by image size: measured, or scaled from the nearest measured size by the number of pixels."""
+    """Seconds per step by image size.
+
+    Measured, or scaled from the nearest measured size by the number of pixels.
+    """
 
     def __init__(self, facts: RunFacts):
         self._facts = facts

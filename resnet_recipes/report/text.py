@@ -31,13 +31,19 @@ def in_html(text: object) -> str:
 
 
 def in_markdown(text: object) -> str:
-    """Return text for one line of Markdown, or a cell of a table: no links, images, HTML or other markup."""
+    """Return text for one line of Markdown, or a cell of a table.
+
+    No links, images, HTML or other markup.
+    """
     escaped = _MARKDOWN.sub(r"\\\g<0>", printable(" ".join(str(text).split())))
     return html.escape(escaped, quote=False)
 
 
 def csv_line(values: Iterable[object]) -> str:
-    """Return one line of CSV in which no text is a formula to a spreadsheet: that gets a ' in front."""
+    """Return one line of CSV in which no text is a formula to a spreadsheet.
+
+    That gets a ' in front.
+    """
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(
         _FORMULA.sub("'", printable(value)) if isinstance(value, str) else value for value in values

@@ -1,4 +1,7 @@
-"""Checkpoints of a run: written in the background, atomically, and verified before they are read."""
+"""Checkpoints of a run.
+
+Written in the background, atomically, and verified before they are read.
+"""
 
 import hashlib
 import json
@@ -204,7 +207,10 @@ class Checkpoints:
         self._delete_old(step)
 
     def _look_for_room(self) -> None:
-        """Warn if the next checkpoint may not fit: old ones are deleted only once it is safe on disk."""
+        """Warn if the next checkpoint may not fit.
+
+        Old ones are deleted only once it is safe on disk.
+        """
         try:
             disk = os.statvfs(self.folder)
         except OSError:
@@ -256,7 +262,10 @@ class Checkpoints:
 
 
 class _HashingFile:
-    """A file that torch writes through, hashed on the way: reading it back would cost as much as writing it."""
+    """A file that torch writes through, hashed on the way.
+
+    Reading it back would cost as much as writing it.
+    """
 
     def __init__(self, file: BinaryIO):
         self._file = file

@@ -43,7 +43,10 @@ class Rank:
 
 
 def this_rank(device: str) -> Rank:
-    """Return the rank that the environment describes (torchrun's variables), on `device`: auto, cuda or cpu."""
+    """Return the rank that the environment describes (torchrun's variables), on `device`.
+
+    Auto, cuda or cpu.
+    """
     rank, local_rank = int(os.environ.get("RANK", 0)), int(os.environ.get("LOCAL_RANK", 0))
     world_size = int(os.environ.get("WORLD_SIZE", 1))
     if device == "cpu" or (device == "auto" and not torch.cuda.is_available()):
@@ -126,7 +129,10 @@ def leave() -> None:
 
 @torch.no_grad()
 def broadcast_statistics(model: nn.Module) -> None:
-    """Copy rank 0's buffers to every rank: until evaluation reads them, each rank has its own BatchNorm statistics."""
+    """Copy rank 0's buffers to every rank.
+
+    Until evaluation reads them, each rank has its own BatchNorm statistics.
+    """
     if dist.is_initialized():
         for buffer in model.buffers():
             dist.broadcast(buffer, src=0)
@@ -175,7 +181,9 @@ def meet() -> None:
 
 
 class Vote:
-    """Let ranks agree to stop without waiting for each other or the device: votes of one step are counted in the next.
+    """Let ranks agree to stop without waiting for each other or the device.
+
+    Votes of one step are counted in the next.
 
     Signals reach ranks at different moments; a rank that stopped alone would leave the others
     hanging in a collective.

@@ -38,7 +38,10 @@ class Exchange:
 
     @contextmanager
     def averaging(self, enabled: bool) -> Iterator[None]:
-        """Average `.grad` over ranks by the end of the context, if enabled; send each bucket as soon as it is full."""
+        """Average `.grad` over ranks by the end of the context, if enabled.
+
+        Send each bucket as soon as it is full.
+        """
         self._sent, self._is_open = 0, enabled
         for bucket in self._buckets:
             bucket.missing = len(bucket.params)
@@ -64,7 +67,10 @@ class Exchange:
 
 
 class _Bucket:
-    """Gradients that are sent together: views of one tensor, in the memory format of their parameters."""
+    """Gradients that are sent together.
+
+    Views of one tensor, in the memory format of their parameters.
+    """
 
     def __init__(self, params: list[nn.Parameter], compress: bool):
         self.params, self.missing = params, 0
@@ -79,7 +85,10 @@ class _Bucket:
 
     @torch.no_grad()
     def share_weights(self) -> None:
-        """Copy rank 0's weights to every rank: different kinds of processors may draw different ones from one seed."""
+        """Copy rank 0's weights to every rank.
+
+        Different kinds of processors may draw different ones from one seed.
+        """
         torch._foreach_copy_(self._views, self.params)
         dist.broadcast(self._flat, src=0)
         torch._foreach_copy_(self.params, self._views)

@@ -18,7 +18,9 @@ Eager = Callable[[Batch, bool, Callable[[], object]], Tensor]
 
 
 class Graphs:
-    """Detects when the host is the bottleneck, and replays gradients from then on: one launch, bit-identical results.
+    """Detects when the host is the bottleneck, and replays gradients from then on.
+
+    One launch, bit-identical results.
 
     Only the graph of the current image size is kept, with its own memory. At a new size the first
     gradient is computed kernel by kernel, which compiles kernels and finds convolution algorithms;

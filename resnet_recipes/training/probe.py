@@ -1,4 +1,7 @@
-"""Measure how fast this machine runs a recipe: a few real steps at some image sizes, the loader alone, evaluation."""
+"""Measure how fast this machine runs a recipe.
+
+A few real steps at some image sizes, the loader alone, evaluation.
+"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -130,7 +133,10 @@ def _timed(plan: Plan, rank: Rank, seconds: float, tuning: Tuning, first: int = 
 
 
 def _sides(plan: Plan) -> Sequence[int]:
-    """Return the image sizes to measure: the smallest, the largest, and the one nearest the middle by area."""
+    """Return the image sizes to measure.
+
+    The smallest, the largest, and the one nearest the middle by area.
+    """
     whole_epochs = plan.sizes[: plan.total_steps // plan.steps_per_epoch]
     sides = sorted(set(whole_epochs or plan.sizes))
     middle = min(sides, key=lambda side: abs(side**2 - (sides[0] ** 2 + sides[-1] ** 2) / 2))
@@ -138,7 +144,10 @@ def _sides(plan: Plan) -> Sequence[int]:
 
 
 def _probe_size(plan: Plan, rank: Rank, side: int) -> int:
-    """Return a batch whose step fits into LONGEST_STEP at the smallest size: a micro-batch, or a part of one."""
+    """Return a batch whose step fits into LONGEST_STEP at the smallest size.
+
+    A micro-batch, or a part of one.
+    """
     size = plan.bn_size
     if size <= 8:
         return size

@@ -39,7 +39,9 @@ REPAIRS = ("data.on_bad_image", "batch.bn_size")
 
 
 def capture(run: Run, done: int) -> dict[str, Any]:
-    """Return everything that defines the run after `done` steps: references to live tensors, and plain values.
+    """Return everything that defines the run after `done` steps.
+
+    References to live tensors, and plain values.
 
     There is no random state, no schedule and no position in the data: all are functions of the seed
     and the step.

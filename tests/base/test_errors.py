@@ -1,4 +1,7 @@
-"""Nothing a user types ends in a traceback: each wrong command names its key, exits with 2, and starts nothing."""
+"""Nothing a user types ends in a traceback.
+
+Each wrong command names its key, exits with 2, and starts nothing.
+"""
 
 import re
 from pathlib import Path
@@ -132,7 +135,10 @@ WRONG = [
 
 
 def groups(rows: list[tuple[str, list[str]]]) -> list[list[tuple[str, list[str]]]]:
-    """Put words into as few commands as can hold them: no setting twice in one, since the last one would win."""
+    """Put words into as few commands as can hold them.
+
+    No setting twice in one, since the last one would win.
+    """
     commands: list[dict[str, tuple[str, list[str]]]] = []
     for word, said in rows:
         key = {"lr": "optimizer.lr", "epochs": "max_duration"}.get(

@@ -1,4 +1,7 @@
-"""Vectors of MosaicML's recipes: peak 2.048, 625 steps an epoch, 5000 steps of warm-up, step k at k completed steps."""
+"""Vectors of MosaicML's recipes.
+
+Peak 2.048, 625 steps an epoch, 5000 steps of warm-up, step k at k completed steps.
+"""
 
 import math
 from functools import partial

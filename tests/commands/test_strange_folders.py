@@ -1,4 +1,7 @@
-"""Run folders that someone else has prepared: each is a line of a table or one message, never the end of a command."""
+"""Run folders that someone else has prepared.
+
+Each is a line of a table or one message, never the end of a command.
+"""
 
 import os
 import time

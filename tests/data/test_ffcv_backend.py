@@ -1,4 +1,7 @@
-"""The ffcv backend beyond the contract: the right pixels and no unnoticed damage, from the engine and in Python."""
+"""The ffcv backend beyond the contract.
+
+The right pixels and no unnoticed damage, from the engine and in Python.
+"""
 
 import itertools
 import json

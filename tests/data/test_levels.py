@@ -1,4 +1,7 @@
-"""A .beton file of two levels: small crops are read from the small one, and nothing else changes."""
+"""A .beton file of two levels.
+
+Small crops are read from the small one, and nothing else changes.
+"""
 
 import itertools
 import os

@@ -1,4 +1,6 @@
-"""Whatever has happened to a file, it is read or refused with a reason: no crash, no hang, no other exception.
+"""Whatever has happened to a file, it is read or refused with a reason.
+
+No crash, no hang, no other exception.
 
 RESNET_RECIPES_MUTANTS=2000 tries that many; 100 are enough to notice a lost `except`.
 """

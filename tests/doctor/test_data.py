@@ -130,7 +130,10 @@ def test_an_unreadable_image_is_named_with_its_reason(root):
 
 
 def test_the_verdict_is_that_of_training(root):
-    """A 4:4:1 JPEG stopped training while Pillow, and so the doctor, called it good: now both read it."""
+    """A 4:4:1 JPEG stopped training while Pillow, and so the doctor, called it good.
+
+    Now both read it.
+    """
     path = root / "train/bee/bee1.jpg"
     data = bytearray(path.read_bytes())
     data[data.index(b"\xff\xc0") + 11] = 0x14

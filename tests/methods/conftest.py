@@ -1,4 +1,7 @@
-"""Fixtures for the tests of methods: steps, batches, a small network, and runs in which float16 overflows."""
+"""Fixtures for the tests of methods.
+
+Steps, batches, a small network, and runs in which float16 overflows.
+"""
 
 from collections.abc import Callable
 from copy import deepcopy

@@ -1,4 +1,7 @@
-"""Untrusted files of tensors: nothing in them may run, and each bad one is refused with one sentence."""
+"""Untrusted files of tensors.
+
+Nothing in them may run, and each bad one is refused with one sentence.
+"""
 
 import contextlib
 import functools

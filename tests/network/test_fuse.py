@@ -1,4 +1,7 @@
-"""Fused operations change nothing about a network: its numbers, its names, the weights that load into it."""
+"""Fused operations change nothing about a network.
+
+Its numbers, its names, the weights that load into it.
+"""
 
 import pytest
 import torch

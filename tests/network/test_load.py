@@ -212,7 +212,10 @@ def test_weights_that_fit_no_network_are_refused(narrow: nn.Module, tmp_path: Pa
 
 
 def mutated(content: bytes, rng: random.Random) -> bytes:
-    """Return a damaged copy: bits, a cut, zeros, more bytes, or two places exchanged, often near the beginning."""
+    """Return a damaged copy.
+
+    Bits, a cut, zeros, more bytes, or two places exchanged, often near the beginning.
+    """
     reach = len(content) if rng.random() < 0.5 else min(len(content), 20_000)
     changed, place = bytearray(content), rng.randrange(reach)
     match rng.choice(("flip", "cut", "zero", "insert", "exchange")):

@@ -1,4 +1,7 @@
-"""The weights that a network starts from: found, checked, loaded, their classifier replaced, parts frozen."""
+"""The weights that a network starts from.
+
+Found, checked, loaded, their classifier replaced, parts frozen.
+"""
 
 import hashlib
 from collections.abc import Callable

@@ -1,4 +1,7 @@
-"""Kernels compiled for GPUs that need not be present: no spills, 16-byte loads and stores, few instructions."""
+"""Kernels compiled for GPUs that need not be present.
+
+No spills, 16-byte loads and stores, few instructions.
+"""
 
 import pytest
 

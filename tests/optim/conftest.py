@@ -8,7 +8,10 @@ from torch import nn
 
 
 class Small(nn.Module):
-    """A convolution, a BatchNorm, and a classifier: every kind of parameter that policies tell apart."""
+    """A convolution, a BatchNorm, and a classifier.
+
+    Every kind of parameter that policies tell apart.
+    """
 
     def __init__(self) -> None:
         super().__init__()

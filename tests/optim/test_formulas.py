@@ -1,4 +1,7 @@
-"""Every optimizer against its formula, written out for one tensor: fifty steps at rates that change."""
+"""Every optimizer against its formula, written out for one tensor.
+
+Fifty steps at rates that change.
+"""
 
 from collections.abc import Callable
 from math import cos, pi
@@ -67,7 +70,10 @@ FORMULAS: list[tuple[OptimizerSettings, Formula]] = [
     ("settings", "formula"), FORMULAS, ids=lambda each: getattr(each, "name", "")
 )
 def test_it_is_the_formula(settings, formula, small, gradients):
-    """One tensor starts at zero, and one gradient is zero in the first step: norms that no ratio can be made of."""
+    """One tensor starts at zero, and one gradient is zero in the first step.
+
+    Norms that no ratio can be made of.
+    """
     model = small().double()
     torch.nn.init.zeros_(model.fc.weight)
     optimizer, params = settings.build(model), list(model.parameters())

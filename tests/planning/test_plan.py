@@ -384,7 +384,10 @@ def test_a_plan_is_plain_data(imagenet):
 @pytest.mark.parametrize(("epochs", "ranks"), [("", 1), ("", 8), ("1", 8), ("5", 3)])
 @pytest.mark.parametrize("examples", [8, 100, 2047])
 def test_one_message_fits_a_recipe_to_a_small_data_set(examples, ranks, epochs):
-    """Whatever follows from a batch that is too large is answered at once: typing the fix leaves nothing wrong."""
+    """Whatever follows from a batch that is too large is answered at once.
+
+    Typing the fix leaves nothing wrong.
+    """
     changes = [f"epochs={epochs}"] if epochs else []
     with pytest.raises(RecipeError) as caught:
         make_plan(

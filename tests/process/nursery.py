@@ -1,4 +1,6 @@
-"""Processes for tests, in milliseconds instead of seconds: a fork of pytest's process forks them, and imports nothing.
+"""Processes for tests, in milliseconds instead of seconds.
+
+A fork of pytest's process forks them, and imports nothing.
 
 It reads JSON lines and answers each: {"folder", "ranks", "port", "largest_file", "stop_at",
 "function", "arguments"} with the ranks' pids, "wait" with their exit codes, {"command", "folder",
@@ -151,7 +153,10 @@ class Command:
 
 
 class Forked(subprocess.Popen):
-    """A process of Python that costs no import of torch: what it would run is run in a fork, before any `exec`."""
+    """A process of Python that costs no import of torch.
+
+    What it would run is run in a fork, before any `exec`.
+    """
 
     def __init__(
         self,

@@ -80,7 +80,10 @@ WAYS = [
 
 
 def groups() -> list[list[tuple]]:
-    """Pack the words into as few commands as possible: no two words of a command may touch the same setting."""
+    """Pack the words into as few commands as possible.
+
+    No two words of a command may touch the same setting.
+    """
     commands: list[dict[str, tuple]] = []
     for way in WAYS:
         word = way[0].split("=")[0].lstrip("~")

@@ -1,4 +1,7 @@
-"""The baselines against tables by their sources' own code: tools/baseline_tables.py makes golden/peers.json."""
+"""The baselines against tables by their sources' own code.
+
+Tools/baseline_tables.py makes golden/peers.json.
+"""
 
 import json
 from functools import cache

@@ -1,4 +1,7 @@
-"""What acts where in the packaged recipes: their hook tables to the letter, whatever the order of their keys."""
+"""What acts where in the packaged recipes.
+
+Their hook tables to the letter, whatever the order of their keys.
+"""
 
 import random
 import re

@@ -1,4 +1,7 @@
-"""The options of `optimizer` and `schedule`: each is a section of a packaged recipe, with its source."""
+"""The options of `optimizer` and `schedule`.
+
+Each is a section of a packaged recipe, with its source.
+"""
 
 import pytest
 import torch

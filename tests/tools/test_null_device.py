@@ -1,4 +1,7 @@
-"""What a training step asks of a GPU, counted on a device that does nothing: launches, waits, copies, capture."""
+"""What a training step asks of a GPU, counted on a device that does nothing.
+
+Launches, waits, copies, capture.
+"""
 
 import importlib.util
 import json

@@ -27,7 +27,10 @@ pytestmark = pytest.mark.slow
 def finished(
     nursery: Nursery, recipe: Callable[..., Recipe], tmp_path: Path
 ) -> Callable[..., tuple[dict[str, torch.Tensor], dict]]:
-    """Return a function that runs a small recipe on a number of ranks, to the end: its weights and its summary."""
+    """Return a function that runs a small recipe on a number of ranks, to the end.
+
+    Its weights and its summary.
+    """
 
     def run(ranks: int, **changes: Any) -> tuple[dict[str, torch.Tensor], dict]:
         folder = Path(tempfile.mkdtemp(dir=tmp_path))

@@ -1,4 +1,7 @@
-"""The gradient of a step: what is said when memory does not suffice, and that it is known before the first step."""
+"""The gradient of a step.
+
+What is said when memory does not suffice, and that it is known before the first step.
+"""
 
 from collections.abc import Callable
 from typing import Any

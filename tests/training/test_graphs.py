@@ -1,4 +1,7 @@
-"""Gradients that are replayed as CUDA graphs, with a graph made of a CPU's operations: the bits of an eager run."""
+"""Gradients that are replayed as CUDA graphs, with a graph made of a CPU's operations.
+
+The bits of an eager run.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +23,10 @@ TINY = {"train_size": 16, "eval_resize": 16, "eval_size": 16}
 
 
 class Recording(TorchDispatchMode):
-    """A CUDAGraph for CPUs: operations with the tensors that they read and write, numbers baked in."""
+    """A CUDAGraph for CPUs.
+
+    Operations with the tensors that they read and write, numbers baked in.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -23,7 +23,10 @@ def _switch() -> Iterator[None]:
 
 
 def plan(sizes: tuple[int, ...], images: int, last: float = 1.0) -> SimpleNamespace:
-    """What tuning reads of a plan: the size of each epoch, and how many images a rank trains on in an epoch."""
+    """What tuning reads of a plan.
+
+    The size of each epoch, and how many images a rank trains on in an epoch.
+    """
     steps = images // 256
     return SimpleNamespace(
         total_steps=round((len(sizes) - 1 + last) * steps),

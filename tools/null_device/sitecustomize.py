@@ -1,4 +1,7 @@
-"""Read by every Python on the null device: stand-ins for cuDNN, and trust in kernels, for its processes."""
+"""Read by every Python on the null device.
+
+Stand-ins for cuDNN, and trust in kernels, for its processes.
+"""
 
 import sys
 

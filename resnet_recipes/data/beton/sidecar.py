@@ -1,4 +1,7 @@
-"""The sidecar of a .beton file: how it was made, the names of its classes, and the checksum of every sample."""
+"""The sidecar of a .beton file.
+
+How it was made, the names of its classes, and the checksum of every sample.
+"""
 
 import base64
 import json

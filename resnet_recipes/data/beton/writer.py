@@ -1,4 +1,7 @@
-"""Write a .beton file in order: resumable if killed, and renamed to its final name only when complete."""
+"""Write a .beton file in order.
+
+Resumable if killed, and renamed to its final name only when complete.
+"""
 
 import fcntl
 import hashlib

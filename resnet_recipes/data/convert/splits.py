@@ -95,7 +95,10 @@ def splits_of(src: Path, dst: Path, options: ConvertOptions) -> list[Split]:
 
 
 def divided(splits: list[Split], options: ConvertOptions) -> tuple[list[Split], list[Split]]:
-    """Return the files that an interrupted attempt finished and those to make: all if none is left."""
+    """Return the files that an interrupted attempt finished and those to make.
+
+    All if none is left.
+    """
     made = next((n for n, split in enumerate(splits) if not split.is_made(options)), 0)
     return splits[:made], splits[made:]
 

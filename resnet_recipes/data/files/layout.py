@@ -72,7 +72,9 @@ def listing_of(config: DataConfig, split: str, tell: Tell = lambda line: None) -
 
 
 def set_aside(whole: Listing, share: float, seed: int) -> np.ndarray:
-    """Return which images to set aside, bool [N]: a fraction `share` of each class, at least one and never all.
+    """Return which images to set aside, bool [N].
+
+    A fraction `share` of each class, at least one and never all.
 
     The choice depends only on the seed and the names: adding an image moves at most one other.
     """

@@ -90,7 +90,10 @@ def _split_problems(config: DataConfig, there: dict[str, Part]) -> Iterator[Prob
 
 
 def _class_problems(config: DataConfig, train: Listing, val: Listing) -> Iterator[Problem]:
-    """Yield how the classes of the splits differ: labels are positions in the sorted list, so one extra shifts them."""
+    """Yield how the classes of the splits differ.
+
+    Labels are positions in the sorted list, so one extra shifts them.
+    """
     for here, there, split in ((train, val, "val"), (val, train, "train")):
         if missing := sorted(set(here.classes) - set(there.classes)):
             yield Problem(

@@ -1,4 +1,7 @@
-"""A table of images and their labels: a CSV file, or the metadata file of a Hugging Face dataset."""
+"""A table of images and their labels.
+
+A CSV file, or the metadata file of a Hugging Face dataset.
+"""
 
 import csv
 import io

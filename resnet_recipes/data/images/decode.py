@@ -146,7 +146,10 @@ class Picture(Pixels):
 
 
 def resized(pixels: np.ndarray, height: int, width: int, bicubic: bool = False) -> Tensor:
-    """Resize uint8 [h, w, 3] to channels_last [1, 3, height, width]: bilinear, antialiased, within 1 of Pillow's."""
+    """Resize uint8 [h, w, 3] to channels_last [1, 3, height, width].
+
+    Bilinear, antialiased, within 1 of Pillow's.
+    """
     image = torch.from_numpy(pixels)[None].permute(0, 3, 1, 2)
     if image.shape[2:] == (height, width):
         return image

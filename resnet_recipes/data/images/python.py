@@ -1,4 +1,7 @@
-"""Fill rows of a batch from encoded images in Python: in worker processes, one image after the other."""
+"""Fill rows of a batch from encoded images in Python.
+
+In worker processes, one image after the other.
+"""
 
 import math
 from collections import deque
@@ -78,7 +81,10 @@ class TrainImages(Images):
 
 
 class EvalImages(Images):
-    """The centre of the whole image, resized to a shorter side of `resize`: torchvision's Resize and CenterCrop."""
+    """The centre of the whole image, resized to a shorter side of `resize`.
+
+    Torchvision's Resize and CenterCrop.
+    """
 
     def __init__(self, source: Source, resize: int, bicubic: bool = False):
         super().__init__(source)

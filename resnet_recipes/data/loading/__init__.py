@@ -1,1 +1,4 @@
-"""The loader shared by all backends: fills batches ahead of training, however the images are stored."""
+"""The loader shared by all backends.
+
+Fills batches ahead of training, however the images are stored.
+"""

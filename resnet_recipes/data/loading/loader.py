@@ -24,7 +24,10 @@ class BatchSource:
 
 
 class EvalLoader:
-    """This rank's part of the evaluation set: all ranks together cover each example exactly once, in a fixed order."""
+    """This rank's part of the evaluation set.
+
+    All ranks together cover each example exactly once, in a fixed order.
+    """
 
     def __init__(self, config: DataConfig, share: Share, source: BatchSource):
         self.examples = source.examples  # over all ranks

@@ -55,7 +55,10 @@ class Capacity(NamedTuple):
 
 
 class Slots:
-    """The batches of one loader, reused in turn: slots * rows * pixels * pixels * 3 bytes, shared when pickled."""
+    """The batches of one loader, reused in turn.
+
+    They take slots * rows * pixels * pixels * 3 bytes, and stay shared when pickled.
+    """
 
     def __init__(self, capacity: Capacity):
         self._memory = SharedArrays(**capacity.layout)

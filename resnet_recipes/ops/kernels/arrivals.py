@@ -1,4 +1,7 @@
-"""Sums over many programs in one launch: the last program to finish adds up the others' partial sums, in order."""
+"""Sums over many programs in one launch.
+
+The last program to finish adds up the others' partial sums, in order.
+"""
 
 from functools import cache
 

@@ -333,7 +333,10 @@ def _statistics(
 
 @triton.jit
 def _normalized(x, saved, weight, bias, channel, c):
-    """Return weight * (x - mean) * rstd + bias; backward repeats it exactly, so it finds the same signs."""
+    """Return weight * (x - mean) * rstd + bias.
+
+    Backward repeats it exactly, so it finds the same signs.
+    """
     known = channel < c
     scale = tl.load(weight + channel, mask=known, other=0.0) * tl.load(
         saved + c + channel, mask=known, other=0.0

@@ -99,7 +99,10 @@ def _gather(
 
 @triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
 def _scatter(g, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.constexpr):
-    """Propagate R x BW output gradients to 2R x 2BW inputs; odd rows and columns receive from both neighbours."""
+    """Propagate R x BW output gradients to 2R x 2BW inputs.
+
+    Odd rows and columns receive from both neighbours.
+    """
     bands = (ho + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
     column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]

@@ -1,4 +1,6 @@
-"""Triton kernels of BatchNorm, ReLU, the 3x3 maximum with stride 1 and the blur with stride 2: NHWC, any size.
+"""Triton kernels of BatchNorm, ReLU, the 3x3 maximum with stride 1 and the blur with stride 2.
+
+NHWC, any size.
 
 A maximum and its place are found together as one integer: the bits of a float32, the last four
 replaced by 8 minus the place, so that the first of equal values is the largest. Positive floats

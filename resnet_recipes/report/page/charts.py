@@ -24,7 +24,9 @@ Row = dict[str, Any]
 def accuracy(
     runs: Sequence[Row], published: Sequence[Row], x: str = "minutes", title: str = "minutes"
 ) -> Spec:
-    """Return top-1 against `x`, on a logarithmic axis: runs and their Pareto front over published results.
+    """Return top-1 against `x`, on a logarithmic axis.
+
+    The runs and their Pareto front over the published results.
 
     Rows have recipe, top1_percent, `x`, and what hovering shows.
     """

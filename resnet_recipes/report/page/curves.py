@@ -13,7 +13,10 @@ STEP = ("loss", "lr", "pixels", "images_per_second", "data_wait_share")
 
 
 def points(folder: Path) -> list[dict[str, Any]]:
-    """Return what a run logged, downsampled: name, epoch, the quantities of STEP, and top1_percent."""
+    """Return what a run logged, downsampled.
+
+    Name, epoch, the quantities of STEP, and top1_percent.
+    """
     records = read_metrics(folder / METRICS)
     steps = [record for record in records if record["kind"] == "step"]
     evaluations = [record for record in records if record["kind"] == "evaluation"]

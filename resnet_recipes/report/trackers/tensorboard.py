@@ -1,4 +1,7 @@
-"""TensorBoard event files in RUN/tensorboard, written without torch: curves, and settings as hyperparameters."""
+"""TensorBoard event files in RUN/tensorboard, written without torch.
+
+Curves, and settings as hyperparameters.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path

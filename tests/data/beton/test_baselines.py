@@ -1,4 +1,7 @@
-"""What the baselines ask of the loader, from .beton files: repeated images and bicubic interpolation."""
+"""What the baselines ask of the loader, from .beton files.
+
+Repeated images and bicubic interpolation.
+"""
 
 import io
 import itertools

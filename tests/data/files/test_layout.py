@@ -1,4 +1,7 @@
-"""Any folder of images can be trained on: without val/, nested, under Hugging Face's names, or listed in a table."""
+"""Any folder of images can be trained on.
+
+Without val/, nested, under Hugging Face's names, or listed in a table.
+"""
 
 import os
 import shutil

@@ -1,4 +1,7 @@
-"""Tables of paths and labels: read as people write them, and refused with the line where they went wrong."""
+"""Tables of paths and labels.
+
+Read as people write them, and refused with the line where they went wrong.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""The pool of native threads: tickets, several batches at once, reading ahead, closing, forks and signals."""
+"""The pool of native threads.
+
+Tickets, several batches at once, reading ahead, closing, forks and signals.
+"""
 
 import ctypes
 import mmap

@@ -1,4 +1,7 @@
-"""Files that no decoder should trust: each is refused with its own status, and none gives another image's pixels."""
+"""Files that no decoder should trust.
+
+Each is refused with its own status, and none gives another image's pixels.
+"""
 
 import io
 import os

@@ -1,4 +1,7 @@
-"""The library with another libjpeg-turbo than that of its build: the same pixels, or it is left out."""
+"""The library with another libjpeg-turbo than that of its build.
+
+The same pixels, or it is left out.
+"""
 
 import os
 import subprocess

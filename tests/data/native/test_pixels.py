@@ -29,7 +29,10 @@ FILTERS = {BILINEAR: Image.BILINEAR, BICUBIC: Image.BICUBIC}
 
 
 def resized(image: np.ndarray, size: tuple[int, int], how: int) -> np.ndarray:
-    """Return Pillow's resize to (width, height), rows first: the order of its own `resize` depends on the version."""
+    """Return Pillow's resize to (width, height), rows first.
+
+    The order of its own `resize` depends on the version.
+    """
     return np.asarray(
         Image.fromarray(image).resize((size[0], image.shape[0]), how).resize(size, how)
     ).astype(int)

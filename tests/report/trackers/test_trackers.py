@@ -144,7 +144,10 @@ def test_wandb_keeps_the_curves_offline(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def records_of(path: Path) -> list[dict[str, float]]:
-    """Return the history rows of a W&B file: protocol buffers in LevelDB's log format, in blocks of 32 KiB."""
+    """Return the history rows of a W&B file.
+
+    Protocol buffers in LevelDB's log format, in blocks of 32 KiB.
+    """
     from wandb.proto import wandb_internal_pb2
 
     data, at, record, rows = path.read_bytes(), 7, b"", []  # 7 bytes of W&B's own header
