@@ -75,6 +75,8 @@ def plan(
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
     facts = data.measure(recipe.data, with_cost=True, tell=tell) if has_images else IMAGENET
     found = make_plan(recipe, facts, ranks, typed)
+    if has_images:
+        run_folder.check(found)
     if not recipe.model.weights:
         return found
     from resnet_recipes.network import pretrained

@@ -20,9 +20,30 @@ def typed_path(key: str, text: str) -> Path:
 
 
 def nearest_existing(path: Path) -> Path:
-    """Return a path, or the nearest folder above it that exists."""
+    """Return a path, or the nearest folder above it that exists. Raises OSError for impossible paths."""
     path = path.absolute()
     return next(place for place in (path, *path.parents) if place.exists())
+
+
+def folder_problem(key: str, folder: Path, needed: int, need: str) -> Problem | None:
+    """Return why files of `needed` bytes cannot be written to a folder, which may not exist; None if they can.
+
+    `need` says who needs them: "the run needs 2 GB".
+    """
+    fix = f"{key}=/another/folder"
+    try:
+        place = nearest_existing(folder)
+        disk = os.statvfs(place)
+    except OSError as error:
+        return Problem(key, str(folder), f"cannot be written to: {error.strerror}", fix)
+    if not place.is_dir():
+        return Problem(key, str(folder), f"cannot be written to: {place} is a file", fix)
+    if not os.access(place, os.W_OK | os.X_OK):
+        why = "Read-only file system" if disk.f_flag & os.ST_RDONLY else "Permission denied"
+        return Problem(key, str(folder), f"cannot be written to: {why}", fix)
+    if (free := disk.f_bavail * disk.f_frsize) < needed:
+        return Problem(key, str(folder), f"has {free / 1e9:,.2f} GB free, and {need}", fix)
+    return None
 
 
 def cache_folder() -> Path:

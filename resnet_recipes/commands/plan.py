@@ -4,26 +4,34 @@ import json
 import time
 from collections.abc import Iterator
 
-from resnet_recipes import __version__, api
+from resnet_recipes import __version__, api, data
 from resnet_recipes.base.cores import cores
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.resume import to_resume
 from resnet_recipes.launch import gpus, measurement
 from resnet_recipes.launch.group import group_of, warnings
+from resnet_recipes.launch.resume import checked
 from resnet_recipes.measure import datasheet
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.estimate import estimate_for
 from resnet_recipes.planning.guess import cpu_seconds, gpu_memory, gpu_seconds, gpu_speeds, roughly
-from resnet_recipes.planning.plan import Plan
+from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.compose import Composed
+from resnet_recipes.recipe.library import Entry
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report.text import clock_time
 
 
 def run(arguments: Arguments) -> int:
-    """Print the plan of a recipe; without data, on ImageNet."""
-    wanted = composed(arguments, needs_data=False)
-    plan = api.plan(wanted, ranks(wanted.recipe))
+    """Print the plan of a recipe, or of the run that --resume would continue; without data, on ImageNet."""
+    if found := to_resume(arguments):
+        folder, recipe = found[0], checked(*found)
+        plan = make_plan(recipe, data.measure(recipe.data), ranks(recipe))
+        wanted = Composed(recipe, Entry(recipe.name, folder / "config.yaml", "file"), {}, ())
+    else:
+        wanted = composed(arguments, needs_data=False)
+        plan = api.plan(wanted, ranks(wanted.recipe))
     if "--json" in arguments:
         print(json.dumps(plan.as_dict(), indent=2))
     else:

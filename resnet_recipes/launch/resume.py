@@ -7,11 +7,13 @@ from pathlib import Path
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.root import root_problem
 from resnet_recipes.process.folder import refuse_links
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.report.recorder import SUMMARY
 from resnet_recipes.training.state import changed_settings
 
 
@@ -48,6 +50,22 @@ def continued(
 
     None if the run is finished.
 
+    Raises what `checked` does.
+    """
+    recipe = checked(folder, changes)
+    if (folder / SUMMARY).exists():
+        say(f"{folder} is finished; its results are in {folder / SUMMARY}")
+        return None
+    config = folder / "config.yaml"
+    if recipe != frozen.read(config):
+        atomic.write_text(config, frozen.freeze(recipe))  # all nodes may do this at once
+    say(f"resuming {folder}")
+    return folder
+
+
+def checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
+    """Return the recipe with which a run continues: its own, with changed settings.
+
     Raises RecipeError if a change would make it a different run, NotReadyError if its images are
     not where they were.
     """
@@ -65,20 +83,17 @@ def continued(
         recipe = replace(changes, run=began.run)
     if problems := list(changed_settings(asdict(began), recipe)):
         raise RecipeError(problems)
-    if (folder / "summary.json").exists():
-        say(f"{folder} is finished; its results are in {folder / 'summary.json'}")
-        return None
-    if problem := _moved_data(recipe, folder):
+    is_finished = (folder / SUMMARY).exists()
+    if not is_finished and (problem := _moved_data(recipe, folder)):
         raise NotReadyError([problem])
-    if recipe != began:
-        atomic.write_text(config, frozen.freeze(recipe))
-    say(f"resuming {folder}")
-    return folder
+    return recipe
 
 
 def _changed(config: Path, began: Recipe, changes: Sequence[str]) -> Recipe:
     """Return a run's recipe with changes; its file may have been written by an earlier version."""
-    atomic.write_text(config, frozen.freeze(began))
+    text = frozen.freeze(began)
+    if read_bytes(config) != text.encode():
+        atomic.write_text(config, text)
     return compose(str(config), changes).recipe
 
 
@@ -95,9 +110,7 @@ def _moved_data(recipe: Recipe, folder: Path) -> Problem | None:
 def unfinished(root: Path) -> Iterator[Path]:
     """Yield the run folders without a summary, the newest first."""
     configs = [
-        path
-        for path in root.glob("[!.]*/config.yaml")
-        if not (path.parent / "summary.json").exists()
+        path for path in root.glob("[!.]*/config.yaml") if not (path.parent / SUMMARY).exists()
     ]
     for config in sorted(configs, key=lambda path: path.stat().st_mtime, reverse=True):
         yield config.parent

@@ -23,6 +23,7 @@ from resnet_recipes import __version__
 from resnet_recipes.base import atomic
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.paths import folder_problem
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.frozen import dump
 from resnet_recipes.planning import outline
@@ -35,6 +36,20 @@ from resnet_recipes.report.metrics import METRICS
 from resnet_recipes.report.recorder import SUMMARY
 
 PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf")
+
+
+def check(plan: Plan) -> None:
+    """Check that the folder of a new run can be created and has room, as far as can be told before.
+
+    Raises NotReadyError, or RecipeError if the name of the run is taken.
+    """
+    run, disk = plan.recipe.run, plan.disk
+    root = Path(run.root)
+    if problem := folder_problem("run.root", root, disk.total, f"the run needs {disk}"):
+        raise NotReadyError([problem])
+    folder = root / run.name
+    if run.name != "auto" and os.path.lexists(folder) and not _is_free(folder):
+        raise _taken(folder)
 
 
 def create(composed: Composed, plan: Plan, command: Sequence[str]) -> Path:
@@ -114,11 +129,20 @@ def _placed(draft: Path, composed: Composed, plan: Plan) -> Path:
             shutil.rmtree(folder)
         if _renamed(draft, folder):
             return folder
+    raise _taken(folder)
+
+
+def _is_free(folder: Path) -> bool:
+    """Return whether a new run may take the place of a folder."""
+    is_empty = folder.is_dir() and not folder.is_symlink() and not os.listdir(folder)
+    return is_empty or _is_unused(folder)
+
+
+def _taken(folder: Path) -> RecipeError:
     is_run = (folder / "config.yaml").is_file()
     fix = "choose another name" + f", or resume it: resnet-train --resume {folder}" * is_run
-    raise RecipeError(
-        [Problem("run.name", recipe.run.name, f"is taken: {folder} already exists", fix)]
-    )
+    rule = f"is taken: {folder} already exists"
+    return RecipeError([Problem("run.name", folder.name, rule, fix)])
 
 
 def _renamed(draft: Path, folder: Path) -> bool:

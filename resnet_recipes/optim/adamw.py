@@ -26,6 +26,7 @@ class AdamW(OptimizerSettings):
         "The final accuracy matters most: ResNets reach a higher one with SGD."
     )
 
+    state_copies: ClassVar[int] = 2
     name: str = "adamw"
     lr: float = 1.0e-3  # peak learning rate, for the global batch
     weight_decay: float = 0.01  # times the rate, the fraction of a weight lost in one step

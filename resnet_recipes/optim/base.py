@@ -37,6 +37,7 @@ class OptimizerSettings:
     cost: ClassVar[str]
     gain: ClassVar[str]
     avoid_when: ClassVar[str]
+    state_copies: ClassVar[int] = 1  # values that it keeps for each weight
 
     name: str = ""  # which optimizer
     lr: float = 0.1  # peak learning rate, for the global batch

@@ -35,6 +35,7 @@ class LAMB(OptimizerSettings):
         "The network is small: the passes over its weights then dominate the step."
     )
 
+    state_copies: ClassVar[int] = 2
     name: str = "lamb"
     lr: float = 5.0e-3  # peak learning rate, for the global batch
     weight_decay: float = 0.02  # this fraction of each weight is added to its update

@@ -39,8 +39,9 @@ def gpu_seconds(plan: Plan, gpu: Gpu) -> float:
 
 def gpu_memory(plan: Plan) -> float:
     """Return the bytes that a run in bf16 or fp16 needs on each GPU, to within some tens of percent."""
-    # weights, gradients, momentum
-    copies = 3 + sum(method.extra_weights for method in plan.methods())
+    # weights, gradients, the optimizer's state
+    copies = 2 + plan.recipe.optimizer.state_copies
+    copies += sum(method.extra_weights for method in plan.methods())
     work = _work(plan, max(plan.sizes))
     return roofline.memory(work, plan.rank_size, plan.parameters, copies)
 

@@ -59,6 +59,7 @@ def rows(plan: Plan) -> Iterator[Row]:
         f"every {recipe.evaluation.interval}, {sizes}; checkpoint every "
         f"{recipe.checkpoint.interval}",
     )
+    yield "disk", f"up to {plan.disk}"
     hooks = plan.hooks
     for index, (hook, names) in enumerate(hooks.items()):
         yield "methods" if index == 0 else "", f"{hook:<16} {', '.join(names)}"

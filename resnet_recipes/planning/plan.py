@@ -19,6 +19,7 @@ from resnet_recipes.measure.roofline import backbone
 from resnet_recipes.methods.stack import Stack
 from resnet_recipes.planning import feasible
 from resnet_recipes.planning.advice import notes_on
+from resnet_recipes.planning.disk import Disk, disk_of
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report.facts import Published
 
@@ -120,6 +121,12 @@ class Plan:
             passes = last - first + last // interval - first // interval
             found.append(passes * self.recipe.batch.global_size * count(side))
         return tuple(found)
+
+    @property
+    def disk(self) -> Disk:
+        """The room on disk that the run needs."""
+        saves = -(-self.total_steps // self._intervals[2])
+        return disk_of(self.recipe, self.methods(), self.parameters, saves)
 
     @cached_property
     def warmup(self) -> int:
@@ -255,6 +262,7 @@ class Plan:
                 "parameters": self.parameters,
                 "start": self.start,
             },
+            "disk_bytes": self.disk.total,
             "data": asdict(self.facts)
             | {"root": str(self.facts.root), "classes": len(self.facts.classes)},
             "hooks": self.hooks,

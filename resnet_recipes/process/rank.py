@@ -80,7 +80,7 @@ def work(process: RankProcess) -> int:
     if sample := read_json(process.folder / SAMPLE, may_be_absent=True):
         code = timed(run, process, sample["epochs"])
     elif rank.is_main:
-        checkpoints.open_for_writing()
+        checkpoints.open_for_writing(run.plan.disk.total)
         facts, console = run_facts(run, process.folder), open_console(err=process.console)
         sent_to = trackers.opened(recipe.log.to, process.folder, hyperparameters(recipe))
         recorder = Recorder(

@@ -10,18 +10,18 @@ import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, Problem, TrainingError
+from resnet_recipes.base.paths import folder_problem
 from resnet_recipes.base.reading import open_regular, read_json
 from resnet_recipes.network import archive
 from resnet_recipes.network.archive import ArchiveError
-
-State = dict[str, Any]  # nested dictionaries and lists of tensors, str, int, float, bool and None
+from resnet_recipes.training.hashing_file import HashingFile, State
 
 #: Version of a checkpoint's contents; a run refuses newer ones.
 FORMAT = 1
@@ -51,21 +51,27 @@ class Checkpoints:
         self._pending: Future[None] | None = None
         self._writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
 
-    def open_for_writing(self) -> None:
+    def open_for_writing(self, needed: int = 0) -> None:
         """Create the folder, and delete half-written files of killed processes.
 
-        Raises NotReadyError.
+        `needed` bytes must fit on the disk, those of older checkpoints included. Raises
+        NotReadyError.
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             atomic.delete_parts(self.folder)
             atomic.write_text(self.folder / "probe", "")
             (self.folder / "probe").unlink()
+            missing = needed - sum(path.stat().st_size for path in self.folder.iterdir())
         except OSError as error:
             rule = f"checkpoints cannot be written here ({error.strerror})"
             raise NotReadyError(
                 [Problem(str(self.folder), None, rule, "run.root=/another/folder")]
             ) from None
+        need = f"the run needs another {missing / 1e9:,.2f} GB for checkpoints and weights"
+        if problem := folder_problem(str(self.folder), self.folder, missing, need):
+            fix = "free some space, then resume the run"
+            raise NotReadyError([problem._replace(value=None, fix=fix)])
 
     def save(self, step: int, state: State, wait: bool = False) -> None:
         """Save `state`.
@@ -189,7 +195,7 @@ class Checkpoints:
         path = self._path(step)
         self.folder.mkdir(parents=True, exist_ok=True)
         with atomic.replacing(path) as file:
-            hashing = _HashingFile(file)
+            hashing = HashingFile(file)
             hashing.save(state)
             # of a damaged checkpoint of the same step
             path.with_suffix(".json").unlink(missing_ok=True)
@@ -259,39 +265,3 @@ class Checkpoints:
         if not self._good:
             return "there is no checkpoint yet"
         return f"the newest checkpoint is from step {max(self._good):,}"
-
-
-class _HashingFile:
-    """A file that torch writes through, hashed on the way.
-
-    Reading it back would cost as much as writing it.
-    """
-
-    def __init__(self, file: BinaryIO):
-        self._file = file
-        self._error: OSError | None = None
-        self.digest = hashlib.sha256()
-        self.bytes = 0
-
-    def save(self, state: State) -> None:
-        """Write the state. Raises OSError, which torch would turn into something unreadable."""
-        try:
-            torch.save(state, self)
-        except Exception:
-            if self._error is not None:
-                raise self._error from None
-            raise
-
-    def write(self, data: bytes) -> int:
-        """Write and hash."""
-        try:
-            count = self._file.write(data)
-        except OSError as error:
-            self._error = error
-            raise
-        self.digest.update(data)
-        self.bytes += count
-        return count
-
-    def flush(self) -> None:
-        """Do nothing: the file is flushed once, at its end."""

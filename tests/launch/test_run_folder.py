@@ -11,8 +11,8 @@ import pytest
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.launch import run_folder
-from resnet_recipes.launch.run_folder import create, provenance
-from resnet_recipes.planning.plan import IMAGENET, make_plan
+from resnet_recipes.launch.run_folder import check, create, provenance
+from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.process.lock import locked
 from resnet_recipes.recipe.compose import compose
 
@@ -139,3 +139,56 @@ def test_an_invalid_repository_has_no_commit(head, tmp_path):
         provenance(compose(str(tmp_path / "mine.yaml"), ["data=/data"]), "")["git_commit"] is None
     )
     assert run_folder.environment()["packages"]["torch"]
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Plan]:
+    """Return a function that plans a run in tmp_path/runs."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: make_plan(compose("mild", ["data=/data", *words]).recipe, IMAGENET, 1)
+
+
+def free(monkeypatch: pytest.MonkeyPatch, bytes: int) -> None:
+    """Let every disk have this much room."""
+    found = os.statvfs("/")
+    values = [*found[:4], bytes // found.f_frsize, *found[5:]]
+    monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(values))
+
+
+def test_a_run_that_does_not_fit_on_the_disk_is_refused(plan, monkeypatch):
+    free(monkeypatch, 2_000_000_000)
+    check(plan("run.root=deep/runs"))
+    free(monkeypatch, 1_000_000_000)
+    with pytest.raises(NotReadyError, match=r"has 1.00 GB free, and the run needs 1.24 GB: 3 ch"):
+        check(plan("run.root=deep/runs"))
+    check(plan("model.name=resnet18"))
+    assert list(Path().iterdir()) == []
+
+
+def test_a_root_that_cannot_be_written_is_refused(plan, monkeypatch):
+    Path("file").touch()
+    with pytest.raises(
+        NotReadyError, match=r"run.root=.*/file/a: cannot be written to: .* is a file"
+    ):
+        check(plan("run.root=file/a"))
+    with pytest.raises(NotReadyError, match="File name too long"):
+        check(plan(f"run.root={'a' * 300}"))
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(NotReadyError, match="cannot be written to: Permission denied"):
+        check(plan())
+
+
+def test_a_plan_refuses_the_names_that_a_start_refuses(plan, made):
+    folder = made("run=mine")
+    check(plan("run=mine"))  # it never trained
+    (folder / "summary.json").write_text("{}")
+    for act in (lambda: check(plan("run=mine")), lambda: made("run=mine")):
+        with pytest.raises(RecipeError, match=r"is taken: .*mine already exists") as caught:
+            act()
+        assert "or resume it" in str(caught.value)
+    Path("runs/file").touch()
+    with pytest.raises(RecipeError, match="is taken"):
+        check(plan("run=file"))
+    Path("runs/empty").mkdir()
+    check(plan("run=empty"))
+    made("run=empty")

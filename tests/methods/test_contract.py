@@ -150,6 +150,11 @@ def test_state_survives_saving_and_loading(method, network, now_at):
     other.load_state_dict(state)
     assert other.state_dict().keys() == state.keys()
     assert all(torch.equal(tensor, other.state_dict()[key]) for key, tensor in state.items())
+    # the plan counts on this for the size of a checkpoint
+    copies = sum(map(torch.numel, state.values())) / sum(
+        map(torch.numel, model.state_dict().values())
+    )
+    assert copies == (method.extra_weights if method().provides("eval_weights") else 0)
     if not state:
         with pytest.raises(ValueError, match="keeps no state"):
             Method.load_state_dict(other, {"x": torch.zeros(1)})

@@ -89,6 +89,21 @@ def test_resuming_gives_the_same_weights_as_not_stopping(optimizer, small, gradi
 
 
 @every_optimizer
+def test_it_says_how_much_it_keeps_for_each_weight(optimizer, small, gradients):
+    model = small()
+    built = optimizer(lr=0.01).build(model)
+    stepped(model, built, next(gradients(model, 1)))
+    kept = sum(
+        value.numel()
+        for state in built.state_dict()["state"].values()
+        for value in state.values()
+        if isinstance(value, torch.Tensor) and value.numel() > 1
+    )
+    weights = sum(p.numel() for p in model.parameters() if p.numel() > 1)
+    assert kept == optimizer.state_copies * weights
+
+
+@every_optimizer
 def test_a_parameter_without_gradient_is_left_alone(optimizer):
     model = nn.Linear(2, 2)
     built = optimizer(weight_decay=0.5, no_decay="none").build(model)

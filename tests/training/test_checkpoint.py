@@ -228,6 +228,18 @@ def test_three_failures_in_a_row_stop_the_run(
     assert reopened(checkpoints).newest()[0] == 20
 
 
+def test_a_run_that_does_not_fit_is_refused_before_its_first_step(
+    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = sum(path.stat().st_size for path in checkpoints.folder.iterdir())
+    monkeypatch.setattr(
+        os, "statvfs", lambda _: os.statvfs_result((1, 1, 0, 0, 5_000_000, 0, 0, 0, 0, 255))
+    )
+    checkpoints.open_for_writing(kept + 5_000_000)  # older checkpoints count
+    with pytest.raises(NotReadyError, match=r"has 0.01 GB free, and the run needs another 0.02"):
+        checkpoints.open_for_writing(kept + 20_000_000)
+
+
 def test_a_disk_that_is_filling_up_is_a_warning_before_it_is_full(
     checkpoints: Checkpoints, warnings: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,37 @@
+"""The room on disk that a run needs."""
+
+from typing import NamedTuple
+
+from resnet_recipes.methods.stack import Stack
+from resnet_recipes.recipe.schema import Recipe
+
+#: Bytes of a run's other files: metrics, logs, and the description of each file of weights.
+_OTHER = 4 << 20
+
+
+class Disk(NamedTuple):
+    """The most bytes that a run's files take at a time."""
+
+    checkpoint: int  # of one checkpoint
+    checkpoints: int  # how many there are at a time: an old one is deleted after the next is safe
+    weights: int  # of all files with the final weights
+
+    @property
+    def total(self) -> int:
+        """Bytes in all."""
+        return self.checkpoint * self.checkpoints + self.weights + _OTHER
+
+    def __str__(self) -> str:
+        kept = f"{self.checkpoints} checkpoint{'s' * (self.checkpoints > 1)}"
+        each = f"{self.checkpoint / 1e6:,.0f} MB"
+        return f"{self.total / 1e9:,.2f} GB: {kept} of {each}, and the weights"
+
+
+def disk_of(recipe: Recipe, methods: Stack, parameters: int, saves: int) -> Disk:
+    """Return what a run of a network with that many parameters needs; it saves `saves` checkpoints in all."""
+    # BatchNorm's statistics add at most 1 %
+    weights = int(4 * 1.01 * parameters)
+    averaged = sum(method.extra_weights for method in methods if method.provides("eval_weights"))
+    copies = 1 + recipe.optimizer.state_copies + averaged
+    kept = min(recipe.checkpoint.keep + 1, saves)
+    return Disk(copies * weights, kept, (2 + averaged) * weights)
