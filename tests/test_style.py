@@ -17,7 +17,7 @@ LONGER_FUNCTIONS |= {
     "_reduce": 75,
     "_sideways": 85,
 }
-LONGER_FILES = {"batch_norm", "blurred", "start", "stem"}
+LONGER_FILES = {"batch_norm", "blurred", "stem"}
 LONGER_FILES |= {"test_plan", "test_null_device"}
 VAGUE = {"utils", "util", "helpers", "helper", "misc", "common", "tools", "stuff"}
 

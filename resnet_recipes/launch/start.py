@@ -1,30 +1,28 @@
-"""The launcher: start the processes of a run, pass signals on, and report how it ended.
+"""The launcher: start the ranks of a run, pass signals on, and report how it ended.
 
 It trains nothing itself.
 """
 
-import os
-import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
+from enum import Enum, auto
+from math import inf
 from pathlib import Path
-from typing import TextIO
 
 from resnet_recipes.base.errors import ExitCode
 from resnet_recipes.launch.group import GRACE, Group, command, environments
+from resnet_recipes.launch.ranks import Ranks
 from resnet_recipes.process import ending
 from resnet_recipes.process.ending import Ending
 from resnet_recipes.process.folder import HeldFolder
 from resnet_recipes.process.lock import locked
 from resnet_recipes.process.observer import Observer
-from resnet_recipes.process.rank_process import die_with_parent
 from resnet_recipes.process.signals import handling
 from resnet_recipes.report.terminal import SHOW_CURSOR, interjection
 
@@ -36,9 +34,6 @@ AFTERMATH = 5
 #: terminal. After that it means: stop now. No other signal does: Slurm sends SIGTERM several times,
 #: seconds apart, to a job it requeues.
 ECHO = 0.5
-
-#: The line of a traceback that names the error.
-_ERROR = re.compile(r"[\w.]*(Error|Exception)\b")
 
 
 def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
@@ -54,9 +49,8 @@ def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
     with locked(folder):
         launch = Launch(folder, group, say)
         with handling(launch.receive):
-            launch.supervise()
+            result = launch.run()
         held.confirm()
-        result = launch.ending()
     ending.write(folder / "exit.json", result)
     if result.failed or (result.code and not result.step):
         say(result.explained(folder, group.ranks, not group.program))
@@ -67,9 +61,7 @@ def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
 def started(
     files: Mapping[str, str], group: Group, say: Callable[[str], None]
 ) -> Iterator[tuple[Path, Ending]]:
-    """Start a group in a temporary folder with these files.
-
-    Yield the folder, with its results, and how it ended.
+    """Start a group in a temporary folder with these files; yield the folder, with its results, and how it ended.
 
     The folder is deleted at the end of the context, unless its logs are needed.
     """
@@ -82,205 +74,144 @@ def started(
         shutil.rmtree(folder, ignore_errors=True)
 
 
+class Request(Enum):
+    """What the user, or a scheduler, has asked for."""
+
+    TRAIN = auto()  # until the end
+    SAVE = auto()  # a signal came: finish the step, save, and stop
+    KILL = auto()  # Ctrl-C came again: stop now
+
+
 class Launch:
-    """One run of a group of processes, from the first start to the last exit."""
+    """One run, from the first start of its ranks to the last exit.
+
+    Its state is the request, which signals change, and a deadline at which ranks that still run are
+    killed. A request to save sets the deadline, and so does a rank that fails.
+    """
 
     def __init__(self, folder: Path, group: Group, say: Callable[[str], None]):
         self.folder, self.group, self.say = folder, group, say
-        self._started, self._observer = time.monotonic(), Observer(folder)
-        self.log = folder / "logs" / "launcher.log"  # what ranks print before they have their own
-        self._received: list[int] = []
-        self._heard = 0.0  # when the last of them came
-        self._processes: list[subprocess.Popen[bytes]] = []  # by rank
-        self._killed_here: set[int] = set()  # pids
-        self._kill_at = float("inf")  # a reading of time.monotonic()
-        self._stalled = False
+        self._request, self._deadline = Request.TRAIN, inf
+        self._signal = 0  # which asked to save
+        self._signalled = 0.0  # when the last one that counted came
+        self._began, self._observer = time.monotonic(), Observer(folder)
+        self._ranks: Ranks | None = None
+        self._is_stalled = False
 
-    def supervise(self) -> None:
-        """Start the processes, restart them after a failure if allowed, and return when all are gone."""
-        self.log.parent.mkdir(exist_ok=True)
+    def run(self) -> Ending:
+        """Start the ranks, restart them after a failure if allowed, and return how it went, when all are gone."""
+        log_path = self.folder / "logs" / "launcher.log"
+        log_path.parent.mkdir(exist_ok=True)
         # The ranks meet through a file in a private folder: there is no port that others could
         # reach.
         with (
-            self.log.open("w") as log,
+            log_path.open("w+", errors="replace") as log,
             tempfile.TemporaryDirectory(prefix="resnet-recipes-") as meeting,
         ):
             for attempt in range(1 + self.group.max_restarts):
-                self._start(attempt, f"{meeting}/{attempt}", log)
-                while self._alive():
-                    self._look_after()
-                self._sweep()
-                if not self._starts_again(attempt):
+                self._observer, self._deadline = Observer(self.folder), inf
+                own = environments(self.group, self._began, f"{meeting}/{attempt}", attempt)
+                self._ranks = Ranks(command(self.folder, self.group), own, log)
+                self._act()  # a signal may have come before there were ranks
+                while self._ranks.running:
+                    self._ranks.wait(0.3)
+                    self._watch()
+                self._ranks.kill_leftovers()
+                result = self._ending(self._ranks)
+                is_last = attempt == self.group.max_restarts or self._request != Request.TRAIN
+                if is_last or result.code != ExitCode.FAILED:
                     break
+                which = f"{attempt + 1} of {self.group.max_restarts}"
+                self._interject(f"{result.who}; restarting from the last checkpoint ({which})")
         if sys.stderr.isatty():
             sys.stderr.write(SHOW_CURSOR)  # a killed rank could not do it
+        return result
 
-    def ending(self) -> Ending:
+    def receive(self, number: int) -> None:
+        """Take in a signal: the first asks to save, and a second Ctrl-C to stop now."""
+        now = time.monotonic()
+        if self._request == Request.TRAIN:
+            self._request, self._signal = Request.SAVE, number
+        elif number == signal.SIGINT and now - self._signalled >= ECHO:
+            self._request = Request.KILL
+        else:
+            return
+        self._signalled = now
+        self._act()
+
+    def _act(self) -> None:
+        """Let the ranks that still run do what was asked for."""
+        if self._request == Request.TRAIN or not self._ranks or not self._ranks.running:
+            return
+        if self._request == Request.KILL:
+            self._ranks.kill()
+            return
+        if has_trained := self._has_trained():
+            self._interject(
+                "stopping after this step, with a checkpoint; press Ctrl-C again to stop now"
+            )
+        self._deadline = time.monotonic() + (GRACE + 10 if has_trained else AFTERMATH)
+        self._ranks.send(self._signal)
+
+    def _watch(self) -> None:
+        """Kill ranks that do not stop in time, and tell the user if the run makes no progress."""
+        if time.monotonic() > self._deadline:
+            self._ranks.kill()
+        if self._ranks.any_failed:
+            self._deadline = min(self._deadline, time.monotonic() + AFTERMATH)
+        stall = self._observer.stall()
+        if stall and not self._is_stalled:
+            self._interject(f"{stall}; the stacks of all ranks are in {self.folder / 'logs'}")
+        self._is_stalled = bool(stall)
+
+    def _ending(self, ranks: Ranks) -> Ending:
         """Return how it went, after all processes are gone."""
-        ranks, killed = self._observer.endings(), self._killed()
-        failure = ending.first_failure(ranks)
-        if len(ranks) == self.group.ranks and not (failure or killed or self._received):
-            return max(ranks, key=lambda rank: (rank.code, -rank.rank))
+        endings, killed = self._observer.endings(), self._killed(ranks)
+        failure = ending.first_failure(endings)
         if failure and failure.is_consequence:
             failure = killed or failure
-        if self._received and (failure is None or failure.is_consequence or failure is killed):
-            return self._interrupted(ranks)
+        if self._request == Request.TRAIN:
+            if not (failure or killed) and len(endings) == self.group.ranks:
+                return max(endings, key=lambda one: (one.code, -one.rank))
+        elif failure is None or failure.is_consequence or failure is killed:
+            return self._stopped(endings)
         if failure or killed:
             return failure or killed
-        if any(process.returncode for process in self._processes):
-            return self._ended(ExitCode.FAILED, "before its log was opened", self._last_words())
+        if ranks.any_code:
+            return self._ended(ExitCode.FAILED, "before its log was opened", ranks.last_error())
         return self._ended(ExitCode.DONE)
 
-    def _interrupted(self, ranks: list[Ending]) -> Ending:
-        code = ExitCode.CANCELLED if signal.SIGINT in self._received else ExitCode.PREEMPTED
-        if len(self._received) > 1:
-            return self._ended(
-                ExitCode.FAILED, "stopped at once", "the steps after the last checkpoint are lost"
-            )
-        if done := [rank for rank in ranks if not rank.failed]:
+    def _stopped(self, endings: list[Ending]) -> Ending:
+        """Return how a run ended that was asked to."""
+        if self._request == Request.KILL:
+            message = "the steps after the last checkpoint are lost"
+            return self._ended(ExitCode.FAILED, "stopped at once", message)
+        is_cancelled = self._signal == signal.SIGINT
+        code = ExitCode.CANCELLED if is_cancelled else ExitCode.PREEMPTED
+        if done := [one for one in endings if not one.failed]:
             return replace(done[0], code=code if done[0].code else ExitCode.DONE)
         if self._has_trained():
             message = f"no checkpoint was saved within {GRACE} seconds of the signal"
             return self._ended(ExitCode.FAILED, "no answer", message)
         return self._ended(code, message="stopped before the first step")
 
-    def _ended(
-        self, code: ExitCode, error: str = "", message: str = "", rank: int = -1, step: int = 0
-    ) -> Ending:
-        return Ending(
-            code,
-            rank,
-            step,
-            error,
-            message,
-            seconds=time.monotonic() - self._started,
-            time=time.time(),
-        )
+    def _killed(self, ranks: Ranks) -> Ending | None:
+        """Return the ending of the first rank killed by a signal not sent from here: it could not write its own."""
+        if not (found := ranks.killed_from_outside()):
+            return None
+        rank, name = found
+        steps = {beat.rank: beat.step for beat in self._observer.beats()}
+        ended = self._ended(ExitCode.FAILED, name, f"the process was killed by {name}")
+        return replace(ended, rank=rank, step=steps.get(rank, 0))
 
-    def _start(self, attempt: int, store: str, log: TextIO) -> None:
-        self._observer, self._kill_at = Observer(self.folder), float("inf")
-        self._processes = [
-            # a rank reads no input: stream 0 is the user's error stream
-            subprocess.Popen(
-                command(self.folder, self.group),
-                env=environment,
-                start_new_session=True,
-                stdin=_descriptor(sys.stderr, 2),
-                stdout=_descriptor(sys.stdout, 1),
-                stderr=log,
-                preexec_fn=die_with_parent,
-            )
-            for environment in environments(self.group, self._started, store, attempt)
-        ]
-        for number in list(self._received):  # those that came before there was a process
-            self._pass_on(number)
-
-    def _starts_again(self, attempt: int) -> bool:
-        """Return whether to start the ranks again, now that all are gone, and say so."""
-        if self._received or attempt >= self.group.max_restarts:
-            return False
-        result = self.ending()
-        if result.code != ExitCode.FAILED:
-            return False
-        which = f"{attempt + 1} of {self.group.max_restarts}"
-        self._interject(f"{result.who}; restarting from the last checkpoint ({which})")
-        return True
-
-    def _alive(self) -> list[subprocess.Popen[bytes]]:
-        return [process for process in self._processes if process.poll() is None]
-
-    def receive(self, number: int) -> None:
-        """Pass a signal on to the ranks; a second Ctrl-C kills them."""
-        now = time.monotonic()
-        if self._received and (number != signal.SIGINT or now - self._heard < ECHO):
-            return
-        self._heard = now
-        self._received.append(number)
-        self._pass_on(number)
-
-    def _pass_on(self, number: int) -> None:
-        if not (alive := self._alive()):
-            return
-        if len(self._received) > 1:
-            self._kill()
-            return
-        if self._has_trained():
-            self._interject(
-                "stopping after this step, with a checkpoint; press Ctrl-C again to stop now"
-            )
-        self._kill_at = time.monotonic() + (GRACE + 10 if self._has_trained() else AFTERMATH)
-        for process in alive:
-            process.send_signal(number)
-
-    def _interject(self, text: str) -> None:
-        """Show a line while a rank may have its display on the same terminal."""
-        self.say(interjection(text, sys.stderr))
-
-    def _look_after(self) -> None:
-        """Wait a little.
-
-        Then kill what does not stop in time, and tell the user if the run makes no progress.
-        """
-        with suppress(subprocess.TimeoutExpired, IndexError):
-            self._alive()[0].wait(0.3)
-        if time.monotonic() > self._kill_at:
-            self._kill()
-        if self._has_failed():
-            self._kill_at = min(self._kill_at, time.monotonic() + AFTERMATH)
-        stall = self._observer.stall()
-        if stall and not self._stalled:
-            self._interject(f"{stall}; the stacks of all ranks are in {self.folder / 'logs'}")
-        self._stalled = bool(stall)
-
-    def _has_failed(self) -> bool:
-        """Return whether a rank has failed; the others have nothing to wait for."""
-        fine = (None, ExitCode.DONE, ExitCode.PREEMPTED, ExitCode.CANCELLED)
-        return any(process.returncode not in fine for process in self._processes)
-
-    def _kill(self) -> None:
-        for process in self._alive():
-            self._killed_here.add(process.pid)
-            process.kill()
+    def _ended(self, code: ExitCode, error: str = "", message: str = "") -> Ending:
+        """Return an ending of the run, rather than of a rank."""
+        seconds = time.monotonic() - self._began
+        return Ending(code, -1, 0, error, message, seconds=seconds, time=time.time())
 
     def _has_trained(self) -> bool:
         return any(beat.phase != "start" for beat in self._observer.beats())
 
-    def _sweep(self) -> None:
-        """Kill what ranks have left behind.
-
-        Each leads a process group, to which its loader workers belong.
-        """
-        for process in self._processes:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-
-    def _killed(self) -> Ending | None:
-        """Return the ending of the first rank killed by a signal not sent from here.
-
-        It could not write its own.
-        """
-        for rank, process in enumerate(self._processes):
-            if process.returncode < 0 and process.pid not in self._killed_here:
-                name = signal.Signals(-process.returncode).name
-                steps = {beat.rank: beat.step for beat in self._observer.beats()}
-                message = f"the process was killed by {name}"
-                return self._ended(ExitCode.FAILED, name, message, rank, steps.get(rank, 0))
-        return None
-
-    def _last_words(self) -> str:
-        """Return the last error written before a rank had opened its log."""
-        lines = [
-            line.strip()
-            for line in self.log.read_text(errors="replace").splitlines()
-            if line.strip()
-        ]
-        errors = [line for line in lines if _ERROR.match(line)]
-        return (errors or lines or ["it ended without a message"])[-1]
-
-
-def _descriptor(stream: TextIO, number: int) -> int:
-    """Return a text stream's descriptor, or the process's own if it has none, as in a notebook."""
-    try:
-        return stream.fileno()
-    except (OSError, ValueError):
-        return number
+    def _interject(self, text: str) -> None:
+        """Show a line while a rank may have its display on the same terminal."""
+        self.say(interjection(text, sys.stderr))
