@@ -11,6 +11,7 @@ from verdict import verdict
 from resnet_recipes import ops
 from resnet_recipes.methods.pixel_ops import PIXEL_OPS
 from resnet_recipes.ops import batch_norm, stem
+from resnet_recipes.ops.norm import Epilogue, Norm
 
 Check = tuple[str, Callable[[], dict]]
 
@@ -53,19 +54,15 @@ def _not_a_number(operation: object, device: torch.device) -> dict:
     x = x.contiguous(memory_format=torch.channels_last)
     found = []
     for form in (operation.plain, operation.fused):
-        norm = nn.BatchNorm2d(64).to(device)
-        rest = norm.running_mean, norm.running_var, norm.num_batches_tracked, 0.1, 1e-5
-        rest = (None, None, *rest, True) if operation is batch_norm else rest
-        found.append(form(x, norm.weight, norm.bias, *rest).isnan())
+        norm = Norm.of(nn.BatchNorm2d(64, device=device))
+        rest = [Epilogue(relu=True)] if operation is batch_norm else []
+        found.append(form(x, norm, *rest).isnan())
     return verdict(float((found[0] != found[1]).sum()), 0, "values differ")
 
 
 def _steady(device: torch.device) -> dict:
-    """Repeat BatchNorm while another stream keeps multiprocessors busy.
-
-    The bits must never change.
-    """
-    norm, side = nn.BatchNorm2d(64).to(device), torch.cuda.Stream(device)
+    """Repeat BatchNorm while another stream keeps multiprocessors busy: the bits must never change."""
+    norm, side = Norm.of(nn.BatchNorm2d(64, device=device)), torch.cuda.Stream(device)
     noise = torch.randn(2048, 2048, device=device)
     x = torch.randn(64, 64, 56, 56, device=device).bfloat16()
     leaf = x.contiguous(memory_format=torch.channels_last).requires_grad_()
@@ -74,8 +71,8 @@ def _steady(device: torch.device) -> dict:
         with torch.cuda.stream(side):
             torch.mm(noise, noise)
         running = torch.zeros(2, 64, device=device)
-        rest = *running, norm.num_batches_tracked, 0.1, 1e-5, True
-        y = batch_norm.fused(leaf, norm.weight, norm.bias, None, None, *rest)
+        own = norm._replace(running_mean=running[0], running_var=running[1])
+        y = batch_norm.fused(leaf, own, Epilogue(relu=True))
         gradients = torch.autograd.grad(y, [leaf, norm.weight, norm.bias], leaf.detach())
         found = [running, y.detach(), *gradients]
         first = first or found

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 import torch
 import torch.nn.functional as F
 from session import dtype_of, gpu_of
-from torch import Tensor
+from torch import Tensor, nn
 
 from resnet_recipes.doctor.rates import seconds
 from resnet_recipes.measure.roofline import FUSED_SHARE
 from resnet_recipes.ops import batch_norm, blur, stem
+from resnet_recipes.ops.norm import Epilogue, Norm
 
 #: Channels and sides of ResNet-50's activations at 224 pixels, in its first and third stage.
 SHAPES = ((256, 56), (1024, 14))
@@ -43,11 +44,9 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
             forms |= {"fused": blur.fused} if device.type == "cuda" else {}
             calls = {name: _call(form, x, stride) for name, form in forms.items()}
             yield from _timed(f"blur, stride {stride}, {place}", calls, moved, device, predicted)
-        zeros, ones = torch.zeros(channels, device=device), torch.ones(channels, device=device)
-        tracked = torch.zeros((), dtype=torch.int64, device=device)
-        arguments = ones, zeros, zeros.clone(), ones.clone(), tracked, 0.1, 1e-5
+        norm = Norm.of(nn.BatchNorm2d(channels, device=device))
         forms = {"torch": stem.plain} | ({"fused": stem.fused} if device.type == "cuda" else {})
-        calls = {name: _call(form, x, *arguments) for name, form in forms.items()}
+        calls = {name: _call(form, x, norm) for name, form in forms.items()}
         yield from _timed(f"stem, {place}", calls, 8.5 * size, device, predicted)
     for side in (32,) if quick else SIDES:
         for channels in PADDED:
@@ -98,18 +97,11 @@ def _timed(
 
 def _norm(function: Callable[..., Tensor], x: Tensor, add: bool) -> Callable[[], object]:
     """Return a call of BatchNorm forward and backward."""
-    channels, inputs = x.shape[1], [x.clone().requires_grad_()]
-    weight, bias = (torch.ones(channels, device=x.device, requires_grad=True) for _ in range(2))
-    residual = x.clone().requires_grad_() if add else None
-    running = torch.zeros(channels, device=x.device), torch.ones(channels, device=x.device)
-    tracked = torch.zeros((), dtype=torch.int64, device=x.device)
-    inputs += [weight, bias, *([residual] if add else [])]
-
-    def call() -> object:
-        y = function(inputs[0], weight, bias, residual, None, *running, tracked, 0.1, 1e-5, True)
-        return torch.autograd.grad(y, inputs, x)
-
-    return call
+    norm = Norm.of(nn.BatchNorm2d(x.shape[1], device=x.device))
+    leaf, residual = (x.clone().requires_grad_() for _ in range(2))
+    inputs = [leaf, norm.weight, norm.bias, *([residual] if add else [])]
+    epilogue = Epilogue(residual if add else None, relu=True)
+    return lambda: torch.autograd.grad(function(leaf, norm, epilogue), inputs, x)
 
 
 def _call(function: Callable[..., Tensor], x: Tensor, *arguments: object) -> Callable[[], object]:

@@ -16,6 +16,7 @@ from resnet_recipes.methods.stochastic_depth import DropSamplesBatchNorm2d
 from resnet_recipes.methods.surgery import adopt, release
 from resnet_recipes.ops import Operations, batch_norm, stem
 from resnet_recipes.ops.blur import Blurring
+from resnet_recipes.ops.norm import Epilogue, Norm
 
 #: What a block passes on besides its output: nothing, the output again, or the output blurred with
 #: stride 2.
@@ -106,86 +107,54 @@ class FusedBatchNorm2d(nn.BatchNorm2d, Blurring):
     def forward(
         self, x: Tensor, residual: Tensor | None = None, second: int = NONE
     ) -> Tensor | tuple[Tensor, Tensor]:
-        return _normalize(self, super().forward, None, x, residual, second)
+        if self.training:
+            return self.operation(x, Norm.of(self), _epilogue(self, residual, second))
+        return _finish(self, super().forward(x), residual, second)
 
 
 class BlurredBatchNorm2d(FusedBatchNorm2d):
     """A BatchNorm with the ReLU and blur that follow it, as one operation in training."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return (
-            _train(self, None, x, None, 1, False)
-            if self.training
-            else self.blur(super().forward(x), 1)
-        )
+        if self.training:
+            return self.operation(x, Norm.of(self), Epilogue(relu=True, blur=1))
+        return self.blur(super().forward(x), 1)
 
 
 class StemBatchNorm2d(FusedBatchNorm2d):
     """The stem's BatchNorm with the ReLU and blurred max pool that follow it, as one operation in training."""
 
     def forward(self, x: Tensor) -> Tensor:
-        if not self.training:
-            return self.pool(super().forward(x))
-        return self.stem(
-            x,
-            self.weight,
-            self.bias,
-            self.running_mean,
-            self.running_var,
-            self.num_batches_tracked,
-            self.momentum,
-            self.eps,
-        )
+        if self.training:
+            return self.stem(x, Norm.of(self))
+        return self.pool(super().forward(x))
 
 
 class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d, Blurring):
     """The last BatchNorm of a branch with StochasticDepth, with the residual sum and ReLU that follow it."""
 
     def forward(self, x: Tensor, residual: Tensor, second: int) -> Tensor | tuple[Tensor, Tensor]:
-        return _normalize(
-            self, super().forward, self.draw(x) if self.training else None, x, residual, second
-        )
+        if self.training:
+            epilogue = _epilogue(self, residual, second)._replace(keep=self.draw(x))
+            return self.operation(x, Norm.of(self), epilogue)
+        return _finish(self, super().forward(x), residual, second)
 
 
-def _normalize(
-    norm: nn.BatchNorm2d,
-    plainly: Callable[[Tensor], Tensor],
-    keep: Tensor | None,
-    x: Tensor,
-    residual: Tensor | None,
-    second: int,
+def _epilogue(norm: nn.BatchNorm2d, residual: Tensor | None, second: int) -> Epilogue:
+    """Return what follows a BatchNorm in training.
+
+    With a `second` output, the next block's branch and sum have separate gradients.
+    """
+    blur = 2 if second == HALVED else 0
+    return Epilogue(residual, None, norm.relu, blur, twice=second != NONE)
+
+
+def _finish(
+    norm: nn.BatchNorm2d, y: Tensor, residual: Tensor | None, second: int
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """Return the output, or two with `second`, so that the next block's branch and sum have separate gradients."""
-    if norm.training:
-        return _train(norm, keep, x, residual, 2 if second == HALVED else 0, second != NONE)
-    y = plainly(x)
+    """Do in evaluation what follows a BatchNorm."""
     y = y if residual is None else y + residual
     return _with_second(F.relu(y, inplace=True) if norm.relu else y, second, norm.blur)
-
-
-def _train(
-    norm: nn.BatchNorm2d,
-    keep: Tensor | None,
-    x: Tensor,
-    residual: Tensor | None,
-    blur: int,
-    twice: bool,
-) -> Tensor | tuple[Tensor, Tensor]:
-    return norm.operation(
-        x,
-        norm.weight,
-        norm.bias,
-        residual,
-        keep,
-        norm.running_mean,
-        norm.running_var,
-        norm.num_batches_tracked,
-        norm.momentum,
-        norm.eps,
-        norm.relu,
-        blur,
-        twice,
-    )
 
 
 def _with_second(

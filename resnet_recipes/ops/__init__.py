@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from resnet_recipes.ops import batch_norm, blur, stem
-from resnet_recipes.ops.contact import fault
+from resnet_recipes.ops.selftest import mismatch
 
 _FUSED = (blur, batch_norm, stem)
 
@@ -42,7 +42,7 @@ def choose(
     chosen, notes = {}, []
     for operation in _FUSED if device.type == "cuda" else ():
         name = operation.__name__.rpartition(".")[2]
-        if found := fault(operation, device, dtype, reference or device):
+        if found := mismatch(operation, device, dtype, reference or device):
             notes.append(
                 f"the {name} kernel cannot be used on this GPU; using plain torch instead: {found}"
             )

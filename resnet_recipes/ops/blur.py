@@ -1,6 +1,6 @@
 """Depthwise 3x3 binomial blur: [1, 2, 1] x [1, 2, 1] / 16, zero-padded by 1."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from resnet_recipes.ops.library import nhwc, register
+from resnet_recipes.ops.sample import Sample, Samples, draw
 
 Stride = int | tuple[int, int]
 
@@ -51,16 +52,11 @@ def fused(x: Tensor, stride: Stride = 1) -> Tensor:
     return plain(x, stride)
 
 
-def samples(
-    generator: torch.Generator, dtype: torch.dtype
-) -> Iterator[tuple[list[Tensor], list[int]]]:
-    """Yield small arguments that reach every kernel.
-
-    Both strides, odd and even sides, partial tiles.
-    """
+def samples(generator: torch.Generator, dtype: torch.dtype) -> Samples:
+    """Yield arguments that reach every kernel: both strides, odd and even sides, partial tiles."""
     for stride, height, width in ((1, 5, 9), (2, 9, 4), (2, 2, 17)):
-        x = torch.randn(1, 64, height, width, generator=generator, device=generator.device)
-        yield [nhwc(x.to(dtype))], [stride]
+        x = nhwc(draw(generator, (1, 64, height, width)).to(dtype))
+        yield Sample((x.requires_grad_(), stride))
 
 
 class Blurring:

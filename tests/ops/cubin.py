@@ -59,13 +59,14 @@ def cubin(
     aligned: tuple[str, ...],
     options: dict[str, object],
     folder: Path,
-    **constants: int,
+    **constants: int | None,
 ) -> Cubin:
-    """Compile `kernel`: arguments have the given `types` ("*bf16") or i32.
+    """Compile `kernel`: arguments have the given `types` ("*bf16") or i32; those in `aligned` are divisible by 16.
 
-    Those in `aligned` are divisible by 16.
+    A pointer that is a constant is None: the argument is not given.
     """
     names = kernel.arg_names
+    types = {name: kind for name, kind in types.items() if name not in constants}
     signature = dict.fromkeys(names, "i32") | types | dict.fromkeys(constants, "constexpr")
     aligned = (*aligned, *(name for name, kind in types.items() if kind.startswith("*")))
     source = ASTSource(

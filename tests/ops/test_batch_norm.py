@@ -7,6 +7,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from resnet_recipes.ops import batch_norm
+from resnet_recipes.ops.norm import Epilogue, Norm, Saved
 
 #: A residual, a factor for each image, ReLU, the blur, two outputs.
 PARAMETERS = ("add", "drop", "relu", "blur", "twice")
@@ -21,26 +22,16 @@ CASES = (
 )
 
 
-def arguments(add, drop, relu, blur, twice=False, dtype=torch.float64):
+def arguments(
+    add, drop, relu, blur, twice=False, dtype=torch.float64
+) -> tuple[torch.Tensor, Norm, Epilogue]:
     """Return the arguments of a call on a small feature map."""
     generator = torch.Generator().manual_seed(3)
     x, residual = torch.randn(2, 2, 4, 3, 5, generator=generator, dtype=dtype)
     weight, bias, mean = torch.randn(3, 4, generator=generator, dtype=dtype)
-    running = (mean, weight.abs() + 0.5, torch.tensor(3))
+    norm = Norm(weight, bias, mean, weight.abs() + 0.5, torch.tensor(3), 0.1, 1e-5)
     keep = torch.tensor([0.0, 1.0]) if drop else None
-    return [
-        x * 2 + 1,
-        weight,
-        bias,
-        residual if add else None,
-        keep,
-        *running,
-        0.1,
-        1e-5,
-        relu,
-        blur,
-        twice,
-    ]
+    return x * 2 + 1, norm, Epilogue(residual if add else None, keep, relu, blur, twice)
 
 
 class Backwards(TorchDispatchMode):
@@ -64,33 +55,37 @@ def test_outputs_and_statistics_match_torch(add, drop, relu, blur, twice):
     for output, reference in zip(outputs, references, strict=True):
         assert torch.allclose(output, reference, rtol=1e-12)
     # threads sum in another order
-    for statistic, reference in zip(found[5:8], expected[5:8], strict=True):
+    for statistic, reference in zip(found[1][2:5], expected[1][2:5], strict=True):
         assert torch.allclose(statistic, reference, rtol=1e-12)
-    assert int(found[7]) == 4
+    assert int(found[1].tracked) == 4
 
 
 @pytest.mark.parametrize(PARAMETERS, CASES)
 def test_gradients_are_correct(add, drop, relu, blur, twice):
-    x, weight, bias, residual, keep, *rest = arguments(add, drop, relu, blur, twice)
-    inputs = [
-        tensor.requires_grad_() for tensor in (x, weight, bias, residual) if tensor is not None
-    ]
+    x, norm, epilogue = arguments(add, drop, relu, blur, twice)
+    inputs = [x, norm.weight, norm.bias, *([epilogue.residual] if add else [])]
 
     def call(x, weight, bias, residual=None):
-        buffers = [tensor.clone() for tensor in rest[:3]]
-        return batch_norm.fused(x, weight, bias, residual, keep, *buffers, *rest[3:])
+        mean, var, tracked = (tensor.clone() for tensor in norm[2:5])
+        own = norm._replace(weight=weight, bias=bias, running_mean=mean, running_var=var)
+        return batch_norm.fused(
+            x, own._replace(tracked=tracked), epilogue._replace(residual=residual)
+        )
 
+    inputs = [tensor.requires_grad_() for tensor in inputs]
     assert torch.autograd.gradcheck(call, inputs, fast_mode=True)
 
 
 # every kind of argument and output
 @pytest.mark.parametrize(PARAMETERS, [CASES[0], CASES[3], CASES[4], CASES[5]])
 def test_registration_passes_opcheck(add, drop, relu, blur, twice):
-    *call, _ = arguments(add, drop, relu, blur, twice, torch.float32)
+    x, norm, epilogue = arguments(add, drop, relu, blur, twice, torch.float32)
+    call = x, *norm, *epilogue[:-1]
     torch.library.opcheck(torch.ops.resnet_recipes.batch_norm.default, call)
-    z, halved, saved = torch.ops.resnet_recipes.batch_norm.default(*call)
+    z, halved, moments = torch.ops.resnet_recipes.batch_norm.default(*call)
     gradients = torch.ones_like(z), torch.ones_like(halved if blur == 2 else z) if twice else None
-    backward = (*gradients, call[0], z if add else None, call[4], *call[1:3], saved, relu, blur)
+    saved = Saved(x, z if add else None, epilogue.keep, *norm[:2], moments, relu, blur)
+    backward = (*gradients, *saved)
     torch.library.opcheck(torch.ops.resnet_recipes.batch_norm_backward.default, backward)
 
 
@@ -113,20 +108,18 @@ def test_one_compiled_graph_serves_all_sizes_and_updates_the_statistics():
     norms = nn.BatchNorm2d(5).double(), nn.BatchNorm2d(5).double()
     counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
 
-    def call(operation, norm, x):
-        rest = norm.running_mean, norm.running_var, norm.num_batches_tracked, 0.1, 1e-5, True
-        y = operation(x, norm.weight, norm.bias, None, None, *rest)
-        y, again = operation(y, norm.weight, norm.bias, None, None, *rest, 0, True)
-        z, halved = operation(y, norm.weight, norm.bias, again, None, *rest, 2)
+    def call(operation, module, x):
+        norm = Norm.of(module)._replace(momentum=0.1, eps=1e-5)  # constants, not variables
+        y = operation(x, norm, Epilogue(relu=True))
+        y, again = operation(y, norm, Epilogue(relu=True, twice=True))
+        z, halved = operation(y, norm, Epilogue(again, relu=True, blur=2))
         return z.square().sum() + halved.square().sum()
 
     compiled = torch.compile(call, backend=counter, dynamic=True, fullgraph=True)
     for side in (11, 12, 14):
         x = torch.randn(4, 5, side, side, dtype=torch.float64, requires_grad=True)
-        found, expected = (
-            compiled(batch_norm.fused, norms[0], x),
-            call(batch_norm.plain, norms[1], x),
-        )
+        found = compiled(batch_norm.fused, norms[0], x)
+        expected = call(batch_norm.plain, norms[1], x)
         with Backwards() as backwards:
             (gradient,) = torch.autograd.grad(found, x)
         assert torch.allclose(gradient, torch.autograd.grad(expected, x)[0])

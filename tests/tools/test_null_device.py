@@ -79,11 +79,11 @@ from types import SimpleNamespace
 from resnet_recipes.data.base import RawBatch
 from resnet_recipes.data.stream import Stream
 from resnet_recipes.ops import blur
-from resnet_recipes.ops.contact import fault
+from resnet_recipes.ops.selftest import mismatch
 places = []
 operation = SimpleNamespace(samples=blur.samples, plain=blur.plain,
                             fused=lambda *given: places.append(torch.cuda.current_device()) or blur.plain(*given))
-fault(operation, torch.device("cuda", 1), torch.float32, torch.device("cuda", 1))
+mismatch(operation, torch.device("cuda", 1), torch.float32, torch.device("cuda", 1))
 print(*sorted(set(places)), torch.cuda.current_device())
 batch, sizes = RawBatch(torch.empty(1 << 24).pin_memory(), torch.empty(1).pin_memory()), []
 for _ in range(4):

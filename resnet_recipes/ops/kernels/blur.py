@@ -20,20 +20,8 @@ def forward(x: Tensor, stride: int) -> Tensor:
     """
     n, c, h, w = x.shape
     y = empty(x, n, c, -(-h // stride), -(-w // stride))
-    launch(
-        _gather,
-        _grid(y),
-        (x.dtype, c, x.device, stride),
-        x,
-        y,
-        h,
-        w,
-        *y.shape[2:],
-        c,
-        stride,
-        *TILE,
-        **OPTIONS,
-    )
+    key = x.dtype, c, x.device, stride
+    launch(_gather, _grid(y), key, x, y, h, w, *y.shape[2:], c, stride, *TILE, **OPTIONS)
     return y
 
 
@@ -41,9 +29,8 @@ def backward(g: Tensor, height: int, width: int) -> Tensor:
     """Return the input's gradient [N, C, height, width] for a stride-2 blur, given the output's gradient."""
     n, c, h, w = g.shape
     dx = empty(g, n, c, height, width)
-    launch(
-        _scatter, _grid(g), (g.dtype, c, g.device), g, dx, height, width, h, w, c, *TILE, **OPTIONS
-    )
+    key = g.dtype, c, g.device
+    launch(_scatter, _grid(g), key, g, dx, height, width, h, w, c, *TILE, **OPTIONS)
     return dx
 
 
@@ -53,23 +40,17 @@ def _grid(over: Tensor) -> tuple[int, int, int]:
 
 
 @triton.jit
-def _row(x, row, column, channel, h, w, c):
-    """Load one pixel of an input row for each column, in float32.
-
-    Pixels outside the image are zero.
-    """
-    return get(x, row, column, channel, h, w, c, 0.0).to(tl.float32)
+def _row(x, row, column, channel, size):
+    """Load one pixel of an input row for each column, in float32; pixels outside the image are zero."""
+    return get(x, (row, column, channel), size, 0.0).to(tl.float32)
 
 
 @triton.jit
-def _sideways(x, row, column, channel, h, w, c):
+def _sideways(x, row, column, channel, size):
     """Blur one input row horizontally with [1, 2, 1] around each column."""
-    middle = _row(x, row, column, channel, h, w, c) * 2.0
-    return (
-        _row(x, row, column - 1, channel, h, w, c)
-        + middle
-        + _row(x, row, column + 1, channel, h, w, c)
-    )
+    middle = _row(x, row, column, channel, size) * 2.0
+    left = _row(x, row, column - 1, channel, size)
+    return left + middle + _row(x, row, column + 1, channel, size)
 
 
 @triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
@@ -84,17 +65,19 @@ def _gather(
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
     column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
     channel = tl.program_id(2) * BC + tl.arange(0, BC)[None, :]
+    size = h, w, c
     x += image.to(tl.int64) * h * w * c
     y += image.to(tl.int64) * ho * wo * c
-    above = _sideways(x, top * S - 1, column * S, channel, h, w, c)
-    here = _sideways(x, top * S, column * S, channel, h, w, c)
+    above = _sideways(x, top * S - 1, column * S, channel, size)
+    here = _sideways(x, top * S, column * S, channel, size)
     for r in tl.static_range(R):
-        below = _sideways(x, (top + r) * S + 1, column * S, channel, h, w, c)
-        put(y, top + r, column, channel, ho, wo, c, (above + here * 2.0 + below) * 0.0625)
+        below = _sideways(x, (top + r) * S + 1, column * S, channel, size)
+        value = (above + here * 2.0 + below) * 0.0625
+        put(y, (top + r, column, channel), (ho, wo, c), value)
         if S == 1:
             above, here = here, below
         elif r < R - 1:
-            above, here = below, _sideways(x, (top + r) * S + 2, column * S, channel, h, w, c)
+            above, here = below, _sideways(x, (top + r) * S + 2, column * S, channel, size)
 
 
 @triton.jit(do_not_specialize=["h", "w", "ho", "wo"])
@@ -107,16 +90,17 @@ def _scatter(g, dx, h, w, ho, wo, c, R: tl.constexpr, BW: tl.constexpr, BC: tl.c
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
     column = tl.program_id(1) * BW + tl.arange(0, BW)[:, None]
     channel = tl.program_id(2) * BC + tl.arange(0, BC)[None, :]
+    outputs, inputs = (ho, wo, c), (h, w, c)
     g += image.to(tl.int64) * ho * wo * c
     dx += image.to(tl.int64) * h * w * c
-    even = _row(g, top, column, channel, ho, wo, c)
-    odd = even + _row(g, top, column + 1, channel, ho, wo, c)
+    even = _row(g, top, column, channel, outputs)
+    odd = even + _row(g, top, column + 1, channel, outputs)
     for r in tl.static_range(R):
-        row = top + r
-        even_below = _row(g, row + 1, column, channel, ho, wo, c)
-        odd_below = even_below + _row(g, row + 1, column + 1, channel, ho, wo, c)
-        put(dx, row * 2, column * 2, channel, h, w, c, even * 0.25)
-        put(dx, row * 2, column * 2 + 1, channel, h, w, c, odd * 0.125)
-        put(dx, row * 2 + 1, column * 2, channel, h, w, c, (even + even_below) * 0.125)
-        put(dx, row * 2 + 1, column * 2 + 1, channel, h, w, c, (odd + odd_below) * 0.0625)
+        row = (top + r) * 2
+        even_below = _row(g, top + r + 1, column, channel, outputs)
+        odd_below = even_below + _row(g, top + r + 1, column + 1, channel, outputs)
+        put(dx, (row, column * 2, channel), inputs, even * 0.25)
+        put(dx, (row, column * 2 + 1, channel), inputs, odd * 0.125)
+        put(dx, (row + 1, column * 2, channel), inputs, (even + even_below) * 0.125)
+        put(dx, (row + 1, column * 2 + 1, channel), inputs, (odd + odd_below) * 0.0625)
         even, odd = even_below, odd_below

@@ -5,6 +5,8 @@ import torch
 
 from resnet_recipes.ops import batch_norm
 from resnet_recipes.ops.kernels import batch_norm as kernels
+from resnet_recipes.ops.kernels import batch_norm_blur, statistics, sums
+from resnet_recipes.ops.norm import Epilogue, Norm, Saved
 
 #: Shape, residual, factor for each image, ReLU, blur, programs. They cover one share of rows, and
 #: more than fit into a tile; shares of several tiles; partial tiles and vectors; tiles across
@@ -19,7 +21,13 @@ CASES = (
     ((1, 8, 2, 4), False, False, False, 2, 8),
 )
 #: What is smaller than on a GPU, so that small maps have many tiles.
-TILES = {"ROWS": 4, "CHANNELS": 16}
+TILES = (
+    (statistics, "ROWS", 8),
+    (statistics, "CHANNELS", 16),
+    (kernels, "ROWS", 4),
+    (kernels, "CHANNELS", 16),
+    (batch_norm_blur, "TILE", (2, 2, 16)),
+)
 
 
 def off(found, expected):
@@ -27,49 +35,60 @@ def off(found, expected):
     return float((found.double() - expected.detach()).norm() / expected.detach().norm())
 
 
+def norm_of(channels, momentum=0.1):
+    """Return random parameters and statistics."""
+    weight, bias = torch.rand(channels) + 0.5, torch.randn(channels)
+    mean, var = torch.randn(channels), torch.rand(channels)
+    return Norm(weight, bias, mean, var, torch.tensor(3), momentum, 1e-5)
+
+
+def exactly(norm):
+    """Return a copy of parameters and statistics in float64; parameters require gradients."""
+    weight, bias, mean, var, tracked, *numbers = norm
+    parameters = (tensor.double().requires_grad_() for tensor in (weight, bias))
+    return Norm(*parameters, mean.double(), var.double(), tracked.clone(), *numbers)
+
+
+def saved_by(x, norm, epilogue, z, moments):
+    """Return what the backward pass needs."""
+    kept = None if epilogue.residual is None else z
+    return Saved(x, kept, epilogue.keep, *norm[:2], moments, epilogue.relu, epilogue.blur)
+
+
 @pytest.mark.parametrize(("shape", "add", "drop", "relu", "blur", "programs"), CASES)
 def test_outputs_statistics_and_gradients_match_float64(
     shape, add, drop, relu, blur, programs, monkeypatch
 ):
-    for name in ("RESIDENT_STATISTICS", "RESIDENT_REDUCE", "RESIDENT_LARGE_REDUCE"):
-        monkeypatch.setattr(kernels, name, programs)
-    for name, size in TILES.items():
-        monkeypatch.setattr(kernels, name, size)
-    monkeypatch.setattr(kernels.blurred, "TILE", (2, 2, 16))
+    for module, name in ((statistics, "RESIDENT"), (kernels, "RESIDENT")):
+        monkeypatch.setattr(module, name, programs)
+    monkeypatch.setattr(kernels, "RESIDENT_LARGE", programs)
+    for module, name, size in TILES:
+        monkeypatch.setattr(module, name, size)
     torch.manual_seed(0)
-    c, keep = shape[1], torch.arange(shape[0]).remainder(2).float() if drop else None
+    keep = torch.arange(shape[0]).remainder(2).float() if drop else None
     x, residual = (torch.randn(shape).to(memory_format=torch.channels_last) for _ in range(2))
-    x, residual = x * 2 + 5, residual if add else None
-    weight, bias, running = (
-        torch.rand(c) + 0.5,
-        torch.randn(c),
-        (torch.randn(c), torch.rand(c), torch.tensor(3)),
-    )
-    exact = [
-        None if t is None else t.double().requires_grad_() for t in (x, weight, bias, residual)
-    ]
-    exact_running = [*(tensor.double() for tensor in running[:2]), running[2].clone()]
-    expected = batch_norm.plain(*exact, keep, *exact_running, 0.1, 1e-5, relu, blur, True)
+    x, norm = x * 2 + 5, norm_of(shape[1])
+    epilogue = Epilogue(residual if add else None, keep, relu, blur, True)
+    exact_norm, exact_x = exactly(norm), x.double().requires_grad_()
+    exact_residual = residual.double().requires_grad_() if add else None
+    expected = batch_norm.plain(exact_x, exact_norm, epilogue._replace(residual=exact_residual))
     g, other = (torch.randn(y.shape).to(memory_format=torch.channels_last) for y in expected)
     alone = not add and blur < 2
     ((expected[0] * g).sum() + (0 if alone else (expected[1] * other).sum())).backward()
-    other = None if alone else other
 
-    z, halved, saved = kernels.forward(
-        x, weight, bias, residual, keep, running, 0.1, 1e-5, relu, blur
-    )
-    dx, dresidual, sums = kernels.backward(
-        g, other, x, z if add else None, keep, weight, bias, saved, relu, blur
-    )
+    z, halved, moments = kernels.forward(x, norm, epilogue)
+    saved = saved_by(x, norm, epilogue, z, moments)
+    dx, dresidual, (dweight, dbias) = kernels.backward(g, None if alone else other, saved)
     assert off(z, expected[0]) < 1e-6
     assert blur < 2 or off(halved, expected[1]) < 1e-6
-    assert all(off(a, b) < 1e-6 for a, b in zip(running[:2], exact_running[:2], strict=True))
-    assert int(running[2]) == 4
-    assert off(dx, exact[0].grad) < 1e-6
-    assert off(sums[0], exact[1].grad) < 1e-6
-    assert off(sums[1], exact[2].grad) < 1e-6
-    assert not add or off(dresidual, exact[3].grad) < 1e-6
-    assert int(kernels.arrivals(x.device).sum()) == 0
+    assert off(norm.running_mean, exact_norm.running_mean) < 1e-6
+    assert off(norm.running_var, exact_norm.running_var) < 1e-6
+    assert int(norm.tracked) == 4
+    assert off(dx, exact_x.grad) < 1e-6
+    assert off(dweight, exact_norm.weight.grad) < 1e-6
+    assert off(dbias, exact_norm.bias.grad) < 1e-6
+    assert not add or off(dresidual, exact_residual.grad) < 1e-6
+    assert int(sums.counters(x.device).sum()) == 0
 
 
 @pytest.mark.parametrize("blur", [0, 2])
@@ -80,21 +99,15 @@ def test_what_is_not_a_number_stays_so_and_passes_gradients_as_in_torch(blur):
     )
     other = other[..., :2, :2].contiguous(memory_format=torch.channels_last) if blur else other
     x[0, 1, 2, 3] = residual[1, 5, 0, 2] = float("nan")
-    weight, bias, running = (
-        torch.rand(8) + 0.5,
-        torch.randn(8),
-        (torch.zeros(8), torch.ones(8), torch.tensor(0)),
-    )
-    inputs = [tensor.clone().requires_grad_() for tensor in (x, weight, bias, residual)]
-    expected = batch_norm.plain(
-        *inputs, None, *(tensor.clone() for tensor in running), 0.1, 1e-5, True, blur, True
-    )
+    norm, epilogue = norm_of(8), Epilogue(residual, None, True, blur, True)
+    inputs = [tensor.clone().requires_grad_() for tensor in (x, *norm[:2], residual)]
+    own = Norm(*inputs[1:3], *(tensor.clone() for tensor in norm[2:5]), *norm[5:])
+    expected = batch_norm.plain(inputs[0], own, epilogue._replace(residual=inputs[3]))
     gradients = torch.autograd.grad(expected, inputs, (g, other))
 
-    z, halved, saved = kernels.forward(
-        x, weight, bias, residual, None, running, 0.1, 1e-5, True, blur
-    )
-    dx, dresidual, sums = kernels.backward(g, other, x, z, None, weight, bias, saved, True, blur)
-    found = z, halved if blur else z, dx, *sums, dresidual
+    z, halved, moments = kernels.forward(x, norm, epilogue)
+    saved = saved_by(x, norm, epilogue, z, moments)
+    dx, dresidual, parameters = kernels.backward(g, other, saved)
+    found = z, halved if blur else z, dx, *parameters, dresidual
     for a, b in zip(found, (*expected, *gradients), strict=True):
         assert torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)

@@ -4,9 +4,10 @@ import pytest
 import torch
 
 from resnet_recipes.ops import stem
-from resnet_recipes.ops.kernels import batch_norm
 from resnet_recipes.ops.kernels import stem as kernels
-from tests.ops.interpreted.test_batch_norm import off
+from resnet_recipes.ops.kernels import sums
+from resnet_recipes.ops.norm import Norm, Saved
+from tests.ops.interpreted.test_batch_norm import exactly, norm_of, off
 
 #: Shape, tile, programs of the gradient: several tiles a program and parts of one, odd and even
 #: sides, two images.
@@ -19,46 +20,38 @@ def test_outputs_places_and_gradients_are_those_of_float64(shape, tile, programs
         monkeypatch.setattr(kernels, name, value)
     torch.manual_seed(0)
     # many are equal
-    c, x = shape[1], torch.randn(shape).mul(2).round().to(memory_format=torch.channels_last)
-    weight, bias, running = (
-        torch.randn(c),
-        torch.randn(c),
-        (torch.randn(c), torch.rand(c), torch.tensor(3)),
-    )
-    exact = [t.double().requires_grad_() for t in (x, weight, bias)]
-    exact_running = [*(tensor.double() for tensor in running[:2]), running[2].clone()]
-    expected = stem.plain(*exact, *exact_running, 0.1, 1e-5)
-    places = stem._forward(
-        *(t.detach() for t in exact), *(t.clone() for t in exact_running), 0.1, 1e-5
-    )[1]
+    x = torch.randn(shape).mul(2).round().to(memory_format=torch.channels_last)
+    norm = norm_of(shape[1])
+    exact_x, exact_norm, again = x.double().requires_grad_(), exactly(norm), exactly(norm)
+    expected = stem.plain(exact_x, exact_norm)
+    places = stem._forward(x.double(), *(t.detach() for t in again[:2]), *again[2:])[1]
     g = torch.randn(expected.shape).to(memory_format=torch.channels_last)
     (expected * g).sum().backward()
 
-    y, winner, saved = kernels.forward(x, weight, bias, running, 0.1, 1e-5)
-    dx, sums = kernels.backward(g, winner, x, weight, bias, saved)
+    y, winner, moments = kernels.forward(x, norm)
+    saved = Saved(x, None, None, *norm[:2], moments, True, 0)
+    dx, (dweight, dbias) = kernels.backward(g, winner, saved)
     assert off(y, expected) < 2e-6
     assert torch.equal(winner, places)
-    assert all(off(a, b) < 1e-6 for a, b in zip(running[:2], exact_running[:2], strict=True))
-    assert off(dx, exact[0].grad) < 2e-6
-    assert off(sums[0], exact[1].grad) < 1e-6
-    assert off(sums[1], exact[2].grad) < 1e-6
-    assert int(batch_norm.arrivals(x.device).sum()) == 0
+    assert off(norm.running_mean, exact_norm.running_mean) < 1e-6
+    assert off(norm.running_var, exact_norm.running_var) < 1e-6
+    assert off(dx, exact_x.grad) < 2e-6
+    assert off(dweight, exact_norm.weight.grad) < 1e-6
+    assert off(dbias, exact_norm.bias.grad) < 1e-6
+    assert int(sums.counters(x.device).sum()) == 0
 
 
 def test_what_is_not_a_number_stays_so():
     torch.manual_seed(0)
     x = torch.randn(2, 8, 4, 3).to(memory_format=torch.channels_last)
     x[0, 1, 2, 1] = float("nan")
-    weight, bias, running = (
-        torch.rand(8) + 0.5,
-        torch.randn(8),
-        (torch.zeros(8), torch.ones(8), torch.tensor(0)),
-    )
-    inputs = [tensor.clone().requires_grad_() for tensor in (x, weight, bias)]
-    expected = stem.plain(*inputs, *(tensor.clone() for tensor in running), 0.1, 1e-5)
+    norm = norm_of(8)
+    inputs = [tensor.clone().requires_grad_() for tensor in (x, *norm[:2])]
+    own = Norm(*inputs[1:], *(tensor.clone() for tensor in norm[2:5]), *norm[5:])
+    expected = stem.plain(inputs[0], own)
     g = torch.randn(expected.shape).to(memory_format=torch.channels_last)
-    y, winner, saved = kernels.forward(x, weight, bias, running, 0.1, 1e-5)
-    dx, sums = kernels.backward(g, winner, x, weight, bias, saved)
+    y, winner, moments = kernels.forward(x, norm)
+    dx, parameters = kernels.backward(g, winner, Saved(x, None, None, *norm[:2], moments, True, 0))
     gradients = torch.autograd.grad(expected, inputs, g)
-    for a, b in zip((y, dx, *sums), (expected, *gradients), strict=True):
+    for a, b in zip((y, dx, *parameters), (expected, *gradients), strict=True):
         assert torch.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True)

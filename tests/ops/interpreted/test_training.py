@@ -7,14 +7,14 @@ from torchvision.models.resnet import Bottleneck, ResNet
 
 from resnet_recipes import data, ops
 from resnet_recipes.ops import Operations
-from resnet_recipes.ops.kernels import batch_norm, blurred, stem
+from resnet_recipes.ops.kernels import batch_norm, batch_norm_blur, statistics, stem
 from resnet_recipes.planning.plan import make_plan
 from resnet_recipes.recipe.typed import typed
 from resnet_recipes.training.build import build, close
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.loop import train
 from tests.fixtures import SMALL, merged
-from tests.ops.interpreted.test_contact import register
+from tests.ops.interpreted.test_selftest import register
 from tests.training.test_loop import Notes
 
 RECIPE = merged(
@@ -64,7 +64,8 @@ def momenta(run):
 def test_a_step_by_the_kernels_is_that_of_plain_torch(monkeypatch):
     sizes = (
         (batch_norm, "ROWS", 128),
-        (blurred, "TILE", (4, 2, 16)),
+        (statistics, "ROWS", 256),
+        (batch_norm_blur, "TILE", (4, 2, 16)),
         (stem, "TILE", (8, 4, 64)),
         (stem, "GRADIENT_TILE", (8, 4, 64)),
     )

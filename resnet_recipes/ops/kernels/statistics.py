@@ -1,0 +1,92 @@
+"""Triton kernel of BatchNorm's statistics: NHWC as rows of channels, in one launch."""
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from resnet_recipes.ops.kernels.launch import launch
+from resnet_recipes.ops.kernels.sums import counters, fitting, is_last_program, shares_of, tile
+from resnet_recipes.ops.norm import Norm
+
+#: Rows and channels of a tile; 256 threads then move 16 bytes at a time, twice.
+ROWS, CHANNELS = 64, 64
+
+#: Programs that fit on a multiprocessor at once; the rows are split among exactly that many. This
+#: is half as many as registers allow, of twice the threads and rows of other kernels: the last
+#: program then has half as many shares to combine, and takes twice as many at a time.
+RESIDENT = 4
+OPTIONS = fitting(8, RESIDENT)
+
+
+def statistics(x: Tensor, norm: Norm) -> Tensor:
+    """Return mean and 1 / standard deviation of channels_last [N, C, H, W]: [2, C]; update the running ones."""
+    (n, c, h, w), columns = x.shape, -(-x.shape[1] // CHANNELS)
+    blocks, rows = shares_of(n * h * w, ROWS, columns, x.device, RESIDENT)
+    shares, moments = norm.weight.new_empty(2, blocks, c), norm.weight.new_empty(2, c)
+    running = norm.running_mean, norm.running_var, norm.tracked
+    pointers = x, shares, counters(x.device), moments, *running
+    numbers = n * h * w, c, rows, blocks, norm.momentum, norm.eps
+    grid, key = (blocks, columns, 1), (x.dtype, c, x.device)
+    launch(_statistics, grid, key, *pointers, *numbers, ROWS, CHANNELS, **OPTIONS)
+    return moments
+
+
+@triton.jit(do_not_specialize=["m", "rows", "blocks"])
+def _statistics(
+    x, shares, counters, moments, running_mean, running_var, tracked,
+    m, c, rows, blocks, momentum, eps, BM: tl.constexpr, BC: tl.constexpr,
+):  # fmt: skip
+    """Sum each share about a value near its mean, and combine the shares."""
+    block = tl.program_id(0)
+    channel = tl.program_id(1) * BC + tl.arange(0, BC)
+    known = channel < c
+    row = tl.arange(0, BM)
+    own = tl.minimum(rows, m - block * rows)
+    x += block.to(tl.int64) * rows * c
+    shift = tl.sum(tile(x, row, own, channel, c), 0) / tl.minimum(own, BM)
+    total = tl.zeros([BM, BC], tl.float32)
+    square = tl.zeros([BM, BC], tl.float32)
+    for start in range(0, own, BM):
+        apart = tile(x, start + row, own, channel, c) - shift[None, :]
+        apart = tl.where((start + row < own)[:, None], apart, 0.0)
+        total += apart
+        square += apart * apart
+    sum_apart = tl.sum(total, 0)
+    squares = tl.sum(square, 0) - sum_apart * sum_apart / own
+    tl.store(shares + block * c + channel, shift + sum_apart / own, mask=known)
+    tl.store(shares + (blocks + block) * c + channel, squares, mask=known)
+    if is_last_program(counters, blocks):
+        mean, squares = _combined(shares, m, c, rows, blocks, channel, BM)
+        tl.store(moments + channel, mean, mask=known)
+        tl.store(moments + c + channel, 1.0 / tl.sqrt(squares / m + eps), mask=known)
+        _track(running_mean + channel, mean, momentum, known)
+        _track(running_var + channel, squares / tl.maximum(m - 1, 1), momentum, known)
+        if tl.program_id(1) == 0:
+            tl.store(tracked, tl.load(tracked) + 1)
+
+
+@triton.jit
+def _combined(shares, m, c, rows, blocks, channel, BM: tl.constexpr):
+    """Return the mean and the sum of squares about it, by the formula of Chan, Golub and LeVeque (1983)."""
+    row = tl.arange(0, BM)
+    near = tl.load(shares + channel, mask=channel < c, other=0.0, cache_modifier=".cg")
+    total = tl.zeros([BM, channel.shape[0]], tl.float32)
+    for start in range(0, blocks, BM):
+        count = tl.minimum(rows, m - (start + row) * rows).to(tl.float32)[:, None]
+        apart = tile(shares, start + row, blocks, channel, c) - near[None, :]
+        total += tl.where((start + row < blocks)[:, None], apart * count, 0.0)
+    mean = near + tl.sum(total, 0) / m
+    square = tl.zeros([BM, channel.shape[0]], tl.float32)
+    for start in range(0, blocks, BM):
+        count = tl.minimum(rows, m - (start + row) * rows).to(tl.float32)[:, None]
+        apart = tile(shares, start + row, blocks, channel, c) - mean[None, :]
+        within = tile(shares + blocks * c, start + row, blocks, channel, c)
+        square += tl.where((start + row < blocks)[:, None], within + apart * apart * count, 0.0)
+    return mean, tl.sum(square, 0)
+
+
+@triton.jit
+def _track(running, value, momentum, known):
+    """Move a running average towards a value."""
+    before = tl.load(running, mask=known, other=0.0)
+    tl.store(running, before * (1.0 - momentum) + value * momentum, mask=known)

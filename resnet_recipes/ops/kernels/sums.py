@@ -1,0 +1,103 @@
+"""Sums over rows in one launch: programs share the rows, and the last to finish adds up all shares, in order.
+
+So the result does not depend on which program was last.
+"""
+
+from functools import cache
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+REGISTERS = 65536  # of a multiprocessor; a thread gets them by eights
+
+
+def counters(device: torch.device) -> Tensor:
+    """Return counters of finished programs, one for each column of a grid; the last program resets its own.
+
+    Launches on two streams may run at once, so each stream has its own counters. CUDA graphs have
+    one set, because a process replays them on one stream.
+    """
+    if device.type != "cuda":
+        return _zeros(device, 0)
+    graphs = _zeros(device, None)  # allocated before the first capture, not in it
+    if torch.cuda.is_current_stream_capturing():
+        return graphs
+    return _zeros(device, torch.cuda.current_stream(device).cuda_stream)
+
+
+@cache
+def _zeros(device: torch.device, stream: int | None) -> Tensor:
+    return torch.zeros(1024, dtype=torch.int32, device=device)
+
+
+def fitting(warps: int, resident: int) -> dict[str, object]:
+    """Return options with which `resident` programs fit on a multiprocessor, whichever Triton compiles them."""
+    options = {"num_warps": warps, "enable_fp_fusion": True}
+    if torch.version.hip:  # Triton's back end for AMD has no limit on registers
+        return options
+    return options | {"maxnreg": REGISTERS // (32 * warps * resident) // 8 * 8}
+
+
+@cache
+def shares_of(
+    rows: int, tile: int, columns: int, device: torch.device, resident: int
+) -> tuple[int, int]:
+    """Return how many programs share the rows of each column of programs, and how many rows each takes, whole tiles."""
+    most = max(1, resident * _multiprocessors(device) // columns)
+    own = -(-rows // (most * tile)) * tile
+    return -(-rows // own), own
+
+
+@cache
+def _multiprocessors(device: torch.device) -> int:
+    if device.type != "cuda":
+        return 1
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@triton.jit
+def is_last_program(counters, programs):
+    """Return whether this is the last of its column's `programs`; if so, it sees what the others stored."""
+    tl.debug_barrier()
+    count = tl.atomic_add(counters + tl.program_id(1), 1, sem="acq_rel", scope="gpu")
+    if count == programs - 1:
+        tl.store(counters + tl.program_id(1), 0)
+    return count == programs - 1
+
+
+@triton.jit
+def tile(x, row, rows, channel, c):
+    """Load a tile of rows of channels in float32, with zeros beyond row `rows` and channel `c`."""
+    inside = (row < rows)[:, None] & (channel < c)[None, :]
+    return tl.load(x + row[:, None] * c + channel[None, :], mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def _two_tiles(x, row, rows, channel, c, BM: tl.constexpr):
+    """Return the sum of two tiles; no later instruction needs the first before the second is loaded, too."""
+    return tile(x, row, rows, channel, c) + tile(x, row + BM, rows, channel, c)
+
+
+@triton.jit
+def add_up(share, shares, counters, moments, sums, blocks, channel, c, BM: tl.constexpr):
+    """Store a program's `share` of the sums of g and g * (x - mean); the last program adds up all.
+
+    `sums` get the gradients of the weight and the bias.
+    """
+    sum_g, sum_gx = share
+    block = tl.program_id(0)
+    known = channel < c
+    tl.store(shares + block * c + channel, sum_g, mask=known)
+    tl.store(shares + (blocks + block) * c + channel, sum_gx, mask=known)
+    if is_last_program(counters, blocks):
+        row = tl.arange(0, BM)
+        total_g = tl.zeros([BM, channel.shape[0]], tl.float32)
+        total_gx = tl.zeros([BM, channel.shape[0]], tl.float32)
+        for start in range(0, blocks, 2 * BM):
+            total_g += _two_tiles(shares, start + row, blocks, channel, c, BM)
+            total_gx += _two_tiles(shares + blocks * c, start + row, blocks, channel, c, BM)
+        inverse = tl.load(moments + c + channel, mask=known, other=0.0)
+        tl.store(sums + c + channel, tl.sum(total_g, 0), mask=known)
+        tl.store(sums + channel, tl.sum(total_gx, 0) * inverse, mask=known)

@@ -1,0 +1,47 @@
+"""What a fused BatchNorm takes: its module's tensors, what follows it, and what its backward pass needs."""
+
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+
+class Norm(NamedTuple):
+    """What a BatchNorm has; a call updates the statistics and the count."""
+
+    weight: Tensor  # [C]
+    bias: Tensor
+    running_mean: Tensor
+    running_var: Tensor
+    tracked: Tensor  # int64 scalar, the number of batches
+    momentum: float
+    eps: float
+
+    @classmethod
+    def of(cls, module: nn.BatchNorm2d) -> "Norm":
+        """Return what a module has."""
+        parameters = module.weight, module.bias
+        buffers = module.running_mean, module.running_var, module.num_batches_tracked
+        return cls(*parameters, *buffers, module.momentum, module.eps)
+
+
+class Epilogue(NamedTuple):
+    """What follows a BatchNorm in the same operation: factors, sum, ReLU and blur, in this order."""
+
+    residual: Tensor | None = None  # [N, C, H, W], to be added
+    keep: Tensor | None = None  # float32 [N], a factor for each image, before the sum
+    relu: bool = False
+    blur: int = 0  # 1: blur the output | 2: return the output, and its blur with stride 2
+    twice: bool = False  # return the output once for each of its two consumers
+
+
+class Saved(NamedTuple):
+    """What the backward pass needs."""
+
+    x: Tensor
+    z: Tensor | None  # the output if a residual was added, else None
+    keep: Tensor | None
+    weight: Tensor
+    bias: Tensor
+    moments: Tensor  # [2, C], mean and 1 / standard deviation
+    relu: bool
+    blur: int

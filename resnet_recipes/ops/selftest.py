@@ -1,0 +1,105 @@
+"""Check that a fused operation compiles on a device and agrees with plain torch."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from types import ModuleType
+
+import torch
+from torch import Tensor
+
+from resnet_recipes.ops.sample import Sample
+
+#: How far sums of float32 may be apart, relative to their norm: their order differs.
+SUMMED = 1e-5
+
+
+def mismatch(
+    operation: ModuleType, device: torch.device, dtype: torch.dtype, reference: torch.device
+) -> str:
+    """Return why `operation.fused` cannot be used on `device`, or an empty string if it can.
+
+    Compares its outputs, its gradients and the statistics that it updates, on `operation.samples`,
+    with those of `operation.plain` in float32 on the device `reference`. Each may differ, relative
+    to its norm, by as much as rounding to its own dtype explains.
+    """
+    generator = torch.Generator(device).manual_seed(0)
+    # Triton launches on the current GPU, wherever the tensors are
+    with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+        try:
+            for sample in operation.samples(generator, dtype):
+                if why := _difference(operation, sample, dtype, reference):
+                    return why
+        # whatever it is (no compiler, a device too old), plain torch still works
+        except Exception as error:
+            why = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
+            return f"{type(error).__name__}: {why}"
+    return ""
+
+
+def _difference(
+    operation: ModuleType, sample: Sample, dtype: torch.dtype, reference: torch.device
+) -> str:
+    """Return how the results for a sample differ from those on `reference`, or an empty string."""
+    expected = _results(operation.plain, _copied(sample.arguments, reference, torch.float32), dtype)
+    # a copy, because the operation updates statistics
+    found = _results(operation.fused, _copied(sample.arguments), dtype)
+    for result, exact in zip(found, expected, strict=True):
+        allowed = _allowed(dtype if sample.is_rounded else result.dtype)
+        apart = _distance(result, exact.to(result.device))
+        if not apart <= allowed:
+            name = "GPU" if reference.type == "cuda" else reference.type.upper()
+            return (
+                f"its {result.dtype} results differ from torch's on the {name} "
+                f"by {apart:.1e} of their norm; rounding explains {allowed:.1e}"
+            )
+    return ""
+
+
+def _copied(
+    value: object, device: torch.device | None = None, dtype: torch.dtype | None = None
+) -> object:
+    """Return nested arguments with a copy of each tensor; in `dtype`, if it requires a gradient."""
+    if isinstance(value, Tensor):
+        copy = value.detach().to(device, dtype if value.requires_grad else None, copy=True)
+        return copy.requires_grad_(value.requires_grad)
+    if isinstance(value, tuple):
+        copies = [_copied(each, device, dtype) for each in value]
+        return type(value)(*copies) if hasattr(value, "_fields") else tuple(copies)
+    return value
+
+
+def _results(function: Callable, arguments: tuple, dtype: torch.dtype) -> list[Tensor]:
+    """Return outputs, gradients of the arguments that require one, and all other tensors among the arguments."""
+    outputs = function(*arguments)
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    upstream = [
+        torch.arange(y.numel()).add(i).cos().to(dtype).to(y.device, y.dtype).view(y.shape)
+        for i, y in enumerate(outputs)
+    ]
+    tensors = list(_tensors(arguments))
+    inputs = [tensor for tensor in tensors if tensor.requires_grad]
+    # of a sum: for gradients of tensors torch loads sympy, which takes a second
+    total = sum((y * g).sum() for y, g in zip(outputs, upstream, strict=True))
+    gradients = torch.autograd.grad(total, inputs)
+    others = [tensor for tensor in tensors if not tensor.requires_grad]
+    return [*(y.detach() for y in outputs), *gradients, *others]
+
+
+def _tensors(arguments: Iterable[object]) -> Iterator[Tensor]:
+    """Yield the tensors among nested arguments."""
+    for value in arguments:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, tuple):
+            yield from _tensors(value)
+
+
+def _allowed(dtype: torch.dtype) -> float:
+    """Return the distance that rounding to a dtype explains."""
+    return max(torch.finfo(dtype).eps, SUMMED) if dtype.is_floating_point else 0.0
+
+
+def _distance(found: Tensor, expected: Tensor) -> float:
+    """Return the distance between `found` and `expected`, relative to the norm of `expected`."""
+    found, expected = found.double(), expected.double()
+    return float((found - expected).norm() / expected.norm().clamp(min=1e-20))

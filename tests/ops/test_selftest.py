@@ -1,0 +1,75 @@
+"""The check of a fused operation before it is used."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from resnet_recipes.ops import batch_norm, blur
+from resnet_recipes.ops.selftest import mismatch
+
+CPU = torch.device("cpu")
+
+
+def stand_in(fused, operation=blur):
+    """Return an operation with another fused implementation."""
+    return SimpleNamespace(plain=operation.plain, fused=fused, samples=operation.samples)
+
+
+def rounded_once(x, norm, epilogue):
+    """Compute a BatchNorm in float32 and round outputs and gradients, as the kernels do."""
+    if epilogue.residual is not None:
+        epilogue = epilogue._replace(residual=epilogue.residual.float())
+    outputs = batch_norm.plain(x.float(), norm, epilogue)
+    if isinstance(outputs, tuple):
+        return tuple(output.to(x.dtype) for output in outputs)
+    return outputs.to(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("operation", [blur, stand_in(rounded_once, batch_norm)])
+def test_a_correct_operation_agrees(operation, dtype):
+    assert mismatch(operation, CPU, dtype, CPU) == ""
+
+
+def test_a_wrong_output_is_found():
+    wrong = stand_in(lambda x, stride: blur.plain(x, stride) * 1.05)
+    assert "differ from torch's on the CPU by 5" in mismatch(wrong, CPU, torch.bfloat16, CPU)
+
+
+def test_a_wrong_gradient_is_found():
+    wrong = stand_in(lambda x, stride: blur.plain(x, stride) + 0.05 * (x - x.detach()).sum())
+    assert "differ from torch's on the CPU" in mismatch(wrong, CPU, torch.bfloat16, CPU)
+
+
+def test_statistics_in_float32_must_be_right_to_float32_whatever_the_images_are():
+    def wrong(x, norm, epilogue):
+        y = rounded_once(x, norm, epilogue)
+        norm.running_var.data.mul_(1.001)  # less than rounding to bfloat16 would explain
+        return y
+
+    found = mismatch(stand_in(wrong, batch_norm), CPU, torch.bfloat16, CPU)
+    assert found.startswith("its torch.float32 results differ from torch's on the CPU by 1.0e-03")
+
+
+def test_a_count_must_be_exact():
+    def wrong(x, norm, epilogue):
+        y = batch_norm.fused(x, norm, epilogue)
+        norm.tracked.add_(1)
+        return y
+
+    found = mismatch(stand_in(wrong, batch_norm), CPU, torch.float32, CPU)
+    assert found.startswith("its torch.int64 results differ")
+
+
+def test_nan_is_found():
+    wrong = stand_in(lambda x, stride: blur.plain(x, stride) * float("nan"))
+    assert mismatch(wrong, CPU, torch.float32, CPU)
+
+
+def test_a_kernel_that_raises_is_reported_in_one_line():
+    def fails(x, stride):
+        raise RuntimeError("no C compiler\nsecond line")
+
+    found = mismatch(stand_in(fails), CPU, torch.float32, CPU)
+    assert found == "RuntimeError: no C compiler"

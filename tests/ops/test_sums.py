@@ -1,0 +1,61 @@
+"""Sums that programs share: how many programs, which counters, how many registers."""
+
+from collections import defaultdict
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from resnet_recipes.ops import batch_norm, stem
+from resnet_recipes.ops.kernels import batch_norm as norm_kernels
+from resnet_recipes.ops.kernels import batch_norm_blur, statistics, sums
+from resnet_recipes.ops.kernels import stem as stem_kernels
+
+H200 = 132  # multiprocessors
+GPU = torch.device("cuda", 0)
+
+
+def test_samples_have_sums_that_several_programs_share(monkeypatch):
+    """As all sums of a real network have; on a GPU, this is the only trial of how shares are added up."""
+    programs = defaultdict(set)
+
+    def launch(kernel, grid, *_, **__):
+        programs[kernel.fn.__name__].add(grid[0])
+
+    for module in (norm_kernels, batch_norm_blur, norm_kernels.blurring, statistics, stem_kernels):
+        monkeypatch.setattr(module, "launch", launch)
+    monkeypatch.setattr(sums, "_multiprocessors", lambda device: H200)
+    sums.shares_of.cache_clear()
+    with torch.library._scoped_library("resnet_recipes", "IMPL") as library:
+        for operation in (batch_norm, stem):
+            name = operation.__name__.rpartition(".")[2]
+            library.impl(name, operation._forward_cuda, "CPU", allow_override=True)
+            library.impl(f"{name}_backward", operation._backward_cuda, "CPU", allow_override=True)
+            for sample in operation.samples(torch.Generator().manual_seed(0), torch.float32):
+                outputs = operation.fused(*sample.arguments)
+                outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+                sum(output.sum() for output in outputs).backward()
+    sums.shares_of.cache_clear()
+    assert {"_statistics", "_reduce", "_unpool"} <= programs.keys()
+    for kernel in ("_statistics", "_reduce", "_unpool"):
+        assert max(programs[kernel]) > 1, kernel
+
+
+def test_each_stream_has_counters_of_its_own_and_graphs_have_theirs(monkeypatch):
+    stream = SimpleNamespace(cuda_stream=1)
+    monkeypatch.setattr(sums, "_zeros", lambda device, stream: (device, stream))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: stream)
+    found = []
+    for capturing, stream.cuda_stream in ((False, 1), (False, 2), (True, 3), (True, 4)):
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda now=capturing: now)
+        found.append(sums.counters(GPU))
+    assert found[2] == found[3]
+    assert len(set(found)) == 3
+
+
+def test_registers_are_limited_only_where_triton_can_limit_them(monkeypatch):
+    assert sums.fitting(4, 5)["maxnreg"] == 96  # 65536 / (4 * 32 * 5), by eights
+    monkeypatch.setattr(torch.version, "hip", "7.0")
+    assert sums.fitting(4, 5) == {"num_warps": 4, "enable_fp_fusion": True}
