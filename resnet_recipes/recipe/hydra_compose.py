@@ -83,7 +83,7 @@ def texts_of(override: str, most: int) -> list[str]:
             return list(map(str, found))
         return list(islice(parsed.sweep_string_iterator(), most))
     except (HydraException, ArithmeticError):
-        raise ValueError("is no range of finite numbers whose step is not 0") from None
+        raise ValueError("must be a range of finite numbers with a step other than 0") from None
 
 
 def choice(group: str, file: str) -> str:

@@ -174,7 +174,7 @@ def _wrong(override: Override) -> Iterator[Problem]:
 
 
 def _unknown(override: Override) -> Problem:
-    """Return the problem of a name that is no setting, with what another program's name means here."""
+    """Return the problem of an unknown setting, with what another program's name means here."""
     section, dot, _ = override.key.partition(".")
     is_near = dot and closest(section, {key.partition(".")[0] for key in settings()})
     if not is_near and (meaning := meaning_of(override.key, override.value)):

@@ -59,9 +59,9 @@ def test_a_short_range_may_be_shuffled():
         (["seed=range(0,1000000000)"], "the maximum is 1,000"),
         (["seed=shuffle(range(1,99999999))"], "the maximum is 1,000"),
         (["seed=shuffle(range(1.0,9e9))"], "the maximum is 1,000"),
-        (["seed=range(nan,1)"], "no range of finite numbers"),
-        (["lr=range(1,2,nan)"], "no range of finite numbers"),
-        (["lr=range(0.1,0.5,0.0)"], "no range of finite numbers"),
+        (["seed=range(nan,1)"], "must be a range of finite numbers"),
+        (["lr=range(1,2,nan)"], "must be a range of finite numbers"),
+        (["lr=range(0.1,0.5,0.0)"], "must be a range of finite numbers"),
         (["seed=range(0,100)", "lr=range(1,100)"], "would start at least 9,900 runs"),
     ],
 )
