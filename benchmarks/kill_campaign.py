@@ -1,4 +1,4 @@
-"""Kill a run at random times, resume it each time, and compare every checkpoint with those of an undisturbed run.
+"""Kill a run at random times, resume it, and compare checkpoints with an undisturbed run's.
 
     python benchmarks/kill_campaign.py --kills 44 --ranks 2 --json campaign.json
 
@@ -160,7 +160,7 @@ def fill_disk(victim: Victim) -> None:
 
 
 def damage(victim: Victim, rng: random.Random) -> None:
-    """Wait for the run's second checkpoint, kill it, and flip a bit of the newest checkpoint or truncate it."""
+    """Kill the run at its second checkpoint, and damage the newest: flip a bit or truncate it."""
     while victim.is_alive and len(list((victim.folder / "checkpoints").glob("*.json"))) < 2:
         time.sleep(0.01)
     os.kill(victim.launcher, signal.SIGKILL)
@@ -275,7 +275,7 @@ def campaign(root: Path, kills: int, ranks: int, seed: int) -> list[Outcome]:
 
 
 def finished(victim: Victim, truth: dict[int, str]) -> list[Outcome]:
-    """Return a complaint if a run resumed to its end has different weights from the undisturbed one."""
+    """Return a complaint if a resumed run ends with other weights than the undisturbed one."""
     victim.wait()
     step, state = Checkpoints(victim.folder / "checkpoints", 2, print).newest()
     if (step, digest(state)) == (STEPS, truth[STEPS]):

@@ -77,7 +77,7 @@ class Silence:
 
 
 def in_memory(args: argparse.Namespace, batch: RawBatch, rank: Rank, compress: bool = False) -> Run:
-    """Return one of the package's runs on one batch, which exchanges gradients if there is a process group."""
+    """Return one of our runs on one batch; it exchanges gradients if there is a process group."""
     recipe, problems = typed(
         {
             "name": "bench",

@@ -128,7 +128,9 @@ def train(recipe: Recipe, *callbacks: Callback) -> RunResult:
 
 
 def load(place: str | Path) -> "Network":
-    """Return the network of a run folder, a checkpoint or a weights file, ours or with torchvision's names.
+    """Return the network of a run folder, a checkpoint or a weights file.
+
+    The file may be ours, or have torchvision's names.
 
     It is on the CPU, in float32, channels_last and evaluation mode. Nothing in a file is executed.
     Raises NotReadyError if it cannot be used.

@@ -177,7 +177,7 @@ def _same_bits(one: object, other: object) -> dict:
 
 
 def _waits(device: torch.device) -> dict:
-    """Take 20 steps of Medium while torch raises an error for anything that waits for the device."""
+    """Take 20 steps of Medium while torch raises an error for anything that waits for the GPU."""
     run = run_of(recipe_of("medium", 64, 16, True, **EARLY), device)
     done = train(run, Counting(12))
     torch.cuda.set_sync_debug_mode("error")

@@ -1,4 +1,4 @@
-"""Who is compared: ours, a bare loop, timm's networks, torchvision's reference, and Composer's step."""
+"""The contenders: ours, a bare loop, timm's networks, torchvision's reference, Composer's step."""
 
 import copy
 from functools import cache
@@ -87,7 +87,9 @@ def torchvision_reference(batch: Memory, device: torch.device, model_name: str) 
 
 
 def composer(batch: Memory, device: torch.device, model_name: str) -> Steps:
-    """Return the step of Composer 0.7 with Mild's methods, transcribed because its package needs an older torch.
+    """Return the step of Composer 0.7 with Mild's methods.
+
+    It is transcribed, because its package needs an older torch.
 
     Blur by depthwise convolutions, fp16 with a scaler, an optimizer that loops over weights, EMA by
     loops every 20 steps, and a loss that is read at every step.

@@ -17,7 +17,7 @@ CHANNELS = 4  # of the images on a GPU, the last of them zeros
 
 
 def rows(device: torch.device, quick: bool, search: str) -> Iterator[dict]:
-    """Yield the speed of each distinct convolution, and the share of the roofline of all together."""
+    """Yield the speed of each distinct convolution, and the share of the roofline of all."""
     torch.backends.cudnn.benchmark = search == "searched"
     gpu, batch = gpu_of(device), 2 if quick else BATCH
     for side in (32,) if quick else SIDES:

@@ -23,7 +23,7 @@ SIDES, PADDED = (224, 88), (3, 4, 8)
 
 
 def rows(device: torch.device, quick: bool) -> Iterator[dict]:
-    """Yield GB/s, counting only the bytes that a fused operation has to move; and ms of the first convolution."""
+    """Yield GB/s of the bytes that a fused operation must move, and ms of the first convolution."""
     dtype, gpu, batch = dtype_of(device), gpu_of(device), 2 if quick else 256
     predicted = gpu and FUSED_SHARE * gpu.traffic / 1e9
     for channels, side in SHAPES:
@@ -61,7 +61,7 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
 def _stem(
     batch: int, channels: int, side: int, device: torch.device, dtype: torch.dtype
 ) -> Callable[[], object]:
-    """Return a call of the first convolution and its weights' gradient, by cuDNN's fastest algorithms."""
+    """Return a call of the first convolution and its weights' gradient, by cuDNN's best choice."""
     shapes = (batch, channels, side, side), (64, channels, 7, 7), (batch, 64, side // 2, side // 2)
     images, weights, upstream = (
         torch.randn(shape, device=device).to(dtype, memory_format=torch.channels_last)

@@ -1,4 +1,4 @@
-"""Images per second, host time and memory of one contender's training steps, on a batch in memory."""
+"""Images per second, host time and memory of one contender's steps, on a batch in memory."""
 
 import gc
 import time

@@ -63,7 +63,7 @@ def row(case: str, ours: list[float], peer: list[float], unit: str) -> dict:
 
 
 def clock(setting: Setting, rounds: int, batches: int) -> Iterator[dict]:
-    """Yield wall-clock comparisons: many threads against one, and the first batch against torchvision's."""
+    """Yield wall-clock times: threads against one thread, first batch against torchvision's."""
     benches = {threads: Bench("files", setting._replace(workers=threads)) for threads in THREADS}
     rates = {threads: [] for threads in THREADS}
     for _, (threads, bench) in itertools.product(range(rounds), benches.items()):
@@ -84,7 +84,7 @@ def clock(setting: Setting, rounds: int, batches: int) -> Iterator[dict]:
 
 
 def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
-    """Link `source` into `root` as train and val, write the .beton files needed, and yield notes on their sizes.
+    """Link `source` into `root` as train and val, write .beton files, and yield notes on sizes.
 
     Some images in "equal" are stored as raw pixels, so that it is as large as both files of
     "levels" together.

@@ -79,7 +79,7 @@ class Bench:
 
 
 def cpu_seconds(root: int) -> float:
-    """Return the CPU time of a process and all its descendants, including those that have ended and been reaped."""
+    """Return the CPU time of a process and all its descendants, ended and reaped ones included."""
     return sum(processes(root).values())
 
 

@@ -34,7 +34,7 @@ def ours(setting: Setting, backend: str, place: str = "", augment: object = None
 
 
 def ours_normalized(setting: Setting) -> Iterator:
-    """Read with the torchvision backend and also normalise on the CPU, which a GPU run does on the GPU."""
+    """Read with the torchvision backend and normalise on the CPU; a GPU run does it on the GPU."""
     import torch
 
     from resnet_recipes.data.normalize import normalize
@@ -56,7 +56,7 @@ class InPillow:
 
 
 def plain(setting: Setting) -> Iterator:
-    """Read with torchvision's ImageFolder, PIL transforms and a DataLoader, as the usual example script does."""
+    """Read with ImageFolder, PIL transforms and a DataLoader, as torchvision's example does."""
     from torch.utils.data import DataLoader, RandomSampler
     from torchvision import datasets, transforms
 
@@ -81,7 +81,7 @@ def plain(setting: Setting) -> Iterator:
 
 
 def timm(setting: Setting) -> Iterator:
-    """Read with timm's dataset, transforms and uint8 collation, before its prefetcher normalises on a GPU."""
+    """Read with timm's dataset, transforms and uint8 collation, without its prefetcher."""
     import torch
     from timm.data import create_dataset, create_loader
 
@@ -164,7 +164,7 @@ def dali(setting: Setting) -> Iterator:
 
 
 def torchcodec(setting: Setting) -> Iterator:
-    """Read with torchcodec's decoder and torchvision's transforms on tensors, in a DataLoader, uint8 out."""
+    """Read with torchcodec and torchvision's tensor transforms in a DataLoader, uint8 out."""
     from torch.utils.data import DataLoader, RandomSampler
     from torchcodec.decoders import decode_image
     from torchvision import datasets

@@ -107,7 +107,10 @@ def quantile(probability: float, freedom: int) -> float:
 
 
 def _below(t: float, freedom: int) -> float:
-    """Return the share of Student's distribution below t (Abramowitz and Stegun, 26.7.3 and 26.7.4)."""
+    """Return the share of Student's distribution below t.
+
+    Source: Abramowitz and Stegun, 26.7.3 and 26.7.4.
+    """
     angle = math.atan(t / math.sqrt(freedom))
     is_odd = freedom % 2
     term = math.cos(angle) if is_odd else 1.0

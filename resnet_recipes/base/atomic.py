@@ -14,7 +14,7 @@ _PART = re.compile(r".+\.[0-9a-f]{16}\.part")
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for writing that is renamed to `path` at the end of the block, once its bytes are on disk.
+    """Open a file for writing that gets its name `path` only once its bytes are on disk.
 
     Readers see either the old file or the new one. An exception in the block, or a full disk,
     leaves the old one. A killed process also leaves a part file; its name is random, so that

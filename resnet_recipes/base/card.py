@@ -38,7 +38,7 @@ class Card(NamedTuple):
 
 
 def card_of(cls: type) -> Card:
-    """Return the card of a dataclass with `name`, `cost`, `gain` and `avoid_when`, a docstring and fields."""
+    """Return the card of a dataclass with `name`, `cost`, `gain`, `avoid_when` and a docstring."""
     summary, _, details = inspect.cleandoc(cls.__doc__ or "").partition("\n")
     settings = tuple(setting for setting in settings_of(cls) if setting.name != "name")
     return Card(

@@ -42,7 +42,9 @@ class Duration:
         return Duration(value, unit)
 
     def scaled(self, ratio: Fraction) -> "Duration":
-        """Return this duration stretched by `ratio` and rounded down to whole units (28.8ep is 28ep); unchanged for 1.
+        """Return this duration times `ratio`, rounded down to whole units; unchanged for 1.
+
+        28.8ep becomes 28ep.
 
         Composer multiplies floats: there, at 90 epochs, 12 of the ratios from 0.01 to 10.00 give
         one epoch less, for example 0.7 (62 instead of 63).

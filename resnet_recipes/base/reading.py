@@ -59,7 +59,7 @@ def read_json(path: Path, most: int = MAX_BYTES, may_be_absent: bool = False) ->
 
 
 def parse_json(text: str) -> Any:
-    """Return a JSON value of finite numbers, integers of at most 64 bits, and at most MAX_DEPTH levels.
+    """Return a JSON value of finite numbers, 64-bit integers and at most MAX_DEPTH levels.
 
     Raises ValueError with a phrase for the user.
     """

@@ -76,7 +76,10 @@ def piecewise(
     warmup: int = 0,
     start: float = 0.0,
 ) -> float:
-    """Join values[0] at the end of the warm-up and values[i] at milestones[i - 1] by lines, then hold the last one."""
+    """Join values by straight lines, then hold the last one.
+
+    values[0] is reached at the end of the warm-up, values[i] at milestones[i - 1].
+    """
     if step < warmup:
         return values[0] * _rise(step, warmup, start)
     reached = bisect_right(milestones, step)

@@ -148,7 +148,7 @@ def _is_utf8(word: str) -> bool:
 
 
 def _spaced(words: Sequence[str]) -> list[Problem]:
-    """Return a problem for each setting with spaces around its '=', which the shell has split into several words."""
+    """Return a problem for each setting that spaces around its '=' have split into words."""
     pairs = re.findall(r"(?:^|\0)([\w.]+)(?:\0=\0?|=\0)([^\0=]+)(?=\0|$)", "\0".join(words))
     return [
         Problem(f"{key} = {value}", None, "has spaces around '='", f"{key}={value}")

@@ -1,4 +1,4 @@
-"""`resnet-recipes bottleneck recipe=NAME data=PATH`: show whether the loader or the step is the bottleneck."""
+"""`resnet-recipes bottleneck`: show whether the loader or the step is the bottleneck."""
 
 from collections.abc import Iterator
 

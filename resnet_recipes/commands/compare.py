@@ -55,7 +55,7 @@ def _letters(count: int) -> list[str]:
 
 
 def table(title: str, heads: Sequence[str], rows: Sequence[tuple[str, list[str]]]) -> str:
-    """Return one row per key and one column per side, or a few lines per key if that is too wide."""
+    """Return a row per key and a column per side, or a few lines per key if that is too wide."""
     cells = [list(map(printable, (key, *values))) for key, values in [(title, heads), *rows]]
     widths = [max(8, *map(len, column)) for column in zip(*cells, strict=True)]
     if sum(widths) + 2 * len(heads) > get_terminal_size().columns:

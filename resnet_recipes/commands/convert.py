@@ -18,7 +18,7 @@ from resnet_recipes.report.text import clock_time, printable
 
 
 def run(arguments: Arguments) -> int:
-    """Print the forecast of a conversion, run it unless --dry-run, and print the files that it wrote."""
+    """Print the forecast of a conversion, run it unless --dry-run, and print the files it wrote."""
     places = [word for word in arguments.words if "=" not in word]
     if len(places) != 2:
         raise RecipeError(

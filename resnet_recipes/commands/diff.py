@@ -20,7 +20,7 @@ def run(arguments: Arguments) -> int:
 
 
 def _settings(word: str, folder: Path | None) -> dict[str, str]:
-    """Return every setting of a recipe, or of a run folder's frozen recipe, with its value as text."""
+    """Return every setting of a recipe, or of a run's frozen recipe, with its value as text."""
     saved, name = Path(word) / "config.yaml", word.removeprefix("recipe=")
     recipe = (
         frozen.read(saved)

@@ -17,7 +17,7 @@ MARKS = {"ok": "ok  ", "warn": "warn", "fix": "FIX "}
 
 
 def run(arguments: Arguments) -> int:
-    """Check one topic (default: all but data), print the findings, and return 3 if something must be fixed."""
+    """Check one topic (default: all but data), print the findings; 3 if something must be fixed."""
     topic, *places = arguments.words or ["machine"]
     if topic not in ("data", "native", "gpu", "run", "machine"):
         fix = "topics: data PATH, native, gpu, run [PATH]; without one, all but data"

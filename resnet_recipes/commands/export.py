@@ -1,4 +1,4 @@
-"""`resnet-recipes export RUN --to FORMAT --out FOLDER`: write a trained network for another program, and check it."""
+"""`resnet-recipes export RUN`: write a trained network for another program, and check it."""
 
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.paths import typed_path

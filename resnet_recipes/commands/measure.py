@@ -1,4 +1,4 @@
-"""`resnet-recipes measure recipe=NAME data=PATH epochs=N`: predict the time of a whole run from some of its epochs."""
+"""`resnet-recipes measure NAME`: predict the time of a whole run from some of its epochs."""
 
 import json
 import sys

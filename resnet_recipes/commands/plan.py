@@ -1,4 +1,4 @@
-"""`resnet-recipes plan NAME` and `resnet-train --dry-run`: everything a run would do, without starting it."""
+"""`resnet-recipes plan NAME`: everything that a run would do, without starting it."""
 
 import json
 import time
@@ -101,7 +101,10 @@ def _memory(plan: Plan, size: int) -> Iterator[tuple[str, str]]:
 
 
 def _time(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield how long the run takes, as measured here, else predicted, published or guessed, and what it costs."""
+    """Yield how long the run takes and what it costs.
+
+    As measured here, else predicted, published or guessed.
+    """
     precision, is_cpu = plan.recipe.precision, plan.recipe.launch.device == "cpu"
     gpu = None if is_cpu or precision.dtype == "fp32" else datasheet.known(gpus.first()[0])
     if known := measurement.known(plan):

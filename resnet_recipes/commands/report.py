@@ -1,4 +1,4 @@
-"""`resnet-recipes report [RUN|FOLDER ...]`: the curves of runs over the published results, as one HTML page."""
+"""`resnet-recipes report`: the curves of runs over published results, as one HTML page."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path

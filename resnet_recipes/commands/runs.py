@@ -22,7 +22,7 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
 
 
 def run(arguments: Arguments) -> int:
-    """Print the runs below a folder (default: runs), filtered by words like state=failed or recipe=mild."""
+    """Print the runs below a folder (default: runs), filtered by words like state=failed."""
     filters = [word.partition("=")[::2] for word in arguments.words if "=" in word]
     roots = [Path(word) for word in arguments.words if "=" not in word] or [Path("runs")]
     order, price = arguments.flags.get("--sort", "name"), price_of(arguments.flags.get("--price"))

@@ -1,4 +1,4 @@
-"""`resnet-recipes show NAME` and `resnet-train --describe NAME`: one recipe, with the source of every value."""
+"""`resnet-recipes show NAME`: one recipe, with the source of every value."""
 
 import hashlib
 import shutil
@@ -11,7 +11,7 @@ from resnet_recipes.report.text import printable
 
 
 def run(arguments: Arguments) -> int:
-    """Print where a recipe comes from and its file as written, after the files that it inherits from.
+    """Print a recipe's file as written and where it is, after the files that it inherits from.
 
     On a terminal, lines longer than its width are folded.
     """

@@ -1,4 +1,4 @@
-"""`resnet-recipes slurm NAME [key=value ...]`: print a script for sbatch, for one run or a sweep."""
+"""`resnet-recipes slurm NAME [key=value ...]`: print a script for sbatch, of a run or a sweep."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -88,7 +88,7 @@ def _array_problems(arguments: Arguments) -> Iterator[Problem]:
 
 
 def _problems(nodes: str, changes: Sequence[str], time: str) -> list[Problem]:
-    """Return what is wrong with nodes and time limit, and with settings that the script itself decides."""
+    """Return what is wrong with nodes, time limit and settings that the script itself decides."""
     rule = "is set by the script, which names the run"
     found = [
         Problem(word, None, rule, "leave it out") for word in changes if word.startswith(_TAKEN)

@@ -104,7 +104,7 @@ def _share_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Prob
 def _outline(
     runs: Mapping[str, tuple[Composed, list[str]]], parallel: int, gpus: int
 ) -> Iterator[str]:
-    """Yield the runs, with their arithmetic, and their time and cost if this machine was measured."""
+    """Yield the runs and their arithmetic, with time and cost if this machine was measured."""
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
     yield f"{len(runs)} run{'' if len(runs) == 1 else 's'}, {order}:"
     minutes, cost, operations, unknown, facts = 0.0, 0.0, 0, 0, {}

@@ -1,4 +1,4 @@
-"""Random crops and other draws as a pure function of (seed, epoch, index, copy), for a whole batch at once."""
+"""Random crops and other draws of a batch as a pure function of (seed, epoch, index, copy)."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -59,7 +59,7 @@ class TrainCrop:
     def attempts(
         self, epoch: int, indices: np.ndarray, copies: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the numbers from which `cuts` can be computed once sizes are known, and mirrored, bool [N].
+        """Return the numbers that `cuts` needs once sizes are known, and mirrored, bool [N].
 
         The numbers are float64 [N, 42]: ten `attempts` and the ratio. With TensorFlow's rule they
         are [N, 404]: draws, scale and ratio.
@@ -95,7 +95,7 @@ class TrainCrop:
 def uniforms(
     seed: int, epoch: int, indices: np.ndarray, count: int, copies: np.ndarray | int = 0
 ) -> np.ndarray:
-    """Return float64 [len(indices), count] draws in [0, 1) that depend only on (seed, epoch, index, copy).
+    """Return float64 [N, count] draws in [0, 1), by (seed, epoch, index, copy) alone.
 
     Uses SplitMix64 (Steele, Lea and Flood, 2014) as a stateless counter hash, so every worker, rank
     and resumed run gets the same numbers.
@@ -113,7 +113,7 @@ def uniforms(
 def random_crops(
     draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> np.ndarray:
-    """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2] (height, width).
+    """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2].
 
     Inception-style, as in RandomResizedCrop of torchvision and FFCV: a relative area from `scale`
     and a log-uniform aspect ratio from `ratio`; if ten tries fail, the largest centred crop within

@@ -96,7 +96,7 @@ def _colours(hue: float, rng: np.random.Generator) -> np.ndarray:
 def _pattern(
     texture: str, size: tuple[int, int], middle: tuple[float, float], rng: np.random.Generator
 ) -> np.ndarray:
-    """Return a pattern with random angle and period as opacity, float32 [height, width] from 0 to 1."""
+    """Return a pattern of random angle and period as opacity, float32 [height, width] in 0..1."""
     angle, period, phase = rng.uniform(0, 2 * np.pi), rng.uniform(13, 20), rng.uniform(0, 2 * np.pi)
     across, down = (
         np.arange(side, dtype=np.float32) - np.float32(centre)
@@ -113,7 +113,7 @@ def _pattern(
 def _outline(
     shape: str, middle: tuple[float, float], radius: float, rng: np.random.Generator
 ) -> list[tuple[float, float]]:
-    """Return the corners of a shape at twice the size of the picture, turned by any angle and a little squeezed."""
+    """Return the corners of a shape at twice the picture's size, turned and a little squeezed."""
     if shape == "cross":
         arm = 0.32  # half the width of an arm, as a share of its length
         corners = [(1, -arm), (1, arm), (arm, arm)]

@@ -1,4 +1,4 @@
-"""TensorFlow's sample_distorted_bounding_box, with which MLPerf's reference crops training images."""
+"""TensorFlow's sample_distorted_bounding_box, by which MLPerf's reference crops images."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ COVERED = 0.1
 def distorted_crops(
     draws: np.ndarray, sizes: np.ndarray, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> np.ndarray:
-    """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2] (height, width).
+    """Return int64 [N, 4] crops (top, left, height, width) of images of `sizes` [N, 2].
 
     Width / height is uniform in `ratio`, and the height is uniform over values that keep the area
     within `scale`. Takes the first of 100 tries that fits, otherwise the whole image. As in the

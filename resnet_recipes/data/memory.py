@@ -6,7 +6,10 @@ _NO_LIMIT = 1 << 62
 
 
 def available_memory() -> int:
-    """Return the bytes available on the machine, including page cache, or within the container's limit, if less."""
+    """Return the bytes available on the machine or within the container's limit, if that is less.
+
+    Page cache counts as available.
+    """
     return min(_machine(Path("/proc/meminfo")), _container(Path("/sys/fs/cgroup")))
 
 

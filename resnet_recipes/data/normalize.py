@@ -11,7 +11,10 @@ STD = (58.395, 57.12, 57.375)
 
 
 def normalize(pixels: Tensor) -> Tensor:
-    """Return (pixels - MEAN) / STD, float32 [N, 3, H, W] in channels_last, in one pass over uint8 of any strides."""
+    """Return (pixels - MEAN) / STD, float32 [N, 3, H, W] in channels_last.
+
+    One pass over uint8 of any strides.
+    """
     shift, scale = shift_and_scale(pixels.device).view(2, 1, 3, 1, 1)
     return torch.addcmul(shift, pixels, scale).contiguous(memory_format=torch.channels_last)
 

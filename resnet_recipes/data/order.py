@@ -81,7 +81,7 @@ def occurrences(order: np.ndarray) -> np.ndarray:
 
 
 def _places(share: Share, step: int, repeats: int) -> np.ndarray:
-    """Return this rank's positions of a step in the epoch's order, in which each image comes `repeats` times in a row.
+    """Return this rank's positions of a step in an order with each image `repeats` times in a row.
 
     Copies of an image are dealt to different micro-batches, as the samplers of timm and torchvision
     deal them to ranks with one micro-batch each. So neither BatchNorm statistics nor MixUp see two

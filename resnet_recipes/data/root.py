@@ -1,4 +1,4 @@
-"""Check `data.root` itself: whether it can be read, and which folder was probably meant if it has no images."""
+"""Check `data.root` itself: whether it can be read, and which folder was probably meant."""
 
 import os
 import shlex

@@ -14,7 +14,7 @@ FEW = 20  # images of a class below which its accuracy is mostly chance
 
 
 def sampled(labels: np.ndarray, share: float) -> Permute:
-    """Return an order in which class c comes in proportion to its images to the power of 1 - `share`.
+    """Return an order with class c in proportion to its images to the power of 1 - `share`.
 
     0 is natural, 1 equal for all classes that have images. An epoch keeps its length. Within a
     class, every image comes equally often, but for one: which ones come once more is drawn anew in

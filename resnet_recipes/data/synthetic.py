@@ -1,4 +1,4 @@
-"""Images without files: generated from class and index, for tests, smoke runs and timing the trainer alone."""
+"""Images without files, generated from class and index: for tests and timing the trainer."""
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""The `torchvision` backend: class folders, with the crops and sizes of torchvision's reference pipeline."""
+"""The `torchvision` backend: class folders, with torchvision's reference crops and sizes."""
 
 import time
 from dataclasses import replace

@@ -44,7 +44,10 @@ def check_betons(paths: Sequence[Path], images: bool, progress: Progress) -> Ite
 
 
 def verdict(beton: Beton) -> Callable[[int], str | None]:
-    """Return a function that says what is wrong with a sample, or None, by reading it as training does; thread-safe."""
+    """Return a function that reads a sample as training does, and says what is wrong or None.
+
+    It is thread-safe.
+    """
     storage = eval_images(Samples(beton), _THUMBNAIL, False, cores())
 
     def complaint(index: int) -> str | None:

@@ -27,7 +27,7 @@ _PYTORCH = (
 
 
 def check_gpu() -> list[Finding]:
-    """Check that torch, torchvision, driver and GPUs match, and that each GPU computes correctly and at full speed."""
+    """Check that torch, torchvision, driver and GPUs match, and each GPU's results and speed."""
     return [*_packages(), *_devices()]
 
 
@@ -152,7 +152,7 @@ def _architecture(index: int, major: int, minor: int) -> Iterator[Finding]:
 
 
 def _convolution(device: torch.device, dtype: torch.dtype) -> Finding:
-    """Compute a convolution of small integers, which is exact in every dtype, and compare it with the CPU's."""
+    """Compare a convolution of small integers, exact in every dtype, with the CPU's."""
     name = f"GPU {device.index}"
     rng = torch.Generator().manual_seed(0)
     images = torch.randint(-3, 4, (8, 16, 32, 32), generator=rng).float()

@@ -10,7 +10,7 @@ from resnet_recipes.data.files.folder import SUFFIXES, class_names
 
 
 def build_val_tree(root: Path, class_map: Path, names: Path | None = None) -> Path:
-    """Create ROOT-by-class, the folder to train on, with links train and val/CLASS/FILE, and return it.
+    """Create and return ROOT-by-class to train on, with links train and val/CLASS/FILE.
 
     Each line of `class_map` has a file name, with or without suffix, and its class, separated by
     comma, tab or space (Kaggle's LOC_val_solution.csv); or only a class, for the files sorted by

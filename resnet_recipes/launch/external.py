@@ -198,7 +198,7 @@ def _ranks_on_these_cores(slurm: Mapping[str, str]) -> int:
 
 
 def _problems(words: Sequence[str], by: str) -> Iterator[Problem]:
-    """Yield a problem for each setting that the launcher decides, and for GPUs that it leaves without a rank."""
+    """Yield a problem for each setting that the launcher decides, and for GPUs without a rank."""
     import torch
 
     yield from temporary_folder_problems()

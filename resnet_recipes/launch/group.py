@@ -74,7 +74,7 @@ def group_of(config: "LaunchConfig") -> Group:
 
 
 def temporary_folder_problems() -> Iterator[Problem]:
-    """Yield what is wrong with the folder for temporary files, where loader workers have their sockets."""
+    """Yield what is wrong with the folder for temporary files, which has the workers' sockets."""
     try:
         folder = tempfile.gettempdir()
     except OSError as error:

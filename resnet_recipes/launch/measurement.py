@@ -1,4 +1,4 @@
-"""Measure how fast the devices of this machine run a recipe, all at once, as ranks do in training."""
+"""Measure how fast this machine's devices run a recipe, all at once, as ranks do in training."""
 
 import json
 import shutil

@@ -98,7 +98,7 @@ def _changed(config: Path, began: Recipe, changes: Sequence[str]) -> Recipe:
 
 
 def _moved_data(recipe: Recipe, folder: Path) -> Problem | None:
-    """Return what is wrong with the images of a run that is to continue, with the command that continues it."""
+    """Return what is wrong with a resumed run's images, with the command that continues it."""
     problem = None if recipe.data.backend == "synthetic" else root_problem(recipe.data.root)
     if problem is None:
         return None

@@ -1,4 +1,4 @@
-"""The scripts that train a recipe, or a sweep, under Slurm and requeue themselves until every run is done."""
+"""The Slurm scripts of a recipe or a sweep, which requeue themselves until every run is done."""
 
 import re
 import shlex
@@ -130,13 +130,16 @@ def _filled(words: str, allocation: Allocation, **parts: str) -> str:
 
 
 def title(recipe: str) -> str:
-    """Return a name for job and run, made from a recipe's name or file, with only the characters that runs may have."""
+    """Return a name for job and run: a recipe's, with only the characters that runs may have."""
     stem = recipe.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
     return re.sub(r"[^A-Za-z0-9_.+-]", "-", stem).lstrip("_.+-")[:100] or "run"
 
 
 def seconds(time: str) -> int:
-    """Return the seconds of a time limit in one of Slurm's forms (90, 90:00, 4:00:00, 1-12, 1-12:00:00); else 0."""
+    """Return the seconds of a time limit in one of Slurm's forms; else 0.
+
+    90, 90:00, 4:00:00, 1-12, 1-12:00:00.
+    """
     if not re.fullmatch(
         r"[0-9]{1,6}(:[0-9]{1,2}){0,2}|[0-9]{1,3}-[0-9]{1,2}(:[0-9]{1,2}){0,2}", time
     ):

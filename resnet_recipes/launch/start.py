@@ -99,7 +99,7 @@ class Launch:
         self._is_stalled = False
 
     def run(self) -> Ending:
-        """Start the ranks, restart them after a failure if allowed, and return how it went, when all are gone."""
+        """Start the ranks, restart them after failures if allowed, and return how it all ended."""
         log_path = self.folder / "logs" / "launcher.log"
         log_path.parent.mkdir(exist_ok=True)
         # The ranks meet through a file in a private folder: there is no port that others could

@@ -49,7 +49,9 @@ class Opened(NamedTuple):
 
 
 def opened(place: Path, changes: Sequence[str] = (), also: Sequence[str] = ()) -> Opened:
-    """Open the network of a run, a checkpoint or a weights file, with settings changed ("data.eval_size=256").
+    """Open the network of a run, a checkpoint or a weights file, with changes to its settings.
+
+    For example "data.eval_size=256".
 
     `also` are settings that may be changed besides those of every use. Raises RecipeError with
     every problem.

@@ -89,7 +89,7 @@ def differences(sides: Sequence[dict[str, str]]) -> list[tuple[str, list[str]]]:
 
 
 def grouped(runs: Iterable[RunRecord]) -> list[Group]:
-    """Put runs of the same recipe and settings, seeds aside, into one group each, in the order of their first runs."""
+    """Put runs of the same recipe and settings, seeds aside, into a group each, in their order."""
     groups: dict[tuple[tuple[str, str], ...], list[RunRecord]] = {}
     for run in runs:
         key = tuple(item for item in sorted(settings(run.folder).items()) if item[0] not in _OWN)

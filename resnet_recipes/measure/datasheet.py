@@ -1,4 +1,4 @@
-"""What GPUs can do according to their datasheets, and what share of that training a ResNet reaches."""
+"""What GPUs can do by their datasheets, and the share of it that training a ResNet reaches."""
 
 import re
 from typing import NamedTuple

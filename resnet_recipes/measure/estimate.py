@@ -28,7 +28,7 @@ class Speeds:
     exchange: float = 0.0
 
     def seconds_at(self, side: int) -> tuple[float, float, float]:
-        """Return low, middle and high seconds of one training image, interpolated by area between measured sizes."""
+        """Return low, middle and high seconds of one training image, interpolated by area."""
         known = {measured: _spread(laps) for measured, laps in sorted(self.step.items())}
         below = max((size for size in known if size <= side), default=min(known))
         above = min((size for size in known if size >= side), default=max(known))
@@ -45,7 +45,7 @@ class Speeds:
         return self.seconds_at(side)[1] * self.batch * self.devices
 
     def waits_for_exchange(self, side: int) -> bool:
-        """Return whether the exchange of gradients takes most of a step, so that computation cannot hide it."""
+        """Return whether exchanging gradients takes too long for computation to hide it."""
         return self.exchange > WAITS * self.step_seconds(side)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What the authors of recipes and baselines published, from one file with a source for each number."""
+"""What the authors of recipes and baselines published, with a source for each number."""
 
 import csv
 from dataclasses import dataclass

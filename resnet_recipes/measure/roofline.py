@@ -90,7 +90,7 @@ def convolutions(model: str, side: int) -> Iterator[Convolution]:
 
 
 def backbone(model: str) -> int:
-    """Return the number of weights of a ResNet without its classifier, BatchNorm's two per channel included."""
+    """Return the number of a ResNet's weights, BatchNorms included, without its classifier."""
     return sum(layer.weights + 2 * layer.outputs for layer in convolutions(model, 224))
 
 
@@ -124,7 +124,7 @@ class Speed(NamedTuple):
 
 
 def speed(gpu: Gpu, work: Work) -> Speed:
-    """Return a GPU's expected speed, from the seconds of all operations one after another, at the shares it reaches."""
+    """Return a GPU's expected speed if operations run in turn at the shares it reaches."""
     arithmetic = moving = 0.0
     for flops, moved in _passes(work):
         computing, loading = flops / gpu.flops, moved / gpu.traffic
@@ -234,7 +234,7 @@ def _blurs(work: Work) -> Iterator[tuple[int, int]]:
 
 
 def _folded(work: Work) -> Counter[str]:
-    """Return the elements that need not move because BatchNorms blur their own outputs, and the first also pools."""
+    """Return the elements that need not move because BatchNorms blur, and the first also pools."""
     layers = _layers(work)
     stem, halves = (
         layers[0].written,

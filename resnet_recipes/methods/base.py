@@ -56,7 +56,7 @@ class Batch(NamedTuple):
 
 
 class Now(NamedTuple):
-    """The point in the run at which a hook is called, and a random generator for that step on this rank."""
+    """The point in the run at which a hook is called, with this rank's generator for the step."""
 
     step: int  # steps completed before this one
     horizon: Horizon
@@ -116,11 +116,11 @@ class Method:
         return iter(())
 
     def augment_sample(self) -> SampleAugment:
-        """Return the function that a loader worker applies to each decoded image, after crop and flip."""
+        """Return the function that a loader worker applies to each image after crop and flip."""
         raise NotImplementedError
 
     def modify_model(self, model: nn.Module) -> None:
-        """Change the model in place, after initialisation and before placement, compilation and the optimizer.
+        """Change the model in place, once initialised; it is then placed, compiled and optimized.
 
         Training may be replayed as a CUDA graph, so anything that changes between steps must be a
         buffer updated in place.
@@ -202,15 +202,15 @@ class Method:
         return 0
 
     def loaded_size(self, side: int, epoch: int, horizon: Horizon) -> int:
-        """Return the side, in pixels, at which the loader makes the crops of an epoch, instead of `side`."""
+        """Return the side, in pixels, of an epoch's crops from the loader, instead of `side`."""
         return side
 
     def size_after(self, side: int, epoch: int, horizon: Horizon) -> int:
-        """Return the width, in pixels, of an epoch's images after `transform_batch`, when it was `side` before."""
+        """Return the width of an epoch's images after `transform_batch`; before, it was `side`."""
         return side
 
     def convolution_stride(self, stride: int, inputs: int) -> int:
-        """Return the stride with which a convolution of `inputs` channels and this stride is computed."""
+        """Return the stride at which a convolution of `inputs` channels is computed."""
         return stride
 
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:

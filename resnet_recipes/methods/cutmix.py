@@ -70,6 +70,6 @@ def pasted(images: Tensor, pieces: Tensor, rows: slice, cols: slice) -> Tensor:
 
 
 def _span(size: int, side: float, rng: np.random.Generator) -> slice:
-    """Return `side * size` lines, rounded down to even, around a random centre and clipped at the borders."""
+    """Return `side * size` lines, an even number, about a random centre, clipped at borders."""
     centre, half = int(rng.integers(size)), int(size * side) // 2
     return slice(max(0, centre - half), min(size, centre + half))

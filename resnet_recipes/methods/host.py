@@ -6,5 +6,5 @@ from torch import Tensor
 
 
 def send(drawn: np.ndarray, device: torch.device) -> Tensor:
-    """Return a small array drawn on the host as a tensor on `device`, without waiting for the device."""
+    """Send a small array to `device` as a tensor, without waiting for the device."""
     return torch.from_numpy(drawn).to(device, non_blocking=True)

@@ -14,7 +14,7 @@ ImageOp = Callable[[Image.Image, float], Image.Image]
 
 
 def turn(degrees: float, side: int) -> tuple[float, ...]:
-    """Return the affine map that rotates a square counter-clockwise about its centre, rounded as in Pillow."""
+    """Return the affine map that turns a square counter-clockwise, rounded as in Pillow."""
     angle, half = -math.radians(degrees % 360), side / 2
     cos, sin = round(math.cos(angle), 15), round(math.sin(angle), 15)
     return cos, sin, cos * -half + sin * -half + half, -sin, cos, -sin * -half + cos * -half + half

@@ -1,4 +1,4 @@
-"""Methods from other installed packages, found through the entry-point group `resnet_recipes.methods`."""
+"""Methods of other packages, found by the entry-point group `resnet_recipes.methods`."""
 
 import re
 from collections.abc import Collection, Iterator

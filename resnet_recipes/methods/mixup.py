@@ -63,5 +63,5 @@ class MixUp(Method):
 
 
 def blend_targets(batch: Batch, order: Tensor, share: float) -> Tensor:
-    """Return targets mixed with the hard labels of the partners at `order`, [N], which get weight `share`."""
+    """Return targets mixed with hard labels of the partners at `order`, [N], of weight `share`."""
     return batch.targets.lerp(one_hot(batch.labels[order], batch.targets.shape[1]), share)

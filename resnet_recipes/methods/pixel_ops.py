@@ -1,4 +1,4 @@
-"""RandAugment's operations on batches of images, in plain torch on their own device, with Pillow's results.
+"""RandAugment on batches of images, in plain torch on their device, with Pillow's results.
 
 Every operation takes uint8 pixels [M, H, W, 3] and one value for each image, float32 [M], and
 returns new uint8 pixels. Comparisons and selections are avoided: plain arithmetic is ten times as
@@ -137,7 +137,7 @@ def shear_y(pixels: Tensor, slope: Tensor) -> Tensor:
 
 
 def translate_x(pixels: Tensor, distance: Tensor) -> Tensor:
-    """Shift the image by whole pixels, to the left if `distance` is positive, and fill with black."""
+    """Shift the image by whole pixels, left if `distance` is positive, and fill with black."""
     return _windows([pixels.flatten(2)], distance.view(-1, 1).expand(-1, pixels.shape[1])).view_as(
         pixels
     )
@@ -245,7 +245,7 @@ def _blend(degenerate: Tensor, values: Tensor, factor: Tensor) -> Tensor:
 
 
 def _uint8(values: Tensor) -> Tensor:
-    """Truncate floats from 0 to 255 to uint8, by way of int16, for which CPUs have vector instructions."""
+    """Truncate floats in 0..255 to uint8 by way of int16, for which CPUs have vectors."""
     return values.to(torch.int16).to(torch.uint8)
 
 
@@ -281,7 +281,7 @@ def _between(here: Tensor, there: Tensor, part: Tensor) -> Tensor:
 
 
 def _windows(pieces: list[Tensor], start: Tensor) -> Tensor:
-    """Join `pieces` [M, H, ...] into rows and cut W pixels out of each, starting at pixel `start` [M, H]."""
+    """Join `pieces` [M, H, ...] into rows and cut W pixels out of each from `start` [M, H] on."""
     images, height = start.shape
     length = sum(piece.shape[2] for piece in pieces)
     width = length if len(pieces) == 1 else length - 3

@@ -111,7 +111,7 @@ class RandAugment(Method):
         return images.permute(0, 3, 1, 2)
 
     def values(self, name: str, side: int, rng: np.random.Generator, count: int) -> np.ndarray:
-        """Draw `count` values for operation `name` on images `side` pixels wide, each in the operation's own unit."""
+        """Draw `count` values of operation `name`, in its unit, for images `side` pixels wide."""
         level = 0.1 + (self.severity - 0.1) * rng.random(count)
         sign = rng.choice((-1, 1), count)
         if name in ENHANCERS:
@@ -129,7 +129,7 @@ class RandAugment(Method):
         }[name]()
 
     def _factors(self, name: str, level: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Return enhancement factors: 1 leaves the image unchanged, 0 removes the property completely."""
+        """Return factors: 1 leaves the image unchanged, 0 removes the property completely."""
         if self.augmentation_set == "original":
             return 0.18 * level + 0.1
         share, more = rng.random(len(level)), rng.random(len(level)) < 0.5

@@ -24,7 +24,7 @@ from resnet_recipes.methods.base import (
 
 
 class Stack:
-    """The enabled methods in the order of `methods.ORDER`, resolved once so that unused hooks cost nothing."""
+    """The enabled methods in the order of `methods.ORDER`; unused hooks cost nothing."""
 
     def __init__(self, methods: Mapping[str, Method]):
         self.methods = {
@@ -110,13 +110,13 @@ class Stack:
         return iter(self.methods.values())
 
     def convolution_stride(self, stride: int, inputs: int) -> int:
-        """Return the stride with which a convolution of `inputs` channels and this stride is computed."""
+        """Return the stride at which a convolution of `inputs` channels is computed."""
         for method in self:
             stride = method.convolution_stride(stride, inputs)
         return stride
 
     def table(self) -> dict[str, list[str]]:
-        """Return the methods that act at each used hook, in order: {"gradient": ["sam (every 5th step)"]}."""
+        """Return the methods at each used hook: {"gradient": ["sam (every 5th step)"]}."""
         rows = {
             hook: [_label(method) for method in self.methods.values() if method.provides(hook)]
             for hook in HOOKS

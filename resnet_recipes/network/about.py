@@ -30,7 +30,7 @@ _LARGEST = 1 << 24  # characters
 
 @dataclass(frozen=True)
 class About:
-    """A network: how to rebuild it, what its outputs mean, what input it expects, and how accurate it is."""
+    """A network: how to rebuild it, its outputs' meaning, its input, and its accuracy."""
 
     architecture: str  # torchvision's name
     num_classes: int
@@ -150,7 +150,7 @@ def _is_right(name: str, value: Any) -> bool:
 
 
 def _is_method(name: str, settings: Any) -> bool:
-    """Return whether `name` is a method that can be part of a network and `settings` are valid for it."""
+    """Return whether `name` is a method of networks and `settings` are valid for it."""
     if name not in _SURGERY or type(settings) is not dict:
         return False
     known = vars(_SURGERY[name]())

@@ -55,7 +55,7 @@ class ArchiveError(Exception):
 
 
 def read(path: Path, check_crc: bool = True) -> dict[str, Any]:
-    """Return a saved dictionary of tensors and plain Python, on the CPU and memory-mapped from the file.
+    """Return a saved dictionary of tensors and plain Python, memory-mapped on the CPU.
 
     Nothing in the file is executed: its directory and the names in its pickle are checked first,
     then torch reads it with weights_only. torch does not check CRCs (pytorch/pytorch#126952), so
@@ -98,7 +98,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def is_plain(value: object, depth: int) -> bool:
-    """Return whether a value consists of text, numbers, lists and mappings, nested at most `depth` deep."""
+    """Return whether a value is text, numbers, lists and mappings, at most `depth` levels deep."""
     if isinstance(value, dict):
         return depth > 0 and all(
             type(key) is str and is_plain(item, depth - 1) for key, item in value.items()
@@ -109,7 +109,10 @@ def is_plain(value: object, depth: int) -> bool:
 
 
 def _check(path: Path, check_crc: bool) -> None:
-    """Raise ArchiveError unless the file is a zip within the limits, uncompressed, whose pickle names only tensors."""
+    """Raise ArchiveError unless the file is a safe zip.
+
+    It is within the limits, uncompressed, and its pickle names only tensors.
+    """
     with open_regular(path, MAX_BYTES) as file:
         size = os.fstat(file.fileno()).st_size
         if file.read(4) != b"PK\x03\x04":
@@ -177,7 +180,7 @@ def _check_pickle(pickle: bytes) -> None:
 
 
 def _check_plain(value: Any) -> None:
-    """Raise ArchiveError for anything but tensors and plain Python, and for tensors larger than their storage."""
+    """Raise ArchiveError for all but tensors and plain Python, and for too small storages."""
     pending, seen = [value], set()
     while pending:
         item = pending.pop()

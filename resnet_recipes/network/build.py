@@ -37,7 +37,9 @@ def build_network(
 
 
 def build_model(config: ModelConfig, num_classes: int, seed: int) -> nn.Module:
-    """Return torchvision's ResNet ("v1.5": stride in the 3x3 convolution), initialised as in the recipe, on the CPU.
+    """Return torchvision's ResNet on the CPU, initialised as in the recipe.
+
+    It is "v1.5", with the stride in the 3x3 convolution.
 
     Every rank gets the same weights from the same seed.
     """

@@ -16,7 +16,9 @@ _PAGES = 0x70616765
 
 
 def quasi_random(beton: Beton) -> Permute:
-    """Return an order (seed, epoch, examples) -> permutation that needs only a few GB of the file in memory at a time.
+    """Return an order of training that needs only a few GB of the file in memory at a time.
+
+    It is a function (seed, epoch, examples) -> permutation.
 
     Pages come in random order, the samples of 256 pages at a time (2 GiB; 14 thousand of ImageNet's
     images) in random order among them. All ranks of a machine go through the same pages together

@@ -97,7 +97,7 @@ def open_samples(path: Path, digest: str = "") -> Samples:
 
 
 def fits_memory(beton: Beton) -> bool:
-    """Return whether the page cache can hold the whole file, leaving a tenth of the memory for everything else."""
+    """Return whether the page cache can hold the file, with a tenth of the memory to spare."""
     return beton.content.size < 0.9 * available_memory()
 
 

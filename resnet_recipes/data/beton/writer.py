@@ -38,7 +38,7 @@ def partial_path(path: Path) -> Path:
 
 
 def read_journal(path: Path, key: str) -> np.ndarray:
-    """Return the records of an interrupted attempt at `path` by the conversion `key`, if there is one."""
+    """Return the records of an interrupted attempt at `path` by the same conversion, if any."""
     partial, journal, head = partial_path(path), _journal_path(path), f"{key}\n".encode()
     found = journal.read_bytes() if partial.exists() and journal.exists() else b""
     body = found[len(head) :] if found.startswith(head) else b""
@@ -86,7 +86,10 @@ class BetonWriter:
         return self._end
 
     def append(self, samples: Sequence[tuple[np.void, bytes]]) -> None:
-        """Write samples: a record (mode, width, height, label, crc32) and the content, empty for a skipped image."""
+        """Write samples: a record and the content, which is empty for a skipped image.
+
+        A record is (mode, width, height, label, crc32).
+        """
         records = np.array([record for record, _ in samples], RECORD)
         pieces = []
         for row, (_, data) in zip(records, samples, strict=True):
@@ -116,7 +119,7 @@ class BetonWriter:
         self.records = np.concatenate([self.records, records])
 
     def finish(self, about: dict) -> None:
-        """Write description and sidecar (`about` is the caller's part of it), rename, and remove the journal."""
+        """Write description and sidecar (with `about`), rename, and remove the journal."""
         written = self.records[self.records["size"] > 0]
         metadata, table, header = (
             _metadata(written),
@@ -184,7 +187,7 @@ def _table(records: np.ndarray) -> bytes:
 
 
 def _write_all(file: FileIO, data: bytes) -> None:
-    """Write everything: a raw file may accept less at once (at most 2 GiB on Linux, or what a full disk has left)."""
+    """Write everything: a raw file may accept less at once, as when the disk is nearly full."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]

@@ -76,9 +76,9 @@ def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> En
 
     Raises BadImageError if it cannot be read.
 
-    In `jpg` mode a JPEG of usual chroma within the size limit is kept byte for byte. With two levels it
-    is encoded again with restart markers every 64 pixels, so that the native decoder can skip the
-    intervals outside a crop. The EXIF orientation is ignored, as in training.
+    In `jpg` mode a JPEG of usual chroma within the size limit is kept byte for byte. With two
+    levels it is encoded again with restart markers every 64 pixels, so that the native decoder can
+    skip the intervals outside a crop. The EXIF orientation is ignored, as in training.
     """
     pixels = image
     if isinstance(image, bytes):
@@ -111,7 +111,7 @@ def encode(image: bytes | np.ndarray, index: int, options: ConvertOptions) -> En
 
 
 def shrunk(picture: Image.Image, longest: int | None) -> Image.Image:
-    """Shrink an image if its longer side exceeds `longest`, rounding sides down (800x600 becomes 500x375)."""
+    """Shrink an image whose longer side exceeds `longest`; 800x600 becomes 500x375."""
     if longest is None or max(picture.size) <= longest:
         return picture
     ratio = longest / max(picture.size)
@@ -129,7 +129,7 @@ def area_mean(picture: Image.Image, height: int, width: int) -> Image.Image:
 
 
 def _area_mean(values: np.ndarray, length: int) -> np.ndarray:
-    """Shrink the first axis to `length` by the mean over the area that each new row covers (OpenCV's INTER_AREA).
+    """Shrink the first axis to `length` by area means, as OpenCV's INTER_AREA does.
 
     Pillow's BOX counts whole rows only, which is visible when an image shrinks a little.
     """
@@ -147,5 +147,5 @@ def _area_mean(values: np.ndarray, length: int) -> np.ndarray:
 
 
 def _is_plain(data: bytes) -> bool:
-    """Return whether a file is a JPEG of a kind that FFCV reads as well, without bytes behind its end."""
+    """Return whether FFCV reads this kind of JPEG as well; bytes behind its end are not allowed."""
     return frame_size(np.frombuffer(data, np.uint8))[2] in (1, 3) and has_usual_chroma(data)

@@ -77,7 +77,7 @@ def encode_in_order(
 
 
 def _keep(source: Source, options: ConvertOptions) -> None:
-    """Store in a worker what all its chunks share, so that a million file names are sent only once."""
+    """Store in a worker what all its chunks share, so that file names are sent only once."""
     global _kept
     _kept = source, options
 

@@ -112,7 +112,7 @@ def _convert_split(
 
 
 def _left_out(split: Split, options: ConvertOptions) -> Iterator[Problem]:
-    """Yield the images that an interrupted attempt skipped, if this one would resume it but must not skip any."""
+    """Yield images that a resumable attempt skipped, if this one must not skip any."""
     done = split.journal(options)
     if options.on_bad_image == "error" and (done["size"] == 0).any():
         rule = (

@@ -27,7 +27,7 @@ def survey(config: DataConfig, tell: Tell) -> DataFacts:
 
 
 def sorting_command(root: Path) -> str:
-    """Return the command that sorts val/ into class folders, given Kaggle's map of files to classes."""
+    """Return the command that sorts val/ into class folders by Kaggle's map of files to classes."""
     return f"resnet-recipes doctor data {shlex.quote(str(root))} --fix-val LOC_val_solution.csv"
 
 
@@ -77,7 +77,7 @@ def _part_problems(root: Path, split: str, part: Part) -> Iterator[Problem]:
 
 
 def _split_problems(config: DataConfig, there: dict[str, Part]) -> Iterator[Problem]:
-    """Yield missing splits, and data.val_share if it is set although there are validation images."""
+    """Yield missing splits, and data.val_share if it is set beside validation images."""
     if not there.keys() - {"val"}:
         yield Problem("data.root", config.root, "has no training images", LAYOUT)
     if "val" in there and config.val_share:

@@ -1,1 +1,1 @@
-"""A storage of encoded images, whose crops become rows of a batch, in Python or in the native engine."""
+"""A storage of encoded images, cropped into rows of a batch by the native engine or Python."""

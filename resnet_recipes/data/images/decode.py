@@ -26,7 +26,8 @@ MAX_PIXELS = 64_000_000
 MAX_BYTES = 1 << 28
 
 #: Scans of a progressive JPEG, and scans times pixels, as in the engine: each scan is a pass over
-#: coefficients of the whole image, which have to be kept. Real files have about ten; fewer count as ten.
+#: coefficients of the whole image, which have to be kept. Real files have about ten; fewer count as
+#: ten.
 MAX_SCANS, MAX_PASSES, USUAL_SCANS = 100, 256_000_000, 10
 
 

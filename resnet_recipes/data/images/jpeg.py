@@ -16,7 +16,9 @@ _MARKER = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")
 
 
 def frame_size(data: np.ndarray) -> tuple[int, int, int]:
-    """Return (height, width, channels) of a JPEG, uint8 [bytes], or (0, 0, 0) if it lacks start, frame header or end.
+    """Return (height, width, channels) of a JPEG, uint8 [bytes]; zeros if parts are missing.
+
+    These are its start, frame header and end.
 
     Walks some ten segments and reads nothing behind them but the last two bytes.
     """
@@ -86,7 +88,7 @@ def _behind_header(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _segments(data: bytes | np.ndarray) -> Iterator[tuple[int, int]]:
-    """Yield marker and start of a JPEG's segments up to the first scan or the first invalid segment."""
+    """Yield marker and start of a JPEG's segments up to the first scan or invalid segment."""
     start = 2 if bytes(data[:2]) == _START else len(data)
     while start + 9 < len(data) and data[start] == 0xFF:
         marker = int(data[start + 1])

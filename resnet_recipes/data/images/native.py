@@ -21,7 +21,7 @@ from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, ROW, put_st
 def train_images(
     source: Source, crop: TrainCrop, augment: SampleAugment | None, reduce: bool, threads: int
 ) -> TrainImages:
-    """Return training images of the engine if it is built and supports the augmentation, else of Python."""
+    """Return training images of the engine if it is built and can augment them, else of Python."""
     if _usable(source) and (augment is None or hasattr(augment, "steps")):
         return NativeTrainImages(Engine(max(1, threads)), source, crop, augment, reduce)
     return TrainImages(source, crop, augment, reduce)

@@ -107,7 +107,7 @@ def centred(picture: Pixels, resize: int, side: int, bicubic: bool = False) -> n
 
 
 def _centre(height: int, width: int, resize: int, side: int) -> tuple[list[int], int, int]:
-    """Return the box to resize to a shorter side of `resize`, and the corner of the centre crop: (box, top, left).
+    """Return the box to resize, and the corner of the centre crop: (box, top, left).
 
     The box is the whole image, or four squares in the middle of one longer than five: otherwise a
     line of 20,000 pixels would become 4.6 million by 232. That moves the crop by less than a pixel.

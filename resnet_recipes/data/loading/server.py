@@ -1,4 +1,4 @@
-"""Imports for the fork server of the loader processes, so that they need not import torch themselves."""
+"""Imports of the loaders' fork server, so that their processes need not import torch."""
 
 import signal
 

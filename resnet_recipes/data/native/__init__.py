@@ -1,1 +1,1 @@
-"""The C++ decoder: crops of JPEGs and .beton samples, in threads that run without the interpreter."""
+"""The C++ decoder: crops of JPEGs and .beton samples, in threads without the interpreter."""

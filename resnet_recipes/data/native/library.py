@@ -1,4 +1,4 @@
-"""Find the native library, which is built on installation if a compiler and libjpeg-turbo are available."""
+"""Find the native library, which installation builds if compiler and libjpeg-turbo are there."""
 
 import ctypes
 import functools
