@@ -5,58 +5,30 @@ import pytest
 
 from resnet_recipes import cli
 from resnet_recipes.launch.resume import unfinished
-from resnet_recipes.process.ending import Ending
 from resnet_recipes.recipe.frozen import read
+from tests.commands.test_train import SMALL
 from tests.trained_runs import random_images
 
-SMALL = [
-    "recipe=mild",
-    "data.backend=synthetic",
-    "data.train_size=32",
-    "data.eval_resize=36",
-    "data.eval_size=32",
-    "bs=16",
-    "batch.bn_size=16",
-    "lr=0.05",
-    "model.name=resnet18",
-    "schedule.warmup=1ba",
-    "max_duration=4ba",
-    "ssr=1",
-    "launch.device=cpu",
-    "gpus=1",
-]
-
-
-@pytest.fixture
-def started(tmp_path, monkeypatch):
-    """Work in an empty folder, where starting a run only notes its folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
-    folders = []
-    monkeypatch.setattr(
-        "resnet_recipes.launch.start.start",
-        lambda folder, *_: folders.append(Path(folder).resolve()) or Ending(0),
-    )
-    return folders
+WORDS = ["recipe=mild", *SMALL]
 
 
 def test_a_run_is_resumed_in_its_folder(started):
-    cli.train([*SMALL, "run=mine"])
-    assert cli.train(["--resume", "runs/mine"]) == 0
+    cli.train([*WORDS, "run=mine"])
+    assert cli.train(["--resume", "runs/mine"]) == 75
     assert started[0] == started[1]
 
 
 def test_what_changes_no_result_may_change(started):
-    cli.train([*SMALL, "run=mine"])
-    assert cli.train(["--resume", "runs/mine", "workers=3", "log.interval=7ba"]) == 0
+    cli.train([*WORDS, "run=mine"])
+    assert cli.train(["--resume", "runs/mine", "workers=3", "log.interval=7ba"]) == 75
     changed = read(Path("runs/mine/config.yaml"))
     assert (changed.data.workers, changed.log.interval) == (3, "7ba")
 
 
 def test_images_that_were_moved_are_named_before_any_process_starts(started, tmp_path, capsys):
     images = str(random_images(tmp_path / "images"))
-    words = [word for word in SMALL if word != "data.backend=synthetic"]
-    assert cli.train([*words, "bs=8", "batch.bn_size=8", f"data={images}", "run=mine"]) == 0
+    words = [word for word in WORDS if word != "data.backend=synthetic"]
+    assert cli.train([*words, "bs=8", "batch.bn_size=8", f"data={images}", "run=mine"]) == 75
     (tmp_path / "images").rename(tmp_path / "photos")
     before = Path("runs/mine/config.yaml").read_bytes()
     assert cli.train(["--resume", "runs/mine"]) == 3
@@ -67,7 +39,7 @@ def test_images_that_were_moved_are_named_before_any_process_starts(started, tmp
     assert f"--resume runs/mine data={tmp_path}/photos" in capsys.readouterr().err
     assert Path("runs/mine/config.yaml").read_bytes() == before
     assert len(started) == 1
-    assert cli.train(["--resume", "runs/mine", f"data={tmp_path}/photos"]) == 0
+    assert cli.train(["--resume", "runs/mine", f"data={tmp_path}/photos"]) == 75
     assert read(Path("runs/mine/config.yaml")).data.root == str(tmp_path / "photos")
 
 
@@ -84,27 +56,27 @@ def test_a_dry_run_shows_what_resuming_would_do_and_changes_nothing(started, cap
 
 
 def test_what_stopped_the_run_may_be_fixed(started):
-    cli.train([*SMALL, "run=mine"])
-    assert cli.train(["--resume", "runs/mine", "batch.bn_size=8", "data.on_bad_image=skip"]) == 0
+    cli.train([*WORDS, "run=mine"])
+    assert cli.train(["--resume", "runs/mine", "batch.bn_size=8", "data.on_bad_image=skip"]) == 75
     changed = read(Path("runs/mine/config.yaml"))
     assert (changed.batch.bn_size, changed.data.on_bad_image) == (8, "skip")
 
 
 @pytest.mark.parametrize("words", [[], ["workers=3"]])
 def test_a_run_that_began_before_a_setting_existed_is_resumed(started, words):
-    cli.train([*SMALL, "run=mine"])
+    cli.train([*WORDS, "run=mine"])
     config = Path("runs/mine/config.yaml")
     now = read(config)
     config.write_text(
         config.read_text().replace("  order: random\n", "").replace("  flip: false\n", "")
     )
     assert "order" not in config.read_text()
-    assert cli.train(["--resume", "runs/mine", *words]) == 0
+    assert cli.train(["--resume", "runs/mine", *words]) == 75
     assert read(config).data.order == now.data.order
 
 
 def test_what_changes_the_result_may_not(started, capsys):
-    cli.train([*SMALL, "run=mine"])
+    cli.train([*WORDS, "run=mine"])
     before = Path("runs/mine/config.yaml").read_bytes()
     assert cli.train(["--resume", "runs/mine", "lr=1"]) == 2
     assert "optimizer.lr=1.0: was 0.05 when the run began" in capsys.readouterr().err
@@ -116,7 +88,7 @@ def test_what_changes_the_result_may_not(started, capsys):
 def test_a_finished_run_is_not_started_again_and_refuses_the_same_changes(
     started, capsys, words, code
 ):
-    cli.train([*SMALL, "run=mine"])
+    cli.train([*WORDS, "run=mine"])
     Path("runs/mine/summary.json").write_text("{}")
     assert cli.train(["--resume", "runs/mine", *words]) == code
     assert ("is finished" if code == 0 else "optimizer.lr=1.0: was 0.05") in capsys.readouterr().err
@@ -125,7 +97,7 @@ def test_a_finished_run_is_not_started_again_and_refuses_the_same_changes(
 
 @pytest.mark.parametrize("word", ["recipe=hot", "run=other", "run.root=elsewhere"])
 def test_the_name_of_another_run_or_recipe_is_refused(started, capsys, word):
-    cli.train([*SMALL, "run=mine"])
+    cli.train([*WORDS, "run=mine"])
     assert cli.train(["--resume", "runs/mine", word]) == 2
     assert (
         f"{word}: --resume chooses the run, and a run keeps its recipe" in capsys.readouterr().err
@@ -134,25 +106,25 @@ def test_the_name_of_another_run_or_recipe_is_refused(started, capsys, word):
 
 def test_auto_takes_the_newest_unfinished_run(started):
     for index, name in enumerate(("old", "new", "done")):
-        cli.train([*SMALL, f"run={name}"])
+        cli.train([*WORDS, f"run={name}"])
         os.utime(f"runs/{name}/config.yaml", (index, index))
     Path("runs/done/summary.json").write_text("{}")
     assert list(unfinished(Path("runs"))) == [Path("runs/new"), Path("runs/old")]
-    assert cli.train(["--resume", "auto"]) == 0
+    assert cli.train(["--resume", "auto"]) == 75
     assert started[-1].name == "new"
 
 
 def test_auto_with_a_name_starts_once_and_then_resumes(started):
     for _ in range(3):
-        assert cli.train([*SMALL, "run=job17", "--resume", "auto"]) == 0
+        assert cli.train([*WORDS, "run=job17", "--resume", "auto"]) == 75
     assert [folder.name for folder in started] == ["job17"] * 3
     assert [path.name for path in Path("runs").iterdir()] == ["job17"]
 
 
 def test_auto_resumes_the_newest_run_of_the_same_settings_on_whatever_machine(started):
-    cli.train(SMALL)
-    cli.train([*SMALL, "seed=5"])
-    assert cli.train([*SMALL, "workers=3", "--resume", "auto"]) == 0
+    cli.train(WORDS)
+    cli.train([*WORDS, "seed=5"])
+    assert cli.train([*WORDS, "workers=3", "--resume", "auto"]) == 75
     assert started[2] == started[0]
     assert read(started[0] / "config.yaml").data.workers == 3
     assert read(started[0] / "config.yaml").run.name == "auto"
@@ -163,15 +135,15 @@ def test_auto_resumes_the_newest_run_of_the_same_settings_on_whatever_machine(st
     [("lr=0.1", "optimizer.lr"), ("data.root=/elsewhere", "data.root"), ("seed=5", "seed")],
 )
 def test_auto_starts_a_new_run_for_other_settings_and_says_so(started, capsys, word, key):
-    cli.train(SMALL)
-    assert cli.train([*SMALL, word, "--resume", "auto"]) == 0
+    cli.train(WORDS)
+    assert cli.train([*WORDS, word, "--resume", "auto"]) == 75
     assert started[1] != started[0]
     assert f"differs in {key}): starting a new one" in capsys.readouterr().err
 
 
 def test_auto_with_the_name_of_a_run_of_other_settings_is_refused(started, capsys):
-    cli.train([*SMALL, "run=job17"])
-    assert cli.train([*SMALL, "lr=0.1", "run=job17", "--resume", "auto"]) == 2
+    cli.train([*WORDS, "run=job17"])
+    assert cli.train([*WORDS, "lr=0.1", "run=job17", "--resume", "auto"]) == 2
     said = capsys.readouterr().err
     assert "optimizer.lr=0.1: was 0.05 when the run began" in said
     assert "run=another" in said
@@ -179,7 +151,7 @@ def test_auto_with_the_name_of_a_run_of_other_settings_is_refused(started, capsy
 
 
 def test_a_run_folder_with_a_link_in_it_is_not_resumed(started, capsys, tmp_path):
-    cli.train([*SMALL, "run=mine"])
+    cli.train([*WORDS, "run=mine"])
     (tmp_path / "precious").mkdir()
     Path("runs/mine/checkpoints").symlink_to(tmp_path / "precious")
     assert cli.train(["--resume", "runs/mine"]) == 3

@@ -214,20 +214,3 @@ def test_closing_twice_leaves_no_process(case):
 def test_more_examples_in_a_batch_than_there_are_is_refused(case):
     with pytest.raises(NotReadyError, match=r"batch\.global_size"), case.train(global_size=10_000):
         pass
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_images_do_not_depend_on_the_number_of_workers(folder, workers):
-    def first_steps(number: int) -> list:
-        config = DataConfig(
-            backend="torchvision",
-            root=str(folder),
-            train_size=32,
-            eval_resize=40,
-            eval_size=32,
-            workers=number,
-        )
-        with Case(config, data.measure(config)).train() as loader:
-            return taken(loader.batches(), 5)
-
-    assert same(first_steps(workers), first_steps(0))

@@ -25,6 +25,11 @@ def sgd(w: Tensor, g: Tensor, m: Tensor, _: Tensor, t: int, rate: float, decay: 
     w -= rate * m
 
 
+def nesterov(w: Tensor, g: Tensor, m: Tensor, _: Tensor, t: int, rate: float, decay: float) -> None:
+    m.copy_(0.875 * m + g + decay * w)
+    w -= rate * (g + decay * w + 0.875 * m)
+
+
 def decoupled_sgdw(
     w: Tensor, g: Tensor, m: Tensor, _: Tensor, t: int, rate: float, decay: float
 ) -> None:
@@ -59,6 +64,7 @@ def lars(w: Tensor, g: Tensor, m: Tensor, _: Tensor, t: int, rate: float, decay:
 
 FORMULAS: list[tuple[OptimizerSettings, Formula]] = [
     (SGD(lr=PEAK, weight_decay=DECAY, no_decay="one_dimensional"), sgd),
+    (SGD(lr=PEAK, weight_decay=DECAY, no_decay="one_dimensional", nesterov=True), nesterov),
     (DecoupledSGDW(lr=PEAK, weight_decay=DECAY, no_decay="one_dimensional"), decoupled_sgdw),
     (AdamW(lr=PEAK, weight_decay=DECAY, no_decay="one_dimensional"), adamw),
     (LAMB(lr=PEAK, weight_decay=DECAY), lamb),

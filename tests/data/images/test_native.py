@@ -120,14 +120,6 @@ def test_an_augmentation_of_python_alone_stays_there(files):
     assert type(train_images(files, CROP, lambda image, rng: image, True, 2)) is TrainImages
 
 
-def test_pixels_do_not_depend_on_the_number_of_threads(files):
-    images = [
-        filled(train_images(files, CROP, None, True, threads), files) for threads in (0, 1, 5)
-    ]
-    assert np.array_equal(images[0], images[1])
-    assert np.array_equal(images[0], images[2])
-
-
 def test_a_folder_of_pngs_is_left_to_processes(tmp_path):
     (tmp_path / "a").mkdir()
     for number in range(5):

@@ -1,0 +1,21 @@
+"""What the tests of commands share."""
+
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes.process.ending import Ending
+
+
+@pytest.fixture
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Work in an empty folder, where starting a run only notes its folder, and ends as if it was stopped."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    monkeypatch.setattr("sys.argv", ["resnet-train", "recipe=mild", "lr=1"])
+    folders = []
+    monkeypatch.setattr(
+        "resnet_recipes.launch.start.start",
+        lambda folder, *_: folders.append(Path(folder).resolve()) or Ending(75),
+    )
+    return folders
