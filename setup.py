@@ -16,7 +16,8 @@ MISSED = (
     "headers; on Debian and Ubuntu:  sudo apt-get install g++ libjpeg-dev. Everything else works."
 )
 
-#: How to link the library, best first. Private parts of libjpeg-turbo are used only if it is inside.
+#: How to link the library, best first. Private parts of libjpeg-turbo are used only if
+#: it is inside.
 LINKS = (
     (["JPEG_INSIDE"], ["-l:libjpeg.a", "-Wl,--exclude-libs,ALL"]),
     ([], ["-ljpeg", "-ldl"]),
@@ -24,7 +25,7 @@ LINKS = (
 
 
 class BuildLibrary(build_ext):
-    """Build plain shared libraries, which fit every version of Python because they are loaded with ctypes."""
+    """Build plain shared libraries, loaded with ctypes, which fit every version of Python."""
 
     def get_ext_filename(self, fullname: str) -> str:
         """Return a name without a Python version in it."""

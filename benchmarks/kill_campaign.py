@@ -295,9 +295,8 @@ def finished(victim: Victim, truth: dict[int, str]) -> list[Outcome]:
 def show(number: int, outcome: Outcome) -> None:
     """Print one line."""
     print(
-        f"{number:>4}  {outcome.fault:<24}{outcome.done:>5}{outcome.saved:>7}{outcome.seconds:>8.1f} "
-        f"s{outcome.exit_code:>6}   "
-        f"{outcome.problem or 'survived'}",
+        f"{number:>4}  {outcome.fault:<24}{outcome.done:>5}{outcome.saved:>7}"
+        f"{outcome.seconds:>8.1f} s{outcome.exit_code:>6}   {outcome.problem or 'survived'}",
         flush=True,
     )
 

@@ -143,7 +143,8 @@ def load(place: str | Path) -> "Network":
 def evaluate(place: str | Path, *changes: str, **settings: object) -> "Evaluated":
     """Evaluate a run, a checkpoint or a weights file in this process, on one device.
 
-    Changes are those of `resnet-recipes eval`: `evaluate("runs/a", "data.eval_size=256", data="images")`.
+    Changes are those of `resnet-recipes eval`:
+    `evaluate("runs/a", "data.eval_size=256", data="images")`.
     """
     from resnet_recipes.launch.trained import opened
 

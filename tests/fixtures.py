@@ -69,9 +69,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """End the nursery, and one of xdist's workers, which has reported everything, before it takes torch down.
+    """End the nursery, and one of xdist's workers before it takes torch down.
 
-    That takes seconds, for which the controller would wait.
+    It has reported everything by then. That takes seconds, for which the controller would wait.
     """
     config.stash[NURSERY].close()
     if hasattr(config, "workerinput"):

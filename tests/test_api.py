@@ -158,7 +158,8 @@ def test_the_lines_of_a_card_run_in_a_loop_of_ones_own(method):
 #: again.
 COMMANDS = """
 import importlib, pathlib, sys
-for name in [name for name in sys.modules if name.startswith("resnet_recipes") and ".ops" not in name]:
+ours = [name for name in sys.modules if name.startswith("resnet_recipes")]
+for name in [name for name in ours if ".ops" not in name]:
     del sys.modules[name]
 from resnet_recipes import cli
 points = pathlib.Path(sys.argv[1])

@@ -96,7 +96,7 @@ def own(words: list[str]) -> tuple[str, list[str]] | None:
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder of 24 synthetic images under 2,100 names, enough for a step of every recipe."""
+    """Return a folder of 24 synthetic images under 2,100 names, a step of every recipe."""
     root = demo.write(tmp_path_factory.mktemp("synthetic") / "set", train_images=1, val_images=1)
     for folder in (root / "train").iterdir():
         for number in range(175):
@@ -139,7 +139,7 @@ def test_every_command_of_the_page_works(page: str, images: Path, home: Path) ->
 
 
 def placed(words: list[str], images: Path, home: Path) -> list[str]:
-    """Return the words with paths of the machine under `home`, and images at every place that a word names."""
+    """Return the words with paths under `home`, and images at every place that a word names."""
     moved = [re.sub(r"(^|=)(/data/|~/)", rf"\1{home}/", word) for word in words]
     sources = [
         word.removeprefix("data=") for word in moved if word.startswith(("data=", f"{home}/"))

@@ -12,7 +12,7 @@ SESSION = Path(__file__).parents[1] / "benchmarks" / "gpu_session"
 
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch):
-    """Let modules of the session be imported as its own command does, and be forgotten afterwards."""
+    """Let modules of the session be imported as its command does, and forgotten afterwards."""
     monkeypatch.syspath_prepend(str(SESSION))
     before = set(sys.modules)
     yield

@@ -22,12 +22,12 @@ for name in [name for name in sys.modules if name.partition(".")[0] in ("resnet_
     if ".ops" not in name:
         del sys.modules[name]
 sys.path.insert(0, ".")
-sys.exit(pytest.main(["-q", "-n0", "-p", "no:cacheprovider", "tests/methods", "-k", "gaussian_noise"]))
+sys.exit(pytest.main("-q -n0 -p no:cacheprovider tests/methods -k gaussian_noise".split()))
 """
 
 
 def linked(folder: Path, copy: Path) -> None:
-    """Make a folder with links to all that is in another, except for its folder `methods`, which is copied."""
+    """Make a folder with links to all in another, but with a copy of its folder `methods`."""
     copy.mkdir()
     for path in folder.iterdir():
         if path.name == "methods":

@@ -74,7 +74,7 @@ def is_postponed(node: ast.AST) -> bool:
 
 @cache
 def imports(module: str, lazily: bool = True) -> frozenset[str]:
-    """Every module that `module` names in an import, and the packages around it, which an import runs as well."""
+    """Every module that `module` names in an import, and the packages that the import runs."""
     named = set()
     for node in statements(sources()[modules()[module]], lazily):
         if isinstance(node, ast.Import):
@@ -284,7 +284,10 @@ def test_only_the_surface_prints():
 
 
 def from_a_fixed_list(name: ast.expr) -> bool:
-    """Return whether an expression yields only names in the source: "ffcv", or f"resnet_recipes.data.{TABLE[key]}"."""
+    """Return whether an expression yields only names in the source.
+
+    So do "ffcv" and f"resnet_recipes.data.{TABLE[key]}".
+    """
     if isinstance(name, ast.JoinedStr):
         values = [part.value for part in name.values if isinstance(part, ast.FormattedValue)]
         return all(

@@ -1,4 +1,4 @@
-"""The documentation: it builds without a warning, and what it says about the code is read from the code."""
+"""The documentation builds without a warning; what it says of the code is read from it."""
 
 import re
 from dataclasses import fields

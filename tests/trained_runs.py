@@ -1,4 +1,4 @@
-"""A run that has ended, with weights and class folders of tiny images, made in a fraction of a second."""
+"""A run that has ended, with weights and class folders of tiny images, quickly made."""
 
 from collections.abc import Callable
 from pathlib import Path

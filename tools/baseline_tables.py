@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Write the tables that the baselines are tested against, computed by their sources' own code where possible.
+"""Write the tables that the baselines are tested against.
 
-    python tools/baseline_tables.py        # needs torch, torchvision and timm; writes
-    tests/recipes/golden/peers.json
+Where possible they are computed by the sources' own code. python tools/baseline_tables.py        #
+needs torch, torchvision and timm; writes tests/recipes/golden/peers.json
 
 A table has the learning rate of the first and the last step of every epoch, its mean over each
 epoch if it changes within epochs, the warm-up, the image size of every epoch, and the names of the
@@ -47,7 +47,7 @@ def nvidia_hparams() -> dict:
 
 
 def nvidia_dle() -> dict:
-    """Return the table of lr_cosine_policy in image_classification/training.py, one rate per epoch."""
+    """Return the table of lr_cosine_policy in image_classification/training.py, by epoch."""
 
     def rate(step: int) -> float:
         epoch = step // 625
@@ -71,7 +71,7 @@ def pytorch_v1() -> dict:
 
 
 def pytorch_v2() -> dict:
-    """Return the table of torch's LinearLR, then CosineAnnealingLR, as references/classification/train.py has them."""
+    """Return the table of torch's LinearLR, then CosineAnnealingLR, as in its train.py."""
 
     def scheduler(optimizer: torch.optim.Optimizer) -> SequentialLR:
         warmup = LinearLR(optimizer, start_factor=0.01, total_iters=5)
@@ -85,7 +85,7 @@ def pytorch_v2() -> dict:
 
 
 def timm(epochs: int, lr: float, decay: float, size: int) -> dict:
-    """Return the table of timm's CosineLRScheduler with its train.py's defaults, and of its parameter groups."""
+    """Return the table of timm's CosineLRScheduler by its train.py, and of its groups."""
     optimizer = torch.optim.SGD([torch.zeros(1)], lr=lr)
     scheduler = CosineLRScheduler(
         optimizer, t_initial=epochs, lr_min=1e-6, warmup_t=5, warmup_lr_init=1e-4
@@ -97,7 +97,7 @@ def timm(epochs: int, lr: float, decay: float, size: int) -> dict:
 
 
 def ffcv(epochs: int) -> dict:
-    """Return the table of get_lr and get_resolution in train_imagenet.py, with the ramps of rn50_configs."""
+    """Return the table of get_lr and get_resolution in train_imagenet.py, by rn50_configs."""
     start, end = {
         16: (11, 13),
         24: (17, 20),
@@ -122,7 +122,10 @@ def ffcv(epochs: int) -> dict:
 
 
 def mlperf(batch: int, lr: float, epochs: int) -> dict:
-    """Return the table of the polynomial schedule in MLPerf's reference, with the warm-up outside the decay."""
+    """Return the table of the polynomial schedule in MLPerf's reference.
+
+    Its warm-up is outside the decay.
+    """
     steps = IMAGES // batch
     warmup, total = 2 * steps, epochs * steps
 

@@ -196,7 +196,7 @@ def fuzz_jpegs(engine: Engine, count: int, rng: np.random.Generator) -> Counter:
     sizes = np.array([frame_size(original)[:2] for original in originals])
 
     def some() -> Images:
-        """Return a hundred of them, each mutated in its own way, with the sizes of their originals."""
+        """Return a hundred of them, each mutated in its own way, with their originals' sizes."""
         chosen = rng.integers(len(originals), size=100)
         return Images(
             [mutated(originals[number], rng, 700) for number in chosen],

@@ -23,7 +23,7 @@ RESULT = ("top1", "epochs", "minutes", "hardware", "source")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages to the site, and to its navigation every page that mkdocs.yml does not name."""
+    """Add the generated pages to the site, and to its navigation pages not in mkdocs.yml."""
     for page in (recipes, methods, optimizers, settings, commands):
         files.append(
             File.generated(config, f"reference/{page.__name__}.md", content="\n".join(page()))
@@ -67,14 +67,18 @@ def methods() -> Iterator[str]:
         }
         yield from _card(method, f"methods.{method.name}", facts)
         lines = "\n".join(in_your_loop(method, hooks))
-        yield f"In [a loop of your own](../library.md#one-method-in-a-loop-of-your-own):\n\n```python\n{lines}\n```\n"
+        yield (
+            "In [a loop of your own](../library.md#one-method-in-a-loop-of-your-own):\n\n"
+            f"```python\n{lines}\n```\n"
+        )
 
 
 def optimizers() -> Iterator[str]:
     """Yield a section for each optimizer, the default first."""
     yield "# Optimizers\n"
     yield (
-        "`optimizer=NAME` chooses one with all its settings, those of `recipes/optimizer/NAME.yaml`; "
+        "`optimizer=NAME` chooses one with all its settings, those of "
+        "`recipes/optimizer/NAME.yaml`; "
         "[If you know Hydra](../howto/hydra.md#the-groups) lists the options. A recipe has the "
         "settings of its own optimizer only.\n"
     )

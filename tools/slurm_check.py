@@ -1,7 +1,7 @@
-"""Set up Slurm on this machine, and check that jobs and arrays lose nothing when requeued or out of time.
+"""Set up Slurm on this machine, and check that jobs and arrays lose nothing.
 
-    apt-get install slurm-wlm munge
-    python tools/slurm_check.py [--steps 200] [--only array]
+They are requeued and run out of time. apt-get install slurm-wlm munge python tools/slurm_check.py
+[--steps 200] [--only array]
 
 Every run must end with exactly the weights of an undisturbed one: a job that is requeued by hand
 and runs out of time, a run with one srun task per rank, and the tasks of an array, one of which is
@@ -198,7 +198,7 @@ def one_task_per_rank(cluster: Cluster, words: list[str]) -> Path:
 
 
 def swept(cluster: Cluster, words: list[str]) -> list[Path]:
-    """Train two seeds as an array, requeue by hand the task whose job id is the array's, and return the runs."""
+    """Train two seeds as an array, requeue the task with the array's id, and return the runs."""
     text = subprocess.run(
         ["resnet-recipes", "slurm", "-m", *words, "seed=1,2", "gpus=1", "--time", "10"],
         capture_output=True,

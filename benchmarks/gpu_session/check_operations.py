@@ -61,7 +61,7 @@ def _not_a_number(operation: object, device: torch.device) -> dict:
 
 
 def _steady(device: torch.device) -> dict:
-    """Repeat BatchNorm while another stream keeps multiprocessors busy: the bits must never change."""
+    """Repeat BatchNorm while another stream keeps multiprocessors busy; no bit may change."""
     norm, side = Norm.of(nn.BatchNorm2d(64, device=device)), torch.cuda.Stream(device)
     noise = torch.randn(2048, 2048, device=device)
     x = torch.randn(64, 64, 56, 56, device=device).bfloat16()

@@ -11,7 +11,8 @@ CHECK = """
 import torch
 from resnet_recipes.ops import batch_norm, blur, selftest, stem
 device = torch.device("cuda", 0)
-print(*(selftest.mismatch(each, device, torch.bfloat16, device) for each in (blur, batch_norm, stem)))
+operations = (blur, batch_norm, stem)
+print(*(selftest.mismatch(each, device, torch.bfloat16, device) for each in operations))
 """
 
 

@@ -38,7 +38,8 @@ def rows(device: torch.device, quick: bool, name: str, turn: str = "") -> Iterat
             "value": median(rates),
             "unit": "images/s",
             "predicted": predicted if name in ("ours, Mild", "ours, no methods") else None,
-            "note": f"{min(rates):,.0f} to {max(rates):,.0f}; host {1e3 * median(host):.1f} ms a step",
+            "note": f"{min(rates):,.0f} to {max(rates):,.0f}; "
+            f"host {1e3 * median(host):.1f} ms a step",
         }
         del steps
         gc.collect()

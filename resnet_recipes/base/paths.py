@@ -20,15 +20,15 @@ def typed_path(key: str, text: str) -> Path:
 
 
 def nearest_existing(path: Path) -> Path:
-    """Return a path, or the nearest folder above it that exists. Raises OSError for impossible paths."""
+    """Return a path, or the nearest folder above that exists; OSError for impossible paths."""
     path = path.absolute()
     return next(place for place in (path, *path.parents) if place.exists())
 
 
 def folder_problem(key: str, folder: Path, needed: int, need: str) -> Problem | None:
-    """Return why files of `needed` bytes cannot be written to a folder, which may not exist; None if they can.
+    """Return why files of `needed` bytes cannot be written to a folder; None if they can.
 
-    `need` says who needs them: "the run needs 2 GB".
+    The folder may not exist yet. `need` says who needs them: "the run needs 2 GB".
     """
     fix = f"{key}=/another/folder"
     try:

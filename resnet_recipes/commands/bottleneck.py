@@ -28,8 +28,12 @@ def _lines(plan: Plan, found: Speeds) -> Iterator[str]:
     first = plan.sizes[0]
     need = 1 / found.seconds_at(first)[1]
     devices = "1 device" if found.devices == 1 else f"{found.devices} devices"
-    yield f"step alone    {', '.join(f'{rate(speed)} images/s at {side} px' for side, speed in step.items())}"
-    yield f"loader alone  {f'{rate(found.loader)} images/s' if found.loader else 'nothing to load: synthetic images'}"
+    speeds = (f"{rate(speed)} images/s at {side} px" for side, speed in step.items())
+    yield f"step alone    {', '.join(speeds)}"
+    loader = (
+        f"{rate(found.loader)} images/s" if found.loader else "nothing to load: synthetic images"
+    )
+    yield f"loader alone  {loader}"
     if found.end_to_end:
         yield f"both          {rate(found.end_to_end)} images/s at {first} px"
     if found.devices > 1:

@@ -40,7 +40,9 @@ _BASH = """\
         *) COMPREPLY=($(compgen -W "$words" -- "$word")) ;;
     esac
     case "$word" in *=*) COMPREPLY=("${COMPREPLY[@]#"${word%%=*}="}") ;; esac
-    if [[ ${#COMPREPLY[@]} == 1 && "${COMPREPLY[0]}" == *= ]]; then compopt -o nospace 2>/dev/null; fi
+    if [[ ${#COMPREPLY[@]} == 1 && "${COMPREPLY[0]}" == *= ]]; then
+        compopt -o nospace 2>/dev/null
+    fi
 }
 complete -F _resnet_recipes resnet-train resnet-recipes
 """
@@ -51,7 +53,8 @@ for command in resnet-train resnet-recipes
     complete -c $command -f -a "@settings"
     complete -c $command -f -a "(for file in recipes/*.yaml; \\
         string replace -r '^recipes/(.*)[.]yaml\\$' 'recipe=\\$1' \\$file; end)"
-    complete -c $command -f -a "(for file in runs/*/config.yaml; string replace /config.yaml '' \\$file; end)"
+    complete -c $command -f -a "(for file in runs/*/config.yaml; \\
+        string replace /config.yaml '' \\$file; end)"
 end
 complete -c resnet-train -f -a "@flags"
 complete -c resnet-recipes -n "__fish_is_first_arg" -f -a "@commands"

@@ -103,7 +103,7 @@ PAGES = {
     ),
     "estimate": Usage(
         "resnet-recipes estimate NAME data=PATH [key=value ...]",
-        "measure this machine for a minute, and predict how long a run will take and what it will cost",
+        "measure this machine for a minute; predict how long a run will take and what it will cost",
         "resnet-recipes estimate mild data=/data/imagenet --price 32.8",
         RECIPES
         | {
@@ -162,7 +162,7 @@ the second; MLPERF also includes evaluations and checkpoints.""",
     ),
     "report": Usage(
         "resnet-recipes report [RUN|FOLDER ...]",
-        "draw the curves of runs over the published results, as one HTML page that needs no network",
+        "draw the curves of runs over published results, as one HTML page that needs no network",
         "resnet-recipes report runs --price 32.77 --out report.html",
         {
             "--out FILE": "the page (default report.html)",
@@ -182,10 +182,11 @@ the second; MLPERF also includes evaluations and checkpoints.""",
         },
         """\
 PATH is a folder with val/, val.beton or class folders, or a table of labels; by
-default, a run's own images are used. FILE may be ours, or a .pt or .safetensors file with torchvision's or
-timm's names. Settings are those of a recipe: data.eval_size, data.eval_resize,
-evaluation.flip, batch.eval_size, precision.dtype, launch.device, workers, gpus.
-All GPUs are used, as in training; gpus=1 takes one.
+default, a run's own images are used. FILE may be ours, or a .pt or .safetensors
+file with torchvision's or timm's names. Settings are those of a recipe:
+data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size,
+precision.dtype, launch.device, workers, gpus. All GPUs are used, as in
+training; gpus=1 takes one.
 
 'evaluation.sizes=[192,224,256,288]' prints a table of test sizes in pixels; the
 shorter side of the images grows with them.""",
@@ -224,7 +225,8 @@ two sizes. ONNX accepts batches and images of any size.""",
         {"--dry-run": "only predict size and time"},
         """\
 SRC is a folder with train/ and val/, or one folder of classes; then DST is a
-.beton file, unless val_share splits it into two. To resume a conversion, run the same command again.
+.beton file, unless val_share splits it into two. To resume a conversion, run
+the same command again.
 
 Options, with their defaults:
   max_resolution=500         pixels; larger images are shrunk; null: none are

@@ -24,7 +24,10 @@ from resnet_recipes.report.text import clock_time
 
 
 def run(arguments: Arguments) -> int:
-    """Print the plan of a recipe, or of the run that --resume would continue; without data, on ImageNet."""
+    """Print the plan of a recipe, or of the run that --resume would continue.
+
+    Without data, the plan is that of ImageNet.
+    """
     if found := to_resume(arguments):
         folder, recipe = found[0], checked(*found)
         plan = make_plan(recipe, data.measure(recipe.data), ranks(recipe))

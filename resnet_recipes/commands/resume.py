@@ -18,7 +18,7 @@ _NAMING = ("run=", "run.name=", "run.root=")
 
 
 def to_resume(arguments: Arguments) -> tuple[Path, Sequence[str] | Recipe] | None:
-    """Return the folder of the run to continue, and its changes or its whole recipe; None to start a new one.
+    """Return the folder of the run to continue, and its changes or its recipe; None to start one.
 
     Raises RecipeError if there is no such run.
     """

@@ -114,7 +114,8 @@ def _show(runs: list[RunRecord], price: float | None) -> None:
     Changes to the recipe are printed below the name, and so is everything else if names are long.
     """
     recipe = max(6, *(len(printable(run.recipe)) for run in runs))
-    head = f"{'RECIPE':<{recipe}} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'PFLOPS':>8} {'TIME':>8} {'MLPERF':>8}"
+    head = f"{'RECIPE':<{recipe}} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'PFLOPS':>8}"
+    head += f" {'TIME':>8} {'MLPERF':>8}"
     head += f" {'COST':>8}" if price is not None else ""
     longest = max(4, *(len(printable(run.name)) for run in runs))
     width = longest if longest + 2 + len(head) <= WIDTH else 0

@@ -17,8 +17,8 @@ from resnet_recipes.data.base import DataConfig, Share
 #: step.
 _ORDER = 0x6F726472
 
-#: (seed, epoch, examples) -> the training order of one epoch, int64 [examples]: a permutation, or with
-#: data.sampling some images several times and others not at all.
+#: (seed, epoch, examples) -> the training order of one epoch, int64 [examples]: a permutation, or
+#: with data.sampling some images several times and others not at all.
 Permute = Callable[[int, int, int], np.ndarray]
 
 

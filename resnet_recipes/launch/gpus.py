@@ -12,7 +12,8 @@ from pathlib import Path
 #: until the run ends.
 _QUESTION = """
 import ctypes
-cuda, number, device, major = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(), ctypes.c_int(), ctypes.c_int()
+cuda, number = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+device, major = ctypes.c_int(), ctypes.c_int()
 name, memory = ctypes.create_string_buffer(100), ctypes.c_size_t()
 if cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(number)) == 0:
     print(number.value)

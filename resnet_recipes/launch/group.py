@@ -28,7 +28,8 @@ LOOPBACK = dict.fromkeys(
 #: On a CPU a step allocates its activations and frees them again: memory that is kept, in huge
 #: pages, is found faster.
 MEMORY = {
-    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=1099511627776",
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_max=0"
+    ":glibc.malloc.trim_threshold=1099511627776",
     "THP_MEM_ALLOC_ENABLE": "1",  # the same from torch's own allocator
 }
 

@@ -58,7 +58,7 @@ class Ranks:
         return any(process.returncode for process in self._processes)
 
     def killed_from_outside(self) -> tuple[int, str] | None:
-        """Return the first rank that a signal killed which was not sent from here, and the signal's name."""
+        """Return the first rank killed by a signal not sent from here, and the signal's name."""
         for rank, process in enumerate(self._processes):
             if (process.returncode or 0) < 0 and rank not in self._killed:
                 return rank, signal.Signals(-process.returncode).name

@@ -50,7 +50,8 @@ _ONE = """\
 run={name}-$SLURM_JOB_ID"""
 
 _SEVERAL = """\
-# Each task of the array is a run; a requeued task keeps its number, and so finds its run. All nodes see the folder.
+# Each task of the array is a run; a requeued task keeps its number, and so finds its run.
+# All nodes see the folder.
 case $SLURM_ARRAY_TASK_ID in
 {cases}
 *) echo "this array has tasks 0 to {last}" >&2; exit 2 ;;

@@ -61,9 +61,10 @@ def start(folder: Path, group: Group, say: Callable[[str], None]) -> Ending:
 def started(
     files: Mapping[str, str], group: Group, say: Callable[[str], None]
 ) -> Iterator[tuple[Path, Ending]]:
-    """Start a group in a temporary folder with these files; yield the folder, with its results, and how it ended.
+    """Start a group in a temporary folder with these files; yield the folder and how it ended.
 
-    The folder is deleted at the end of the context, unless its logs are needed.
+    The results are in the folder. The folder is deleted at the end of the context, unless its logs
+    are needed.
     """
     folder = Path(tempfile.mkdtemp(prefix="resnet-recipes-"))
     for name, text in files.items():
@@ -196,7 +197,7 @@ class Launch:
         return self._ended(code, message="stopped before the first step")
 
     def _killed(self, ranks: Ranks) -> Ending | None:
-        """Return the ending of the first rank killed by a signal not sent from here: it could not write its own."""
+        """Return the ending for the first rank killed by a signal from outside; it wrote none."""
         if not (found := ranks.killed_from_outside()):
             return None
         rank, name = found

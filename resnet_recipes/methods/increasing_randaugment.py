@@ -1,4 +1,4 @@
-"""RandAugment as in timm: operations get stronger with the magnitude, and each is skipped half of the time."""
+"""RandAugment as in timm: stronger with the magnitude, and each operation skipped half the time."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -114,7 +114,7 @@ class ProgressiveResizing(Method):
         return self.size_at(full, Fraction(decided * horizon.steps_per_epoch, horizon.total_steps))
 
     def size_at(self, full: int, elapsed: Fraction) -> int:
-        """Return the side in pixels after the share `elapsed` of the run; at its end it is `full`."""
+        """Return the side in pixels after the share `elapsed` of the run; `full` at its end."""
         delay, finetune, initial = (
             _share(self.delay),
             _share(self.finetune),

@@ -92,7 +92,8 @@ class RandAugment(Method):
 
     def loader_hints(self) -> Iterator[str]:
         if self.provides("augment_sample"):
-            yield "methods.randaugment.placement=batch       augment on the device, not in the loader"
+            setting = "methods.randaugment.placement=batch"
+            yield f"{setting}       augment on the device, not in the loader"
 
     def augment_sample(self) -> SampleAugment:
         return _OneImage(self)

@@ -92,7 +92,10 @@ def _last_norm(block: nn.Module) -> nn.Module:
 
 @torch.no_grad()
 def fold(model: nn.Module) -> None:
-    """Turn `model` in place into a plain ResNet with the same evaluation output: fold 1 - p into weight and bias."""
+    """Turn `model` in place into a plain ResNet with the same evaluation output.
+
+    Folds 1 - p into weight and bias.
+    """
     for module in model.modules():
         if isinstance(module, DropSamplesBatchNorm2d):
             module.weight.mul_(1 - module.drop_rate)
@@ -117,7 +120,10 @@ def folded_state(model: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def unfold(model: nn.Module) -> None:
-    """Undo `fold`: rescale a plain ResNet's weights in `model` so that its evaluation output equals that network's."""
+    """Undo `fold`: rescale a plain ResNet's weights in `model`.
+
+    Its evaluation output then equals that network's.
+    """
     for module in model.modules():
         if isinstance(module, DropSamplesBatchNorm2d):
             module.weight.div_(1 - module.drop_rate)

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 def cast_together(model: nn.Module, dtype: torch.dtype) -> None:
-    """Let the convolutions and linear layers of `model` compute with weights that are cast stage by stage.
+    """Let the convolutions and linear layers of `model` use weights that are cast stage by stage.
 
     Autocast needs one launch for each weight and one for each gradient, in every forward and
     backward pass. Here each stage casts its weights in one launch and their gradients in another,

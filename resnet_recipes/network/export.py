@@ -1,4 +1,4 @@
-"""Write a trained network for other programs, and read each file back with the program it is for."""
+"""Write a trained network for other programs, and read each file back with its program."""
 
 import json
 import logging
@@ -25,7 +25,7 @@ Run = Callable[[Tensor], Tensor]
 
 
 class Target(NamedTuple):
-    """An export format: how to write a network into a folder, and how its target program reads it back."""
+    """An export format: how to write a network into a folder, and how its program reads it back."""
 
     file: str
     write: Callable[[Network, Path], None]
@@ -70,7 +70,7 @@ def _write_timm(network: Network, path: Path) -> None:
 
 
 def crop_share(size: int, resize: int) -> float:
-    """Return timm's `crop_pct`: the share from which it computes `resize` as floor(size / share)."""
+    """Return timm's `crop_pct`: the share that gives `resize` as floor(size / share)."""
     share = size / resize
     while math.floor(size / share) < resize:  # 192 / (192 / 225) is a little less than 225
         share = math.nextafter(share, 0)
@@ -122,7 +122,7 @@ def _write_exported_program(network: Network, path: Path) -> None:
 
 
 def _example(network: Network) -> Tensor:
-    """Return images with different height and width, so that export does not treat the two as equal or constant."""
+    """Return images of unequal height and width, so that export takes neither as constant."""
     return torch.zeros(2, 3, 64, 96).to(next(network.model.parameters()))
 
 
@@ -265,7 +265,7 @@ def export(network: Network, to: str, folder: Path) -> Run:
 def largest_difference(
     one: nn.Module | Run, other: nn.Module | Run, images: Tensor
 ) -> tuple[float, float]:
-    """Return the largest difference between two networks' logits, and the largest logit of the first.
+    """Return the largest difference between two networks' logits, and the first's largest logit.
 
     Images [N, 3, H, W] are compared in batches of 16, then three of them again, enlarged and wider
     than high. Both are nan if a logit is.

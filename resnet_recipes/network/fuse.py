@@ -122,7 +122,7 @@ class BlurredBatchNorm2d(FusedBatchNorm2d):
 
 
 class StemBatchNorm2d(FusedBatchNorm2d):
-    """The stem's BatchNorm with the ReLU and blurred max pool that follow it, as one operation in training."""
+    """The stem's BatchNorm, its ReLU and the blurred max pool, as one operation in training."""
 
     def forward(self, x: Tensor) -> Tensor:
         if self.training:
@@ -131,7 +131,7 @@ class StemBatchNorm2d(FusedBatchNorm2d):
 
 
 class FusedDropSamplesBatchNorm2d(DropSamplesBatchNorm2d, Blurring):
-    """The last BatchNorm of a branch with StochasticDepth, with the residual sum and ReLU that follow it."""
+    """The last BatchNorm of a branch with StochasticDepth, with the residual sum and its ReLU."""
 
     def forward(self, x: Tensor, residual: Tensor, second: int) -> Tensor | tuple[Tensor, Tensor]:
         if self.training:
@@ -164,7 +164,7 @@ def _with_second(
 
 
 class HalvedConv2d(nn.Conv2d):
-    """A 1x1 convolution whose input was already blurred and halved, so that it ignores its own stride."""
+    """A 1x1 convolution without its stride, whose input was already blurred and halved."""
 
     def forward(self, x: Tensor) -> Tensor:
         return F.conv2d(x, self.weight, self.bias, groups=self.groups)

@@ -24,11 +24,11 @@ WEIGHTS = "weights.safetensors"
 
 
 def load(path: Path | str) -> Network:
-    """Return the network of a run folder, a run's checkpoint, or a weights file, ours or with torchvision's names.
+    """Return the network of a run folder, a checkpoint or a weights file.
 
-    It is on the CPU, in float32, channels_last and evaluation mode. A file without a description is
-    assumed to be torchvision's ResNet. Nothing in a file is executed. Raises NotReadyError if it
-    cannot be used.
+    The file may be ours or have torchvision's names. It is on the CPU, in float32, channels_last
+    and evaluation mode. A file without a description is assumed to be torchvision's ResNet. Nothing
+    in a file is executed. Raises NotReadyError if it cannot be used.
     """
     path = Path(path)
     try:

@@ -14,10 +14,13 @@ from resnet_recipes.network.about import About
 
 
 class Network(nn.Module):
-    """A trained network: `network(network.transform("cat.jpg")[None])` returns the logits of an image, [1, K]."""
+    """A trained network, from images to logits.
+
+    `network(network.transform("cat.jpg")[None])` returns the logits of an image, [1, K].
+    """
 
     def __init__(self, model: nn.Module, about: About, note: str = ""):
-        """Wrap the bare network with its description and a note about what its file does not say."""
+        """Wrap the bare network with its description and a note on what its file does not say."""
         super().__init__()
         self.model, self.about, self.note = model, about, note
         self.eval()

@@ -116,7 +116,10 @@ def _located(config: ModelConfig) -> Path:
 
 
 def _from_torchvision(config: ModelConfig, name: str) -> Path:
-    """Return the weights file in torchvision's cache, whose name contains the first digits of its SHA-256."""
+    """Return the weights file in torchvision's cache.
+
+    Its name contains the first digits of its SHA-256.
+    """
     members = torchvision.models.get_model_weights(config.name)
     if name and name not in members.__members__:
         raise _refused(

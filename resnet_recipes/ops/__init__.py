@@ -1,4 +1,4 @@
-"""Fused operations: each module defines one, in plain torch and as a GPU kernel that replaces it."""
+"""Fused operations, a module each: in plain torch, and as a GPU kernel that replaces it."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -26,11 +26,12 @@ def plain(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, T
 
 
 def fused(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, Tensor]:
-    """Do the same for channels_last in two launches per pass: float32 sums in a fixed order, rounded once.
+    """Do the same for channels_last in two launches per pass.
 
-    With a blur of 1 the backward pass has a third launch. If each of the two consumers takes its
-    own copy of the output, none is needed to add their gradients. Raises ValueError for a residual
-    with a blur of 1: the ReLU's gradient needs the signs of the sum, which is not stored.
+    Sums are in float32, in a fixed order, and rounded once. With a blur of 1 the backward pass has
+    a third launch. If each of the two consumers takes its own copy of the output, none is needed to
+    add their gradients. Raises ValueError for a residual with a blur of 1: the ReLU's gradient
+    needs the signs of the sum, which is not stored.
     """
     if epilogue.residual is not None and epilogue.blur == 1:
         raise ValueError("a sum can be blurred with stride 2 only")

@@ -9,7 +9,10 @@ _library = torch.library.Library("resnet_recipes", "FRAGMENT")
 
 
 def register(schema: str, cpu: Callable, cuda: Callable, fake: Callable) -> None:
-    """Register an operation: one implementation per device, and `fake` for the shapes and strides of its outputs."""
+    """Register an operation: one implementation per device.
+
+    `fake` gives the shapes and strides of its outputs.
+    """
     name = schema.partition("(")[0]
     _library.define(schema)
     _library.impl(name, cpu, "CPU")

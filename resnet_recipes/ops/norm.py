@@ -1,4 +1,4 @@
-"""What a fused BatchNorm takes: its module's tensors, what follows it, and what its backward pass needs."""
+"""What a fused BatchNorm takes: its tensors, what follows it, and what its backward pass needs."""
 
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ class Norm(NamedTuple):
 
 
 class Epilogue(NamedTuple):
-    """What follows a BatchNorm in the same operation: factors, sum, ReLU and blur, in this order."""
+    """What follows a BatchNorm in its operation: factors, sum, ReLU and blur, in this order."""
 
     residual: Tensor | None = None  # [N, C, H, W], to be added
     keep: Tensor | None = None  # float32 [N], a factor for each image, before the sum

@@ -8,7 +8,10 @@ from torch import Tensor
 
 
 class Sample(NamedTuple):
-    """Arguments of an operation: nested tuples of tensors, some of which require gradients, and anything else."""
+    """Arguments of an operation: tensors, nested tuples of them, and anything else.
+
+    Some of the tensors require gradients.
+    """
 
     arguments: tuple[object, ...]
     is_rounded: bool = False  # whether float32 gradients are sums of others, rounded to the dtype

@@ -69,7 +69,7 @@ def _copied(
 
 
 def _results(function: Callable, arguments: tuple, dtype: torch.dtype) -> list[Tensor]:
-    """Return outputs, gradients of the arguments that require one, and all other tensors among the arguments."""
+    """Return outputs, gradients, and the tensors among the arguments that need no gradient."""
     outputs = function(*arguments)
     outputs = outputs if isinstance(outputs, tuple) else (outputs,)
     upstream = [

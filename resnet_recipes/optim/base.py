@@ -116,7 +116,8 @@ def _setting(name: str, value: object) -> str:
         return ""
     if value is True:
         return words
-    return f"{words} {' '.join(f'{number:g}' for number in value) if isinstance(value, tuple | list) else value}"
+    several = isinstance(value, tuple | list)
+    return f"{words} {' '.join(f'{number:g}' for number in value) if several else value}"
 
 
 def momentum_problems(momentum: float) -> Iterator[Problem]:

@@ -50,7 +50,7 @@ class LARS(OptimizerSettings):
 
 
 class TorchLARS(torch.optim.Optimizer):
-    """LARS by torch's fused SGD at rate 1, on gradients that are multiplied by the rates of their tensors."""
+    """LARS by torch's fused SGD at rate 1, on gradients times the rates of their tensors."""
 
     # GradScaler passes its scale and overflow flag on, and does not wait
     _step_supports_amp_scaling = True

@@ -28,7 +28,7 @@ class Disk(NamedTuple):
 
 
 def disk_of(recipe: Recipe, methods: Stack, parameters: int, saves: int) -> Disk:
-    """Return what a run of a network with that many parameters needs; it saves `saves` checkpoints in all."""
+    """Return what a run with so many parameters and so many checkpoints in all needs."""
     # BatchNorm's statistics add at most 1 %
     weights = int(4 * 1.01 * parameters)
     averaged = sum(method.extra_weights for method in methods if method.provides("eval_weights"))

@@ -38,7 +38,7 @@ def gpu_seconds(plan: Plan, gpu: Gpu) -> float:
 
 
 def gpu_memory(plan: Plan) -> float:
-    """Return the bytes that a run in bf16 or fp16 needs on each GPU, to within some tens of percent."""
+    """Return the bytes that a run in bf16 or fp16 needs on each GPU, to some tens of percent."""
     # weights, gradients, the optimizer's state
     copies = 2 + plan.recipe.optimizer.state_copies
     copies += sum(method.extra_weights for method in plan.methods())
@@ -47,7 +47,10 @@ def gpu_memory(plan: Plan) -> float:
 
 
 def roughly(seconds: float) -> str:
-    """Return a length of time to one or two digits, in the largest unit that fits at least twice: "11 weeks"."""
+    """Return a length of time to one or two digits, as "11 weeks".
+
+    The unit is the largest that fits at least twice.
+    """
     units = (
         ("years", 365.25 * 86400),
         ("weeks", 7 * 86400),

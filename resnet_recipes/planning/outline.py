@@ -96,7 +96,7 @@ def length(plan: Plan) -> str:
 
 
 def size_ranges(sizes: tuple[int, ...]) -> str:
-    """Return image sizes with the epochs that use them: "88 px (epochs 1-15), 92 (16), 96 (17-18)"."""
+    """Return image sizes with their epochs: "88 px (epochs 1-15), 92 (16), 96 (17-18)"."""
     parts, first = [], 1
     for size, group in groupby(sizes):
         last = first + len(list(group)) - 1

@@ -1,4 +1,4 @@
-"""Everything a run will do, derived once from the recipe, the data found, and the number of ranks."""
+"""Everything a run will do, derived once from the recipe, the data and the number of ranks."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -37,7 +37,10 @@ IMAGENET = DataFacts(
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do. `make_plan` creates it; everything else reads it, so nothing is derived twice."""
+    """What a run will do.
+
+    `make_plan` creates it; everything else reads it, so nothing is derived twice.
+    """
 
     recipe: Recipe
     facts: DataFacts
@@ -80,7 +83,10 @@ class Plan:
 
     @property
     def batch_memory(self) -> int:
-        """Bytes of the batches that the loaders of all ranks keep; 0 for synthetic images, which are on the device."""
+        """Bytes of the batches that the loaders of all ranks keep.
+
+        0 for synthetic images, which are on the device.
+        """
         if not self.facts.augments_samples:
             return 0
         data, batch = self.recipe.data, self.recipe.batch
@@ -109,7 +115,7 @@ class Plan:
 
     @cached_property
     def flops(self) -> tuple[int, ...]:
-        """Floating-point operations of training by epoch, over all devices: all forward and backward passes."""
+        """Floating-point operations of training by epoch, of all devices and both passes."""
         size, interval = self.steps_per_epoch, self.extra_gradient_every or self.total_steps + 1
         methods = self.methods()
         count = cache(
@@ -178,7 +184,7 @@ class Plan:
 
     @cached_property
     def loader_pixels(self) -> tuple[int, ...]:
-        """Side of the crops that the loader makes, by epoch; empty if it is always data.train_size."""
+        """Side of the crops that the loader makes, by epoch; empty if always data.train_size."""
         found = tuple(loaded for loaded, _ in self._sides)
         return () if set(found) == {self.recipe.data.train_size} else found
 
@@ -206,15 +212,15 @@ class Plan:
         return _stack(self.recipe, self.facts)
 
     def logs_at(self, done: int) -> bool:
-        """Return whether metrics are recorded after `done` completed steps; they always are at the end of an epoch."""
+        """Return whether metrics are recorded after `done` steps; always at the end of an epoch."""
         return self._due(done, self._intervals[0]) or done % self.steps_per_epoch == 0
 
     def evaluates_at(self, done: int) -> bool:
-        """Return whether the model is evaluated after `done` completed steps; it always is at the end."""
+        """Return whether the model is evaluated after `done` steps; always at the end."""
         return self._due(done, self._intervals[1], self.steps(self.recipe.evaluation.offset))
 
     def saves_at(self, done: int) -> bool:
-        """Return whether a checkpoint is written after `done` completed steps; it always is at the end."""
+        """Return whether a checkpoint is written after `done` steps; always at the end."""
         return self._due(done, self._intervals[2])
 
     @cached_property
@@ -273,9 +279,10 @@ class Plan:
 def make_plan(
     recipe: Recipe, facts: DataFacts, world_size: int, typed: frozenset[str] = frozenset()
 ) -> Plan:
-    """Derive the plan of a valid recipe. Raises RecipeError with everything that does not fit data and ranks.
+    """Derive the plan of a valid recipe.
 
-    `typed` are the keys of settings that the user has typed: no advice scales their values.
+    Raises RecipeError with everything that does not fit data and ranks. `typed` are the keys of
+    settings that the user has typed: no advice scales their values.
     """
     stack = _stack(recipe, facts)
     if problems := list(feasible.problems(recipe, facts, world_size, stack, typed)):

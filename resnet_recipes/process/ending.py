@@ -174,7 +174,10 @@ def read(path: Path) -> Ending | None:
 
 
 def lost_a_peer(error: BaseException) -> bool:
-    """Return whether an error means that torch lost another rank, by where it was raised rather than its message."""
+    """Return whether an error means that torch lost another rank.
+
+    Where it was raised decides, not its message.
+    """
     if any(kind.__name__ == "DistError" for kind in type(error).__mro__):
         return True
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]

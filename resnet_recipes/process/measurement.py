@@ -1,4 +1,4 @@
-"""The entry point of a rank that measures, with the others, how fast they run a recipe, and writes it to a file."""
+"""The entry point of a rank that measures, with the others, how fast they run a recipe."""
 
 import json
 import sys

@@ -109,7 +109,7 @@ def hyperparameters(recipe: Recipe) -> dict[str, object]:
 
 
 def found(folder: Path, config: DataConfig) -> DataFacts:
-    """Return the facts about the images that the launcher froze in the run folder, or else measure them."""
+    """Return the facts about the images that the launcher froze, or else measure them."""
     frozen_facts = folder / frozen.NAME
     return frozen.load(frozen_facts, config.root) if frozen_facts.exists() else data.measure(config)
 

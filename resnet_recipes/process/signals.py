@@ -40,7 +40,10 @@ def handling(handler: Callable[[int], object]) -> Iterator[None]:
 
 
 def to_handle() -> tuple[signal.Signals, ...]:
-    """Return the signals that ask this process to stop, without those that are ignored, such as SIGHUP under nohup."""
+    """Return the signals that ask this process to stop.
+
+    Those that are ignored, such as SIGHUP under nohup, are not among them.
+    """
     return tuple(number for number in STOPPING if signal.getsignal(number) is not signal.SIG_IGN)
 
 
@@ -58,7 +61,7 @@ class Interruption:
         self._deadline = float("inf")
 
     def limit(self, max_wall: str, started: float) -> None:
-        """Stop a little before `max_wall` ("3.5h"; "": no limit) after `started`, a reading of time.monotonic()."""
+        """Stop shortly before `max_wall` ("3.5h", or "": never) after `started` (monotonic)."""
         if max_wall:
             seconds = float(max_wall[:-1]) * _SECONDS[max_wall[-1]]
             self._max_wall, self._deadline = (
@@ -85,7 +88,7 @@ class Interruption:
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return CANCELLED after Ctrl-C, and PREEMPTED after any other request or one to another rank."""
+        """Return CANCELLED after Ctrl-C here, and PREEMPTED after any other request."""
         return self._code or ExitCode.PREEMPTED
 
     def request(self, reason: str, code: ExitCode = ExitCode.PREEMPTED) -> None:

@@ -38,7 +38,10 @@ class Watchdog:
     """
 
     def __init__(self, folder: HeldFolder, rank: int, stalled: float = STALLED):
-        """Start watching: crashes, SIGUSR2 and stalls write the stacks of all threads to stderr, the rank's log."""
+        """Start watching for crashes, SIGUSR2 and stalls.
+
+        Each writes the stacks of all threads to stderr, the rank's log.
+        """
         self.step = 0
         self._folder = folder
         self._count = 0

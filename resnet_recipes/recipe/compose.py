@@ -37,10 +37,11 @@ class Composed:
 def compose(
     name: str, changes: Sequence[str] = (), folder: Path | None = None, needs_data: bool = True
 ) -> Composed:
-    """Compose a recipe by name or path, apply changes ("optimizer.lr=1.0", "~methods.ema", "epochs=18"), and check it.
+    """Compose a recipe by name or path, apply changes, and check it.
 
-    `folder` holds the user's recipes (default ./recipes). Without `needs_data`, data.root may be
-    unset. Raises RecipeError with every problem at once.
+    Changes are those of the command line: "optimizer.lr=1.0", "~methods.ema", "epochs=18". `folder`
+    holds the user's recipes (default ./recipes). Without `needs_data`, data.root may be unset.
+    Raises RecipeError with every problem at once.
     """
     library = Library(folder)
     links = library.chain(name)
@@ -98,7 +99,7 @@ def _make_absolute(recipe: Recipe) -> None:
 
 
 def _options(changed: list[Override], library: Library) -> tuple[Links, list[Problem]]:
-    """Read the option that each choice names, the last one of a group, and return what is wrong with the others."""
+    """Read the option that each group's last choice names; return what is wrong with others."""
     found, problems = {}, []
     for override in changed:
         if override.is_choice:
@@ -111,7 +112,7 @@ def _options(changed: list[Override], library: Library) -> tuple[Links, list[Pro
 
 
 def _files(links: Links, library: Library) -> tuple[dict[str, dict[str, Any]], list[Problem]]:
-    """Return the files as Hydra composes them, by their names among its configs, and the values that do not fit."""
+    """Return the files by their names among Hydra's configs, and the values that do not fit."""
     files, problems = {}, []
     for entry, document in links:
         tree = {key: value for key, value in document.tree.items() if key != "defaults"}
@@ -135,7 +136,10 @@ def _config(entry: Entry) -> str:
 
 
 def _claim(tree: dict[str, Any], links: Links, changed: list[Override]) -> None:
-    """Give a recipe that inherits its own name, and drop the description and published results of its parents."""
+    """Give a recipe that inherits its own name.
+
+    Its parents' description and published results are dropped.
+    """
     entry, document = links[-1]
     if not any(override.key == "name" for override in changed):
         tree["name"] = document.tree.get("name", entry.path.stem)
@@ -165,7 +169,7 @@ def _idle_removals(changed: list[Override], links: Links) -> Iterator[Problem]:
 
 
 def _located(problem: Problem, changed: list[Override], links: Links) -> Problem:
-    """Name file and line of a setting that comes from a recipe file, unless an override has touched it."""
+    """Name file and line of a setting from a recipe file, unless an override has touched it."""
     settings = [override.key for override in changed if not override.is_choice]
     if any(f"{problem.key}.".startswith(f"{key}.") for key in settings):
         return problem

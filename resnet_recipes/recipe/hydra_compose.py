@@ -1,4 +1,4 @@
-"""What Hydra does: it reads words in its grammar, and composes recipes, options and words to one tree.
+"""What Hydra does: read words in its grammar, and compose recipes, options and words to a tree.
 
 Hydra reads no recipe file. What it composes are the trees that the strict reader made of them,
 under names of our own in its ConfigStore.
@@ -97,10 +97,10 @@ def choice(group: str, file: str) -> str:
 def composed(
     recipe: str, files: Mapping[str, Mapping[str, Any]], words: Sequence[str]
 ) -> dict[str, Any]:
-    """Compose one of several files over the defaults of all settings, and apply overrides, the last of which wins.
+    """Compose one of several files over the defaults of all settings, and apply overrides.
 
-    A file may name others in its `defaults`; options are called "optimizer/NAME". References are
-    resolved. Raises ValueError if the files do not fit together.
+    The last of them wins. A file may name others in its `defaults`; options are called
+    "optimizer/NAME". References are resolved. Raises ValueError if the files do not fit together.
     """
     base = frozen.tree_of(Recipe()) | {"optimizer": {}}  # defaults of optimizers differ
     defaults = [f"{_APP}/base@_global_", {f"{_FILES}@_global_": recipe}]
@@ -118,7 +118,7 @@ def composed(
 
 
 def plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the node of a Hydra application's config as plain mappings, lists and values, references resolved.
+    """Return the node of a Hydra application's config as plain values, references resolved.
 
     Raises ValueError if a reference leads nowhere, or if a value is missing.
     """

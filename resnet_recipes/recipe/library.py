@@ -182,9 +182,10 @@ def _not_found(key: str, name: str, rule: str, known: list[str]) -> RecipeError:
 
 
 def parents(document: Document) -> list[tuple[str, str]]:
-    """Return what a recipe's `defaults` list: ("", "hot") for a recipe, ("optimizer", "lamb") for an option.
+    """Return what a recipe's `defaults` list.
 
-    Raises RecipeError if it has anything else.
+    ("", "hot") is a recipe, ("optimizer", "lamb") an option. Raises RecipeError if it has anything
+    else.
     """
     listed = document.tree.get("defaults", [])
     found = [_parent(item) for item in listed] if isinstance(listed, list) else [None]

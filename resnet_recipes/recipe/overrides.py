@@ -86,7 +86,10 @@ def absolute(key: str, path: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return text in quotes, which Hydra's grammar takes as it is but for backslashes before a quote."""
+    """Return text in quotes, which Hydra's grammar takes as it is.
+
+    Only backslashes before a quote are doubled.
+    """
     inside = re.sub(r"(\\*)('|\Z)", lambda match: 2 * match[1] + ("\\'" if match[2] else ""), text)
     return f"'{inside}'"
 

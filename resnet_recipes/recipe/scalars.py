@@ -16,7 +16,7 @@ _OLD_NUMBER = re.compile(
 
 
 def doubtful(text: str, key: str) -> tuple[str | None, str, str] | None:
-    """Return what is doubtful about unquoted text, the rule and the fix, if readers of YAML disagree about it.
+    """Return the doubt, the rule and the fix for unquoted text that readers of YAML disagree on.
 
     `key` is the full name of the setting whose value it is.
     """

@@ -1,4 +1,4 @@
-"""The sections of a recipe that belong to no other part of the package, each with its defaults and its rules."""
+"""The sections of a recipe that belong to no other room, each with its defaults and rules."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from resnet_recipes.report import trackers
 
 @dataclass
 class BatchConfig:
-    """The `batch` section: sizes are global, so that a recipe gives the same result on 1 or 8 devices."""
+    """The `batch` section: sizes are global, so 1 or 8 devices give the same result."""
 
     global_size: int = 2048  # examples per optimizer step, over all devices
     bn_size: int = 256  # examples that share BatchNorm statistics: the micro-batch of one device

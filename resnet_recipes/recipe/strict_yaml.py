@@ -105,7 +105,10 @@ def shown(path: Path) -> str:
 
 
 class _Reader:
-    """Turn YAML events into plain values, noting the line of every key and everything that is not allowed."""
+    """Turn YAML events into plain values.
+
+    Notes the line of every key and everything that is not allowed.
+    """
 
     def __init__(self, path: Path, references: bool):
         self.path = path

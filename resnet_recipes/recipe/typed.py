@@ -1,4 +1,4 @@
-"""Types for a plain recipe: from nested mappings to the dataclasses of `config`, collecting every problem."""
+"""Types for a plain recipe: from nested mappings to dataclasses, collecting every problem."""
 
 import math
 import types
@@ -29,10 +29,10 @@ class _WrongTypeError(Exception):
 def fitting(
     tree: dict[str, Any], in_file: bool, prefix: str = ""
 ) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the tree without values where sections belong and sections where values belong, and a problem for each.
+    """Return the tree without values in place of sections, or sections in place of values.
 
-    The fix is spelled as in a recipe file or as on the command line. Types of values are checked
-    later, by `typed`.
+    Each of them is a problem. The fix is spelled as in a recipe file or as on the command line.
+    Types of values are checked later, by `typed`.
     """
     fits, problems = {}, []
     for name, value in tree.items():
@@ -71,7 +71,7 @@ def whole(section: str, chosen: dict[str, Any]) -> dict[str, Any]:
 
 
 def typed(tree: dict[str, Any]) -> tuple[Recipe, list[Problem]]:
-    """Return a recipe and everything wrong with the tree: unknown names, wrong types, and the recipe's own rules."""
+    """Return a recipe and everything wrong with the tree: names, types, and its own rules."""
     problems = list(unknown(tree))
     mistyped: list[Problem] = []
     recipe = build(Recipe, tree, "", mistyped)
@@ -82,7 +82,7 @@ def typed(tree: dict[str, Any]) -> tuple[Recipe, list[Problem]]:
 
 
 def unknown(tree: dict[str, Any]) -> Iterator[Problem]:
-    """Yield a problem for each name in the tree that is not a setting; those inside an unknown section are left out."""
+    """Yield a problem for each unknown setting or section; not for those inside of the latter."""
     known = settings()
     for key in _keys(tree, ""):
         parent = key.rpartition(".")[0]
@@ -225,7 +225,7 @@ def plain(value: Any) -> Any:
 
 
 def _convert(value: Any, kind: Any) -> Any:
-    """Return `value` as `kind`: no text becomes a number, no number becomes text. Raises _WrongTypeError."""
+    """Return `value` as `kind`; text and numbers stay what they are. Raises _WrongTypeError."""
     if is_union(kind):
         for option in get_args(kind):
             try:
@@ -262,7 +262,7 @@ def _items(value: Any, kind: Any) -> list[Any]:
 
 
 def _record(value: Any, cls: type) -> Any:
-    """Build a dataclass inside a list, such as one published result; it has no default to fall back on."""
+    """Build a dataclass inside a list, such as one published result; it has no default."""
     if not isinstance(value, dict):
         raise _WrongTypeError(_words(cls))
     kinds = kinds_of(cls)

@@ -18,10 +18,10 @@ def papers_seconds(records: Sequence[Record], seconds: float) -> float | None:
 
 
 def mlperf_seconds(records: Sequence[Record]) -> float | None:
-    """Return the seconds from the first touch of data to the last evaluation, the one that reached a target if any.
+    """Return the seconds from the first touch of data to the last evaluation.
 
-    Evaluations, checkpoints and steps that a resumed run repeated count; start-ups do not. None
-    without an evaluation.
+    That is the one that reached a target, if any. Evaluations, checkpoints and steps that a resumed
+    run repeated count; start-ups do not. None without an evaluation.
     """
     readings = [
         reading for record, reading in mlperf_readings(records) if record["kind"] == "evaluation"

@@ -41,7 +41,7 @@ def rows(summary: Summary) -> Iterator[tuple[str, str]]:
 
 
 def _accuracy(summary: Summary) -> Iterator[tuple[str, str]]:
-    """Yield the accuracy of each weights file, and a warning if the averaged weights are far behind."""
+    """Yield the accuracy of each weights file, and a warning if the averages are far behind."""
     ema, raw = summary.ema, summary.raw
     raw_file = Path(summary.raw_weights).name if summary.raw_weights else "raw weights"
     if ema is not None:
@@ -68,7 +68,7 @@ def _said(metrics: Metrics) -> str:
 
 
 def _published(summary: Summary) -> Iterator[tuple[str, str]]:
-    """Yield the nearest published result, and this run's difference if both have about the same length."""
+    """Yield the nearest published result, and the difference if the lengths are about the same."""
     published, reached = summary.published, summary.ema or summary.raw
     if published is None or reached is None:
         return

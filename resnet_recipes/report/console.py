@@ -47,7 +47,7 @@ class Console(Protocol):
 
 
 def open_console(err: TextIO | None = None, out: TextIO | None = None) -> Console:
-    """Return the live display if the error stream is a terminal that can move its cursor, else plain lines."""
+    """Return the live display if the error stream can move its cursor, else plain lines."""
     err, out = err or sys.stderr, out or sys.stdout
     return LiveConsole(err, out) if is_live(err) else PlainConsole(err, out)
 
@@ -96,7 +96,8 @@ class PlainConsole:
             if found is not None
         )
         self._line(
-            f"eval {self._place(done)}{metrics} images={(averaged or raw).examples} eval_s={seconds:.1f}"
+            f"eval {self._place(done)}{metrics} images={(averaged or raw).examples} "
+            f"eval_s={seconds:.1f}"
         )
 
     def note(self, text: str) -> None:
@@ -126,7 +127,7 @@ class PlainConsole:
 
 
 class LiveConsole:
-    """A bar and a line of figures that stay at the bottom of the terminal, below a table of evaluations."""
+    """A bar and a line of figures at the bottom of the terminal, below a table of evaluations."""
 
     def __init__(self, err: TextIO, out: TextIO):
         """Draw on `err`, a terminal; write the summary to `out`. Colours unless NO_COLOR is set."""

@@ -21,7 +21,10 @@ class Pace:
         self._evaluation = 0.0
 
     def observe(self, pixels: int, seconds_per_step: float, settled: bool) -> None:
-        """Take in one logged interval; `settled` if all of it was at this size and it was not the first."""
+        """Take in one logged interval.
+
+        `settled`: all of it was at this size, and it was not the first.
+        """
         if settled:
             before = self._settled.get(pixels, seconds_per_step)
             self._settled[pixels] = before + SMOOTHING * (seconds_per_step - before)

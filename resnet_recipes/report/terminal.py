@@ -11,12 +11,12 @@ SHOW_CURSOR = "\x1b[?25h"
 
 
 def is_live(stream: TextIO) -> bool:
-    """Return whether a stream is a terminal that can move its cursor, so that a run on it has a live display."""
+    """Return whether a stream is a terminal that can move its cursor, as a live display does."""
     return stream.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
 
 
 def interjection(text: str, stream: TextIO) -> str:
-    """Return `text` so that a process can print it, as a line, over the live display of another process.
+    """Return `text` so that a process can print it over another process's live display.
 
     It replaces the display and leaves room below, which the display fills when it is drawn next.
     """

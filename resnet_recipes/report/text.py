@@ -13,7 +13,7 @@ _FORMULA = re.compile(r"(?:^|(?<=;))(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 def printable(text: object) -> str:
-    """Return text for a terminal: every character that could act on it is written as its escape code."""
+    """Return text for a terminal, with every character that could act on it as its escape code."""
     text = str(text)
     return (
         text

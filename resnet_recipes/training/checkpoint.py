@@ -164,7 +164,10 @@ class Checkpoints:
         return archive.read(path, check_crc=False)
 
     def _host_copy(self, value: Any, key: str) -> Any:
-        """Return `value` with every tensor copied into this object's own memory, pinned if it comes from a GPU."""
+        """Return `value` with every tensor copied into this object's own memory.
+
+        The memory is pinned if a tensor comes from a GPU.
+        """
         if isinstance(value, Tensor):
             held = self._staging.get(key)
             if held is None or (held.shape, held.dtype, held.stride()) != (
@@ -229,7 +232,10 @@ class Checkpoints:
             )
 
     def _delete_old(self, newest: int) -> None:
-        """Delete all but the newest `keep` checkpoints, and the damaged ones, now that a good one is safe on disk."""
+        """Delete all but the newest `keep` checkpoints, and the damaged ones.
+
+        A good one is safe on disk by now.
+        """
         older = sorted(
             (step for step in self._steps() if step <= newest and step not in self._bad),
             reverse=True,

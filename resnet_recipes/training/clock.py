@@ -8,7 +8,7 @@ import torch
 
 
 class Clock:
-    """A stopwatch that is paused during evaluation and checkpoints, and continues when a run is resumed.
+    """A stopwatch that pauses during evaluation and checkpoints, and goes on after a resume.
 
     It waits for the device only when it starts and stops, so that queued work counts where it was
     issued.
@@ -49,7 +49,7 @@ class Clock:
 
 
 class Compiling:
-    """Training seconds that went into compiling kernels, searching for algorithms and capturing CUDA graphs.
+    """Training seconds that went into compiling, searching for algorithms and capturing graphs.
 
     All of that happens on the host, in the first two gradients of an image size: it is the host
     time that they take beyond that of the fastest gradient. Does not wait for the device.

@@ -140,7 +140,7 @@ def broadcast_statistics(model: nn.Module) -> None:
 
 @torch.no_grad()
 def average_statistics(model: nn.Module) -> None:
-    """Average the floating-point buffers, BatchNorm's running statistics, over all ranks in float32."""
+    """Average the floating-point buffers, BatchNorm's running statistics, over all ranks."""
     if dist.is_initialized():
         buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
         means = mean_over_ranks(torch.cat([buffer.float().flatten() for buffer in buffers]))

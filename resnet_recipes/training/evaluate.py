@@ -81,7 +81,7 @@ def logits_of(model: nn.Module, pixels: Tensor, precision: Precision, flip: bool
 
 @contextmanager
 def _fitting(raw: RawBatch) -> Iterator[None]:
-    """Raise TrainingError, with what to type, if the logits of a batch computed inside do not fit in memory."""
+    """Raise TrainingError, with what to type, if the logits of a batch do not fit in memory."""
     try:
         yield
     except torch.OutOfMemoryError as error:

@@ -32,10 +32,10 @@ class Exported(NamedTuple):
 
 
 def export_checked(trained: Trained, to: str, folder: Path, folds: bool) -> Exported:
-    """Write a network for the program `to` and its model card into a new folder, which is whole or absent.
+    """Write a network for the program `to` and its model card into a new folder.
 
-    Raises TrainingError if the program computes something else, NotReadyError if the folder cannot
-    be written.
+    The folder is whole or absent. Raises TrainingError if the program computes something else,
+    NotReadyError if the folder cannot be written.
     """
     draft = folder.absolute().with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
     try:

@@ -31,7 +31,7 @@ def watched(run: Run, compute: ComputeGradient, batch: Batch, sync: bool = True)
 
 
 def rehearse(run: Run) -> None:
-    """Compute and discard a gradient at the largest image size, so that a lack of memory shows at once."""
+    """Compute and discard a gradient at the largest size, to show a lack of memory at once."""
     side, examples = max(run.plan.sizes), run.plan.rank_size
     run.tuning.enter(side)
     buffers = list(run.model.buffers())
@@ -73,7 +73,7 @@ def eager(
 
 @contextmanager
 def _fitting(run: Run, batch: Batch) -> Iterator[None]:
-    """Raise TrainingError, with what to type, if the gradient of a batch computed inside does not fit in memory."""
+    """Raise TrainingError, with what to type, if the gradient of a batch does not fit in memory."""
     try:
         yield
     except torch.OutOfMemoryError as error:

@@ -67,7 +67,7 @@ class Graphs:
             return loss
 
     def _watch(self) -> None:
-        """Count gradients whose first half the GPU had finished by the time the host had issued the second."""
+        """Count gradients whose first half was finished before the host had issued the second."""
         if self._waits < WAITS_BEFORE_REPLAY:
             self._waits = self._waits + 1 if self._halfway.query() else 0
             if self._waits == WAITS_BEFORE_REPLAY and self._is_possible:

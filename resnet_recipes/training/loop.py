@@ -15,7 +15,7 @@ from resnet_recipes.training.run import Run
 
 
 def train(run: Run, reporter: RunReporter, first: int = 0) -> int:
-    """Train from step `first` until the plan ends, its target is reached or a rank is asked to stop.
+    """Train from step `first` to the plan's end, its target, or a request to stop.
 
     Return the completed steps.
     """

@@ -34,7 +34,7 @@ BROKEN = (
 
 
 class Precision:
-    """Autocast for the forward pass and, for float16, loss scaling and BatchNorm statistics that survive an overflow.
+    """Autocast for the forward pass and, for float16, loss scaling and safe BatchNorm statistics.
 
     Float16 skips a step whose gradient overflows, but by then the overflow is in the running
     statistics, where it would stay for ever (pytorch/pytorch#88474). They are copied before the

@@ -112,7 +112,10 @@ def speeds(
 
 
 def end_to_end_rate(plan: Plan, rank: Rank, size: int, seconds: float) -> float:
-    """Return images per second of training on real images, `size` per device, at the first image size of the run."""
+    """Return images per second of training on real images, at the first image size of the run.
+
+    `size` is the batch of each device.
+    """
     images = size * rank.world_size
     recipe = replace(
         plan.recipe, batch=replace(plan.recipe.batch, global_size=images, bn_size=size)
@@ -177,7 +180,10 @@ def _interval(plan: Plan) -> int:
 
 
 def _mixed(laps: Sequence[float], interval: int) -> list[float]:
-    """Return the seconds of plain steps, each with its share of the first step of every `interval`."""
+    """Return the seconds of plain steps.
+
+    Each has its share of the first step of every `interval`.
+    """
     first, plain = laps[::interval], [lap for i, lap in enumerate(laps) if i % interval]
     return [(median(first) + (interval - 1) * lap) / interval for lap in plain] or list(first)
 

@@ -31,7 +31,7 @@ class EpochTimer:
         return self._interruption.requested or self._done >= self._end - 1
 
     def step(self, done: int, loss: Tensor) -> None:
-        """Note a completed step, and the time at the end of an epoch, when the device has finished it."""
+        """Note a completed step and, when the device has finished an epoch, the time."""
         self._done = done
         self._watchdog.beat(done, "train")
         if done % self._run.plan.steps_per_epoch == 0:

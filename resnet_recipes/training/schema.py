@@ -1,4 +1,4 @@
-"""What the state in a checkpoint must look like before any of it is used, since anyone may have written it."""
+"""What the state in a checkpoint must look like before use: anyone may have written it."""
 
 import math
 from collections.abc import Iterator

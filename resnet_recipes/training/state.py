@@ -126,7 +126,7 @@ def conflicts(run: Run, state: dict[str, Any]) -> Iterator[Problem]:
 
 
 def changed_settings(old: dict[str, Any], new: Recipe) -> Iterator[Problem]:
-    """Yield a problem for each setting that differs from the checkpoint's and changes what is learned."""
+    """Yield a problem for each setting that differs from the checkpoint's and changes learning."""
     before, after = settings_in(old), flat(asdict(new))
     for key in sorted(before.keys() | after.keys()):
         if before.get(key) != after.get(key) and not _is_any_of(key, (*SAFE, *REPAIRS)):

@@ -42,7 +42,7 @@ class Evaluated(NamedTuple):
 
 @dataclass
 class Trained:
-    """A network on this rank's device, and a recipe, of which only the settings for evaluation matter."""
+    """A network on this rank's device, and a recipe, of which the evaluation settings matter."""
 
     place: Path  # run folder or file
     network: Network
@@ -52,7 +52,7 @@ class Trained:
 
     @classmethod
     def on_device(cls, place: Path, network: Network, recipe: Recipe) -> Self:
-        """Put a network on the device of this rank, with the operations that the recipe allows there."""
+        """Put a network on the device of this rank, with the operations that the recipe allows."""
         rank = this_rank(recipe.launch.device)
         precision = Precision(
             rank.device, resolve_dtype(recipe.precision.dtype, rank.device), network.to(rank.device)

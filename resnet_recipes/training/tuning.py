@@ -1,4 +1,4 @@
-"""cuDNN's search for its fastest algorithms, for image sizes that last long enough to pay for it."""
+"""cuDNN's search for its fastest algorithms, where sizes last long enough to pay for it."""
 
 from collections import Counter
 from collections.abc import Collection

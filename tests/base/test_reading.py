@@ -75,7 +75,8 @@ def test_values_within_the_limits_are_what_json_says():
     value = {"a": [1, -(1 << 63), (1 << 64) - 1, 0.5, -0.0, None, True, "\ud800"], "b": {}}
     assert (
         parse_json(
-            '{"a": [1, -9223372036854775808, 18446744073709551615, 0.5, -0.0, null, true, "\\ud800"],'
+            '{"a": [1, -9223372036854775808, 18446744073709551615, 0.5, -0.0, null, true,'
+            ' "\\ud800"],'
             ' "b": {}}'
         )
         == value

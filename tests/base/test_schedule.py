@@ -150,7 +150,7 @@ def test_epochwise_rates_are_constant_within_an_epoch():
 
 
 def test_an_epoch_of_the_warmup_uses_the_rate_of_its_end():
-    """NVIDIA's DeepLearningExamples: epoch e of an 8-epoch warm-up trains at (e + 1) / 8 of the peak."""
+    """NVIDIA's DeepLearningExamples: epoch e of 8 warm-up epochs has (e + 1) / 8 of the peak."""
     for epoch in range(8):
         step = schedule.epochwise(epoch * S + 3, steps_per_epoch=S, warmup=8 * S)
         assert schedule.cosine(step, total=90 * S, warmup=8 * S) == pytest.approx((epoch + 1) / 8)

@@ -9,7 +9,7 @@ from resnet_recipes.process.ending import Ending
 
 @pytest.fixture
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Work in an empty folder, where starting a run only notes its folder, and ends as if it was stopped."""
+    """Work in an empty folder, where starting a run only notes it, and ends as if stopped."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
     monkeypatch.setattr("sys.argv", ["resnet-train", "recipe=mild", "lr=1"])

@@ -31,7 +31,7 @@ def evaluated(capsys: pytest.CaptureFixture, *words: object) -> dict | list:
 
 
 def counted(run: Path, size: int = 32, resize: int = 36) -> tuple[float, float, dict[str, int]]:
-    """Return top-1, loss and correct images by class, counted by hand over the images of the training loop."""
+    """Return top-1, loss and correct images by class, counted by hand over the loop's images."""
     config = read(run / "config.yaml").data
     config.eval_size, config.eval_resize = size, resize
     network = load(run)

@@ -17,7 +17,10 @@ vl_convert = pytest.importorskip(
 
 @pytest.fixture(autouse=True)
 def unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the plotting library, which takes seconds to pack; test_report_browser.py draws with it."""
+    """Leave out the plotting library, which takes seconds to pack.
+
+    test_report_browser.py draws with it.
+    """
     monkeypatch.setattr(vl_convert, "javascript_bundle", lambda: "")
 
 

@@ -86,9 +86,11 @@ def hovered(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
     """Return whether hovering over a point of a figure shows a text."""
     return browser.execute_script(
         """
-        for (const point of document.querySelectorAll(`#${arguments[0]} .mark-symbol.role-mark path`)) {
+        const marks = `#${arguments[0]} .mark-symbol.role-mark path`;
+        for (const point of document.querySelectorAll(marks)) {
             const box = point.getBoundingClientRect();
-            const place = {clientX: box.x + box.width / 2, clientY: box.y + box.height / 2, bubbles: true};
+            const [clientX, clientY] = [box.x + box.width / 2, box.y + box.height / 2];
+            const place = {clientX, clientY, bubbles: true};
             point.dispatchEvent(new PointerEvent('pointerover', place));
             point.dispatchEvent(new PointerEvent('pointermove', place));
             const tip = document.getElementById('vg-tooltip-element');

@@ -1,4 +1,4 @@
-"""Text of strangers, such as names of classes, recipes and runs, acts on no terminal, page or spreadsheet."""
+"""Names of classes, recipes and runs from strangers act on no terminal, page or spreadsheet."""
 
 import csv
 import io

@@ -17,7 +17,7 @@ TRAIN, VAL = 37, 11
 
 
 def image(number: int) -> Image.Image:
-    """Return smooth noise of a size that `number` decides, like its mean, by which images can be told apart."""
+    """Return smooth noise whose size and mean follow from `number`, to tell images apart."""
     rng = np.random.default_rng(number)
     width, height = (int(side) for side in rng.integers(40, 90, 2))
     coarse = rng.integers(0, 256, (6, 6, 3), dtype=np.uint8)

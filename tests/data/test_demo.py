@@ -1,4 +1,4 @@
-"""The demo set: real files, the same on every machine, and not to be solved by looking at single pixels."""
+"""The demo set: real files, the same everywhere, and not to be solved by single pixels."""
 
 from pathlib import Path
 

@@ -197,11 +197,13 @@ class Dataset:
     def __len__(self):
         return 37
     def __getitem__(self, index):
-        return np.random.default_rng(index).integers(0, 256, (4, 4, 3), np.uint8).repeat(8, 0).repeat(8, 1), index % 3
+        pixels = np.random.default_rng(index).integers(0, 256, (4, 4, 3), np.uint8)
+        return pixels.repeat(8, 0).repeat(8, 1), index % 3
 
 for name, mode in (("train", "proportion"), ("val", "raw")):
     fields = {"image": RGBImageField(mode), "label": IntField()}
-    DatasetWriter(f"{sys.argv[1]}/{name}.beton", fields, num_workers=2).from_indexed_dataset(Dataset(), chunksize=5)
+    writer = DatasetWriter(f"{sys.argv[1]}/{name}.beton", fields, num_workers=2)
+    writer.from_indexed_dataset(Dataset(), chunksize=5)
 """
 
 

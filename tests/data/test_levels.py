@@ -140,13 +140,16 @@ import numpy as np
 from ffcv.libffcv import imdecode
 from ffcv.reader import Reader
 for name in ("train.beton", "train.half.beton"):
-    reader, content = Reader(f"{sys.argv[1]}/{name}"), np.fromfile(f"{sys.argv[1]}/{name}", np.uint8)
+    path = f"{sys.argv[1]}/{name}"
+    reader, content = Reader(path), np.fromfile(path, np.uint8)
     ends = {int(row["ptr"]): int(row["ptr"] + row["size"]) for row in reader.alloc_table}
-    for image in reader.metadata["f0"].view(np.dtype([("mode", "u1"), ("width", "<u2"), ("height", "<u2"),
+    fields = [("mode", "u1"), ("width", "<u2"), ("height", "<u2"), ("ptr", "<u8")]
+    for image in reader.metadata["f0"].view(np.dtype(fields, align=False)):
                                                       ("ptr", "<u8")], align=False)):
         height, width, start = int(image["height"]), int(image["width"]), int(image["ptr"])
         pixels = np.empty((height, width, 3), np.uint8)
-        assert imdecode(content[start:ends[start]], pixels, height, width, height, width, 0, 0, 1, 1, False, False) == 0
+        stored, size = content[start:ends[start]], (height, width)
+        assert imdecode(stored, pixels, *size, *size, 0, 0, 1, 1, False, False) == 0
         print(pixels.mean())
 """
 

@@ -54,7 +54,10 @@ def repeated(share: Share, repeats: int, examples: int, steps: int) -> np.ndarra
 def test_repeated_images_are_dealt_out_as_the_samplers_of_timm_and_torchvision_do(
     world_size, repeats
 ):
-    """Shuffle, repeat each index in a row, take every world_size-th, and keep N // 256 * 256 / world_size of them."""
+    """Shuffle, repeat each index in a row, take every world_size-th, and keep whole batches.
+
+    The reference keeps N // 256 * 256 / world_size of them.
+    """
     examples, batch = 256 * 3 + 11, 840
     if examples < batch:
         examples += 256

@@ -28,7 +28,7 @@ ALONE = Share(0, 1, 12, 4, seed=5)
 
 @pytest.fixture
 def broken(folder: Path, tmp_path: Path) -> Path:
-    """Return a copy of the images, of which one is truncated, one is missing and one is a text file."""
+    """Return a copy of the images with one truncated, one missing and one a text file."""
     root = tmp_path / "images"
     shutil.copytree(folder, root)
     for number, damage in ((4, "cut"), (5, "gone"), (7, "text")):
@@ -214,17 +214,18 @@ import multiprocessing.util, os, sys, time
 from concurrent.futures import process
 from resnet_recipes import data
 from resnet_recipes.data.images import native
-native.why_not = lambda: "left out"               # the engine has threads, the Python decoder processes
+native.why_not = lambda: "left out"    # the engine has threads, the Python decoder processes
 from resnet_recipes.data.base import DataConfig, Share
 end = "killed" if os.fork() else "finished"
-settings = DataConfig(backend="torchvision", root=sys.argv[1], train_size=32, eval_resize=40, eval_size=32, workers=2)
+settings = DataConfig(backend="torchvision", root=sys.argv[1], train_size=32, eval_resize=40,
+                      eval_size=32, workers=2)
 loader = data.open_train(settings, data.measure(settings), Share(0, 1, 12, 4, 5))
 batches = loader.batches()
 next(batches)
 print(end, os.getpid(), *(child.pid for child in multiprocessing.active_children()), flush=True)
 if end == "killed":
     time.sleep(60)
-process._python_exit()                            # what Python does when a program ends; the nursery's forks do not
+process._python_exit()    # what Python does when a program ends; the nursery's forks do not
 multiprocessing.util._exit_function()
 """
 

@@ -1,4 +1,4 @@
-"""Every damaged sample of a .beton file that would stop training is found, and so are files that do not match."""
+"""Damaged samples of a .beton file that would stop training are found, and files at odds."""
 
 import threading
 from pathlib import Path

@@ -161,7 +161,7 @@ def test_segments_are_expandable_where_nvml_works(
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc is meant")
 def test_freed_memory_is_used_again_without_asking_the_system() -> None:
-    """Each of five buffers of 64 MiB would otherwise be 16,384 pages, or 32 huge ones, that are new."""
+    """Each of five buffers of 64 MiB is 32 huge pages, or would be 16,384 new small ones."""
     program = """
 import resource
 faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt

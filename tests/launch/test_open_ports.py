@@ -48,7 +48,7 @@ SRUN = {
 
 
 def listening(pids: set[int]) -> Iterator[str]:
-    """Yield the address of each TCP socket on which one of the processes listens, as written in /proc/net."""
+    """Yield the addresses of TCP sockets on which the processes listen, as in /proc/net."""
     own = set()
     for pid in pids:
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():

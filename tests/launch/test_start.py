@@ -23,7 +23,7 @@ from resnet_recipes.process.lock import locked
 
 @pytest.fixture(autouse=True)
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the launcher start the stand-in instead of the worker, and wait less for an echo of a signal."""
+    """Let the launcher start the stand-in, not the worker, and wait less for a signal's echo."""
     monkeypatch.setattr(group_module, "TRAIN", "stand_in")
     monkeypatch.setattr(launching, "ECHO", 0.1)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))

@@ -213,7 +213,7 @@ def test_until_the_first_update_after_the_delay_the_average_is_a_copy(now_at):
 def test_it_is_torchvisions_average_with_its_reset_in_every_epoch_of_the_warm_up(
     steps_per_epoch, interval, now_at
 ):
-    """The loop of torchvision's references/classification/train.py, around torch's own AveragedModel."""
+    """torchvision's references/classification/train.py, around torch's own AveragedModel."""
     torch.manual_seed(0)
     model, decay = nn.BatchNorm1d(3), 2 ** (-interval / 10)
     theirs = AveragedModel(
@@ -240,7 +240,10 @@ def test_it_is_torchvisions_average_with_its_reset_in_every_epoch_of_the_warm_up
 
 
 def test_a_half_life_in_shares_of_the_run_is_torchvisions_decay_over_epochs():
-    """alpha = (1 - 0.99998) * batch * 32 / epochs: 600 epochs of 1,251 batches of 1,024, an update every 32 steps."""
+    """alpha = (1 - 0.99998) * batch * 32 / epochs.
+
+    600 epochs of 1,251 batches of 1,024, an update every 32 steps.
+    """
     horizon = Horizon(600 * 1251, 1251)
     half_life = horizon.steps(Duration.parse("0.02704dur"))
     assert 1 - 2 ** (-32 / half_life) == pytest.approx((1 - 0.99998) * 1024 * 32 / 600, rel=1e-3)

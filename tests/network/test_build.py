@@ -55,7 +55,7 @@ def test_batchnorm_weights_are_uniform_and_biases_zero(resnet50):
     assert all((m.bias == 0).all() for m in norms)
 
 
-def test_first_loss_on_noise_is_near_eight_as_initialised_by_a_recipe_and_in_the_hundreds_by_torchvision(
+def test_first_loss_on_noise_is_near_eight_with_a_recipe_and_in_the_hundreds_with_torchvision(
     resnet50,
 ):
     recipe, plain = (

@@ -177,7 +177,7 @@ def test_the_backbone_learns_at_its_own_rate(optimizer):
 
 
 def test_decoupled_decay_follows_the_shape_of_each_rate():
-    """At the peak, weights of backbone and classifier lose the same fraction, however low the backbone's rate."""
+    """At the peak, backbone and classifier lose the same fraction, however low the first's rate."""
     model = nn.ModuleDict({"layer": nn.Linear(2, 2, bias=False), "fc": nn.Linear(2, 2, bias=False)})
     optimizer = OPTIMIZERS[0](lr=1.0, weight_decay=0.1, backbone_rate=0.1).build(model)
     before = [parameter.clone() for parameter in model.parameters()]

@@ -1,4 +1,4 @@
-"""Triton decides at import whether to interpret kernels, so the interpreted tests run in their own process."""
+"""Triton decides at import whether to interpret kernels, so those tests have a process."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Compile Triton kernels for a GPU that need not be present, and read registers, spills and instructions."""
+"""Compile Triton kernels for a GPU that is not there; read registers, spills, instructions."""
 
 import re
 import subprocess
@@ -61,9 +61,10 @@ def cubin(
     folder: Path,
     **constants: int | None,
 ) -> Cubin:
-    """Compile `kernel`: arguments have the given `types` ("*bf16") or i32; those in `aligned` are divisible by 16.
+    """Compile `kernel` for arguments of the given `types` ("*bf16"), or else i32.
 
-    A pointer that is a constant is None: the argument is not given.
+    Those in `aligned` are divisible by 16. A pointer that is a constant is None: the argument is
+    not given.
     """
     names = kernel.arg_names
     types = {name: kind for name, kind in types.items() if name not in constants}

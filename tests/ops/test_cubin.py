@@ -69,7 +69,7 @@ def is_cheap(instructions, case, arch):
 
 
 def fits(case, binary):
-    """Tell whether a multiprocessor has registers for the programs; a thread gets them by eights."""
+    """Tell whether a multiprocessor has registers for the programs; threads get them by eights."""
     threads = 32 * case.options["num_warps"]
     return case.resident * threads * -(-binary.registers // 8) * 8 <= 65536
 
@@ -156,7 +156,7 @@ def test_batch_norm_costs_few_instructions_and_registers(case, arch, tmp_path):
 
 
 def _pairs(tile, **constants):
-    """Return the constants of a kernel whose tile has rows, pairs of columns and channels of the input."""
+    """Return the constants of a kernel whose tile has rows, pairs of columns, and channels."""
     return dict(zip(("R", "BP", "BC"), tile, strict=True)) | constants
 
 

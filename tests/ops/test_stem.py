@@ -10,7 +10,7 @@ SIDES = ((5, 3), (4, 6), (1, 1))
 
 
 def arguments(sides, dtype=torch.float64):
-    """Return the arguments of a call on a small map, many of whose values are equal or below zero."""
+    """Return the arguments of a call on a small map with many values equal or below zero."""
     generator = torch.Generator().manual_seed(3)
     x = torch.randn(2, 4, *sides, generator=generator, dtype=dtype).mul(2).round()
     weight, bias, mean = torch.randn(3, 4, generator=generator, dtype=dtype)

@@ -18,7 +18,7 @@ GPU = torch.device("cuda", 0)
 
 
 def test_samples_have_sums_that_several_programs_share(monkeypatch):
-    """As all sums of a real network have; on a GPU, this is the only trial of how shares are added up."""
+    """As in all sums of a real network; without a GPU, no other test adds up shares."""
     programs = defaultdict(set)
 
     def launch(kernel, grid, *_, **__):

@@ -240,7 +240,7 @@ def test_what_does_not_fill_a_batch_is_left_out():
     assert planned(small(), examples=1099).steps_per_epoch == 10
 
 
-def test_logging_evaluation_and_saving_are_due_at_their_intervals_and_at_the_end_and_logging_at_every_epochs_end():
+def test_log_eval_and_save_are_due_at_intervals_and_the_end_and_log_at_every_epochs_end():
     made = planned(
         small(
             "25ba",

@@ -59,7 +59,7 @@ class Nursery:
     def start(
         self, folder: Path, ranks: int, largest_file: int = -1, stop_at: int = -1
     ) -> list[int]:
-        """Start the ranks of the run in `folder`, as a launcher would, and return their process ids.
+        """Start the ranks of the run in `folder`, as a launcher would; return their process ids.
 
         No file of theirs grows beyond `largest_file` bytes; the last rank gets SIGTERM when it has
         done `stop_at` steps.
@@ -87,7 +87,7 @@ class Nursery:
         return [json.loads((folder / f"answer{rank}.json").read_text()) for rank in range(ranks)]
 
     def wait(self) -> list[int]:
-        """Wait until the ranks that were started last have ended, and return their exit codes by rank."""
+        """Wait until the ranks that were started last have ended; return exit codes by rank."""
         return self._ask("wait")
 
     def run(
@@ -123,7 +123,8 @@ class Command:
         self, nursery: Nursery, folder: Path, command: Sequence[str], environment: Mapping[str, str]
     ):
         self._nursery = nursery
-        self._said = [tempfile.NamedTemporaryFile() for _ in ("out", "err")]  # noqa: SIM115 (gone with this)
+        # They are gone with this object.
+        self._said = [tempfile.NamedTemporaryFile() for _ in ("out", "err")]  # noqa: SIM115
         out, err = (file.name for file in self._said)
         self.pid = nursery._ask(
             {
@@ -140,7 +141,7 @@ class Command:
         return self._nursery._ask({"poll": self.pid})
 
     def wait(self, timeout: float = 60.0) -> tuple[int, str, str]:
-        """Return its exit code, what it printed, and what it said on its error stream, once it has ended."""
+        """Return its exit code, output and errors, once it has ended."""
         deadline = time.monotonic() + timeout
         while (code := self.poll()) is None:
             assert time.monotonic() < deadline, self.said()
@@ -266,7 +267,10 @@ def _started(question: dict) -> Forked:
 
 
 def narrow_resnet18(num_classes: int) -> ResNet:
-    """Return a ResNet-18 with an eighth of the channels after its stem and a sixtieth of the parameters."""
+    """Return a ResNet-18 with an eighth of the channels after its stem.
+
+    It has a sixtieth of the parameters.
+    """
 
     class Narrow(ResNet):
         def _make_layer(

@@ -1,4 +1,4 @@
-"""Several ranks measure what one does, never save diverged weights, and resume with the same order of addition."""
+"""Several ranks measure what one does, save no diverged weights, and resume bit for bit."""
 
 import json
 import os
@@ -40,7 +40,7 @@ SIZES = [1, 2, 3, 7, 24, 50, 53, 97]
 
 @pytest.fixture
 def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path]:
-    """Return a function that makes the folder of a run of six steps with a checkpoint after three."""
+    """Return a function that makes the folder of a run of six steps, saved after three."""
 
     def make(**changes: Any) -> Path:
         small = {
@@ -59,7 +59,7 @@ def new_run(recipe: Callable[..., Recipe], tmp_path: Path) -> Callable[..., Path
 
 
 def killed_after(step: int, run: Path) -> Path:
-    """Return what there would be of a finished run if it had been killed right after a checkpoint."""
+    """Return what there would be of a finished run, killed right after a checkpoint."""
     folder = Path(tempfile.mkdtemp(dir=run.parent))
     (folder / "checkpoints").mkdir()
     for path in (run / "config.yaml", *run.glob(f"checkpoints/step-{step:08d}.*")):
@@ -73,7 +73,7 @@ def state(run: Path, step: int) -> dict[str, Any]:
 
 
 def differing(run: Path, other: Path) -> list[str]:
-    """Return the names of the weights and statistics of which any bit differs between two finished runs."""
+    """Return the names of weights and statistics that differ in any bit between two runs."""
     weights, others = archive.read(run / "weights.pt"), archive.read(other / "weights.pt")
     return [name for name in weights if not torch.equal(weights[name], others[name])]
 
@@ -84,7 +84,7 @@ def switch_off(owner: str, name: str) -> None:
 
 
 def measured(process: RankProcess, off: tuple[str, ...] = ()) -> list[tuple[float, ...]]:
-    """Evaluate a model whose weights are shared and whose statistics are each rank's own, as after training."""
+    """Evaluate a model with shared weights and each rank's own statistics, as after training."""
     if off:
         switch_off(*off)
     rank = distributed.this_rank("cpu")
@@ -149,7 +149,7 @@ def flipped(process: RankProcess) -> str:
 def test_several_ranks_count_what_one_process_counts_with_the_statistics_of_rank_0(
     nursery: Nursery, tmp_path: Path
 ):
-    """All figures are the same on every rank, and all but the last digits of the loss the same as one process's."""
+    """Figures are the same on every rank, and but for the last digits of the loss one process's."""
     (alone,) = nursery.call(tmp_path, 1, measured)
     for ranks in (2, 3, 4):
         first, *others = nursery.call(tmp_path, ranks, measured)

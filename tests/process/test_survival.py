@@ -1,4 +1,4 @@
-"""A run that is killed, stopped or damaged at any moment ends, once resumed, with the weights of an undisturbed run."""
+"""A run killed, stopped or damaged at any moment ends, once resumed, with the same weights."""
 
 import os
 import random
@@ -98,7 +98,7 @@ class Run:
 def untouched(
     tmp_path_factory: pytest.TempPathFactory, configs: dict, nursery: Nursery
 ) -> Callable[[int], dict]:
-    """Return a function from a number of ranks to the last state of a run of theirs that was left alone."""
+    """Return a function from a number of ranks to the last state of an undisturbed run."""
     return cache(
         lambda ranks: Run(
             tmp_path_factory.mktemp("untouched") / str(ranks), configs, nursery, ranks

@@ -21,7 +21,7 @@ def planned(name: str) -> Plan:
 
 
 def with_methods_in_another_order(text: str, seed: int) -> str:
-    """Return a recipe file with the keys of its `methods` section, and those of each method, shuffled."""
+    """Return a recipe file with the keys of `methods`, and those of each method, shuffled."""
     shuffle = random.Random(seed).shuffle
     head, section, tail = re.fullmatch(
         r"(.*^methods:\n)(.*?)(^\n.*)", text, re.DOTALL | re.MULTILINE

@@ -173,7 +173,10 @@ def test_every_packaged_recipe_can_be_planned(name):
 
 
 def test_finetune_is_the_tutorial_of_pytorch_with_a_batch_of_32():
-    """Chilamkurthy: SGD at 0.001 for 4 images, momentum 0.9, a tenth of the rate after every 7 of 25 epochs."""
+    """Chilamkurthy: SGD at 0.001, momentum 0.9, a tenth after every 7 of 25 epochs.
+
+    His batches have 4 images.
+    """
     photos = DataFacts("torchvision", Path("photos"), 500, 100, ("ants", "bees"))
     made = make_plan(compose("finetune", needs_data=False).recipe, photos, 1)
     rates = [made.lr_at(epoch * made.steps_per_epoch) for epoch in range(25)]

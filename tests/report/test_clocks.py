@@ -14,7 +14,7 @@ def test_the_papers_clock_times_the_first_epoch_as_the_second():
     assert papers_seconds(epochs[:1], 30.0) is None
 
 
-def test_mlperfs_clock_runs_from_the_first_step_to_the_last_evaluation_and_holds_evaluations_and_checkpoints():
+def test_mlperfs_clock_runs_from_first_step_to_last_evaluation_with_evaluations_and_checkpoints():
     one = records(
         ("begin", 7.0, {"startup_seconds": 7.0}),
         ("evaluation", 50.0, {"raw_seconds": 0.0}),

@@ -19,7 +19,7 @@ VALUES = {
 
 @pytest.fixture
 def events(recorder, facts, driver) -> list[dict]:
-    """The events of a run of four epochs, interrupted after the third, that reaches its target at the end."""
+    """The events of four epochs, interrupted after the third, that reach the target at the end."""
     recorder.begin()
     driver.run(0, 30)
     recorder.begin(30, driver.seconds)

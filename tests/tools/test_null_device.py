@@ -29,7 +29,8 @@ side = torch.cuda.Stream()
 def elsewhere():
     with torch.cuda.stream(side):
         return host.to("cuda", non_blocking=True).shape
-with ThreadPoolExecutor(1) as thread, torch.cuda.graph(torch.cuda.CUDAGraph(), capture_error_mode="thread_local"):
+graph = torch.cuda.CUDAGraph()
+with ThreadPoolExecutor(1) as thread, torch.cuda.graph(graph, capture_error_mode="thread_local"):
     torch.add(ones, 1)
     print(*thread.submit(elsewhere).result())
 try:
@@ -40,7 +41,8 @@ try:
         torch.cuda.current_stream().synchronize()
 except RuntimeError as error:
     print(str(error).partition("\\n")[0])
-print([entry.split(" _")[0] for entry in entries if entry.startswith("captured") and "malloc" not in entry])
+captured = [entry.split(" _")[0] for entry in entries if entry.startswith("captured")]
+print([entry for entry in captured if "malloc" not in entry])
 """
 
 #: A run whose network reads a number back to the host, which a graph cannot contain. Like older
@@ -59,7 +61,8 @@ run.model.fc.register_forward_hook(lambda module, inputs, output: output + float
 steps = recorded_steps(run)
 torch.cuda.graph.__exit__ = now
 print(torch.cuda.initial_seed() == torch.initial_seed() != unseeded)
-print(min(map(launches, steps)) > 100 and torch.cuda.current_stream() == torch.cuda.default_stream())
+stream_is_kept = torch.cuda.current_stream() == torch.cuda.default_stream()
+print(min(map(launches, steps)) > 100 and stream_is_kept)
 side, sizes = torch.cuda.Stream(), []
 for _ in range(2):
     memory = torch.empty(1 << 26, device="cuda")
@@ -81,8 +84,10 @@ from resnet_recipes.data.stream import Stream
 from resnet_recipes.ops import blur
 from resnet_recipes.ops.selftest import mismatch
 places = []
-operation = SimpleNamespace(samples=blur.samples, plain=blur.plain,
-                            fused=lambda *given: places.append(torch.cuda.current_device()) or blur.plain(*given))
+def fused(*given):
+    places.append(torch.cuda.current_device())
+    return blur.plain(*given)
+operation = SimpleNamespace(samples=blur.samples, plain=blur.plain, fused=fused)
 mismatch(operation, torch.device("cuda", 1), torch.float32, torch.device("cuda", 1))
 print(*sorted(set(places)), torch.cuda.current_device())
 batch, sizes = RawBatch(torch.empty(1 << 24).pin_memory(), torch.empty(1).pin_memory()), []
@@ -130,7 +135,8 @@ from null_device import recorded
 from step import a_run, recorded_steps
 from resnet_recipes.training import STORE, distributed
 def asked(entries):
-    return [entry.removeprefix("launch ") for entry in entries if "nccl" in entry or entry == "launch graph"]
+    asked = [entry for entry in entries if "nccl" in entry or entry == "launch graph"]
+    return [entry.removeprefix("launch ") for entry in asked]
 os.environ[STORE] = sys.argv[1] + ".store"
 with recorded() as entries:
     distributed.form_group(distributed.this_rank("cuda"))
@@ -146,7 +152,8 @@ print(*asked(entries), sep=", ")
 with recorded() as entries:
     distributed.broadcast_statistics(run.model)
 print(len(asked(entries)) - len(list(run.model.buffers())))
-for given in (torch.ones(3), torch.ones(3, device="cuda:1"), torch.ones(3, 3, device="cuda").t()[:, :2]):
+transposed = torch.ones(3, 3, device="cuda").t()[:, :2]
+for given in (torch.ones(3), torch.ones(3, device="cuda:1"), transposed):
     try:
         distributed.total_over_ranks(given)
     except (RuntimeError, ValueError) as error:
@@ -167,7 +174,8 @@ reporter.wants_to_stop.return_value = True
 sizes = run.plan.sizes
 for size in set(sizes):
     train(run, reporter, sizes.index(size) * run.plan.steps_per_epoch)
-print(len(set(sizes)), reporter.step.call_count, torch._dynamo.utils.counters["stats"]["unique_graphs"])
+graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+print(len(set(sizes)), reporter.step.call_count, graphs)
 """
 
 #: A run from the command line, on images of three sizes.
@@ -216,7 +224,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
-    """Return the environment of the null device, as a launcher would set it, on a machine with two of them."""
+    """Return the environment of the null device, as a launcher would set it, with two devices."""
     spec = importlib.util.spec_from_file_location("run", TOOL / "run.py")
     run = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(run)
@@ -230,7 +238,7 @@ def environment(tmp_path_factory):
 
 @pytest.fixture
 def start(environment):
-    """Return a function that runs Python on the null device and returns the lines that it prints."""
+    """Return a function that runs Python on the null device and returns the printed lines."""
 
     def started(*arguments):
         done = subprocess.run(
@@ -345,7 +353,7 @@ def test_a_compiled_run_has_one_training_graph_for_all_image_sizes(start):
 
 @pytest.fixture
 def command(environment, tmp_path):
-    """Return a function that runs COMMAND, which fails at its evaluation, and returns what it shows before."""
+    """Return a function that runs COMMAND, which fails at its evaluation, and what it shows."""
 
     def ran(*words, **changes):
         words = ["-m", "resnet_recipes", *COMMAND, *words, f"run.root={tmp_path}", "run=tried"]

@@ -1,4 +1,4 @@
-"""Several gloo ranks on the CPU learn what one process learns, agree bit for bit, and measure the same."""
+"""Several gloo ranks on the CPU learn and measure what one process does, and agree bit for bit."""
 
 import json
 import tempfile

@@ -35,7 +35,7 @@ class Arithmetic(TorchDispatchMode):
 
 
 def grown(run: Run, limit: int) -> Run:
-    """Let the network of a run need more memory than there is for images of more than `limit` pixels."""
+    """Let the network of a run need more memory than there is for images above `limit` pixels."""
 
     def refuse(module: torch.nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
         if inputs[0].shape[-1] > limit:

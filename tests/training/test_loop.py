@@ -62,7 +62,7 @@ def copied(state: Any) -> Any:
 
 
 def differing(ours: Run, theirs: Run) -> list[str]:
-    """Return the names of all tensors (weights, statistics, momentum, averages) that are not equal bit for bit."""
+    """Return the names of all tensors (weights, statistics, momentum, averages) that differ."""
     pairs = []
     for run in (ours, theirs):
         state = capture(run, 0)

@@ -1,4 +1,4 @@
-"""A run resumes from a state, warns of what is different, or refuses what would make it a different run."""
+"""A run resumes from a state, warns of differences, or refuses what would change the run."""
 
 from collections.abc import Callable
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""cuDNN searches where many pixels are trained on at one size, from the first convolution on, and nowhere else."""
+"""cuDNN searches where many pixels are trained on at one size, and nowhere else."""
 
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace

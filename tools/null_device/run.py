@@ -34,7 +34,7 @@ def build(folder: Path) -> None:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Return the environment in which a Python process sees the device that `build` made in `folder`."""
+    """Return the environment in which Python sees the device that `build` made in `folder`."""
     path = os.pathsep.join([str(HERE), str(HERE.parents[1])])
     return os.environ | {
         "LD_PRELOAD": str(folder / "runtime.so"),

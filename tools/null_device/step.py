@@ -76,7 +76,7 @@ def counts(steps: list[list[str]]) -> dict[str, object]:
 
 
 def a_run(name: str, changes: list[str]) -> Run:
-    """Return a run of a recipe on the null device, with a loader that always hands out the same pinned batch."""
+    """Return a run of a recipe on the null device, with a loader that repeats one pinned batch."""
     batch = f"batch.global_size={BATCH}", f"batch.bn_size={BATCH}"
     changes = ["data=/dev/null", "data.backend=synthetic", *batch, *changes]
     recipe = compose(name, changes, needs_data=False).recipe

@@ -87,13 +87,13 @@ class Beton:
         return hashlib.sha256((self.structure + crc32).encode()).hexdigest()[:32]
 
     def sample(self, index: int) -> np.ndarray:
-        """Read the stored bytes of one sample, uint8; reads, not maps, as a truncated file would kill the process."""
+        """Read the stored bytes of one sample, uint8; a map of a truncated file would kill us."""
         with open_regular(self.path) as file:
             file.seek(self.starts[index])
             return np.frombuffer(file.read(self.lengths[index]), np.uint8)
 
     def complaint(self, index: int, data: np.ndarray | None = None) -> str | None:
-        """Return what is wrong with one sample, without decoding it, or None. Pass `data` if it was already read."""
+        """Return what is wrong with one sample, undecoded, or None; `data` if already read."""
         try:
             data = self.sample(index) if data is None else data
         except OSError as error:
@@ -111,7 +111,7 @@ class Beton:
 
 
 def half_path(path: Path) -> Path:
-    """Return the path of a .beton file's small level, which may not exist: the same images at half their size."""
+    """Return the path of a .beton file's small level, its images at half size; it may not exist."""
     return path.with_name(f"{path.stem}.half.beton")
 
 
@@ -155,7 +155,7 @@ def open_beton(path: Path) -> Beton:
 
 
 def pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
-    """Yield why two files cannot be used together: their labels differ in meaning, or classes have no images."""
+    """Yield why two files do not fit: labels that differ in meaning, or classes without images."""
     again = "convert both together:  resnet-recipes convert SRC DST"
     for beton, split in ((train, "train"), (val, "val")):
         if beton.sidecar and beton.sidecar.split not in ("", split):
@@ -181,7 +181,7 @@ def pair_problems(train: Beton, val: Beton) -> Iterator[Problem]:
 
 
 def _check_header(path: Path, header: bytes, total: int) -> tuple[int, int, int]:
-    """Refuse an invalid header; return the number of samples, the position of the table, and the page size."""
+    """Return the number of samples, the table's position and the page size of a valid header."""
     if len(header) < HEADER.itemsize or total < METADATA_START:
         raise _refusal(path, f"has {total} bytes, too few for a .beton file")
     row = np.frombuffer(header, HEADER)[0]
@@ -236,7 +236,7 @@ def _check_fields(path: Path, fields: np.ndarray) -> None:
 def _check_table(
     path: Path, pointers: np.ndarray, allocations: np.ndarray, where: tuple[int, int]
 ) -> np.ndarray:
-    """Refuse a table with missing, overlapping or misplaced samples; return bytes by sample, int64 [N]."""
+    """Return bytes by sample, int64 [N]; refuse missing, overlapping or misplaced samples."""
     table_ptr, page_size = where
     count = len(pointers)
     if not np.array_equal(np.sort(allocations["sample"]), np.arange(count, dtype=np.uint64)):
@@ -268,7 +268,7 @@ def _check_table(
 
 
 def _check_images(path: Path, images: np.ndarray, lengths: np.ndarray) -> None:
-    """Refuse images of unknown kind or impossible size, and raw images without three bytes per pixel."""
+    """Refuse images of unknown kind or impossible size, and raw ones without 3 bytes a pixel."""
     if (unknown := images["mode"] > RAW).any():
         raise _refusal(path, _first(unknown, "is stored neither as JPEG nor raw"))
     pixels = images["height"].astype(np.int64) * images["width"]

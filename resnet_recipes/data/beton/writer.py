@@ -59,7 +59,8 @@ class BetonWriter:
 
     def __init__(self, path: Path, capacity: int, page_size: int, key: str):
         self.path, self.page_size = path, page_size
-        self._journal = open(_journal_path(path), "ab", buffering=0)  # noqa: SIM115  until finish or close
+        # Both files stay open until finish or close.
+        self._journal = open(_journal_path(path), "ab", buffering=0)  # noqa: SIM115
         try:
             fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -76,7 +77,8 @@ class BetonWriter:
         self._end = (
             int(self.records["ptr"][-1] + self.records["size"][-1]) if len(self.records) else first
         )
-        self._file = open(partial_path(path), "r+b" if len(self.records) else "w+b", buffering=0)  # noqa: SIM115  same
+        mode = "r+b" if len(self.records) else "w+b"
+        self._file = open(partial_path(path), mode, buffering=0)  # noqa: SIM115
         self._file.truncate(self._end)
         self._file.seek(self._end)
 

@@ -19,8 +19,9 @@ WAYS = {
     "reduced to 1/8": (0, 0, 64, 8),
 }
 
-#: CRC-32 of the pixels of each file, in each of WAYS: the same for libjpeg-turbo 2.1.5 and 3.2.0, with
-#: vector instructions and without, and for restart markers and scans that only change the encoding.
+#: CRC-32 of the pixels of each file, in each of WAYS: the same for libjpeg-turbo 2.1.5 and 3.2.0,
+#: with vector instructions and without, and for restart markers and scans that only change the
+#: encoding.
 _420 = (0xCC7B5BFF, 0xB5E0C12F, 0xD22F0027, 0x1900D0F6, 0x49D202CD)
 PIXELS = {
     "420": _420,

@@ -1,4 +1,4 @@
-"""Triton kernels that apply BatchNorm with ReLU and a residual, and its gradient: NHWC as rows of channels."""
+"""Triton kernels for BatchNorm, ReLU and residual, and the gradient: NHWC as rows of channels."""
 
 import torch
 import triton
@@ -68,7 +68,7 @@ def backward(g: Tensor, other: Tensor | None, saved: Saved) -> tuple[Tensor, Ten
 
 
 def spread(g: Tensor, saved: Saved, sums: Tensor, relu: bool) -> Tensor:
-    """Return the gradient of the input, from that of the normalised input and its `sums`, [2, C]."""
+    """Return the gradient of the input, from that of the normalised one and its `sums`, [2, C]."""
     x, keep = saved.x, saved.keep
     (n, c, h, w), dx = x.shape, torch.empty_like(x)
     key = x.dtype, c, x.device, keep is None, relu
@@ -98,7 +98,7 @@ def _kept(keep, row, m, area):
 
 @triton.jit
 def _normalized(x, moments, weight, bias, channel, c):
-    """Return weight * (x - mean) * rstd + bias; backward repeats it exactly, so it finds the same signs."""
+    """Return weight * (x - mean) * rstd + bias; backward repeats it bit for bit, for its signs."""
     known = channel < c
     inverse = tl.load(moments + c + channel, mask=known, other=0.0)
     scale = tl.load(weight + channel, mask=known, other=0.0) * inverse
@@ -111,7 +111,10 @@ def _apply(
     x, residual, keep, z, moments, weight, bias, m, c, area,
     RELU: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Normalise, multiply by `keep`, add the residual and apply ReLU; `residual` and `keep` may be None."""
+    """Normalise, multiply by `keep`, add the residual and apply ReLU.
+
+    `residual` and `keep` may be None.
+    """
     first = tl.program_id(0).to(tl.int64) * BM * c
     left = m - tl.program_id(0) * BM
     row = tl.arange(0, BM)
@@ -132,9 +135,10 @@ def _reduce(
     m, c, h, w, rows, blocks,
     RELU: tl.constexpr, HALVED: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Sum the gradients of weight and bias; store the gradient after the ReLU's mask in `gated` unless that is None.
+    """Sum the gradients of weight and bias.
 
-    `other`, the output `z` and `keep` may be None, too.
+    Store the gradient after the ReLU's mask in `gated` unless that is None. `other`, the output `z`
+    and `keep` may be None, too.
     """
     block = tl.program_id(0)
     channel = tl.program_id(1) * BC + tl.arange(0, BC)
@@ -174,7 +178,10 @@ def _spread(
     g, x, keep, dx, moments, weight, bias, sums, m, c, area,
     RELU: tl.constexpr, BM: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Store weight * rstd * (g - mean(g) - x_hat * mean(g * x_hat)), where x_hat is the normalised input."""
+    """Store weight * rstd * (g - mean(g) - x_hat * mean(g * x_hat)).
+
+    x_hat is the normalised input.
+    """
     first = tl.program_id(0).to(tl.int64) * BM * c
     left = m - tl.program_id(0) * BM
     row = tl.arange(0, BM)

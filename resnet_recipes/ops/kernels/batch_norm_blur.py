@@ -22,7 +22,10 @@ OPTIONS = {"num_warps": 2, "enable_fp_fusion": True}
 def forward(
     x: Tensor, norm: Norm, moments: Tensor, epilogue: Epilogue
 ) -> tuple[Tensor, Tensor | None]:
-    """Return the blurred output for [N, C, H, W] and None; with stride 2, the output and the blurred output."""
+    """Return the blurred output for [N, C, H, W] and None.
+
+    With stride 2: the output and the blurred output.
+    """
     residual, keep, relu, stride = epilogue[:4]
     (n, c, h, w), (height, pairs, channels) = x.shape, TILE
     y = empty(x, n, c, -(-h // stride), -(-w // stride))
@@ -39,7 +42,10 @@ def _apply(
     x, residual, keep, z, y, moments, weight, bias, h, w, c,
     S: tl.constexpr, RELU: tl.constexpr, R: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Normalise and blur R rows, BP pairs of columns and BC channels; a row blurred sideways is used three times."""
+    """Normalise and blur R rows, BP pairs of columns and BC channels.
+
+    A row that was blurred horizontally is used three times.
+    """
     bands = (h + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
     column = (tl.program_id(1) * BP + tl.arange(0, BP)[:, None]) * 2
@@ -76,7 +82,10 @@ def _apply(
 
 @triton.jit
 def _sideways(x, residual, z, norm, row, columns, size, S: tl.constexpr, RELU: tl.constexpr):
-    """Blur a normalised row horizontally, around each column and the next one; store the row in `z` if there is one."""
+    """Blur a normalised row horizontally, around each column and the next one.
+
+    Store the row in `z` unless that is None.
+    """
     column, channel = columns
     left = _value(x, residual, norm, (row, column - 1, channel), size, RELU)
     even = _value(x, residual, norm, (row, column, channel), size, RELU)
@@ -105,10 +114,11 @@ def _value(x, residual, norm, place, size, RELU: tl.constexpr):
 
 @triton.jit
 def halved_gradient(g, row, m, channel, c, h, w):
-    """Return the gradient of pixels, in float32, from that of their blur with stride 2; `row` numbers all pixels.
+    """Return the gradient of pixels, in float32, from that of their blur with stride 2.
 
-    An even line 2i takes half the gradient of line i, an odd line 2i + 1 a quarter each of those of
-    i and i + 1. Both are the sum of lines l // 2 and (l + 1) // 2, divided by 4; columns likewise.
+    `row` numbers all pixels. An even line 2i takes half the gradient of line i, an odd line 2i + 1
+    a quarter each of those of i and i + 1. Both are the sum of lines l // 2 and (l + 1) // 2,
+    divided by 4; columns likewise.
     """
     line, column = row // w % h, row % w
     ho, wo = (h - 1) // 2 + 1, (w - 1) // 2 + 1

@@ -26,7 +26,7 @@ def forward(x: Tensor, stride: int) -> Tensor:
 
 
 def backward(g: Tensor, height: int, width: int) -> Tensor:
-    """Return the input's gradient [N, C, height, width] for a stride-2 blur, given the output's gradient."""
+    """Return the gradient of the input, [N, C, height, width], for a blur with stride 2."""
     n, c, h, w = g.shape
     dx = empty(g, n, c, height, width)
     key = g.dtype, c, g.device
@@ -41,7 +41,7 @@ def _grid(over: Tensor) -> tuple[int, int, int]:
 
 @triton.jit
 def _row(x, row, column, channel, size):
-    """Load one pixel of an input row for each column, in float32; pixels outside the image are zero."""
+    """Load one pixel of an input row for each column, in float32; zero outside the image."""
     return get(x, (row, column, channel), size, 0.0).to(tl.float32)
 
 

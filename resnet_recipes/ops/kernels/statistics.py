@@ -19,7 +19,10 @@ OPTIONS = fitting(8, RESIDENT)
 
 
 def statistics(x: Tensor, norm: Norm) -> Tensor:
-    """Return mean and 1 / standard deviation of channels_last [N, C, H, W]: [2, C]; update the running ones."""
+    """Return mean and 1 / standard deviation of channels_last [N, C, H, W]: [2, C].
+
+    Updates the running statistics.
+    """
     (n, c, h, w), columns = x.shape, -(-x.shape[1] // CHANNELS)
     blocks, rows = shares_of(n * h * w, ROWS, columns, x.device, RESIDENT)
     shares, moments = norm.weight.new_empty(2, blocks, c), norm.weight.new_empty(2, c)
@@ -67,7 +70,7 @@ def _statistics(
 
 @triton.jit
 def _combined(shares, m, c, rows, blocks, channel, BM: tl.constexpr):
-    """Return the mean and the sum of squares about it, by the formula of Chan, Golub and LeVeque (1983)."""
+    """Return the mean and the sum of squares about it: Chan, Golub and LeVeque's formula (1983)."""
     row = tl.arange(0, BM)
     near = tl.load(shares + channel, mask=channel < c, other=0.0, cache_modifier=".cg")
     total = tl.zeros([BM, channel.shape[0]], tl.float32)

@@ -33,10 +33,11 @@ NOWHERE = tl.constexpr(9)
 
 
 def forward(x: Tensor, norm: Norm) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the output for channels_last [N, C, H, W], the places of the maxima, uint8 [N, C, H, W], and [2, C].
+    """Return the output, the places of the maxima, and the statistics.
 
-    The places of a window are numbered row by row, 0 to 8; 9 means that nothing in it is above
-    zero. [2, C] are the mean and 1 / standard deviation.
+    Output and places (uint8) are channels_last [N, C, H, W], as the input is. The places of a
+    window are numbered row by row, 0 to 8; 9 means that nothing in it is above zero. [2, C] are the
+    mean and 1 / standard deviation.
     """
     (n, c, h, w), (height, pairs, channels) = x.shape, TILE
     moments = statistics(x, norm)
@@ -68,7 +69,10 @@ def _pool(
     x, y, winner, moments, weight, bias, h, w, c,
     R: tl.constexpr, BP: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """Compute R / 2 rows, BP columns and BC channels of the output; each lane pools three columns of the input."""
+    """Compute R / 2 rows, BP columns and BC channels of the output.
+
+    Each lane pools three columns of the input.
+    """
     bands = (h + R - 1) // R
     image, top = tl.program_id(0) // bands, tl.program_id(0) % bands * R
     column = (tl.program_id(1) * BP + tl.arange(0, BP)[:, None]) * 2
@@ -102,7 +106,10 @@ def _pool(
 
 @triton.jit
 def _peaks(x, norm, row, column, channel, size):
-    """Return the largest of three normalised pixels of a row, with places, around each of three columns."""
+    """Return the largest of three normalised pixels of a row, around each of three columns.
+
+    The places are with them.
+    """
     far_left = _key(x, norm, (row, column - 2, channel), size)
     left = _key(x, norm, (row, column - 1, channel), size)
     middle = _key(x, norm, (row, column, channel), size)
@@ -117,7 +124,7 @@ def _peaks(x, norm, row, column, channel, size):
 
 @triton.jit
 def _key(x, norm, place, size):
-    """Return normalised pixels as integers without a place; those outside the map are below zero."""
+    """Return normalised pixels as integers without a place; below zero outside the map."""
     scale, level = norm
     value = get(x, place, size, 0.0).to(tl.float32) * scale + level
     return tl.where(inside(place, size), value.to(tl.int32, bitcast=True) & -16, -1024)
@@ -193,7 +200,10 @@ def _unpool(
 
 @triton.jit
 def _line(g, line, column, channel, size):
-    """Return 4 times what a line of the output's gradient gives to the maxima of column - 1 to column + 2."""
+    """Return what a line of the output's gradient gives to four maxima, times 4.
+
+    They are those of column - 1 to column + 2.
+    """
     column = column // 2
     left = get(g, (line, column - 1, channel), size, 0.0).to(tl.float32)
     middle = get(g, (line, column, channel), size, 0.0).to(tl.float32)
@@ -215,7 +225,10 @@ def _odd(above, below):
 
 @triton.jit
 def _given(winner, g, row, column, channel, size):
-    """Return what a row of maxima gives to the pixels above it, in it and below it, for two columns each."""
+    """Return what a row of maxima gives to the pixels above it, in it and below it.
+
+    Each for two columns.
+    """
     a = get(winner, (row, column - 1, channel), size, NOWHERE).to(tl.int32)
     b = get(winner, (row, column, channel), size, NOWHERE).to(tl.int32)
     d = get(winner, (row, column + 1, channel), size, NOWHERE).to(tl.int32)
@@ -226,7 +239,10 @@ def _given(winner, g, row, column, channel, size):
 
 @triton.jit
 def _of(maxima, place: tl.constexpr):
-    """Return the sum of those of three gradients whose maximum is one pixel, which has a different place in each."""
+    """Return the sum of those of three gradients whose maximum is one pixel.
+
+    The pixel has a different place in each of the three windows.
+    """
     places, gradients = maxima
     left, middle, right = places
     left_g, middle_g, right_g = gradients
@@ -236,7 +252,7 @@ def _of(maxima, place: tl.constexpr):
 
 @triton.jit
 def _gate(total, pixels, given, row, column, channel, size):
-    """Store the gradient of two columns of pixels, given from three rows, and add it to both sums."""
+    """Store the gradient of two columns of pixels, given from three rows; add it to both sums."""
     above, beside, below = given
     even, odd = above[0] + beside[0] + below[0], above[1] + beside[1] + below[1]
     total = _add(total, pixels, even, (row, column, channel), size)

@@ -1,6 +1,6 @@
-"""Sums over rows in one launch: programs share the rows, and the last to finish adds up all shares, in order.
+"""Sums over rows in one launch: the last program to finish adds up what all have found.
 
-So the result does not depend on which program was last.
+It does so in order, so the result does not depend on which program was last.
 """
 
 from functools import cache
@@ -14,10 +14,10 @@ REGISTERS = 65536  # of a multiprocessor; a thread gets them by eights
 
 
 def counters(device: torch.device) -> Tensor:
-    """Return counters of finished programs, one for each column of a grid; the last program resets its own.
+    """Return counters of finished programs, one for each column of a grid.
 
-    Launches on two streams may run at once, so each stream has its own counters. CUDA graphs have
-    one set, because a process replays them on one stream.
+    The last program resets its own. Launches on two streams may run at once, so each stream has its
+    own counters. CUDA graphs have one set, because a process replays them on one stream.
     """
     if device.type != "cuda":
         return _zeros(device, 0)
@@ -33,7 +33,10 @@ def _zeros(device: torch.device, stream: int | None) -> Tensor:
 
 
 def fitting(warps: int, resident: int) -> dict[str, object]:
-    """Return options with which `resident` programs fit on a multiprocessor, whichever Triton compiles them."""
+    """Return options with which `resident` programs fit on a multiprocessor.
+
+    This holds for every version of Triton.
+    """
     options = {"num_warps": warps, "enable_fp_fusion": True}
     if torch.version.hip:  # Triton's back end for AMD has no limit on registers
         return options
@@ -44,7 +47,10 @@ def fitting(warps: int, resident: int) -> dict[str, object]:
 def shares_of(
     rows: int, tile: int, columns: int, device: torch.device, resident: int
 ) -> tuple[int, int]:
-    """Return how many programs share the rows of each column of programs, and how many rows each takes, whole tiles."""
+    """Return how many programs share the rows of a column of programs, and the rows of each.
+
+    Each takes whole tiles.
+    """
     most = max(1, resident * _multiprocessors(device) // columns)
     own = -(-rows // (most * tile)) * tile
     return -(-rows // own), own
@@ -59,7 +65,10 @@ def _multiprocessors(device: torch.device) -> int:
 
 @triton.jit
 def is_last_program(counters, programs):
-    """Return whether this is the last of its column's `programs`; if so, it sees what the others stored."""
+    """Return whether this is the last of its column's `programs`.
+
+    If so, it sees what the others stored.
+    """
     tl.debug_barrier()
     count = tl.atomic_add(counters + tl.program_id(1), 1, sem="acq_rel", scope="gpu")
     if count == programs - 1:
@@ -76,7 +85,10 @@ def tile(x, row, rows, channel, c):
 
 @triton.jit
 def _two_tiles(x, row, rows, channel, c, BM: tl.constexpr):
-    """Return the sum of two tiles; no later instruction needs the first before the second is loaded, too."""
+    """Return the sum of two tiles.
+
+    No later instruction needs the first before the second is loaded, too.
+    """
     return tile(x, row, rows, channel, c) + tile(x, row + BM, rows, channel, c)
 
 

@@ -48,7 +48,10 @@ def accuracy(
 def _published_layers(
     rows: Sequence[Row], encoding: Spec, x: str, is_background: bool
 ) -> list[Spec]:
-    """Return points for published results, grey if they are behind the user's runs, and one label per recipe."""
+    """Return points for published results, and one label per recipe.
+
+    Those behind the user's runs are grey.
+    """
     shown = ("recipe", "label", "top1_percent", "epochs", x, "hardware", "source", "note")
     colour = {"color": {"value": GREY}} if is_background else {}
     best = {row["recipe"]: row for row in sorted(rows, key=lambda row: row["top1_percent"])}
@@ -172,7 +175,7 @@ def phases(rows: Sequence[Row]) -> Spec:
 
 
 def pareto(rows: Iterable[Row], x: str) -> Iterable[Row]:
-    """Yield `x` and accuracy of the rows that no other row beats in both, the one with the least `x` first."""
+    """Yield `x` and accuracy of the rows that no other row beats in both, by ascending `x`."""
     best = float("-inf")
     for row in sorted(rows, key=lambda row: (row[x], -row["top1_percent"])):
         if row["top1_percent"] > best:

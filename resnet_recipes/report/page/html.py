@@ -81,7 +81,8 @@ def _section(section: Section) -> str:
 
 def _figure(figure: Figure) -> str:
     name = in_html(figure.name)
-    plot = f'<div class="plot" data-spec="{name}-spec"></div><figcaption>{in_html(figure.caption)}</figcaption>'
+    plot = f'<div class="plot" data-spec="{name}-spec"></div>'
+    plot += f"<figcaption>{in_html(figure.caption)}</figcaption>"
     spec = f'<script type="application/json" id="{name}-spec">{to_json(figure.spec)}</script>'
     return f'<figure id="{name}">{plot}{spec}</figure>'
 
@@ -97,7 +98,8 @@ def _table(table: Table) -> str:
     )
     rows = "\n".join("<tr>" + "".join(map(_cell, row, kinds)) + "</tr>" for row in table.rows)
     caption = f'<caption class="note">{in_html(table.caption)}</caption>'
-    return f'<div class="scroll"><table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
+    table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<div class="scroll">{table}</div>'
 
 
 def _cell(value: str | float | None, kind: str) -> str:

@@ -44,9 +44,9 @@ def problems(names: Sequence[str]) -> Iterator[Problem]:
 
 
 def opened(names: Sequence[str], folder: Path, settings: Mapping[str, object]) -> list[Background]:
-    """Return the trackers of a run, each in its own thread, where it can neither slow nor stop training.
+    """Return the trackers of a run, each in its own thread.
 
-    `settings` are the run's hyperparameters.
+    There it can neither slow nor stop training. `settings` are the run's hyperparameters.
     """
     return [
         Background(name, partial(_open, name, folder), settings) for name in dict.fromkeys(names)

@@ -1,4 +1,4 @@
-"""Weights & Biases, with its own environment variables (WANDB_PROJECT, WANDB_DIR, WANDB_MODE=offline ...).
+"""Weights & Biases, with its own environment variables, such as WANDB_PROJECT and WANDB_MODE.
 
 Its files are in the folder wandb next to the run folders: it makes symbolic links, which a run
 folder must not have.

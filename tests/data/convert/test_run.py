@@ -1,4 +1,4 @@
-"""A conversion says what it will take, survives what happens to it, and delivers what it was given."""
+"""A conversion forecasts its cost, survives what happens to it, and delivers what it was given."""
 
 import json
 import os
@@ -178,7 +178,8 @@ from resnet_recipes.data.convert.run import convert
 
 pool._CHUNK = 1
 if __name__ == "__main__":
-    convert(Path(sys.argv[1]), Path(sys.argv[2]), ConvertOptions("raw", workers=1), lambda p: print(p.done, flush=True))
+    options = ConvertOptions("raw", workers=1)
+    convert(Path(sys.argv[1]), Path(sys.argv[2]), options, lambda p: print(p.done, flush=True))
 """
 
 
@@ -357,7 +358,8 @@ from ffcv.memory_managers import OSCacheManager
 from ffcv.reader import Reader
 reader = Reader(sys.argv[1])
 pages = OSCacheManager(reader).page_to_samples
-print(sorted(reader.field_names), reader.num_samples, sum(map(len, pages.values())), *reader.metadata["f1"].tolist())
+samples = sum(map(len, pages.values()))
+print(sorted(reader.field_names), reader.num_samples, samples, *reader.metadata["f1"].tolist())
 """
 
 

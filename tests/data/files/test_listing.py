@@ -15,7 +15,7 @@ from resnet_recipes.data.files.listing import Listing, cache_path
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return a dataset whose listings are cached although it is small and new, in a separate cache."""
+    """Return a dataset whose listings are cached, separately, although it is small and new."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(listing, "_WORTH_KEEPING", 1)
     monkeypatch.setattr(listing, "_SETTLED", 0)

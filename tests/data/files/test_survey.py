@@ -1,4 +1,4 @@
-"""Everything wrong with a folder is reported before anything starts, with the fix if it is known."""
+"""Everything wrong with a folder is reported before anything starts, with the known fixes."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""Pictures: the right pixels from every kind of file, and an error message for those without any."""
+"""Pictures: the right pixels of every kind of file, and an error message for the others."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""The training loader: a run that goes on in the middle of an epoch decodes what is left of it and nothing else."""
+"""The training loader: a run that goes on in mid-epoch decodes only what is left of the epoch."""
 
 import itertools
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The pipeline: batches in order from any storage, by threads, processes or the caller, and a key for every row."""
+"""The pipeline: batches in order from any storage, with threads, processes or neither."""
 
 import sys
 import threading

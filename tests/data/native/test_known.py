@@ -1,4 +1,4 @@
-"""The library is tried on known JPEGs when it is loaded, and left out if their pixels are others."""
+"""The library is tried on known JPEGs when it is loaded; wrong pixels, and it is left out."""
 
 import zlib
 from pathlib import Path

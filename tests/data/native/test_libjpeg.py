@@ -47,7 +47,7 @@ def job(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def build(tmp_path_factory):
-    """Compile the sources once for the public interface, and return a function that links them with a libjpeg-turbo."""
+    """Compile the sources once for the public interface; return a function that links them."""
     folder, source = tmp_path_factory.mktemp("objects"), PATH.parent / "src"
 
     def compiled(path: Path, *macros: str) -> Path:

@@ -19,7 +19,7 @@ def register(library, operation):
 
 @pytest.mark.parametrize("operation", [blur, batch_norm, stem])
 def test_the_kernels_agree_with_torch(operation, monkeypatch):
-    """Run the last of the samples, in float16, because the interpreter does not round to bfloat16."""
+    """Run the last of the samples, in float16: the interpreter does not round to bfloat16."""
     samples = operation.samples
     monkeypatch.setattr(operation, "samples", lambda *arguments: [*samples(*arguments)][-1:])
     with torch.library._scoped_library("resnet_recipes", "IMPL") as library:

@@ -57,7 +57,7 @@ def trained(kernels):
 
 
 def momenta(run):
-    """Return the momenta of all weights, which are their gradients after the first step, as one vector."""
+    """Return the momenta of all weights, their gradients after the first step, as one vector."""
     return torch.cat([state["momentum_buffer"].flatten() for state in run.optimizer.state.values()])
 
 
