@@ -2,10 +2,10 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from shutil import get_terminal_size
 
 from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.places import run_places
 from resnet_recipes.measure.comparison import (
     Group,
     differences,
@@ -20,7 +20,7 @@ from resnet_recipes.report.text import clock_time, pflops, printable
 
 def run(arguments: Arguments) -> int:
     """Print the differing settings, machines and results of two or more run folders."""
-    runs = read_all([Path(word) for word in arguments.words])
+    runs = read_all(run_places(arguments.words))
     differing = differences([settings(run.folder) for run in runs])
     tables = {
         "settings": [row for row in differing if row[0] not in ("run.name", "about")],

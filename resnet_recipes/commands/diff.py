@@ -1,13 +1,14 @@
 """`resnet-recipes diff A B`: the settings that differ between two recipes or runs."""
 
-import os
 from pathlib import Path
 
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.compare import table
+from resnet_recipes.commands.places import found
 from resnet_recipes.measure.comparison import differences, flat
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.library import Library
 
 SILENT = ("name", "about", "published")  # descriptions, which do not affect a run
 
@@ -21,10 +22,10 @@ def run(arguments: Arguments) -> int:
 
 def _settings(word: str, folder: Path | None) -> dict[str, str]:
     """Return every setting of a recipe, or of a run's frozen recipe, with its value as text."""
-    saved, name = Path(word) / "config.yaml", word.removeprefix("recipe=")
-    recipe = (
-        frozen.read(saved)
-        if os.path.lexists(saved)
-        else compose(name, folder=folder, needs_data=False).recipe
-    )
+    name = word.removeprefix("recipe=")
+    run = None if name in Library(folder).names() else found("RECIPE|RUN", word)
+    if run and run.is_dir():
+        recipe = frozen.read(run / "config.yaml")
+    else:
+        recipe = compose(name, folder=folder, needs_data=False).recipe
     return flat({key: value for key, value in frozen.tree_of(recipe).items() if key not in SILENT})

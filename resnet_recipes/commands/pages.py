@@ -4,6 +4,9 @@ from math import inf
 
 from resnet_recipes.commands.arguments import RECIPES, Usage
 
+#: What RUN may be, on every page that takes one.
+RUN = "RUN is its folder, its name in ./runs, or last: the run that was started last."
+
 #: Of `resnet-train`.
 TRAIN = Usage(
     "resnet-train NAME data=/path/to/images [key=value ...]",
@@ -14,9 +17,8 @@ TRAIN = Usage(
         "--describe NAME": "show a recipe, with the source of every value",
         "--dry-run": "print the plan without starting (--json: as JSON)",
         "--cfg": "print the complete recipe as YAML",
-        "--resume RUN": "continue a run; RUN is its folder, or auto for the unfinished run with "
-        "these settings, or "
-        "else a new one",
+        "--resume RUN": "continue a run: its folder, its name in ./runs, last, or auto for the "
+        "unfinished run with these settings, or else a new one",
         "-m": "run every combination of several values: recipe=mild,medium seed=1,2,3 "
         "epochs=curve (22.5, 30, 54, 60, "
         "72 and 90)",
@@ -75,12 +77,13 @@ PAGES = {
         takes="a recipe and a file",
     ),
     "diff": Usage(
-        "resnet-recipes diff A B",
+        "resnet-recipes diff RECIPE|RUN RECIPE|RUN",
         "compare the settings of two recipes or runs",
-        "resnet-recipes diff mild runs/NAME",
+        "resnet-recipes diff mild last",
         RECIPES,
+        RUN,
         words=(2, 2),
-        takes="two recipes or run folders",
+        takes="two recipes or runs",
     ),
     "validate": Usage(
         "resnet-recipes validate [FILE ...]",
@@ -146,19 +149,20 @@ the second; MLPERF also includes evaluations and checkpoints.""",
     "watch": Usage(
         "resnet-recipes watch RUN",
         "follow a run from another terminal, with its loss as a plot",
-        "resnet-recipes watch runs/NAME",
+        "resnet-recipes watch last",
         {"--once": "print the state of the run once"},
-        "It ends when the run does. Into a pipe it prints one line for each evaluation.",
+        f"{RUN} It ends when the run does. Into a pipe it prints one line for each evaluation.",
         (1, 1),
-        "one run folder",
+        "one run",
     ),
     "compare": Usage(
         "resnet-recipes compare RUN RUN ...",
         "show what differs between runs, and whether seeds explain it",
-        "resnet-recipes compare runs/a runs/b",
+        "resnet-recipes compare first last",
         {"--json": "print JSON"},
+        RUN,
         words=(2, inf),
-        takes="at least two run folders",
+        takes="at least two runs",
     ),
     "report": Usage(
         "resnet-recipes report [RUN|FOLDER ...]",
@@ -170,23 +174,24 @@ the second; MLPERF also includes evaluations and checkpoints.""",
             "--published": "only the published results",
             "--png FOLDER": "also write every plot as a picture",
         },
+        f"{RUN} FOLDER has runs (default ./runs).",
     ),
     "eval": Usage(
         "resnet-recipes eval RUN|FILE [data=PATH] [key=value ...]",
         "evaluate a run, a checkpoint or a weights file: accuracy, classes and confusions",
-        "resnet-recipes eval runs/NAME data=/data/imagenet data.eval_size=256",
+        "resnet-recipes eval last data=/data/imagenet data.eval_size=256",
         {
             "--json": "print everything as JSON",
             "--csv FILE": "write the accuracy of every class",
             "--png FILE": "plot it",
         },
-        """\
-PATH is a folder with val/, val.beton or class folders, or a table of labels; by
-default, a run's own images are used. FILE may be ours, or a .pt or .safetensors
-file with torchvision's or timm's names. Settings are those of a recipe:
-data.eval_size, data.eval_resize, evaluation.flip, batch.eval_size,
-precision.dtype, launch.device, workers, gpus. All GPUs are used, as in
-training; gpus=1 takes one.
+        f"""\
+{RUN} FILE may be ours, or a .pt or .safetensors file
+with torchvision's or timm's names. PATH is a folder with val/, val.beton or class
+folders, or a table of labels; by default, a run's own images are used. Settings are
+those of a recipe: data.eval_size, data.eval_resize, evaluation.flip,
+batch.eval_size, precision.dtype, launch.device, workers, gpus. All GPUs are used, as
+in training; gpus=1 takes one.
 
 'evaluation.sizes=[192,224,256,288]' prints a table of test sizes in pixels; the
 shorter side of the images grows with them.""",
@@ -194,10 +199,10 @@ shorter side of the images grows with them.""",
     "predict": Usage(
         "resnet-recipes predict RUN|FILE IMAGE ... | FOLDER ... [key=value ...]",
         "print the five most likely classes of each image, with their probabilities",
-        "resnet-recipes predict runs/NAME ~/photos --csv > photos.csv",
+        "resnet-recipes predict last ~/photos --csv > photos.csv",
         {"--json": "print JSON", "--csv": "print CSV"},
-        """\
-Folders are searched for images, with all their subfolders. Images that cannot
+        f"""\
+{RUN} Folders are searched for images, with all their subfolders. Images that cannot
 be read are reported on stderr, and the others are still classified. Settings
 are those of resnet-recipes eval.""",
     ),
@@ -205,14 +210,16 @@ are those of resnet-recipes eval.""",
         "resnet-recipes export RUN|FILE --to FORMAT --out FOLDER [data=PATH]",
         "write a trained network for another program, and compare what that program computes "
         "with the run",
-        "resnet-recipes export runs/NAME --to onnx --out exported",
+        "resnet-recipes export last --to onnx --out exported",
         {
             "--to FORMAT": "torchvision, timm, safetensors, onnx, torchscript or exported_program",
             "--out FOLDER": "a new folder for the network and README.md, its model card",
             "--fold-batchnorm": "fold BatchNorm into the convolutions (onnx, torchscript, "
             "exported_program)",
         },
-        """\
+        f"""\
+{RUN}
+
 The network is complete: it contains BlurPool, and StochasticDepth's factors are
 part of its weights. The other program reads it back, and its results are compared
 on 64 validation images (of the run, or of PATH; random ones if there are none), at

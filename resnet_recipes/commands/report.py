@@ -1,14 +1,13 @@
 """`resnet-recipes report`: the curves of runs over published results, as one HTML page."""
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.places import records
 from resnet_recipes.commands.progress import say
-from resnet_recipes.commands.runs import listed, price_of
-from resnet_recipes.measure.runs import RunRecord, read_run
+from resnet_recipes.commands.runs import price_of
 from resnet_recipes.measure.sections import sections_of
 from resnet_recipes.report.page.html import page
 from resnet_recipes.report.page.pictures import plotting, write_pictures
@@ -23,7 +22,7 @@ def run(arguments: Arguments) -> int:
             [Problem("--published", None, "takes no runs: it only plots the published results")]
         )
     plotting("report")
-    runs = [] if "--published" in arguments else list(_runs(arguments.words or ["runs"]))
+    runs = [] if "--published" in arguments else list(records(arguments.words or ["runs"]))
     sections = list(sections_of(runs, price))
     counted = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
     title = "Published results of ResNet-50 on ImageNet" if "--published" in arguments else counted
@@ -38,10 +37,3 @@ def run(arguments: Arguments) -> int:
         ) from None
     say(f"{out}: {counted}, {out.stat().st_size / 1e6:.1f} MB")
     return 0
-
-
-def _runs(words: Sequence[str]) -> Iterator[RunRecord]:
-    """Yield the runs that the words name: run folders, and folders of run folders."""
-    for word in words:
-        one = read_run(Path(word))
-        yield from [one] if one else listed(Path(word))

@@ -7,11 +7,10 @@ from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
+from resnet_recipes.commands.places import ROOT, run_place
 from resnet_recipes.commands.progress import say
 from resnet_recipes.launch.resume import matching, unfinished
 from resnet_recipes.recipe.schema import Recipe
-
-ROOT = Path("runs")
 
 #: Settings that name a run.
 _NAMING = ("run=", "run.name=", "run.root=")
@@ -29,7 +28,7 @@ def to_resume(arguments: Arguments) -> tuple[Path, Sequence[str] | Recipe] | Non
         rule = "--resume chooses the run, and a run keeps its recipe"
         if wrong := [word for word in words if word.startswith(("recipe=", *_NAMING))]:
             raise RecipeError(Problem(word, None, rule, "leave it out") for word in wrong)
-        return typed_path("--resume", named), words
+        return run_place("--resume", named), words
     if any(word.startswith("recipe=") for word in words):
         wanted = composed(arguments).recipe
         folder = matching(wanted, say)

@@ -3,11 +3,11 @@
 import json
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import WIDTH, Arguments
-from resnet_recipes.measure.runs import RunRecord, runs_in
+from resnet_recipes.commands.places import records
+from resnet_recipes.measure.runs import STATES, RunRecord
 from resnet_recipes.report.text import clock_time, csv_line, pflops, printable
 
 #: What the list can be sorted by; the best, or the latest name, comes first.
@@ -24,7 +24,7 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
 def run(arguments: Arguments) -> int:
     """Print the runs below a folder (default: runs), filtered by words like state=failed."""
     filters = [word.partition("=")[::2] for word in arguments.words if "=" in word]
-    roots = [Path(word) for word in arguments.words if "=" not in word] or [Path("runs")]
+    places = [word for word in arguments.words if "=" not in word] or ["runs"]
     order, price = arguments.flags.get("--sort", "name"), price_of(arguments.flags.get("--price"))
     problems = (
         [Problem("--sort", order, f"must be one of {', '.join(KEYS)}")] if order not in KEYS else []
@@ -34,14 +34,14 @@ def run(arguments: Arguments) -> int:
         for key, value in filters
         if key not in ("recipe", "state", "name")
     ]
+    problems += [
+        Problem(key, value, f"must be one of {', '.join(STATES)}")
+        for key, value in filters
+        if key == "state" and value not in STATES
+    ]
     if problems:
         raise RecipeError(problems)
-    found = [
-        run
-        for root in roots
-        for run in listed(root)
-        if all(_matches(run, *words) for words in filters)
-    ]
+    found = [run for run in records(places) if all(_matches(run, *words) for words in filters)]
     found.sort(key=KEYS[order])
     if "--json" in arguments:
         print(json.dumps([_row(run, price) for run in found], indent=2))
@@ -50,25 +50,8 @@ def run(arguments: Arguments) -> int:
     elif found:
         _show(found, price)
     else:
-        print("no runs" + (" match" if filters else f" in {', '.join(map(str, roots))}"))
+        print("no runs" + (" match" if filters else f" in {', '.join(places)}"))
     return 0
-
-
-def listed(root: Path) -> list[RunRecord]:
-    """Return the runs in a folder. Raises NotReadyError if it cannot be read."""
-    try:
-        return list(runs_in(root))
-    except OSError as error:
-        raise NotReadyError(
-            [
-                Problem(
-                    str(root),
-                    None,
-                    f"cannot be listed: {error.strerror}",
-                    "resnet-recipes runs FOLDER",
-                )
-            ]
-        ) from None
 
 
 def price_of(text: str | None) -> float | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.places import run_places
 from resnet_recipes.measure.comparison import read_all
 from resnet_recipes.measure.runs import RunRecord, read_run
 from resnet_recipes.report.metrics import METRICS, read_metrics
@@ -23,7 +24,7 @@ EVERY = 1.0
 
 def run(arguments: Arguments) -> int:
     """Show the run until it ends, or until Ctrl-C."""
-    folder = Path(arguments.words[0])
+    (folder,) = run_places(arguments.words)
     read_all([folder])
     if "--once" in arguments:
         print("\n".join(_lines(read_run(folder), read_metrics(folder / METRICS))))

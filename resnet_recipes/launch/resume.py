@@ -9,6 +9,7 @@ from resnet_recipes.base import atomic
 from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.reading import read_bytes
 from resnet_recipes.data.root import root_problem
+from resnet_recipes.measure.runs import newest
 from resnet_recipes.process.folder import refuse_links
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import compose
@@ -109,11 +110,7 @@ def _moved_data(recipe: Recipe, folder: Path) -> Problem | None:
 
 def unfinished(root: Path) -> Iterator[Path]:
     """Yield the run folders without a summary, the newest first."""
-    configs = [
-        path for path in root.glob("[!.]*/config.yaml") if not (path.parent / SUMMARY).exists()
-    ]
-    for config in sorted(configs, key=lambda path: path.stat().st_mtime, reverse=True):
-        yield config.parent
+    return (folder for folder in newest(root) if not (folder / SUMMARY).exists())
 
 
 def _changes(folder: Path, recipe: Recipe) -> list[Problem]:

@@ -13,6 +13,8 @@ from resnet_recipes.base.reading import read_bytes, read_json
 from resnet_recipes.report.metrics import METRICS, last_records
 from resnet_recipes.report.recorder import SUMMARY
 
+STATES = ("finished", "running", "stopped", "failed", "killed", "unreadable")
+
 _STEP = re.compile(r"step-\d+\.json")
 
 
@@ -22,7 +24,7 @@ class RunRecord:
 
     folder: Path
     recipe: str = ""
-    state: str  # finished | running | stopped | failed | killed | unreadable
+    state: str  # one of STATES
     changes: tuple[str, ...] = ()  # settings that were typed, as key=value
     epochs: float | None = None  # of the whole run
     epochs_done: float = 0.0
@@ -66,6 +68,12 @@ def runs_in(root: Path) -> Iterator[RunRecord]:
     for entry in sorted(os.scandir(root), key=lambda entry: entry.name):
         if os.path.isdir(entry) and (run := read_run(Path(entry.path))):
             yield run
+
+
+def newest(root: Path) -> Iterator[Path]:
+    """Yield the run folders directly below `root`, the one that was started last first."""
+    configs = sorted(root.glob("[!.]*/config.yaml"), key=lambda path: path.stat().st_mtime)
+    return (config.parent for config in reversed(configs))
 
 
 def read_run(folder: Path) -> RunRecord | None:

@@ -102,7 +102,7 @@ class Interruption:
         if number == signal.SIGINT and self._first and now - self._first > _SAME_REQUEST:
             os._exit(128 + number)
         self._first = self._first or now
-        self.request(
-            signal.Signals(number).name,
-            ExitCode.CANCELLED if number == signal.SIGINT else ExitCode.PREEMPTED,
-        )
+        if number == signal.SIGINT:
+            self.request("Ctrl-C", ExitCode.CANCELLED)
+        else:
+            self.request(signal.Signals(number).name)

@@ -141,7 +141,7 @@ def test_classes_are_written_as_csv(run: Path, tmp_path: Path, capsys: pytest.Ca
         (["RUN", "evaluation.sizes=[a]"], 2, "evaluation.sizes"),
         (["RUN", "lr=1"], 2, "cannot be changed here"),
         (["RUN", "data.eval_size=4"], 2, "data.eval_size"),
-        (["RUN/nothing"], 3, "no such file"),
+        (["RUN/nothing"], 3, "no such run, file or folder"),
         (["RUN", "data=/nowhere"], 3, "data.root"),
         (["RUN", "--csv", "/nowhere/x.csv"], 3, "cannot be written"),
     ],

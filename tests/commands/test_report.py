@@ -119,7 +119,7 @@ def test_plots_are_written_as_pictures(tmp_path: Path) -> None:
 
 
 def test_mistakes_are_reported(tmp_path: Path) -> None:
-    with pytest.raises(NotReadyError, match="cannot be listed"):
+    with pytest.raises(NotReadyError, match="no such run, file or folder"):
         verbs.run(["report", str(tmp_path / "nowhere")])
     with pytest.raises(NotReadyError, match="cannot be written"):
         verbs.run(["report", "--published", "--out", str(tmp_path / "no" / "r.html")])

@@ -44,13 +44,13 @@ def test_images_that_were_moved_are_named_before_any_process_starts(started, tmp
 
 
 def test_a_dry_run_shows_what_resuming_would_do_and_changes_nothing(started, capsys):
-    cli.train([*SMALL, "run=mine"])
+    cli.train([*WORDS, "run=mine"])
     before = Path("runs/mine/config.yaml").read_bytes()
     assert cli.train(["--resume", "runs/mine", "--dry-run", "workers=3"]) == 0
     assert "4 steps" in capsys.readouterr().out
     assert cli.train(["--resume", "runs/mine", "--dry-run", "lr=1"]) == 2
-    assert cli.train(["--resume", "runs/other", "--dry-run"]) == 2
-    assert cli.train(["--resume", "auto", "--dry-run", *SMALL]) == 0
+    assert cli.train(["--resume", "runs/other", "--dry-run"]) == 3
+    assert cli.train(["--resume", "auto", "--dry-run", *WORDS]) == 0
     assert len(started) == 1
     assert Path("runs/mine/config.yaml").read_bytes() == before
 

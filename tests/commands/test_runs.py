@@ -89,6 +89,7 @@ def test_names_cannot_act_on_the_terminal(
         ["--price", "-1"],
         ["--price", "nan"],
         ["epochs=3"],
+        ["state=done"],
         ["/nowhere"],
     ],
 )

@@ -36,7 +36,7 @@ def test_a_signal_requests_a_stop_with_its_exit_code(
     assert (interruption.requested, interruption.exit_code, interruption.reason) == (
         True,
         code,
-        number.name,
+        "Ctrl-C" if number == signal.SIGINT else number.name,
     )
 
 

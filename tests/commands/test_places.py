@@ -1,0 +1,78 @@
+"""A run may be named by its path, by its name in ./runs, or as `last`."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from resnet_recipes import cli
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.commands.places import records, run_place, run_places
+from tests.run_folders import run_folder
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two runs in ./runs; the one whose name comes first was started last."""
+    monkeypatch.chdir(tmp_path)
+    for name, seed, age in (("alpha", 1, 10), ("beta", 2, 20)):
+        config = run_folder(Path("runs"), name, seed=seed) / "config.yaml"
+        os.utime(config, (1_700_000_000 - age,) * 2)
+    return Path("runs")
+
+
+@pytest.mark.parametrize("word", ["runs/alpha", "alpha", "last"])
+def test_a_run_is_named_by_path_name_or_as_the_last_one(runs, word):
+    assert run_place("RUN", word) == runs / "alpha"
+
+
+def test_a_path_comes_before_a_name_in_runs(runs):
+    Path("alpha").mkdir()
+    assert run_place("RUN", "alpha") == Path("alpha")
+    Path("last").write_text("weights")
+    assert run_place("RUN", "last") == Path("last")
+
+
+@pytest.mark.parametrize("word", ["alphq", "runs/alphq"])
+def test_a_name_that_does_not_exist_is_answered_with_the_nearest(runs, word):
+    with pytest.raises(RecipeError, match=r"no such run.*\n.*did you mean alpha"):
+        run_place("RUN", word)
+
+
+def test_all_names_that_do_not_exist_are_reported_at_once(runs):
+    with pytest.raises(RecipeError) as refused:
+        run_places(["one", "beta", "two"])
+    assert [problem.value for problem in refused.value.problems] == ["one", "two"]
+
+
+@pytest.mark.parametrize("word", ["last", "runs"])
+def test_without_any_run_the_answer_says_how_to_start_one(tmp_path, monkeypatch, word):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RecipeError, match=r"no runs in ./runs yet\n.*resnet-train mild"):
+        run_place("RUN", word)
+
+
+def test_records_are_those_of_runs_and_of_folders_of_runs(runs):
+    assert [one.name for one in records(["last", "runs"])] == ["alpha", "alpha", "beta"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["watch", "last", "--once"], "alpha: finished"),
+        (["compare", "beta", "last"], "A  runs/beta\nB  runs/alpha"),
+        (["diff", "beta", "last"], "\nseed      2         1\n"),
+        (["diff", "mild", "last"], "\n  max_duration\n    mild: 90ep\n    last: 4ep\n"),
+        (["runs", "last"], "\nalpha"),
+    ],
+)
+def test_verbs_take_names(runs, capsys, words, said):
+    for seed, name in enumerate(("alpha", "beta"), 1):
+        if words[0] == "diff":
+            recipe = f"name: mild\nmax_duration: 4ep\nseed: {seed}\ndata: {{root: /}}\n"
+            config = runs / name / "config.yaml"
+            times = os.stat(config)
+            config.write_text(recipe)
+            os.utime(config, (times.st_atime, times.st_mtime))
+    assert cli.main(words) == 0
+    assert said in f"\n{capsys.readouterr().out}"
