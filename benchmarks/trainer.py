@@ -64,8 +64,8 @@ class Silence:
     def wants_to_stop(self) -> bool:
         return False
 
-    def step(self, done: int, loss: Tensor) -> None:
-        self.last = loss
+    def step(self, done: int, losses: Tensor) -> None:
+        self.last = losses.mean()
 
     def log(self, done: int, stream: object) -> None:
         self.loss = float(self.last)

@@ -96,9 +96,9 @@ class Counting(Stopwatch):
         """Return whether this step is the last."""
         return len(self.losses) + 1 >= self._steps
 
-    def step(self, done: int, loss: Tensor) -> None:
+    def step(self, done: int, losses: Tensor) -> None:
         """Keep the loss, on the device."""
-        self.losses.append(loss.detach().clone())
+        self.losses.append(losses.mean())
 
 
 def run_of(recipe: Recipe, device: torch.device, is_searched: bool = False) -> Run:

@@ -78,8 +78,8 @@ _CALLS = {
     "modify_model": "method.modify_model(model)                    # before creating the optimizer",
     "augment_pixels": "pixels = method.augment_pixels(pixels, now)   # uint8 [N, 3, H, W]",
     "transform_batch": "batch = method.transform_batch(batch, now)",
-    "loss": "loss = method.loss(model(batch.images), batch.targets)",
-    "gradient": "loss = method.gradient(compute, params, now)  # compute() adds to .grad",
+    "loss": "loss = method.loss(model(batch.images), batch.targets).mean()",
+    "gradient": "losses = method.gradient(compute, params, now)  # compute() adds to .grad",
     "after_step": "method.after_step(model, now)                 # after optimizer.step()",
     "eval_weights": "with method.eval_weights(model): evaluate()",
 }

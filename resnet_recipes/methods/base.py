@@ -6,7 +6,7 @@ A dataclass of hyperparameters that overrides the hooks it needs.
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from fractions import Fraction
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -43,6 +43,7 @@ class Batch(NamedTuple):
     images: Tensor  # float32 [N, 3, H, W], normalised, channels_last memory
     targets: Tensor  # float32 [N, K], each row sums to one
     labels: Tensor  # int64 [N], the true classes, never changed by methods
+    weights: Tensor | None = None  # float32 [N], by which losses are multiplied; None: all one
 
     @classmethod
     def of(cls, images: Tensor, labels: Tensor, num_classes: int) -> "Batch":
@@ -51,8 +52,12 @@ class Batch(NamedTuple):
 
     def split(self, parts: int) -> Iterator["Batch"]:
         """Yield `parts` micro-batches of equal size, as views."""
-        pieces = zip(*(tensor.chunk(parts) for tensor in self), strict=True)
-        return (Batch(*piece) for piece in pieces)
+        pieces = self.map(lambda tensor: tensor.chunk(parts))
+        return (pieces.map(lambda chunks, i=i: chunks[i]) for i in range(parts))
+
+    def map(self, change: Callable[[Any], Any]) -> "Batch":
+        """Return a batch with `change` applied to every field that is not None."""
+        return Batch(*(None if field is None else change(field) for field in self))
 
 
 class Now(NamedTuple):
@@ -82,7 +87,7 @@ class Now(NamedTuple):
 class Compute(Protocol):
     """Add the gradient of this step's batch to `.grad`.
 
-    Return this rank's mean loss, a detached float32 scalar.
+    Return the losses of this rank's examples, detached float32 [N], before they are weighted.
     """
 
     def __call__(self, sync: bool = True) -> Tensor:
@@ -142,14 +147,14 @@ class Method:
         raise NotImplementedError
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss, a scalar: the mean over N of [N, K] logits and targets.
+        """Return the loss of each example, float32 [N], given logits and targets [N, K].
 
-        Default: softmax cross-entropy.
+        Default: softmax cross-entropy. Training follows their weighted mean.
         """
         raise NotImplementedError
 
     def gradient(self, compute: Compute, params: list[Tensor], now: Now) -> Tensor:
-        """Leave in `.grad` the gradient for the optimizer, and return the loss.
+        """Leave in `.grad` the gradient for the optimizer, and return the losses [N].
 
         Default: `compute()`.
         """

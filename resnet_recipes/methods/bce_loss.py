@@ -54,9 +54,8 @@ class BCELoss(Method):
         nn.init.constant_(model.fc.bias, -math.log(model.fc.out_features))
 
     def loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean loss over N, computed in float32 whatever the dtype of the logits."""
+        """Return the loss of each example, computed in float32 whatever the dtype of the logits."""
         if self.threshold is not None:
             targets = (targets > self.threshold).float()
-        divisor = logits.shape[0] if self.reduction == "sum" else logits.numel()
-        loss = F.binary_cross_entropy_with_logits(logits.float(), targets, reduction="sum")
-        return loss / divisor
+        losses = F.binary_cross_entropy_with_logits(logits.float(), targets, reduction="none")
+        return losses.sum(1) if self.reduction == "sum" else losses.mean(1)

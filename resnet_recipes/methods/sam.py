@@ -75,13 +75,13 @@ class SAM(Method):
     def gradient(self, compute: Compute, params: list[Tensor], now: Now) -> Tensor:
         if (now.step + 1) % self.interval:
             return compute()
-        loss = compute(sync=False)
+        losses = compute(sync=False)
         moved = [param for param in params if param.grad is not None]
         self._move(moved)
         compute()
         with torch.no_grad():
             torch._foreach_copy_(moved, self._copy)
-        return loss
+        return losses
 
     @torch.no_grad()
     def _move(self, params: list[Tensor]) -> None:

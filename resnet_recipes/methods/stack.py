@@ -35,9 +35,9 @@ class Stack:
         self._pixels = self._provided("augment_pixels")
         self._batch = self._provided("transform_batch")
         self._after = self._provided("after_step")
-        #: The loss to minimise, a scalar, given logits and targets [N, K].
+        #: The loss of each example, float32 [N], given logits and targets [N, K].
         self.loss: Callable[[Tensor, Tensor], Tensor] = self._only("loss", _soft_cross_entropy)
-        #: Leave in `.grad` the gradient for the optimizer; return the loss.
+        #: Leave in `.grad` the gradient for the optimizer; return the losses [N].
         self.gradient: Callable[[Compute, list[Tensor], Now], Tensor] = self._only(
             "gradient", _plain_gradient
         )
@@ -152,8 +152,8 @@ class Stack:
 
 
 def _soft_cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return softmax cross-entropy, averaged over N; both [N, K], computed in float32."""
-    return F.cross_entropy(logits.float(), targets, reduction="sum") / len(logits)
+    """Return the softmax cross-entropy of each example; both [N, K], computed in float32."""
+    return F.cross_entropy(logits.float(), targets, reduction="none")
 
 
 def _plain_gradient(compute: Compute, params: list[Tensor], now: Now) -> Tensor:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial, reduce
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,7 +11,7 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.methods.base import Batch
 from resnet_recipes.training.run import Run
 
-#: Add a batch's gradient to `.grad`, averaged over ranks if asked to; return this rank's mean loss.
+#: Add a batch's gradient to `.grad`, averaged over ranks if asked to; return its losses [N].
 ComputeGradient = Callable[[Batch, bool], Tensor]
 
 
@@ -53,22 +53,23 @@ def rehearse(run: Run) -> None:
 def eager(
     run: Run, batch: Batch, sync: bool = True, halfway: Callable[[], object] = lambda: None
 ) -> Tensor:
-    """Compute a gradient kernel by kernel.
+    """Compute a gradient kernel by kernel; return the examples' losses, float32 [N].
 
     Call `halfway` between the last micro-batch's forward and backward pass.
     """
-    parts, losses = run.plan.microbatches, []
+    parts, found = run.plan.microbatches, []
     for i, part in enumerate(batch.split(parts)):
         with run.precision.autocast():
-            loss = run.methods.loss(run.model(part.images), part.targets)
+            losses = run.methods.loss(run.model(part.images), part.targets)
+            loss = (losses if part.weights is None else losses * part.weights).mean()
             loss = loss / parts if parts > 1 else loss
         is_last = i == parts - 1
         if is_last:
             halfway()
         with run.exchange.averaging(sync and is_last):
             run.precision.backward(loss)
-        losses.append(loss.detach().float())
-    return reduce(torch.add, losses)
+        found.append(losses.detach())
+    return torch.cat(found)
 
 
 @contextmanager

@@ -42,7 +42,7 @@ class Graphs:
     def gradient(self, eager: Eager, batch: Batch, sync: bool = True) -> Tensor:
         """Leave a batch's gradient in `.grad` as `eager` would, averaged over ranks if asked to.
 
-        Return the loss.
+        Return its losses.
         """
         if is_new := batch.images.shape != self._shape:
             # torch may give its memory back without waiting for the last replay
@@ -59,12 +59,12 @@ class Graphs:
         ):
             self._graph = self._captured(eager, batch)
         if self._graph is None:
-            loss = eager(batch, sync, self._halfway.record)
+            losses = eager(batch, sync, self._halfway.record)
             self._watch()
-            return loss
-        loss = self._graph.replay(batch)
+            return losses
+        losses = self._graph.replay(batch)
         with self._exchange.averaging(sync):
-            return loss
+            return losses
 
     def _watch(self) -> None:
         """Count gradients whose first half was finished before the host had issued the second."""
@@ -100,25 +100,26 @@ class Graphs:
 
 
 class _Graph:
-    """One gradient as a CUDA graph: its batch, loss and gradients keep their addresses."""
+    """One gradient as a CUDA graph: its batch, losses and gradients keep their addresses."""
 
     def __init__(
         self, eager: Eager, params: list[nn.Parameter], batch: Batch, pool: tuple[int, int]
     ):
         self._params, self._graph = params, torch.cuda.CUDAGraph()
-        self._batch = Batch(*(torch.empty_like(tensor) for tensor in batch))
+        self._batch = batch.map(torch.empty_like)
         # Other threads may pin memory meanwhile.
         with torch.cuda.graph(self._graph, pool=pool, capture_error_mode="thread_local"):
-            self._loss = eager(self._batch, False, lambda: None)
+            self._losses = eager(self._batch, False, lambda: None)
         self._gradients = [param.grad for param in params]
         for param in params:
             param.grad = None
 
     def replay(self, batch: Batch) -> Tensor:
-        """Leave the gradient of a batch in `.grad`; return its loss."""
+        """Leave the gradient of a batch in `.grad`; return its losses."""
         for place, tensor in zip(self._batch, batch, strict=True):
-            place.copy_(tensor)
+            if place is not None:
+                place.copy_(tensor)
         self._graph.replay()
         for param, gradient in zip(self._params, self._gradients, strict=True):
             param.grad = gradient
-        return self._loss.clone()
+        return self._losses.clone()

@@ -50,7 +50,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0) -> int:
             batch = methods.transform_batch(batch, now)
 
         precision.before_step()
-        loss = methods.gradient(partial(compute_gradient, batch), params, now)
+        losses = methods.gradient(partial(compute_gradient, batch), params, now)
         precision.step(run.optimizer, plan.recipe.optimizer.clip_norm)
         run.optimizer.zero_grad(set_to_none=True)
         methods.after_step(model, now)
@@ -59,7 +59,7 @@ def train(run: Run, reporter: RunReporter, first: int = 0) -> int:
         if plan.recipe.batch.bn_average and done % plan.steps_per_epoch == 0:
             average_statistics(model)
         stop = vote.cast(reporter.wants_to_stop()) and done < plan.total_steps
-        reporter.step(done, loss)
+        reporter.step(done, losses)
         if plan.logs_at(done) or plan.evaluates_at(done) or stop:
             reporter.log(done, stream)  # the only place in training that waits for the device
         if plan.evaluates_at(done):

@@ -43,7 +43,7 @@ class Stopwatch:
         timed = len(self.laps) - self._warm_up
         return timed >= STEPS or (timed > 0 and time.perf_counter() > self._end)
 
-    def step(self, done: int, loss: Tensor) -> None:
+    def step(self, done: int, losses: Tensor) -> None:
         """Time a step, to its end on the device."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)

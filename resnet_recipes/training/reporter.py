@@ -59,9 +59,9 @@ class RunReporter:
         """Return whether this rank was asked to stop."""
         return self.interruption.requested
 
-    def step(self, done: int, loss: Tensor) -> None:
-        """Take in a completed step; does not wait for the device."""
-        self._losses[self._count] = loss
+    def step(self, done: int, losses: Tensor) -> None:
+        """Take in a completed step and its examples' losses; does not wait for the device."""
+        torch.mean(losses, 0, out=self._losses[self._count])
         self._count += 1
         self.watchdog.beat(done, "train")
 

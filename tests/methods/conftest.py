@@ -83,7 +83,7 @@ class After(NamedTuple):
     methods: dict[str, Tensor]
 
     @classmethod
-    def step(cls, run: Run, done: int, loss: Tensor) -> "After":
+    def step(cls, run: Run, done: int, losses: Tensor) -> "After":
         model = {
             name: tensor.clone()
             for name, tensor in run.model.state_dict().items()
@@ -96,7 +96,7 @@ class After(NamedTuple):
         methods = {name: tensor.clone() for name, tensor in run.methods.state_dict().items()}
         return cls(
             done,
-            loss.item(),
+            losses.mean().item(),
             run.optimizer.param_groups[0]["lr"],
             run.precision.scaler.get_scale(),
             model,
@@ -121,7 +121,9 @@ def train_with_overflow() -> Callable[[Run, int], list[After]]:
 
         reporter = Mock(spec=RunReporter)
         reporter.wants_to_stop.return_value = False
-        reporter.step.side_effect = lambda done, loss: states.append(After.step(run, done, loss))
+        reporter.step.side_effect = lambda done, losses: states.append(
+            After.step(run, done, losses)
+        )
         run.model.conv1.register_forward_hook(spoil)
         run.precision.load_state_dict(run.precision.state_dict() | {"scale": SCALE})
         train(run, reporter)

@@ -4,34 +4,18 @@ What is said when memory does not suffice, and that it is known before the first
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+import torch.nn.functional as F
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.methods.base import Batch
+from resnet_recipes.training.exchange import Exchange
 from resnet_recipes.training.gradient import eager, gradient_of, rehearse
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.run import Run
 from tests.training.test_loop import HOT, Notes, differing
-
-
-class Arithmetic(TorchDispatchMode):
-    """Notes the operations that compute with a single number, a loss."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen: list[str] = []
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None
-    ) -> Any:
-        found = func(*args, **(kwargs or {}))
-        if isinstance(found, torch.Tensor) and found.ndim == 0 and found.dtype == torch.float32:
-            self.seen.append(func.overloadpacket.__name__)
-        return found
 
 
 def grown(run: Run, limit: int) -> Run:
@@ -89,19 +73,18 @@ def test_a_cpu_that_compiles_nothing_is_not_watched(make_run: Callable[..., Run]
     assert "watched" not in str(gradient_of(run))
 
 
-@pytest.mark.parametrize(("parts", "expected"), [(1, []), (2, ["add", *["div"] * 4])])
-def test_a_loss_is_divided_and_added_up_only_where_there_are_several(
-    parts, expected, make_run: Callable[..., Run]
-):
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_a_step_follows_the_weighted_mean_of_its_losses(parts: int, make_run: Callable[..., Run]):
     run = make_run(batch={"bn_size": 16 // parts})
-    run.methods.loss = lambda logits, _: logits.sum()
-    images, labels = torch.randn(16, 3, 32, 32), torch.zeros(16, dtype=torch.int64)
-    batch = Batch.of(images, labels, run.plan.num_classes)
-    sums = [run.model(part.images).sum() for part in batch.split(parts)]
-    with Arithmetic() as arithmetic:
-        loss = eager(run, batch, sync=False)
-    assert torch.equal(loss, sum(each / parts for each in sums))
-    assert (
-        sorted(name for name in arithmetic.seen if name in ("div", "add", "add_", "zeros"))
-        == expected
-    )
+    run.model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 7))
+    run.exchange = Exchange(run.model, False)
+    batch = Batch.of(torch.randn(16, 3, 1, 1), torch.arange(16) % 7, 7)
+    for weights in (None, torch.rand(16)):
+        run.model.zero_grad()
+        losses = eager(run, batch._replace(weights=weights))
+        found = run.model[1].weight.grad.clone()
+        by_hand = F.cross_entropy(run.model(batch.images), batch.labels, reduction="none")
+        assert torch.allclose(losses, by_hand)
+        run.model.zero_grad()
+        (by_hand * (1 if weights is None else weights)).mean().backward()
+        assert torch.allclose(found, run.model[1].weight.grad, atol=1e-6)

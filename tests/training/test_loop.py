@@ -37,8 +37,8 @@ class Notes:
     def wants_to_stop(self) -> bool:
         return bool(self.stop_at) and len(self.losses) + 1 >= self.stop_at
 
-    def step(self, done: int, loss: torch.Tensor) -> None:
-        self.losses.append(loss)
+    def step(self, done: int, losses: torch.Tensor) -> None:
+        self.losses.append(losses.mean())
         if done in self.keep:
             self.states[done] = copied(capture(self.run, done))
 
