@@ -16,6 +16,7 @@ TRAIN = Usage(
         "--list": "list recipes",
         "--describe NAME": "show a recipe, with the source of every value",
         "--dry-run": "print the plan without starting (--json: as JSON)",
+        "--verbose": "print the whole plan, and every time in the summary",
         "--cfg": "print the complete recipe as YAML",
         "--resume RUN": "continue a run: its folder, its name in ./runs, last, or auto for the "
         "unfinished run with these settings, or else a new one",
@@ -100,7 +101,11 @@ PAGES = {
         "resnet-recipes plan NAME [key=value ...]",
         "print everything a run would do, without starting it",
         "resnet-recipes plan mild data=/data/imagenet gpus=8",
-        RECIPES | {"--json": "print JSON"},
+        RECIPES
+        | {
+            "--verbose": "also rates and sizes by epoch, hooks, memory, all published results",
+            "--json": "print JSON",
+        },
         words=(1, inf),
         takes="a recipe",
     ),

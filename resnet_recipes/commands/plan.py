@@ -20,6 +20,7 @@ from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import Entry
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.report.facts import nearest
 from resnet_recipes.report.text import clock_time
 
 
@@ -38,26 +39,25 @@ def run(arguments: Arguments) -> int:
     if "--json" in arguments:
         print(json.dumps(plan.as_dict(), indent=2))
     else:
-        print("\n".join(lines(wanted, plan)))
+        print("\n".join(lines(wanted, plan, full="--verbose" in arguments)))
     return 0
 
 
-def lines(composed: Composed, plan: Plan, folder: str = "") -> Iterator[str]:
-    """Yield everything that the user may want to know before the first step."""
-    config = composed.recipe.launch
+def lines(composed: Composed, plan: Plan, folder: str = "", full: bool = False) -> Iterator[str]:
+    """Yield what a user may want to know before the start, answers first; `full`: all of it."""
     entry = composed.entry
     hides = ", hides the packaged recipe of the same name" if entry.shadows else ""
-    head = [
-        *(("WARNING", text) for text in warnings(config)),
-        ("recipe", f"{composed.recipe.name}, {entry.place}{hides}"),
-    ]
+    head = [("recipe", f"{composed.recipe.name}, {entry.place}{hides}")]
     if composed.overrides:
         typed = dict.fromkeys(override.typed for override in composed.overrides)
         head.append(("changed", "  ".join(typed)))
-    head += [*_device(plan), *_time(plan)]
-    foot = [("run folder", folder)] if folder else []
+    machine = [*_device(plan), *_time(plan)]
+    machine += [("WARNING", text) for text in warnings(composed.recipe.launch)]
+    rows = [*head, *outline.answers(plan, machine), *([("run folder", folder)] if folder else [])]
+    rows += [outline.BLANK, *outline.details(plan)]
+    rows += [outline.BLANK, *outline.rest(plan), *_predictions(plan)] if full else []
     yield f"resnet-recipes {__version__}"
-    yield from outline.lines([*head, *outline.rows(plan), *foot])
+    yield from outline.lines(rows)
 
 
 def ranks(recipe: Recipe) -> int:
@@ -66,8 +66,8 @@ def ranks(recipe: Recipe) -> int:
     return group_of(config).ranks if config.gpus == "auto" else int(config.gpus)
 
 
-def _device(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Yield what the run computes on and in which precision."""
+def _device(plan: Plan) -> Iterator[outline.Row]:
+    """Yield what the run computes on and in which precision, and whether it may not fit there."""
     launch, dtype = plan.recipe.launch, plan.recipe.precision.dtype
     found = gpus.count() if launch.device != "cpu" else 0
     if launch.device != "cpu" and (found or plan.world_size > 1):
@@ -75,8 +75,12 @@ def _device(plan: Plan) -> Iterator[tuple[str, str]]:
         here = "" if found else ", of which this machine has none"
         resolved = (best or "bf16 if the GPU supports it, else fp16") if dtype == "auto" else dtype
         yield "device", f"{plan.world_size} x {name or 'GPU'}{here}, {resolved}"
-        if "fp32" not in resolved and (size := gpus.memory()):
-            yield from _memory(plan, size)
+        if (memory := _memory(plan)) and memory[0] > memory[1]:
+            yield (
+                "WARNING",
+                f"may not fit in a GPU's memory: batch.bn_size={plan.bn_size // 2} needs about "
+                "half as much; BatchNorm then sees fewer images, which barely changes the result",
+            )
         return
     yield (
         "device",
@@ -85,31 +89,40 @@ def _device(plan: Plan) -> Iterator[tuple[str, str]]:
     )
 
 
-def _memory(plan: Plan, size: int) -> Iterator[tuple[str, str]]:
-    """Yield how much GPU memory the run is expected to need, and what to do if the GPU has less."""
-    expected = gpu_memory(plan)
-    yield (
-        "memory",
-        f"about {expected / 1e9:.0f} of {size / 1e9:.0f} GB per GPU: predicted, not measured",
-    )
-    if expected > size:
-        yield (
-            "WARNING",
-            (
-                f"may not fit in a GPU's memory: batch.bn_size={plan.bn_size // 2} needs about "
-                "half as much; "
-                "BatchNorm then sees fewer images, which barely changes the result"
-            ),
+def _memory(plan: Plan) -> tuple[float, int] | None:
+    """Return the bytes that a GPU is expected to need, and has; None if they are not known."""
+    on_gpu = plan.recipe.launch.device != "cpu" and plan.recipe.precision.dtype != "fp32"
+    size = gpus.memory() if on_gpu else 0
+    return (gpu_memory(plan), size) if size else None
+
+
+def _predictions(plan: Plan) -> Iterator[outline.Row]:
+    """Yield what a GPU is predicted to need, and where it is expected to be slow."""
+    if memory := _memory(plan):
+        need, size = (bytes_ / 1e9 for bytes_ in memory)
+        yield "memory", f"about {need:.0f} of {size:.0f} GB per GPU: predicted, not measured"
+    if gpu := _gpu(plan):
+        speeds = gpu_speeds(plan, gpu)
+        each = ", ".join(
+            f"{speed.images_per_second:,.0f} images/s at {speed.side} px ({speed.limit})"
+            for speed in sorted({speeds[0], speeds[len(speeds) // 2], speeds[-1]})
         )
+        yield "speed", f"predicted for one GPU, with its bottleneck: {each}"
 
 
-def _time(plan: Plan) -> Iterator[tuple[str, str]]:
+def _gpu(plan: Plan) -> datasheet.Gpu | None:
+    """Return the figures of this machine's GPU, if the run's speed on it can be predicted."""
+    launch, precision = plan.recipe.launch, plan.recipe.precision
+    on_gpu = launch.device != "cpu" and precision.dtype != "fp32"
+    return datasheet.known(gpus.first()[0]) if on_gpu else None
+
+
+def _time(plan: Plan) -> Iterator[outline.Row]:
     """Yield how long the run takes and what it costs.
 
     As measured here, else predicted, published or guessed.
     """
-    precision, is_cpu = plan.recipe.precision, plan.recipe.launch.device == "cpu"
-    gpu = None if is_cpu or precision.dtype == "fp32" else datasheet.known(gpus.first()[0])
+    is_cpu, gpu = plan.recipe.launch.device == "cpu", _gpu(plan)
     if known := measurement.known(plan):
         result, price = estimate_for(plan, known.speeds), plan.recipe.launch.price
         total = clock_time(60 * result.total_minutes)
@@ -119,11 +132,6 @@ def _time(plan: Plan) -> Iterator[tuple[str, str]]:
         if price is not None:
             yield "cost", f"{result.cost(price):,.2f} at {price:g} per hour"
     elif gpu is not None:
-        speeds = gpu_speeds(plan, gpu)
-        each = ", ".join(
-            f"{speed.images_per_second:,.0f} images/s at {speed.side} px ({speed.limit})"
-            for speed in sorted({speeds[0], speeds[len(speeds) // 2], speeds[-1]})
-        )
         yield (
             "time",
             (
@@ -132,7 +140,6 @@ def _time(plan: Plan) -> Iterator[tuple[str, str]]:
                 "loading keeps up: predicted, not measured; `resnet-recipes estimate` measures"
             ),
         )
-        yield "speed", f"predicted for one GPU, with its bottleneck: {each}"
     elif plan.world_size == 1 and (is_cpu or not gpus.count()):
         seconds = cpu_seconds(plan, cores())
         yield (
@@ -140,12 +147,9 @@ def _time(plan: Plan) -> Iterator[tuple[str, str]]:
             f"roughly {roughly(seconds)} on this CPU: a guess from the network's arithmetic",
         )
     elif timed := [result for result in plan.published if result.minutes and result.epochs]:
-        nearest = min(timed, key=lambda result: abs(result.epochs - plan.epochs))
+        result = nearest(timed, plan.epochs)
         yield (
             "time",
-            (
-                f"published: {nearest.minutes:g} min for {nearest.epochs} epochs on "
-                f"{nearest.hardware}; "
-                "`resnet-recipes estimate` measures this machine"
-            ),
+            f"published: {result.minutes:g} min for {result.epochs} epochs on {result.hardware}; "
+            "`resnet-recipes estimate` measures this machine",
         )

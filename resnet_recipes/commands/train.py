@@ -1,5 +1,6 @@
 """`resnet-train`: from the words of a command to a run."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from resnet_recipes.commands.resume import root_of, to_resume
 from resnet_recipes.launch import external, start
 from resnet_recipes.launch.group import group_of
 from resnet_recipes.launch.resume import continued
+from resnet_recipes.process.rank_process import VERBOSE
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import Composed
 
@@ -29,6 +31,8 @@ def prepared(arguments: Arguments) -> Path | None:
 
     None if it is done.
     """
+    if "--verbose" in arguments:
+        os.environ[VERBOSE] = "1"
     if folder := external.restarted_run(root_of(arguments.words)):
         return continued(folder, [], say)
     if found := to_resume(arguments):
@@ -41,6 +45,6 @@ def _new_run(wanted: Composed) -> Path:
     ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
     plan = api.plan(wanted, ranks, tell=say)
     folder = api.prepare(wanted, plan, ["resnet-train", *sys.argv[1:]])
-    for line in lines(wanted, plan, str(folder)):
+    for line in lines(wanted, plan, str(folder), full=VERBOSE in os.environ):
         say(line)
     return folder

@@ -4,13 +4,18 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+from resnet_recipes.base.duration import Duration
+from resnet_recipes.methods.base import Method
 from resnet_recipes.planning.plan import Plan
-from resnet_recipes.report.facts import Published
+from resnet_recipes.report.facts import Published, nearest
 from resnet_recipes.report.text import pflops, printable
 
 LABEL = 13  # columns of a row's label
 
 Row = tuple[str, str]
+
+#: A row between two parts of a plan.
+BLANK: Row = ("", "")
 
 
 def lines(rows: Iterable[Row], width: int = 80) -> list[str]:
@@ -24,69 +29,94 @@ def lines(rows: Iterable[Row], width: int = 80) -> list[str]:
             initial_indent=indent,
             subsequent_indent=" " * LABEL,
             break_on_hyphens=False,
-        )
+        ) or [""]
     return [line.rstrip() for line in out]
 
 
 def rows(plan: Plan) -> Iterator[Row]:
-    """Yield everything a run will do, in the order in which people ask."""
-    recipe = plan.recipe
+    """Yield everything that a plan says, whatever machine it runs on."""
+    yield from answers(plan)
+    yield BLANK
+    yield from details(plan)
+    yield BLANK
+    yield from rest(plan)
+
+
+def answers(plan: Plan, machine: Iterable[Row] = ()) -> Iterator[Row]:
+    """Yield what people ask first; `machine` says on what it runs, and how long."""
+    facts = plan.facts
     yield (
-        "length",
-        f"{length(plan)} = {plan.total_steps:,} steps, {plan.steps_per_epoch:,} per "
-        f"epoch{_scaling(plan)}",
-    )
-    parts = (
-        f"{_count(plan.world_size, 'device')} x {_count(plan.microbatches, 'micro-batch')} x "
-        f"{plan.bn_size}"
-    )
-    yield "batch", f"{recipe.batch.global_size} = {parts}; BatchNorm over {plan.bn_size}"
-    yield "rate", _rates(plan)
-    yield "optimizer", recipe.optimizer.text()
-    forms = ", compiled" * recipe.precision.compile
-    forms += ", without fused kernels and CUDA graphs" * (recipe.precision.kernels == "off")
-    yield (
-        "model",
-        f"{recipe.model.name}, {plan.num_classes:,} classes, {plan.parameters:,} parameters{forms}",
+        "images",
+        f"{facts.root}: {facts.train_examples:,} to train on and {facts.eval_examples:,} to "
+        f"evaluate, {_count(len(facts.classes), 'class')}",
     )
     if plan.start:
         yield "start", plan.start
-    yield "images", size_ranges(plan.sizes)
-    yield "arithmetic", f"{pflops(sum(plan.flops) / 1e15)} PFLOPs, forward and backward"
-    sizes = f"{recipe.data.eval_resize} -> {recipe.data.eval_size} px"
-    yield (
-        "evaluation",
-        f"every {recipe.evaluation.interval}, {sizes}; checkpoint every "
-        f"{recipe.checkpoint.interval}",
-    )
+    yield from machine
     yield "disk", f"up to {plan.disk}"
-    hooks = plan.hooks
-    for index, (hook, names) in enumerate(hooks.items()):
-        yield "methods" if index == 0 else "", f"{hook:<16} {', '.join(names)}"
-    if not hooks:
-        yield "methods", "none"
-    facts = plan.facts
+    if result := nearest(plan.published, plan.epochs):
+        yield "published", published(result)
+    for note in (*facts.notes, *plan.notes):
+        yield "note", note
+
+
+def details(plan: Plan) -> Iterator[Row]:
+    """Yield what a run does, each figure with its unit and each method in words."""
+    recipe = plan.recipe
     yield (
-        "data",
-        (
-            f"{facts.backend}, {facts.root}: {facts.train_examples:,} training and "
-            f"{facts.eval_examples:,} "
-            f"evaluation images, {_count(len(facts.classes), 'class')}"
-        ),
+        "length",
+        f"{length(plan)}{_scaling(plan)}, {_count(plan.steps_per_epoch, 'step')} each: "
+        f"{_count(plan.total_steps, 'step')}",
     )
+    yield (
+        "batch",
+        f"{recipe.batch.global_size:,} images a step: {_count(plan.world_size, 'device')} x "
+        f"{_count(plan.microbatches, 'micro-batch')} of {plan.bn_size}, each with its own "
+        "BatchNorm statistics",
+    )
+    yield "lr", f"learning rate {_rate(plan)}"
+    yield "optimizer", recipe.optimizer.text()
+    forms = ", compiled" * recipe.precision.compile
+    forms += ", without fused kernels and CUDA graphs" * (recipe.precision.kernels == "off")
+    yield "model", f"{recipe.model.name}, {plan.parameters:,} parameters{forms}"
+    sizes = " to ".join(map(str, dict.fromkeys((plan.sizes[0], plan.sizes[-1]))))
+    yield (
+        "pixels",
+        f"{sizes} to train, {recipe.data.eval_size} to evaluate: the centre of images resized to "
+        f"{recipe.data.eval_resize}",
+    )
+    yield (
+        "saving",
+        f"an evaluation every {_spelled(recipe.evaluation.interval)}, a checkpoint every "
+        f"{_spelled(recipe.checkpoint.interval)}",
+    )
+    named = [f"{method.name}: {_summary(method)}" for method in plan.methods().methods.values()]
+    for index, text in enumerate(named or ["none"]):
+        yield "" if index else "methods", text
+
+
+def rest(plan: Plan) -> Iterator[Row]:
+    """Yield what explains a result or a difference, but is not needed before a start."""
+    steps = {0, plan.warmup, *(plan.total_steps * quarter // 4 for quarter in (1, 2, 3))}
+    points = ", ".join(
+        f"{plan.lr_at(step):.3g} at {step / plan.steps_per_epoch:.3g}"
+        for step in sorted(steps | {plan.total_steps - 1})
+    )
+    yield "rates", f"updated every {plan.recipe.schedule.interval}; by epoch: {points}"
+    yield "sizes", size_ranges(plan.sizes)
+    total = pflops(sum(plan.flops) / 1e15)
+    yield "arithmetic", f"{total} PFLOPs (10^15 operations), forward and backward"
+    for index, (hook, names) in enumerate(plan.hooks.items()):
+        yield "" if index else "hooks", f"{hook:<16} {', '.join(names)}"
     if plan.batch_memory:
         yield (
             "loader",
-            (
-                f"up to {plan.batch_memory / 1e6:,.0f} MB of memory for the batches of "
-                f"{_count(plan.world_size, 'device')} in all, with "
-                f"data.prefetch={recipe.data.prefetch}"
-            ),
+            f"up to {plan.batch_memory / 1e6:,.0f} MB of memory for the "
+            f"batches of {_count(plan.world_size, 'device')} in all, with "
+            f"data.prefetch={plan.recipe.data.prefetch}; {plan.facts.backend}",
         )
     for index, result in enumerate(plan.published):
         yield "" if index else "published", published(result)
-    for index, note in enumerate((*facts.notes, *plan.notes)):
-        yield "" if index else "notes", note
 
 
 def length(plan: Plan) -> str:
@@ -124,22 +154,29 @@ def _scaling(plan: Plan) -> str:
     return "" if ratio == 1 else f" ({plan.recipe.max_duration} x {ratio:g}, rounded down)"
 
 
-def _rates(plan: Plan) -> str:
-    """Return the shape of the learning-rate curve, and the rate at a few epochs."""
-    config, last = plan.recipe.schedule, plan.total_steps - 1
-    steps = sorted(
-        {0, plan.warmup, *(plan.total_steps * quarter // 4 for quarter in (1, 2, 3)), last}
-    )
-    points = ", ".join(
-        f"{plan.lr_at(step):.3g} at {step / plan.steps_per_epoch:.3g}" for step in steps
-    )
-    rise = (
-        f"{_count(plan.warmup, 'step')} of warm-up ({config.warmup}), then " if plan.warmup else ""
-    )
-    return (
-        f"{rise}{config.name} from {plan.recipe.optimizer.lr:g}, updated every "
-        f"{config.interval}; by epoch: {points}"
-    )
+def _rate(plan: Plan) -> str:
+    """Return the course of the learning rate in words."""
+    config, peak = plan.recipe.schedule, plan.recipe.optimizer.lr
+    # a cosine ends a step before its final rate
+    last = peak * round(plan.lr_at(plan.total_steps - 1) / peak, 4)
+    course = config.name if config.name == "constant" else f"{config.name} to {last:.3g}"
+    rise = f"up to {peak:g} in {_spelled(config.warmup)}, then " if plan.warmup else f"{peak:g}, "
+    return f"{rise}{course}"
+
+
+def _spelled(duration: str) -> str:
+    """Return a duration in words: "4 epochs", and "epoch" for one."""
+    found = Duration.parse(duration)
+    noun = {"ep": "epoch", "ba": "step", "dur": "run"}[found.unit]
+    if found.unit == "dur":
+        return f"{float(100 * found.value):g} % of the run"
+    return noun if found.value == 1 else f"{float(found.value):g} {noun}s"
+
+
+def _summary(method: Method) -> str:
+    """Return what a method does: the first sentence of its page, without the paper."""
+    text = type(method).__doc__.partition("\n")[0].partition(" (")[0].rstrip(".")
+    return text[:1].lower() + text[1:]
 
 
 def _count(number: int, noun: str) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -25,7 +26,7 @@ from resnet_recipes.network.load import WEIGHTS
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.planning.plan import Plan, make_plan
 from resnet_recipes.process.agreement import confirm_same
-from resnet_recipes.process.rank_process import RankProcess, run_rank
+from resnet_recipes.process.rank_process import VERBOSE, RankProcess, run_rank
 from resnet_recipes.recipe.frozen import read, tree_of
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report import trackers
@@ -225,8 +226,8 @@ def write_results(run: Run, folder: Path, recorder: Recorder) -> tuple[Path, Pat
         about.of, plan.recipe, plan.facts.classes, plan.num_classes, float(plan.epochs)
     )
     with run.methods.eval_weights(run.model):
-        write_weights(run.model, folder / WEIGHTS, described(averaged or raw))
-        path = write_weights(run.model, folder / "weights.pt", described(averaged or raw))
+        path = write_weights(run.model, folder / WEIGHTS, described(averaged or raw))
+        write_weights(run.model, folder / "weights.pt", described(averaged or raw))
     if "eval_weights" not in plan.hooks:
         return path, None
     return path, write_weights(run.model, folder / "weights-raw.pt", described(raw))
@@ -250,6 +251,7 @@ def run_facts(run: Run, folder: Path) -> RunFacts:
         flops=plan.flops,
         eval_steps=plan.steps(plan.recipe.evaluation.interval),
         published=tuple(plan.published),
+        shows_all_times=VERBOSE in os.environ or plan.recipe.evaluation.stop_at_top1 is not None,
     )
 
 

@@ -26,6 +26,9 @@ from resnet_recipes.report.output import lasting, protect_output
 #: holds the folder's lock.
 STARTED, LOCKED = "RESNET_RECIPES_STARTED", "RESNET_RECIPES_LOCKED"
 
+#: Set by --verbose: the summary shows all times.
+VERBOSE = "RESNET_RECIPES_VERBOSE"
+
 _LIBC = ctypes.CDLL(None)
 
 

@@ -20,42 +20,39 @@ def title(summary: Summary) -> str:
     return f"{printable(summary.recipe)}: {length}, on {printable(summary.devices)}"
 
 
-def rows(summary: Summary) -> Iterator[tuple[str, str]]:
-    """Yield label and text of every line.
+def rows(summary: Summary, full: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield label and text of every line; `full` adds all other times, and speed by image size.
 
     The label is empty if a line continues the previous one.
     """
-    yield from _accuracy(summary)
+    yield from _accuracy(summary, full)
     yield from _published(summary)
-    yield from _times(summary)
-    yield from _throughput(summary)
+    yield from _training(summary)
+    if full:
+        yield from _times(summary)
     yield "", ""
     yield "results", printable(summary.folder)
     yield "weights", printable(summary.weights)
-    if summary.raw_weights:
-        yield "", printable(summary.raw_weights)
     yield (
         "curves",
         printable(f"resnet-recipes report {shlex.quote(str(Path(summary.folder).parent))}"),
     )
 
 
-def _accuracy(summary: Summary) -> Iterator[tuple[str, str]]:
-    """Yield the accuracy of each weights file, and a warning if the averages are far behind."""
+def _accuracy(summary: Summary, full: bool) -> Iterator[tuple[str, str]]:
+    """Yield the accuracy of the weights, and a warning if the averaged ones trail far."""
     ema, raw = summary.ema, summary.raw
     raw_file = Path(summary.raw_weights).name if summary.raw_weights else "raw weights"
-    if ema is not None:
-        yield (
-            "accuracy",
-            f"{_said(ema)}   {Path(summary.weights).name}: EMA, {ema.examples:,} images",
-        )
-    if raw is not None:
-        yield (
-            ("", f"{_said(raw)}   {raw_file}")
-            if ema
-            else ("accuracy", f"{_said(raw)}   {raw.examples:,} images")
-        )
-    if ema is not None and raw is not None and raw.top1 - ema.top1 > FAR_BEHIND:
+    reached = ema or raw
+    if reached is not None:
+        averaged = " (EMA)" if ema else ""
+        yield "accuracy", f"{_said(reached)}   on {reached.examples:,} images{averaged}"
+    if ema is None or raw is None:
+        return
+    is_far_behind = raw.top1 - ema.top1 > FAR_BEHIND
+    if full or is_far_behind:
+        yield "", f"{_said(raw)}   {raw_file}"
+    if is_far_behind:
         yield "", f"WARNING: EMA is {raw.top1 - ema.top1:.2f} points behind: use {raw_file}."
         yield (
             "",
@@ -84,42 +81,39 @@ def _published(summary: Summary) -> Iterator[tuple[str, str]]:
         yield "", f"this run: {reached.top1 - published.top1:+.2f} points"
 
 
-def _times(summary: Summary) -> Iterator[tuple[str, str]]:
-    yield (
-        "training",
-        f"{clock_time(summary.training_seconds):>8}   without evaluation and checkpoints",
-    )
-    yield "", f"{pflops(summary.training_pflops):>8}   PFLOPs, forward and backward"
-    if summary.compile_seconds >= 1:
-        yield (
-            "",
-            f"{clock_time(summary.compile_seconds):>8}   of it spent compiling kernels and "
-            "capturing CUDA graphs",
-        )
-    if summary.training_seconds_papers_rule is not None:
-        by_rule = clock_time(summary.training_seconds_papers_rule)
-        yield "", f"{by_rule:>8}   papers' clock: the first epoch timed as the second"
-    if summary.mlperf_seconds is not None:
-        by_mlperf = clock_time(summary.mlperf_seconds)
-        yield "", f"{by_mlperf:>8}   MLPerf's clock: from first image to last evaluation"
+def _training(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Yield how long training took and how fast it was, without evaluations."""
+    estimate = ""
     if summary.estimated_seconds:
         error = 100 * (summary.estimated_seconds / summary.training_seconds - 1)
-        yield (
-            "",
-            f"{clock_time(summary.estimated_seconds):>8}   estimated before the start: "
-            f"{error:+.0f} %",
-        )
-    parts = (
-        ("start-up", summary.startup_seconds),
-        ("evaluation", summary.evaluation_seconds),
-        ("checkpoints", summary.checkpoint_seconds),
+        estimate = f" ({clock_time(summary.estimated_seconds)} was estimated: {error:+.0f} %)"
+    yield (
+        "training",
+        f"{clock_time(summary.training_seconds)} without evaluations and checkpoints{estimate}",
     )
-    others = ", ".join(f"{name} {clock_time(seconds)}" for name, seconds in parts)
-    yield "wall clock", f"{clock_time(summary.wall_seconds):>8}   {others}"
-
-
-def _throughput(summary: Summary) -> Iterator[tuple[str, str]]:
     waits = percent(summary.data_wait_share)
-    yield "throughput", f"{rate(summary.images_per_second):>8} images/s overall, data wait {waits}"
-    for pixels, speed in summary.images_per_second_by_pixels.items():
-        yield "", f"{rate(speed):>8} images/s at {pixels} px"
+    yield "", f"{rate(summary.images_per_second)} images/s, {waits} of the time waiting for data"
+
+
+def _times(summary: Summary) -> Iterator[tuple[str, str]]:
+    """Yield every other time, and the speed at each image size."""
+    times = {
+        "papers' clock: the first epoch timed as the second": (
+            summary.training_seconds_papers_rule
+        ),
+        "MLPerf's clock: from first image to last evaluation": summary.mlperf_seconds,
+        "in all": summary.wall_seconds,
+        "start-up": summary.startup_seconds,
+        "evaluations": summary.evaluation_seconds,
+        "checkpoints": summary.checkpoint_seconds,
+        "compiling kernels and capturing CUDA graphs": summary.compile_seconds,
+    }
+    known = [(name, seconds) for name, seconds in times.items() if seconds is not None]
+    for index, (name, seconds) in enumerate(known):
+        yield "" if index else "times", f"{clock_time(seconds):>8}   {name}"
+    for index, (pixels, speed) in enumerate(summary.images_per_second_by_pixels.items()):
+        yield "" if index else "speed", f"{rate(speed):>8} images/s at {pixels} px"
+    operations = f"{pflops(summary.training_pflops)} PFLOPs (10^15 operations)"
+    yield "arithmetic", f"{operations}, forward and backward"
+    if summary.raw_weights:
+        yield "raw weights", printable(summary.raw_weights)

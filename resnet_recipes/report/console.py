@@ -113,7 +113,10 @@ class PlainConsole:
 
     def finished(self, summary: Summary) -> None:
         """Show the result on the output stream."""
-        page = (f"  {label:<12}{text}".rstrip() for label, text in rows(summary))
+        page = (
+            f"  {label:<12}{text}".rstrip()
+            for label, text in rows(summary, self._facts.shows_all_times)
+        )
         print(f"\n{title(summary)}\n", *page, sep="\n", file=self._out, flush=True)
 
     def close(self) -> None:
@@ -214,7 +217,7 @@ class LiveConsole:
         """Remove the display; show the result on the output stream."""
         self.close()
         self._out.print("\n", Text(title(summary), style="bold"), "\n", sep="", soft_wrap=True)
-        for label, text in rows(summary):
+        for label, text in rows(summary, self._facts.shows_all_times):
             self._out.print(Text(f"  {label:<12}", style="cyan") + Text(text), soft_wrap=True)
 
     def close(self) -> None:

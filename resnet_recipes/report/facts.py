@@ -3,6 +3,7 @@
 Plain values, so that reading results needs no torch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,15 @@ class Published:
     minutes: float | None = None
     hardware: str = ""
     source: str = ""
+
+
+def nearest(results: Sequence[Published], epochs: float) -> Published | None:
+    """Return the published result whose length is nearest to a run's."""
+    return min(
+        results,
+        key=lambda result: abs((result.epochs or float("inf")) - epochs),
+        default=None,
+    )
 
 
 class Metrics(NamedTuple):
@@ -57,6 +67,7 @@ class RunFacts:
     eval_steps: int  # steps from one evaluation to the next
     devices: str  # "8 x NVIDIA A100-SXM4-40GB" or "CPU, 2 cores"
     published: tuple[Published, ...] = ()  # empty if the data is not what they were measured on
+    shows_all_times: bool = False  # in the summary, and not only the training time
 
     def epoch(self, done: int) -> float:
         """Return how many epochs `done` steps are."""

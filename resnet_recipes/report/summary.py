@@ -8,7 +8,7 @@ from typing import NamedTuple
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_json
 from resnet_recipes.report.clocks import Record, mlperf_seconds, papers_seconds
-from resnet_recipes.report.facts import Metrics, Published, RunFacts
+from resnet_recipes.report.facts import Metrics, Published, RunFacts, nearest
 
 #: File of a run folder with what was estimated before the start.
 ESTIMATE = "estimate.json"
@@ -104,15 +104,6 @@ def data_wait_share(records: Sequence[Record]) -> float:
     return sum(part.data_wait * part.seconds for part in parts) / total if total > 0 else 0.0
 
 
-def nearest_published(facts: RunFacts) -> Published | None:
-    """Return the published result whose length is nearest to this run's."""
-    return min(
-        facts.published,
-        key=lambda result: abs((result.epochs or float("inf")) - facts.epochs),
-        default=None,
-    )
-
-
 def summarize(
     records: Sequence[Record],
     facts: RunFacts,
@@ -156,7 +147,7 @@ def summarize(
         images_per_second=done * facts.global_size / seconds if seconds > 0 else 0.0,
         images_per_second_by_pixels=throughput(records, facts.global_size),
         data_wait_share=data_wait_share(records),
-        published=nearest_published(facts),
+        published=nearest(facts.published, facts.epochs),
     )
 
 

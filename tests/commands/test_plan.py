@@ -30,6 +30,8 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path, capsys) -> Callable[..., str
 
 def test_a_known_gpus_time_and_speeds_are_predicted(told):
     text = told("NVIDIA A100-SXM4-80GB", 85)
+    assert "speed predicted" not in text
+    text = told("NVIDIA A100-SXM4-80GB", 85, "--verbose")
     assert "of training on 8 x A100 80GB, if loading keeps up: predicted, not measured" in text
     assert "speed predicted for one GPU, with its bottleneck: " in text
     assert "images/s at 88 px (memory traffic), " in text
@@ -37,21 +39,21 @@ def test_a_known_gpus_time_and_speeds_are_predicted(told):
 
 
 def test_an_unknown_gpus_time_is_the_published_one(told):
-    text = told("NVIDIA Z1", 85)
+    text = told("NVIDIA Z1", 85, "--verbose")
     assert "time published: " in text
     assert "speed predicted" not in text
     assert "time published: " in told("NVIDIA A100-SXM4-80GB", 85, "precision.dtype=fp32")
 
 
 def test_the_expected_memory_is_shown_and_a_gpu_too_small_is_a_warning(told):
-    text = told("NVIDIA A100-SXM4-80GB", 85)
+    text = told("NVIDIA A100-SXM4-80GB", 85, "--verbose")
     assert "of 85 GB per GPU: predicted, not measured" in text
     assert "WARNING" not in text
     text = told("Tesla T4", 8)
     assert (
         "WARNING may not fit in a GPU's memory: batch.bn_size=128 needs about half as much" in text
     )
-    assert "memory about" not in told("NVIDIA Z1", 0)
+    assert "memory about" not in told("NVIDIA Z1", 0, "--verbose")
 
 
 def test_a_plan_without_weights_to_start_from_does_not_wait_for_torchvision(told, monkeypatch):

@@ -1,9 +1,11 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from resnet_recipes import cli
+from resnet_recipes.process.rank_process import VERBOSE
 from resnet_recipes.recipe.frozen import read
 
 SMALL = [
@@ -47,6 +49,17 @@ def test_a_run_gets_a_folder_that_says_all_about_it(started, capsys):
     out, err = capsys.readouterr()
     assert out == ""
     assert str(folder) in err.replace("\n             ", "")
+
+
+def test_verbose_prints_the_whole_plan_and_reaches_the_ranks(started, monkeypatch, capsys):
+    monkeypatch.setenv(VERBOSE, "")
+    monkeypatch.delenv(VERBOSE)
+    cli.train(["recipe=mild", *SMALL])
+    assert "\n  hooks " not in capsys.readouterr().err
+    assert VERBOSE not in os.environ
+    cli.train(["recipe=mild", *SMALL, "--verbose"])
+    assert "\n  hooks " in capsys.readouterr().err
+    assert os.environ[VERBOSE]
 
 
 def test_two_runs_never_share_a_folder(started):

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 from resnet_recipes.planning import outline
 from resnet_recipes.planning.plan import IMAGENET, make_plan
 from resnet_recipes.recipe.compose import compose
@@ -17,21 +19,32 @@ def test_an_outline_fits_in_eighty_columns_and_in_ascii():
         assert all(line.isascii() for line in lines)
 
 
-def test_an_outline_says_what_will_run():
+def test_a_plan_answers_before_it_lists():
+    """The golden file is read by people: images, disk, published accuracy; then the details."""
+    made = make_plan(compose("hot", [], needs_data=False).recipe, IMAGENET, 8)
+    shown = [*outline.answers(made, [("device", "8 x GPU")]), outline.BLANK, *outline.details(made)]
+    golden = (Path(__file__).parent / "golden" / "hot.txt").read_text()
+    assert "\n".join(outline.lines(shown)) + "\n" == golden
+
+
+def test_the_rest_has_rates_sizes_hooks_and_every_published_result():
     said = " ".join(text("hot").split())
     for part in (
-        "270 epochs = 168,750 steps, 625 per epoch (90ep x 3, rounded down)",
-        "2048 = 8 devices x 1 micro-batch x 256",
-        "25,557,032 parameters",
-        "PFLOPs, forward and backward",
+        "PFLOPs (10^15 operations), forward and backward",
         "100 px (epochs 1-59), 104 (60-69)",
         "colout, progressive_resizing, label_smoothing, mixup",
         "sam (every 5th step)",
-        "79.86 % top-1, 180 epochs, 254 min, 8x A100 80GB",
-        "232 -> 224 px",
-        "this plan assumes ImageNet-1k",
+        "by epoch: 0 at 0, 2.05 at 8",
+        "81.03 % top-1, 810 epochs, 980 min, 8x A100 80GB",
     ):
         assert part in said
+
+
+def test_a_rate_that_never_changes_is_only_a_number():
+    said = text("mild", "schedule=constant", "schedule.warmup=0ep")
+    assert "learning rate 2.048, constant" in said
+    steps = text("mild", "schedule=step", "schedule.warmup=500ba")
+    assert "learning rate up to 2.048 in 500 steps, then multistep to 0.0205" in steps
 
 
 def test_the_memory_of_all_loaders_is_told_and_more_threads_or_ranks_do_not_multiply_it():
@@ -47,7 +60,7 @@ def test_the_memory_of_all_loaders_is_told_and_more_threads_or_ranks_do_not_mult
 
 
 def test_one_device_is_said_in_the_singular():
-    assert "2048 = 1 device x 8 micro-batches x 256" in text("mild", ranks=1)
+    assert "2,048 images a step: 1 device x 8 micro-batches of 256" in text("mild", ranks=1)
 
 
 def test_sizes_are_reported_as_ranges_of_epochs():

@@ -8,6 +8,7 @@ import pytest
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.process.rank import run_facts
+from resnet_recipes.process.rank_process import VERBOSE
 from resnet_recipes.process.signals import Interruption
 from resnet_recipes.report.console import PlainConsole
 from resnet_recipes.report.recorder import Recorder
@@ -35,6 +36,19 @@ def reporter(make_run: Callable[..., Run], tmp_path: Path) -> RunReporter:
     made = RunReporter(run, (recorder, checkpoints), Interruption(), Silent())
     made.save(1)
     return made
+
+
+def test_only_a_run_to_a_target_or_a_verbose_one_shows_all_its_times(
+    make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv(VERBOSE, raising=False)
+    run = make_run()
+    assert not run_facts(run, tmp_path).shows_all_times
+    run.plan.recipe.evaluation.stop_at_top1 = 75.9
+    assert run_facts(run, tmp_path).shows_all_times
+    run.plan.recipe.evaluation.stop_at_top1 = None
+    monkeypatch.setenv(VERBOSE, "1")
+    assert run_facts(run, tmp_path).shows_all_times
 
 
 @pytest.mark.parametrize("place", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])
