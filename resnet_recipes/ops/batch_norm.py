@@ -29,9 +29,9 @@ def fused(x: Tensor, norm: Norm, epilogue: Epilogue) -> Tensor | tuple[Tensor, T
     """Do the same for channels_last in two launches per pass.
 
     Sums are in float32, in a fixed order, and rounded once. With a blur of 1 the backward pass has
-    a third launch. If each of the two consumers takes its own copy of the output, none is needed to
-    add their gradients. Raises ValueError for a residual with a blur of 1: the ReLU's gradient
-    needs the signs of the sum, which is not stored.
+    a third launch. The gradients of two consumers, each with its own copy of the output, are added
+    in the second if there is a residual, and else by a launch of torch's. Raises ValueError for a
+    residual with a blur of 1: the ReLU's gradient needs the signs of the sum, which is not stored.
     """
     if epilogue.residual is not None and epilogue.blur == 1:
         raise ValueError("a sum can be blurred with stride 2 only")

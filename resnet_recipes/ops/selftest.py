@@ -7,6 +7,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
+from resnet_recipes.ops import toolchain
 from resnet_recipes.ops.sample import Sample
 
 #: How far sums of float32 may be apart, relative to their norm: their order differs.
@@ -32,7 +33,7 @@ def mismatch(
         # whatever it is (no compiler, a device too old), plain torch still works
         except Exception as error:
             why = str(error).strip().splitlines()[0] if str(error).strip() else "no message"
-            return f"{type(error).__name__}: {why}"
+            return toolchain.missing() or f"{type(error).__name__}: {why}"
     return ""
 
 
