@@ -177,10 +177,10 @@ def _convolution(device: torch.device, dtype: torch.dtype) -> Finding:
 
 def _operations(device: torch.device, dtype: torch.dtype) -> Finding:
     """Compare the fused operations with torch's own, on the GPU and on the CPU."""
-    if notes := ops.choose(device, dtype).notes:
+    if notes := ops.compare(device, dtype, device).notes:
         fix = "runs use torch's own operations instead: correct, but slower"
         return Finding("warn", f"GPU {device.index}: {'; '.join(notes)}", fix)
-    if notes := ops.choose(device, dtype, torch.device("cpu")).notes:
+    if notes := ops.compare(device, dtype, torch.device("cpu")).notes:
         return Finding(
             "fix", f"GPU {device.index} and the CPU disagree: {'; '.join(notes)}", _HARDWARE
         )

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from resnet_recipes.ops import batch_norm, blur, stem
-from resnet_recipes.ops.selftest import mismatch
+from resnet_recipes.ops import batch_norm, blur, stem, trial
 
-_FUSED = (blur, batch_norm, stem)
+#: The names of the operations, and the modules that define them.
+FUSED = {"blur": blur, "batch_norm": batch_norm, "stem": stem}
 
 
 class Operations(NamedTuple):
@@ -22,30 +22,34 @@ class Operations(NamedTuple):
 
     def fused(self) -> list[str]:
         """Return the names of the operations that are not plain torch."""
-        plain = Operations()
-        return [
-            name
-            for name in self._fields
-            if name != "notes" and getattr(self, name) is not getattr(plain, name)
-        ]
+        return [name for name, module in FUSED.items() if getattr(self, name) is not module.plain]
+
+    def without(self, name: str, note: str) -> "Operations":
+        """Return the operations with one of them in plain torch, and a note that says why."""
+        return self._replace(**{name: FUSED[name].plain}, notes=(*self.notes, note))
 
 
-def choose(
-    device: torch.device, dtype: torch.dtype, reference: torch.device | None = None
-) -> Operations:
+def choose(device: torch.device, dtype: torch.dtype) -> Operations:
     """Return the fused operations on a GPU, and the plain torch ones elsewhere.
 
-    Each kernel is first compared with plain torch on `reference`, by default the same device. If it
-    fails or gives different results, plain torch is used instead and `notes` says so. Costs a few
-    seconds the first time on a machine, to compile the kernels.
+    Each kernel has been compared with plain torch on a machine like this one; the first run on a
+    machine does so, which takes seconds to compile the kernels. Where one has failed or given
+    different results, plain torch is used instead and `notes` says so.
     """
-    chosen, notes = {}, []
-    for operation in _FUSED if device.type == "cuda" else ():
-        name = operation.__name__.rpartition(".")[2]
-        if found := mismatch(operation, device, dtype, reference or device):
-            notes.append(
-                f"the {name} kernel cannot be used on this GPU; using plain torch instead: {found}"
-            )
-        else:
-            chosen[name] = operation.fused
-    return Operations(**chosen, notes=tuple(notes))
+    if device.type != "cuda":
+        return Operations()
+    return _chosen(trial.recall(list(FUSED), device, dtype))
+
+
+def compare(device: torch.device, dtype: torch.dtype, reference: torch.device) -> Operations:
+    """Choose as for a run, but by comparing each kernel now, with plain torch on `reference`."""
+    return _chosen(trial.verdicts(list(FUSED), device, dtype, reference))
+
+
+def _chosen(verdicts: trial.Verdicts) -> Operations:
+    operations = Operations(**{name: module.fused for name, module in FUSED.items()})
+    for name, why in verdicts.items():
+        if why:
+            note = f"the {name} kernel cannot be used on this GPU; using plain torch instead: {why}"
+            operations = operations.without(name, note)
+    return operations

@@ -1,5 +1,13 @@
-"""Check that a fused operation compiles on a device and agrees with plain torch."""
+"""Check that a fused operation compiles on a device and agrees with plain torch.
 
+    python -m resnet_recipes.ops.selftest DEVICE DTYPE REFERENCE OPERATION ...
+
+Writes a line for each operation, a JSON list of its name and what is wrong, until one fails.
+"""
+
+import json
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
 from types import ModuleType
@@ -7,7 +15,7 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from resnet_recipes.ops import toolchain
+from resnet_recipes.ops import FUSED, toolchain
 from resnet_recipes.ops.sample import Sample
 
 #: How far sums of float32 may be apart, relative to their norm: their order differs.
@@ -104,3 +112,21 @@ def _distance(found: Tensor, expected: Tensor) -> float:
     """Return the distance between `found` and `expected`, relative to the norm of `expected`."""
     found, expected = found.double(), expected.double()
     return float((found - expected).norm() / expected.norm().clamp(min=1e-20))
+
+
+def main() -> None:
+    """Test operations until one fails: its kernel may have ended this process's use of the GPU."""
+    place, dtype, reference, *names = sys.argv[1:]
+    devices = torch.device(place), getattr(torch, dtype), torch.device(reference)
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as lines:
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever libraries print is no verdict
+        for name in names:
+            why = mismatch(FUSED[name], *devices)
+            lines.write(f"{json.dumps([name, why])}\n")
+            lines.flush()
+            if why:
+                break
+
+
+if __name__ == "__main__":
+    main()

@@ -27,15 +27,18 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     `tuning` is for a plan that stands for another one, to measure it.
     """
     recipe, sizes = plan.recipe, set(plan.sizes)
+    dtype = resolve_dtype(recipe.precision.dtype, rank.device)
+    wanted = recipe.precision.kernels == "auto" and recipe.precision.channels_last
+    # before this process uses the GPU: some admit only one process at a time, and here another
+    # one tries the kernels
+    operations = ops.choose(rank.device, dtype) if wanted else ops.Operations()
     join(rank)
 
     # 1. the network, 2. what its modules call on this device, 3. its compilation
     methods = plan.methods()
     model = build_network(recipe, methods, plan.num_classes, rank.device)
     freeze(model, recipe.model.freeze)
-    precision = Precision(rank.device, resolve_dtype(recipe.precision.dtype, rank.device), model)
-    wanted = recipe.precision.kernels == "auto" and recipe.precision.channels_last
-    operations = ops.choose(rank.device, precision.dtype) if wanted else ops.Operations()
+    precision = Precision(rank.device, dtype, model)
     fuse(model, operations)
     casts = (
         wanted

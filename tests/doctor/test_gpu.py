@@ -134,9 +134,10 @@ def test_a_wrong_convolution_and_a_failing_one_are_reported(monkeypatch):
 
 
 def test_operations_that_differ_are_a_warning_and_say_what_runs_do(monkeypatch):
+    monkeypatch.setattr(gpu.ops, "compare", lambda *_: gpu.ops.Operations())
     assert gpu._operations(torch.device("cpu", 0), torch.float32).level == "ok"
     monkeypatch.setattr(
-        gpu.ops, "choose", lambda *_: gpu.ops.Operations(notes=("the kernel of blur is wrong",))
+        gpu.ops, "compare", lambda *_: gpu.ops.Operations(notes=("the kernel of blur is wrong",))
     )
     finding = gpu._operations(torch.device("cpu", 0), torch.float32)
     assert finding.level == "warn"
@@ -147,9 +148,9 @@ def test_operations_that_differ_are_a_warning_and_say_what_runs_do(monkeypatch):
 def test_operations_that_only_the_cpu_contradicts_mean_a_broken_gpu(monkeypatch):
     monkeypatch.setattr(
         gpu.ops,
-        "choose",
-        lambda device, dtype, *reference: gpu.ops.Operations(
-            notes=("the kernel of blur is wrong",) if reference else ()
+        "compare",
+        lambda device, dtype, reference: gpu.ops.Operations(
+            notes=("the kernel of blur is wrong",) if reference.index is None else ()
         ),
     )
     finding = gpu._operations(torch.device("cpu", 0), torch.float32)

@@ -10,9 +10,9 @@ STARTED = ("resnet_recipes.process.", "gpu_session/part.py")
 if any(name in word for word in sys.orig_argv for name in STARTED):
     import null_device  # noqa: F401
 
-    from resnet_recipes import ops
+    from resnet_recipes.ops import trial
     from resnet_recipes.training import distributed
 
     # the device computes nothing that could be compared
-    ops.mismatch = lambda *_: ""
+    trial.recall = trial.verdicts = lambda operations, *_: dict.fromkeys(operations, "")
     compared, distributed.agree = distributed.agree, lambda tensor: compared(tensor) or True
