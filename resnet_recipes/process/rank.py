@@ -178,7 +178,8 @@ def timed(run: Run, process: RankProcess, epochs: Sequence[int]) -> int:
 
 
 def follow(run: Run, process: RankProcess, first: int) -> int:
-    """Train as one of the ranks that write nothing."""
+    """Train as one of the ranks that write nothing but their log."""
+    sys.stderr.writelines(f"{note}\n" for note in run.notes)
     reporter = RunReporter(run, None, process.interruption, process.watchdog)
     done = train(run, reporter, first)
     return ExitCode.DONE if _is_over(run, done) else process.interruption.exit_code

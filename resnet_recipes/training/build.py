@@ -12,7 +12,7 @@ from resnet_recipes.network.fuse import fuse
 from resnet_recipes.network.pretrained import freeze
 from resnet_recipes.planning.plan import Plan
 from resnet_recipes.training.clock import Clock
-from resnet_recipes.training.distributed import Rank, join, leave
+from resnet_recipes.training.distributed import Rank, first_ranks, join, leave
 from resnet_recipes.training.exchange import Exchange
 from resnet_recipes.training.gradient import rehearse
 from resnet_recipes.training.graphs import Graphs
@@ -33,6 +33,7 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     # one tries the kernels
     operations = ops.choose(rank.device, dtype) if wanted else ops.Operations()
     join(rank)
+    operations = shared(operations, rank)
 
     # 1. the network, 2. what its modules call on this device, 3. its compilation
     methods = plan.methods()
@@ -79,6 +80,20 @@ def build(plan: Plan, rank: Rank, tuning: Tuning | None = None) -> Run:
     if rank.device.type == "cuda":
         rehearse(run)
     return run
+
+
+def shared(operations: ops.Operations, rank: Rank) -> ops.Operations:
+    """Return the operations that every rank can use; a slower rank would slow all, unseen."""
+    fused = operations.fused()
+    flags = torch.tensor([name not in fused for name in ops.FUSED], device=rank.device)
+    for name, other in zip(ops.FUSED, first_ranks(flags), strict=True):
+        if name in fused and other >= 0:
+            note = (
+                f"the {name} kernel cannot be used on the GPU of rank {other}; all ranks use plain "
+                f"torch instead: logs/rank{other}.log says why"
+            )
+            operations = operations.without(name, note)
+    return operations
 
 
 def open_data(plan: Plan, rank: Rank, methods: Stack) -> tuple[data.TrainLoader, data.EvalLoader]:

@@ -174,6 +174,15 @@ def agree(tensor: Tensor) -> bool:
     return bool((pair[0] == -pair[1]).all())
 
 
+def first_ranks(flags: Tensor) -> list[int]:
+    """Return for each of some flags the first rank that has set it, or -1 if none has."""
+    if not dist.is_initialized():
+        return [0 if flag else -1 for flag in flags.tolist()]
+    ranks = torch.where(flags, dist.get_rank(), dist.get_world_size())
+    dist.all_reduce(ranks, op=dist.ReduceOp.MIN)
+    return [-1 if rank == dist.get_world_size() else rank for rank in ranks.tolist()]
+
+
 def meet() -> None:
     """Wait for all ranks."""
     if dist.is_initialized():

@@ -313,7 +313,8 @@ def graphs_of_growing_images_use_the_memory_of_those_before(*sizes):
 
 def nccl_is_asked_for_a_sum_of_each_bucket_after_a_replay(start, steps, others, missing, *refused):
     sums = "nccl all_reduce 5366760, nccl all_reduce 6322752"
-    assert start == sums.replace("all_reduce", "broadcast")
+    # first they agree on the three operations that they use
+    assert start == f"nccl all_reduce 3, {sums.replace('all_reduce', 'broadcast')}"
     assert steps == f"graph, {sums}; {sums}"
     assert others == "nccl all_reduce 2, nccl all_reduce 9600, nccl all_reduce 3, nccl all_reduce 1"
     assert missing == "0"

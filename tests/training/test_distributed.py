@@ -10,10 +10,12 @@ import pytest
 import torch
 from torch import nn
 
+from resnet_recipes import ops
 from resnet_recipes.network import archive
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.training.build import shared
 from resnet_recipes.training.distributed import average_statistics, join, leave, this_rank
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.run import Run
@@ -162,3 +164,27 @@ def test_one_bit_of_one_weight_changes_the_digest():
     with torch.no_grad():
         model.weight.view(torch.int32)[17, 3] ^= 1
     assert not torch.equal(digest(model), before)
+
+
+def without_blur_on_one(process: RankProcess) -> tuple[list[str], tuple[str, ...]]:
+    """Agree on operations of which rank 1 lacks one, and rank 2 another."""
+    own = ops.Operations(**{name: module.fused for name, module in ops.FUSED.items()})
+    for rank, name in ((1, "blur"), (2, "stem")):
+        own = own.without(name, "why") if process.rank == rank else own
+    join(this_rank("cpu"))
+    agreed = shared(own, this_rank("cpu"))
+    leave()
+    return agreed.fused(), agreed.notes
+
+
+def test_what_one_rank_cannot_use_no_rank_uses_and_all_are_told_where(
+    nursery: Nursery, tmp_path: Path
+):
+    (first, notes), *others = nursery.call(tmp_path, 3, without_blur_on_one)
+    assert [first, *(fused for fused, _ in others)] == [["batch_norm"]] * 3
+    assert notes == [
+        f"the {name} kernel cannot be used on the GPU of rank {rank}; all ranks use plain torch "
+        f"instead: logs/rank{rank}.log says why"
+        for name, rank in (("blur", 1), ("stem", 2))
+    ]
+    assert "why" in others[0][1]
