@@ -89,38 +89,25 @@ class Recorder:
         text = mlperf.result(self._records, self._facts, values, has_reached_target)
         self._best_effort(lambda: atomic.write_text(self._path.with_name(mlperf.RESULT), text))
 
-    def step(
-        self,
-        done: int,
-        *,
-        loss: float,
-        lr: float,
-        pixels: int,
-        seconds: float,
-        images_per_second: float,
-        data_wait: float,
-    ) -> None:
-        """Log a step: `seconds` of training so far.
-
-        `data_wait` is a share of the time since the last logged step.
-        """
+    def step(self, progress: Progress) -> None:
+        """Log a step, and what was measured since the last logged one."""
+        done = progress.done
         self._add(
             "step",
             done,
-            loss=loss,
-            lr=lr,
-            pixels=pixels,
-            training_seconds=seconds,
-            images_per_second=images_per_second,
-            data_wait_share=data_wait,
+            loss=progress.loss,
+            lr=progress.lr,
+            pixels=progress.pixels,
+            training_seconds=progress.seconds,
+            images_per_second=progress.images_per_second,
+            data_wait_share=progress.data_wait,
         )
-        steps = 0
         for interval in intervals(self._latest(2, ("begin", "step"))):
-            if steps := interval.steps:
-                self._pace.observe(pixels, interval.seconds / steps, interval.settled)
+            if interval.steps:
+                seconds = interval.seconds / interval.steps
+                self._pace.observe(progress.pixels, seconds, interval.settled)
         if done % self._facts.steps_per_epoch == 0:
-            self._end_epoch(done, seconds)
-        progress = Progress(done, steps, loss, lr, pixels, seconds, images_per_second, data_wait)
+            self._end_epoch(done, progress.seconds)
         self._console.step(progress, self._pace.seconds_left(done))
 
     def evaluation(

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.stream import Stream
-from resnet_recipes.report.facts import Metrics
+from resnet_recipes.report.facts import Metrics, Progress
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.training.checkpoint import Checkpoints
 from resnet_recipes.training.distributed import agree, broadcast_statistics, mean_over_ranks
@@ -79,8 +79,9 @@ class RunReporter:
             plan = self.run.plan
             # float16 may have skipped a step
             finite = [loss for loss in losses if abs(loss) < float("inf")]
-            self.recorder.step(
+            progress = Progress(
                 done,
+                steps=len(losses),
                 loss=sum(finite) / max(1, len(finite)),
                 lr=plan.lr_at(done - 1),
                 pixels=plan.pixels_at(done - 1),
@@ -88,6 +89,7 @@ class RunReporter:
                 images_per_second=len(losses) * plan.recipe.batch.global_size / span,
                 data_wait=min(1.0, (waited - self._since[1]) / span),
             )
+            self.recorder.step(progress)
             if (compiled := self.run.compiling.seconds() - self._compiled) >= COMPILED:
                 self.recorder.compiled(done, compiled)
                 self._compiled += compiled

@@ -34,7 +34,7 @@ def refusal(data: bytes) -> str:
         size = picture.height, picture.width
         assert picture.crop(0, 0, *size).shape == (*size, 3)
         assert Picture(data).crop(0, 0, 1, 1).shape == (1, 1, 3)
-        assert Picture(data).resized_crop(0, 0, *size, 8).shape == (8, 8, 3)
+        assert Picture(data).resized_crop((0, 0, *size), 8).shape == (8, 8, 3)
     except BadImageError as error:
         return str(error) or "refused without a reason"
     return ""

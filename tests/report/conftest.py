@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.report.facts import Metrics, Published, RunFacts
+from resnet_recipes.report.facts import Metrics, Progress, Published, RunFacts
 from resnet_recipes.report.recorder import Recorder
 
 
@@ -85,15 +85,9 @@ class Driver:
             pixels = self.facts.pixels_at(step)
             cost = 2.0 if step < 10 else 1.0 if pixels == 64 else 4.0
             self.seconds += cost
-            self.recorder.step(
-                step + 1,
-                loss=1.0,
-                lr=0.5,
-                pixels=pixels,
-                seconds=self.seconds,
-                images_per_second=100 / cost,
-                data_wait=0.5 if step < 10 else 0.0,
-            )
+            wait = 0.5 if step < 10 else 0.0
+            progress = Progress(step + 1, 1, 1.0, 0.5, pixels, self.seconds, 100 / cost, wait)
+            self.recorder.step(progress)
             if (step + 1) % 10 == 0:
                 metrics = Metrics(50.0 + step, 90.0, 1.5, 500)
                 self.recorder.evaluation(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.report.console import LiveConsole, PlainConsole, open_console
-from resnet_recipes.report.facts import Metrics
+from resnet_recipes.report.facts import Metrics, Progress
 from resnet_recipes.report.recorder import Recorder
 
 STAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ")
@@ -136,21 +136,13 @@ def test_a_row_of_the_live_table_has_the_figures_of_the_steps_since_the_row_befo
     err = Terminal()
     with closing(Recorder(facts.folder, facts, LiveConsole(err, Terminal()))) as recorder:
         recorder.begin()
-        for done, loss, seconds, speed in (
-            (4, 5.0, 8.0, 50.0),
-            (10, 3.0, 20.0, 50.0),
-            (14, 2.0, 24.0, 100.0),
-            (20, 1.0, 27.0, 200.0),
+        for done, steps, loss, seconds, speed in (
+            (4, 4, 5.0, 8.0, 50.0),
+            (10, 6, 3.0, 20.0, 50.0),
+            (14, 4, 2.0, 24.0, 100.0),
+            (20, 6, 1.0, 27.0, 200.0),
         ):
-            recorder.step(
-                done,
-                loss=loss,
-                lr=0.1,
-                pixels=64,
-                seconds=seconds,
-                images_per_second=speed,
-                data_wait=0.0,
-            )
+            recorder.step(Progress(done, steps, loss, 0.1, 64, seconds, speed, 0.0))
             if done % 10 == 0:
                 recorder.evaluation(done, averaged=None, raw=Metrics(50, 90, 1.0, 500), seconds=1)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", err.getvalue()).replace("\r", "\n")

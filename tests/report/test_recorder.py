@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from resnet_recipes.report import recorder as module
+from resnet_recipes.report.facts import Progress
 from resnet_recipes.report.metrics import read_metrics
 from resnet_recipes.report.recorder import Recorder
 
@@ -69,9 +70,7 @@ def test_a_line_that_was_cut_short_costs_one_record(recorder, driver, facts):
 
 def test_a_loss_that_is_not_a_number_is_written_as_null(recorder, facts):
     recorder.begin()
-    recorder.step(
-        1, loss=math.nan, lr=0.1, pixels=64, seconds=1.0, images_per_second=math.inf, data_wait=0.0
-    )
+    recorder.step(Progress(1, 1, math.nan, 0.1, 64, 1.0, math.inf, 0.0))
     text = (facts.folder / "metrics.jsonl").read_text()
     assert "NaN" not in text
     assert "Infinity" not in text

@@ -3,6 +3,7 @@
 import io
 import os
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -64,21 +65,10 @@ class Pixels:
         return self._pixels[top : top + height, left : left + width]
 
     def resized_crop(
-        self,
-        top: int,
-        left: int,
-        height: int,
-        width: int,
-        side: int,
-        reduce: bool = True,
-        bicubic: bool = False,
+        self, box: Sequence[int], side: int, reduce: bool = True, bicubic: bool = False
     ) -> np.ndarray:
-        """Return that part of the image resized to uint8 [side, side, 3]."""
-        return (
-            resized(self.crop(top, left, height, width), side, side, bicubic)[0]
-            .permute(1, 2, 0)
-            .numpy()
-        )
+        """Return a part (top, left, height, width) resized to uint8 [side, side, 3]."""
+        return resized(self.crop(*box), side, side, bicubic)[0].permute(1, 2, 0).numpy()
 
 
 class Picture(Pixels):
@@ -112,38 +102,31 @@ class Picture(Pixels):
         return _decoded(self._image, (left, top, left + width, top + height))
 
     def resized_crop(
-        self,
-        top: int,
-        left: int,
-        height: int,
-        width: int,
-        side: int,
-        reduce: bool = True,
-        bicubic: bool = False,
+        self, box: Sequence[int], side: int, reduce: bool = True, bicubic: bool = False
     ) -> np.ndarray:
-        """Return that part of the image resized to uint8 [side, side, 3].
+        """Return a part (top, left, height, width) resized to uint8 [side, side, 3].
 
         With `reduce`, a JPEG of usual chroma is decoded at 1/2, 1/4 or 1/8 of its size, inside its
         inverse DCT, while both sides of the part keep `side` pixels; the part is then cut out at
         exact fractions of pixels. Raises BadImageError.
         """
-        shrink = 1
+        (top, left, height, width), shrink = box, 1
         while reduce and shrink < 8 and min(height, width) >= 2 * shrink * side:
             shrink *= 2
         if shrink == 1 or not has_usual_chroma(self._data):
-            return super().resized_crop(top, left, height, width, side, reduce, bicubic)
+            return super().resized_crop(box, side, reduce, bicubic)
         image = _opened(self._data)  # Pillow reduces an image once
         image.draft(None, (self.width // shrink, self.height // shrink))
         bottom, right, first, begin = top + height, left + width, top // shrink, left // shrink
         part = _decoded(image, (begin, first, -(-right // shrink), -(-bottom // shrink)))
-        box = (
+        inside = (
             left / shrink - begin,
             top / shrink - first,
             right / shrink - begin,
             bottom / shrink - first,
         )
         filter = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
-        return np.asarray(Image.fromarray(part).resize((side, side), filter, box))
+        return np.asarray(Image.fromarray(part).resize((side, side), filter, inside))
 
 
 def resized(pixels: np.ndarray, height: int, width: int, bicubic: bool = False) -> Tensor:

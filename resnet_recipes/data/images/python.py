@@ -70,7 +70,7 @@ class TrainImages(Images):
             with self._reading(rows, row):
                 side, is_bicubic = rows.pixels.shape[1], bool(bicubic[row])
                 pixels = pictures.popleft().resized_crop(
-                    *boxes[row].tolist(), side, self.reduce, is_bicubic
+                    boxes[row].tolist(), side, self.reduce, is_bicubic
                 )
             if mirrored[row]:
                 pixels = pixels[:, ::-1]

@@ -211,11 +211,11 @@ def test_a_reduced_jpeg_is_cut_at_exact_fractions_of_its_pixels(photo, side, shr
         sizes.append(image.size)
 
     monkeypatch.setattr(JpegImageFile, "draft", noted)
-    ours = Picture(data).resized_crop(*box, side)
+    ours = Picture(data).resized_crop(box, side)
     reduced = (-(-4 * WIDTH // shrink), -(-4 * HEIGHT // shrink))
     assert sizes == ([reduced] if shrink > 1 else [])
     assert ours.shape == (side, side, 3)
-    full = Picture(data).resized_crop(*box, side, reduce=False)
+    full = Picture(data).resized_crop(box, side, reduce=False)
     theirs = np.asarray(
         Image.fromarray(by_pillow(data)[101:501, 203:536]).resize((side, side), Image.BILINEAR)
     )
@@ -305,6 +305,6 @@ def test_real_photographs_have_pillows_pixels(photographs):
 def test_bicubic_crops_are_pillows(photo, reduce):
     data = io.BytesIO()
     photo.save(data, "PNG")
-    ours = Picture(data.getvalue()).resized_crop(3, 5, 60, 70, 32, reduce, bicubic=True)
+    ours = Picture(data.getvalue()).resized_crop((3, 5, 60, 70), 32, reduce, bicubic=True)
     theirs = photo.convert("RGB").crop((5, 3, 75, 63)).resize((32, 32), Image.Resampling.BICUBIC)
     assert np.abs(ours.astype(int) - np.asarray(theirs)).max() <= 1

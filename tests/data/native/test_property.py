@@ -60,7 +60,7 @@ class Case(NamedTuple):
             pixels = np.asarray(image.convert("RGB"))[top:, left:][: self.side, : self.side]
         else:
             pixels = Picture(self.data).resized_crop(
-                top, left, height, width, self.side, not self.whole, self.bicubic
+                (top, left, height, width), self.side, not self.whole, self.bicubic
             )
         return pixels[:, ::-1] if self.mirror else pixels
 
@@ -133,7 +133,7 @@ def test_unusual_sampling_is_left_to_pillow_which_decodes_it_whole(engine):
         left, top, width, height = case.box
         picture = Picture(case.data)
         small, full = (
-            picture.resized_crop(top, left, height, width, case.side, reduce)
+            picture.resized_crop((top, left, height, width), case.side, reduce)
             for reduce in (True, False)
         )
         assert np.array_equal(small, full)

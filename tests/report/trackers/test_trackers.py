@@ -14,7 +14,7 @@ import pytest
 
 from resnet_recipes.process.folder import refuse_links
 from resnet_recipes.report.console import PlainConsole
-from resnet_recipes.report.facts import Metrics, RunFacts
+from resnet_recipes.report.facts import Metrics, Progress, RunFacts
 from resnet_recipes.report.recorder import Recorder
 from resnet_recipes.report.trackers import TRACKERS, background, opened, problems
 from resnet_recipes.report.trackers.background import Background
@@ -49,15 +49,7 @@ def session(
     with closing(Recorder(folder, facts, console, trackers=trackers)) as recorder:
         recorder.begin(first)
         for step in steps:
-            recorder.step(
-                step,
-                loss=1 / step,
-                lr=0.1,
-                pixels=32,
-                seconds=1.0 * step,
-                images_per_second=16.0,
-                data_wait=0.0,
-            )
+            recorder.step(Progress(step, 1, 1 / step, 0.1, 32, 1.0 * step, 16.0, 0.0))
         recorder.evaluation(
             steps[-1], averaged=Metrics(70.0, 90.0, 1.5, 100), raw=None, seconds=1.0
         )
