@@ -1,11 +1,14 @@
 """`resnet-recipes compare RUN RUN ...`: what differs between runs, and whether seeds explain it."""
 
 import json
-from collections.abc import Iterator, Sequence
-from shutil import get_terminal_size
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from string import ascii_uppercase
 
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import run_places
+from resnet_recipes.commands.table import table, width
+from resnet_recipes.commands.written import write_csv
 from resnet_recipes.measure.comparison import (
     Group,
     differences,
@@ -17,76 +20,70 @@ from resnet_recipes.measure.comparison import (
 from resnet_recipes.measure.runs import RunRecord
 from resnet_recipes.report.text import clock_time, pflops, printable
 
+Rows = list[tuple[str, list[str]]]  # a key, and its value on each side
+
 
 def run(arguments: Arguments) -> int:
     """Print the differing settings, machines and results of two or more run folders."""
     runs = read_all(run_places(arguments.words))
+    letters = [ascii_uppercase[i] if i < 26 else str(i + 1) for i in range(len(runs))]
     differing = differences([settings(run.folder) for run in runs])
     tables = {
         "settings": [row for row in differing if row[0] not in ("run.name", "about")],
         "machine": differences([machine(run.folder) for run in runs]),
+        "results": _results(runs),
     }
     groups = grouped(runs)
     if "--json" in arguments:
-        print(
-            json.dumps(
-                {
-                    "runs": [run.as_dict() for run in runs],
-                    **{name: dict(rows) for name, rows in tables.items()},
-                    "groups": [_group(group) for group in groups],
-                },
-                indent=2,
-            )
-        )
-        return 0
-    for letter, one in zip(_letters(len(runs)), runs, strict=True):
-        print(f"{letter}  {printable(one.folder)}")
-    for name, rows in (*tables.items(), ("results", _results(runs))):
+        print(json.dumps(_values(runs, tables, groups), indent=2))
+    else:
+        for letter, one in zip(letters, runs, strict=True):
+            print(f"{letter}  {printable(one.folder)}")
+        for name, rows in tables.items():
+            title = name.upper()
+            print(f"\n{sides(title, letters, rows) if rows else f'{title}: the same'}")
         print()
-        print(
-            table(name.upper(), _letters(len(runs)), rows) if rows else f"{name.upper()}: the same"
-        )
-    _seeds(groups)
+        for line in _verdict(groups):
+            print(textwrap.fill(line, width(), break_on_hyphens=False))
+    tables = {"run": [("folder", [str(run.folder) for run in runs])], **tables}
+    write_csv(
+        arguments,
+        [
+            {"kind": kind, "name": name, **dict(zip(letters, values, strict=True))}
+            for kind, rows in tables.items()
+            for name, values in rows
+        ],
+    )
     return 0
 
 
-def _letters(count: int) -> list[str]:
-    return [chr(ord("A") + i) if i < 26 else str(i + 1) for i in range(count)]
-
-
-def table(title: str, heads: Sequence[str], rows: Sequence[tuple[str, list[str]]]) -> str:
+def sides(title: str, heads: Sequence[str], rows: Rows) -> str:
     """Return a row per key and a column per side, or a few lines per key if that is too wide."""
-    cells = [list(map(printable, (key, *values))) for key, values in [(title, heads), *rows]]
-    widths = [max(8, *map(len, column)) for column in zip(*cells, strict=True)]
-    if sum(widths) + 2 * len(heads) > get_terminal_size().columns:
-        return "\n".join(
-            [title, *(line for key, *values in cells[1:] for line in _stacked(key, heads, values))]
-        )
-    return "\n".join(
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in cells
-    )
+    heads = list(map(printable, heads))
+    rows = [(printable(key), list(map(printable, values))) for key, values in rows]
+    lines = table([{title: key, **dict(zip(heads, own, strict=True))} for key, own in rows])
+    if max(map(len, lines)) > width():
+        lines = [title, *(line for row in rows for line in _stacked(heads, *row))]
+    return "\n".join(lines)
 
 
-def _stacked(key: str, heads: Sequence[str], values: Sequence[str]) -> Iterator[str]:
+def _stacked(heads: Sequence[str], key: str, values: Sequence[str]) -> Iterator[str]:
     """Yield a key, and below it each value with the sides that have it."""
     yield f"  {key}"
     for value in dict.fromkeys(values):
-        sides = ", ".join(head for head, own in zip(heads, values, strict=True) if own == value)
-        yield f"    {sides}: {value}"
+        same = [head for head, own in zip(heads, values, strict=True) if own == value]
+        yield f"    {', '.join(same)}: {value}"
 
 
-def _results(runs: list[RunRecord]) -> list[tuple[str, list[str]]]:
+def _results(runs: Sequence[RunRecord]) -> Rows:
     def time(minutes: float | None) -> str:
         return "-" if minutes is None else clock_time(60 * minutes)
 
+    top1 = ["-" if run.top1_percent is None else f"{run.top1_percent:.2f} %" for run in runs]
     return [
         ("state", [run.state for run in runs]),
         ("epochs", [f"{run.epochs_done:.4g}" for run in runs]),
-        (
-            "top-1",
-            ["-" if run.top1_percent is None else f"{run.top1_percent:.2f} %" for run in runs],
-        ),
+        ("top-1", top1),
         ("PFLOPs", ["-" if run.pflops is None else pflops(run.pflops) for run in runs]),
         ("training", [time(run.minutes) for run in runs]),
         ("papers' clock", [time(run.minutes_papers) for run in runs]),
@@ -96,39 +93,47 @@ def _results(runs: list[RunRecord]) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _seeds(groups: list[Group]) -> None:
-    """Print how much results vary with the seed alone, and whether groups differ by more."""
+def _verdict(groups: Sequence[Group]) -> Iterator[str]:
+    """Yield how much results vary with the seed alone, and whether groups differ by more."""
     several = [group for group in groups if group.noise is not None]
     if not several:
-        print(
-            "\nThere is one run of each: one seed cannot tell a difference from noise. Repeat "
-            "with seed=1,2,3."
+        yield (
+            "There is one run of each: one seed cannot tell a difference from noise. Repeat "
+            "with -m seed=1,2,3."
         )
         return
-    print()
     for group in groups:
         if group.mean_top1 is not None:
-            noise = f" +- {group.noise:.2f}" if group.noise is not None else ""
+            noise = "" if group.noise is None else f" +- {group.noise:.2f}"
             names = ", ".join(printable(run.name) for run in group.runs)
-            print(f"top-1 {group.mean_top1:.2f}{noise} % over {len(group.top1)} seeds: {names}")
+            yield f"top-1 {group.mean_top1:.2f}{noise} % over {len(group.top1)} seeds: {names}"
     if len(several) > 1:
-        best, second = sorted(
-            (g for g in several if g.mean_top1 is not None), key=lambda g: -g.mean_top1
-        )[:2]
+        best, second = sorted(several, key=lambda group: -group.mean_top1)[:2]
         gap = best.mean_top1 - second.mean_top1
-        error = (best.noise**2 / len(best.top1) + second.noise**2 / len(second.top1)) ** 0.5
+        variances = [group.noise**2 / len(group.top1) for group in (best, second)]
+        error = sum(variances) ** 0.5
         verdict = "more than" if gap > 2 * error else "no more than"
-        print(
+        yield (
             f"The best two are {gap:.2f} points apart, {verdict} twice the standard error of "
-            "that difference "
-            f"({error:.2f})."
+            f"that difference ({error:.2f})."
         )
 
 
-def _group(group: Group) -> dict[str, object]:
+def _values(
+    runs: Sequence[RunRecord], tables: Mapping[str, Rows], groups: Sequence[Group]
+) -> dict[str, object]:
+    """Return the comparison for JSON."""
     return {
-        "runs": [run.name for run in group.runs],
-        "mean_top1_percent": group.mean_top1,
-        "noise": group.noise,
-        "minutes": group.minutes,
+        "runs": [run.as_dict() for run in runs],
+        "settings": dict(tables["settings"]),
+        "machine": dict(tables["machine"]),
+        "groups": [
+            {
+                "runs": [run.name for run in group.runs],
+                "mean_top1_percent": group.mean_top1,
+                "noise": group.noise,
+                "minutes": group.minutes,
+            }
+            for group in groups
+        ],
     }

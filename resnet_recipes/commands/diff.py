@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from resnet_recipes.commands.arguments import Arguments
-from resnet_recipes.commands.compare import table
+from resnet_recipes.commands.compare import sides
 from resnet_recipes.commands.places import found
+from resnet_recipes.commands.written import write_csv
 from resnet_recipes.measure.comparison import differences, flat
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import compose
@@ -16,7 +17,14 @@ SILENT = ("name", "about", "published")  # descriptions, which do not affect a r
 def run(arguments: Arguments) -> int:
     """Print each setting that differs, with both values."""
     differing = differences([_settings(word, arguments.recipes) for word in arguments.words])
-    print(table("SETTING", arguments.words, differing) if differing else "no setting differs")
+    print(sides("SETTING", arguments.words, differing) if differing else "no setting differs")
+    write_csv(
+        arguments,
+        [
+            {"setting": key, **dict(zip(arguments.words, values, strict=True))}
+            for key, values in differing
+        ],
+    )
     return 0
 
 

@@ -9,6 +9,8 @@ from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.runs import price_of
+from resnet_recipes.commands.table import table
+from resnet_recipes.commands.written import write_csv
 from resnet_recipes.launch.measurement import known, measured, plan_here
 from resnet_recipes.measure.estimate import Estimate
 from resnet_recipes.measure.memory import Remembered
@@ -30,13 +32,15 @@ def run(arguments: Arguments) -> int:
         if found is None:
             return ending.code
     result = estimate_for(plan, found.speeds)
+    phases = [asdict(phase) for phase in result.phases]
+    write_csv(arguments, phases)
     if "--json" in arguments:
         values = {
             "training_minutes": result.minutes,
             "bounds_minutes": result.bounds,
             "measured": found.when,
             "evaluation_minutes": result.evaluation_minutes,
-            "phases": [asdict(phase) for phase in result.phases],
+            "phases": phases,
         }
         print(
             json.dumps(values | ({} if price is None else {"cost": result.cost(price)}), indent=2)
@@ -48,12 +52,17 @@ def run(arguments: Arguments) -> int:
 
 def _lines(result: Estimate, found: Remembered, price: float | None) -> Iterator[str]:
     speeds = found.speeds
-    yield f"{'IMAGES':<8} {'EPOCHS':>6} {'IMAGES/S':>9} {'TIME':>8}  WAITS FOR"
-    for phase in result.phases:
-        yield (
-            f"{f'{phase.pixels} px':<8} {phase.epochs:>6} {rate(phase.images_per_second):>9} "
-            f"{clock_time(60 * phase.minutes):>8}  {phase.limit}"
-        )
+    rows = [
+        {
+            "IMAGES": f"{phase.pixels} px",
+            "EPOCHS": str(phase.epochs),
+            "IMAGES/S": rate(phase.images_per_second),
+            "TIME": clock_time(60 * phase.minutes),
+            "WAITS FOR": phase.limit,
+        }
+        for phase in result.phases
+    ]
+    yield from table(rows, ("EPOCHS", "WAITS FOR"))
     low, high = (clock_time(60 * minutes) for minutes in result.bounds)
     yield ""
     yield f"training    {clock_time(60 * result.minutes):>8}   between {low} and {high}"

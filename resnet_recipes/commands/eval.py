@@ -4,17 +4,18 @@ import json
 from pathlib import Path
 from typing import Any
 
-from resnet_recipes.base import atomic
-from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
+from resnet_recipes.commands.table import table
 from resnet_recipes.commands.trained import named
+from resnet_recipes.commands.written import opened_file, write_csv
 from resnet_recipes.launch.evaluation import evaluate
 from resnet_recipes.network.about import About
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.report.page.pictures import png
-from resnet_recipes.report.text import csv_line, printable, rate
+from resnet_recipes.report.text import printable, rate
 from resnet_recipes.training.trained import Evaluated
 
 #: How many classes and confusions are printed.
@@ -27,24 +28,17 @@ def run(arguments: Arguments) -> int:
     opened = named(arguments.words, PAGES["eval"].example, also)
     place, network, recipe = opened
     sizes = recipe.evaluation.sizes
-    if problems := [
-        Problem(
-            flag,
-            arguments.flags[flag],
-            f"is for one test size, but evaluation.sizes is {sizes}",
-            "evaluation.sizes=[]",
-        )
-        for flag in ("--csv", "--png")
-        if sizes and flag in arguments
-    ]:
-        raise RecipeError(problems)
+    if sizes and "--png" in arguments:
+        rule = f"is for one test size, but evaluation.sizes is {sizes}"
+        raise RecipeError([Problem("--png", arguments.flags["--png"], rule, "evaluation.sizes=[]")])
     tried = sizes or [recipe.data.eval_size]
     code, found = evaluate(opened, tried, say)
     if code:
         return code
     rows = [_row(place, recipe, size, one) for size, one in zip(tried, found, strict=True)]
     if sizes:
-        print(json.dumps(rows, indent=2) if "--json" in arguments else "\n".join(_table(rows)))
+        print(json.dumps(rows, indent=2) if "--json" in arguments else "\n".join(_sizes(rows)))
+        write_csv(arguments, rows)
         return 0
     result, confusion = rows[0], found[0].confusion
     classes = [
@@ -64,13 +58,14 @@ def run(arguments: Arguments) -> int:
         }
         for row in confusion.mistakes(_SHOWN)
     ]
-    for flag, write in (("--csv", _csv), ("--png", _png)):
-        if file := arguments.flags.get(flag):
-            _written(flag, Path(file), write(classes))
     if "--json" in arguments:
         print(json.dumps(result | {"classes": classes, "confusions": wrong}, indent=2))
     else:
         print("\n".join(_page(network.about, result, classes, wrong)))
+    write_csv(arguments, classes)
+    if name := arguments.flags.get("--png"):
+        with opened_file("--png", name) as file:
+            file.write(_png(classes))
     return 0
 
 
@@ -125,18 +120,19 @@ def _page(
     ]
 
 
-def _table(rows: list[dict[str, Any]]) -> list[str]:
-    return [f"{'SIZE':>5} {'OF':>5} {'TOP-1':>9} {'TOP-5':>9} {'LOSS':>8} {'IMAGES/S':>9}"] + [
-        f"{row['eval_size']:>5} {row['eval_resize']:>5} {row['top1_percent']:>7.2f} % "
-        f"{row['top5_percent']:>7.2f} % "
-        f"{row['loss']:>8.4f} {rate(row['images_per_second']):>9}"
+def _sizes(rows: list[dict[str, Any]]) -> list[str]:
+    cells = [
+        {
+            "SIZE": str(row["eval_size"]),
+            "OF": str(row["eval_resize"]),
+            "TOP-1": f"{row['top1_percent']:.2f} %",
+            "TOP-5": f"{row['top5_percent']:.2f} %",
+            "LOSS": f"{row['loss']:.4f}",
+            "IMAGES/S": rate(row["images_per_second"]),
+        }
         for row in rows
     ]
-
-
-def _csv(classes: list[dict[str, Any]]) -> bytes:
-    rows = [classes[0], *(row.values() for row in classes)]
-    return "".join(map(csv_line, rows)).encode()
+    return table(cells, ("OF", "IMAGES/S"))
 
 
 def _png(classes: list[dict[str, Any]]) -> bytes:
@@ -152,13 +148,3 @@ def _png(classes: list[dict[str, Any]]) -> bytes:
     }
     chart = {"data": {"values": classes[:40]}, "mark": "bar", "encoding": axes, "width": 500}
     return png(chart)
-
-
-def _written(flag: str, path: Path, content: bytes) -> None:
-    try:
-        with atomic.replacing(path) as file:
-            file.write(content)
-    except OSError as error:
-        raise NotReadyError(
-            [Problem(flag, str(path), f"cannot be written: {error.strerror}")]
-        ) from None

@@ -2,51 +2,62 @@
 
 import json
 import textwrap
+from collections.abc import Iterator
 from typing import Any
 
 from resnet_recipes.base.duration import Duration, decimal
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.commands.arguments import WIDTH, Arguments
+from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.table import table, width
+from resnet_recipes.commands.written import write_csv
 from resnet_recipes.recipe.library import Entry, Library
 from resnet_recipes.report.text import printable
+
+_TEXT = 20  # the narrowest column of text
 
 
 def run(arguments: Arguments) -> int:
     """Print a table of all recipes, or the same as JSON; needs neither torch nor Hydra."""
     library = Library(arguments.recipes)
     found = [_summary(library, entry) for entry in library.entries()]
+    write_csv(
+        arguments,
+        [item | {"published": item["published"] and _result(item["published"])} for item in found],
+    )
     if "--json" in arguments:
         print(json.dumps(found, indent=2))
         return 0
-    for rows in filter(None, (_rows(group, found) for group in ("OURS", "BASELINES", "YOURS"))):
-        name, length, result = (max(len(row[column]) for row in rows) for column in range(3))
-        for row in rows:
-            head = f"{row[0]:<{name}}  {row[1]:>{length}}  {row[2]:<{result}}  "
-            print(
-                textwrap.fill(
-                    printable(row[3]) or "-",
-                    max(WIDTH, len(head) + 20),
-                    initial_indent=head,
-                    subsequent_indent=" " * len(head),
-                    break_long_words=False,
-                )
-            )
-        print()
-    print(
-        "PUBLISHED is the ImageNet result whose length is nearest to the recipe's own.\n"
-        "All results, with hardware and source: resnet-recipes show NAME"
-    )
+    for group in ("ours", "baselines", "yours"):
+        if items := [item for item in found if item["group"] == group]:
+            print("\n".join([*_listed(group.upper(), items), ""]))
+    for text in (
+        "PUBLISHED is the ImageNet result whose length is nearest to the recipe's own.",
+        "All results, with hardware and source: resnet-recipes show NAME",
+    ):
+        print(textwrap.fill(text, width()))
     return 0
 
 
-def _rows(group: str, found: list[dict[str, Any]]) -> list[tuple[str, str, str, str]]:
-    """Return the table of one group with its headings; nothing if the group is empty."""
+def _listed(group: str, items: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines of a table whose last column is wrapped to the right of the others."""
     rows = [
-        (item["name"], item["epochs"], _result(item["published"]), _use(item))
-        for item in found
-        if item["group"] == group.lower()
+        {
+            group: item["name"],
+            "EPOCHS": item["epochs"],
+            "PUBLISHED TOP-1": _result(item["published"]),
+        }
+        for item in items
     ]
-    return [(group, "EPOCHS", "PUBLISHED TOP-1", "USE IT FOR"), *rows] if rows else []
+    lines = table(rows, ("PUBLISHED TOP-1", "EPOCHS"), width() - _TEXT)
+    left = max(map(len, lines)) + 2
+    for line, text in zip(lines, ["USE IT FOR", *map(_use, items)], strict=True):
+        yield textwrap.fill(
+            printable(text) or "-",
+            max(width(), left + _TEXT),
+            initial_indent=f"{line:<{left}}",
+            subsequent_indent=" " * left,
+            break_long_words=False,
+        )
 
 
 def _summary(library: Library, entry: Entry) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
 from resnet_recipes.commands.progress import say
+from resnet_recipes.commands.table import table
+from resnet_recipes.commands.written import write_csv
 from resnet_recipes.launch.measurement import plan_here, time_epochs
 from resnet_recipes.measure.sample import sampled, whole
 from resnet_recipes.planning.plan import Plan
@@ -27,8 +29,10 @@ def run(arguments: Arguments) -> int:
     ending, seconds = time_epochs(wanted, plan, sampled(plan.sizes, count), command, say)
     if ending.code:
         return ending.code
+    values = _values(plan, seconds)
+    write_csv(arguments, values["measured"])
     if "--json" in arguments:
-        print(json.dumps(_values(plan, seconds), indent=2))
+        print(json.dumps(values, indent=2))
     else:
         print("\n".join(_lines(plan, seconds)))
     return ExitCode.DONE
@@ -63,13 +67,17 @@ def _values(plan: Plan, seconds: Mapping[int, float]) -> dict[str, object]:
 
 def _lines(plan: Plan, seconds: Mapping[int, float]) -> Iterator[str]:
     values, images = _values(plan, seconds), plan.steps_per_epoch * plan.recipe.batch.global_size
-    yield f"{'EPOCH':>6}  {'IMAGES':<8} {'SECONDS':>9} {'IMAGES/S':>9}"
-    for epoch, taken in sorted(seconds.items()):
-        first = "  timed as the second" if epoch == 0 else ""
-        yield (
-            f"{epoch + 1:>6}  {f'{plan.sizes[epoch]} px':<8} {taken:>9.1f} "
-            f"{rate(images / taken):>9}{first}"
-        )
+    rows = [
+        {
+            "EPOCH": str(epoch + 1),
+            "IMAGES": f"{plan.sizes[epoch]} px",
+            "SECONDS": f"{taken:.1f}",
+            "IMAGES/S": rate(images / taken),
+            "": "" if epoch else "timed as the second",
+        }
+        for epoch, taken in sorted(seconds.items())
+    ]
+    yield from table(rows, ("",))
     yield ""
     how = (
         f"extrapolated from {len(seconds)} epochs"

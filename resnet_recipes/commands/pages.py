@@ -7,6 +7,9 @@ from resnet_recipes.commands.arguments import RECIPES, Usage
 #: What RUN may be, on every page that takes one.
 RUN = "RUN is its folder, its name in ./runs, or last: the run that was started last."
 
+#: What --csv does wherever a table is printed.
+CSV = "also write the table as CSV"
+
 #: Of `resnet-train`.
 TRAIN = Usage(
     "resnet-train NAME data=/path/to/images [key=value ...]",
@@ -58,7 +61,7 @@ PAGES = {
         "resnet-recipes ls",
         "list recipes, with their length and best-known result",
         "resnet-recipes ls",
-        RECIPES | {"--json": "print JSON"},
+        RECIPES | {"--csv FILE": CSV, "--json": "print JSON"},
     ),
     "show": Usage(
         "resnet-recipes show NAME",
@@ -81,7 +84,7 @@ PAGES = {
         "resnet-recipes diff RECIPE|RUN RECIPE|RUN",
         "compare the settings of two recipes or runs",
         "resnet-recipes diff mild last",
-        RECIPES,
+        RECIPES | {"--csv FILE": CSV},
         RUN,
         words=(2, 2),
         takes="two recipes or runs",
@@ -117,6 +120,7 @@ PAGES = {
         | {
             "--price PER_HOUR": "price of the machine",
             "--again": "measure again",
+            "--csv FILE": CSV,
             "--json": "print JSON",
         },
         "Run it while nothing else is running. All devices of this machine are measured at once.",
@@ -125,7 +129,7 @@ PAGES = {
         "resnet-recipes measure NAME data=PATH [epochs=N] [key=value ...]",
         "train some epochs of a run, and predict the whole run's time by the papers' rule",
         "resnet-recipes measure timm_a1 data=/data/imagenet epochs=10",
-        RECIPES | {"--json": "print JSON"},
+        RECIPES | {"--csv FILE": CSV, "--json": "print JSON"},
         "epochs=N (default 10): train the first N epochs of the whole run, without\n"
         "shortening its schedule; if its images grow, epochs at several sizes instead.\n"
         "Nothing is evaluated or kept. ssr=R changes the length of the whole run.",
@@ -137,19 +141,18 @@ PAGES = {
         RECIPES,
     ),
     "runs": Usage(
-        "resnet-recipes runs [FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
+        "resnet-recipes runs [RUN|FOLDER] [recipe=NAME] [state=STATE] [name=TEXT]",
         "list runs with their state, progress, accuracy, time and cost",
         "resnet-recipes runs --sort top1 recipe=mild",
         {
             "--sort KEY": "name, top1, minutes, epochs, recipe or state",
             "--price PER_HOUR": "show what each run cost, by its wall time",
             "--json": "print JSON",
-            "--csv": "print CSV",
+            "--csv FILE": CSV,
         },
         """\
 The default folder is runs. States: finished, running, stopped, failed, killed,
-unreadable. PFLOPS and TIME are training only, TIME with the first epoch timed as
-the second; MLPERF also includes evaluations and checkpoints.""",
+unreadable. PFLOPS and TIME are training only; MLPERF also includes evaluations and checkpoints.""",
     ),
     "watch": Usage(
         "resnet-recipes watch RUN",
@@ -164,7 +167,7 @@ the second; MLPERF also includes evaluations and checkpoints.""",
         "resnet-recipes compare RUN RUN ...",
         "show what differs between runs, and whether seeds explain it",
         "resnet-recipes compare first last",
-        {"--json": "print JSON"},
+        {"--csv FILE": CSV, "--json": "print JSON"},
         RUN,
         words=(2, inf),
         takes="at least two runs",
@@ -187,8 +190,8 @@ the second; MLPERF also includes evaluations and checkpoints.""",
         "resnet-recipes eval last data=/data/imagenet data.eval_size=256",
         {
             "--json": "print everything as JSON",
-            "--csv FILE": "write the accuracy of every class",
-            "--png FILE": "plot it",
+            "--csv FILE": "also write the accuracy of every class, or of every size, as CSV",
+            "--png FILE": "plot the accuracy of every class",
         },
         f"""\
 {RUN} FILE may be ours, or a .pt or .safetensors file
@@ -203,9 +206,15 @@ shorter side of the images grows with them.""",
     ),
     "predict": Usage(
         "resnet-recipes predict RUN|FILE IMAGE ... | FOLDER ... [key=value ...]",
-        "print the five most likely classes of each image, with their probabilities",
-        "resnet-recipes predict last ~/photos --csv > photos.csv",
-        {"--json": "print JSON", "--csv": "print CSV"},
+        "print the most likely classes of each image, with their probabilities",
+        "resnet-recipes predict last ~/photos --csv photos.csv",
+        {
+            "--top N": "how many classes, the most likely first (default 5)",
+            "--csv FILE": "write CSV instead, with a row for each image, also for one that cannot "
+            "be read",
+            "--json": "print JSON",
+            "--strict": "end with 3 if any image cannot be read, not only if none can",
+        },
         f"""\
 {RUN} Folders are searched for images, with all their subfolders. Images that cannot
 be read are reported on stderr, and the others are still classified. Settings

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from resnet_recipes.base.errors import ExitCode, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
@@ -10,9 +10,13 @@ from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import say
 from resnet_recipes.commands.trained import is_setting, named
+from resnet_recipes.commands.written import opened_file
 from resnet_recipes.data.inference import image_paths
 from resnet_recipes.report.text import csv_line, printable
 from resnet_recipes.training.predict import BEST, Prediction, predictions
+
+#: How many images that cannot be read are named.
+_NAMED = 10
 
 
 def run(arguments: Arguments) -> int:
@@ -20,27 +24,41 @@ def run(arguments: Arguments) -> int:
     place, words = arguments.words[:1], arguments.words[1:]
     settings = [word for word in words if is_setting(word) and not os.path.exists(word)]
     images = [typed_path("IMAGE", word) for word in words if word not in settings]
+    top = arguments.flags.get("--top", str(BEST))
+    problems = []
     if not images:
         rule = "is missing: images, or folders with images"
-        raise RecipeError([Problem("IMAGE", None, rule, PAGES["predict"].example)])
+        problems.append(Problem("IMAGE", None, rule, PAGES["predict"].example))
+    if not (top.isdecimal() and int(top[:9])):
+        problems.append(Problem("--top", top, "must be a whole number from 1", f"--top {BEST}"))
+    if {"--csv", "--json"} <= arguments.flags.keys():
+        problems.append(Problem("--json", None, "--csv has all predictions", "leave one out"))
+    if problems:
+        raise RecipeError(problems)
     paths = list(image_paths(images))
     network = named([*place, *settings], PAGES["predict"].example).on_device()
-    found = predictions(network, paths)
-    bad = (
-        _print_json(found)
-        if "--json" in arguments
-        else _print_rows(found, as_csv="--csv" in arguments)
-    )
+    bad: list[Prediction] = []
+    found = _noting(predictions(network, paths, int(top[:9])), bad)
+    if "--csv" in arguments:
+        count = min(int(top[:9]), network.network.about.num_classes)
+        _write_csv(arguments.flags["--csv"], found, count)
+    elif "--json" in arguments:
+        print(json.dumps(list(map(_as_dict, found)), indent=1))
+    else:
+        for one in found:
+            _print(one)
     if bad:
-        say(f"{bad:,} of {len(paths):,} images cannot be read")
-    return ExitCode.NOT_READY if bad == len(paths) else ExitCode.DONE
+        say("\n".join(_unread(bad, len(paths))))
+    failed = len(bad) == len(paths) or (bad and "--strict" in arguments)
+    return ExitCode.NOT_READY if failed else ExitCode.DONE
 
 
-def _print_json(found: Iterator[Prediction]) -> int:
-    """Print all predictions as one JSON list; return how many images cannot be read."""
-    rows = list(map(_as_dict, found))
-    print(json.dumps(rows, indent=1))
-    return sum("error" in row for row in rows)
+def _noting(found: Iterable[Prediction], bad: list[Prediction]) -> Iterator[Prediction]:
+    """Yield all predictions, and add those of images that cannot be read to `bad`."""
+    for one in found:
+        if one.error:
+            bad.append(one)
+        yield one
 
 
 def _as_dict(one: Prediction) -> dict[str, object]:
@@ -50,24 +68,30 @@ def _as_dict(one: Prediction) -> dict[str, object]:
     return {"file": one.file, "classes": classes}
 
 
-def _print_rows(found: Iterator[Prediction], as_csv: bool) -> int:
-    """Print predictions as they come; errors go to stderr.
-
-    Return how many images cannot be read.
-    """
-    bad = 0
-    for count, one in enumerate(found):
-        if count == 0 and as_csv:
-            heads = [(f"class_{place}", f"probability_{place}") for place in range(1, BEST + 1)]
-            print(csv_line(["file", *(head for pair in heads for head in pair)]), end="")
-        if one.error:
-            bad += 1
-            say(f"{printable(one.file)} {printable(one.error)}")
-        elif as_csv:
+def _write_csv(file_name: str, found: Iterable[Prediction], count: int) -> None:
+    """Write a row for each image as it comes: its classes, or why it cannot be read."""
+    heads = [
+        head for place in range(1, count + 1) for head in (f"class_{place}", f"probability_{place}")
+    ]
+    with opened_file("--csv", file_name) as file:
+        file.write(csv_line(["file", *heads, "error"]).encode())
+        for one in found:
             values = [value for name, share in one.classes for value in (name, f"{share:.6f}")]
-            print(csv_line([one.file, *values]), end="")
-        else:
-            print(printable(one.file))
-            for name, share in one.classes:
-                print(f"  {100 * share:6.2f} %  {printable(name)}")
-    return bad
+            values += [""] * (2 * count - len(values))
+            file.write(csv_line([one.file, *values, one.error]).encode())
+
+
+def _print(one: Prediction) -> None:
+    if not one.error:
+        print(printable(one.file))
+    for name, share in one.classes:
+        print(f"  {100 * share:6.2f} %  {printable(name)}")
+
+
+def _unread(bad: list[Prediction], count: int) -> Iterator[str]:
+    """Yield how many images cannot be read, and which."""
+    yield f"{len(bad):,} of {count:,} images cannot be read:"
+    for one in bad[:_NAMED]:
+        yield f"  {printable(one.file)} {printable(one.error)}"
+    if len(bad) > _NAMED:
+        yield f"  and {len(bad) - _NAMED:,} more; --csv FILE lists them all"

@@ -1,14 +1,17 @@
-"""`resnet-recipes runs [ROOT]`: list runs with state, progress, accuracy, time and cost."""
+"""`resnet-recipes runs [RUN|FOLDER]`: list runs with state, progress, accuracy, time and cost."""
 
 import json
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import starmap
 
 from resnet_recipes.base.errors import Problem, RecipeError
-from resnet_recipes.commands.arguments import WIDTH, Arguments
-from resnet_recipes.commands.places import records
+from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.places import ROOT, records
+from resnet_recipes.commands.table import table, width
+from resnet_recipes.commands.written import write_csv
 from resnet_recipes.measure.runs import STATES, RunRecord
-from resnet_recipes.report.text import clock_time, csv_line, pflops, printable
+from resnet_recipes.report.text import clock_time, pflops, printable
 
 #: What the list can be sorted by; the best, or the latest name, comes first.
 KEYS: dict[str, Callable[[RunRecord], object]] = {
@@ -20,37 +23,30 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
     "state": lambda run: (run.state, run.name),
 }
 
+#: Columns that a narrow terminal does without, the first to go first.
+_DROPPED = ("MLPERF", "PFLOPS", "RECIPE", "EPOCHS", "COST", "TIME")
+
 
 def run(arguments: Arguments) -> int:
     """Print the runs below a folder (default: runs), filtered by words like state=failed."""
     filters = [word.partition("=")[::2] for word in arguments.words if "=" in word]
-    places = [word for word in arguments.words if "=" not in word] or ["runs"]
+    places = [word for word in arguments.words if "=" not in word] or [str(ROOT)]
     order, price = arguments.flags.get("--sort", "name"), price_of(arguments.flags.get("--price"))
-    problems = (
-        [Problem("--sort", order, f"must be one of {', '.join(KEYS)}")] if order not in KEYS else []
-    )
-    problems += [
-        Problem(key, value, "unknown filter", "filters: recipe=NAME state=STATE name=TEXT")
-        for key, value in filters
-        if key not in ("recipe", "state", "name")
-    ]
-    problems += [
-        Problem(key, value, f"must be one of {', '.join(STATES)}")
-        for key, value in filters
-        if key == "state" and value not in STATES
-    ]
+    problems = [problem for problem in starmap(_wrong, filters) if problem]
+    if order not in KEYS:
+        problems.append(Problem("--sort", order, f"must be one of {', '.join(KEYS)}"))
     if problems:
         raise RecipeError(problems)
-    found = [run for run in records(places) if all(_matches(run, *words) for words in filters)]
+    found = [run for run in records(places) if all(_matches(run, *pair) for pair in filters)]
     found.sort(key=KEYS[order])
+    rows = [_row(run, price) for run in found]
     if "--json" in arguments:
-        print(json.dumps([_row(run, price) for run in found], indent=2))
-    elif "--csv" in arguments:
-        _write_csv([_row(run, price) for run in found])
+        print(json.dumps(rows, indent=2))
     elif found:
-        _show(found, price)
+        print("\n".join(listed(found, price)))
     else:
         print("no runs" + (" match" if filters else f" in {', '.join(places)}"))
+    write_csv(arguments, [row | {"changes": " ".join(row["changes"])} for row in rows])
     return 0
 
 
@@ -66,14 +62,18 @@ def price_of(text: str | None) -> float | None:
     except ValueError:
         price = -1.0
     if not 0 <= price < 1e6:
-        raise RecipeError(
-            [Problem("--price", text, "must be a price per hour, as in 32.77 or 32.77/h")]
-        )
+        rule = "must be a price per hour, as in 32.77 or 32.77/h"
+        raise RecipeError([Problem("--price", text, rule)])
     return price
 
 
-def _clock(minutes: float | None) -> str:
-    return "-" if minutes is None else clock_time(60 * minutes)
+def _wrong(key: str, value: str) -> Problem | None:
+    """Return what is wrong with a filter."""
+    if key not in ("recipe", "state", "name"):
+        return Problem(key, value, "unknown filter", "filters: recipe=NAME state=STATE name=TEXT")
+    if key == "state" and value not in STATES:
+        return Problem(key, value, f"must be one of {', '.join(STATES)}")
+    return None
 
 
 def _matches(run: RunRecord, key: str, value: str) -> bool:
@@ -84,58 +84,67 @@ def _row(run: RunRecord, price: float | None) -> dict[str, object]:
     return run.as_dict() | ({} if price is None else {"cost": run.cost(price)})
 
 
-def _write_csv(rows: list[dict[str, object]]) -> None:
-    if rows:
-        print(csv_line(rows[0]), end="")
-    for row in rows:
-        print(csv_line((row | {"changes": " ".join(row["changes"])}).values()), end="")
-
-
-def _show(runs: list[RunRecord], price: float | None) -> None:
-    """Print a table.
-
-    Changes to the recipe are printed below the name, and so is everything else if names are long.
-    """
-    recipe = max(6, *(len(printable(run.recipe)) for run in runs))
-    head = f"{'RECIPE':<{recipe}} {'STATE':<9} {'EPOCHS':>9} {'TOP-1':>7} {'PFLOPS':>8}"
-    head += f" {'TIME':>8} {'MLPERF':>8}"
-    head += f" {'COST':>8}" if price is not None else ""
-    longest = max(4, *(len(printable(run.name)) for run in runs))
-    width = longest if longest + 2 + len(head) <= WIDTH else 0
-    print(f"{'NAME':<{width}}  {head}" if width else f"NAME\n  {head}")
-    for run in runs:
-        total = "?" if run.epochs is None else f"{run.epochs:.4g}"
-        epochs = total if run.state == "finished" else f"{run.epochs_done:.3g}/{total}"
-        top1 = "-" if run.top1_percent is None else f"{run.top1_percent:.2f} %"
-        papers, mlperf = (
-            _clock(minutes) for minutes in (run.minutes_papers or run.minutes, run.minutes_mlperf)
-        )
-        operations = "-" if run.pflops is None else pflops(run.pflops)
-        cost = (
-            ""
-            if price is None
-            else f" {run.cost(price):>8.2f}"
-            if run.wall_minutes is not None
-            else f" {'-':>8}"
-        )
-        name = f"{printable(run.name):<{width}}  " if width else f"{printable(run.name)}\n  "
-        row = (
-            f"{printable(run.recipe):<{recipe}} {run.state:<9} {epochs:>9} {top1:>7} "
-            f"{operations:>8} {papers:>8} {mlperf:>8}{cost}"
-        )
-        print(f"{name}{row}".rstrip())
-        if changes := run.changes_besides_name:
-            print(
-                textwrap.fill(
-                    printable("  ".join(changes)),
-                    WIDTH,
-                    initial_indent="    ",
-                    subsequent_indent="    ",
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                )
-            )
+def listed(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[str]:
+    """Yield the changes that all runs share, and a table with what differs below each run."""
+    shared = [
+        change
+        for change in runs[0].changes_besides_name
+        if len(runs) > 1 and all(change in run.changes for run in runs)
+    ]
+    if shared:
+        yield from _wrapped(f"all with {'  '.join(shared)}", "")
+        yield ""
+    head, *lines = _table([_cells(run, price) for run in runs])
+    yield head
+    for run, line in zip(runs, lines, strict=True):
+        yield line
+        own = [change for change in run.changes_besides_name if change not in shared]
+        yield from _wrapped("  ".join(own), "    ")
         if run.reason:
-            print(f"    {printable(run.reason.splitlines()[0])}")
+            yield from _wrapped(run.reason.splitlines()[0], "    ")
         if run.resumable:
-            print(f"    resume: resnet-train --resume {printable(run.folder)}")
+            place = run.name if run.folder.parent == ROOT else run.folder
+            yield f"    resume: resnet-train --resume {printable(place)}"
+
+
+def _table(rows: list[dict[str, str]]) -> list[str]:
+    """Return the lines of a table; long names have lines of their own."""
+    whole = table(rows)
+    if max(map(len, whole)) <= width():
+        return whole
+    names = ["NAME", *(row.pop("NAME") for row in rows)]
+    lines = table(rows, _DROPPED, width() - 2)
+    return [f"{name}\n  {line}" for name, line in zip(names, lines, strict=True)]
+
+
+def _cells(run: RunRecord, price: float | None) -> dict[str, str]:
+    total = "?" if run.epochs is None else f"{run.epochs:.4g}"
+    cells = {
+        "NAME": printable(run.name),
+        "RECIPE": printable(run.recipe),
+        "STATE": run.state,
+        "EPOCHS": total if run.state == "finished" else f"{run.epochs_done:.3g}/{total}",
+        "TOP-1": "-" if run.top1_percent is None else f"{run.top1_percent:.2f} %",
+        "PFLOPS": "-" if run.pflops is None else pflops(run.pflops),
+        "TIME": _clock(run.minutes),
+        "MLPERF": _clock(run.minutes_mlperf),
+    }
+    if price is not None:
+        cost = run.cost(price)
+        cells["COST"] = "-" if cost is None else f"{cost:.2f}"
+    return cells
+
+
+def _clock(minutes: float | None) -> str:
+    return "-" if minutes is None else clock_time(60 * minutes)
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    return textwrap.wrap(
+        printable(text),
+        width(),
+        initial_indent=indent,
+        subsequent_indent=indent or "    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

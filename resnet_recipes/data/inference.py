@@ -1,5 +1,6 @@
 """Images from any folder, to evaluate a network or to predict their classes."""
 
+import glob
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -104,12 +105,18 @@ def _unusable(place: Path, rule: str, fix: str = "") -> NotReadyError:
 def image_paths(places: Sequence[Path]) -> Iterator[str]:
     """Yield the absolute paths of images, and of all images in folders, sorted by name.
 
-    Raises NotReadyError.
+    A place that does not exist may be a pattern, like "photos/**/*.jpg". Raises NotReadyError.
     """
-    paths = [place.absolute() for place in places]
-    if missing := [
-        Problem(str(path), None, "no such file or folder") for path in paths if not path.exists()
-    ]:
+    paths: list[Path] = []
+    missing: list[Problem] = []
+    for place in (place.absolute() for place in places):
+        there = [place] if place.exists() else _matching(str(place))
+        paths += there
+        if not there:
+            is_pattern = glob.has_magic(str(place))
+            rule = "no file matches this" if is_pattern else "no such file or folder"
+            missing.append(Problem(str(place), None, rule))
+    if missing:
         raise NotReadyError(missing)
     for path in paths:
         if not path.is_dir():
@@ -124,6 +131,10 @@ def image_paths(places: Sequence[Path]) -> Iterator[str]:
         if not found:
             raise NotReadyError([Problem(str(path), None, "has no images")])
         yield from (str(path / name) for name in found)
+
+
+def _matching(pattern: str) -> list[Path]:
+    return [Path(name) for name in sorted(glob.glob(pattern, recursive=True))]
 
 
 class Unlabelled(EvalLoader):

@@ -9,7 +9,7 @@ from resnet_recipes.data.stream import Stream
 from resnet_recipes.training.evaluate import logits_of
 from resnet_recipes.training.trained import Trained
 
-#: How many classes are named for each image.
+#: How many classes are named for each image, if nothing else is said.
 BEST = 5
 
 
@@ -17,12 +17,14 @@ class Prediction(NamedTuple):
     """What a network takes an image for."""
 
     file: str
-    classes: tuple[tuple[str, float], ...]  # names and probabilities of the five best, best first
+    classes: tuple[tuple[str, float], ...]  # names and probabilities, best first
     error: str = ""  # why the image could not be read; then there are no classes
 
 
-def predictions(trained: Trained, paths: Sequence[str]) -> Iterator[Prediction]:
+def predictions(trained: Trained, paths: Sequence[str], top: int = BEST) -> Iterator[Prediction]:
     """Yield the prediction for each image file, in order; `paths` are absolute.
+
+    It has the `top` most likely classes.
 
     Raises TrainingError if the network's outputs for an image are not finite numbers.
     """
@@ -31,7 +33,7 @@ def predictions(trained: Trained, paths: Sequence[str]) -> Iterator[Prediction]:
     try:
         for raw in Stream(images.batches(), trained.device):
             logits = logits_of(trained.model, raw.pixels, trained.precision, recipe.evaluation.flip)
-            shares, best = logits.softmax(1).topk(min(BEST, logits.shape[1]))
+            shares, best = logits.softmax(1).topk(min(top, logits.shape[1]))
             black, broken = raw.pixels.flatten(1).amax(1) == 0, ~logits.isfinite().all(1)
             parts = (raw.labels, black, broken, best, shares)
             for index, *row in zip(*(part.tolist() for part in parts), strict=True):

@@ -19,7 +19,7 @@ def test_settings_machines_and_results_that_differ_are_shown(
     ]
     assert verbs.run(["compare", *folders]) == 0
     out = capsys.readouterr().out
-    assert "optimizer.lr  2.0       1.0" in out
+    assert "optimizer.lr  2.0  1.0" in out
     assert "MACHINE: the same" in out
     assert "72.50 %" in out
     assert "PFLOPs          1,250     1,250" in out

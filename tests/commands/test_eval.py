@@ -103,9 +103,13 @@ def test_a_run_with_sizes_in_its_recipe_is_tested_at_them(run: Path, capsys: pyt
     recipe.evaluation.sizes = [32, 64]
     (run / "config.yaml").write_text(freeze(recipe))
     assert [row["eval_size"] for row in evaluated(capsys, run)] == [32, 64]
-    assert main(["eval", str(run), "--csv", "classes.csv"]) == 2
+    assert main(["eval", str(run), "--png", "classes.png"]) == 2
     said = capsys.readouterr().err
-    assert "--csv=classes.csv: is for one test size, but evaluation.sizes is [32, 64]" in said
+    assert "--png=classes.png: is for one test size, but evaluation.sizes is [32, 64]" in said
+    table = run.parent / "sizes.csv"
+    assert main(["eval", str(run), "--csv", str(table)]) == 0
+    assert [row["eval_size"] for row in csv.DictReader(table.open())] == ["32", "64"]
+    assert "SIZE" in capsys.readouterr().out
     assert "eval_size" in evaluated(capsys, run, "evaluation.sizes=[]")
 
 

@@ -1,5 +1,4 @@
 import csv
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from resnet_recipes.cli import main
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.run import Run
-from tests.trained_runs import ended_run
+from tests.trained_runs import CLASSES, ended_run
 
 
 @pytest.fixture
@@ -69,16 +68,46 @@ def test_images_that_cannot_be_read_are_reported_and_the_others_named(
     )
     Image.new("RGB", (20, 20)).save(folder / "black.png")
     Image.new("L", (50, 30), 90).save(folder / "grey.png")
-    assert main(["predict", str(run), str(folder), "--csv"]) == 0
+    table = folder / "classes.csv"
+    assert main(["predict", str(run), str(folder), "--csv", str(table)]) == 0
     said = capsys.readouterr()
-    rows = list(csv.DictReader(io.StringIO(said.out)))
-    assert [Path(row["file"]).name for row in rows] == ["black.png", "grey.png"]
-    assert float(rows[0]["probability_1"]) >= float(rows[0]["probability_2"])
-    assert "a.jpg is not an image" in said.err
-    assert "b.jpg" in said.err
-    assert "2 of 4 images cannot be read" in said.err
+    assert said.out == ""
+    rows = {Path(row["file"]).name: row for row in csv.DictReader(table.open())}
+    assert list(rows) == ["a.jpg", "b.jpg", "black.png", "grey.png"]
+    assert [name for name, row in rows.items() if row["error"]] == ["a.jpg", "b.jpg"]
+    assert [name for name, row in rows.items() if not row["class_1"]] == ["a.jpg", "b.jpg"]
+    grey = rows["grey.png"]
+    assert float(grey["probability_1"]) >= float(grey["probability_2"])
+    head, first, second = said.err.splitlines()
+    assert head == "2 of 4 images cannot be read:"
+    assert "a.jpg is not an image" in first
+    assert "b.jpg" in second
+    assert main(["predict", str(run), str(folder), "--strict"]) == 3
     assert main(["predict", str(run), str(folder / "a.jpg")]) == 3
     assert "1 of 1" in capsys.readouterr().err
+
+
+def test_only_some_of_many_unreadable_images_are_named(run: Path, capsys: pytest.CaptureFixture):
+    folder = run.parent / "bad"
+    folder.mkdir()
+    for number in range(12):
+        (folder / f"{number:02}.jpg").write_text("no image")
+    assert main(["predict", str(run), str(folder)]) == 3
+    err = capsys.readouterr().err
+    assert "09.jpg" in err
+    assert "10.jpg" not in err
+    assert "and 2 more" in err
+
+
+def test_images_may_be_named_by_a_pattern_and_classes_counted(
+    run: Path, capsys: pytest.CaptureFixture
+):
+    rows = predicted(capsys, run, run.parent / "images" / "val" / "*" / "1.jpg", "--top", "2")
+    assert [Path(row["file"]).parent.name for row in rows] == sorted(CLASSES)
+    assert {len(row["classes"]) for row in rows} == {2}
+    assert {len(row["classes"]) for row in predicted(capsys, run, rows[0]["file"], "--top=99")} == {
+        10
+    }
 
 
 def test_a_table_names_the_five_best_classes_of_each_image(
@@ -98,6 +127,9 @@ def test_a_table_names_the_five_best_classes_of_each_image(
         ([], 2, "IMAGE: is missing"),
         (["RUN"], 2, "IMAGE: is missing"),
         (["RUN", "/nowhere.jpg"], 3, "no such file"),
+        (["RUN", "/nowhere/*.jpg"], 3, "no file matches this"),
+        (["RUN", "IMAGES", "--top", "0"], 2, "must be a whole number from 1"),
+        (["RUN", "IMAGES", "--json", "--csv", "x"], 2, "leave one out"),
         (["RUN", "RUN"], 3, "has no images"),
         (["RUN", "IMAGES", "gpus=3"], 2, "cannot be changed here"),
     ],

@@ -1,7 +1,6 @@
 """`resnet-recipes runs` as a user sees it."""
 
 import csv
-import io
 import json
 from pathlib import Path
 
@@ -41,8 +40,19 @@ def test_long_names_have_their_own_lines(
     assert all(len(line) <= 80 for line in lines)
     assert lines[2:4] == [
         "medium32-epochs22.5-seed1-0a1b2c3d",
-        "  medium32 finished          4 70.00 %    1,250     3:50     4:30     3.00",
+        "  medium32  finished       4  70.00 %   1,250  4:00    4:30  3.00",
     ]
+
+
+def test_what_all_runs_share_is_said_once_above_the_table(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "better" / "overrides.txt").write_text("seed=1\nrun.name=better\noptimizer.lr=3\n")
+    verbs.run(["runs", str(root)])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["all with seed=1", ""]
+    assert [line for line in lines if "lr=3" in line] == ["    optimizer.lr=3"]
+    assert sum("seed=1" in line for line in lines) == 1
 
 
 @pytest.mark.parametrize(
@@ -64,8 +74,8 @@ def test_runs_are_sorted_and_filtered(
 
 
 def test_csv_has_the_same_rows(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    verbs.run(["runs", str(root), "--csv", "--price=36"])
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    verbs.run(["runs", str(root), f"--csv={root / 'runs.csv'}", "--price=36"])
+    rows = list(csv.DictReader((root / "runs.csv").open()))
     assert [(row["name"], row["state"], float(row["cost"])) for row in rows] == [
         ("better", "finished", 3.0),
         ("first", "finished", 3.0),

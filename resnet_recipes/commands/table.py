@@ -1,0 +1,32 @@
+"""A table on a terminal, with the columns that it has room for."""
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+
+_NUMBER = re.compile(r"[-?]|<?[\d.,:/?]+( [%\w]+)?")
+
+
+def width() -> int:
+    """Return the columns of the terminal; 80 in a pipe."""
+    return shutil.get_terminal_size().columns
+
+
+def table(rows: Sequence[Mapping[str, str]], drop: Sequence[str] = (), room: int = 0) -> list[str]:
+    """Return rows under their heads, those of the first row, numbers to the right.
+
+    The columns of `drop` are left out one by one until the rest fits into `room` characters, by
+    default those of the terminal.
+    """
+    columns = {head: [head, *(row[head] for row in rows)] for head in rows[0]}
+    widths = {head: max(map(len, cells)) for head, cells in columns.items()}
+    for head in drop:
+        if sum(widths.values()) + 2 * (len(widths) - 1) > (room or width()):
+            del widths[head]
+    aligned = [_aligned(columns[head], widths[head]) for head in widths]
+    return ["  ".join(cells).rstrip() for cells in zip(*aligned, strict=True)]
+
+
+def _aligned(cells: Sequence[str], width: int) -> list[str]:
+    side = ">" if all(map(_NUMBER.fullmatch, cells[1:])) else "<"
+    return [f"{cell:{side}{width}}" for cell in cells]
