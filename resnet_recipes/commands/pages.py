@@ -279,15 +279,20 @@ Topics:
   run [PATH]          cores, memory and disk
 Without a topic: native, gpu and run.""",
     ),
-    "slurm": Usage(
-        "resnet-recipes slurm NAME [key=value ...]",
-        "print a Slurm script that is requeued until the run is done",
-        "resnet-recipes slurm hot data=/data/imagenet nodes=2 > job.sh",
+    "job": Usage(
+        "resnet-recipes job --for ENGINE NAME [key=value ...]",
+        "print a run as a job for Slurm, SkyPilot, Kubernetes or torchx, resumed until it is done",
+        "resnet-recipes job --for slurm hot data=/data/imagenet nodes=2 > job.sh",
         {
-            "--time HH:MM:SS": "limit of one job (default 24:00:00)",
-            "-m": "a job array with one job for each combination of several values: "
+            "--for ENGINE": "slurm, skypilot, kubernetes (Kubeflow Trainer) or torchx",
+            "--storage NAME": "skypilot: the URL of a bucket, or a volume; kubernetes: a claim. "
+            "It holds the runs, and is mounted at /storage",
+            "--time HH:MM:SS": "slurm: limit of one job (default 24:00:00)",
+            "-m": "slurm: a job array with one job for each combination of several values: "
             "mild,medium seed=1,2,3",
-            "--parallel N": "with -m: at most N jobs at a time",
+            "--parallel N": "slurm: with -m, at most N jobs at a time",
         },
+        "nodes=N and gpus=N (default 1 and 8) are the machines, and the GPUs of each.\n"
+        "'resnet-recipes slurm' is short for 'resnet-recipes job --for slurm'.",
     ),
 }

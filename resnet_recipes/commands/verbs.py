@@ -62,6 +62,8 @@ def run(argv: Sequence[str]) -> int:
         return _version()
     if name == "train":
         return train(rest)
+    if name == "slurm":
+        name, rest = "job", ["--for", "slurm", *rest]
     if name in ("help", "version"):
         return run([*(rest or [])[:1], f"--{name}"] if name == "help" else ["--version"])
     if name not in PAGES:

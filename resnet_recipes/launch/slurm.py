@@ -3,7 +3,8 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+
+from resnet_recipes.launch.job import Allocation, title
 
 #: Seconds before the time limit at which Slurm sends the signal; a rank finishes its step and saves
 #: in less.
@@ -56,14 +57,6 @@ case $SLURM_ARRAY_TASK_ID in
 {cases}
 *) echo "this array has tasks 0 to {last}" >&2; exit 2 ;;
 esac"""
-
-
-class Allocation(NamedTuple):
-    """What a job asks Slurm for."""
-
-    nodes: int
-    ranks: int  # on each node, one for each GPU
-    is_cpu: bool = False  # no GPUs
 
 
 def script(
@@ -128,12 +121,6 @@ def _filled(words: str, allocation: Allocation, **parts: str) -> str:
         words=words if nodes > 1 else f"{words} gpus={ranks}",
         **parts,
     )
-
-
-def title(recipe: str) -> str:
-    """Return a name for job and run: a recipe's, with only the characters that runs may have."""
-    stem = recipe.rpartition("/")[2].removesuffix(".yaml").removesuffix(".yml")
-    return re.sub(r"[^A-Za-z0-9_.+-]", "-", stem).lstrip("_.+-")[:100] or "run"
 
 
 def seconds(time: str) -> int:

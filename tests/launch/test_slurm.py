@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from resnet_recipes.launch.slurm import Allocation, array, script, seconds, title
+from resnet_recipes.launch.job import Allocation, title
+from resnet_recipes.launch.slurm import array, script, seconds
 from resnet_recipes.recipe.sections import RunConfig
 
 SRUN = """#!/bin/bash

@@ -1,6 +1,7 @@
-"""`resnet-recipes slurm` checks its settings, and prints a script."""
+"""`resnet-recipes job` checks its settings, and prints a job; `slurm` is its short form."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -58,7 +59,7 @@ def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(
         (["mild", "data=/data", "launch.nodes=2"], "resnet-recipes slurm NAME nodes=2"),
         (["-m", "mild", "data=/data", "--parallel", "0"], "--parallel=0: must be a number of jobs"),
         (["mild", "data=/data", "--parallel", "2"], "--parallel=2: is only for a sweep"),
-        (["hot", "data=/data", "run=mine"], "is set by the script"),
+        (["hot", "data=/data", "run=mine"], "is set by the job"),
         (["hot", "data=/data", "lrr=1"], "lrr=1"),
         (["data=/data"], "needs a recipe"),
         (["hot", "data=/caf\udce9"], "data=/caf\\udce9: is not UTF-8"),
@@ -80,3 +81,55 @@ def test_what_cannot_run_gets_no_script(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert said in printed.err
+
+
+STORED = ["job", "mild", "data=/storage/set", "--storage", "s3://bucket", "--for"]
+
+
+@pytest.mark.parametrize("engine", ["skypilot", "kubernetes", "torchx"])
+def test_the_run_has_the_same_name_whenever_its_job_starts(
+    engine: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["job", "--for", engine, "mild", "data=/storage/set"]
+    words += ["--storage", "mine"] * (engine != "torchx")
+    names = []
+    for change in ("seed=1", "seed=1", "seed=2"):
+        assert cli.main([*words, change]) == 0
+        names += [set(re.findall(r"run\.name=(mild-[0-9a-f]{8})\b", capsys.readouterr().out))]
+    assert names[0] == names[1] != names[2]
+    assert len(names[0]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["job", "mild", "data=/data"], "--for: must name an engine"),
+        (["job", "mild", "--for", "skypilott"], "did you mean skypilot?"),
+        ([*STORED, "skypilot", "nodes=2"], "--storage=s3://bucket: is a bucket"),
+        ([*STORED, "kubernetes"], "--storage=s3://bucket: is a bucket"),
+        ([*STORED, "torchx"], "--storage=s3://bucket: is only for skypilot and kubernetes"),
+        ([*STORED, "skypilot", "-m", "--time", "3:00:00"], "2 problems"),
+        ([*STORED, "skypilot", "run.root=/a"], "run.root=/a: is set by the job"),
+        (["job", "mild", "data=here", "--for", "skypilot"], "2 problems"),
+        (
+            ["job", "mild", "data=/data", "nodes=2", "--for", "torchx", "run.root=here"],
+            "run.root=here: must be a folder that all nodes see",
+        ),
+    ],
+)
+def test_a_job_that_its_engine_could_not_run_is_not_printed(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert said in printed.err
+
+
+def test_a_recipe_of_this_machine_is_refused_where_the_job_would_not_find_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.yaml"
+    own.write_text("defaults: [mild]\n")
+    assert cli.main([*STORED[:1], str(own), *STORED[2:], "skypilot"]) == 2
+    assert "is a file of this machine" in capsys.readouterr().err

@@ -1,0 +1,174 @@
+"""`resnet-recipes job --for ENGINE NAME [key=value ...]`: print a run or a sweep as a job."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.commands.arguments import Arguments
+from resnet_recipes.commands.pages import PAGES
+from resnet_recipes.commands.sweep import named
+from resnet_recipes.launch import kubernetes, skypilot, slurm, torchx
+from resnet_recipes.launch.job import Allocation, Job
+from resnet_recipes.recipe.compose import compose
+from resnet_recipes.recipe.sections import LaunchConfig
+from resnet_recipes.recipe.suggestions import did_you_mean
+from resnet_recipes.recipe.sweep import points
+
+#: What prints a single run as a job, for engines that know no arrays of jobs.
+_ENGINES = {
+    "skypilot": skypilot.script,
+    "kubernetes": kubernetes.script,
+    "torchx": torchx.script,
+}
+
+#: Engines whose machines have no disk of yours, with what they mount.
+_STORAGE = {"skypilot": "s3://my-bucket/mine", "kubernetes": "my-claim"}
+
+#: Settings that the script fills in.
+_TAKEN = ("run=", "run.name=")
+
+#: Their stand-in while the recipe is checked.
+_STAND_IN = "run.name=run-1"
+
+#: GPUs of a node with `gpus=auto`.
+USUAL = 8
+
+
+def run(arguments: Arguments) -> int:
+    """Check recipe and settings, and print the job of `nodes=` nodes with `gpus=` GPUs each."""
+    words = [
+        word.removeprefix("recipe=") if i == 0 else word for i, word in enumerate(arguments.words)
+    ]
+    if not words or "=" in words[0]:
+        raise RecipeError([Problem("job", None, "needs a recipe", PAGES["job"].example)])
+    recipe, *changes = words
+    nodes = next((word for word in reversed(changes) if word.startswith("nodes=")), "nodes=1")
+    changes = [word for word in changes if not word.startswith("nodes=")]
+    problems = [*_problems(nodes, changes), *_engine_problems(arguments)]
+    if not problems and "--for" in arguments:
+        problems += _place_problems(arguments, nodes, changes)
+    if problems:
+        raise RecipeError(problems)
+    print(_text(arguments, recipe, changes, int(nodes.removeprefix("nodes="))), end="")
+    return 0
+
+
+def _text(arguments: Arguments, recipe: str, changes: list[str], nodes: int) -> str:
+    """Return the job as its engine reads it."""
+    engine, words = arguments.flags["--for"], [f"recipe={recipe}", *changes]
+    time = arguments.flags.get("--time", "24:00:00")
+    if engine == "slurm" and "-m" in arguments:
+        return _array(words, nodes, time, arguments)
+    if engine == "slurm":
+        launch = compose(recipe, [*changes, _STAND_IN]).recipe.launch
+        return slurm.script(recipe, _kept(changes), _allocation(launch, nodes), time)
+    ((name, (point, _)),) = named([words], Arguments(), (_STAND_IN,)).items()
+    if engine in _STORAGE and point.entry.origin != "packaged":
+        rule = "is a file of this machine, which those of the job do not have"
+        fix = "name a packaged recipe, and its changes as settings"
+        raise RecipeError([Problem("recipe", recipe, rule, fix)])
+    allocation = _allocation(point.recipe.launch, nodes)
+    return _ENGINES[engine](
+        Job(name, _kept(words), allocation, arguments.flags.get("--storage", ""))
+    )
+
+
+def _array(words: list[str], nodes: int, time: str, arguments: Arguments) -> str:
+    """Return the script of a sweep; its runs have the names that `resnet-train -m` gives them."""
+    runs = named(points(words), Arguments(), (_STAND_IN,))
+    launch, *others = (point.recipe.launch for point, _ in runs.values())
+    if any(other != launch for other in others):
+        raise RecipeError(
+            [
+                Problem(
+                    "-m",
+                    None,
+                    "the jobs of an array must have the same GPUs",
+                    "give gpus and launch settings one value each",
+                )
+            ]
+        )
+    most = arguments.flags.get("--parallel")
+    return slurm.array(
+        {name: _kept(words) for name, (_, words) in runs.items()},
+        _allocation(launch, nodes),
+        time,
+        int(most) if most else None,
+    )
+
+
+def _allocation(launch: LaunchConfig, nodes: int) -> Allocation:
+    gpus = USUAL if launch.gpus == "auto" else int(launch.gpus)
+    return Allocation(nodes, gpus, launch.device == "cpu")
+
+
+def _kept(words: Sequence[str]) -> list[str]:
+    """Return the words that the script does not write itself."""
+    return [word for word in words if not word.startswith(("gpus=", "launch.gpus="))]
+
+
+def _engine_problems(arguments: Arguments) -> Iterator[Problem]:
+    """Yield what is wrong with the engine, and with flags that are another's."""
+    engine, known = arguments.flags.get("--for"), ("slurm", *_ENGINES)
+    if engine not in known:
+        fix = did_you_mean(engine or "", known) or f"--for slurm, or {', '.join(_ENGINES)}"
+        yield Problem("--for", engine, "must name an engine", fix)
+        return
+    if engine == "slurm":
+        yield from _slurm_problems(arguments)
+    for flag in ("--time", "-m", "--parallel"):
+        if engine != "slurm" and flag in arguments:
+            yield Problem(flag, arguments.flags[flag] or None, "is only for Slurm", "leave it out")
+    if "--storage" in arguments and engine not in _STORAGE:
+        rule = f"is only for {' and '.join(_STORAGE)}"
+        yield Problem("--storage", arguments.flags["--storage"], rule, "run.root=/a/shared/folder")
+
+
+def _slurm_problems(arguments: Arguments) -> Iterator[Problem]:
+    """Yield what is wrong with --time and --parallel."""
+    time, most = arguments.flags.get("--time", "24:00:00"), arguments.flags.get("--parallel", "1")
+    if not (length := slurm.seconds(time)):
+        rule = "must be a time limit in one of Slurm's forms"
+        yield Problem("--time", time, rule, "--time 24:00:00, or --time 2-00:00:00")
+    elif length < slurm.SHORTEST:
+        least = slurm.SHORTEST // 60
+        rule = f"must be at least {least} minutes: the run saves 3 minutes before the limit"
+        yield Problem("--time", time, rule, "--time 1:00:00")
+    if "--parallel" in arguments and "-m" not in arguments:
+        yield Problem("--parallel", most, "is only for a sweep", "add -m")
+    elif not re.fullmatch("[1-9][0-9]{0,3}", most):
+        yield Problem("--parallel", most, "must be a number of jobs, from 1 to 9999")
+
+
+def _problems(nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
+    """Yield what is wrong with nodes, and settings that the job itself decides."""
+    for word in changes:
+        if word.startswith(_TAKEN):
+            yield Problem(word, None, "is set by the job, which names the run", "leave it out")
+        if nodes != "nodes=1" and word.startswith("launch.max_restarts="):
+            rule = "is only for one node: between nodes the ranks are not started again one by one"
+            yield Problem(word, None, rule, "leave it out")
+    if not re.fullmatch("nodes=[1-9][0-9]{0,3}", nodes):
+        yield Problem(nodes, None, "must be a number of nodes, from 1 to 9999", "nodes=2")
+
+
+def _place_problems(arguments: Arguments, nodes: str, changes: Sequence[str]) -> Iterator[Problem]:
+    """Yield which folders the machines of the job would not find."""
+    engine, storage = arguments.flags["--for"], arguments.flags.get("--storage")
+    settings = dict(word.partition("=")[::2] for word in changes)
+    root, data = settings.get("run.root"), settings.get("data") or settings.get("data.root")
+    if engine in _STORAGE:
+        if not storage:
+            rule = "is missing: what outlives the machines, and holds the runs"
+            yield Problem("--storage", None, rule, f"--storage {_STORAGE[engine]}")
+        elif "://" in storage and (engine == "kubernetes" or nodes != "nodes=1"):
+            rule = "is a bucket; several nodes, and Kubernetes, need a volume that all of them see"
+            yield Problem("--storage", storage, rule, "--storage my-volume")
+        if root:
+            yield Problem("run.root", root, "is set by the job: /storage/runs", "leave it out")
+        if data and not data.startswith("/") and "://" not in data:
+            rule = "must be where the machines of the job find it"
+            yield Problem("data", data, rule, "data=/storage/imagenet")
+    elif engine == "torchx" and nodes != "nodes=1" and not (root or "").startswith("/"):
+        rule = "must be a folder that all nodes see"
+        yield Problem("run.root", root, rule, "run.root=/a/shared/folder")

@@ -1,0 +1,138 @@
+"""Run the jobs of SkyPilot, Kubeflow Trainer and torchx here, and check them against their schemas.
+
+    python tools/job_check.py [--steps 100]
+
+Two processes stand for two nodes, with the variables that the engine would set. The SkyPilot job is
+stopped by SIGTERM and started again. Every run must end with exactly the weights of an undisturbed
+one. uv installs the engines' packages, each in an environment of its own. Takes some minutes on
+two cores.
+"""
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+from slurm_check import RECIPE, steps
+
+#: Programs that read a job from stdin with its engine's own code.
+SKYPILOT = """
+import sys, yaml, jsonschema
+from sky.utils import schemas
+task = yaml.safe_load(sys.stdin)
+jsonschema.Draft202012Validator(schemas.get_task_schema()).validate(task)
+jsonschema.Draft202012Validator(schemas.get_resources_schema()).validate(task["resources"])
+for mount in task.get("file_mounts", {}).values():
+    jsonschema.Draft202012Validator(schemas.get_storage_schema()).validate(mount)
+"""
+
+TRAINJOB = """
+import sys, yaml
+from kubeflow_trainer_api.models import TrainerV1alpha1TrainJob
+given = yaml.safe_load(sys.stdin)
+read = TrainerV1alpha1TrainJob.from_dict(given).to_dict()
+assert read == given, f"fields that the API does not know: {given} became {read}"
+"""
+
+ADDRESS = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29400"}
+
+
+def written(engine: str, *words: str) -> str:
+    """Return the job for an engine."""
+    command = ["resnet-recipes", "job", "--for", engine, "mild", *RECIPE, *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def valid(program: str, package: str, text: str) -> None:
+    """Check a job with the code of its engine's package."""
+    command = ["uv", "run", "-q", "--no-project", "--with", package, "python", "-c", program]
+    subprocess.run(command, input=text, text=True, check=True)
+    print(f"{package}: its schema accepts the job")
+
+
+def on_two_nodes(
+    folder: Path, command: list[str], variables: dict[str, str], rank: str
+) -> list[subprocess.Popen]:
+    """Start a command twice, as the nodes of a job."""
+    environment = os.environ | variables | {"OMP_NUM_THREADS": "1"}
+    return [
+        subprocess.Popen(command, cwd=folder, env=environment | {rank: str(node)})
+        for node in range(2)
+    ]
+
+
+def skypilot(folder: Path, words: list[str]) -> Path:
+    """Run a task on two nodes, stop one of them, and start both again; return its run."""
+    text = written("skypilot", *words, "nodes=2", "gpus=1", "--storage", "volume")
+    valid(SKYPILOT, "skypilot==0.14.1", text)
+    bucket = written("skypilot", *words, "gpus=1", "--storage", "s3://bucket/folder")
+    valid(SKYPILOT, "skypilot==0.14.1", bucket)
+    task = yaml.safe_load(text)
+    block = ["bash", "-c", task["run"].replace("/storage/", f"{folder}/sky/")]
+    variables = {"SKYPILOT_NUM_NODES": "2", "SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.1"}
+    run = folder / "sky" / "runs" / task["name"]
+    nodes = on_two_nodes(folder, block, variables, "SKYPILOT_NODE_RANK")
+    while steps(run) < 20:
+        time.sleep(0.2)
+    nodes[1].send_signal(signal.SIGTERM)
+    codes = [node.wait(200) for node in nodes]
+    print(f"skypilot: stopped after step {steps(run)}, exit codes {codes}")
+    if 75 not in codes:
+        raise SystemExit("neither node ended with 75")
+    nodes = on_two_nodes(folder, block, variables, "SKYPILOT_NODE_RANK")
+    print(f"skypilot: started again, exit codes {[node.wait(600) for node in nodes]}")
+    return run
+
+
+def trainjob(folder: Path, words: list[str]) -> Path:
+    """Run the command of a TrainJob on two nodes, and return its run."""
+    text = written("kubernetes", *words, "nodes=2", "gpus=1", "--storage", "claim")
+    valid(TRAINJOB, "kubeflow-trainer-api==2.3.0", text)
+    document = yaml.safe_load(text)
+    command = document["spec"]["trainer"]["command"]
+    command = [word.replace("/storage/", f"{folder}/k8s/") for word in command]
+    variables = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1"}
+    variables |= {f"PET_{name}": value for name, value in ADDRESS.items()}
+    nodes = on_two_nodes(folder, command, variables, "PET_NODE_RANK")
+    print(f"kubernetes: exit codes {[node.wait(600) for node in nodes]}")
+    return folder / "k8s" / "runs" / document["metadata"]["name"]
+
+
+def component(folder: Path, words: list[str]) -> Path:
+    """Run a torchx component with two ranks, and return its run."""
+    (folder / "component.py").write_text(written("torchx", *words, "gpus=2"))
+    command = ["uv", "tool", "run", "-q", "--from", "torchx==0.7.0", "torchx", "run", "--wait"]
+    command += ["-s", "local_cwd", "component.py:train"]
+    subprocess.run(command, cwd=folder, check=True)
+    return next((folder / "runs").glob("mild-*"))
+
+
+def main() -> int:
+    """Return 0 if every run has the weights of an undisturbed one."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--steps", type=int, default=100)
+    words = [f"max_duration={parser.parse_args().steps}ba"]
+    folder = Path(tempfile.mkdtemp(prefix="jobs-"))
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    train = ["resnet-train", "recipe=mild", *RECIPE, *words, "gpus=2", "run=alone"]
+    subprocess.run(train, cwd=folder, check=True, stderr=subprocess.DEVNULL)
+    wanted = (folder / "runs" / "alone" / "weights.pt").read_bytes()
+    is_same = True
+    for start in (skypilot, trainjob, component):
+        run = start(folder, words)
+        same = (run / "weights.pt").read_bytes() == wanted
+        is_same &= same
+        print(f"{start.__name__}: {'the same weights' if same else 'DIFFERENT WEIGHTS'}")
+    if is_same:
+        shutil.rmtree(folder)
+    return not is_same
+
+
+if __name__ == "__main__":
+    sys.exit(main())
