@@ -21,6 +21,7 @@ from resnet_recipes.process.lock import locked
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.process.signals import Interruption, handling
 from resnet_recipes.recipe import compose as composing
+from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.library import Entry
 from resnet_recipes.recipe.schema import Recipe
@@ -70,7 +71,7 @@ def plan(
     """
     typed = frozenset() if isinstance(recipe, Recipe) else recipe.typed
     recipe = recipe if isinstance(recipe, Recipe) else recipe.recipe
-    if problems := [problem for problem in recipe.problems() if problem.key != "data.root"]:
+    if problems := [item for item in frozen.problems(recipe) if item.key != "data.root"]:
         raise RecipeError(problems)
     has_images = recipe.data.root or recipe.data.backend == "synthetic"
     facts = data.measure(recipe.data, with_cost=True, tell=tell) if has_images else IMAGENET
@@ -95,7 +96,7 @@ def prepare(
     The folder says which `command` asked for the run. Raises RecipeError if its name is taken.
     """
     if isinstance(recipe, Recipe):
-        if problems := list(recipe.problems()):
+        if problems := frozen.problems(recipe):
             raise RecipeError(problems)
         place = Path.cwd() / "python"
         recipe = Composed(recipe, Entry(recipe.name, place, "python"), {}, ())

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.section import Section
 
 #: torchvision's ResNets, "v1.5": whether they have bottlenecks, and the number of blocks in each of
 #: their four stages.
@@ -27,8 +29,10 @@ CHOICES = {
 
 
 @dataclass
-class ModelConfig:
+class ModelConfig(Section):
     """The `model` section."""
+
+    _place: ClassVar[str] = "model."
 
     # resnet18 | resnet34 | resnet50 | resnet101 | resnet152 (torchvision's, "v1.5")
     name: str = "resnet50"

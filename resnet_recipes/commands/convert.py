@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.kinds import kinds_of
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.progress import progress_printer, say
@@ -13,7 +14,7 @@ from resnet_recipes.data.convert.forecast import Forecast, forecast
 from resnet_recipes.data.convert.run import Progress, convert
 from resnet_recipes.recipe.scalars import plain
 from resnet_recipes.recipe.suggestions import did_you_mean
-from resnet_recipes.recipe.typed import build, kinds_of
+from resnet_recipes.recipe.typed import build
 from resnet_recipes.report.text import clock_time, printable
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor
 
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.section import Section
 
 #: How far from the natural frequencies of classes to equal ones.
 SHARES = {"natural": 0.0, "sqrt": 0.5, "balanced": 1.0}
@@ -15,8 +16,10 @@ BACKENDS = ("auto", "torchvision", "ffcv", "synthetic")
 
 
 @dataclass
-class DataConfig:
+class DataConfig(Section):
     """The `data` section of a recipe."""
+
+    _place: ClassVar[str] = "data."
 
     backend: str = "auto"  # auto: ffcv if root has .beton files, otherwise torchvision
     root: str = ""  # folder with train/ and val/, or with train.beton and val.beton; or a CSV

@@ -1,8 +1,9 @@
 """Every speed-up method: one tuple serves as registry, schema and order of composition."""
 
 from dataclasses import field, make_dataclass
-from typing import Optional
+from typing import TYPE_CHECKING, Any, Optional
 
+from resnet_recipes.base.section import Section
 from resnet_recipes.methods.base import Batch as Batch
 from resnet_recipes.methods.base import Method as Method
 from resnet_recipes.methods.base import Now as Now
@@ -49,6 +50,12 @@ _OURS: tuple[type[Method], ...] = (
 #: Every method. Those of other installed packages run after ours, but before SAM and EMA.
 ORDER = (*_OURS[:-2], *installed({method.name for method in _OURS}), *_OURS[-2:])
 
-#: The `methods` section of a recipe: a method is on if its key is present.
-_FIELDS = [(cls.name, Optional[cls], field(default=None)) for cls in ORDER]  # noqa: UP045
-Methods = make_dataclass("Methods", _FIELDS)
+if TYPE_CHECKING:  # which cannot know the methods of other packages
+
+    class Methods(Section):
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Method | None) -> None: ...
+else:
+    #: The `methods` section of a recipe: a method is on if its key is present.
+    _FIELDS = [(cls.name, Optional[cls], field(default=None)) for cls in ORDER]  # noqa: UP045
+    Methods = make_dataclass("Methods", _FIELDS, bases=(Section,), namespace={"_place": "methods."})

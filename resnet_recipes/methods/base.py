@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from resnet_recipes.base.duration import Horizon
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.section import Section
 from resnet_recipes.methods.host import send
 
 #: Every point in a run where a method can act, in the order in which they are called.
@@ -94,7 +95,7 @@ class Compute(Protocol):
         """Average the gradient over ranks if `sync`; otherwise leave it local to the rank."""
 
 
-class Method:
+class Method(Section):
     """A speed-up technique. A hook that a method does not override is never called.
 
     Subclasses are dataclasses; their fields are the schema of `methods.<name>` in a recipe. Each
@@ -112,6 +113,10 @@ class Method:
     blurs: ClassVar[bool] = False  # it blurs what the network downsamples
     extra_weights: ClassVar[int] = 0  # copies of the weights that it keeps on the device
     cheaper_steps: ClassVar[str] = ""  # how it makes steps cheaper, in a few words; "": it does not
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls._place = f"methods.{getattr(cls, 'name', '')}."
 
     def problems(self) -> Iterator[Problem]:
         """Yield the problems with the hyperparameters.

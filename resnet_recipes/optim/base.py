@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.section import Section
 
 _NORMS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.LocalResponseNorm)
 
@@ -25,7 +26,7 @@ POLICIES: dict[str, Callable[[nn.Module, str, nn.Parameter], bool]] = {
 
 
 @dataclass
-class OptimizerSettings:
+class OptimizerSettings(Section):
     """The settings of one optimizer.
 
     Subclasses are dataclasses: their fields are the schema of a recipe's `optimizer`.
@@ -34,6 +35,7 @@ class OptimizerSettings:
     it leaves everything unchanged if the gradient overflows.
     """
 
+    _place: ClassVar[str] = "optimizer."
     cost: ClassVar[str]
     gain: ClassVar[str]
     avoid_when: ClassVar[str]

@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.recipe import strict_yaml
 from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.recipe.typed import plain, typed
@@ -41,6 +41,11 @@ def read(path: Path) -> Recipe:
             for problem in problems
         )
     return recipe
+
+
+def problems(recipe: Recipe) -> list[Problem]:
+    """Return everything wrong with a recipe that a program has changed, even inside its lists."""
+    return typed(tree_of(recipe))[1]
 
 
 def updated(tree: dict[str, Any]) -> dict[str, Any]:

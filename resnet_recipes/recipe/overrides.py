@@ -6,13 +6,14 @@ from typing import Any, NamedTuple, get_args, get_origin
 
 from resnet_recipes.base.duration import is_duration
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.kinds import is_union
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.recipe.foreign import meaning_of
 from resnet_recipes.recipe.hydra_compose import value_of
 from resnet_recipes.recipe.library import GROUPS
 from resnet_recipes.recipe.short import DECIMAL, targets
 from resnet_recipes.recipe.suggestions import closest, did_you_mean
-from resnet_recipes.recipe.typed import fitting, is_union, settings
+from resnet_recipes.recipe.typed import fitting, settings
 
 #: Settings that are folders: `~` is expanded and the path made absolute.
 FOLDERS = ("data.root", "run.root")

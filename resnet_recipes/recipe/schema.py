@@ -16,9 +16,10 @@ from resnet_recipes.base.duration import (
     steps_per_epoch,
 )
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.section import Section
 from resnet_recipes.data.base import DataConfig
 from resnet_recipes.methods import Methods
-from resnet_recipes.optim import OPTIMIZERS, AnyOptimizer
+from resnet_recipes.optim import AnyOptimizer, DecoupledSGDW
 from resnet_recipes.recipe.sections import (
     BatchConfig,
     CheckpointConfig,
@@ -33,7 +34,7 @@ from resnet_recipes.report.facts import Published
 
 
 @dataclass
-class Recipe:
+class Recipe(Section):
     """Everything that defines a run.
 
     One object: the schema of the YAML, its defaults, and what the program reads.
@@ -48,7 +49,7 @@ class Recipe:
     model: ModelConfig = field(default_factory=ModelConfig)
     data: DataConfig = field(default_factory=DataConfig)
     batch: BatchConfig = field(default_factory=BatchConfig)
-    optimizer: AnyOptimizer = field(default_factory=OPTIMIZERS[0])
+    optimizer: AnyOptimizer = field(default_factory=DecoupledSGDW)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
     methods: Methods = field(default_factory=Methods)

@@ -3,16 +3,20 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from resnet_recipes.base import names
 from resnet_recipes.base.duration import duration_problem
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.section import Section
 from resnet_recipes.report import trackers
 
 
 @dataclass
-class BatchConfig:
+class BatchConfig(Section):
     """The `batch` section: sizes are global, so 1 or 8 devices give the same result."""
+
+    _place: ClassVar[str] = "batch."
 
     global_size: int = 2048  # examples per optimizer step, over all devices
     bn_size: int = 256  # examples that share BatchNorm statistics: the micro-batch of one device
@@ -28,8 +32,10 @@ class BatchConfig:
 
 
 @dataclass
-class ScheduleConfig:
+class ScheduleConfig(Section):
     """The `schedule` section: the learning rate as a share of `optimizer.lr`."""
+
+    _place: ClassVar[str] = "schedule."
 
     name: str = "cosine"  # cosine | linear | multistep | piecewise | polynomial | constant
     warmup: str = "8ep"  # linear rise to the peak; never stretched by scale_schedule_ratio
@@ -77,8 +83,10 @@ class ScheduleConfig:
 
 
 @dataclass
-class PrecisionConfig:
+class PrecisionConfig(Section):
     """The `precision` section."""
+
+    _place: ClassVar[str] = "precision."
 
     # auto: bf16 where the GPU has it, else fp16; fp32 on a CPU | bf16 | fp16 | fp32
     dtype: str = "auto"
@@ -97,8 +105,10 @@ class PrecisionConfig:
 
 
 @dataclass
-class EvaluationConfig:
+class EvaluationConfig(Section):
     """The `evaluation` section."""
+
+    _place: ClassVar[str] = "evaluation."
 
     # percent: end the run at the first evaluation that reaches it
     stop_at_top1: float | None = None
@@ -126,8 +136,10 @@ class EvaluationConfig:
 
 
 @dataclass
-class CheckpointConfig:
+class CheckpointConfig(Section):
     """The `checkpoint` section."""
+
+    _place: ClassVar[str] = "checkpoint."
 
     interval: str = "1ep"  # time between checkpoints; the last step is always saved
     keep: int = 2  # how many of the newest checkpoints stay on disk
@@ -141,8 +153,10 @@ class CheckpointConfig:
 
 
 @dataclass
-class LogConfig:
+class LogConfig(Section):
     """The `log` section."""
+
+    _place: ClassVar[str] = "log."
 
     interval: str = "20ba"  # time between logged steps; only those wait for the device
     # tensorboard | wandb | mlflow | csv, in addition to metrics.jsonl
@@ -156,8 +170,10 @@ class LogConfig:
 
 
 @dataclass
-class LaunchConfig:
+class LaunchConfig(Section):
     """The `launch` section: where the run runs. Nothing here changes the result."""
+
+    _place: ClassVar[str] = "launch."
 
     device: str = "auto"  # auto: cuda if there is one, else cpu | cuda | cpu
     # GPUs, one process each; auto: every visible one, or one CPU process
@@ -184,8 +200,10 @@ class LaunchConfig:
 
 
 @dataclass
-class RunConfig:
+class RunConfig(Section):
     """The `run` section: where the results go."""
+
+    _place: ClassVar[str] = "run."
 
     root: str = "runs"  # folder of all runs
     # folder of this run; auto: recipe, length, seed, date and four random letters

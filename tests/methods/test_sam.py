@@ -12,7 +12,7 @@ from resnet_recipes.methods.base import Now
 from resnet_recipes.methods.sam import SAM
 
 #: Values that the settings must refuse.
-WRONG = {"rho": [-0.1, float("nan")], "interval": [0, -1]}
+WRONG = {"rho": [-0.1], "interval": [0, -1]}
 
 
 def closure(

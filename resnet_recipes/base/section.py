@@ -1,0 +1,56 @@
+"""The base class of all sections of a recipe, whose settings keep their types."""
+
+from dataclasses import MISSING, fields
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from resnet_recipes.base.duration import is_duration
+from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.kinds import WrongTypeError, converted, kinds_of
+
+
+class Section:
+    """Settings of a recipe: a dataclass that refuses unknown names and values of other types.
+
+    Names that begin with an underscore are an object's own state, and may hold anything.
+    """
+
+    _place: ClassVar[str] = ""  # of its settings in a recipe: "data."
+
+    if not TYPE_CHECKING:  # a type checker that saw this would accept every name
+
+        def __setattr__(self, name: str, value: object) -> None:
+            """Set a setting. Raises RecipeError."""
+            if not name.startswith("_"):
+                value = fitted(type(self), name, value, self._place)
+            super().__setattr__(name, value)
+
+
+def fitted(cls: type, name: str, value: object, place: str) -> Any:
+    """Return a value for a field of a dataclass, converted to its type. Raises RecipeError."""
+    kinds, key = kinds_of(cls), f"{place}{name}"
+    if name not in kinds:
+        meant = get_close_matches(name, kinds, n=1)
+        fix = f"did you mean {place}{meant[0]}?" if meant else f"settings: {', '.join(kinds)}"
+        raise RecipeError([Problem(key, value, "no such setting", fix)])
+    try:
+        return converted(value, kinds[name])
+    except WrongTypeError as error:
+        fix = _fix(cls, name, value, key)
+        raise RecipeError([Problem(key, value, f"must be {error}", fix)]) from None
+
+
+def _fix(cls: type, name: str, value: object, key: str) -> str:
+    """Return what to write instead of a value of another type, or ""."""
+    default = next(item.default for item in fields(cls) if item.name == name)
+    if isinstance(default, str) and isinstance(value, int | float) and is_duration(default):
+        return f"a length needs a unit: {key}={value}ep or {key}={value}ba"
+    if (
+        isinstance(value, str)
+        and kinds_of(cls)[name] in (int, float)
+        and value.replace(".", "", 1).isdigit()
+    ):
+        return f"write {value} without quotes"
+    if default in (MISSING, None, ""):
+        return ""
+    return f"the default is {str(default).lower() if isinstance(default, bool) else default}"

@@ -1,0 +1,83 @@
+"""Sections of a recipe keep their types, whoever writes to them."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import resnet_recipes as rr
+from resnet_recipes.data.base import DataConfig
+from resnet_recipes.methods import EMA, MixUp
+from resnet_recipes.optim import LAMB
+from resnet_recipes.recipe.schema import Recipe
+
+
+def refusal(act: Callable[[], object]) -> str:
+    """Return the one problem that it raises."""
+    with pytest.raises(rr.RecipeError) as caught:
+        act()
+    (problem,) = caught.value.problems
+    return str(problem)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value", "said"),
+    [
+        ("", "batchsize", 3, "batchsize=3: no such setting\n    did you mean batch?"),
+        ("", "max_duration", 3, "max_duration=3: must be text, in quotes\n    a length needs a"),
+        ("", "data", LAMB(), "must be a mapping of backend, root, "),
+        ("data", "train_size", 32.5, "data.train_size=32.5: must be a whole number\n    the def"),
+        ("data", "flip", 1, "data.flip=1: must be true or false\n    the default is true"),
+        ("data", "crop_scale", [1], "data.crop_scale=[1]: must be a list of 2 values"),
+        ("optimizer", "lr", "high", "optimizer.lr=high: must be a number\n    the default is 2"),
+        ("optimizer", "lr", "0.5", "optimizer.lr=0.5: must be a number\n    write 0.5 without q"),
+        ("optimizer", "lr", float("nan"), "optimizer.lr=nan: must be a finite number"),
+        ("schedule", "milestones", [3], "schedule.milestones=[3]: must be text, in quotes"),
+        ("methods", "mixup", True, "methods.mixup=true: must be a mapping of alpha or null"),
+        ("methods", "mixup", EMA(), "must be a mapping of alpha or null"),
+        ("methods.mixup", "alpha", "x", "methods.mixup.alpha=x: must be a number"),
+        ("methods.mixup", "alfa", 1, "alfa=1: no such setting\n    did you mean methods.mixup.al"),
+        ("methods.mixup", "name", "x", "methods.mixup.name=x: no such setting\n    settings: alp"),
+    ],
+)
+def test_what_a_recipe_has_no_place_for_is_refused_at_once(place, name, value, said):
+    recipe = Recipe()
+    recipe.methods.mixup = MixUp()
+    section = recipe
+    for part in place.split(".") if place else ():
+        section = getattr(section, part)
+    before = getattr(section, name, None)
+    assert said in refusal(lambda: setattr(section, name, value))
+    assert getattr(section, name, None) == before
+
+
+def test_sections_are_refused_with_wrong_values_from_the_start():
+    assert "data.workers=0.5" in refusal(lambda: DataConfig(workers=0.5))
+    assert "optimizer.lr=high" in refusal(lambda: LAMB(lr="high"))
+    assert "methods.ema.half_life=100" in refusal(lambda: EMA(half_life=100))
+
+
+def test_numbers_of_other_libraries_become_python_s_own():
+    recipe = Recipe(seed=np.int64(3))
+    recipe.optimizer.lr, recipe.data.crop_scale = np.float32(0.5), [1, 1]
+    values = (recipe.seed, recipe.optimizer.lr, *recipe.data.crop_scale)
+    assert [type(value) for value in values] == [int, float, float, float]
+
+
+def test_a_section_may_be_replaced_as_a_whole():
+    recipe = Recipe(optimizer=LAMB(lr=0.1))
+    recipe.methods.ema, recipe.methods.mixup = EMA(), {"alpha": 0.3}
+    recipe.methods.ema = None
+    assert (recipe.optimizer.lr, recipe.methods.mixup) == (0.1, MixUp(0.3))
+
+
+def test_what_was_put_into_a_list_is_checked_when_the_recipe_is_used():
+    recipe = rr.compose("mild")
+    recipe.schedule.milestones.append(3)
+    recipe.evaluation.sizes.append("large")
+    with pytest.raises(rr.RecipeError) as caught:
+        rr.plan(recipe)
+    assert [problem.key for problem in caught.value.problems] == [
+        "schedule.milestones",
+        "evaluation.sizes",
+    ]
