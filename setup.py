@@ -88,10 +88,9 @@ DECODER = Extension(
 )
 
 setup(
-    # recipes/ travels inside; Hydra looks for plugins in hydra_plugins/
+    # recipes/ travels inside by a link; Hydra looks for plugins in hydra_plugins/
     packages=[
         *find_packages(include=["resnet_recipes*"]),
-        "resnet_recipes.recipes",
         "hydra_plugins",
         "hydra_plugins.resnet_recipes",
     ],

@@ -18,6 +18,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import resnet_recipes
+import resnet_recipes.optim
+
 ROOT = Path(__file__).parents[1]
 
 pytestmark = pytest.mark.slow
@@ -42,68 +45,68 @@ def run(*command: object, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory):
-    """The wheel, built from a copy of the sources without the network."""
-    folder = tmp_path_factory.mktemp("wheel")
-    sources = folder / "sources"
-    for name in ("resnet_recipes", "recipes", "hydra_plugins", "licenses"):
-        shutil.copytree(
-            ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__", "*.so")
-        )
+def checkout(tmp_path_factory):
+    """A copy of the sources, with the library compiled."""
+    sources = tmp_path_factory.mktemp("checkout") / "sources"
+    shutil.copytree(
+        ROOT / "resnet_recipes",
+        sources / "resnet_recipes",
+        symlinks=True,
+        ignore=shutil.ignore_patterns("__pycache__", "*.so"),
+    )
+    for name in ("recipes", "hydra_plugins", "licenses"):
+        shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, sources)
     build = sources / "build" / f"lib.{get_platform()}-{sys.implementation.cache_tag}"
     # setup.py compiles again what a source is newer than
     for library in (ROOT / "resnet_recipes").rglob("*.so"):
-        compiled = build / library.relative_to(ROOT)
-        compiled.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(library, compiled)
-    built = run(
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-index",
-        "-w",
-        folder,
-        sources,
-        cwd=folder,
-    )
-    assert built.returncode == 0, built.stderr
+        for place in (build, sources):
+            compiled = place / library.relative_to(ROOT)
+            compiled.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(library, compiled)
+    return sources
+
+
+@pytest.fixture(scope="module")
+def wheel(checkout):
+    """The wheel, built without the network."""
+    folder = checkout.parent
+    pip("wheel", "--no-build-isolation", "-w", folder, checkout, cwd=folder)
     return next(folder.glob("*.whl"))
 
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """Yield the commands of a fresh environment with the wheel.
+    """The commands of an environment with the wheel."""
+    return environment(tmp_path_factory.mktemp("environment"), wheel)
 
-    The running environment lends its requirements.
-    """
-    folder = tmp_path_factory.mktemp("environment")
+
+@pytest.fixture(scope="module")
+def editable(checkout, tmp_path_factory):
+    """The commands of an environment with an editable install."""
+    return environment(tmp_path_factory.mktemp("editable"), "--no-build-isolation", "-e", checkout)
+
+
+def environment(folder: Path, *what: object) -> Path:
+    """Install into a fresh environment, which borrows all requirements; return its commands."""
     venv.create(folder, symlinks=True, with_pip=False)
     python = folder / "bin" / "python"
-    done = run(
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        python,
-        "install",
-        "--no-deps",
-        "--no-index",
-        wheel,
-        cwd=folder,
-    )
-    assert done.returncode == 0, done.stderr
     packages = next(folder.glob("lib/python*/site-packages"))
     lent = {
         str(Path(find_spec(name).origin).parents[1]) for name in ("torch", "hydra", "yaml", "rich")
     }
     # a path added so does not run the .pth files in it
     (packages / "lent.pth").write_text("\n".join(sorted(lent)) + "\n")
+    pip("install", *what, cwd=folder, python=python)
     return folder / "bin"
+
+
+def pip(verb: str, *words: object, cwd: Path, python: str | Path = sys.executable) -> None:
+    """Run pip for an environment, without the network and without what the package needs."""
+    program = (sys.executable, "-m", "pip", "--python", python)
+    done = run(*program, verb, "--no-deps", "--no-index", *words, cwd=cwd)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture
@@ -220,3 +223,24 @@ def test_the_hydra_application_of_the_docs_has_the_recipes_of_an_installed_wheel
         assert done.returncode == 0, done.stderr
         said.append(done.stdout.split())
     assert said == [["hot", "decoupled_sgdw", "540"], ["mild", "lamb", "72"]]
+
+
+@pytest.mark.parametrize("install", ["installed", "editable"])
+def test_a_user_s_script_passes_a_strict_type_checker(install, request, tmp_path):
+    """It uses every public name; a mistake that is missed makes its `type: ignore` unused."""
+    pytest.importorskip("mypy")
+    script = Path(__file__).with_name("typed_script.py")
+    for module in (resnet_recipes, resnet_recipes.optim):
+        prefix = module.__name__.replace("resnet_recipes", "rr")
+        assert [
+            name for name in module.__all__ if f"{prefix}.{name}" not in script.read_text()
+        ] == []
+    # reading torch's own types takes three times as long, and finds no more
+    (tmp_path / "mypy.ini").write_text(
+        "[mypy]\nstrict = true\n[mypy-torch.*]\nfollow_imports = skip\n"
+    )
+    cache = request.config.cache.mkdir("mypy")
+    python = request.getfixturevalue(install) / "python"
+    words = ("--cache-dir", cache, "--python-executable", python, shutil.copy(script, tmp_path))
+    checked = run(sys.executable, "-m", "mypy", *words, cwd=tmp_path)
+    assert checked.returncode == 0, checked.stdout

@@ -1,9 +1,9 @@
-"""Every optimizer: one tuple serves as registry and schema.
+"""Every optimizer: one union serves as registry and schema.
 
 `optimizer.name` in a recipe chooses one.
 """
 
-from typing import Union
+from typing import get_args
 
 from resnet_recipes.optim.adamw import AdamW
 from resnet_recipes.optim.base import OptimizerSettings
@@ -12,8 +12,9 @@ from resnet_recipes.optim.lamb import LAMB
 from resnet_recipes.optim.lars import LARS
 from resnet_recipes.optim.sgd import SGD
 
-#: The first is the default.
-OPTIMIZERS: tuple[type[OptimizerSettings], ...] = (DecoupledSGDW, SGD, LAMB, LARS, AdamW)
+__all__ = ["LAMB", "LARS", "SGD", "AdamW", "DecoupledSGDW", "OptimizerSettings"]
 
-#: The type of the `optimizer` section.
-AnyOptimizer = Union[OPTIMIZERS]  # noqa: UP007
+#: The type of the `optimizer` section. The first is the default.
+AnyOptimizer = DecoupledSGDW | SGD | LAMB | LARS | AdamW
+
+OPTIMIZERS: tuple[type[OptimizerSettings], ...] = get_args(AnyOptimizer)

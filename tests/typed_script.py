@@ -1,0 +1,81 @@
+"""A user's script for type checkers: every public name, and mistakes that they find."""
+
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import resnet_recipes as rr
+
+
+def train() -> Path:
+    """Change a recipe, plan it and train it."""
+    recipe = rr.compose("demo", "~methods.ema", data="images", epochs=2)
+    recipe.model.name = "resnet18"
+    recipe.optimizer.lr = 0.1
+    recipe.optimizer = rr.optim.LAMB(lr=0.005, betas=(0.9, 0.99))
+    recipe.methods.mixup = rr.methods.MixUp(alpha=0.1)
+    recipe.methods.mixup.alpha = 0.2
+    recipe.batchsize = 3  # type: ignore[attr-defined]
+    recipe.data.train_size = 32.5  # type: ignore[assignment]
+    recipe.optimizer.lr = "high"  # type: ignore[assignment]
+    recipe.methods.mixup = "on"  # type: ignore[assignment]
+    planned = rr.plan(recipe, ranks=2)
+    steps: int = planned.total_steps
+    folder: Path = rr.prepare(recipe, planned, command=("python", "train.py"))
+    run = rr.train(recipe, lambda record: record["kind"] == "step")
+    print(steps, folder, run.summary["raw_top1_percent"])
+    return run.folder
+
+
+def use(folder: Path) -> None:
+    """Load, evaluate and predict."""
+    network = rr.load(folder)
+    logits: torch.Tensor = network(network.transform("a.png")[None])
+    print(network.classes[int(logits.argmax())])
+    found = rr.evaluate(folder, "evaluation.flip=true", workers=0)
+    top1: float = found.metrics.top1
+    print(top1, found.confusion.mistakes(5))
+    for one in rr.predict(folder, ["images/val"]):
+        print(one.file, one.classes[0] if one.classes else one.error)
+
+
+def loop(model: nn.Module, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Use single methods."""
+    now = rr.methods.Now.at(3, total_steps=900, steps_per_epoch=100)
+    batch = rr.methods.Batch.of(images, labels, num_classes=10)
+    methods: list[rr.methods.Method] = [rr.methods.MixUp(alpha=0.2), rr.methods.CutMix()]
+    for method in methods:
+        batch = method.transform_batch(batch, now)
+    rr.methods.MixUp(alfa=0.2)  # type: ignore[call-arg]
+    return rr.methods.BCELoss().loss(model(batch.images), batch.targets)
+
+
+def optimizers(model: nn.Module) -> list[torch.optim.Optimizer]:
+    """Build every optimizer."""
+    settings: list[rr.optim.OptimizerSettings] = [
+        rr.optim.AdamW(),
+        rr.optim.DecoupledSGDW(),
+        rr.optim.LAMB(no_decay="norm_layers"),
+        rr.optim.LARS(),
+        rr.optim.SGD(momentum=0.9),
+        rr.optim.SGD(lr="high"),  # type: ignore[arg-type]
+    ]
+    return [one.build(model) for one in settings]
+
+
+def batches() -> torch.Tensor:
+    """Open the loader."""
+    config = rr.data.DataConfig(root="images", train_size=64, workers=2)
+    facts = rr.data.measure(config)
+    share = rr.data.Share(rank=0, world_size=1, global_size=4, eval_size=4, seed=0)
+    loader = rr.data.open_train(config, facts, share)
+    pixels, _ = next(loader.batches())
+    loader.close()
+    return rr.data.normalize(pixels)
+
+
+try:
+    use(train())
+except rr.RecipeError as error:
+    print([problem.key for problem in error.problems])
