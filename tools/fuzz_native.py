@@ -33,7 +33,7 @@ from resnet_recipes.data.images.jpeg import frame_size
 from resnet_recipes.data.native import engine as engine_module
 from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import PATH, library
-from resnet_recipes.data.native.rows import BOX, CENTRE, ROW, SMALL, Status
+from resnet_recipes.data.native.rows import BOX, CENTRE, SMALL, Status, blank_rows
 
 SIDE = 33  # pixels: a line of them is no multiple of what vector instructions take
 LEAST, MOST = 72, 140  # pixels of an original's side: its small level is wanted from 2 * SIDE on
@@ -149,7 +149,7 @@ def mutated(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarra
 def batch(sources: list[np.ndarray], columns: dict, fill: int) -> tuple[np.ndarray, np.ndarray]:
     """Return rows for images in memory, and the memory for their pixels, filled with `fill`."""
     rows, pixels = (
-        np.zeros(len(sources), ROW),
+        blank_rows(len(sources)),
         np.full((len(sources), SIDE, SIDE, 3), fill, np.uint8),
     )
     rows["data"], rows["length"] = (

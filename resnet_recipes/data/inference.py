@@ -158,7 +158,7 @@ class Unlabelled(EvalLoader):
         )
         super().__init__(config, share, Pipeline(_Blackened(images), capacity))
 
-    def fault(self, index: int) -> str:
+    def reading_error(self, index: int) -> str:
         """Return why a black image could not be read, or "" if it really is black."""
         try:
             picture = self._files.read(index)

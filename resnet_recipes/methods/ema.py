@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import compress
 from typing import ClassVar
 
 import torch
@@ -66,22 +67,27 @@ class EMA(Method):
             now.horizon.steps(Duration.parse(text))
             for text in (self.update_interval, self.half_life, self.delay)
         )
-        place, steps = (
-            (now.step % now.horizon.steps_per_epoch, now.horizon.steps_per_epoch)
-            if self.each_epoch
-            else (now.step + 1, now.horizon.total_steps)
-        )
-        if place % interval:
+        since_update = self._steps_since_update(now, interval)
+        if since_update is None:
             return
-        # the step of the last update
-        before = now.step - (interval if place else 1 + (steps - 1) % interval)
-        pairs = list(zip(*self._pairs(model), strict=True))
-        floats = [pair for pair in pairs if pair[0].is_floating_point()]
-        integers = [pair for pair in pairs if not pair[0].is_floating_point()]
-        share = 1.0 if max(before, 0) < delay else 1 - 2 ** -(interval / half_life)
-        torch._foreach_lerp_(*map(list, zip(*floats, strict=True)), share)
-        if integers:
-            torch._foreach_copy_(*map(list, zip(*integers, strict=True)))
+        is_copy = max(now.step - since_update, 0) < delay
+        share = 1.0 if is_copy else 1 - 2 ** -(interval / half_life)
+        average, weights = self._pairs(model)
+        floats = [tensor.is_floating_point() for tensor in weights]
+        integers = [not is_float for is_float in floats]
+        torch._foreach_lerp_([*compress(average, floats)], [*compress(weights, floats)], share)
+        if any(integers):
+            torch._foreach_copy_([*compress(average, integers)], [*compress(weights, integers)])
+
+    def _steps_since_update(self, now: Now, interval: int) -> int | None:
+        """Return how many steps ago the update before this one was; None if none is due now."""
+        if not self.each_epoch:
+            return None if (now.step + 1) % interval else interval
+        step_of_epoch = now.step % now.horizon.steps_per_epoch
+        if step_of_epoch % interval:
+            return None
+        # in the epoch before, updates were at its steps 0, interval, 2 * interval ...
+        return interval if step_of_epoch else (now.horizon.steps_per_epoch - 1) % interval + 1
 
     @contextmanager
     def eval_weights(self, model: nn.Module) -> Iterator[None]:

@@ -17,8 +17,8 @@ def cast_together(model: nn.Module, dtype: torch.dtype) -> None:
     """
     stages = [found for stage in model.children() if (found := _cast_in(stage))]
     model.cast_stages, model.cast_dtype = stages, dtype
-    model.register_forward_pre_hook(_cover)
-    model.register_forward_hook(_uncover, always_call=True)
+    model.register_forward_pre_hook(_put_cast_weights)
+    model.register_forward_hook(_remove_cast_weights, always_call=True)
 
 
 def _cast_in(stage: nn.Module) -> list[tuple[nn.Module, str]]:
@@ -27,11 +27,8 @@ def _cast_in(stage: nn.Module) -> list[tuple[nn.Module, str]]:
     return [(layer, name) for layer in layers for name, _ in layer.named_parameters(recurse=False)]
 
 
-def _cover(model: nn.Module, images: tuple[Tensor]) -> None:
-    """Shadow each weight with a cast one.
-
-    An instance attribute takes precedence over a Parameter of the same name.
-    """
+def _put_cast_weights(model: nn.Module, images: tuple[Tensor]) -> None:
+    """Set a cast copy as an instance attribute, which takes precedence over its Parameter."""
     if not torch.is_autocast_enabled(images[0].device.type):
         return
     for stage in model.cast_stages:
@@ -40,7 +37,7 @@ def _cover(model: nn.Module, images: tuple[Tensor]) -> None:
             module.__dict__[name] = weight
 
 
-def _uncover(model: nn.Module, *_: object) -> None:
+def _remove_cast_weights(model: nn.Module, *_: object) -> None:
     for stage in model.cast_stages:
         for module, name in stage:
             module.__dict__.pop(name, None)

@@ -38,7 +38,7 @@ def predictions(trained: Trained, paths: Sequence[str], top: int = BEST) -> Iter
             parts = (raw.labels, black, broken, best, shares)
             for index, *row in zip(*(part.tolist() for part in parts), strict=True):
                 is_black, is_broken, labels, probabilities = row
-                if is_black and (error := images.fault(index)):
+                if is_black and (error := images.reading_error(index)):
                     yield Prediction(paths[index], (), error)
                     continue
                 if is_broken:

@@ -61,7 +61,7 @@ class Samples:
         return "Convert the images again:  resnet-recipes convert"
 
     def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
-        """Make ROW [n] point into the mapped file."""
+        """Make the engine's rows [n] point into the mapped file."""
         if self._streamed:
             self._announce(self.beton.starts[indices], self.beton.lengths[indices])
         _locate(self.beton, indices, wanted)

@@ -10,7 +10,7 @@ from resnet_recipes.data.convert.encode import Encoded
 from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import why_not
-from resnet_recipes.data.native.rows import CROP, ROW
+from resnet_recipes.data.native.rows import CROP, blank_rows
 
 _MOST = 100  # images: a fraction of a second
 
@@ -30,7 +30,7 @@ def images_per_second(images: Sequence[Encoded], side: int) -> float | None:
     draws, _ = TrainCrop(0, (0.08, 1.0), (0.75, 4 / 3), flip=False).attempts(
         0, indices, np.zeros_like(indices)
     )
-    pixels, wanted = np.empty((side, side, 3), np.uint8), np.zeros(len(images), ROW)
+    pixels, wanted = np.empty((side, side, 3), np.uint8), blank_rows(len(images))
     wanted["data"], wanted["length"] = [one.ctypes.data for one in data], [one.size for one in data]
     wanted["raw"] = [image.mode == RAW for image in images]
     wanted["size"] = [(image.height, image.width) for image in images]

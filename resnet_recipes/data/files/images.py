@@ -103,7 +103,7 @@ class Files:
         return f"{skip}resnet-recipes doctor data {shlex.quote(self._root)}  lists them"
 
     def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
-        """Make ROW [n] point to the files."""
+        """Make the engine's rows [n] point to the files."""
         starts = self._arrays["ends"][indices]
         wanted["folder"], wanted["path"] = (
             self._start.ctypes.data,

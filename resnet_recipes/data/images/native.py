@@ -15,7 +15,7 @@ from resnet_recipes.data.images.source import Source
 from resnet_recipes.data.loading.storage import Rows
 from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.library import description, why_not
-from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, ROW, put_steps
+from resnet_recipes.data.native.rows import CENTRE, CROP, DISTORTED, blank_rows, put_steps
 
 
 def train_images(
@@ -55,7 +55,7 @@ class NativeTrainImages(TrainImages):
 
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
-        crop, wanted = self.crop, np.zeros(len(rows.indices), ROW)
+        crop, wanted = self.crop, blank_rows(len(rows.indices))
         draws, wanted["mirror"] = crop.attempts(rows.epoch, rows.indices, rows.copies)
         wanted["draws"] = draws.ctypes.data + np.arange(len(wanted)) * draws.strides[0]
         wanted["geometry"] = DISTORTED if crop.rule == "tensorflow" else CROP
@@ -87,7 +87,7 @@ class NativeEvalImages(EvalImages):
 
     def fill(self, rows: Rows) -> None:
         """Write the pixels; see Storage."""
-        wanted = np.zeros(len(rows.indices), ROW)
+        wanted = blank_rows(len(rows.indices))
         wanted["geometry"], wanted["resize"], wanted["whole"] = CENTRE, self.resize, True
         wanted["filter"] = self.bicubic
         _fill(self._engine, self.source, rows, wanted, super().fill)
@@ -100,7 +100,7 @@ def _fill(
     wanted: np.ndarray,
     in_python: Callable[[Rows], None],
 ) -> None:
-    """Fill the rows as ROW [n] says, which lacks images and pixels.
+    """Fill the rows as the engine's rows `wanted` say, which lack images and pixels.
 
     Python reports what is wrong with refused ones.
     """

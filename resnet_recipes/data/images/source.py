@@ -33,7 +33,7 @@ class Source(Protocol):
         """Return advice for the user about an unreadable image."""
 
     def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
-        """Make ROW [n] point to the images; the memory lives as long as this source."""
+        """Make the engine's rows [n] point to the images; memory that this source keeps."""
 
     def mark_verified(self, indices: np.ndarray) -> None:
         """Record that the engine has read these images and their checksums match."""

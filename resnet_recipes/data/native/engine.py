@@ -7,7 +7,7 @@ from typing import Self
 import numpy as np
 
 from resnet_recipes.data.native.library import library
-from resnet_recipes.data.native.rows import ROW, Status
+from resnet_recipes.data.native.rows import Status, blank_rows
 
 
 class Engine:
@@ -33,7 +33,7 @@ class Engine:
         self._kept: dict[int, np.ndarray] = {}
 
     def fill(self, rows: np.ndarray, reading: np.ndarray) -> np.ndarray:
-        """Fill ROW [N] and return the positions of refused rows, int64 [n].
+        """Fill rows [N] and return the positions of refused rows, int64 [n].
 
         Meanwhile `reading`, bool [N], shows which rows are being read.
         """
@@ -43,8 +43,8 @@ class Engine:
         return np.flatnonzero(rows["status"])
 
     def submit(self, rows: np.ndarray) -> int:
-        """Start filling ROW [N]; return a ticket to wait for."""
-        assert rows.dtype == ROW
+        """Start filling rows [N]; return a ticket to wait for."""
+        assert rows.dtype == blank_rows(0).dtype
         assert rows.flags.c_contiguous
         ticket = self._checked(
             self._library.engine_submit(self._open(), rows.ctypes.data, len(rows))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from resnet_recipes.data.native.rows import ROW
+from resnet_recipes.data.native.rows import blank_rows
 
 FOLDER = Path(__file__).with_name("known")
 
@@ -34,8 +34,8 @@ PIXELS = {
 
 
 def rows_of(files: list[np.ndarray], pixels: list[np.ndarray]) -> np.ndarray:
-    """Return ROW [files x WAYS]: what is decoded, and where to; both must stay alive."""
-    rows = np.zeros((len(files), len(WAYS)), ROW)
+    """Return files x WAYS rows: what is decoded, and where to; both must stay alive."""
+    rows = blank_rows(len(files) * len(WAYS)).reshape(len(files), len(WAYS))
     rows["data"] = [[file.ctypes.data] for file in files]
     rows["length"] = [[file.size] for file in files]
     left, top, rows["box"][..., 2], rows["side"] = np.array(list(WAYS.values())).T
@@ -44,7 +44,7 @@ def rows_of(files: list[np.ndarray], pixels: list[np.ndarray]) -> np.ndarray:
     return rows.ravel()
 
 
-def fault(library: ctypes.CDLL) -> str:
+def mismatch(library: ctypes.CDLL) -> str:
     """Return what the library decodes wrongly; empty if everything is right.
 
     Takes 2 ms, without a thread.

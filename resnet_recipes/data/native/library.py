@@ -4,8 +4,8 @@ import ctypes
 import functools
 from pathlib import Path
 
-from resnet_recipes.data.native.known import fault
-from resnet_recipes.data.native.rows import ROW
+from resnet_recipes.data.native.known import mismatch
+from resnet_recipes.data.native.rows import blank_rows
 
 PATH = Path(__file__).with_name("libengine.so")
 
@@ -22,14 +22,14 @@ def library(path: Path = PATH) -> ctypes.CDLL:
     try:
         loaded = ctypes.CDLL(str(path))
         _declare(loaded)
-        is_current = loaded.engine_row_bytes() == ROW.itemsize
+        is_current = loaded.engine_row_bytes() == blank_rows(0).itemsize
     except OSError as error:
         raise UnavailableError(f"cannot be loaded: {error}") from None
     except AttributeError:  # a function is missing
         is_current = False
     if not is_current:
         raise UnavailableError("was built from other sources; install resnet-recipes again")
-    if wrong := fault(loaded):
+    if wrong := mismatch(loaded):
         raise UnavailableError(f"with {loaded.engine_jpeg().decode()} {wrong}")
     return loaded
 

@@ -18,7 +18,7 @@ SMALL = np.dtype(
     align=True,
 )
 
-ROW = np.dtype(
+_ROW = np.dtype(
     [
         ("data", "u8"),  # address of the encoded image, or of its pixels; 0: it is in a file
         ("folder", "u8"),  # address of a null-terminated path
@@ -81,8 +81,13 @@ class Status(IntEnum):
     CUT_SHORT = 8
 
 
+def blank_rows(count: int) -> np.ndarray:
+    """Return rows [count] in which everything is zero."""
+    return np.zeros(count, _ROW)
+
+
 def put_steps(rows: np.ndarray, steps: Sequence[Sequence[Step]]) -> np.ndarray:
-    """Make ROW [N] apply the steps of an augmentation, one list per row.
+    """Make rows [N] apply the steps of an augmentation, one list per row.
 
     Return the memory that the rows point to.
     """

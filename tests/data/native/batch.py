@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image
 
 from resnet_recipes.data.native.engine import Engine
-from resnet_recipes.data.native.rows import ROW
+from resnet_recipes.data.native.rows import blank_rows
 
 HEIGHT, WIDTH = 150, 211
 
@@ -43,7 +43,7 @@ class Batch:
             for image in images
         ]
         self.pixels = np.full((len(images), side, side, 3), 77, np.uint8)
-        self.rows = np.zeros(len(images), ROW)
+        self.rows = blank_rows(len(images))
         self.rows["data"] = [source.ctypes.data for source in self.sources]
         self.rows["length"] = [source.size for source in self.sources]
         self.rows["side"] = side

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from resnet_recipes.data.native.engine import Engine
-from resnet_recipes.data.native.rows import BOX, ROW, Status
+from resnet_recipes.data.native.rows import BOX, Status, blank_rows
 from tests.data.native.batch import Batch, encoded, photo
 
 BOXES = [(n % 50, n % 30, 100 + n % 60, 90 + n % 20) for n in range(200)]
@@ -51,7 +51,7 @@ def test_several_batches_are_filled_at_once_and_may_be_waited_for_in_any_order(e
 
 
 def test_an_empty_batch_is_whole_at_once(engine):
-    assert engine.wait(engine.submit(np.zeros(0, ROW)), 0)
+    assert engine.wait(engine.submit(blank_rows(0)), 0)
 
 
 def test_a_row_that_fails_leaves_the_others_alone(engine, jpeg):

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from resnet_recipes.data.images.decode import Picture
-from resnet_recipes.data.native.rows import ROW, Status
+from resnet_recipes.data.native.rows import Status, blank_rows
 from tests.data.native.random_jpegs import Kind, random_jpeg
 
 USUAL = [
@@ -88,7 +88,7 @@ def random_case(factors: list, rng: np.random.Generator) -> Case:
 
 def filled(engine, cases: list[Case]) -> tuple[np.ndarray, list[np.ndarray]]:
     """Return the status and the pixels of each case."""
-    rows = np.zeros(len(cases), ROW)
+    rows = blank_rows(len(cases))
     pixels = [np.full((case.side, case.side, 3), 77, np.uint8) for case in cases]
     sources = [np.frombuffer(case.data, np.uint8) for case in cases]
     rows["pixels"] = [array.ctypes.data for array in pixels]
