@@ -21,7 +21,8 @@ AVERAGED = 950
 ISSUE, REPLAY = 190e-6, 3e-3
 # Bytes that a step of SGD moves per weight: decay, weight, gradient, momentum, and the casts.
 STEP = 45
-RESERVED = 1.5e9  # bytes of context, of cuDNN's workspace, and lost to fragmentation
+RESERVED = 1e9  # bytes of context and of cuDNN's workspace: assumed
+SPLIT = 1.2  # bytes that torch's allocator reserves for each that is used, at most: counted
 
 
 class Convolution(NamedTuple):
@@ -152,15 +153,17 @@ def traffic(work: Work) -> Counter[str]:
     outputs = sum(layer.written for layer in layers)
     sums = sum(layer.written for layer in layers if layer.adds)
     activated = sum(layer.written for layer in layers if layer.relu)
-    stem = layers[0].written
+    stem, last = layers[0].written, layers[-1].written
     pooled = stem if work.blur else stem // 4
     elements = Counter(
         {
-            # statistics, values; gradients' sums, gradients
-            "batch norm": 8 * outputs + (4 * sums if fused else 0),
+            # statistics, values; gradients' sums, gradients. With a sum also its two terms and,
+            # except for the last, a second gradient, and its own gradient
+            "batch norm": 8 * outputs + (4 * sums - last if fused else 0),
             "relu": 0 if fused else 5 * activated,
             "sum": 0 if fused else 3 * sums,
-            "gradients of sums": (2 if fused else 3) * (sums - layers[-1].written + stem // 4),
+            # of a tensor that two others use: in the fused operations only the stem's output
+            "gradients of sums": 3 * (stem // 4 + (0 if fused else sums - last)),
             "blur": sum(
                 4 * read if stride == 1 else 2 * (read + read // 4) for read, stride in _blurs(work)
             ),
@@ -181,17 +184,28 @@ def memory(work: Work, images: int, weights: int, copies: int) -> float:
     `images` is their number in a whole step, `weights` the model's number of them, `copies` the
     fp32 values kept for each: weights, gradients, momentum and so on.
     """
-    layers = _layers(work)
-    kept = sum(layer.written * (2 if layer.relu else 1) for layer in layers) + sum(
-        read for read, _ in _blurs(work)
-    )
-    passing = 3 * max(layer.written for layer in layers)  # gradients in flight
-    pooled = layers[0].written * _index(work) // (1 if work.blur else 4)
-    evaluation = passing if work.fused else 0  # it cannot use the memory of a CUDA graph
-    per_image = BYTES * (kept + passing + evaluation) + pooled
-    # uint8 and float32; a graph keeps its own
+    # most is used when the forward pass ends: the backward pass gives up what it has read
+    # uint8 and float32 pixels; a graph keeps its own
     pixels = images * 3 * work.side**2 * (9 if work.fused else 5)
-    return RESERVED + work.batch * per_image + pixels + weights * (4 * copies + BYTES)
+    used = work.batch * kept(work) + pixels + weights * (4 * copies + BYTES)
+    # an evaluation cannot use the memory of a CUDA graph
+    widest = max(layer.written for layer in _layers(work))
+    evaluation = 3 * BYTES * widest * work.batch if work.fused else 0
+    return RESERVED + SPLIT * used + evaluation
+
+
+def kept(work: Work) -> int:
+    """Return the bytes per image that a forward pass keeps for the backward pass."""
+    layers = _layers(work)
+    stem = layers[0].written
+    pooled = stem if work.blur else stem // 4
+    elements = sum(layer.written * (2 if layer.relu else 1) for layer in layers)
+    if work.fused and work.blur:  # the blurred outputs only, and what is halved beside the whole
+        halves = sum(layer.read // 4 for layer in layers if (layer.kernel, layer.stride) == (1, 2))
+        elements += halves - stem + stem // 4
+    else:
+        elements += pooled + sum(read + read // stride**2 for read, stride in _blurs(work))
+    return BYTES * elements + _index(work) * pooled
 
 
 @cache
@@ -243,7 +257,7 @@ def _folded(work: Work) -> Counter[str]:
     deep = NETWORKS[work.model][0]  # the other blocks begin with the strided convolution
     inner = sum(layer.read for layer in layers if deep and (layer.kernel, layer.stride) == (3, 2))
     return Counter(
-        {"blur": 2 * inner + 2 * halves + 2 * stem, "gradients of sums": halves, "pool": 5 * stem}
+        {"blur": 2 * inner + 2 * halves + 2 * stem, "batch norm": halves, "pool": 5 * stem}
     )
 
 
