@@ -3,6 +3,9 @@
 If that is not possible, the package works without it.
 """
 
+import ctypes
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
@@ -66,6 +69,38 @@ class LibraryWheel(bdist_wheel):
         """Return the tag that fits what was built."""
         built = self.get_finalized_command("build_ext").extensions
         return "py3", "none", super().get_tag()[2] if built else "any"
+
+    def write_wheelfile(self, wheelfile_base: str, **rest: str) -> None:
+        """Write WHEEL, and the list of what is inside from others (PEP 770, CycloneDX)."""
+        super().write_wheelfile(wheelfile_base, **rest)
+        library = Path(wheelfile_base).parent / f"{NAME.replace('.', '/')}.so"
+        name, version = self.distribution.get_name(), self.distribution.get_version()
+        document = {
+            "bomFormat": "CycloneDX",
+            "specVersion": "1.6",
+            "version": 1,
+            "metadata": {"component": part(f"pkg:pypi/{name}@{version}", "Apache-2.0")},
+            "components": [*contained(library)] if library.exists() else [],
+        }
+        folder = Path(wheelfile_base, "sboms")
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.cdx.json").write_text(json.dumps(document, indent=2) + "\n")
+
+
+def contained(library: Path) -> Iterator[dict]:
+    """Yield what is linked into the decoder: libjpeg-turbo of the version that it names."""
+    loaded = ctypes.CDLL(str(library.resolve()))
+    loaded.engine_jpeg.restype = ctypes.c_char_p
+    _, version, *where = loaded.engine_jpeg().decode().split()
+    if where == ["inside"]:
+        yield part(f"pkg:generic/libjpeg-turbo@{version}", "IJG AND BSD-3-Clause AND Zlib")
+
+
+def part(purl: str, licence: str) -> dict:
+    """Return a component of a CycloneDX document."""
+    name, version = purl.rpartition("/")[2].split("@")
+    licences = [{"expression": licence}]
+    return {"type": "library", "name": name, "version": version, "purl": purl, "licenses": licences}
 
 
 DECODER = Extension(

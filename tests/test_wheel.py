@@ -3,6 +3,7 @@
 Built, installed into an empty environment, and run from an empty folder.
 """
 
+import json
 import os
 import re
 import shutil
@@ -20,6 +21,7 @@ from PIL import Image
 
 import resnet_recipes
 import resnet_recipes.optim
+from resnet_recipes.data.native.library import description
 
 ROOT = Path(__file__).parents[1]
 
@@ -150,6 +152,17 @@ def test_the_wheel_has_the_licences_of_what_it_contains(wheel):
     assert len(texts) == 1
     assert "based in part on the work of the Independent JPEG Group" in texts[0]
     assert "Modified (3-clause) BSD License" in texts[0]
+
+
+def test_the_wheel_lists_the_library_that_is_linked_into_the_decoder(wheel):
+    archive = zipfile.ZipFile(wheel)
+    (name,) = [name for name in archive.namelist() if "/sboms/" in name]
+    listed = json.loads(archive.read(name))
+    found = [f"{each['name']} {each['version']} inside" for each in listed["components"]]
+    has_library = any(name.endswith(".so") for name in archive.namelist())
+    said = description().split(", ")[-1] if has_library else ""
+    assert found == [said] * said.endswith("inside")
+    assert listed["metadata"]["component"]["version"] == resnet_recipes.__version__
 
 
 def test_the_wheel_holds_nothing_else(wheel):

