@@ -68,10 +68,8 @@ def error(recipe: str, size: int, epochs: int, data: Path, folder: Path) -> dict
         check=True,
         capture_output=True,
     )
-    said, done = (
-        json.loads(estimated.stdout),
-        json.loads((folder / f"runs/{recipe}{size}/summary.json").read_text()),
-    )
+    said = json.loads(estimated.stdout)
+    done = json.loads((folder / f"runs/{recipe}{size}/summary.json").read_text())
     seconds, low, high = (
         60 * minutes for minutes in (said["training_minutes"], *said["bounds_minutes"])
     )
@@ -106,9 +104,8 @@ def main() -> None:
                 rows.append(row)
                 print(
                     f"{row['case']:<14} estimated {row['estimated']:6.1f} s ({row['low']:.1f} to "
-                    f"{row['high']:.1f}), "
-                    f"trained {row['trained']:6.1f} s: {row['error_percent']:+.1f} %; "
-                    "evaluation estimated "
+                    f"{row['high']:.1f}), trained {row['trained']:6.1f} s: "
+                    f"{row['error_percent']:+.1f} %; evaluation estimated "
                     f"{row['evaluation_estimated']:.1f} s, took {row['evaluation']:.1f} s",
                     flush=True,
                 )

@@ -316,9 +316,8 @@ def main() -> int:
         outcomes = campaign(Path(folder), arguments.kills, arguments.ranks, arguments.seed)
     lost = [outcome for outcome in outcomes if outcome.problem]
     print(
-        f"{arguments.kills - len(lost)} of {arguments.kills} survived on {arguments.ranks} "
-        "ranks (seed "
-        f"{arguments.seed})"
+        f"{arguments.kills - len(lost)} of {arguments.kills} survived on {arguments.ranks} ranks "
+        f"(seed {arguments.seed})"
     )
     if arguments.json:
         arguments.json.write_text(

@@ -199,9 +199,8 @@ def test_listing_and_a_misspelt_recipe_import_neither_torch_nor_hydra(tmp_path):
     code = (
         "import sys; from resnet_recipes import cli; cli.train(['--list']); cli.train(['--help']); "
         "cli.main(['--help']); cli.main(['plan', '-h']); cli.main(['plan', 'milt']); "
-        "cli.train(['recipe=milt', 'data=/']); "
-        "sys.exit(any(name in sys.modules for name in ('torch', 'hydra', 'omegaconf', "
-        "'numpy', 'rich')))"
+        "cli.train(['recipe=milt', 'data=/']); sys.exit(any(name in sys.modules for name in "
+        "('torch', 'hydra', 'omegaconf', 'numpy', 'rich')))"
     )
     result = subprocess.run(
         [sys.executable, "-c", code],

@@ -242,10 +242,8 @@ def script_of(words: list[str]) -> Path | None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_targets_scripts_and_extras_exist(page: str) -> None:
-    makefile, project = (
-        (ROOT / "Makefile").read_text(),
-        tomllib.loads((ROOT / "pyproject.toml").read_text())["project"],
-    )
+    makefile = (ROOT / "Makefile").read_text()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     commands = [*lines(page), *(span.split() for span in re.findall(r"`([^`]+)`", PAGES[page]))]
     for words in filter(None, commands):
         if words[0] == "make" and len(words) == 2:

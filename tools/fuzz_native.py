@@ -68,10 +68,8 @@ class Images(NamedTuple):
         Some with another checksum or size, or left out.
         """
         made = np.zeros(len(self.sources), SMALL)
-        made["data"], made["length"] = (
-            [source.ctypes.data for source in self.sources],
-            list(map(len, self.sources)),
-        )
+        made["data"] = [source.ctypes.data for source in self.sources]
+        made["length"] = list(map(len, self.sources))
         made["size"], made["raw"] = self.sizes, self.raw
         made["crc"] = [zlib.crc32(source) for source in self.sources]
         made["crc"][rng.random(len(made)) < 0.05] ^= 1
@@ -148,18 +146,12 @@ def mutated(data: np.ndarray, rng: np.random.Generator, reach: int) -> np.ndarra
 
 def batch(sources: list[np.ndarray], columns: dict, fill: int) -> tuple[np.ndarray, np.ndarray]:
     """Return rows for images in memory, and the memory for their pixels, filled with `fill`."""
-    rows, pixels = (
-        blank_rows(len(sources)),
-        np.full((len(sources), SIDE, SIDE, 3), fill, np.uint8),
-    )
-    rows["data"], rows["length"] = (
-        [source.ctypes.data for source in sources],
-        [source.size for source in sources],
-    )
-    rows["side"], rows["pixels"] = (
-        SIDE,
-        pixels.ctypes.data + np.arange(len(sources)) * SIDE * SIDE * 3,
-    )
+    rows = blank_rows(len(sources))
+    pixels = np.full((len(sources), SIDE, SIDE, 3), fill, np.uint8)
+    rows["data"] = [source.ctypes.data for source in sources]
+    rows["length"] = [source.size for source in sources]
+    rows["side"] = SIDE
+    rows["pixels"] = pixels.ctypes.data + np.arange(len(sources)) * SIDE * SIDE * 3
     for name, column in columns.items():
         rows[name] = column
     return rows, pixels

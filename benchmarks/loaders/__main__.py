@@ -103,10 +103,8 @@ def prepare(source: Path, root: Path, names: list[str]) -> Iterator[str]:
     if any(".beton" in name or name == "bare FFCV" for name in names):
         yield f"train.beton: {made('.') / 1e6:.1f} MB"
     if any("levels" in name or "size" in name for name in names):
-        both, jpegs = (
-            made("levels", write_mode="jpg", levels=2),
-            made("jpegs", compress_probability=1.0),
-        )
+        both = made("levels", write_mode="jpg", levels=2)
+        jpegs = made("jpegs", compress_probability=1.0)
         raw = 3 * int(open_beton(root / "jpegs" / "train.beton").sizes.prod(axis=1).sum())
         equal = made("equal", compress_probability=1 - max(0.0, (both - jpegs) / (raw - jpegs)))
         yield f"levels=2: {both / 1e6:.1f} MB; FFCV's file of that size: {equal / 1e6:.1f} MB"

@@ -57,8 +57,7 @@ def _lines(plan: Plan, found: Speeds) -> Iterator[str]:
         wait = 1 - found.loader / need
         yield (
             f"The loader is the bottleneck: at {first} px, {devices} could train {rate(need)} "
-            "images/s, but will "
-            f"wait {100 * wait:.0f} % of the time."
+            f"images/s, but will wait {100 * wait:.0f} % of the time."
         )
         yield "To speed it up:"
         yield from (f"  {advice}" for advice in _faster_loader(plan))

@@ -77,6 +77,5 @@ def _forecast(expected: Forecast, target: Path) -> list[str]:
 def _progress(progress: Progress) -> str:
     return (
         f"{progress.split}: {progress.done:,} of {progress.total:,} images, "
-        f"{progress.bytes / 1e9:.2f} GB, "
-        f"{clock_time(progress.seconds_left)} left"
+        f"{progress.bytes / 1e9:.2f} GB, {clock_time(progress.seconds_left)} left"
     )

@@ -47,8 +47,7 @@ def _findings(topic: str, place: Path | None, arguments: Arguments) -> list[Find
         if images and (expected := estimate(place)).minutes > 0.5:
             say(
                 f"{expected.images:,} images to decode: about {expected.minutes:.0f} min on "
-                f"{expected.cores} cores "
-                "(skip with --no-images)"
+                f"{expected.cores} cores (skip with --no-images)"
             )
         tell = progress_printer()
         found += check_data(

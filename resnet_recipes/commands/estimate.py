@@ -74,15 +74,13 @@ def _lines(result: Estimate, found: Remembered, price: float | None) -> Iterator
         yield f"cost        {result.cost(price):>8.2f}   at {price:g} per hour"
     yield ""
     yield (
-        "Measured on this machine "
-        f"{time.strftime('%Y-%m-%d %H:%M', time.localtime(found.when))}, with "
-        f"{speeds.batch} images per device and step "
-        f"at {', '.join(f'{side} px' for side in sorted(speeds.step))}."
+        f"Measured on this machine {time.strftime('%Y-%m-%d %H:%M', time.localtime(found.when))}, "
+        f"with {speeds.batch} images per device and step at "
+        f"{', '.join(f'{side} px' for side in sorted(speeds.step))}."
     )
     if speeds.devices > 1:
         side = min(speeds.step)
         yield (
             f"The exchange between {speeds.devices} ranks takes {1000 * speeds.exchange:.0f} ms "
-            "alone; a step "
-            f"at {side} px takes {1000 * speeds.step_seconds(side):.0f} ms."
+            f"alone; a step at {side} px takes {1000 * speeds.step_seconds(side):.0f} ms."
         )

@@ -23,9 +23,8 @@ TRAIN = Usage(
         "--cfg": "print the complete recipe as YAML",
         "--resume RUN": "continue a run: its folder, its name in ./runs, last, or auto for the "
         "unfinished run with these settings, or else a new one",
-        "-m": "run every combination of several values: recipe=mild,medium seed=1,2,3 "
-        "epochs=curve (22.5, 30, 54, 60, "
-        "72 and 90)",
+        "-m": "run every combination of several values: recipe=mild,medium seed=1,2,3 epochs=curve "
+        "(22.5, 30, 54, 60, 72 and 90)",
         "--parallel N": "with -m: N runs at a time, one GPU each",
     }
     | RECIPES

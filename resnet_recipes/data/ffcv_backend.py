@@ -91,8 +91,7 @@ def _notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
         )
         yield (
             f"train.beton ({size:.2f} GB) does not fit into memory ({free:.0f} GB free): "
-            "os_cache=false, "
-            f"read every epoch{hint}"
+            f"os_cache=false, read every epoch{hint}"
         )
     yield decoder_note()
     if samples.small:
@@ -103,7 +102,6 @@ def _notes(config: DataConfig, samples: Samples, val: Beton) -> Iterator[str]:
     for beton in (train, val):
         if beton.sidecar is None:
             yield (
-                f"{beton.path.name} has no sidecar (not made by resnet-recipes convert): no "
-                "class names, "
-                "and damage may go unnoticed"
+                f"{beton.path.name} has no sidecar (not made by resnet-recipes convert): no class "
+                "names, and damage may go unnoticed"
             )

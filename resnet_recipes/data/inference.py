@@ -172,12 +172,10 @@ class _Blackened:
     """A storage whose unreadable images are black."""
 
     def __init__(self, images: EvalImages):
-        self.images, self.labels, self.in_threads, self.path = (
-            images,
-            images.labels,
-            images.in_threads,
-            images.path,
-        )
+        self.images = images
+        self.labels = images.labels
+        self.in_threads = images.in_threads
+        self.path = images.path
 
     def fill(self, rows: Rows) -> None:
         try:

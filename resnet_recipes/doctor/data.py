@@ -83,10 +83,8 @@ def estimate(root: Path) -> Estimate:
     for path in _betons(root):
         with contextlib.suppress(NotReadyError):  # check_data says what is wrong with the file
             beton = open_beton(path)
-            images, seconds = (
-                images + len(beton),
-                seconds + _seconds(verdict(beton), range(len(beton))),
-            )
+            images += len(beton)
+            seconds += _seconds(verdict(beton), range(len(beton)))
     return Estimate(images, seconds / cores() / 60, cores())
 
 
@@ -124,11 +122,9 @@ def _check_folders(config: DataConfig) -> Iterator[Finding]:
 
 def _check_images(config: DataConfig, progress: Progress) -> Iterator[Finding]:
     """Decode every image of both splits, and look for the same file in both."""
-    odd, bad, digests = (
-        defaultdict(list),
-        {split: [] for split in SPLITS},
-        {split: {} for split in SPLITS},
-    )
+    odd = defaultdict(list)
+    bad = {split: [] for split in SPLITS}
+    digests = {split: {} for split in SPLITS}
     files = [(split, path) for split in SPLITS for path in listing_of(config, split).paths]
     with ThreadPoolExecutor(cores()) as pool:
         for at in range(0, len(files), _BLOCK):

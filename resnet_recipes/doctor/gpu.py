@@ -258,8 +258,7 @@ def _exchange(devices: list[torch.device]) -> Finding:
     return Finding(
         "ok",
         f"NCCL sums over {len(devices)} GPUs at {rate:.3g} GB/s: {1e3 * taken:.3g} ms for "
-        "ResNet-50's "
-        "gradients",
+        "ResNet-50's gradients",
     )
 
 

@@ -250,10 +250,8 @@ def _blurs(work: Work) -> Iterator[tuple[int, int]]:
 def _folded(work: Work) -> Counter[str]:
     """Return the elements that need not move because BatchNorms blur, and the first also pools."""
     layers = _layers(work)
-    stem, halves = (
-        layers[0].written,
-        sum(layer.read for layer in layers if (layer.kernel, layer.stride) == (1, 2)),
-    )
+    stem = layers[0].written
+    halves = sum(layer.read for layer in layers if (layer.kernel, layer.stride) == (1, 2))
     deep = NETWORKS[work.model][0]  # the other blocks begin with the strided convolution
     inner = sum(layer.read for layer in layers if deep and (layer.kernel, layer.stride) == (3, 2))
     return Counter(

@@ -24,10 +24,8 @@ def sampled(sizes: Sequence[int], count: int) -> list[int]:
     others = sorted(set(sizes) - set(sizes[:2]), reverse=True)
     if not others:
         return list(range(min(count, len(sizes))))
-    last, picks = (
-        {size: epoch for epoch, size in enumerate(sizes)},
-        min(max(1, count - 2), len(others)),
-    )
+    last = {size: epoch for epoch, size in enumerate(sizes)}
+    picks = min(max(1, count - 2), len(others))
     spread = {others[place * (len(others) - 1) // max(1, picks - 1)] for place in range(picks)}
     return sorted({0, 1, *(last[size] for size in spread)})
 

@@ -262,9 +262,8 @@ def _published_table(known: Sequence[dict[str, Any]]) -> Table:
         "note",
     )
     return Table(
-        "Click a heading to sort. The clock says what the minutes include: papers (no "
-        "evaluation, no checkpoint), "
-        "mlperf (evaluations too), wall (everything).",
+        "Click a heading to sort. The clock says what the minutes include: papers (no evaluation, "
+        "no checkpoint), mlperf (evaluations too), wall (everything).",
         [key.removesuffix("_percent") for key in keys],
         [[row[key] for key in keys] for row in known],
     )

@@ -28,9 +28,8 @@ class BCELoss(Method):
     name: ClassVar[str] = "bce_loss"
     cost: ClassVar[str] = "none."
     gain: ClassVar[str] = (
-        "+0.5 points top-1 over softmax cross-entropy at 36 and 90 epochs (MosaicML, Mosaic "
-        "ResNet deep dive, Table "
-        "8)."
+        "+0.5 points top-1 over softmax cross-entropy at 36 and 90 epochs (MosaicML, Mosaic ResNet "
+        "deep dive, Table 8)."
     )
     avoid_when: ClassVar[str] = (
         "The initial bias is off: the loss then costs 0.4 points at 36 epochs and 0.3 at 90. With "

@@ -53,16 +53,13 @@ class BlurPool(Method):
 
     name: ClassVar[str] = "blurpool"
     cost: ClassVar[str] = (
-        "memory traffic. On an RTX 3090, timm's resnetblur50 is 15 % slower than its "
-        "resnet50, or 25 % in "
-        "channels_last (timm, results/benchmark-*.csv); it blurs by depthwise convolution, which "
-        "is not used here on "
-        "GPUs."
+        "memory traffic. On an RTX 3090, timm's resnetblur50 is 15 % slower than its resnet50, or "
+        "25 % in channels_last (timm, results/benchmark-*.csv); it blurs by depthwise convolution, "
+        "which is not used here on GPUs."
     )
     gain: ClassVar[str] = (
         "+0.5 to 1 points on ImageNet (Zhang, 2019); `blur_first: false` adds 0.1 and takes "
-        "another 10 % of time "
-        "(Composer, method card)."
+        "another 10 % of time (Composer, method card)."
     )
     avoid_when: ClassVar[str] = "Single pixels of the images matter."
     in_network: ClassVar[bool] = True

@@ -76,10 +76,8 @@ class _OneImage:
     def __call__(self, image: Image.Image, rng: np.random.Generator) -> Image.Image:
         settings, filters = self.settings, _FILTERS[self.settings.interpolation]
         for number in rng.integers(len(OPERATIONS), size=settings.depth):
-            acts, level = (
-                rng.random() < settings.p,
-                rng.normal(settings.magnitude, settings.deviation),
-            )
+            acts = rng.random() < settings.p
+            level = rng.normal(settings.magnitude, settings.deviation)
             sign, resample = 1 - 2 * int(rng.integers(2)), filters[rng.integers(len(filters))]
             if acts:
                 image = tuple(OPERATIONS.values())[number](

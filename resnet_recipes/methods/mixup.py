@@ -28,9 +28,8 @@ class MixUp(Method):
         "one gather and one interpolation of the batch, 3 % of throughput (Table 5)."
     )
     gain: ClassVar[str] = (
-        "+0.5 to 0.7 points over CutMix in Hot's prototype at 180 and 540 epochs (MosaicML, "
-        "Mosaic ResNet deep dive, "
-        "Table 4)."
+        "+0.5 to 0.7 points over CutMix in Hot's prototype at 180 and 540 epochs (MosaicML, Mosaic "
+        "ResNet deep dive, Table 4)."
     )
     avoid_when: ClassVar[str] = (
         "The run has fewer than about 60 epochs and uses label_smoothing, too (Table 5). An alpha "

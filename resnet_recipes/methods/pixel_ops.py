@@ -37,10 +37,8 @@ def solarize(pixels: Tensor, threshold: Tensor) -> Tensor:
 def autocontrast(pixels: Tensor, _: Tensor) -> Tensor:
     """Stretch each channel so that its darkest value is 0 and its lightest 255."""
     rows = pixels.flatten(2)
-    low, high = (
-        rows.amin(1).unflatten(1, (-1, 3)).amin(1).float(),
-        rows.amax(1).unflatten(1, (-1, 3)).amax(1).float(),
-    )
+    low = rows.amin(1).unflatten(1, (-1, 3)).amin(1).float()
+    high = rows.amax(1).unflatten(1, (-1, 3)).amax(1).float()
     flat = low == high
     scale = torch.where(flat, 1, 255 / (high - low).clamp(min=1))
     # 1e-3 is less than the gap between two exact results and more than float32's error, so

@@ -115,11 +115,9 @@ class ProgressiveResizing(Method):
 
     def size_at(self, full: int, elapsed: Fraction) -> int:
         """Return the side in pixels after the share `elapsed` of the run; `full` at its end."""
-        delay, finetune, initial = (
-            _share(self.delay),
-            _share(self.finetune),
-            decimal(self.initial_scale),
-        )
+        delay = _share(self.delay)
+        finetune = _share(self.finetune)
+        initial = decimal(self.initial_scale)
         grown = min(Fraction(1), max(Fraction(0), (elapsed - delay) / (1 - finetune - delay)))
         scale = initial + (1 - initial) * grown
         # a Fraction: exact, half to even

@@ -35,14 +35,12 @@ class RandAugment(Method):
     name: ClassVar[str] = "randaugment"
     cost: ClassVar[str] = (
         "18 % of throughput at depth 1 and 28 % at depth 2 in the workers of 8 A100 (MosaicML, "
-        "Mosaic ResNet deep "
-        "dive, Table 2); on a CPU, `batch` takes half of the time of `sample` at 176 px "
-        "(commit 00ea0fc)."
+        "Mosaic ResNet deep dive, Table 2); on a CPU, `batch` takes half of the time of `sample` "
+        "at 176 px (commit 00ea0fc)."
     )
     gain: ClassVar[str] = (
         "+0.4 points for ResNet-50 at 90 epochs, +1.15 at 120 (depth 2, severity 9; Composer, "
-        "method card); without "
-        "it no run of any length exceeded 79.87 % (deep dive)."
+        "method card); without it no run of any length exceeded 79.87 % (deep dive)."
     )
     avoid_when: ClassVar[str] = (
         "The run is short: at 90 epochs there is no gain on top of blurpool, mixup and "

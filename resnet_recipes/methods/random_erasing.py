@@ -71,8 +71,6 @@ class RandomErasing(Method):
         first = fits.argmax(axis=0), np.arange(examples)
         erased = fits[first] & (rng.random(examples) < self.p)
         tall, wide = tall[first] * erased, wide[first] * erased
-        top, left = (
-            rng.integers(height - tall, endpoint=True),
-            rng.integers(width - wide, endpoint=True),
-        )
+        top = rng.integers(height - tall, endpoint=True)
+        left = rng.integers(width - wide, endpoint=True)
         return np.stack([top, top + tall, left, left + wide])

@@ -29,9 +29,8 @@ class SAM(Method):
 
     name: ClassVar[str] = "sam"
     cost: ClassVar[str] = (
-        "a SAM step costs two plain steps and a copy of the weights: 10 % of a run at interval "
-        "10 (7 % measured), 20 % "
-        "at 5."
+        "a SAM step costs two plain steps and a copy of the weights: 10 % of a run at interval 10 "
+        "(7 % measured), 20 % at 5."
     )
     gain: ClassVar[str] = (
         "+0.7 points at 90 epochs and interval 10 (Composer, method card), and more in longer runs."

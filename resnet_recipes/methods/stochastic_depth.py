@@ -52,9 +52,8 @@ class StochasticDepth(Method):
         "one multiplication of each branch's output; skipped branches save no time."
     )
     gain: ClassVar[str] = (
-        "one of Hot's regularisers, not measured separately there; scaling by 1 - p in "
-        "evaluation is worth 0.1 points "
-        "(Composer, pull request 376)."
+        "one of Hot's regularisers, not measured separately there; scaling by 1 - p in evaluation "
+        "is worth 0.1 points (Composer, pull request 376)."
     )
     avoid_when: ClassVar[str] = (
         "The run is short and needs no more regularisation. The variant that drops whole blocks "

@@ -245,10 +245,8 @@ def export(network: Network, to: str, folder: Path) -> Run:
 
     Raises OSError.
     """
-    target, loggers = (
-        TARGETS[to],
-        [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")],
-    )
+    target = TARGETS[to]
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)

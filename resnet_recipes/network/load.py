@@ -47,9 +47,8 @@ def load(path: Path | str) -> Network:
 
 
 _UNDESCRIBED = (
-    "the file does not describe its network; assuming torchvision's ResNet without "
-    "BlurPool, and images "
-    "normalised as for ImageNet"
+    "the file does not describe its network; assuming torchvision's ResNet without BlurPool, and "
+    "images normalised as for ImageNet"
 )
 
 

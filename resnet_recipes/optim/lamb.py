@@ -24,8 +24,7 @@ class LAMB(OptimizerSettings):
 
     cost: ClassVar[str] = (
         "two passes over the weights on a CPU, one fused and three foreach passes on a GPU; two "
-        "tensors a parameter, "
-        "three on a GPU."
+        "tensors a parameter, three on a GPU."
     )
     gain: ClassVar[str] = (
         "80.4 % at 600 epochs with mean binary cross-entropy (Wightman et al., 2021, "

@@ -79,10 +79,8 @@ class TorchLARS(torch.optim.Optimizer):
             if not (params := trainable(group)):
                 continue
             rate, decay = group["lr"], group["weight_decay"]
-            grads, momenta = (
-                [p.grad for p in params],
-                [self.state[p]["momentum_buffer"] for p in params],
-            )
+            grads = [p.grad for p in params]
+            momenta = [self.state[p]["momentum_buffer"] for p in params]
             if scale is not None:
                 torch._foreach_mul_(grads, 1 / scale)
             if decay:
@@ -108,10 +106,8 @@ class TorchLARS(torch.optim.Optimizer):
 
 def _trust(weights: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> Tensor:
     """Return the trust ratio of each tensor."""
-    weight, grad = (
-        torch.stack(torch._foreach_norm(weights)),
-        torch.stack(torch._foreach_norm(grads)),
-    )
+    weight = torch.stack(torch._foreach_norm(weights))
+    grad = torch.stack(torch._foreach_norm(grads))
     trust = (
         group["trust_coefficient"] * weight / (grad + group["weight_decay"] * weight + group["eps"])
     )

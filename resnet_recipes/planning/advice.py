@@ -54,13 +54,11 @@ def _batch_notes(recipe: Recipe, rank_size: int) -> Iterator[str]:
     if batch.bn_size > rank_size:
         yield (
             f"batch.bn_size={batch.bn_size}, but each rank has {rank_size} examples per step, so "
-            "BatchNorm uses "
-            f"those {rank_size}."
+            f"BatchNorm uses those {rank_size}."
         )
     scaled = RATE_PER_EXAMPLE * batch.global_size
     if not 0.2 <= rate / scaled <= 5:
         yield (
-            f"lr={rate:g} is {rate / scaled:.2g} times what the published recipes use "
-            "for a batch of "
-            f"{batch.global_size} (linear scaling gives {scaled:.3g})."
+            f"lr={rate:g} is {rate / scaled:.2g} times what the published recipes use for a batch "
+            f"of {batch.global_size} (linear scaling gives {scaled:.3g})."
         )

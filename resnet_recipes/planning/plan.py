@@ -154,10 +154,8 @@ class Plan:
 
     @cached_property
     def _curve(self) -> Callable[[int], float]:
-        config, rise = (
-            self.recipe.schedule,
-            {"warmup": self.warmup, "start": self.recipe.schedule.start},
-        )
+        config = self.recipe.schedule
+        rise = {"warmup": self.warmup, "start": self.recipe.schedule.start}
         falling = rise | {"total": self.total_steps, "final": config.final}
         stretched = self.recipe.milestones(self.horizon)
         return {

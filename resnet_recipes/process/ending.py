@@ -39,15 +39,13 @@ _HINTS = (
     (
         r"ECC error|CUDA error: (unspecified launch failure|unknown error)",
         "a GPU or its memory may have failed: dmesg shows it as Xid; restart the machine, or "
-        "resume without that GPU "
-        "(CUDA_VISIBLE_DEVICES)",
+        "resume without that GPU (CUDA_VISIBLE_DEVICES)",
     ),
     (r"/dev/shm|shared memory|unable to mmap|shm_open", f"shared memory is full: {_SHARED_MEMORY}"),
     (
         r"SIGBUS|bus error",
         "a file was truncated while it was read, or shared memory is full. Check the data "
-        "(resnet-recipes doctor data "
-        f"PATH); if df /dev/shm shows no space, {_SHARED_MEMORY}",
+        f"(resnet-recipes doctor data PATH); if df /dev/shm shows no space, {_SHARED_MEMORY}",
     ),
     (
         r"SIGKILL",

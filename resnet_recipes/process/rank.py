@@ -154,9 +154,8 @@ def resume(run: Run, checkpoints: Checkpoints) -> int:
         pretrained.load(run.model, pretrained.find(model, run.plan.num_classes))
         if not distributed.agree(digest(run.model)):
             raise TrainingError(
-                "the ranks started from different weights: "
-                f"model.weights={model.weights} is not the "
-                "same file on all nodes"
+                f"the ranks started from different weights: model.weights={model.weights} is not "
+                "the same file on all nodes"
             )
     return first
 

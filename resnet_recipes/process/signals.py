@@ -64,10 +64,8 @@ class Interruption:
         """Stop shortly before `max_wall` ("3.5h", or "": never) after `started` (monotonic)."""
         if max_wall:
             seconds = float(max_wall[:-1]) * _SECONDS[max_wall[-1]]
-            self._max_wall, self._deadline = (
-                max_wall,
-                started + seconds - min(120.0, 0.05 * seconds),
-            )
+            self._max_wall = max_wall
+            self._deadline = started + seconds - min(120.0, 0.05 * seconds)
 
     def install(self) -> None:
         """Handle the signals that ask this process to stop; its children must ignore them."""

@@ -52,10 +52,8 @@ class Confusion:
     def classes(self) -> list[ClassResult]:
         """Return every class that has images, the worst first."""
         labels, best = self.pairs
-        images, correct = (
-            labels.bincount(),
-            labels[labels == best].bincount(minlength=int(labels.max()) + 1),
-        )
+        images = labels.bincount()
+        correct = labels[labels == best].bincount(minlength=int(labels.max()) + 1)
         found = [
             ClassResult(label, *counts)
             for label, counts in enumerate(zip(images.tolist(), correct.tolist(), strict=True))

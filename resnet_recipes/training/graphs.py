@@ -73,8 +73,7 @@ class Graphs:
             if self._waits == WAITS_BEFORE_REPLAY and self._is_possible:
                 self.tell(
                     "The GPU runs kernels faster than the host launches them: from now on, "
-                    "gradients are "
-                    "replayed as CUDA graphs."
+                    "gradients are replayed as CUDA graphs."
                 )
 
     def _captured(self, eager: Eager, batch: Batch) -> "_Graph | None":

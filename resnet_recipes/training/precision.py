@@ -28,8 +28,7 @@ def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
 #: What to check when a number is not finite.
 BROKEN = (
     "usual causes are a learning rate that is too high (halve it: optimizer.lr=...), a warm-up "
-    "that is too "
-    "short, or damaged images (resnet-recipes doctor data PATH)"
+    "that is too short, or damaged images (resnet-recipes doctor data PATH)"
 )
 
 

@@ -142,9 +142,8 @@ class RunReporter:
                 )
             if not is_finite(self.run.model):
                 raise TrainingError(
-                    "weights or BatchNorm statistics are not finite numbers at step "
-                    f"{done}; {BROKEN}. "
-                    "The step was not saved"
+                    f"weights or BatchNorm statistics are not finite numbers at step {done}; "
+                    f"{BROKEN}. The step was not saved"
                 )
             if self.checkpoints is not None and self.recorder is not None:
                 self.checkpoints.save(done, capture(self.run, done))

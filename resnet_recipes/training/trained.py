@@ -84,10 +84,8 @@ class Trained:
         Raises NotReadyError.
         """
         config, size, about = self.recipe.data, self.recipe.batch.eval_size, self.network.about
-        share, facts = (
-            Share(self.rank.rank, self.rank.world_size, size, size, 0),
-            self.place / frozen.NAME,
-        )
+        share = Share(self.rank.rank, self.rank.world_size, size, size, 0)
+        facts = self.place / frozen.NAME
         own = recipe_of(self.place, self.network).data
         if os.path.lexists(facts) and all(
             getattr(config, key) == getattr(own, key) for key in _WHICH

@@ -35,11 +35,9 @@ def counted(run: Path, size: int = 32, resize: int = 36) -> tuple[float, float, 
     config = read(run / "config.yaml").data
     config.eval_size, config.eval_resize = size, resize
     network = load(run)
-    loader, right, loss = (
-        data.open_eval(config, data.measure(config), Share(0, 1, 8, 8, 0)),
-        {},
-        0.0,
-    )
+    loader = data.open_eval(config, data.measure(config), Share(0, 1, 8, 8, 0))
+    right = {}
+    loss = 0.0
     for raw in loader.batches():
         with torch.no_grad():
             logits = network(normalize(raw.pixels))

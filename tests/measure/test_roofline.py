@@ -145,10 +145,8 @@ def test_a_batch_norm_reads_and_writes_eight_times():
 
 
 def test_a_blur_in_a_batch_norm_adds_little_traffic():
-    layers, kinds = (
-        list(convolutions("resnet50", 64)),
-        traffic(Work("resnet50", 64, 1, blur=True, fused=True)),
-    )
+    layers = list(convolutions("resnet50", 64))
+    kinds = traffic(Work("resnet50", 64, 1, blur=True, fused=True))
     stem, halved, whole = (
         layers[0].written,
         *(

@@ -32,10 +32,8 @@ def test_a_subset_of_rows_and_columns_is_kept_in_order_and_shared_by_all_images(
     )
     result = ColOut(0.05, 0.05).transform_batch(batch, now_at())
     assert result.images.shape == (3, 3, 167, 167)
-    rows, columns = (
-        result.images[0, 0, :, 0].div(1000, rounding_mode="floor"),
-        result.images[0, 0, 0] % 1000,
-    )
+    rows = result.images[0, 0, :, 0].div(1000, rounding_mode="floor")
+    columns = result.images[0, 0, 0] % 1000
     assert (rows.diff() > 0).all()
     assert (columns.diff() > 0).all()
     assert torch.equal(result.images, (1000 * rows.view(-1, 1) + columns).expand(3, 3, -1, -1))

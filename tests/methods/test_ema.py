@@ -196,10 +196,8 @@ def test_impossible_durations_are_problems(values):
 
 
 def test_until_the_first_update_after_the_delay_the_average_is_a_copy(now_at):
-    model, ema = (
-        nn.Linear(1, 1, bias=False),
-        EMA(half_life="2ba", update_interval="2ba", delay="3ba"),
-    )
+    model = nn.Linear(1, 1, bias=False)
+    ema = EMA(half_life="2ba", update_interval="2ba", delay="3ba")
     averages = []
     for step in range(8):
         with torch.no_grad():

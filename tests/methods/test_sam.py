@@ -46,11 +46,9 @@ def test_worked_example_of_two_weights(now_at):
 
 
 def test_norm_spans_all_tensors_and_skips_those_without_gradient(now_at):
-    a, b, idle = (
-        nn.Parameter(torch.zeros(2)),
-        nn.Parameter(torch.zeros(1)),
-        nn.Parameter(torch.ones(1)),
-    )
+    a = nn.Parameter(torch.zeros(2))
+    b = nn.Parameter(torch.zeros(1))
+    idle = nn.Parameter(torch.ones(1))
     calls = []
     SAM(rho=0.5, interval=1).gradient(
         closure([a, b, idle], lambda: 3 * a[0] + 4 * b[0], calls), [a, b, idle], now_at()
@@ -157,11 +155,9 @@ def test_two_ranks_hold_the_same_bits_after_200_sam_steps():
         params = [
             nn.Parameter(torch.randn(*shape, generator=generator)) for shape in ((16, 8), (4, 16))
         ]
-        x, sam, local = (
-            torch.randn(6, 8, generator=generator.manual_seed(index)),
-            SAM(interval=1),
-            [],
-        )
+        x = torch.randn(6, 8, generator=generator.manual_seed(index))
+        sam = SAM(interval=1)
+        local = []
         optimizer = torch.optim.SGD(params, lr=0.1, momentum=0.9)
 
         def compute(sync: bool = True) -> Tensor:

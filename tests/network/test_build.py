@@ -58,10 +58,8 @@ def test_batchnorm_weights_are_uniform_and_biases_zero(resnet50):
 def test_first_loss_on_noise_is_near_eight_with_a_recipe_and_in_the_hundreds_with_torchvision(
     resnet50,
 ):
-    recipe, plain = (
-        copy.deepcopy(resnet50),
-        build_model(ModelConfig(init="torchvision", bn_init="ones"), 1000, seed=0),
-    )
+    recipe = copy.deepcopy(resnet50)
+    plain = build_model(ModelConfig(init="torchvision", bn_init="ones"), 1000, seed=0)
     BCELoss().modify_model(recipe)
     noise = torch.randn(8, 3, 64, 64, generator=torch.Generator().manual_seed(0))
     targets = one_hot(torch.arange(8), 1000)

@@ -84,11 +84,9 @@ def test_outputs_gradients_and_statistics_match_the_plain_network(network):
 @pytest.mark.parametrize("network", [narrow_resnet18, four_bottlenecks])
 def test_with_plain_operations_a_fused_network_computes_the_same_bits(network):
     methods = BlurPool(), StochasticDepth(drop_rate=0.5)
-    pair, x, seen = (
-        twins(network, *methods, dtype=torch.float32, operations=PLAIN),
-        images().float(),
-        [],
-    )
+    pair = twins(network, *methods, dtype=torch.float32, operations=PLAIN)
+    x = images().float()
+    seen = []
     for model in pair:
         torch.manual_seed(1)
         output = model(x)

@@ -61,10 +61,8 @@ def test_files_with_torchvisions_and_timms_names_are_loaded_and_assumptions_are_
     narrow: nn.Module,
     tmp_path: Path,
 ):
-    state, path = (
-        narrow.state_dict(),
-        tmp_path / ("w.safetensors" if kept == "safetensors" else "w.pt"),
-    )
+    state = narrow.state_dict()
+    path = tmp_path / ("w.safetensors" if kept == "safetensors" else "w.pt")
     saved = {
         "state_dict": {"state_dict": dict(state), "arch": "resnet18", "epoch": 3},
         "module.": {f"module.{name}": tensor for name, tensor in state.items()},
@@ -115,10 +113,8 @@ def test_a_network_brings_its_transform_and_the_names_of_its_classes(
     capsys: pytest.CaptureFixture,
 ):
     run = ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
-    network, image = (
-        resnet_recipes.load(str(run)),
-        tmp_path / "images" / "val" / "pattern3" / "1.jpg",
-    )
+    network = resnet_recipes.load(str(run))
+    image = tmp_path / "images" / "val" / "pattern3" / "1.jpg"
     assert isinstance(network, nn.Module)
     assert (network.training, network.classes) == (False, CLASSES)
     with torch.no_grad():
@@ -244,12 +240,10 @@ def test_mutated_files_are_refused_or_are_the_same_network(
 ):
     described = about.About("resnet18", 4, ("a", "b", "c", "d"), epochs=1.0)
     content = write_weights(narrow, tmp_path / f"good.{suffix}", described).read_bytes()
-    rng, path, count, wanted = (
-        random.Random(suffix),
-        tmp_path / f"bad.{suffix}",
-        0,
-        narrow.state_dict(),
-    )
+    rng = random.Random(suffix)
+    path = tmp_path / f"bad.{suffix}"
+    count = 0
+    wanted = narrow.state_dict()
     for _ in range(150):
         path.write_bytes(mutated(content, rng))
         try:

@@ -154,10 +154,8 @@ def walked(process: RankProcess) -> dict[str, str]:
     distributed.join(rank)
     for optimizer in OPTIMIZERS:
         torch.manual_seed(rank.rank)
-        model, settings = (
-            nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(6, 5)),
-            optimizer(lr=0.01),
-        )
+        model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.Linear(6, 5))
+        settings = optimizer(lr=0.01)
         exchange, precision = Exchange(model), Precision(rank.device, torch.float32, model)
         built = settings.build(model)
         for _ in range(10):

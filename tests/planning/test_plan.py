@@ -29,12 +29,10 @@ def facts(
 def small(epochs: str = "10ep", **sections) -> Recipe:
     """Return a recipe for 1000 images: 10 steps of 100 an epoch."""
     recipe = Recipe(name="small", max_duration=epochs)
-    recipe.batch.global_size, recipe.batch.bn_size, recipe.schedule.warmup, recipe.optimizer.lr = (
-        100,
-        100,
-        "1ep",
-        0.1,
-    )
+    recipe.batch.global_size = 100
+    recipe.batch.bn_size = 100
+    recipe.schedule.warmup = "1ep"
+    recipe.optimizer.lr = 0.1
     for section, values in sections.items():
         for key, value in values.items():
             setattr(getattr(recipe, section), key, value)

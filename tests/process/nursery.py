@@ -241,10 +241,8 @@ def _answer(questions: TextIO, answers: TextIO) -> None:
 
 def _ranks(question: dict) -> list[int]:
     """Fork the ranks of a run; return their process ids."""
-    pids, doing = (
-        [],
-        _called(*question["function"], question["arguments"]) if question["function"] else work,
-    )
+    pids = []
+    doing = _called(*question["function"], question["arguments"]) if question["function"] else work
     for rank in range(question["ranks"]):
         pid = os.fork()
         if pid == 0:

@@ -35,10 +35,8 @@ def test_training_images_have_176_pixels_and_evaluation_images_are_the_centre_22
         name, [f"data={folder}", "data.backend=torchvision", "workers=0"]
     ).recipe.data
     facts = data.measure(settings)
-    train, evaluation = (
-        data.open_train(settings, facts, TWO, None),
-        data.open_eval(settings, facts, TWO),
-    )
+    train = data.open_train(settings, facts, TWO, None)
+    evaluation = data.open_eval(settings, facts, TWO)
     assert next(train.batches()).pixels.shape == (2, 3, 176, 176)
     batch = next(iter(evaluation.batches())).pixels.permute(0, 2, 3, 1).numpy()
     assert batch.shape == (2, 224, 224, 3)

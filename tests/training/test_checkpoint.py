@@ -204,9 +204,8 @@ def test_a_write_that_fails_is_a_warning_and_harms_nothing(
         checkpoints.save(40, state_at(40))
         checkpoints._pending.exception()
     assert warnings == [
-        "a checkpoint could not be written (File too large); training continues; the "
-        "newest checkpoint "
-        "is from step 20"
+        "a checkpoint could not be written (File too large); training continues; the newest "
+        "checkpoint is from step 20"
     ]
     assert reopened(checkpoints).newest()[0] == 20
     assert not list(checkpoints.folder.glob("*.part"))
@@ -328,11 +327,9 @@ def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(
 
             return call
 
-        os.fsync, os.replace, Path.unlink = (
-            counted(os.fsync),
-            counted(os.replace),
-            counted(Path.unlink),
-        )
+        os.fsync = counted(os.fsync)
+        os.replace = counted(os.replace)
+        Path.unlink = counted(Path.unlink)
         again = Checkpoints(checkpoints.folder, 2, print)
         again.save(30, state_at(30), wait=True)
 

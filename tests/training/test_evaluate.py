@@ -20,10 +20,8 @@ class Examples:
     def __init__(self, examples: int, size: int):
         generator = torch.Generator().manual_seed(0)
         pixels = torch.randint(0, 256, (examples, 8, 8, 3), dtype=torch.uint8, generator=generator)
-        self.pixels, self.labels = (
-            pixels.permute(0, 3, 1, 2),
-            torch.randint(0, 10, (examples,), generator=generator),
-        )
+        self.pixels = pixels.permute(0, 3, 1, 2)
+        self.labels = torch.randint(0, 10, (examples,), generator=generator)
         self.examples, self.size = examples, size
 
     def batches(self) -> Iterator[RawBatch]:

@@ -182,8 +182,7 @@ def test_every_image_size_has_a_graph_after_one_gradient_without(
     assert device.synchronized == [1, 2]  # before each graph but the last is given up
     assert told == [
         "The GPU runs kernels faster than the host launches them: from now on, gradients are "
-        "replayed as "
-        "CUDA graphs."
+        "replayed as CUDA graphs."
     ]
 
 
@@ -205,10 +204,8 @@ def test_what_a_graph_cannot_hold_is_computed_and_reported(
 ):
     ours, theirs = replayed(max_duration="9ba")[0], make_run(max_duration="9ba")
     told: list[str] = []
-    ours.graphs.tell, device.refuses = (
-        told.append,
-        "operation not permitted when stream is capturing\nand more",
-    )
+    ours.graphs.tell = told.append
+    device.refuses = "operation not permitted when stream is capturing\nand more"
     train(ours, Notes(ours))
     train(theirs, Notes(theirs))
     assert told[1:] == [

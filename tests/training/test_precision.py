@@ -65,10 +65,8 @@ def test_running_statistics_are_put_back_in_a_few_operations_however_many_there_
     counts = []
     for layers in (1, 30):
         model = nn.Sequential(*[nn.BatchNorm2d(3) for _ in range(layers)])
-        optimizer, precision = (
-            DecoupledSGDW(lr=0.1).build(model),
-            Precision(CPU, torch.float16, model),
-        )
+        optimizer = DecoupledSGDW(lr=0.1).build(model)
+        precision = Precision(CPU, torch.float16, model)
         with profile(activities=[ProfilerActivity.CPU]) as trace:
             precision.before_step()
             precision.step(*primed(precision, optimizer, model))

@@ -53,10 +53,8 @@ def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(
     make_run: Callable[..., Run], monkeypatch
 ):
     """Torch keeps the first one, also that of the rehearsal."""
-    run, seen = (
-        make_run(max_duration="3ep", methods={"progressive_resizing": {"delay": "0.2dur"}}),
-        [],
-    )
+    run = make_run(max_duration="3ep", methods={"progressive_resizing": {"delay": "0.2dur"}})
+    seen = []
     small, *_, large = run.plan.sizes
     run.tuning = Tuning([large])
     run.model.register_forward_pre_hook(

@@ -49,9 +49,8 @@ def _like(x: Tensor, shape: tuple[int, ...], of: Tensor) -> Tensor:
 
 def _convolution(x, weight, bias, stride, padding, dilation, transposed, output_padding, groups):
     launch(
-        f"cudnn convolution "
-        f"{'NHWC' if x.is_contiguous(memory_format=torch.channels_last) else 'NCHW'} "
-        f"{x.dtype}"
+        "cudnn convolution "
+        f"{'NHWC' if x.is_contiguous(memory_format=torch.channels_last) else 'NCHW'} {x.dtype}"
     )
     sides = [
         (x.shape[2 + i] + 2 * padding[i] - dilation[i] * (weight.shape[2 + i] - 1) - 1) // stride[i]

@@ -185,11 +185,9 @@ def _check_header(path: Path, header: bytes, total: int) -> tuple[int, int, int]
     if len(header) < HEADER.itemsize or total < METADATA_START:
         raise _refusal(path, f"has {total} bytes, too few for a .beton file")
     row = np.frombuffer(header, HEADER)[0]
-    count, table_ptr, page_size = (
-        int(row["num_samples"]),
-        int(row["table_ptr"]),
-        int(row["page_size"]),
-    )
+    count = int(row["num_samples"])
+    table_ptr = int(row["table_ptr"])
+    page_size = int(row["page_size"])
     if row["version"] == 0 and table_ptr == 0:
         raise _refusal(path, "was never finished: its header is still empty")
     if row["version"] != VERSION:

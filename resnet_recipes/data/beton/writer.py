@@ -123,11 +123,9 @@ class BetonWriter:
     def finish(self, about: dict) -> None:
         """Write description and sidecar (with `about`), rename, and remove the journal."""
         written = self.records[self.records["size"] > 0]
-        metadata, table, header = (
-            _metadata(written),
-            _table(written),
-            _header(len(written), self.page_size, self._end),
-        )
+        metadata = _metadata(written)
+        table = _table(written)
+        header = _header(len(written), self.page_size, self._end)
         front = header + _fields() + metadata
         _write_all(self._file, table)
         self._file.seek(layout.HEADER.itemsize)
@@ -180,11 +178,9 @@ def _metadata(records: np.ndarray) -> bytes:
 
 def _table(records: np.ndarray) -> bytes:
     rows = np.zeros(len(records), layout.ALLOCATION)
-    rows["sample"], rows["ptr"], rows["size"] = (
-        np.arange(len(records)),
-        records["ptr"],
-        records["size"],
-    )
+    rows["sample"] = np.arange(len(records))
+    rows["ptr"] = records["ptr"]
+    rows["size"] = records["size"]
     return rows.tobytes()
 
 

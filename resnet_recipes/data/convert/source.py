@@ -69,11 +69,9 @@ class Halved:
     def __init__(self, source: Source, longest: int | None):
         """Take a source, and the longer side of its images in the full level, in pixels."""
         self.origin, self.classes, self.labels = source.origin, source.classes, source.labels
-        self.source, self.longest, self.fingerprint = (
-            source,
-            longest,
-            f"{source.fingerprint} halved",
-        )
+        self.source = source
+        self.longest = longest
+        self.fingerprint = f"{source.fingerprint} halved"
 
     def name(self, index: int) -> str:
         return self.source.name(index)

@@ -23,10 +23,8 @@ def images_per_second(images: Sequence[Encoded], side: int) -> float | None:
     if why_not() or not images:
         return None
     images = images[:_MOST]
-    indices, data = (
-        np.arange(len(images)),
-        [np.frombuffer(image.data, np.uint8) for image in images],
-    )
+    indices = np.arange(len(images))
+    data = [np.frombuffer(image.data, np.uint8) for image in images]
     draws, _ = TrainCrop(0, (0.08, 1.0), (0.75, 4 / 3), flip=False).attempts(
         0, indices, np.zeros_like(indices)
     )

@@ -87,9 +87,8 @@ class Files:
         data, listed = read_file(self.path(index)), self._arrays["sizes"][index]
         if listed not in (-1, len(data)):
             raise ChangedError(
-                f"has {len(data):,} bytes, but had {listed:,} when it was listed. If this "
-                "is intended, "
-                "touch its folder and start again"
+                f"has {len(data):,} bytes, but had {listed:,} when it was listed. If this is "
+                "intended, touch its folder and start again"
             )
         return Picture(data)
 
@@ -105,10 +104,8 @@ class Files:
     def locate(self, indices: np.ndarray, wanted: np.ndarray) -> None:
         """Make the engine's rows [n] point to the files."""
         starts = self._arrays["ends"][indices]
-        wanted["folder"], wanted["path"] = (
-            self._start.ctypes.data,
-            self._arrays["text"].ctypes.data + starts,
-        )
+        wanted["folder"] = self._start.ctypes.data
+        wanted["path"] = self._arrays["text"].ctypes.data + starts
         wanted["length"] = self._arrays["ends"][indices + 1] - starts
         wanted["file_bytes"] = np.maximum(self._arrays["sizes"][indices], 0)
 

@@ -149,9 +149,8 @@ def _notes(
         yield f"ignored because of their suffixes: {_kinds(others)}"
     if config.val_share:
         yield (
-            f"{len(val):,} of {len(train) + len(val):,} images are set aside for "
-            "validation, a share of "
-            f"{config.val_share:g} of each class, the same with every seed "
+            f"{len(val):,} of {len(train) + len(val):,} images are set aside for validation, a "
+            f"share of {config.val_share:g} of each class, the same with every seed "
             f"(data.val_seed={config.val_seed})"
         )
     elif (name := there["val"].name) != "val":

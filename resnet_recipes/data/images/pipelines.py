@@ -26,8 +26,6 @@ def eval_pipeline(source: Source, config: DataConfig, share: Share) -> Pipeline:
 
     An unreadable image is always an error, to keep accuracies comparable.
     """
-    capacity, is_bicubic = (
-        Capacity.for_evaluation(config, share),
-        config.eval_interpolation == "bicubic",
-    )
+    capacity = Capacity.for_evaluation(config, share)
+    is_bicubic = config.eval_interpolation == "bicubic"
     return Pipeline(eval_images(source, config.eval_resize, is_bicubic, capacity.workers), capacity)

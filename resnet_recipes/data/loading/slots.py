@@ -90,9 +90,8 @@ class Slots:
             torch.ones(1, device="cuda")  # CUDA repeats the error at the next launch: consume it
         return (
             f"{whole.nbytes / 2**30:.2f} GiB of batches cannot be pinned (CUDA error "
-            f"{error.value}): copies to the "
-            "GPU are slower; "
-            "raise `ulimit -l` or lower data.prefetch"
+            f"{error.value}): copies to the GPU are slower; raise `ulimit -l` or lower "
+            "data.prefetch"
         )
 
     def unpin(self) -> None:

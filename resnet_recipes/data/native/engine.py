@@ -88,8 +88,7 @@ class Engine:
             raise MemoryError
         if result < 0:
             raise RuntimeError(
-                f"process {os.getpid()} was forked from the one whose engine this is, and "
-                "has none of "
-                "its threads"
+                f"process {os.getpid()} was forked from the one whose engine this is, and has none "
+                "of its threads"
             )
         return result

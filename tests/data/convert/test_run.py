@@ -277,10 +277,8 @@ def test_resuming_with_another_rule_for_bad_images_hides_none(
     def interrupt(progress):
         raise KeyboardInterrupt
 
-    target, skip = (
-        tmp_path / "a.beton",
-        ConvertOptions("raw", shuffle=False, on_bad_image="skip", workers=1),
-    )
+    target = tmp_path / "a.beton"
+    skip = ConvertOptions("raw", shuffle=False, on_bad_image="skip", workers=1)
     with pytest.raises(KeyboardInterrupt):
         convert(with_bad_images, target, skip, interrupt)
     strict = ConvertOptions("raw", shuffle=False, workers=1)

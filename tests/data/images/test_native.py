@@ -100,10 +100,8 @@ def test_evaluation_crops_are_those_of_the_python_decoder(files, bicubic):
 
 def test_an_augmentation_with_steps_draws_the_same_as_in_python(files):
     augment = RandAugment(augmentation_set="safe").augment_sample()
-    ours, plain = (
-        train_images(files, CROP, augment, False, 2),
-        train_images(files, CROP, None, False, 2),
-    )
+    ours = train_images(files, CROP, augment, False, 2)
+    plain = train_images(files, CROP, None, False, 2)
     pixels = filled(plain, files)
     for index in range(len(files)):
         rng = CROP.generator(2, index, index % 2)

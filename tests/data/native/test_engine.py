@@ -70,11 +70,9 @@ class FileBatch(Batch):
         self.path.write_bytes(jpeg)
         self._folder = np.frombuffer(os.fsencode(folder) + b"\0", np.uint8)
         self._name = np.frombuffer(b"class/one.jpg and more", np.uint8)
-        self.rows["data"], self.rows["folder"], self.rows["path"] = (
-            0,
-            self._folder.ctypes.data,
-            self._name.ctypes.data,
-        )
+        self.rows["data"] = 0
+        self.rows["folder"] = self._folder.ctypes.data
+        self.rows["path"] = self._name.ctypes.data
         self.rows["length"] = len("class/one.jpg")
 
 

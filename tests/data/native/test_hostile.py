@@ -139,10 +139,8 @@ def test_anything_but_a_regular_file_is_refused_at_once(engine, tmp_path, kind):
         path.mkdir()
     if kind == "pipe":
         os.mkfifo(path)
-    folder, name = (
-        np.frombuffer(os.fsencode(tmp_path) + b"\0", np.uint8),
-        np.frombuffer(b"image.jpg", np.uint8),
-    )
+    folder = np.frombuffer(os.fsencode(tmp_path) + b"\0", np.uint8)
+    name = np.frombuffer(b"image.jpg", np.uint8)
     length = 9 if kind != "unreadable" else 4096 - len(os.fsencode(tmp_path)) - 1
     name = np.resize(name, 5000)
     batch = Batch(
