@@ -11,7 +11,6 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from functools import cache
-from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
 
@@ -106,13 +105,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def home(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty folder, where the user is at home.
-
-    A report leaves out the plotting library, which takes seconds to pack; test_report_browser.py
-    draws with it.
-    """
-    if find_spec("vl_convert"):
-        monkeypatch.setattr("vl_convert.javascript_bundle", lambda: "")
+    """Return an empty folder, where the user is at home."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "benchmarks").symlink_to(ROOT / "benchmarks")  # pages name files of the repository
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -203,7 +196,7 @@ def asked(words: list[str]) -> tuple[int, str]:
         arguments = split(rest, pages.PAGES[verb])
         recipe = any(word.startswith("recipe=") for word in arguments.words)
         return trained(tuple(arguments.words)) if recipe else (0, "")
-    if {"--png", "--fix-val"} & set(rest) or (verb == "report" and not find_spec("vl_convert")):
+    if {"--png", "--fix-val"} & set(rest):
         split(rest, pages.PAGES[verb])  # plots take seconds; --fix-val needs a file
         return 0, ""
     code, said = heard(

@@ -21,13 +21,19 @@ def run(arguments: Arguments) -> int:
         raise RecipeError(
             [Problem("--published", None, "takes no runs: it only plots the published results")]
         )
-    plotting("report")
+    if "--png" in arguments:
+        plotting("--png")
     runs = [] if "--published" in arguments else list(records(arguments.words or ["runs"]))
+    if not runs and "--published" not in arguments:
+        where = " ".join(arguments.words or ["runs"])
+        fix = "resnet-recipes report RUN|FOLDER, or report --published"
+        raise NotReadyError([Problem(where, None, "has no runs", fix)])
     sections = list(sections_of(runs, price))
     counted = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-    title = "Published results of ResNet-50 on ImageNet" if "--published" in arguments else counted
+    if "--published" in arguments:
+        counted = "published results of ResNet-50 on ImageNet"
     try:
-        atomic.write_text(out, page(title, sections))
+        atomic.write_text(out, page(counted[0].upper() + counted[1:], sections))
         if folder := arguments.flags.get("--png"):
             figures = (figure for section in sections for figure in section.figures)
             write_pictures(Path(folder), figures)

@@ -3,7 +3,7 @@
 import fcntl
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,18 @@ class RunRecord:
             **values,
             "changes": list(self.changes),
         }
+
+
+def shared_changes(runs: Sequence[RunRecord]) -> tuple[str, ...]:
+    """Return the settings that were typed for every one of several runs."""
+    known = [run for run in runs if run.state != "unreadable"]
+    if len(known) < 2:
+        return ()
+    return tuple(
+        change
+        for change in known[0].changes_besides_name
+        if all(change in run.changes for run in known)
+    )
 
 
 def runs_in(root: Path) -> Iterator[RunRecord]:

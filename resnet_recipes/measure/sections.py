@@ -7,11 +7,12 @@ from typing import Any
 from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.base.reading import read_bytes, read_json
 from resnet_recipes.measure.comparison import Group, grouped, settings
+from resnet_recipes.measure.headline import headline
 from resnet_recipes.measure.published import CONTRADICTIONS, IMAGENET_IMAGES, published
-from resnet_recipes.measure.runs import RunRecord
+from resnet_recipes.measure.runs import RunRecord, shared_changes
 from resnet_recipes.report.metrics import METRICS, read_metrics
 from resnet_recipes.report.page import charts, curves
-from resnet_recipes.report.page.html import Figure, Section, Table
+from resnet_recipes.report.page.html import Figure, Legend, Section, Table
 from resnet_recipes.report.recorder import SUMMARY
 
 #: The machine of most published results.
@@ -34,16 +35,22 @@ def sections_of(runs: Sequence[RunRecord], price: float | None) -> Iterator[Sect
     finished = [
         run
         for run in runs
-        if run.state == "finished" and run.top1_percent is not None and run.minutes
+        if run.state == "finished"
+        and run.top1_percent is not None
+        and run.minutes
+        and run.wall_minutes
     ]
     known = list(map(asdict, published()))
-    yield _accuracy(finished, known, price)
+    rows = [_run_row(run, price or 0.0) for run in finished]
+    if runs:
+        yield headline(runs, rows, price)
+    yield _accuracy(finished, rows, known, price)
     groups = grouped(finished)
     if any(len(group.runs) > 1 for group in groups) or len(groups) > 1:
         yield _tradeoff(list(map(_group_row, groups)))
     if runs:
-        yield _course([run for run in runs if run.state != "unreadable"])
         yield Section("All runs", tables=[_run_table(runs, price)])
+        yield _course([run for run in runs if run.state != "unreadable"])
     yield Section("All published results", tables=[_published_table(known)], notes=CONTRADICTIONS)
 
 
@@ -63,10 +70,12 @@ def _checked(run: RunRecord) -> RunRecord:
 
 
 def _accuracy(
-    finished: Sequence[RunRecord], known: Sequence[dict[str, Any]], price: float | None
+    finished: Sequence[RunRecord],
+    mine: Sequence[dict[str, Any]],
+    known: Sequence[dict[str, Any]],
+    price: float | None,
 ) -> Section:
     """Return the section on accuracy against time, and against cost if there is a price."""
-    mine = [_run_row(run, price or 0.0) for run in finished]
     hides = bool(mine) and not any(map(_is_on_imagenet, finished))
     background = [
         row | {"cost": row["minutes"] / 60 * A100_PRICE}
@@ -76,11 +85,11 @@ def _accuracy(
     figures = [
         Figure(
             "time",
-            "Top-1 accuracy against training minutes, without evaluations and checkpoints, and "
-            "with a first epoch as long as the second: the papers' clock. Filled points are your "
-            "runs; the dashed line joins those that no other run beats. Open points are results "
-            f"published on that clock for {USUAL}; hover for the source.",
-            charts.accuracy(mine, background),
+            "Filled: runs, by training time without evaluations and checkpoints; the dashed line "
+            f"joins those that no other run beats. Open: results published for {USUAL}, on the "
+            "papers' clock, where the first epoch counts as long as the second. Hover for more; "
+            "zoom with Ctrl and the wheel, drag to move, double-click to reset.",
+            charts.accuracy(mine, background, "minutes", "training time (min)"),
         )
     ]
     text = [
@@ -91,20 +100,22 @@ def _accuracy(
         figures.append(
             Figure(
                 "cost",
-                f"The same against cost: your runs at {price:g} per hour, published results at "
-                f"{A100_PRICE} dollars per hour. Providers bill all the time that a machine runs.",
-                charts.accuracy(mine, background, "cost", "cost"),
+                f"The same against cost: runs by all the time they took, at {price:g} dollars per "
+                f"hour; published results by training time, at {A100_PRICE}.",
+                charts.accuracy(mine, background, "cost", "cost ($)"),
             )
         )
     elif mine:
         text.append("Add --price PER_HOUR to see accuracy against cost.")
-    return Section("Accuracy against time", text, figures)
+    recipes = sorted({row["recipe"] for row in background})
+    legend = None if mine else Legend("recipe", recipes)
+    return Section("Accuracy against time", text, legend=legend, figures=figures)
 
 
 def _tradeoff(rows: Sequence[dict[str, Any]]) -> Section:
     """Return the section on what more training of each recipe brings."""
     axes = [
-        ("tradeoff", "minutes", "training minutes", "Each point is one recipe at one length."),
+        ("tradeoff", "minutes", "training time (min)", "Each point is one recipe at one length."),
         (
             "tradeoff-pflops",
             "pflops",
@@ -116,7 +127,7 @@ def _tradeoff(rows: Sequence[dict[str, Any]]) -> Section:
     return Section(
         "Trade-off by recipe",
         ["Means over seeds; bars are one standard deviation of a single run."],
-        [
+        figures=[
             Figure(name, caption, charts.tradeoff(rows, x, title))
             for name, x, title, caption in axes
             if all(row[x] for row in rows)
@@ -127,7 +138,9 @@ def _tradeoff(rows: Sequence[dict[str, Any]]) -> Section:
 def _course(runs: Sequence[RunRecord]) -> Section:
     """Return the section on what happened during the runs."""
     shown = sorted(runs, key=lambda run: -(run.top1_percent or 0.0))[:MOST_CURVES]
-    points = [point for run in shown for point in curves.points(run.folder)]
+    points = [
+        point | {"recipe": run.recipe} for run in shown for point in curves.points(run.folder)
+    ]
     quantities = (
         ("top1_percent", "top-1 accuracy (%)"),
         ("loss", "training loss"),
@@ -139,7 +152,7 @@ def _course(runs: Sequence[RunRecord]) -> Section:
     figures = [
         Figure(
             f"course-{key}",
-            f"{title[0].upper()}{title[1:]} over the epochs; click a name to highlight a run.",
+            f"{title[0].upper()}{title[1:]} over the epochs.",
             charts.curve(points, key, title),
         )
         for key, title in quantities
@@ -147,13 +160,18 @@ def _course(runs: Sequence[RunRecord]) -> Section:
     ]
     bars = [row for run in shown for row in _phases(run)]
     if bars:
-        figures.append(Figure("phases", "Where the wall time went.", charts.phases(bars)))
+        caption = "Where the time went, in all."
+        figures.append(Figure("phases", caption, charts.phases(bars), has_own_legend=True))
     left_out = (
         f"This shows the {MOST_CURVES} most accurate of {len(runs)} runs."
         if len(runs) > MOST_CURVES
         else ""
     )
-    return Section("During the runs", [left_out] if left_out else [], figures)
+    names = sorted({point["name"] for point in points})
+    legend = Legend("name", names) if names else None
+    return Section(
+        "During the runs", [left_out] if left_out else [], legend=legend, figures=figures
+    )
 
 
 def _phases(run: RunRecord) -> Iterator[dict[str, Any]]:
@@ -175,7 +193,13 @@ def _phases(run: RunRecord) -> Iterator[dict[str, Any]]:
         k: v for k, v in parts.items() if k != "training"
     }
     for rank, (phase, minutes) in enumerate(split_up.items()):
-        yield {"name": run.name, "phase": phase, "minutes": minutes, "rank": rank}
+        yield {
+            "name": run.name,
+            "recipe": run.recipe,
+            "phase": phase,
+            "minutes": minutes,
+            "rank": rank,
+        }
 
 
 def _is_on_imagenet(run: RunRecord) -> bool:
@@ -186,7 +210,6 @@ def _is_on_imagenet(run: RunRecord) -> bool:
 
 
 def _run_row(run: RunRecord, price: float) -> dict[str, Any]:
-    minutes = run.minutes_papers or run.minutes
     try:
         command = read_bytes(run.folder / "command.txt").decode(errors="replace").strip()
     except NotReadyError:
@@ -196,8 +219,8 @@ def _run_row(run: RunRecord, price: float) -> dict[str, Any]:
         "recipe": run.recipe,
         "top1_percent": run.top1_percent,
         "epochs": run.epochs or run.epochs_done,
-        "minutes": minutes,
-        "cost": minutes / 60 * price,
+        "minutes": run.minutes,
+        "cost": run.cost(price),
         "hardware": run.devices,
         "command": command,
     }
@@ -219,23 +242,24 @@ def _group_row(group: Group) -> dict[str, Any]:
 
 
 def _run_table(runs: Sequence[RunRecord], price: float | None) -> Table:
+    shared = shared_changes(runs)
     headings = [
         "run",
         "recipe",
         "changed",
         "state",
         "epochs",
-        "top-1 %",
+        "top-1 (%)",
         "PFLOPs",
-        "min",
-        "wall min",
-        *(["cost"] if price is not None else []),
+        "training (min)",
+        "in all (min)",
+        *(["cost ($)"] if price is not None else []),
     ]
     rows = [
         [
             run.name,
             run.recipe,
-            " ".join(run.changes_besides_name),
+            " ".join(change for change in run.changes_besides_name if change not in shared),
             ": ".join(filter(None, (run.state, run.reason.partition("\n")[0]))),
             run.epochs_done,
             run.top1_percent,
@@ -246,7 +270,7 @@ def _run_table(runs: Sequence[RunRecord], price: float | None) -> Table:
         ]
         for run in runs
     ]
-    return Table("Click a heading to sort.", headings, rows)
+    return Table("All runs; a heading sorts.", headings, rows)
 
 
 def _published_table(known: Sequence[dict[str, Any]]) -> Table:
@@ -262,8 +286,8 @@ def _published_table(known: Sequence[dict[str, Any]]) -> Table:
         "note",
     )
     return Table(
-        "Click a heading to sort. The clock says what the minutes include: papers (no evaluation, "
-        "no checkpoint), mlperf (evaluations too), wall (everything).",
-        [key.removesuffix("_percent") for key in keys],
+        "All published results; a heading sorts. The clock says what the time includes: papers "
+        "(no evaluation, no checkpoint), mlperf (evaluations too), wall (everything).",
+        [{"top1_percent": "top-1 (%)", "minutes": "time (min)"}.get(key, key) for key in keys],
         [[row[key] for key in keys] for row in known],
     )

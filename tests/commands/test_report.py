@@ -10,19 +10,6 @@ from resnet_recipes.base.errors import NotReadyError, RecipeError
 from resnet_recipes.commands import verbs
 from tests.run_folders import run_folder
 
-vl_convert = pytest.importorskip(
-    "vl_convert", reason="the plotting library of the extra `report` is not installed"
-)
-
-
-@pytest.fixture(autouse=True)
-def unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the plotting library, which takes seconds to pack.
-
-    test_report_browser.py draws with it.
-    """
-    monkeypatch.setattr(vl_convert, "javascript_bundle", lambda: "")
-
 
 def specs(page: Path) -> dict[str, dict]:
     """Return the plots of a page by name."""
@@ -40,16 +27,16 @@ def test_the_front_holds_the_runs_that_no_other_beats(tmp_path: Path) -> None:
         summary = json.loads((folder / "summary.json").read_text())
         minutes = {"a": 10, "b": 20, "c": 30}[name]
         (folder / "summary.json").write_text(
-            json.dumps(summary | {"training_seconds_papers_rule": 60.0 * minutes})
+            json.dumps(
+                summary | {"training_seconds": 60.0 * minutes, "wall_seconds": 66.0 * minutes}
+            )
         )
     verbs.run(["report", str(tmp_path), "--out", str(tmp_path / "r.html"), "--price", "36"])
-    for name, x, scale in (("time", "minutes", 1), ("cost", "cost", 36 / 60)):
+    for name, x, scale in (("time", "minutes", 1), ("cost", "cost", 1.1 * 36 / 60)):
         layers = specs(tmp_path / "r.html")[name]["layer"]
         front = next(layer["data"]["values"] for layer in layers if layer["mark"]["type"] == "line")
-        assert [(point[x], point["top1_percent"]) for point in front] == [
-            (10.0 * scale, 70.0),
-            (20.0 * scale, 72.0),
-        ]
+        assert [point["top1_percent"] for point in front] == [70.0, 72.0]
+        assert [point[x] for point in front] == pytest.approx([10.0 * scale, 20.0 * scale])
 
 
 def test_results_for_imagenet_are_behind_runs_on_imagenet_alone(tmp_path: Path) -> None:
@@ -94,15 +81,34 @@ def test_a_page_of_runs_has_every_plot_and_names_are_escaped(tmp_path: Path) -> 
     assert "<script>alert" not in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
-def test_no_runs_and_the_published_results_alone_are_pages_too(tmp_path: Path) -> None:
-    (tmp_path / "none").mkdir()
-    verbs.run(["report", str(tmp_path / "none"), "--out", str(tmp_path / "none.html")])
+def test_the_published_results_alone_are_a_page_and_an_empty_folder_is_not(tmp_path: Path) -> None:
     verbs.run(["report", "--published", "--out", str(tmp_path / "published.html")])
-    for name in ("none", "published"):
-        assert set(specs(tmp_path / f"{name}.html")) == {"time"}
+    assert set(specs(tmp_path / "published.html")) == {"time"}
+    (tmp_path / "none").mkdir()
+    with pytest.raises(NotReadyError, match="has no runs"):
+        verbs.run(["report", str(tmp_path / "none"), "--out", str(tmp_path / "none.html")])
+    assert not (tmp_path / "none.html").exists()
+
+
+def test_the_head_answers_and_says_shared_settings_once(tmp_path: Path) -> None:
+    for name, top1, seconds in (("a", 70.0, 600), ("b", 72.0, 1200), ("c", 71.0, 1800)):
+        folder = run_folder(tmp_path, name, top1=top1, images=5000)
+        (folder / "overrides.txt").write_text(f"batch.global_size=64\nseed={top1:g}\n")
+        summary = json.loads((folder / "summary.json").read_text())
+        (folder / "summary.json").write_text(json.dumps(summary | {"training_seconds": seconds}))
+    verbs.run(["report", str(tmp_path), "--out", str(tmp_path / "r.html"), "--price", "36"])
+    page = (tmp_path / "r.html").read_text(encoding="utf-8")
+    assert "Best: b, 72.00 % top-1 in 20:00 of training, $3.00." in page
+    assert "Data: 5,000 images to train on." in page
+    assert "All of them have batch.global_size=64" in page
+    assert page.count("batch.global_size=64") == 1
+    assert page.count("seed=70") == 1
+    front = page[page.index("The front:") : page.index("<h2>Accuracy")]
+    assert re.findall(r"<td>(\w)</td>", front) == ["a", "b"]
 
 
 def test_plots_are_written_as_pictures(tmp_path: Path) -> None:
+    pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
     run_folder(tmp_path / "runs", "a")
     verbs.run(
         [

@@ -1,5 +1,6 @@
 """The report in a real browser: no error, every plot drawn, hovering and switches work."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,11 +10,9 @@ import pytest
 from resnet_recipes.commands import verbs
 from tests.run_folders import run_folder
 
-pytest.importorskip(
-    "vl_convert", reason="the plotting library of the extra `report` is not installed"
-)
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
@@ -102,7 +101,7 @@ def hovered(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
     )
 
 
-@pytest.mark.parametrize(("count", "plots"), [(0, 1), (1, 9), (500, 12)])
+@pytest.mark.parametrize(("count", "plots"), [(1, 9), (500, 12)])
 def test_pages_of_any_size_are_drawn(
     count: int, plots: int, browser: "webdriver.Chrome", tmp_path: Path
 ) -> None:
@@ -137,18 +136,58 @@ def test_the_published_results_are_points_and_a_table_that_sorts(
 ) -> None:
     opened(browser, ["--published"], tmp_path / "r.html")
     assert len(browser.find_elements(By.CSS_SELECTOR, "#time .mark-symbol.role-mark path")) > 20
-    head = browser.find_element(By.XPATH, "//th[text()='top1']")
-    column = [cell.text for cell in browser.find_elements(By.CSS_SELECTOR, "th")].index("top1") + 1
-    head.click()
-    values = [
-        float(cell.text)
-        for cell in browser.find_elements(By.CSS_SELECTOR, f"td:nth-child({column})")
-    ]
-    assert values == sorted(values)
-    head.click()
-    assert float(browser.find_element(By.CSS_SELECTOR, f"td:nth-child({column})").text) == max(
-        values
-    )
+    heads = browser.find_elements(By.CSS_SELECTOR, "th")
+    column = [head.text.split(" ")[0] for head in heads].index("top-1") + 1
+    button = heads[column - 1].find_element(By.TAG_NAME, "button")
+    for order, sign in (("ascending", 1), ("descending", -1)):
+        button.send_keys(Keys.ENTER)  # with the keyboard
+        assert heads[column - 1].get_attribute("aria-sort") == order
+        cells = browser.find_elements(By.CSS_SELECTOR, f"td:nth-child({column})")
+        values = [sign * float(cell.text) for cell in cells]
+        assert values == sorted(values)
+
+
+def test_a_recipe_that_is_unchecked_is_in_no_plot_and_no_table(
+    browser: "webdriver.Chrome", tmp_path: Path
+) -> None:
+    for recipe in ("mild", "hot"):
+        run_folder(tmp_path / "runs", f"a-{recipe}", recipe=recipe, images=5000)
+    opened(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
+    points = "#time .mark-symbol.role-mark path"
+    assert len(browser.find_elements(By.CSS_SELECTOR, points)) == 2
+    browser.find_element(By.CSS_SELECTOR, ".legend input[value=hot]").click()
+    until(browser, lambda: len(browser.find_elements(By.CSS_SELECTOR, points)) == 1)
+    rows = browser.find_elements(By.CSS_SELECTOR, "tr[data-recipe=hot]")
+    assert rows
+    assert not any(row.is_displayed() for row in rows)
+
+
+def test_a_typed_limit_is_answered_with_the_best_run_below_it(
+    browser: "webdriver.Chrome", tmp_path: Path
+) -> None:
+    for name, top1, minutes in (("slow", 75.0, 30), ("fast", 71.0, 10)):
+        folder = run_folder(tmp_path / "runs", name, top1=top1)
+        summary = json.loads((folder / "summary.json").read_text())
+        text = json.dumps(summary | {"training_seconds": 60 * minutes})
+        (folder / "summary.json").write_text(text)
+    opened(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
+    field = browser.find_element(By.CSS_SELECTOR, "input[data-field=minutes]")
+    answer = browser.find_element(By.CSS_SELECTOR, ".limit output")
+    assert answer.text == "slow, 75.00 %"
+    for typed, said in (("29", "fast, 71.00 %"), ("9", "no run")):
+        field.clear()
+        field.send_keys(typed)
+        assert answer.text == said
+
+
+def test_every_plot_and_its_menu_has_a_name_for_a_screen_reader(
+    browser: "webdriver.Chrome", tmp_path: Path
+) -> None:
+    opened(browser, ["--published"], tmp_path / "r.html")
+    plot = browser.find_element(By.CSS_SELECTOR, "#time [role=graphics-document]")
+    assert plot.get_attribute("aria-label").startswith("Top-1 accuracy against training time")
+    menu = browser.find_element(By.CSS_SELECTOR, "#time summary")
+    assert menu.get_attribute("aria-label").startswith("Save the plot: Top-1")
 
 
 def test_hovering_shows_a_point_with_its_command(

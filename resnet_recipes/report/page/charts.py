@@ -5,11 +5,13 @@ from typing import Any
 
 from resnet_recipes.report.page.vega import (
     COLOURS,
-    GREY,
+    FAINT,
+    INK,
     LINES,
-    SHADES,
     SHAPES,
+    VISIBLE,
     WHOLE,
+    ZOOM,
     Spec,
     dashes,
     nominal,
@@ -42,7 +44,7 @@ def accuracy(
     }
     layers = _published_layers(published, encoding, x, is_background=bool(runs)) * bool(published)
     layers += _run_layers(runs, encoding, x) * bool(runs)
-    return plot({"layer": layers})
+    return plot(f"Top-1 accuracy against {title}", {"layer": layers})
 
 
 def _published_layers(
@@ -53,21 +55,24 @@ def _published_layers(
     Those behind the user's runs are grey.
     """
     shown = ("recipe", "label", "top1_percent", "epochs", x, "hardware", "source", "note")
-    colour = {"color": {"value": GREY}} if is_background else {}
+    colour, strength = ({"color": {"value": INK}}, 0.6) if is_background else ({}, 1)
     best = {row["recipe"]: row for row in sorted(rows, key=lambda row: row["top1_percent"])}
     labels = sorted(best.values(), key=lambda row: row[x])
-    text = {"type": "text", "fontSize": 10, "color": GREY}
+    text = {"type": "text", "fontSize": 10, "color": INK, "opacity": FAINT}
     # neighbours alternate
     sides = ({"align": "right", "dx": -4, "dy": -9}, {"align": "left", "dx": 4, "dy": 11})
     return [
         {
             "data": {"values": list(rows)},
-            "mark": {"type": "point", "size": 55, "filled": False},
+            "transform": [VISIBLE],
+            "params": [] if is_background else [ZOOM],
+            "mark": {"type": "point", "size": 55, "filled": False, "opacity": strength},
             "encoding": encoding | colour | {"tooltip": tooltip(shown)},
         },
         *(
             {
                 "data": {"values": labels[index::2]},
+                "transform": [VISIBLE],
                 "mark": text | side,
                 "encoding": {"x": encoding["x"], "y": encoding["y"], "text": {"field": "recipe"}},
             }
@@ -82,16 +87,19 @@ def _run_layers(rows: Sequence[Row], encoding: Spec, x: str) -> list[Spec]:
     return [
         {
             "data": {"values": list(pareto(rows, x))},
+            "transform": [VISIBLE],
             "mark": {
                 "type": "line",
                 "interpolate": "step-after",
-                "color": "#444",
+                "color": INK,
                 "strokeDash": [5, 3],
             },
             "encoding": {"x": encoding["x"], "y": encoding["y"]},
         },
         {
             "data": {"values": list(rows)},
+            "transform": [VISIBLE],
+            "params": [ZOOM],
             "mark": {"type": "point", "size": 80, "filled": True, "opacity": 0.9},
             "encoding": encoding | {"tooltip": tooltip(shown)},
         },
@@ -108,7 +116,7 @@ def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
         "x": quantity(x, title, zero=False, padding=20) | ({} if x == "pflops" else WHOLE),
         "color": nominal("recipe", recipes, COLOURS) | {"legend": LINES},
     }
-    height = {"y": quantity("mean_top1_percent", "top-1 accuracy (%)")}
+    height = {"y": quantity("mean_top1_percent", "top-1 accuracy (%)", zero=False, padding=12)}
     dash = {"strokeDash": dashes("recipe", recipes)}
     shown = tooltip(("recipe", "epochs", "mean_top1_percent", "low", "high", "minutes", "seeds"))
     bar = {"y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
@@ -117,41 +125,41 @@ def tradeoff(groups: Sequence[Row], x: str, title: str) -> Spec:
         {"mark": {"type": "rule"}, "encoding": position | bar},
         {
             "mark": {"type": "point", "filled": True, "size": 60},
+            "params": [ZOOM],
             "encoding": position | height | {"tooltip": shown},
         },
     ]
-    return plot({"data": {"values": list(groups)}, "layer": layers})
+    data = {"data": {"values": list(groups)}, "transform": [VISIBLE], "layer": layers}
+    return plot(f"Top-1 accuracy against {title} by recipe", data)
 
 
 def curve(points: Sequence[Row], y: str, title: str) -> Spec:
     """Return one measured quantity over the epochs of several runs, one line per run.
 
-    Rows have name, epoch and `y`.
+    Rows have name, recipe, epoch and `y`.
     """
     names = sorted({row["name"] for row in points})
-    values = [
-        {"name": row["name"], "epoch": row["epoch"], y: row[y]}
-        for row in points
-        if row.get(y) is not None
-    ]
+    shown = ("name", "recipe", "epoch", y)
+    values = [{key: row[key] for key in shown} for row in points if row.get(y) is not None]
     encoding = {
         "x": quantity("epoch", "epoch") | WHOLE,
-        "y": quantity(y, title),
+        "y": quantity(y, title, zero=False, padding=8),
         "color": nominal("name", names, COLOURS) | {"legend": LINES},
         "strokeDash": dashes("name", names),
-        "opacity": {"condition": {"param": "shown", "value": 1}, "value": 0.1},
         "tooltip": tooltip(("name", "epoch", y)),
     }
-    select = {"name": "shown", "select": {"type": "point", "fields": ["name"]}, "bind": "legend"}
-    mark = {"type": "line", "point": len(values) < 200}
-    return plot(
-        {"data": {"values": values}, "params": [select], "mark": mark, "encoding": encoding},
-        height=200,
-    )
+    body = {
+        "data": {"values": values},
+        "transform": [VISIBLE],
+        "params": [ZOOM],
+        "mark": {"type": "line", "point": len(values) < 200},
+        "encoding": encoding,
+    }
+    return plot(f"{title[0].upper()}{title[1:]} over the epochs", body, height=200)
 
 
 def phases(rows: Sequence[Row]) -> Spec:
-    """Return what the minutes of each run were spent on; rows have name, phase, rank, minutes."""
+    """Return where the minutes of each run went; rows have name, recipe, phase, rank, minutes."""
     order = list(dict.fromkeys(row["phase"] for row in rows))
     encoding = {
         "y": {
@@ -162,22 +170,19 @@ def phases(rows: Sequence[Row]) -> Spec:
             "axis": {"labelLimit": {"expr": "width < 300 ? 120 : 260"}},
         },
         "x": {"field": "minutes", "type": "quantitative", "title": "minutes", "stack": "zero"},
-        "color": nominal("phase", order, SHADES) | {"legend": {"columns": 1}},
+        "color": nominal("phase", order, COLOURS) | {"legend": {"columns": 1}},
         "order": {"field": "rank", "type": "quantitative"},
         "tooltip": tooltip(("name", "phase", "minutes")),
     }
     bars = len({row["name"] for row in rows})
-    mark = {"type": "bar", "stroke": "white"}
-    return plot(
-        {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding},
-        height=max(60, 26 * bars),
-    )
+    body = {"data": {"values": list(rows)}, "transform": [VISIBLE], "mark": "bar"}
+    return plot("Where the time went", body | {"encoding": encoding}, height=max(60, 26 * bars))
 
 
 def pareto(rows: Iterable[Row], x: str) -> Iterable[Row]:
-    """Yield `x` and accuracy of the rows that no other row beats in both, by ascending `x`."""
+    """Yield the rows that no other row beats in both, by ascending `x`."""
     best = float("-inf")
     for row in sorted(rows, key=lambda row: (row[x], -row["top1_percent"])):
         if row["top1_percent"] > best:
             best = row["top1_percent"]
-            yield {x: row[x], "top1_percent": best}
+            yield row

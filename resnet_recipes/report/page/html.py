@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from resnet_recipes.report.page.vega import Spec, to_json
+from resnet_recipes.report.page.vega import COLOURS, DASHES, SHAPES, Spec, to_json
 from resnet_recipes.report.text import in_html
 
 _HERE = Path(__file__).parent
@@ -20,6 +20,7 @@ class Figure:
     name: str  # of its PNG file and its element in the page
     caption: str
     spec: Spec
+    has_own_legend: bool = False  # of names that no legend of the page has
 
 
 @dataclass
@@ -32,59 +33,111 @@ class Table:
 
 
 @dataclass
+class Legend:
+    """The colours of names, each with a box that hides it in plots, and recipes in tables."""
+
+    field: str  # "recipe" or "name"
+    names: Sequence[str]  # in the order of their colours
+
+
+@dataclass
+class Limit:
+    """A number that one types, answered with the best row that stays below it."""
+
+    field: str  # of the rows: "minutes" or "cost"
+    unit: str
+    rows: Sequence[dict[str, str | float]]  # the front: each more accurate than the one before
+
+
+@dataclass
 class Section:
     """A heading with sentences, figures and tables below it."""
 
     title: str
     text: Sequence[str] = ()
+    limits: Sequence[Limit] = ()
+    legend: Legend | None = None
     figures: Sequence[Figure] = ()
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
 
 
 def page(title: str, sections: Sequence[Section]) -> str:
-    """Return the whole page; every name in it is escaped.
-
-    About 1 MB, nearly all of it the plotting library.
-    """
-    import vl_convert
-
-    style, script = ((_HERE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    library = vl_convert.javascript_bundle() if any(section.figures for section in sections) else ""
+    """Return the whole page, 1 MB, nearly all of it the plotting library; every name is escaped."""
+    style, script, library = (
+        (_HERE / name).read_text(encoding="utf-8")
+        for name in ("page.css", "page.js", "vega.min.js")
+    )
     parts = [
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{in_html(title)}</title><style>{style}</style></head><body>",
+        f"<title>{in_html(title)}</title><style>{style}</style></head><body><main>",
         f"<h1>{in_html(title)}</h1>",
         *map(_section, sections),
-        f"<script>{library}</script><script>{script}</script></body></html>",
+        f"</main><script>{library}</script><script>{script}</script></body></html>",
     ]
     return "\n".join(parts) + "\n"
 
 
 def _section(section: Section) -> str:
-    parts = [
-        f"<section><h2>{in_html(section.title)}</h2>",
-        *(f"<p>{in_html(text)}</p>" for text in section.text),
-    ]
-    parts += [_figure(figure) for figure in section.figures] + [
-        _table(table) for table in section.tables
-    ]
-    if section.notes:
-        parts.append(
-            '<ul class="note">'
-            + "".join(f"<li>{in_html(note)}</li>" for note in section.notes)
-            + "</ul>"
-        )
-    return "\n".join([*parts, "</section>"])
+    notes = "".join(f"<li>{in_html(note)}</li>" for note in section.notes)
+    return "\n".join(
+        [
+            f"<section><h2>{in_html(section.title)}</h2>",
+            *(f"<p>{in_html(text)}</p>" for text in section.text),
+            *map(_limit, section.limits),
+            *([_legend(section.legend)] if section.legend else []),
+            '<div class="figures">',
+            *map(_figure, section.figures),
+            "</div>",
+            *map(_table, section.tables),
+            f'<ul class="note">{notes}</ul>' if notes else "",
+            "</section>",
+        ]
+    )
+
+
+def _limit(limit: Limit) -> str:
+    last, rows = limit.rows[-1][limit.field], in_html(to_json({"rows": limit.rows}))
+    field = (
+        f'<input type="number" min="0" step="any" value="{last:.4g}" data-field="{limit.field}" '
+        f'data-rows="{rows}">'
+    )
+    label = f"<label>Best within {field} {in_html(limit.unit)}:</label>"
+    return f'<p class="limit">{label} <output></output></p>'
+
+
+def _legend(legend: Legend) -> str:
+    boxes = "\n".join(
+        f'<label><input type="checkbox" checked value="{in_html(name)}">'
+        f"{_swatch(legend.field, place)}{in_html(name)}</label>"
+        for place, name in enumerate(legend.names)
+    )
+    plural = {"recipe": "Recipes", "name": "Runs"}[legend.field]
+    return (
+        f'<fieldset class="legend" data-field="{legend.field}"><legend>{plural}</legend>{boxes}'
+        "</fieldset>"
+    )
+
+
+def _swatch(field: str, place: int) -> str:
+    """Return a name's colour, as the shape of its points or the dashes of its lines."""
+    colour = COLOURS[place % len(COLOURS)]
+    if field == "recipe":
+        shape = SHAPES[place % len(SHAPES)]
+        path = f'<path d="{shape}" fill="{colour}" stroke="{colour}" stroke-width=".2"/>'
+        return f'<svg viewBox="-1.3 -1.3 2.6 2.6" aria-hidden="true">{path}</svg>'
+    dashes = " ".join(map(str, DASHES[place % len(DASHES)]))
+    path = f'<path d="M0,5H40" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
+    return f'<svg class="line" viewBox="0 0 40 10" aria-hidden="true">{path}</svg>'
 
 
 def _figure(figure: Figure) -> str:
-    name = in_html(figure.name)
-    plot = f'<div class="plot" data-spec="{name}-spec"></div>'
-    plot += f"<figcaption>{in_html(figure.caption)}</figcaption>"
+    name, legend = in_html(figure.name), "own" if figure.has_own_legend else "page"
+    plot = f'<div class="plot" data-spec="{name}-spec" data-legend="{legend}"></div>'
+    caption = f"<figcaption>{in_html(figure.caption)}</figcaption>"
     spec = f'<script type="application/json" id="{name}-spec">{to_json(figure.spec)}</script>'
-    return f'<figure id="{name}">{plot}{spec}</figure>'
+    return f'<figure id="{name}">{plot}{caption}{spec}</figure>'
 
 
 def _table(table: Table) -> str:
@@ -94,12 +147,25 @@ def _table(table: Table) -> str:
     ]
     kinds = [' class="number"' if is_number else "" for is_number in numeric]
     head = "".join(
-        f"<th{kind}>{in_html(text)}</th>" for text, kind in zip(table.headings, kinds, strict=True)
+        f'<th{kind} aria-sort="none"><button type="button">{in_html(text)}</button></th>'
+        for text, kind in zip(table.headings, kinds, strict=True)
     )
-    rows = "\n".join("<tr>" + "".join(map(_cell, row, kinds)) + "</tr>" for row in table.rows)
-    caption = f'<caption class="note">{in_html(table.caption)}</caption>'
-    table = f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    return f'<div class="scroll">{table}</div>'
+    rows = "\n".join(
+        f"<tr{_recipe(table, row)}>{''.join(map(_cell, row, kinds))}</tr>" for row in table.rows
+    )
+    name = in_html(table.caption)
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{name}">'
+        f'<table><caption class="note">{name}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _recipe(table: Table, row: Sequence[str | float | None]) -> str:
+    """Return the attribute by which a legend hides a row."""
+    if "recipe" not in table.headings:
+        return ""
+    return f' data-recipe="{in_html(row[table.headings.index("recipe")])}"'
 
 
 def _cell(value: str | float | None, kind: str) -> str:

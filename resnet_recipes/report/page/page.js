@@ -1,19 +1,56 @@
-// Draw every plot from the specification next to it, if the page includes the plotting library. Only errors are logged.
+// Draw every plot from the specification next to it, in the colours of the page, which has the legends. SVG stays
+// sharp on paper. Only errors are logged.
+const views = [];
 for (const plot of document.querySelectorAll(".plot")) {
-  const spec = JSON.parse(document.getElementById(plot.dataset.spec).textContent);
-  vegaEmbed(plot, spec, {mode: "vega-lite", logLevel: 1, actions: {export: true, source: false, compiled: false, editor: false}});
+  const drop = plot.dataset.legend === "page" ? "legend" : null;
+  const spec = JSON.parse(
+    document.getElementById(plot.dataset.spec).textContent, (key, value) => key === drop ? undefined : value);
+  spec.background = "transparent";
+  if (drop) spec.config.legend = {disable: true};
+  vegaEmbed(plot, spec, {
+    mode: "vega-lite", renderer: "svg", logLevel: 1,
+    tooltip: {theme: matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"},
+    actions: {export: true, source: false, compiled: false, editor: false},
+  }).then(({view}) => {
+    views.push(view);
+    plot.querySelector("summary").ariaLabel = `Save the plot: ${spec.description}`;
+  });
 }
 
-// Sort a table by the column whose heading is clicked: numbers by value; a second click reverses the order.
+// A box of a legend hides its name in all plots, and in tables the rows of its recipe.
+document.addEventListener("change", ({target}) => {
+  const legend = target.closest(".legend");
+  if (!legend) return;
+  const field = legend.dataset.field;
+  const off = [...document.querySelectorAll(`.legend[data-field=${field}] input:not(:checked)`)].map(box => box.value);
+  for (const view of views) view.signal(`hidden_${field}`, off).runAsync();
+  for (const row of document.querySelectorAll(`tr[data-${field}]`)) row.hidden = off.includes(row.dataset[field]);
+});
+
+// Answer a limit with the best row that stays below it.
+function answer(input) {
+  const found = JSON.parse(input.dataset.rows).rows.filter(row => row[input.dataset.field] <= Number(input.value)).pop();
+  input.closest(".limit").querySelector("output").textContent =
+    found ? `${found.name}, ${found.top1_percent.toFixed(2)} %` : "no run";
+}
+
+for (const input of document.querySelectorAll(".limit input")) {
+  input.addEventListener("input", () => answer(input));
+  answer(input);
+}
+
+// Sort a table by the column whose heading is pressed: numbers by value; pressed again, in the other order.
 function key(row, column) {
   const cell = row.cells[column], text = cell.dataset.value ?? cell.textContent;
   return text === "" || isNaN(text) ? text : Number(text);
 }
 
-for (const head of document.querySelectorAll("th")) {
-  head.addEventListener("click", () => {
-    const body = head.closest("table").tBodies[0];
-    const sign = (head.dataset.sign = head.dataset.sign === "1" ? "-1" : "1");
+for (const button of document.querySelectorAll("th button")) {
+  button.addEventListener("click", () => {
+    const head = button.parentElement, body = head.closest("table").tBodies[0];
+    const sign = head.ariaSort === "ascending" ? -1 : 1;
+    for (const other of head.parentElement.cells) other.ariaSort = "none";
+    head.ariaSort = sign === 1 ? "ascending" : "descending";
     const order = (a, b) => typeof a !== typeof b ? (typeof a === "number" ? -1 : 1) : sign * ((a > b) - (a < b));
     const rows = [...body.rows].sort((a, b) => order(key(a, head.cellIndex), key(b, head.cellIndex)));
     body.append(...rows);

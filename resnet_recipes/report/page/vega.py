@@ -8,8 +8,8 @@ from resnet_recipes.report.text import printable
 
 Spec = dict[str, Any]
 
-#: Okabe and Ito's palette, whose colours also differ in lightness; shapes tell recipes apart in
-#: black and white.
+#: Okabe and Ito's palette, whose colours also differ in lightness, with grey for its black: all can
+#: be seen on white and on near-black.
 COLOURS = (
     "#0072B2",
     "#D55E00",
@@ -17,25 +17,26 @@ COLOURS = (
     "#CC79A7",
     "#56B4E9",
     "#E69F00",
-    "#000000",
-    "#7A5195",
-    "#8C564B",
-    "#5A7D2A",
+    "#7F7F7F",
+    "#9467BD",
+    "#A9674F",
+    "#6B8E23",
 )
+
+#: Paths in a square from -1 to 1, which tell recipes apart in black and white.
 SHAPES = (
-    "circle",
-    "square",
-    "triangle-up",
-    "diamond",
-    "cross",
-    "triangle-down",
-    "triangle-right",
-    "triangle-left",
-    "wedge",
-    "M-1,-1L1,1M1,-1L-1,1",
-    "M0,-1L0,1M-1,0L1,0",
+    "M1,0A1,1,0,1,1,-1,0A1,1,0,1,1,1,0Z",
+    "M-.85,-.85L.85,-.85L.85,.85L-.85,.85Z",
+    "M0,-1L1,.8L-1,.8Z",
+    "M0,-1.2L.9,0L0,1.2L-.9,0Z",
+    "M-.35,-1L.35,-1L.35,-.35L1,-.35L1,.35L.35,.35L.35,1L-.35,1L-.35,.35L-1,.35L-1,-.35L-.35,-.35Z",
+    "M0,1L1,-.8L-1,-.8Z",
+    "M1,0L-.8,1L-.8,-1Z",
+    "M-1,0L.8,1L.8,-1Z",
+    "M0,-1.1L.5,1L-.5,1Z",
+    "M-1,-1L1,1L1,-1L-1,1Z",
+    "M-1,-1L1,1L-1,1L1,-1Z",
 )
-SHADES = ("#08306b", "#2879b9", "#73b3d8", "#c8ddf0", "#999999", "#dddddd")
 DASHES = (
     [1, 0],
     [6, 3],
@@ -48,15 +49,29 @@ DASHES = (
     [10, 6],
     [3, 1],
 )
-GREY = "#8a8a8a"
+#: What is behind: the text colour of the page, less of it.
+INK = "currentColor"
+FAINT = 0.75
+
+#: Leaves out what the boxes of the page's legends hide.
+VISIBLE: Spec = {
+    "filter": "indexof(hidden_recipe, datum.recipe) < 0 && indexof(hidden_name, datum.name) < 0"
+}
+
+#: Zooms with Ctrl and the wheel, or a pinch, so that a page still scrolls over a plot; a double
+#: click shows all of it again.
+ZOOM: Spec = {
+    "name": "zoom",
+    "select": {"type": "interval", "zoom": "wheel![event.ctrlKey]"},
+    "bind": "scales",
+}
 
 #: A legend that shows lines as they are drawn.
 LINES: Spec = {
     "symbolType": "stroke",
     "symbolSize": 900,
     "symbolStrokeWidth": 2,
-    "labelLimit": 300,
-    "columns": {"expr": "width < 420 ? 1 : 2"},
+    "columns": {"expr": "width < 600 ? 1 : 2"},
 }
 
 #: An axis of epochs or minutes has no ticks at fractions.
@@ -68,13 +83,17 @@ _CONFIG: Spec = {
         "labelFontSize": 12,
         "titleFontSize": 12,
         "titleFontWeight": "normal",
-        "gridColor": "#e6e6e6",
-        "domainColor": "#444",
+        "labelColor": INK,
+        "titleColor": INK,
+        "domainColor": INK,
+        "tickColor": INK,
+        "gridColor": INK,
+        "gridOpacity": 0.15,
     },
     "legend": {
         "labelFontSize": 12,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
+        "labelColor": INK,
+        "labelLimit": 0,  # names are never cut off
         "orient": "bottom",
         "columns": {"expr": "width < 480 ? 2 : 4"},
     },
@@ -122,14 +141,21 @@ def tooltip(fields: Iterable[str]) -> list[Spec]:
     ]
 
 
-def plot(body: Spec, height: int = 340) -> Spec:
-    """Return a whole plot, as wide as its place on the page; `height` in pixels."""
+def plot(description: str, body: Spec, height: int = 300) -> Spec:
+    """Return a whole plot, as wide as its place on the page; `height` in pixels.
+
+    `description` is its name for a screen reader.
+    """
+    hidden = [{"name": f"hidden_{field}", "value": []} for field in ("recipe", "name")]
     return {
+        "description": description,
         "width": "container",
         "height": height,
+        "padding": {"left": 5, "right": 20, "top": 5, "bottom": 5},
         "config": _CONFIG,
         "autosize": {"type": "fit-x", "contains": "padding"},
         **body,
+        "params": [*hidden, *body.get("params", ())],
     }
 
 
