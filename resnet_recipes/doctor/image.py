@@ -74,7 +74,11 @@ def _oddities(suffix: str, data: bytes) -> list[str]:
             animated = getattr(image, "is_animated", False) and kind != "MPO"
     except Exception:  # damaged EXIF or ICC data, which training never reads
         return []
-    found = [_MODES[mode]] if mode in _MODES else ["deep"] if mode[0] in "IF" else []
-    misnamed, rotated = suffix not in KINDS.get(kind, (suffix,)), orientation not in (0, 1)
-    further = {"misnamed": misnamed, "animated": animated, "rotated": rotated}
-    return found + [name for name, holds in further.items() if holds]
+    oddities = {
+        _MODES.get(mode, ""): mode in _MODES,
+        "deep": mode not in _MODES and mode[0] in "IF",
+        "misnamed": suffix not in KINDS.get(kind, (suffix,)),
+        "animated": animated,
+        "rotated": orientation not in (0, 1),
+    }
+    return [name for name, holds in oddities.items() if holds]

@@ -45,7 +45,9 @@ def first() -> tuple[str, str]:
     "" if unknown.
     """
     _, name, major, *_ = *_answer(), "", "", ""
-    return name, ("bf16" if int(major) >= 8 else "fp16") if major else ""
+    if not major:
+        return name, ""
+    return name, "bf16" if int(major) >= 8 else "fp16"
 
 
 def memory() -> int:

@@ -117,13 +117,8 @@ def estimate(
             (images * (max(seconds, load) + contention) + speeds.warm_up_seconds) / 60
             for seconds in step
         )
-        limit = (
-            "loader"
-            if load > step[1]
-            else "exchange"
-            if speeds.waits_for_exchange(side)
-            else "step"
-        )
+        limit = "exchange" if speeds.waits_for_exchange(side) else "step"
+        limit = "loader" if load > step[1] else limit
         phases.append(Phase(side, epochs, low, middle, high, images / (60 * middle), limit))
     return Estimate(tuple(phases), evaluated / speeds.evaluation / 60)
 

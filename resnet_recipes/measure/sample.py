@@ -1,5 +1,6 @@
 """Estimate the time of a whole run from some of its epochs, by the papers' rule."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from statistics import mean
 
@@ -36,9 +37,8 @@ def whole(sizes: Sequence[int], timed: dict[int, float]) -> float:
     Interpolate sizes by area.
     """
     replaced = timed | {0: timed[1]} if 1 in timed else timed
-    by_size = {
-        size: (mean(seconds for epoch, seconds in replaced.items() if sizes[epoch] == size),)
-        for size in {sizes[epoch] for epoch in replaced}
-    }
-    speeds = Speeds(by_size, None, 1.0, 1)
+    by_size = defaultdict(list)
+    for epoch, seconds in replaced.items():
+        by_size[sizes[epoch]].append(seconds)
+    speeds = Speeds({size: (mean(found),) for size, found in by_size.items()}, None, 1.0, 1)
     return sum(replaced.get(epoch, speeds.seconds_at(size)[1]) for epoch, size in enumerate(sizes))

@@ -1,6 +1,7 @@
 """Load a complete network, ready for images, from a run, a checkpoint or a weights file."""
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -112,10 +113,9 @@ def _outputs(state: Mapping[str, Any]) -> int:
 
 def _recognised(state: Mapping[str, Any]) -> About:
     """Return the description of a network, inferred from the names of its weights."""
-    blocks = {
-        (name.split(".")[0], name.split(".")[1]) for name in state if name.startswith("layer")
-    }
-    stages = tuple(sum(stage == f"layer{number}" for stage, _ in blocks) for number in range(1, 5))
+    blocks = {tuple(name.split(".")[:2]) for name in state if name.startswith("layer")}
+    sizes = Counter(stage for stage, _ in blocks)
+    stages = tuple(sizes[f"layer{number}"] for number in range(1, 5))
     found = "layer1.0.conv3.weight" in state, stages
     for name, network in NETWORKS.items():
         if network == found:

@@ -65,23 +65,21 @@ def _header(about: About, to: str, title: str) -> dict[str, object]:
 
 
 def _rows(about: About) -> list[tuple[str, str]]:
-    surgery = "; ".join(
-        f"{name} ({', '.join(f'{key}={value}' for key, value in settings.items())})"
-        for name, settings in about.surgery.items()
-    )
+    changes = []
+    for name, settings in about.surgery.items():
+        values = ", ".join(f"{key}={value}" for key, value in settings.items())
+        changes.append(f"{name} ({values})")
     names, more = ", ".join(about.classes[:_SHOWN]), len(about.classes) - _SHOWN
-    mirror = ", mean over each image and its mirror image" if about.flip else ""
+    accuracy = ""
+    if about.top1_percent is not None:
+        accuracy = f"{about.top1_percent:.2f} %, {about.top5_percent or 0:.2f} %"
+        accuracy += f" of {about.eval_examples:,} images"
+        accuracy += ", mean over each image and its mirror image" if about.flip else ""
     rows = [
         ("architecture", f"torchvision's {about.architecture}"),
-        ("changed by", surgery),
+        ("changed by", "; ".join(changes)),
         ("classes", names + (f" and {more:,} more" if more > 0 else "")),
-        (
-            "top-1, top-5",
-            ""
-            if about.top1_percent is None
-            else f"{about.top1_percent:.2f} %, {about.top5_percent or 0:.2f} % of "
-            f"{about.eval_examples:,} images{mirror}",
-        ),
+        ("top-1, top-5", accuracy),
         (
             "images",
             f"RGB; shorter side to {about.eval_resize} px (bilinear, antialiased), centre crop of "

@@ -89,9 +89,9 @@ class TorchLAMB(torch.optim.Optimizer):
             if not (params := trainable(group)):
                 continue
             states = [self.state[p] for p in params]
-            steps, means, squares = (
-                [state[name] for state in states] for name in ("step", "exp_avg", "exp_avg_sq")
-            )
+            steps = [state["step"] for state in states]
+            means = [state["exp_avg"] for state in states]
+            squares = [state["exp_avg_sq"] for state in states]
             # If the gradient overflowed, Adam changes nothing.
             step = partial(
                 adam,

@@ -133,17 +133,13 @@ class Ending:
         if self.code in (ExitCode.RECIPE, ExitCode.NOT_READY):
             return "\n".join(map(printable, f"error: {self.message}".splitlines()))
         after = time.strftime("%H:%M:%S", time.gmtime(max(0.0, self.seconds)))
-        others = {1: "", 2: "; the other rank was stopped"}.get(
-            ranks, f"; the other {ranks - 1} ranks were stopped"
-        )
-        where = (
-            f", after {self.step:,} steps"
-            if self.step
-            else ", before the first step"
-            if self.rank >= 0
-            else ""
-        )
-        lines = [f"{self.who} {after} after start{where}{others if self.rank >= 0 else ''}"]
+        where = f", after {self.step:,} steps" if self.step else ""
+        if self.rank >= 0:
+            where = where or ", before the first step"
+            where += {1: "", 2: "; the other rank was stopped"}.get(
+                ranks, f"; the other {ranks - 1} ranks were stopped"
+            )
+        lines = [f"{self.who} {after} after start{where}"]
         lines += [f"  {printable(line)}" for line in self.message.splitlines()]
         lines += [f"  what to do:  {self.hint}"] * bool(self.hint)
         return "\n".join([*lines, f"  log: {log_path(folder, self.rank)}     {resume}".rstrip()])

@@ -53,16 +53,14 @@ def updated(tree: dict[str, Any]) -> dict[str, Any]:
 
     It lacks settings that ask for what every run now does; renamed ones have their new names.
     """
-    tree = {
-        section: {
-            name: setting
-            for name, setting in settings.items()
-            if (section, name, setting) not in _REMOVED and (section, name) not in _STARTED_BY
-        }
-        if isinstance(settings, dict)
-        else settings
-        for section, settings in tree.items()
-    }
+    tree = dict(tree)
+    for section, settings in tree.items():
+        if isinstance(settings, dict):
+            tree[section] = {
+                name: setting
+                for name, setting in settings.items()
+                if (section, name, setting) not in _REMOVED and (section, name) not in _STARTED_BY
+            }
     for method, names in _RENAMED.items():
         methods = tree.get("methods")
         settings = methods.get(method) if isinstance(methods, dict) else None

@@ -99,11 +99,11 @@ def _table_of(place: Path) -> Path:
 
 def _known(there: dict[str, Part]) -> dict[str, Part]:
     """Return the parts with the name of a split or a synonym, under our names of the splits."""
-    named = {
-        split: next((there[name] for name in known if name in there), None)
-        for split, known in SYNONYMS.items()
-    }
-    return {split: part for split, part in named.items() if part}
+    named = {}
+    for split, synonyms in SYNONYMS.items():
+        if found := [there[name] for name in synonyms if name in there]:
+            named[split] = found[0]
+    return named
 
 
 def _by_folder(found: Listing) -> Listing:
