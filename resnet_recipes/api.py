@@ -20,6 +20,7 @@ from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.process.lock import locked
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.process.signals import Interruption, handling
+from resnet_recipes.process.watchdog import Watchdog
 from resnet_recipes.recipe import compose as composing
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import Composed
@@ -177,10 +178,11 @@ def _words(changes: Sequence[str], settings: dict[str, object]) -> list[str]:
     return [*changes, *(f"{name}={value}" for name, value in settings.items())]
 
 
-class _NoWatchdog:
+class _NoWatchdog(Watchdog):
     """Replaces the watchdog: no launcher watches a run in a notebook."""
 
-    step = 0
+    def __init__(self) -> None:
+        self.step = 0
 
     def beat(self, step: int, phase: str) -> None:
         """Record the number of completed steps."""

@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 
 import yaml
@@ -52,3 +53,12 @@ def test_the_page_on_dependencies_names_all_of_them():
     names = [re.match(r"[\w-]+", each)[0] for each in wanted]
     assert [name for name in names if not re.search(rf"\b{name}\b", page)] == []
     assert [name for name in extras if f"\n| {name} |" not in page] == []
+
+
+def test_the_types_of_public_modules_are_checked_and_those_left_out_are_known():
+    text = (ROOT / "mypy.ini").read_text()
+    left_out = set(re.findall(r"resnet_recipes\.[\w.]+", text))
+    public = {"api", "data", "data.base", "methods", "methods.base", "optim", "optim.base"}
+    assert left_out & {f"resnet_recipes.{name}" for name in public} == set()
+    assert [name for name in sorted(left_out) if not find_spec(name)] == []
+    assert f"# {len(left_out)} modules" in text

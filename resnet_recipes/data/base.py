@@ -124,9 +124,9 @@ class DataConfig(Section):
 
     def _wrong_sampling(self) -> Iterator[Problem]:
         """Yield what is wrong with `sampling`, alone and beside other settings."""
-        known, is_name = ", ".join(SHARES), isinstance(self.sampling, str)
-        if not (self.sampling in SHARES if is_name else 0 <= self.sampling <= 1):
-            rule = f"must be {known} or a share from 0 (natural) to 1 (equal classes)"
+        given = self.sampling
+        if not (given in SHARES if isinstance(given, str) else 0 <= given <= 1):
+            rule = f"must be {', '.join(SHARES)} or a share from 0 (natural) to 1 (equal classes)"
             yield Problem("sampling", self.sampling, rule, "data.sampling=sqrt")
         elif self.class_share:
             plain = {"repeats": 1, "order": "random"}

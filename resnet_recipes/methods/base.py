@@ -6,6 +6,7 @@ A dataclass of hyperparameters that overrides the hooks it needs.
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from fractions import Fraction
+from operator import itemgetter
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -54,11 +55,11 @@ class Batch(NamedTuple):
     def split(self, parts: int) -> Iterator["Batch"]:
         """Yield `parts` micro-batches of equal size, as views."""
         pieces = self.map(lambda tensor: tensor.chunk(parts))
-        return (pieces.map(lambda chunks, i=i: chunks[i]) for i in range(parts))
+        return (pieces.map(itemgetter(i)) for i in range(parts))
 
     def map(self, change: Callable[[Any], Any]) -> "Batch":
         """Return a batch with `change` applied to every field that is not None."""
-        return Batch(*(None if field is None else change(field) for field in self))
+        return Batch._make(None if field is None else change(field) for field in self)
 
 
 class Now(NamedTuple):
@@ -247,7 +248,7 @@ def one_hot(labels: Tensor, num_classes: int) -> Tensor:
 def select(images: Tensor, rows: np.ndarray, columns: np.ndarray) -> Tensor:
     """Return [N, C, H, W] images reduced to these rows and columns, still channels_last."""
     indices = send(np.concatenate([rows, columns]), images.device)
-    rows, columns = indices.split([len(rows), len(columns)])
+    y, x = indices.split([len(rows), len(columns)])
     # indexing the NHWC view keeps channels_last memory; index_select on NCHW dimensions would not
-    lines = images.permute(0, 2, 3, 1).index_select(1, rows).index_select(2, columns)
+    lines = images.permute(0, 2, 3, 1).index_select(1, y).index_select(2, x)
     return lines.permute(0, 3, 1, 2)

@@ -81,7 +81,7 @@ class OptimizerSettings(Section):
         the factor on the learning rate.
         """
         spares, rates = POLICIES[self.no_decay], dict.fromkeys((self.backbone_rate, 1.0))
-        groups = {
+        groups: dict[tuple[bool, float], dict[str, Any]] = {
             (decays, rate): {
                 "params": [],
                 "weight_decay": self.weight_decay if decays else 0.0,
@@ -118,8 +118,8 @@ def _setting(name: str, value: object) -> str:
         return ""
     if value is True:
         return words
-    several = isinstance(value, tuple | list)
-    return f"{words} {' '.join(f'{number:g}' for number in value) if several else value}"
+    numbers = value if isinstance(value, tuple | list) else ()
+    return f"{words} {' '.join(f'{number:g}' for number in numbers) or value}"
 
 
 def momentum_problems(momentum: float) -> Iterator[Problem]:
