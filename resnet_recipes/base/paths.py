@@ -1,16 +1,34 @@
 """Paths: as people type them, and where a program may keep things."""
 
 import os
+import re
+import shlex
 from pathlib import Path
 
 from resnet_recipes.base.errors import Problem, RecipeError
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+
+#: How to copy what an address names, by its scheme.
+_COPIES = {
+    "s3": "aws s3 sync {} local",
+    "gs": "gcloud storage rsync -r {} local",
+    "hf": "hf download --local-dir images {}",
+    "https": "curl -L {} --create-dirs --output-dir local -O",
+    "http": "curl -L {} --create-dirs --output-dir local -O",
+}
 
 
 def typed_path(key: str, text: str) -> Path:
     """Return the path that was typed for `key`, with ~ expanded.
 
-    Raises RecipeError if there is no such user.
+    Raises RecipeError if there is no such user, or if it is the address of something elsewhere.
     """
+    if address := _ADDRESS.match(text):
+        rule = "is an address; only files and folders of this machine are read"
+        copy = _COPIES.get(address[1].lower(), "copy it to a folder of this machine,")
+        fix = f"{copy.format(shlex.quote(text))}   and give local instead"
+        raise RecipeError([Problem(key, text, rule, fix)])
     path = os.path.expanduser(text)  # pathlib's raises RuntimeError
     if path.startswith("~"):
         user = path.partition("/")[0]

@@ -1,6 +1,7 @@
 """The arguments of a command: its flags, its other words, and its help page."""
 
 import re
+import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -135,7 +136,12 @@ def _unknown(name: str, value: str, usage: Usage) -> Problem:
         return Problem(name, None, "unknown flag", meant)
     key = name.lstrip("-").replace("-", "_")
     if usage.has_settings and key and value and "=" not in value:
-        return Problem(name, None, "unknown flag; settings are written key=value", f"{key}={value}")
+        return Problem(
+            name,
+            None,
+            "unknown flag; settings are written key=value",
+            shlex.quote(f"{key}={value}"),
+        )
     return Problem(name, None, "unknown flag", f"flags: {', '.join([*usage.values, '--help'])}")
 
 
@@ -151,6 +157,6 @@ def _spaced(words: Sequence[str]) -> list[Problem]:
     """Return a problem for each setting that spaces around its '=' have split into words."""
     pairs = re.findall(r"(?:^|\0)([\w.]+)(?:\0=\0?|=\0)([^\0=]+)(?=\0|$)", "\0".join(words))
     return [
-        Problem(f"{key} = {value}", None, "has spaces around '='", f"{key}={value}")
+        Problem(f"{key} = {value}", None, "has spaces around '='", shlex.quote(f"{key}={value}"))
         for key, value in pairs
     ]

@@ -67,7 +67,7 @@ def _faster_step(plan: Plan) -> Iterator[str]:
     used = plan.methods().methods
     for method in ORDER:
         if method.cheaper_steps and method.name not in used:
-            yield f"methods.{method.name}={{}}   {method.cheaper_steps}"
+            yield f"'methods.{method.name}={{}}'   {method.cheaper_steps}"
     yield "a smaller data.train_size, a shorter run (epochs=), or more devices"
 
 

@@ -30,7 +30,9 @@ def run(arguments: Arguments) -> int:
     sizes = recipe.evaluation.sizes
     if sizes and "--png" in arguments:
         rule = f"is for one test size, but evaluation.sizes is {sizes}"
-        raise RecipeError([Problem("--png", arguments.flags["--png"], rule, "evaluation.sizes=[]")])
+        raise RecipeError(
+            [Problem("--png", arguments.flags["--png"], rule, "'evaluation.sizes=[]'")]
+        )
     tried = sizes or [recipe.data.eval_size]
     code, found = evaluate(opened, tried, say)
     if code:

@@ -1,23 +1,23 @@
 """`resnet-recipes export RUN`: write a trained network for another program, and check it."""
 
-from resnet_recipes.base.errors import Problem, RecipeError
+from resnet_recipes.base.errors import NotReadyError, Problem, RecipeError
 from resnet_recipes.base.paths import typed_path
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.pages import PAGES
 from resnet_recipes.commands.trained import named
-from resnet_recipes.network.export import TARGETS, problems
+from resnet_recipes.network.export import TARGETS, lacking, problems
 from resnet_recipes.training.export import export_checked
 
 
 def run(arguments: Arguments) -> int:
     """Export, compare, and print the largest difference."""
     example, folds = PAGES["export"].example, "--fold-batchnorm" in arguments
-    if lacking := [
+    if absent := [
         Problem(flag, None, "is missing", example)
         for flag in ("--to", "--out")
         if flag not in arguments
     ]:
-        raise RecipeError(lacking)
+        raise RecipeError(absent)
     to, out = arguments.flags["--to"], arguments.flags["--out"]
     folder = typed_path("--out", out)
     if folder.exists():
@@ -26,6 +26,8 @@ def run(arguments: Arguments) -> int:
     trained = named([*arguments.words, "launch.device=cpu"], example).on_device()
     if found := list(problems(trained.network, to, folds)):
         raise RecipeError(found)
+    if missing := list(lacking(to)):
+        raise NotReadyError(missing)
     exported = export_checked(trained, to, folder, folds)
     print(f"network   {TARGETS[to].file} for {to}, {exported.bytes / 1e6:,.1f} MB")
     if exported.folding is not None:

@@ -40,9 +40,9 @@ Settings are key=value, in any order:
   gpus=  workers=  run=NAME     GPUs, loader processes per GPU, name of the run
   optimizer=lamb schedule=step  another optimizer, another schedule, as a whole
   optimizer.momentum=0.9        any setting of the recipe (--cfg prints all)
-  methods.mixup={}              turn a method on, with its defaults
+  'methods.mixup={}'            turn a method on, with its defaults
   methods.mixup.alpha=0.3       turn it on with another value
-  ~methods.ema                  turn it off
+  '~methods.ema'                turn it off
 
 Under another launcher:
   torchrun --nproc-per-node=8 -m resnet_recipes recipe=NAME data=PATH

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resnet_recipes.base.extras import remedy
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import run_places
 from resnet_recipes.measure.comparison import read_all
@@ -121,7 +122,7 @@ def _plot(records: list[dict[str, Any]], width: int) -> str:
     try:
         import plotext
     except ImportError:
-        return "(pip install 'resnet-recipes[report]' plots the loss here)"
+        return f"({remedy('report')}   plots the loss here)"
     if len(points) < 2:
         return ""
     plotext.clear_figure()

@@ -14,6 +14,7 @@ from resnet_recipes.process.folder import refuse_links
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.schema import Recipe
+from resnet_recipes.report import trackers
 from resnet_recipes.report.recorder import SUMMARY
 from resnet_recipes.training.state import changed_settings
 
@@ -84,9 +85,10 @@ def checked(folder: Path, changes: Sequence[str] | Recipe) -> Recipe:
         recipe = replace(changes, run=began.run)
     if problems := list(changed_settings(asdict(began), recipe)):
         raise RecipeError(problems)
-    is_finished = (folder / SUMMARY).exists()
-    if not is_finished and (problem := _moved_data(recipe, folder)):
-        raise NotReadyError([problem])
+    if not (folder / SUMMARY).exists():
+        missing = [*trackers.lacking(recipe.log.to), *filter(None, [_moved_data(recipe, folder)])]
+        if missing:
+            raise NotReadyError(missing)
     return recipe
 
 

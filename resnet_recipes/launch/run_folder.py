@@ -32,6 +32,7 @@ from resnet_recipes.process.folder import refuse_links
 from resnet_recipes.process.lock import locked
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
+from resnet_recipes.report import trackers
 from resnet_recipes.report.metrics import METRICS
 from resnet_recipes.report.recorder import SUMMARY
 
@@ -39,14 +40,15 @@ PACKAGES = ("torch", "torchvision", "numpy", "pillow", "hydra-core", "omegaconf"
 
 
 def check(plan: Plan) -> None:
-    """Check that the folder of a new run can be created and has room, as far as can be told before.
+    """Check what a new run needs besides images: a folder with room for it, and its trackers.
 
     Raises NotReadyError, or RecipeError if the name of the run is taken.
     """
     run, disk = plan.recipe.run, plan.disk
     root = Path(run.root)
-    if problem := folder_problem("run.root", root, disk.total, f"the run needs {disk}"):
-        raise NotReadyError([problem])
+    room = folder_problem("run.root", root, disk.total, f"the run needs {disk}")
+    if problems := [*trackers.lacking(plan.recipe.log.to), *filter(None, [room])]:
+        raise NotReadyError(problems)
     folder = root / run.name
     if run.name != "auto" and os.path.lexists(folder) and not _is_free(folder):
         raise _taken(folder)

@@ -77,7 +77,7 @@ class BlurPool(Method):
                 "replace_convs",
                 False,
                 "leaves nothing to blur while replace_maxpools is false",
-                "~methods.blurpool",
+                "'~methods.blurpool'",
             )
 
     def modify_model(self, model: nn.Module) -> None:

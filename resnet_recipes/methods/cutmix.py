@@ -41,7 +41,7 @@ class CutMix(Method):
     def problems(self) -> Iterator[Problem]:
         if not self.alpha > 0:
             yield Problem(
-                "alpha", self.alpha, "must be positive", "remove cutmix with ~methods.cutmix"
+                "alpha", self.alpha, "must be positive", "remove cutmix with '~methods.cutmix'"
             )
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:

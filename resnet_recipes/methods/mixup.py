@@ -42,14 +42,14 @@ class MixUp(Method):
     def problems(self) -> Iterator[Problem]:
         if not self.alpha > 0:
             yield Problem(
-                "alpha", self.alpha, "must be positive", "remove mixup with ~methods.mixup"
+                "alpha", self.alpha, "must be positive", "remove mixup with '~methods.mixup'"
             )
 
     def advice(self, horizon: Horizon, full: int, others: Collection[str]) -> Iterator[str]:
         if "label_smoothing" in others and horizon.epochs < 60:
             yield (
                 "mixup together with label_smoothing costs accuracy in runs under 60 epochs (75.9 "
-                "instead of 76.3 % at 30 epochs on ImageNet); consider ~methods.mixup."
+                "instead of 76.3 % at 30 epochs on ImageNet); consider '~methods.mixup'."
             )
 
     def transform_batch(self, batch: Batch, now: Now) -> Batch:

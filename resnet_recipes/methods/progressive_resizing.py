@@ -98,7 +98,7 @@ class ProgressiveResizing(Method):
         )
         yield (
             f"progressive_resizing never reaches full size ({last} of {full} pixels in the last "
-            f"epoch): {enough}, or ~methods.progressive_resizing."
+            f"epoch): {enough}, or '~methods.progressive_resizing'."
         )
 
     def loader_hints(self) -> Iterator[str]:

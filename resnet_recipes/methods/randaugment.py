@@ -53,7 +53,7 @@ class RandAugment(Method):
 
     def problems(self) -> Iterator[Problem]:
         if not 1 <= self.depth <= 20:
-            fix = "remove randaugment with ~methods.randaugment" if self.depth < 1 else ""
+            fix = "remove randaugment with '~methods.randaugment'" if self.depth < 1 else ""
             yield Problem("depth", self.depth, "must be between 1 and 20", fix)
         if not 0.1 <= self.severity <= 10:
             yield Problem("severity", self.severity, "must be between 0.1 and 10")

@@ -52,7 +52,10 @@ class SAM(Method):
             yield Problem("rho", self.rho, "must be at least 0")
         if self.interval < 1:
             yield Problem(
-                "interval", self.interval, "must be at least 1 step", "remove sam with ~methods.sam"
+                "interval",
+                self.interval,
+                "must be at least 1 step",
+                "remove sam with '~methods.sam'",
             )
 
     def note(self) -> str:

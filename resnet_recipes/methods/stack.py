@@ -129,7 +129,7 @@ class Stack:
             names = [name for name, method in self.methods.items() if method.provides(hook)]
             if hook in EXCLUSIVE_HOOKS and len(names) > 1:
                 rule = f"{' and '.join(names)} both define the {hook}, which only one method may"
-                yield Problem(names[1], None, rule, f"remove it: ~methods.{names[1]}")
+                yield Problem(names[1], None, rule, f"remove it: '~methods.{names[1]}'")
         for name, method in self.methods.items():
             for other in self.methods:
                 if other in method.conflicts and (
@@ -139,7 +139,7 @@ class Stack:
                         other,
                         None,
                         f"cannot be combined with {name}",
-                        f"remove one: ~methods.{name}",
+                        f"remove one: '~methods.{name}'",
                     )
 
     def _only(self, hook: str, default: Callable) -> Callable:

@@ -15,6 +15,7 @@ import torchvision
 from torch import Tensor, nn
 
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.extras import remedy
 from resnet_recipes.network.about import About
 from resnet_recipes.network.load import load
 from resnet_recipes.network.network import Network
@@ -207,11 +208,8 @@ model = torch.export.load("model.pt2").module()        # {_ANY}""",
     ),
 }
 
-#: Packages that a target needs, and how to install them.
-_NEEDS = {
-    "timm": (("timm",), "pip install timm"),
-    "onnx": (("onnx", "onnxruntime", "onnxscript"), "pip install 'resnet-recipes[export]'"),
-}
+#: Packages that a target needs, and the extra that has them.
+_NEEDS = {"timm": (("timm",), ""), "onnx": (("onnx", "onnxruntime", "onnxscript"), "export")}
 
 
 def problems(network: Network, to: str, folds: bool) -> Iterator[Problem]:
@@ -235,9 +233,14 @@ def problems(network: Network, to: str, folds: bool) -> Iterator[Problem]:
         yield Problem(
             "--fold-batchnorm", None, f"removes BatchNorm, which {to}'s own network has", graphs
         )
-    missing, fix = _NEEDS.get(to, ((), ""))
-    if lacking := [name for name in missing if find_spec(name) is None]:
-        yield Problem("--to", to, f"needs {', '.join(lacking)}, which is not installed", fix)
+
+
+def lacking(to: str) -> Iterator[Problem]:
+    """Yield which packages `to` needs that are not installed."""
+    needed, extra = _NEEDS.get(to, ((), ""))
+    if missing := [name for name in needed if find_spec(name) is None]:
+        rule = f"needs {', '.join(missing)}, which is not installed"
+        yield Problem("--to", to, rule, remedy(extra) if extra else f"pip install {needed[0]}")
 
 
 def export(network: Network, to: str, folder: Path) -> Run:

@@ -1,6 +1,7 @@
 """What a user types after the recipe's name: `optimizer.lr=1.0`, `~methods.ema`, `epochs=18`."""
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, get_args, get_origin
 
@@ -108,7 +109,7 @@ def _refused(word: str) -> Problem | None:
     if key.lstrip("+~").split(".")[0].split("/")[0].split("@")[0] == "hydra":
         return Problem(word, None, "Hydra itself cannot be configured from here", "leave it out")
     if word.startswith("+"):
-        return Problem(word, None, "settings need no '+'", word.lstrip("+"))
+        return Problem(word, None, "settings need no '+'", shlex.quote(word.lstrip("+")))
     if word.startswith("~"):
         if re.fullmatch(r"~(methods|optimizer)\.[a-z][a-z0-9_]*", word):
             return None
@@ -117,7 +118,7 @@ def _refused(word: str) -> Problem | None:
             word,
             None,
             "only a method or a setting of the optimizer can be removed",
-            f"~{method if method in settings() else 'methods.ema'}",
+            f"'~{method if method in settings() else 'methods.ema'}'",
         )
     if not equals:
         return Problem(
@@ -164,10 +165,9 @@ def _wrong(override: Override) -> Iterator[Problem]:
     """Yield what is wrong with the name of an override, or with the form of its value."""
     key, value, known = override.key, override.value, settings()
     if key not in known and value is None:
-        meant = did_you_mean(key, known).replace("mean ", "mean ~")
-        yield Problem(
-            override.typed, None, "no such method", meant or "resnet-recipes methods lists them"
-        )
+        meant = closest(key, known)
+        fix = f"did you mean '~{meant}'?" if meant else "resnet-recipes methods lists them"
+        yield Problem(override.typed, None, "no such method", fix)
     elif key not in known:
         yield _unknown(override)
     elif value is not None and not override.is_choice:

@@ -74,7 +74,7 @@ class ScheduleConfig(Section):
         if self.interval not in ("step", "epoch"):
             yield Problem("interval", self.interval, "must be step or epoch")
         if self.name in ("multistep", "piecewise") and not self.milestones:
-            fix = "schedule.milestones=[30ep,60ep,80ep]"
+            fix = "'schedule.milestones=[30ep,60ep,80ep]'"
             yield Problem("milestones", None, f"the {self.name} schedule needs milestones", fix)
         if self.name == "piecewise" and len(self.values) != len(self.milestones) + 1:
             yield Problem(
@@ -131,7 +131,7 @@ class EvaluationConfig(Section):
                 "sizes",
                 wrong,
                 "must be between 8 and 1024 pixels",
-                "evaluation.sizes=[192,224,256,288]",
+                "'evaluation.sizes=[192,224,256,288]'",
             )
 
 

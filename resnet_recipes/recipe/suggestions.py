@@ -1,5 +1,6 @@
 """What a person most likely meant by a name that does not exist."""
 
+import shlex
 from collections.abc import Collection
 from difflib import SequenceMatcher, get_close_matches
 
@@ -48,7 +49,7 @@ def did_you_mean(name: str, known: Collection[str], value: str = "") -> str:
     if elsewhere := ELSEWHERE.get(name.rsplit(".", 1)[-1]):
         return elsewhere
     meant = closest(name, known)
-    return f"did you mean {meant}{value}?" if meant else ""
+    return f"did you mean {shlex.quote(meant + value)}?" if meant else ""
 
 
 def closest(name: str, known: Collection[str]) -> str:

@@ -1,5 +1,6 @@
 """A plain recipe of nested mappings as typed sections, with every problem of it."""
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from functools import cache
@@ -134,7 +135,7 @@ def _chosen(
             f"{key}.{setting}",
             tree[setting],
             f"is not a setting of {name}",
-            f"{key}={name} instead of {key}.name={name}, or ~{key}.{setting}",
+            f"{key}={name} instead of {key}.name={name}, or '~{key}.{setting}'",
         )
         for setting in tree
         if setting in strange and tree[setting] is not None
@@ -154,8 +155,8 @@ def _as_section(key: str, value: Any, section: type, in_file: bool) -> str:
     names, word = list(kinds_of(section)), str(value).lower()
     if key.startswith("methods."):
         if word in _ON or word in _OFF:
-            off = f"{key.rpartition('.')[2]}: null" if in_file else f"~{key}"
-            on = f"{key.rpartition('.')[2]}: {{}}" if in_file else f"{key}={{}}"
+            off = f"{key.rpartition('.')[2]}: null" if in_file else f"'~{key}'"
+            on = f"{key.rpartition('.')[2]}: {{}}" if in_file else f"'{key}={{}}'"
             return off if word in _OFF else on
         target = names[0] if len(names) == 1 else None
     else:
@@ -164,7 +165,7 @@ def _as_section(key: str, value: Any, section: type, in_file: bool) -> str:
         return (
             f"{key.rpartition('.')[2]}: {{{target}: {value}}}"
             if in_file
-            else f"{key}.{target}={value}"
+            else shlex.quote(f"{key}.{target}={value}")
         )
     return f"its settings: {', '.join(names)}" if names else "it has no settings; write {}"
 

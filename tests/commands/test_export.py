@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from resnet_recipes.base.extras import remedy
 from resnet_recipes.cli import main
 from resnet_recipes.network import export as formats
 from resnet_recipes.network.load import load
@@ -64,6 +65,12 @@ def test_an_export_that_computes_something_else_is_not_kept(
     assert "nothing was written" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     assert not list(tmp_path.glob(".out*"))
+
+
+def test_a_missing_package_is_named_with_its_remedy(run, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("resnet_recipes.network.export.find_spec", lambda name: None)
+    assert main(["export", str(run), "--to", "onnx", "--out", str(tmp_path / "out")]) == 3
+    assert remedy("export") in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

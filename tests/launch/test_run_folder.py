@@ -165,6 +165,13 @@ def test_a_run_that_does_not_fit_on_the_disk_is_refused(plan, monkeypatch):
     assert list(Path().iterdir()) == []
 
 
+def test_a_tracker_whose_package_is_missing_is_refused_before_the_start(plan, monkeypatch):
+    monkeypatch.setattr("resnet_recipes.report.trackers.find_spec", lambda name: None)
+    check(plan())
+    with pytest.raises(NotReadyError, match="needs the package wandb"):
+        check(plan("log.to=[wandb]"))
+
+
 def test_a_root_that_cannot_be_written_is_refused(plan, monkeypatch):
     Path("file").touch()
     with pytest.raises(

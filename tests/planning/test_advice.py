@@ -56,7 +56,7 @@ def test_the_recipes_as_published_need_no_advice(name):
                 "methods.progressive_resizing.delay=0.8dur",
             ],
             8,
-            "methods.progressive_resizing.finetune=0.2dur, or ~methods.progressive_resizing",
+            "methods.progressive_resizing.finetune=0.2dur, or '~methods.progressive_resizing'",
         ),
         (
             "mild",

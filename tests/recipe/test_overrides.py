@@ -83,12 +83,16 @@ def test_quotes_around_a_value_are_taken_off():
 @pytest.mark.parametrize(
     ("word", "said", "fix"),
     [
-        ("~mixup", "only a method or a setting of the optimizer can be removed", "~methods.mixup"),
+        (
+            "~mixup",
+            "only a method or a setting of the optimizer can be removed",
+            "'~methods.mixup'",
+        ),
         ("epochs=-3", "must be a positive number", "epochs=18"),
         ("lr=0,1", "must be one value", "add -m: several values are a sweep;  or optimizer.lr=0.1"),
         ("log.to=csv,mlflow", "must be one value", "a list is written 'log.to=[csv,mlflow]'"),
-        ("methods.mixup=true", "must be a mapping of its settings", "methods.mixup={}"),
-        ("methods.ema=off", "must be a mapping of its settings", "~methods.ema"),
+        ("methods.mixup=true", "must be a mapping of its settings", "'methods.mixup={}'"),
+        ("methods.ema=off", "must be a mapping of its settings", "'~methods.ema'"),
         (
             "methods.label_smoothing=0.1",
             "must be a mapping of its settings",

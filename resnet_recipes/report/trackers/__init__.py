@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from resnet_recipes.base.errors import Problem
+from resnet_recipes.base.extras import remedy
 from resnet_recipes.report.trackers.background import Background
 from resnet_recipes.report.trackers.base import Tracker
 
@@ -27,20 +28,19 @@ _MODULES = {
 
 
 def problems(names: Sequence[str]) -> Iterator[Problem]:
-    """Yield a problem for each tracker that is unknown or not installed.
-
-    Keys are relative to `log`.
-    """
+    """Yield a problem for each tracker that is unknown, with a key relative to `log`."""
     for name in names:
         if name not in TRACKERS:
-            yield Problem(
-                "to", name, f"must be one of {', '.join(TRACKERS)}", "log.to=[tensorboard]"
-            )
-        elif find_spec(TRACKERS[name][0]) is None:
-            package, extra = TRACKERS[name]
-            yield Problem(
-                "to", name, f"needs the package {package}", f"pip install 'resnet-recipes[{extra}]'"
-            )
+            rule = f"must be one of {', '.join(TRACKERS)}"
+            yield Problem("to", name, rule, "'log.to=[tensorboard]'")
+
+
+def lacking(names: Sequence[str]) -> Iterator[Problem]:
+    """Yield a problem for each tracker whose package is not installed on this machine."""
+    for name in names:
+        package, extra = TRACKERS[name]
+        if find_spec(package) is None:
+            yield Problem("log.to", name, f"needs the package {package}", remedy(extra))
 
 
 def opened(names: Sequence[str], folder: Path, settings: Mapping[str, object]) -> list[Background]:

@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
+from resnet_recipes.base.extras import remedy
 from resnet_recipes.process.folder import refuse_links
 from resnet_recipes.report.console import PlainConsole
 from resnet_recipes.report.facts import Metrics, Progress, RunFacts
 from resnet_recipes.report.recorder import Recorder
-from resnet_recipes.report.trackers import TRACKERS, background, opened, problems
+from resnet_recipes.report.trackers import TRACKERS, background, lacking, opened, problems
 from resnet_recipes.report.trackers.background import Background
 
 SETTINGS = {
@@ -231,6 +232,7 @@ def test_unknown_and_missing_trackers_are_problems_with_what_to_type(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("resnet_recipes.report.trackers.find_spec", lambda name: None)
-    unknown, missing = problems(["tensorbord", "wandb"])
+    (unknown,) = problems(["tensorbord", "wandb"])
+    (missing,) = lacking(["wandb"])
     assert "must be one of" in unknown.rule
-    assert missing.fix == "pip install 'resnet-recipes[wandb]'"
+    assert missing.fix == remedy("wandb")

@@ -1,0 +1,37 @@
+"""Optional packages: how to add them to the installation at hand."""
+
+import json
+import shlex
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+_NAME = "resnet-recipes"
+
+
+def remedy(extra: str) -> str:
+    """Return the command that installs an extra.
+
+    It names the checkout that this package was installed from, for the package is on no index, or
+    else the packages of the extra.
+    """
+    tool = "pip install" if find_spec("pip") else "uv pip install"
+    if checkout := _checkout():
+        place = "." if checkout == Path.cwd() else str(checkout)
+        return f"{tool} {shlex.quote(f'{place}[{extra}]')}"
+    needed = distribution(_NAME).requires or []
+    found = [need.partition(";") for need in needed]
+    names = [need for need, _, when in found if when.split() == ["extra", "==", f'"{extra}"']]
+    return f"{tool} {shlex.join(name.strip() for name in names)}"
+
+
+def _checkout() -> Path | None:
+    """Return the folder with this package's source, if it is on this machine."""
+    place = Path(__file__).parents[2]
+    try:
+        installed = json.loads(distribution(_NAME).read_text("direct_url.json") or "{}")
+        place = Path(unquote(urlsplit(installed["url"]).path))
+    except (PackageNotFoundError, KeyError):
+        pass  # it is run from its source
+    return place if (place / "pyproject.toml").is_file() else None

@@ -1,0 +1,40 @@
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from resnet_recipes.base import extras
+from resnet_recipes.base.extras import remedy
+
+
+def installed_from(place: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the package be installed from a folder, or from an index."""
+    text = place and json.dumps({"url": place.as_uri()})
+    found = SimpleNamespace(
+        read_text=lambda name: text,
+        requires=["torch>=2", "a[b]<2,>=1; extra == 'report'".replace("'", '"'), 'c; extra == "x"'],
+    )
+    monkeypatch.setattr(extras, "distribution", lambda name: found)
+    monkeypatch.setattr(extras, "__file__", "/site-packages/resnet_recipes/base/extras.py")
+
+
+def test_an_extra_is_installed_from_the_checkout_at_hand(tmp_path, monkeypatch):
+    place = tmp_path / "a checkout"
+    place.mkdir()
+    (place / "pyproject.toml").touch()
+    installed_from(place, monkeypatch)
+    assert remedy("report") == f"pip install '{place}[report]'"
+    monkeypatch.chdir(place)
+    assert remedy("report") == "pip install '.[report]'"
+
+
+@pytest.mark.parametrize("place", [None, Path("/deleted")])
+def test_without_a_checkout_the_packages_of_the_extra_are_named(place, monkeypatch):
+    installed_from(place, monkeypatch)
+    assert remedy("report") == "pip install 'a[b]<2,>=1'"
+
+
+def test_without_pip_uv_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    assert remedy("report").startswith("uv pip install ")

@@ -1,0 +1,25 @@
+import pytest
+
+from resnet_recipes.base.errors import RecipeError
+from resnet_recipes.base.paths import typed_path
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        ("s3://bucket/a b", "aws s3 sync 's3://bucket/a b' local   and give local instead"),
+        ("GS://bucket/a", "gcloud storage rsync -r GS://bucket/a local   and give local instead"),
+        ("memory://a", "copy it to a folder of this machine,   and give local instead"),
+    ],
+)
+def test_an_address_is_named_as_one_with_the_command_that_copies_it(text, fix):
+    with pytest.raises(RecipeError) as refused:
+        typed_path("data", text)
+    (problem,) = refused.value.problems
+    assert (problem.key, problem.value, problem.fix) == ("data", text, fix)
+    assert "is an address" in problem.rule
+
+
+@pytest.mark.parametrize("text", ["C:/images", "a:b", "/data//images", "s3:/a"])
+def test_names_with_colons_are_paths(text):
+    assert str(typed_path("data", text)) == text.replace("//", "/")
