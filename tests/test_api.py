@@ -16,7 +16,7 @@ import resnet_recipes
 from resnet_recipes.commands.methods import in_your_loop
 from resnet_recipes.methods import ORDER
 from resnet_recipes.methods.base import HOOKS
-from tests.process.nursery import Nursery, shallow_resnet18
+from tests.process.nursery import shallow_resnet18
 
 README = Path(__file__).parents[1] / "README.md"
 PAGE = README.parent / "docs" / "library.md"
@@ -173,7 +173,7 @@ print([cli.main(command.split()) for command in sys.argv[2:]])
 
 @pytest.mark.slow
 def test_a_method_of_another_package_has_schema_card_checks_and_plan_unless_it_takes_a_name_of_ours(
-    nursery: Nursery, tmp_path: Path
+    nursery, tmp_path
 ):
     (tmp_path / "darken.py").write_text(DARKEN)
     (tmp_path / "run_commands.py").write_text(COMMANDS)

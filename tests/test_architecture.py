@@ -9,7 +9,7 @@ CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PACKAGE = ROOT / "resnet_recipes"
 
 
-def test_every_file_that_the_page_on_architecture_names_exists() -> None:
+def test_every_file_that_the_page_on_architecture_names_exists():
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`([\w./]+\.(?:py|yaml))`", page))
     assert len(named) > 50
@@ -18,7 +18,7 @@ def test_every_file_that_the_page_on_architecture_names_exists() -> None:
     ] == []
 
 
-def test_the_map_has_every_room_and_no_other() -> None:
+def test_the_map_has_every_room_and_no_other():
     lines = CONTRIBUTING.partition("\nresnet_recipes/\n")[2].partition("\ntests/")[0].splitlines()
     mapped = {
         name
@@ -31,7 +31,7 @@ def test_the_map_has_every_room_and_no_other() -> None:
     assert mapped == rooms | files
 
 
-def test_the_layers_are_written_down_as_they_are_checked() -> None:
+def test_the_layers_are_written_down_as_they_are_checked():
     sentence = CONTRIBUTING.partition("imports only from parts below it: ")[2].partition(".\n")[0]
     written = [set(re.findall(r"`(\w+)`", layer)) for layer in sentence.split(">")]
     assert written[::-1] == [layer - {""} for layer in TIERS if layer != {"__main__"}]

@@ -23,7 +23,7 @@ def rows_of(benchmark: str, *words: str, rows: Path, patched: pytest.MonkeyPatch
     return json.loads(rows.read_text())
 
 
-def test_the_loop_is_compared_with_a_bare_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_loop_is_compared_with_a_bare_one(tmp_path, monkeypatch):
     words = "--batch", "2", "--pixels", "32", "--steps", "3", "--rounds", "1"
     (row,) = rows_of("trainer.py", *words, rows=tmp_path / "rows.json", patched=monkeypatch)
     assert row["case"] == "resnet18 32 px, batch 2, cpu"
@@ -31,7 +31,7 @@ def test_the_loop_is_compared_with_a_bare_one(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_proof_pairs_seeds_and_widens_intervals_by_the_number_of_comparisons(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path, monkeypatch
 ):
     top1 = {"tiny_baseline": (50.0, 52.0, 51.0), "tiny_mild": (53.0, 55.5, 54.5)}
     for recipe, reached in top1.items():

@@ -114,7 +114,7 @@ def home(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(map(own, lines(page)))])
-def test_every_command_of_the_page_works(page: str, images: Path, home: Path) -> None:
+def test_every_command_of_the_page_works(page, images, home):
     for name in {"a", *re.findall(r"\bruns/([\w-]+)", PAGES[page])}:
         run_folder(home / "runs", name)
     failed = []
@@ -212,7 +212,7 @@ def heard(entry: object, words: list[str]) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_in_the_text_have_flags_that_exist(page: str) -> None:
+def test_commands_in_the_text_have_flags_that_exist(page):
     text = re.sub(r"^```.*?^```", "", PAGES[page], flags=re.DOTALL | re.MULTILINE)
     for span in re.findall(r"`(resnet-(?:train|recipes) [^`]*)`", text):
         name, words = own(shlex.split(span.replace("...", "")))
@@ -234,7 +234,7 @@ def script_of(words: list[str]) -> Path | None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_targets_scripts_and_extras_exist(page: str) -> None:
+def test_targets_scripts_and_extras_exist(page):
     makefile = (ROOT / "Makefile").read_text()
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     commands = [*lines(page), *(span.split() for span in re.findall(r"`([^`]+)`", PAGES[page]))]
@@ -250,7 +250,7 @@ def test_targets_scripts_and_extras_exist(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(fenced(page, "yaml"))])
-def test_recipes_of_the_page_are_valid(page: str, home: Path) -> None:
+def test_recipes_of_the_page_are_valid(page, home):
     for _, block in fenced(page, "yaml"):
         assert cli.main(["validate", str(edited(block, home))]) == 0
 
@@ -263,7 +263,7 @@ def edited(block: str, home: Path) -> Path:
     return path
 
 
-def test_the_method_of_the_page_does_what_it_says(tmp_path: Path) -> None:
+def test_the_method_of_the_page_does_what_it_says(tmp_path):
     (tmp_path / "gaussian_noise.py").write_text(next(fenced("docs/howto/method.md", "python"))[1])
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(tmp_path)
@@ -280,6 +280,6 @@ def test_the_method_of_the_page_does_what_it_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(fenced(page, "python"))])
-def test_python_of_the_page_is_python(page: str) -> None:
+def test_python_of_the_page_is_python(page):
     for _, block in fenced(page, "python"):
         compile(block, page, "exec")

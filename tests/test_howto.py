@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.nursery import Nursery
-
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "howto" / "method.md"
 
@@ -37,7 +35,7 @@ def linked(folder: Path, copy: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_example_is_a_method_like_ours(nursery: Nursery, tmp_path: Path) -> None:
+def test_the_example_is_a_method_like_ours(nursery, tmp_path):
     method, imported, test = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     for name in ("resnet_recipes", "tests"):
         linked(ROOT / name, tmp_path / name)

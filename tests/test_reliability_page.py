@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 
-def test_every_test_that_the_page_names_exists() -> None:
+def test_every_test_that_the_page_names_exists():
     page = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
     sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py")}
     named = set(re.findall(r"`(?:tests/[a-z/]*)?(test_\w+(?:\.py|\*)?)`", page))

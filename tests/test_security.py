@@ -118,7 +118,7 @@ def refused(recipe: str, *words: str) -> str:
 
 
 @pytest.mark.parametrize("kind", RECIPES)
-def test_a_hostile_recipe_is_refused_and_not_run(kind: str, here: Path) -> None:
+def test_a_hostile_recipe_is_refused_and_not_run(kind, here):
     marker = here / "marker"
     (here / "hostile.yaml").write_bytes(
         RECIPES[kind].replace("MARKER", str(marker)).encode(errors="surrogateescape")
@@ -127,24 +127,24 @@ def test_a_hostile_recipe_is_refused_and_not_run(kind: str, here: Path) -> None:
     assert not marker.exists()
 
 
-def test_the_payload_of_these_tests_does_run_when_it_is_loaded_carelessly(here: Path) -> None:
+def test_the_payload_of_these_tests_does_run_when_it_is_loaded_carelessly(here):
     marker = here / "marker"
     yaml.unsafe_load(RECIPES["python tag"].replace("MARKER", str(marker)))
     assert marker.exists()
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_hostile_name_is_refused(name: str, here: Path) -> None:
+def test_a_hostile_name_is_refused(name, here):
     assert "recipe" in refused(name)
 
 
 @pytest.mark.parametrize("word", WORDS)
-def test_a_hostile_word_is_refused(word: str, here: Path) -> None:
+def test_a_hostile_word_is_refused(word, here):
     assert refused("mild", word)
     assert list(here.iterdir()) == []
 
 
-def test_ranks_import_no_module_that_was_planted_where_the_user_is(here: Path) -> None:
+def test_ranks_import_no_module_that_was_planted_where_the_user_is(here):
     marker = here / "marker"
     plant = f"open({str(marker)!r}, 'w').close()"
     for name in ("ctypes.py", "resnet_recipes/__init__.py", "hydra_plugins/evil.py", "torch.py"):
@@ -157,7 +157,7 @@ def test_ranks_import_no_module_that_was_planted_where_the_user_is(here: Path) -
     assert marker.exists(), "the plant of this test does not grow"
 
 
-def test_neither_does_the_command_as_torchrun_starts_it(here: Path) -> None:
+def test_neither_does_the_command_as_torchrun_starts_it(here):
     marker = here / "marker"
     for name in ("hydra_plugins/evil.py", "omegaconf.py"):
         (here / name).parent.mkdir(exist_ok=True)

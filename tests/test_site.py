@@ -31,7 +31,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_page_can_be_reached_and_loads_nothing_from_elsewhere(site: Path) -> None:
+def test_every_page_can_be_reached_and_loads_nothing_from_elsewhere(site):
     home = (site / "index.html").read_text(encoding="utf-8")
     pages = [
         path.relative_to(site).as_posix()
@@ -45,7 +45,7 @@ def test_every_page_can_be_reached_and_loads_nothing_from_elsewhere(site: Path) 
         assert re.findall(r'<(?:script|link|img)[^>]*(?:src|href)="https?:[^"]*"', text) == [], page
 
 
-def test_every_setting_is_there_with_its_meaning(site: Path) -> None:
+def test_every_setting_is_there_with_its_meaning(site):
     text = "".join(
         (site / "reference" / f"{name}.html").read_text()
         for name in ("settings", "methods", "optimizers")
@@ -73,8 +73,6 @@ def test_every_setting_is_there_with_its_meaning(site: Path) -> None:
         ("commands", ["resnet-train", *(f"resnet-recipes-{name}" for name in PAGES)]),
     ],
 )
-def test_a_page_read_from_the_code_has_a_section_for_each_name(
-    site: Path, page: str, names: list[str]
-) -> None:
+def test_a_page_read_from_the_code_has_a_section_for_each_name(site, page, names):
     text = (site / "reference" / f"{page}.html").read_text(encoding="utf-8")
     assert re.findall(r'<h2 id="([\w-]+)"', text) == names

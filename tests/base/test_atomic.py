@@ -2,19 +2,18 @@
 
 import errno
 import os
-from pathlib import Path
 
 import pytest
 
 from resnet_recipes.base import atomic
 
 
-def test_a_file_appears_whole_and_alone(tmp_path: Path):
+def test_a_file_appears_whole_and_alone(tmp_path):
     atomic.write_text(tmp_path / "a.json", "{}\n")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.json", "{}\n")]
 
 
-def test_nothing_has_the_name_before_the_end_of_the_block(tmp_path: Path):
+def test_nothing_has_the_name_before_the_end_of_the_block(tmp_path):
     with atomic.replacing(tmp_path / "a") as file:
         file.write(b"half")
         assert not (tmp_path / "a").exists()
@@ -24,9 +23,7 @@ def test_nothing_has_the_name_before_the_end_of_the_block(tmp_path: Path):
 @pytest.mark.parametrize(
     "failure", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()]
 )
-def test_after_a_failure_the_old_file_stays_and_nothing_else(
-    failure: BaseException, tmp_path: Path
-):
+def test_after_a_failure_the_old_file_stays_and_nothing_else(failure, tmp_path):
     def interrupted() -> None:
         with atomic.replacing(tmp_path / "a") as file:
             file.write(b"new")
@@ -38,7 +35,7 @@ def test_after_a_failure_the_old_file_stays_and_nothing_else(
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a", "old")]
 
 
-def test_a_link_in_the_way_is_replaced_and_not_followed(tmp_path: Path):
+def test_a_link_in_the_way_is_replaced_and_not_followed(tmp_path):
     (tmp_path / "precious").write_text("old")
     (tmp_path / "a").symlink_to("precious")
     atomic.write_text(tmp_path / "a", "new")
@@ -46,7 +43,7 @@ def test_a_link_in_the_way_is_replaced_and_not_followed(tmp_path: Path):
     assert (tmp_path / "a").read_text() == "new"
 
 
-def test_only_parts_of_our_own_are_deleted(tmp_path: Path):
+def test_only_parts_of_our_own_are_deleted(tmp_path):
     for name in (f"a.{16 * 'f'}.part", "a.part", "b.tmp", f"{16 * 'f'}.part.txt"):
         (tmp_path / name).touch()
     atomic.delete_parts(tmp_path)
@@ -57,9 +54,7 @@ def test_only_parts_of_our_own_are_deleted(tmp_path: Path):
     ]
 
 
-def test_a_file_that_cannot_reach_the_disk_does_not_replace_the_old(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_file_that_cannot_reach_the_disk_does_not_replace_the_old(tmp_path, monkeypatch):
     def failing(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 

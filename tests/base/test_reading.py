@@ -43,18 +43,18 @@ def special(path: Path, kind: str) -> Path:
         ("loop", "Too many levels of symbolic links"),
     ],
 )
-def test_only_regular_files_within_the_limit_are_read(kind: str, reason: str, tmp_path: Path):
+def test_only_regular_files_within_the_limit_are_read(kind, reason, tmp_path):
     with pytest.raises(NotReadyError, match=rf"cannot be read: {reason}"):
         read_bytes(special(tmp_path / "file", kind), 100)
 
 
 @pytest.mark.parametrize("name", ["a" * 5000, "a\0b"])
-def test_paths_that_no_file_can_have_are_not_ready(name: str, tmp_path: Path):
+def test_paths_that_no_file_can_have_are_not_ready(name, tmp_path):
     with pytest.raises(NotReadyError, match="cannot be read"):
         read_bytes(tmp_path / name)
 
 
-def test_a_file_that_is_refused_is_closed_again(tmp_path: Path):
+def test_a_file_that_is_refused_is_closed_again(tmp_path):
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(5):
         with pytest.raises(OSError, match="Not a regular file"):
@@ -66,7 +66,7 @@ def test_a_file_that_is_refused_is_closed_again(tmp_path: Path):
     "text",
     ["1" * 400, f"-{1 << 63}1", str(1 << 64), "NaN", "[Infinity]", "-Infinity", "1e999", "-1e400"],
 )
-def test_numbers_that_are_not_finite_or_do_not_fit_in_64_bits_are_refused(text: str):
+def test_numbers_that_are_not_finite_or_do_not_fit_in_64_bits_are_refused(text):
     with pytest.raises(ValueError, match=r"is not a number|64 bits"):
         parse_json(text)
 
@@ -84,7 +84,7 @@ def test_values_within_the_limits_are_what_json_says():
 
 
 @pytest.mark.parametrize("bracket", ["[]", "{}"])
-def test_depth_is_bounded(bracket: str):
+def test_depth_is_bounded(bracket):
     def nested(depth: int) -> str:
         inner = bracket[0] if bracket == "[]" else '{"a":'
         return inner * (depth - 1) + bracket + bracket[1] * (depth - 1)
@@ -95,14 +95,14 @@ def test_depth_is_bounded(bracket: str):
             parse_json(nested(depth))
 
 
-def test_a_json_file_that_is_no_object_is_not_ready(tmp_path: Path):
+def test_a_json_file_that_is_no_object_is_not_ready(tmp_path):
     for content in (b"[1]", b"", b"\xff", b"{", b"\x1f\x8b"):
         (tmp_path / "a.json").write_bytes(content)
         with pytest.raises(NotReadyError, match=r"a\.json: cannot be read"):
             read_json(tmp_path / "a.json")
 
 
-def test_an_absent_file_may_be_an_empty_object_and_a_link_to_nowhere_may_not(tmp_path: Path):
+def test_an_absent_file_may_be_an_empty_object_and_a_link_to_nowhere_may_not(tmp_path):
     assert read_json(tmp_path / "a.json", may_be_absent=True) == {}
     (tmp_path / "a.json").symlink_to(tmp_path / "nowhere")
     with pytest.raises(NotReadyError):

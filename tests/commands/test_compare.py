@@ -1,7 +1,6 @@
 """`resnet-recipes compare` as a user sees it."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -10,9 +9,7 @@ from resnet_recipes.commands import verbs
 from tests.run_folders import run_folder
 
 
-def test_settings_machines_and_results_that_differ_are_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_settings_machines_and_results_that_differ_are_shown(tmp_path, capsys):
     folders = [
         str(run_folder(tmp_path, "a")),
         str(run_folder(tmp_path, "b", top1=72.5, config={"optimizer": {"lr": 1.0}})),
@@ -26,9 +23,7 @@ def test_settings_machines_and_results_that_differ_are_shown(
     assert "one seed cannot tell" in out
 
 
-def test_seeds_give_the_noise_that_a_difference_is_held_against(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_seeds_give_the_noise_that_a_difference_is_held_against(tmp_path, capsys):
     near = [
         str(run_folder(tmp_path, f"a{seed}", top1=70 + seed / 10, seed=seed)) for seed in range(3)
     ]
@@ -64,9 +59,7 @@ def test_seeds_give_the_noise_that_a_difference_is_held_against(
     assert json.loads(capsys.readouterr().out)["groups"][0]["noise"] == pytest.approx(0.1)
 
 
-def test_a_table_that_is_too_wide_for_the_terminal_is_stacked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_that_is_too_wide_for_the_terminal_is_stacked(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
     folders = [
         str(run_folder(tmp_path, f"{i}", config={"name": f"a-recipe-with-a-long-name-{i // 2}"}))
@@ -81,6 +74,6 @@ def test_a_table_that_is_too_wide_for_the_terminal_is_stacked(
     assert "RESULTS         A " in out
 
 
-def test_one_run_cannot_be_compared() -> None:
+def test_one_run_cannot_be_compared():
     with pytest.raises(RecipeError, match="at least two"):
         verbs.run(["compare", "runs/a"])

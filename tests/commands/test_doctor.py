@@ -21,23 +21,21 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_good_data_has_nothing_to_put_right(data: Path, capsys: pytest.CaptureFixture):
+def test_good_data_has_nothing_to_put_right(data, capsys):
     assert cli.main(["doctor", "data", str(data)]) == 0
     out = capsys.readouterr().out
     assert "FIX" not in out
     assert "4" in out
 
 
-def test_an_unreadable_image_is_named_and_the_exit_code_is_3(
-    data: Path, capsys: pytest.CaptureFixture
-):
+def test_an_unreadable_image_is_named_and_the_exit_code_is_3(data, capsys):
     (data / "train" / "bee" / "1.jpg").write_bytes(b"\xff\xd8 no image")
     assert cli.main(["doctor", "data", str(data)]) == 3
     assert "bee/1.jpg" in capsys.readouterr().out
     assert cli.main(["doctor", "data", str(data), "--no-images"]) == 0
 
 
-def test_json_says_the_same_to_programs(data: Path, capsys: pytest.CaptureFixture):
+def test_json_says_the_same_to_programs(data, capsys):
     (data / "val" / "bee" / "0.jpg").unlink()
     code = cli.main(["doctor", "data", str(data), "--json"])
     told = json.loads(capsys.readouterr().out)
@@ -45,7 +43,7 @@ def test_json_says_the_same_to_programs(data: Path, capsys: pytest.CaptureFixtur
     assert {finding["level"] for finding in told["findings"]} <= {"ok", "warn", "fix"}
 
 
-def test_a_flat_val_folder_is_found_and_put_right(data: Path, capsys: pytest.CaptureFixture):
+def test_a_flat_val_folder_is_found_and_put_right(data, capsys):
     for name in ("ant", "bee"):
         (data / "val" / name / "0.jpg").rename(data / "val" / f"{name}_0.jpg")
         (data / "val" / name).rmdir()
@@ -58,7 +56,7 @@ def test_a_flat_val_folder_is_found_and_put_right(data: Path, capsys: pytest.Cap
     assert cli.main(["doctor", "data", str(made)]) == 0
 
 
-def test_the_machine_is_checked_without_a_topic(capsys: pytest.CaptureFixture):
+def test_the_machine_is_checked_without_a_topic(capsys):
     assert cli.main(["doctor"]) in (0, 3)
     assert capsys.readouterr().out.count("\n") >= 3
 
@@ -72,12 +70,12 @@ def test_the_machine_is_checked_without_a_topic(capsys: pytest.CaptureFixture):
         ["doctor", "--fix-val", "map"],
     ],
 )
-def test_a_wrong_command_is_answered(words: list[str], capsys: pytest.CaptureFixture):
+def test_a_wrong_command_is_answered(words, capsys):
     assert cli.main(words) == 2
     assert "doctor" in capsys.readouterr().err
 
 
-def test_every_verb_answers_help(capsys: pytest.CaptureFixture):
+def test_every_verb_answers_help(capsys):
     for verb, word in (
         ("doctor", "--fix-val"),
         ("convert", "jpeg_quality"),

@@ -14,7 +14,6 @@ from resnet_recipes.launch import measurement
 from resnet_recipes.measure.estimate import Speeds
 from resnet_recipes.planning.estimate import estimate_for
 from resnet_recipes.process.ending import Ending
-from tests.process.nursery import Nursery
 
 WORDS = [
     "recipe=mild",
@@ -39,9 +38,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[object]:
     return calls
 
 
-def test_an_estimate_is_measured_once_and_recalled(
-    measured: list[object], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_estimate_is_measured_once_and_recalled(measured, capsys):
     for _ in range(2):
         assert verbs.run(["estimate", *WORDS, "--price", "36/h"]) == 0
     out = capsys.readouterr().out
@@ -53,7 +50,7 @@ def test_an_estimate_is_measured_once_and_recalled(
     assert len(measured) == 3
 
 
-def test_phases_and_cost_are_there_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_phases_and_cost_are_there_for_programs(capsys):
     verbs.run(["estimate", *WORDS, "--json", "--price", "36"])
     values = json.loads(capsys.readouterr().out)
     assert sum(phase["minutes"] for phase in values["phases"]) == pytest.approx(
@@ -65,7 +62,7 @@ def test_phases_and_cost_are_there_for_programs(capsys: pytest.CaptureFixture[st
     assert values["bounds_minutes"][0] <= values["training_minutes"] <= values["bounds_minutes"][1]
 
 
-def test_the_bottleneck_is_named_with_what_to_change(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bottleneck_is_named_with_what_to_change(capsys):
     verbs.run(["bottleneck", *WORDS])
     out = capsys.readouterr().out
     assert "The loader is the bottleneck: at 88 px, 1 device could train 100 images/s" in out
@@ -73,9 +70,7 @@ def test_the_bottleneck_is_named_with_what_to_change(capsys: pytest.CaptureFixtu
     assert "methods.progressive_resizing.at=loader" in out
 
 
-def test_an_exchange_that_takes_most_of_a_step_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_exchange_that_takes_most_of_a_step_is_named(monkeypatch, capsys):
     """A step of 2 x 16 images at 88 px takes 320 ms."""
     speeds = Speeds({88: (0.01,) * 4}, None, 20.0, 16, devices=2, exchange=0.3)
     monkeypatch.setattr(measurement, "speeds", lambda *_: (Ending(ExitCode.DONE), speeds))
@@ -87,8 +82,8 @@ def test_an_exchange_that_takes_most_of_a_step_is_named(
 
 
 def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_they_were(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    tmp_path, capsys
+):
     words = [*WORDS, "launch.price=36"]
     verbs.run(["plan", *words])
     assert "was measured" not in capsys.readouterr().out
@@ -106,7 +101,7 @@ def test_the_plan_has_time_and_cost_once_measured_and_the_run_learns_how_wrong_t
 
 
 @pytest.mark.slow
-def test_two_ranks_are_measured_with_their_exchange(nursery: Nursery, tmp_path: Path) -> None:
+def test_two_ranks_are_measured_with_their_exchange(nursery, tmp_path):
     words = [
         *WORDS,
         "gpus=2",

@@ -14,7 +14,6 @@ from resnet_recipes.data.normalize import normalize
 from resnet_recipes.network.load import load
 from resnet_recipes.recipe.frozen import freeze, read
 from resnet_recipes.training.run import Run
-from tests.process.nursery import Nursery
 from tests.trained_runs import CLASSES, ended_run
 
 
@@ -48,9 +47,7 @@ def counted(run: Path, size: int = 32, resize: int = 36) -> tuple[float, float, 
     return 100 * sum(right.values()) / 30, loss, right
 
 
-def test_a_run_is_evaluated_on_its_own_images_as_in_training(
-    run: Path, capsys: pytest.CaptureFixture
-):
+def test_a_run_is_evaluated_on_its_own_images_as_in_training(run, capsys):
     found, (top1, loss, right) = evaluated(capsys, run), counted(run)
     assert (found["top1_percent"], found["eval_examples"]) == (pytest.approx(top1), 30)
     assert found["loss"] == pytest.approx(loss, abs=1e-4)
@@ -58,9 +55,7 @@ def test_a_run_is_evaluated_on_its_own_images_as_in_training(
     assert all(row["class"] != row["taken_for"] for row in found["confusions"])
 
 
-def test_a_file_needs_only_to_be_told_where_the_images_are(
-    run: Path, capsys: pytest.CaptureFixture
-):
+def test_a_file_needs_only_to_be_told_where_the_images_are(run, capsys):
     from_file = evaluated(
         capsys, run / "weights.safetensors", f"data={run.parent / 'images'}", "workers=0"
     )
@@ -69,7 +64,7 @@ def test_a_file_needs_only_to_be_told_where_the_images_are(
     assert "data.root: is not set" in capsys.readouterr().err
 
 
-def test_class_folders_are_told_apart_by_name(run: Path, capsys: pytest.CaptureFixture):
+def test_class_folders_are_told_apart_by_name(run, capsys):
     val = run.parent / "images" / "val"
     whole = {row["class"]: row["correct"] for row in evaluated(capsys, run)["classes"]}
     some = run.parent / "some"
@@ -86,9 +81,7 @@ def test_class_folders_are_told_apart_by_name(run: Path, capsys: pytest.CaptureF
     assert "does not know: strange" in capsys.readouterr().err
 
 
-def test_sizes_are_a_table_and_the_shorter_side_grows_with_them(
-    run: Path, capsys: pytest.CaptureFixture
-):
+def test_sizes_are_a_table_and_the_shorter_side_grows_with_them(run, capsys):
     assert main(["eval", str(run), "evaluation.sizes=[32,64]"]) == 0
     head, *rows = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["SIZE", "OF", "TOP-1"]
@@ -96,7 +89,7 @@ def test_sizes_are_a_table_and_the_shorter_side_grows_with_them(
     assert float(rows[1].split()[6]) == pytest.approx(counted(run, 64, 72)[1], abs=1e-3)
 
 
-def test_a_run_with_sizes_in_its_recipe_is_tested_at_them(run: Path, capsys: pytest.CaptureFixture):
+def test_a_run_with_sizes_in_its_recipe_is_tested_at_them(run, capsys):
     recipe = read(run / "config.yaml")
     recipe.evaluation.sizes = [32, 64]
     (run / "config.yaml").write_text(freeze(recipe))
@@ -112,9 +105,7 @@ def test_a_run_with_sizes_in_its_recipe_is_tested_at_them(run: Path, capsys: pyt
 
 
 @pytest.mark.slow
-def test_two_ranks_count_what_one_counts(
-    run: Path, nursery: Nursery, tmp_path: Path, capsys: pytest.CaptureFixture
-):
+def test_two_ranks_count_what_one_counts(run, nursery, tmp_path, capsys):
     one = evaluated(capsys, run)
     code, out, err = nursery.run(
         tmp_path, "tests.commands.verb", "eval", str(run), "gpus=2", "--json"
@@ -127,7 +118,7 @@ def test_two_ranks_count_what_one_counts(
     assert two == one
 
 
-def test_classes_are_written_as_csv(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+def test_classes_are_written_as_csv(run, tmp_path, capsys):
     assert main(["eval", str(run), "--csv", str(tmp_path / "classes.csv")]) == 0
     rows = list(csv.DictReader((tmp_path / "classes.csv").open()))
     assert {row["class"] for row in rows} == set(CLASSES)
@@ -148,16 +139,12 @@ def test_classes_are_written_as_csv(run: Path, tmp_path: Path, capsys: pytest.Ca
         (["RUN", "--csv", "/nowhere/x.csv"], 3, "cannot be written"),
     ],
 )
-def test_mistakes_are_explained(
-    run: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture
-):
+def test_mistakes_are_explained(run, words, code, said, capsys):
     assert main(["eval", *(word.replace("RUN", str(run)) for word in words)]) == code
     assert said in capsys.readouterr().err
 
 
-def test_beton_files_give_the_accuracy_of_the_folder_that_they_were_made_of(
-    run: Path, capsys: pytest.CaptureFixture
-):
+def test_beton_files_give_the_accuracy_of_the_folder_that_they_were_made_of(run, capsys):
     betons, images = run.parent / "betons", run.parent / "images"
     assert main(["convert", str(images), str(betons)]) == 0
     capsys.readouterr()

@@ -18,11 +18,7 @@ def run(make_run: Callable[..., Run], tmp_path: Path) -> Path:
     return ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
 
 
-def test_an_export_is_compared_on_the_runs_images_and_has_a_card(
-    run: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture,
-):
+def test_an_export_is_compared_on_the_runs_images_and_has_a_card(run, tmp_path, capsys):
     out = tmp_path / "new" / "folder"
     assert main(["export", str(run), "--to", "safetensors", "--out", str(out)]) == 0
     assert "on 30 validation images" in capsys.readouterr().out
@@ -31,9 +27,7 @@ def test_an_export_is_compared_on_the_runs_images_and_has_a_card(
 
 
 def test_without_images_random_ones_are_compared_and_folding_reports_its_difference(
-    run: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture,
+    run, tmp_path, capsys
 ):
     (run.parent / "images").rename(tmp_path / "moved")
     words = [
@@ -51,12 +45,7 @@ def test_without_images_random_ones_are_compared_and_folding_reports_its_differe
     assert "by folding BatchNorm" in said
 
 
-def test_an_export_that_computes_something_else_is_not_kept(
-    run: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture,
-):
+def test_an_export_that_computes_something_else_is_not_kept(run, tmp_path, monkeypatch, capsys):
     wrong = formats.TARGETS["torchscript"]._replace(
         read=lambda path, about: lambda x: torch.ones(len(x), 10)
     )
@@ -84,9 +73,7 @@ def test_a_missing_package_is_named_with_its_remedy(run, tmp_path, monkeypatch, 
         (["RUN", "--to", "safetensors", "--fold-batchnorm", "--out", "NEW"], "--fold-batchnorm"),
     ],
 )
-def test_mistakes_are_explained(
-    run: Path, words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture
-):
+def test_mistakes_are_explained(run, words, said, tmp_path, capsys):
     typed = [word.replace("RUN", str(run)).replace("NEW", str(tmp_path / "out")) for word in words]
     assert main(["export", *typed]) == 2
     assert said in capsys.readouterr().err

@@ -1,7 +1,6 @@
 """`resnet-recipes job` checks its settings, and prints a job; `slurm` is its short form."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,7 @@ from resnet_recipes import cli
 from tests.commands.test_train import SMALL
 
 
-def test_the_script_repeats_what_was_typed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_repeats_what_was_typed(capsys):
     assert (
         cli.main(
             [
@@ -31,9 +30,7 @@ def test_the_script_repeats_what_was_typed(capsys: pytest.CaptureFixture[str]) -
     assert "#SBATCH --time=4:00:00\n" in out
 
 
-def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(capsys):
     words = [*SMALL, "seed=1,2", "ssr=1,2"]
     assert cli.main(["slurm", "-m", "mild,hot", *words, "--parallel", "3"]) == 0
     text = capsys.readouterr().out
@@ -74,9 +71,7 @@ def test_the_array_of_a_sweep_has_the_runs_that_resnet_train_would_make(
         (["hot", "data=/data", "--time", "2:00"], "--time=2:00: must be at least 5 minutes"),
     ],
 )
-def test_what_cannot_run_gets_no_script(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_run_gets_no_script(words, said, capsys):
     assert cli.main(["slurm", *words]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
@@ -87,9 +82,7 @@ STORED = ["job", "mild", "data=/storage/set", "--storage", "s3://bucket", "--for
 
 
 @pytest.mark.parametrize("engine", ["skypilot", "kubernetes", "torchx"])
-def test_the_run_has_the_same_name_whenever_its_job_starts(
-    engine: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_run_has_the_same_name_whenever_its_job_starts(engine, capsys):
     words = ["job", "--for", engine, "mild", "data=/storage/set"]
     words += ["--storage", "mine"] * (engine != "torchx")
     names = []
@@ -117,18 +110,14 @@ def test_the_run_has_the_same_name_whenever_its_job_starts(
         ),
     ],
 )
-def test_a_job_that_its_engine_could_not_run_is_not_printed(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_that_its_engine_could_not_run_is_not_printed(words, said, capsys):
     assert cli.main(words) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert said in printed.err
 
 
-def test_a_recipe_of_this_machine_is_refused_where_the_job_would_not_find_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_recipe_of_this_machine_is_refused_where_the_job_would_not_find_it(tmp_path, capsys):
     own = tmp_path / "own.yaml"
     own.write_text("defaults: [mild]\n")
     assert cli.main([*STORED[:1], str(own), *STORED[2:], "skypilot"]) == 2

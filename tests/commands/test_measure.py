@@ -45,9 +45,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
 
 
 def test_the_first_epochs_of_the_whole_schedule_are_trained_and_the_rest_is_extrapolated(
-    asked: list[dict],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    asked, capsys
+):
     assert verbs.run(["measure", *WORDS, "~methods.progressive_resizing", "epochs=4"]) == 0
     assert asked[0]["epochs"] == [0, 1, 2, 3]
     assert asked[0]["recipe"]["max_duration"] == "60ep"
@@ -57,9 +56,7 @@ def test_the_first_epochs_of_the_whole_schedule_are_trained_and_the_rest_is_extr
     assert max(map(len, out.splitlines())) <= 80
 
 
-def test_growing_images_are_sampled_at_several_sizes(
-    asked: list[dict], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_growing_images_are_sampled_at_several_sizes(asked, capsys):
     assert verbs.run(["measure", *WORDS, "epochs=4", "--json"]) == 0
     values = json.loads(capsys.readouterr().out)
     assert values["extrapolated"] is True
@@ -67,9 +64,7 @@ def test_growing_images_are_sampled_at_several_sizes(
     assert values["papers_minutes"] == pytest.approx(10.0)
 
 
-def test_nothing_is_kept(
-    asked: list[dict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_kept(asked, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     verbs.run(["measure", *WORDS, "epochs=2"])
     assert list(tmp_path.iterdir()) == []
@@ -77,6 +72,6 @@ def test_nothing_is_kept(
 
 
 @pytest.mark.parametrize("word", ["epochs=1", "epochs=many", "epochs=1.5"])
-def test_a_number_of_epochs_below_two_is_refused(word: str) -> None:
+def test_a_number_of_epochs_below_two_is_refused(word):
     with pytest.raises(RecipeError, match="must be the number of epochs to measure, at least 2"):
         verbs.run(["measure", *WORDS, word])

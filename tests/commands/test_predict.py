@@ -25,9 +25,7 @@ def predicted(capsys: pytest.CaptureFixture, *words: object) -> list[dict]:
     return json.loads(capsys.readouterr().out)
 
 
-def test_predictions_of_the_validation_images_agree_with_the_evaluation(
-    run: Path, capsys: pytest.CaptureFixture
-):
+def test_predictions_of_the_validation_images_agree_with_the_evaluation(run, capsys):
     assert main(["eval", str(run), "--json"]) == 0
     whole = json.loads(capsys.readouterr().out)
     rows = predicted(capsys, run, run.parent / "images" / "val")
@@ -42,9 +40,7 @@ def test_predictions_of_the_validation_images_agree_with_the_evaluation(
     assert 0 < sum(shares) <= 1 + 1e-6
 
 
-def test_outputs_that_are_not_finite_are_an_error_and_no_prediction(
-    run: Path, capsys: pytest.CaptureFixture
-):
+def test_outputs_that_are_not_finite_are_an_error_and_no_prediction(run, capsys):
     found = load(run)
     found.model.fc.weight.data.fill_(3e38)  # finite, as all weights that are loaded
     write_weights(found.model, run / "weights.safetensors", found.about)
@@ -57,9 +53,7 @@ def test_outputs_that_are_not_finite_are_an_error_and_no_prediction(
     assert "%" not in capsys.readouterr().out
 
 
-def test_images_that_cannot_be_read_are_reported_and_the_others_named(
-    run: Path, capsys: pytest.CaptureFixture
-):
+def test_images_that_cannot_be_read_are_reported_and_the_others_named(run, capsys):
     folder = run.parent / "mixed"
     folder.mkdir()
     (folder / "a.jpg").write_text("no image")
@@ -87,7 +81,7 @@ def test_images_that_cannot_be_read_are_reported_and_the_others_named(
     assert "1 of 1" in capsys.readouterr().err
 
 
-def test_only_some_of_many_unreadable_images_are_named(run: Path, capsys: pytest.CaptureFixture):
+def test_only_some_of_many_unreadable_images_are_named(run, capsys):
     folder = run.parent / "bad"
     folder.mkdir()
     for number in range(12):
@@ -99,9 +93,7 @@ def test_only_some_of_many_unreadable_images_are_named(run: Path, capsys: pytest
     assert "and 2 more" in err
 
 
-def test_images_may_be_named_by_a_pattern_and_classes_counted(
-    run: Path, capsys: pytest.CaptureFixture
-):
+def test_images_may_be_named_by_a_pattern_and_classes_counted(run, capsys):
     rows = predicted(capsys, run, run.parent / "images" / "val" / "*" / "1.jpg", "--top", "2")
     assert [Path(row["file"]).parent.name for row in rows] == sorted(CLASSES)
     assert {len(row["classes"]) for row in rows} == {2}
@@ -110,9 +102,7 @@ def test_images_may_be_named_by_a_pattern_and_classes_counted(
     }
 
 
-def test_a_table_names_the_five_best_classes_of_each_image(
-    run: Path, capsys: pytest.CaptureFixture
-):
+def test_a_table_names_the_five_best_classes_of_each_image(run, capsys):
     image = run.parent / "images" / "val" / "pattern3" / "1.jpg"
     assert main(["predict", str(run), str(image), "launch.device=cpu"]) == 0
     first, *rest = capsys.readouterr().out.splitlines()
@@ -134,9 +124,7 @@ def test_a_table_names_the_five_best_classes_of_each_image(
         (["RUN", "IMAGES", "gpus=3"], 2, "cannot be changed here"),
     ],
 )
-def test_mistakes_are_explained(
-    run: Path, words: list[str], code: int, said: str, capsys: pytest.CaptureFixture
-):
+def test_mistakes_are_explained(run, words, code, said, capsys):
     images = str(run.parent / "images")
     assert (
         main(

@@ -21,7 +21,7 @@ def specs(page: Path) -> dict[str, dict]:
     return {name: json.loads(text) for name, text in found}
 
 
-def test_the_front_holds_the_runs_that_no_other_beats(tmp_path: Path) -> None:
+def test_the_front_holds_the_runs_that_no_other_beats(tmp_path):
     for name, top1 in (("a", 70.0), ("b", 72.0), ("c", 71.0)):
         folder = run_folder(tmp_path, name, top1=top1)
         summary = json.loads((folder / "summary.json").read_text())
@@ -39,7 +39,7 @@ def test_the_front_holds_the_runs_that_no_other_beats(tmp_path: Path) -> None:
         assert [point[x] for point in front] == pytest.approx([10.0 * scale, 20.0 * scale])
 
 
-def test_results_for_imagenet_are_behind_runs_on_imagenet_alone(tmp_path: Path) -> None:
+def test_results_for_imagenet_are_behind_runs_on_imagenet_alone(tmp_path):
     run_folder(tmp_path / "small", "a", images=5000)
     run_folder(tmp_path / "large", "b")
     for name, published in (("small", 0), ("large", 1)):
@@ -52,7 +52,7 @@ def test_results_for_imagenet_are_behind_runs_on_imagenet_alone(tmp_path: Path) 
         )
 
 
-def test_a_page_of_runs_has_every_plot_and_names_are_escaped(tmp_path: Path) -> None:
+def test_a_page_of_runs_has_every_plot_and_names_are_escaped(tmp_path):
     bad = "</script><script>alert(1)</script>"[:60].replace("/", "-")
     run_folder(tmp_path, bad, seed=1, top1=70.1)
     run_folder(tmp_path, "plain", seed=2)
@@ -81,7 +81,7 @@ def test_a_page_of_runs_has_every_plot_and_names_are_escaped(tmp_path: Path) -> 
     assert "<script>alert" not in (tmp_path / "r.html").read_text(encoding="utf-8")
 
 
-def test_the_published_results_alone_are_a_page_and_an_empty_folder_is_not(tmp_path: Path) -> None:
+def test_the_published_results_alone_are_a_page_and_an_empty_folder_is_not(tmp_path):
     verbs.run(["report", "--published", "--out", str(tmp_path / "published.html")])
     assert set(specs(tmp_path / "published.html")) == {"time"}
     (tmp_path / "none").mkdir()
@@ -90,7 +90,7 @@ def test_the_published_results_alone_are_a_page_and_an_empty_folder_is_not(tmp_p
     assert not (tmp_path / "none.html").exists()
 
 
-def test_the_head_answers_and_says_shared_settings_once(tmp_path: Path) -> None:
+def test_the_head_answers_and_says_shared_settings_once(tmp_path):
     for name, top1, seconds in (("a", 70.0, 600), ("b", 72.0, 1200), ("c", 71.0, 1800)):
         folder = run_folder(tmp_path, name, top1=top1, images=5000)
         (folder / "overrides.txt").write_text(f"batch.global_size=64\nseed={top1:g}\n")
@@ -107,7 +107,7 @@ def test_the_head_answers_and_says_shared_settings_once(tmp_path: Path) -> None:
     assert re.findall(r"<td>(\w)</td>", front) == ["a", "b"]
 
 
-def test_plots_are_written_as_pictures(tmp_path: Path) -> None:
+def test_plots_are_written_as_pictures(tmp_path):
     pytest.importorskip("vl_convert", reason="the extra `report` is not installed")
     run_folder(tmp_path / "runs", "a")
     verbs.run(
@@ -124,7 +124,7 @@ def test_plots_are_written_as_pictures(tmp_path: Path) -> None:
     assert {path.stem for path in (tmp_path / "png").iterdir()} == set(specs(tmp_path / "r.html"))
 
 
-def test_mistakes_are_reported(tmp_path: Path) -> None:
+def test_mistakes_are_reported(tmp_path):
     with pytest.raises(NotReadyError, match="no such run, file or folder"):
         verbs.run(["report", str(tmp_path / "nowhere")])
     with pytest.raises(NotReadyError, match="cannot be written"):

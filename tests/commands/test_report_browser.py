@@ -102,9 +102,7 @@ def hovered(browser: "webdriver.Chrome", figure: str, text: str) -> bool:
 
 
 @pytest.mark.parametrize(("count", "plots"), [(1, 9), (500, 12)])
-def test_pages_of_any_size_are_drawn(
-    count: int, plots: int, browser: "webdriver.Chrome", tmp_path: Path
-) -> None:
+def test_pages_of_any_size_are_drawn(count, plots, browser, tmp_path):
     (tmp_path / "runs").mkdir()
     for i in range(count):
         run_folder(
@@ -120,7 +118,7 @@ def test_pages_of_any_size_are_drawn(
     )
 
 
-def test_hostile_names_stay_text(browser: "webdriver.Chrome", tmp_path: Path) -> None:
+def test_hostile_names_stay_text(browser, tmp_path):
     run_folder(
         tmp_path / "runs",
         "<img src=x onerror=document.title='owned'>",
@@ -131,9 +129,7 @@ def test_hostile_names_stay_text(browser: "webdriver.Chrome", tmp_path: Path) ->
     assert browser.find_elements(By.TAG_NAME, "img") == []
 
 
-def test_the_published_results_are_points_and_a_table_that_sorts(
-    browser: "webdriver.Chrome", tmp_path: Path
-) -> None:
+def test_the_published_results_are_points_and_a_table_that_sorts(browser, tmp_path):
     opened(browser, ["--published"], tmp_path / "r.html")
     assert len(browser.find_elements(By.CSS_SELECTOR, "#time .mark-symbol.role-mark path")) > 20
     heads = browser.find_elements(By.CSS_SELECTOR, "th")
@@ -147,9 +143,7 @@ def test_the_published_results_are_points_and_a_table_that_sorts(
         assert values == sorted(values)
 
 
-def test_a_recipe_that_is_unchecked_is_in_no_plot_and_no_table(
-    browser: "webdriver.Chrome", tmp_path: Path
-) -> None:
+def test_a_recipe_that_is_unchecked_is_in_no_plot_and_no_table(browser, tmp_path):
     for recipe in ("mild", "hot"):
         run_folder(tmp_path / "runs", f"a-{recipe}", recipe=recipe, images=5000)
     opened(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
@@ -162,9 +156,7 @@ def test_a_recipe_that_is_unchecked_is_in_no_plot_and_no_table(
     assert not any(row.is_displayed() for row in rows)
 
 
-def test_a_typed_limit_is_answered_with_the_best_run_below_it(
-    browser: "webdriver.Chrome", tmp_path: Path
-) -> None:
+def test_a_typed_limit_is_answered_with_the_best_run_below_it(browser, tmp_path):
     for name, top1, minutes in (("slow", 75.0, 30), ("fast", 71.0, 10)):
         folder = run_folder(tmp_path / "runs", name, top1=top1)
         summary = json.loads((folder / "summary.json").read_text())
@@ -180,9 +172,7 @@ def test_a_typed_limit_is_answered_with_the_best_run_below_it(
         assert answer.text == said
 
 
-def test_every_plot_and_its_menu_has_a_name_for_a_screen_reader(
-    browser: "webdriver.Chrome", tmp_path: Path
-) -> None:
+def test_every_plot_and_its_menu_has_a_name_for_a_screen_reader(browser, tmp_path):
     opened(browser, ["--published"], tmp_path / "r.html")
     plot = browser.find_element(By.CSS_SELECTOR, "#time [role=graphics-document]")
     assert plot.get_attribute("aria-label").startswith("Top-1 accuracy against training time")
@@ -190,16 +180,14 @@ def test_every_plot_and_its_menu_has_a_name_for_a_screen_reader(
     assert menu.get_attribute("aria-label").startswith("Save the plot: Top-1")
 
 
-def test_hovering_shows_a_point_with_its_command(
-    browser: "webdriver.Chrome", tmp_path: Path
-) -> None:
+def test_hovering_shows_a_point_with_its_command(browser, tmp_path):
     run_folder(tmp_path / "runs", "mine")
     opened(browser, [str(tmp_path / "runs")], tmp_path / "r.html")
     found = hovered(browser, "time", "resnet-train recipe=mild seed=1")
     assert found
 
 
-def test_a_phone_needs_no_sideways_scrolling(browser: "webdriver.Chrome", tmp_path: Path) -> None:
+def test_a_phone_needs_no_sideways_scrolling(browser, tmp_path):
     run_folder(tmp_path / "runs", "a-rather-long-name-of-a-run-that-goes-on-and-on-and-on-20261121")
     browser.set_window_size(500, 900)
     opened(browser, [str(tmp_path / "runs")], tmp_path / "r.html")

@@ -20,9 +20,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_table_fits_80_columns_and_says_how_to_resume(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_table_fits_80_columns_and_says_how_to_resume(root, capsys):
     assert verbs.run(["runs", str(root), "--price", "36/h"]) == 0
     table = capsys.readouterr().out
     assert all(len(line) <= 80 for line in table.splitlines() if "--resume" not in line)
@@ -31,9 +29,7 @@ def test_the_table_fits_80_columns_and_says_how_to_resume(
     assert f"resume: resnet-train --resume {root / 'wrong'}" in table
 
 
-def test_long_names_have_their_own_lines(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_long_names_have_their_own_lines(tmp_path, capsys):
     run_folder(tmp_path, "medium32-epochs22.5-seed1-0a1b2c3d", recipe="medium32")
     verbs.run(["runs", str(tmp_path), "--price", "36"])
     lines = capsys.readouterr().out.splitlines()
@@ -44,9 +40,7 @@ def test_long_names_have_their_own_lines(
     ]
 
 
-def test_what_all_runs_share_is_said_once_above_the_table(
-    root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_all_runs_share_is_said_once_above_the_table(root, capsys):
     (root / "better" / "overrides.txt").write_text("seed=1\nrun.name=better\noptimizer.lr=3\n")
     verbs.run(["runs", str(root)])
     lines = capsys.readouterr().out.splitlines()
@@ -66,14 +60,12 @@ def test_what_all_runs_share_is_said_once_above_the_table(
         (["state=running"], []),
     ],
 )
-def test_runs_are_sorted_and_filtered(
-    words: list[str], names: list[str], root: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_runs_are_sorted_and_filtered(words, names, root, capsys):
     verbs.run(["runs", str(root), "--json", *words])
     assert [row["name"] for row in json.loads(capsys.readouterr().out)] == names
 
 
-def test_csv_has_the_same_rows(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_has_the_same_rows(root, capsys):
     verbs.run(["runs", str(root), f"--csv={root / 'runs.csv'}", "--price=36"])
     rows = list(csv.DictReader((root / "runs.csv").open()))
     assert [(row["name"], row["state"], float(row["cost"])) for row in rows] == [
@@ -83,9 +75,7 @@ def test_csv_has_the_same_rows(root: Path, capsys: pytest.CaptureFixture[str]) -
     ]
 
 
-def test_names_cannot_act_on_the_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_cannot_act_on_the_terminal(tmp_path, capsys):
     run_folder(tmp_path, "a\x1b[31mb")
     verbs.run(["runs", str(tmp_path)])
     assert "\x1b" not in capsys.readouterr().out
@@ -103,6 +93,6 @@ def test_names_cannot_act_on_the_terminal(
         ["/nowhere"],
     ],
 )
-def test_mistakes_are_reported(words: list[str], root: Path) -> None:
+def test_mistakes_are_reported(words, root):
     with pytest.raises(RecipeError):
         verbs.run(["runs", *([] if words == ["/nowhere"] else [str(root)]), *words])

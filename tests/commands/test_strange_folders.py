@@ -50,9 +50,7 @@ def runs_with(root: Path, file: str, fault: str) -> str:
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("file", FILES)
-def test_a_bad_folder_is_one_line_of_the_list_and_of_the_report(
-    file: str, fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_bad_folder_is_one_line_of_the_list_and_of_the_report(file, fault, tmp_path, capsys):
     runs_with(tmp_path / "runs", file, fault)
     assert cli.main(["runs", str(tmp_path / "runs")]) == 0
     out = capsys.readouterr().out
@@ -68,9 +66,7 @@ def test_a_bad_folder_is_one_line_of_the_list_and_of_the_report(
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("file", FILES)
-def test_commands_about_a_bad_folder_end_with_a_message(
-    file: str, fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_commands_about_a_bad_folder_end_with_a_message(file, fault, tmp_path, capsys):
     bad = runs_with(tmp_path / "runs", file, fault)
     good = str(tmp_path / "runs" / "good")
     for words in (["watch", bad, "--once"], ["compare", bad, good], ["diff", bad, "mild"]):
@@ -81,7 +77,7 @@ def test_commands_about_a_bad_folder_end_with_a_message(
     assert capsys.readouterr().err
 
 
-def test_the_state_of_a_bad_folder_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_state_of_a_bad_folder_says_why(tmp_path, capsys):
     runs_with(tmp_path, "summary.json", "fifo")
     cli.main(["runs", str(tmp_path), "state=unreadable"])
     out = capsys.readouterr().out
@@ -89,15 +85,13 @@ def test_the_state_of_a_bad_folder_says_why(tmp_path: Path, capsys: pytest.Captu
     assert "summary.json cannot be read: Not a regular file" in out
 
 
-def test_a_run_without_its_recipe_is_unreadable(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_run_without_its_recipe_is_unreadable(tmp_path, capsys):
     (run_folder(tmp_path, "bad") / "config.yaml").unlink()
     cli.main(["runs", str(tmp_path)])
     assert "it has no config.yaml" in capsys.readouterr().out
 
 
-def test_a_lock_that_is_a_fifo_is_not_waited_for(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_lock_that_is_a_fifo_is_not_waited_for(tmp_path, capsys):
     os.mkfifo(run_folder(tmp_path, "a", state="killed") / "lock")
     began = time.monotonic()
     assert cli.main(["runs", str(tmp_path)]) == 0

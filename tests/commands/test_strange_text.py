@@ -33,9 +33,7 @@ def said(words: list[object], capsys: pytest.CaptureFixture[str]) -> str:
     return captured.out
 
 
-def test_names_of_classes_act_nowhere(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_names_of_classes_act_nowhere(run, tmp_path, capsys):
     assert "\\x1b[31m" in said(["eval", run], capsys)
     said(["eval", run, "--csv", tmp_path / "classes.csv", "--png", tmp_path / "x.png"], capsys)
     images = run.parent / "images" / "val"
@@ -65,7 +63,7 @@ def hostile_run(root: Path) -> Path:
     return folder.rename(folder.with_name(f"{folder.name}\udcff"))
 
 
-def test_the_text_of_a_run_folder_acts_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_text_of_a_run_folder_acts_nowhere(tmp_path, capsys):
     bad, good = hostile_run(tmp_path / "runs"), run_folder(tmp_path / "runs", "good")
     table = tmp_path / "runs.csv"
     for words in ([], ["--sort", "top1"], ["--json"], ["--csv", table]):
@@ -83,18 +81,14 @@ def test_the_text_of_a_run_folder_acts_nowhere(tmp_path: Path, capsys: pytest.Ca
     said(["watch", bad, "--once"], capsys)
 
 
-def test_a_recipe_shows_invisible_characters_of_its_comments(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-):
+def test_a_recipe_shows_invisible_characters_of_its_comments(tmp_path, capsys):
     recipe = (Path(__file__).parents[2] / "recipes" / "demo.yaml").read_text()
     (tmp_path / "mine.yaml").write_text(recipe.replace("\n", "  # a\u202eb\n", 1))
     assert "a\\u202eb" in said(["show", "mine", "--recipes", tmp_path], capsys)
 
 
 @pytest.mark.parametrize("out", [".", "..", "/", "a/" * 2500, "a" * 5000])
-def test_a_file_that_cannot_be_written_is_a_message(
-    out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_file_that_cannot_be_written_is_a_message(out, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run_folder(tmp_path / "runs", "good")
     assert cli.main(["report", "runs", "--out", out]) == 3

@@ -3,7 +3,6 @@
 import fcntl
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -12,9 +11,7 @@ from resnet_recipes.commands import verbs, watch
 from tests.run_folders import run_folder
 
 
-def test_progress_is_shown_with_the_time_left(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_is_shown_with_the_time_left(tmp_path, capsys):
     folder = run_folder(tmp_path, "mine", state="killed", epochs=9.0)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -25,9 +22,7 @@ def test_progress_is_shown_with_the_time_left(
     assert "about 5:00 of training left" in out  # 60 seconds an epoch, five epochs
 
 
-def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(tmp_path, monkeypatch, capsys):
     folder = run_folder(tmp_path, "mine", state="killed")
     states = iter(["running", "running", "finished"])
     real = watch.read_run
@@ -59,7 +54,7 @@ def test_through_a_pipe_there_is_a_line_an_evaluation_and_the_end(
     assert capsys.readouterr().out.splitlines()[:2] == ["epoch=4 top1=70.00", "epoch=5 top1=72.50"]
 
 
-def test_the_loss_is_plotted_as_text(tmp_path: Path) -> None:
+def test_the_loss_is_plotted_as_text(tmp_path):
     pytest.importorskip("plotext", reason="plotext is not installed")
     records = watch.read_metrics(run_folder(tmp_path, "mine") / "metrics.jsonl")
     plot = watch._plot(records, 60)
@@ -67,7 +62,7 @@ def test_the_loss_is_plotted_as_text(tmp_path: Path) -> None:
     assert all(len(re.sub(r"\x1b\[[0-9;]*m", "", line)) <= 60 for line in plot.splitlines())
 
 
-def test_only_a_run_can_be_watched(tmp_path: Path) -> None:
+def test_only_a_run_can_be_watched(tmp_path):
     for words in ([], [str(tmp_path)], ["a", "b"]):
         with pytest.raises(RecipeError):
             verbs.run(["watch", *words])

@@ -23,7 +23,6 @@ from resnet_recipes.data.beton.sidecar import sidecar_path
 from resnet_recipes.data.images import native
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.data.order import shuffled
-from tests.process.nursery import Nursery
 
 built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
 
@@ -210,7 +209,7 @@ for name, mode in (("train", "proportion"), ("val", "raw")):
 @pytest.mark.slow
 @pytest.mark.ffcv
 @pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
-def test_files_that_ffcvs_own_writer_wrote_are_read(nursery: Nursery, tmp_path: Path):
+def test_files_that_ffcvs_own_writer_wrote_are_read(nursery, tmp_path):
     (tmp_path / "ffcv_writes.py").write_text(FFCV_WRITES)
     interpreted = os.environ | {"NUMBA_DISABLE_JIT": "1"}  # compiling takes longer than 37 images
     code, _, err = nursery.run(

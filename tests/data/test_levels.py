@@ -22,7 +22,6 @@ from resnet_recipes.data.convert.forecast import forecast
 from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.native.library import why_not
 from resnet_recipes.doctor.data import check_data
-from tests.process.nursery import Nursery
 
 built = pytest.mark.skipif(bool(why_not()), reason="the native library was not built")
 SHARE = Share(0, 1, global_size=12, eval_size=4, seed=5)
@@ -157,7 +156,7 @@ for name in ("train.beton", "train.half.beton"):
 @pytest.mark.ffcv
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
-def test_ffcv_itself_reads_and_decodes_both_levels(levels: Path, nursery: Nursery, tmp_path: Path):
+def test_ffcv_itself_reads_and_decodes_both_levels(levels, nursery, tmp_path):
     (tmp_path / "ffcv_decodes.py").write_text(FFCV_DECODES)
     interpreted = os.environ | {"NUMBA_DISABLE_JIT": "1"}  # compiling takes longer than 74 images
     code, out, err = nursery.run(

@@ -21,7 +21,6 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.data.base import DataConfig, Share
 from resnet_recipes.data.images import decode, native, python
 from resnet_recipes.data.loading import pipeline
-from tests.process.nursery import Nursery
 
 ALONE = Share(0, 1, 12, 4, seed=5)
 
@@ -230,9 +229,7 @@ multiprocessing.util._exit_function()
 """
 
 
-def test_workers_do_not_outlive_the_trainer_nor_import_it(
-    folder: Path, nursery: Nursery, tmp_path: Path
-):
+def test_workers_do_not_outlive_the_trainer_nor_import_it(folder, nursery, tmp_path):
     # would start workers without end, if they imported it
     (tmp_path / "trainer.py").write_text(TRAINER)
     trainer = nursery.run(tmp_path, "trainer", str(folder))
@@ -258,9 +255,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_without_the_native_decoder_the_images_are_counted_and_it_is_reported(
-    folder: Path, monkeypatch
-):
+def test_without_the_native_decoder_the_images_are_counted_and_it_is_reported(folder, monkeypatch):
     monkeypatch.setattr(native, "why_not", lambda: "was not built")
     monkeypatch.setattr(native, "description", lambda: pytest.fail("there is no decoder to ask"))
     facts = data.measure(DataConfig(backend="torchvision", root=str(folder)))

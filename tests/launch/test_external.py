@@ -76,7 +76,7 @@ def put(told: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, ""),  # a batch script, outside of any step
     ],
 )
-def test_who_has_started_this_process(variables: dict, by: str, told: pytest.MonkeyPatch) -> None:
+def test_who_has_started_this_process(variables, by, told):
     put(told, variables)
     assert external.launcher() == by
 
@@ -93,9 +93,7 @@ def test_who_has_started_this_process(variables: dict, by: str, told: pytest.Mon
         ({"LOCAL_WORLD_SIZE": "\u0663"}, "LOCAL_WORLD_SIZE=\u0663: must be a whole number"),
     ],
 )
-def test_what_no_launcher_can_have_set_is_refused_by_name(
-    variables: dict, said: str, told: pytest.MonkeyPatch
-) -> None:
+def test_what_no_launcher_can_have_set_is_refused_by_name(variables, said, told):
     put(told, variables)
     with pytest.raises(NotReadyError) as failure:
         external.launcher()
@@ -112,9 +110,7 @@ def test_what_no_launcher_can_have_set_is_refused_by_name(
         ("SLURM_NODEID", "7", "SLURM_NODEID=7 SLURM_JOB_ID=41234: is not what srun sets"),
     ],
 )
-def test_what_srun_cannot_have_set_is_refused_by_name(
-    name: str, value: str | None, said: str, told: pytest.MonkeyPatch
-) -> None:
+def test_what_srun_cannot_have_set_is_refused_by_name(name, value, said, told):
     put(told, SRUN)
     told.setenv(name, value) if value else told.delenv(name)
     with pytest.raises(NotReadyError) as failure:
@@ -122,7 +118,7 @@ def test_what_srun_cannot_have_set_is_refused_by_name(
     assert said in str(failure.value)
 
 
-def test_a_port_in_use_is_a_message(told: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_is_a_message(told):
     distributed.meeting_place.cache_clear()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         put(told, TORCHRUN | {"MASTER_PORT": str(taken.getsockname()[1])})
@@ -132,7 +128,7 @@ def test_a_port_in_use_is_a_message(told: pytest.MonkeyPatch) -> None:
             external._store(0, 2)
 
 
-def test_gpu_memory_is_allocated_as_under_our_launcher(told: pytest.MonkeyPatch) -> None:
+def test_gpu_memory_is_allocated_as_under_our_launcher(told):
     told.setattr(os, "environ", TORCHRUN | {"PATH": os.environ["PATH"]})
     told.setattr(gpus, "has_nvml", lambda: True)
     told.setattr(external, "_agreed", lambda *_: (None, ExitCode.DONE))
@@ -140,9 +136,7 @@ def test_gpu_memory_is_allocated_as_under_our_launcher(told: pytest.MonkeyPatch)
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
 
 
-def test_a_class_called_igloo_does_not_silence_the_rank_that_failed(
-    tmp_path: Path, told: pytest.MonkeyPatch
-) -> None:
+def test_a_class_called_igloo_does_not_silence_the_rank_that_failed(tmp_path, told):
     (tmp_path / "behaviour").write_text("wrong@0")
     environment = os.environ | {
         "PYTHONPATH": str(Path(__file__).parent),
@@ -165,7 +159,7 @@ def test_a_class_called_igloo_does_not_silence_the_rank_that_failed(
     ("nodes", "first"),
     [("gpu7", "gpu7"), ("gpu[07-09,11],big1", "gpu07"), ("a,b", "a"), ("r[1-2]n[3-4]", "r1n3")],
 )
-def test_a_task_of_srun_is_the_rank_that_torchrun_would_call_it(nodes: str, first: str) -> None:
+def test_a_task_of_srun_is_the_rank_that_torchrun_would_call_it(nodes, first):
     assert external._variables(SRUN | {"SLURM_STEP_NODELIST": nodes}) == {
         "RANK": "5",
         "LOCAL_RANK": "1",
@@ -179,9 +173,7 @@ def test_a_task_of_srun_is_the_rank_that_torchrun_would_call_it(nodes: str, firs
 @pytest.mark.parametrize(
     ("node", "cores", "sharing"), [("0", 1, 8), ("2", 1, 4), ("2", 4, 4), ("2", 1024, 1)]
 )
-def test_tasks_of_a_node_share_its_cores_unless_each_has_its_own(
-    node: str, cores: int, sharing: int, told: pytest.MonkeyPatch
-) -> None:
+def test_tasks_of_a_node_share_its_cores_unless_each_has_its_own(node, cores, sharing, told):
     told.setattr(os, "sched_getaffinity", lambda _: set(range(min(cores, 2))), raising=False)
     slurm = SRUN | {
         "SLURM_STEP_TASKS_PER_NODE": "8(x2),4",
@@ -191,9 +183,7 @@ def test_tasks_of_a_node_share_its_cores_unless_each_has_its_own(
     assert external._variables(slurm)["LOCAL_WORLD_SIZE"] == str(sharing)
 
 
-def test_a_restarted_group_finds_the_run_that_it_began(
-    tmp_path: Path, told: pytest.MonkeyPatch
-) -> None:
+def test_a_restarted_group_finds_the_run_that_it_began(tmp_path, told):
     for name in ("mine", "finished-long-ago"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.yaml").write_text("")
@@ -238,9 +228,7 @@ def tasks(nursery: Nursery, folder: Path, changes: list[list[str]]) -> list[Comm
 
 
 @pytest.mark.slow
-def test_two_tasks_of_srun_train_one_run_and_one_of_them_speaks(
-    nursery: Nursery, tmp_path: Path, told: pytest.MonkeyPatch
-) -> None:
+def test_two_tasks_of_srun_train_one_run_and_one_of_them_speaks(nursery, tmp_path, told):
     (code, out, err), other = (task.wait() for task in tasks(nursery, tmp_path, [[], []]))
     assert (code, *other) == (0, 0, "", ""), err
     assert "top-1" in out
@@ -251,9 +239,7 @@ def test_two_tasks_of_srun_train_one_run_and_one_of_them_speaks(
 
 
 @pytest.mark.slow
-def test_two_tasks_with_different_words_start_nothing(
-    nursery: Nursery, tmp_path: Path, told: pytest.MonkeyPatch
-) -> None:
+def test_two_tasks_with_different_words_start_nothing(nursery, tmp_path, told):
     started = tasks(nursery, tmp_path, [["gpus=2"], ["gpus=2", "seed=9"]])
     (code, _, err), (also, out, quiet) = (task.wait() for task in started)
     assert (code, also, out, quiet) == (3, 3, "", "")

@@ -25,9 +25,7 @@ def forgetful() -> None:
         (4, "", 4),  # no libcuda, as in a test
     ],
 )
-def test_cuda_decides_how_many_gpus_there_are(
-    physical: int, answer: str, found: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cuda_decides_how_many_gpus_there_are(physical, answer, found, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: physical)
     monkeypatch.setattr(torch.version, "cuda", "13.2")
     monkeypatch.setattr(
@@ -44,9 +42,7 @@ def test_cuda_decides_how_many_gpus_there_are(
         ("", ("", "")),
     ],
 )
-def test_the_first_gpu_has_a_name_and_its_compute_type(
-    answer: str, known: tuple, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_gpu_has_a_name_and_its_compute_type(answer, known, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     monkeypatch.setattr(torch.version, "cuda", "13.2")
     monkeypatch.setattr(
@@ -64,8 +60,8 @@ def test_the_first_gpu_has_a_name_and_its_compute_type(
     ],
 )
 def test_a_gpu_that_torch_does_not_see_is_reported_with_the_reason(
-    build: str | None, visible: str | None, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    build, visible, why, monkeypatch
+):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", build)
     monkeypatch.setattr(torch.version, "hip", None)
@@ -85,6 +81,6 @@ def test_a_gpu_that_torch_does_not_see_is_reported_with_the_reason(
     assert gpus.unused() == ""
 
 
-def test_nvidia_smi_is_a_sign_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nvidia_smi_is_a_sign_of_a_gpu(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     assert gpus._sign_of_a_gpu()

@@ -44,19 +44,17 @@ def four_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
         (LaunchConfig(device="cpu", gpus=3), 3),
     ],
 )
-def test_ranks_are_the_gpus_or_what_was_asked_for(config: LaunchConfig, ranks: int) -> None:
+def test_ranks_are_the_gpus_or_what_was_asked_for(config, ranks):
     assert group_of(config).ranks == ranks
 
 
 @pytest.mark.usefixtures("four_gpus")
-def test_more_gpus_than_there_are_is_refused() -> None:
+def test_more_gpus_than_there_are_is_refused():
     with pytest.raises(NotReadyError, match=r"launch\.gpus=8: this machine has 4"):
         group_of(LaunchConfig(gpus=8))
 
 
-def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(monkeypatch):
     monkeypatch.setattr(gpus, "count", lambda: 0)
     with pytest.raises(NotReadyError, match=r"launch\.device=cuda: torch sees no GPU"):
         group_of(LaunchConfig(device="cuda"))
@@ -69,9 +67,7 @@ def test_gpus_where_there_are_none_are_refused_unless_the_cpu_was_asked_for(
     assert group_of(LaunchConfig(device="cpu", gpus=8)).ranks == 8
 
 
-def test_a_temporary_folder_with_too_long_a_name_for_sockets_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_temporary_folder_with_too_long_a_name_for_sockets_is_refused(monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * (LONGEST_TMPDIR - 1))
     assert group_of(LaunchConfig(device="cpu")).ranks == 1
     monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * LONGEST_TMPDIR)
@@ -79,9 +75,7 @@ def test_a_temporary_folder_with_too_long_a_name_for_sockets_is_refused(
         group_of(LaunchConfig(device="cpu"))
 
 
-def test_the_longest_name_of_a_temporary_folder_still_holds_a_socket(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_longest_name_of_a_temporary_folder_still_holds_a_socket(monkeypatch):
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         longest = Path(folder, "a" * (LONGEST_TMPDIR - 1 - len(folder)))
         longest.mkdir()
@@ -90,7 +84,7 @@ def test_the_longest_name_of_a_temporary_folder_still_holds_a_socket(
             pass
 
 
-def test_a_rank_gets_its_folder_and_nothing_else() -> None:
+def test_a_rank_gets_its_folder_and_nothing_else():
     assert command(RUN, Group(8, max_restarts=2))[1:] == [
         "-m",
         "resnet_recipes.process.rank",
@@ -98,7 +92,7 @@ def test_a_rank_gets_its_folder_and_nothing_else() -> None:
     ]
 
 
-def test_the_user_is_warned_of_unused_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_is_warned_of_unused_gpus(monkeypatch):
     monkeypatch.setattr(gpus, "unused", lambda: "")
     assert list(warnings(LaunchConfig())) == []
     monkeypatch.setattr(gpus, "unused", lambda: "NO GPU IS USED")
@@ -106,9 +100,7 @@ def test_the_user_is_warned_of_unused_gpus(monkeypatch: pytest.MonkeyPatch) -> N
     assert list(warnings(LaunchConfig(device="cpu"))) == []
 
 
-def test_each_rank_knows_its_place_whatever_the_environment_says(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_each_rank_knows_its_place_whatever_the_environment_says(monkeypatch):
     monkeypatch.setenv("RANK", "x")
     monkeypatch.setenv("WORLD_SIZE", "-3")
     ranks = environments(Group(3), 1.0, "/tmp/a/0", attempt=2)
@@ -119,9 +111,7 @@ def test_each_rank_knows_its_place_whatever_the_environment_says(
     }
 
 
-def test_the_users_environment_is_kept_without_modules_of_the_current_folder(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_users_environment_is_kept_without_modules_of_the_current_folder(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth7")
     monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=1")
@@ -144,9 +134,7 @@ def test_the_users_environment_is_kept_without_modules_of_the_current_folder(
 @pytest.mark.parametrize(
     ("answer", "expected"), [(0, "expandable_segments:True"), (1, None), (None, None)]
 )
-def test_segments_are_expandable_where_nvml_works(
-    answer, expected, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_segments_are_expandable_where_nvml_works(answer, expected, monkeypatch):
     def library(name: str) -> SimpleNamespace:
         if answer is None:
             raise OSError(f"{name}: cannot open shared object file")
@@ -160,7 +148,7 @@ def test_segments_are_expandable_where_nvml_works(
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc is meant")
-def test_freed_memory_is_used_again_without_asking_the_system() -> None:
+def test_freed_memory_is_used_again_without_asking_the_system():
     """Each of five buffers of 64 MiB is 32 huge pages, or would be 16,384 new small ones."""
     program = """
 import resource

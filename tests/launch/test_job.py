@@ -50,7 +50,7 @@ def started(folder: Path, task: Job, code: int = 0, waits: bool = False) -> subp
     )
 
 
-def test_one_node_of_skypilot_runs_our_launcher_with_the_words_as_typed(tmp_path: Path) -> None:
+def test_one_node_of_skypilot_runs_our_launcher_with_the_words_as_typed(tmp_path):
     process = started(tmp_path, job(ONE), code=75)
     out, _ = process.communicate(timeout=10)
     words = [word.replace("/storage", str(tmp_path)) for word in TRAINED]
@@ -59,7 +59,7 @@ def test_one_node_of_skypilot_runs_our_launcher_with_the_words_as_typed(tmp_path
     assert not list(tmp_path.rglob("OWNED"))
 
 
-def test_several_nodes_of_skypilot_run_ranks_that_meet_on_the_first(tmp_path: Path) -> None:
+def test_several_nodes_of_skypilot_run_ranks_that_meet_on_the_first(tmp_path):
     out, _ = started(tmp_path, job(TWO)).communicate(timeout=10)
     name, *words = out.split("\0")[:-1]
     assert name == "torchrun"
@@ -77,9 +77,7 @@ def test_several_nodes_of_skypilot_run_ranks_that_meet_on_the_first(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("code", "told"), [(1, False), (0, False), (1, True)])
-def test_a_node_ends_with_the_runs_code_of_this_attempt(
-    code: int, told: bool, tmp_path: Path
-) -> None:
+def test_a_node_ends_with_the_runs_code_of_this_attempt(code, told, tmp_path):
     before = tmp_path / "runs" / "Mild_1"
     before.mkdir(parents=True)
     (before / "exit.json").write_text('{"code": 75}')  # an attempt before was stopped
@@ -91,7 +89,7 @@ def test_a_node_ends_with_the_runs_code_of_this_attempt(
     assert process.returncode == (75 if told else code)
 
 
-def test_a_bucket_is_mounted_with_a_cache_and_a_volume_as_it_is() -> None:
+def test_a_bucket_is_mounted_with_a_cache_and_a_volume_as_it_is():
     task = yaml.safe_load(skypilot.script(job(ONE, "s3://bucket/a b")))
     assert task["file_mounts"] == {
         "/storage": {"source": "s3://bucket/a b", "mode": "MOUNT_CACHED"}
@@ -104,7 +102,7 @@ def test_a_bucket_is_mounted_with_a_cache_and_a_volume_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("allocation", [ONE, TWO], ids=["one node", "two nodes"])
-def test_a_trainjob_has_the_words_as_typed_and_time_to_save(allocation: Allocation) -> None:
+def test_a_trainjob_has_the_words_as_typed_and_time_to_save(allocation):
     document = yaml.safe_load(kubernetes.script(job(allocation)))
     trainer = document["spec"]["trainer"]
     torchrun = ["torchrun", "--shutdown-timeout=150", "--no-python"]
@@ -119,9 +117,7 @@ def test_a_trainjob_has_the_words_as_typed_and_time_to_save(allocation: Allocati
     assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "disk"}
 
 
-def test_a_component_hands_the_words_to_torchx_as_it_unescapes_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_component_hands_the_words_to_torchx_as_it_unescapes_them(monkeypatch):
     called = {}
     dist, specs = ModuleType("torchx.components.dist"), ModuleType("torchx.specs")
     dist.ddp = lambda *words, **rest: called.update(rest, words=list(words))

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from resnet_recipes.process import watchdog
-from tests.process.nursery import Nursery
 
 pytestmark = [
     pytest.mark.slow,
@@ -77,9 +76,7 @@ def family(pids: list[int]) -> set[int]:
 
 
 @pytest.mark.parametrize("by", ["our launcher", "srun"])
-def test_the_ranks_of_one_machine_listen_on_the_loopback_interface_only(
-    by: str, nursery: Nursery, tmp_path: Path
-) -> None:
+def test_the_ranks_of_one_machine_listen_on_the_loopback_interface_only(by, nursery, tmp_path):
     environment = {
         key: value for key, value in os.environ.items() if not key.endswith("_SOCKET_IFNAME")
     }

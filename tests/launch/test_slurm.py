@@ -71,7 +71,7 @@ STRANGE = [
 ]
 
 
-def test_the_command_resumes_the_run_of_its_job(tmp_path: Path) -> None:
+def test_the_command_resumes_the_run_of_its_job(tmp_path):
     process = run(tmp_path, script("hot", ["data=/data/my images"], TWO_NODES))
     out, _ = process.communicate(timeout=10)
     assert process.returncode == 0
@@ -83,9 +83,7 @@ def test_the_command_resumes_the_run_of_its_job(tmp_path: Path) -> None:
     ]
 
 
-def test_on_one_node_a_launcher_starts_the_ranks_and_on_several_each_task_is_one(
-    tmp_path: Path,
-) -> None:
+def test_on_one_node_a_launcher_starts_the_ranks_and_on_several_each_task_is_one(tmp_path):
     text = script("mild", [], ONE_NODE)
     assert "#SBATCH --nodes=1\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=4\n" in text
     out, _ = run(tmp_path, text).communicate(timeout=10)
@@ -97,7 +95,7 @@ def test_on_one_node_a_launcher_starts_the_ranks_and_on_several_each_task_is_one
 
 
 @pytest.mark.parametrize("recipe", STRANGE)
-def test_no_name_or_word_can_run_a_command_or_add_a_directive(recipe: str, tmp_path: Path) -> None:
+def test_no_name_or_word_can_run_a_command_or_add_a_directive(recipe, tmp_path):
     text = script(recipe, [f"data=/{recipe}", "run.root=$HOME\n#SBATCH --array=0-999"], ONE_NODE)
     process = run(tmp_path, text)
     out, _ = process.communicate(timeout=10)
@@ -134,9 +132,7 @@ def test_no_name_or_word_can_run_a_command_or_add_a_directive(recipe: str, tmp_p
 
 
 @pytest.mark.parametrize("task", [0, len(STRANGE) - 1])
-def test_each_task_of_an_array_trains_its_own_run_by_the_words_as_typed(
-    task: int, tmp_path: Path
-) -> None:
+def test_each_task_of_an_array_trains_its_own_run_by_the_words_as_typed(task, tmp_path):
     runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
     out, _ = run(tmp_path, array(runs, TWO_NODES, "4:00:00"), task=task).communicate(timeout=10)
     assert out == "\n".join(
@@ -150,7 +146,7 @@ def test_each_task_of_an_array_trains_its_own_run_by_the_words_as_typed(
     assert not list(tmp_path.rglob("OWNED"))
 
 
-def test_an_array_has_a_task_for_each_run_and_a_limit_of_those_at_a_time(tmp_path: Path) -> None:
+def test_an_array_has_a_task_for_each_run_and_a_limit_of_those_at_a_time(tmp_path):
     runs = {"a": ["recipe=mild"], "b": ["recipe=hot"]}
     assert "#SBATCH --array=0-1\n" in array(runs, ONE_NODE, "4:00:00")
     text = array(runs, ONE_NODE, "4:00:00", at_a_time=1)
@@ -163,7 +159,7 @@ def test_an_array_has_a_task_for_each_run_and_a_limit_of_those_at_a_time(tmp_pat
     not shutil.which("shellcheck"), reason="needs shellcheck (Debian package shellcheck)"
 )
 @pytest.mark.parametrize("allocation", [ONE_NODE, TWO_NODES], ids=["one node", "two nodes"])
-def test_shellcheck_has_nothing_to_say(allocation: Allocation) -> None:
+def test_shellcheck_has_nothing_to_say(allocation):
     runs = {f"run-{i}": [f"recipe={name}", f"data=/{name}"] for i, name in enumerate(STRANGE)}
     for text in (
         array(runs, allocation, "4:00:00"),
@@ -175,7 +171,7 @@ def test_shellcheck_has_nothing_to_say(allocation: Allocation) -> None:
         assert told.stdout == ""  # SC2016: single quotes, on purpose
 
 
-def test_a_run_on_cpus_asks_for_no_gpus() -> None:
+def test_a_run_on_cpus_asks_for_no_gpus():
     assert "--gpus-per-node=4\n" in script("mild", [], ONE_NODE)
     assert "--gpus-per-node" not in script("mild", [], Allocation(1, 4, is_cpu=True))
 
@@ -199,14 +195,12 @@ def test_a_run_on_cpus_asks_for_no_gpus() -> None:
         ("\u0663\u0660", 0),
     ],
 )
-def test_a_time_limit_is_read_as_slurm_reads_it(time: str, length: int) -> None:
+def test_a_time_limit_is_read_as_slurm_reads_it(time, length):
     assert seconds(time) == length
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGTERM])
-def test_a_job_that_is_told_to_stop_waits_for_the_save_and_is_queued_again(
-    number: signal.Signals, tmp_path: Path
-) -> None:
+def test_a_job_that_is_told_to_stop_waits_for_the_save_and_is_queued_again(number, tmp_path):
     process = run(tmp_path, script("hot", [], ONE_NODE), tenths=50)
     process.stdout.readline()
     time.sleep(0.3)
@@ -217,19 +211,19 @@ def test_a_job_that_is_told_to_stop_waits_for_the_save_and_is_queued_again(
     assert process.returncode == 75
 
 
-def test_a_task_that_is_told_to_stop_is_queued_again_alone(tmp_path: Path) -> None:
+def test_a_task_that_is_told_to_stop_is_queued_again_alone(tmp_path):
     text = array({"a": ["recipe=mild"], "b": ["recipe=hot"]}, ONE_NODE, "4:00:00")
     out, _ = run(tmp_path, text, code=75, task=1).communicate(timeout=10)
     assert "scontrol requeue 41230_1\n" in out
 
 
-def test_a_job_that_failed_is_not_queued_again(tmp_path: Path) -> None:
+def test_a_job_that_failed_is_not_queued_again(tmp_path):
     out, _ = (process := run(tmp_path, script("hot", [], ONE_NODE), code=1)).communicate(timeout=10)
     assert process.returncode == 1
     assert "requeue" not in out
 
 
-def test_every_directive_precedes_the_first_command() -> None:
+def test_every_directive_precedes_the_first_command():
     lines = script("hot", [], ONE_NODE).splitlines()
     first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
     assert all(line.startswith("#SBATCH") for line in lines[1:first] if line.startswith("#S"))

@@ -85,7 +85,7 @@ def send(number: signal.Signals) -> Callable[[], None]:
     return lambda: os.kill(os.getpid(), number)
 
 
-def test_a_finished_run_has_exit_code_0(tmp_path: Path) -> None:
+def test_a_finished_run_has_exit_code_0(tmp_path):
     run = Started(tmp_path, "finish@0")
     assert (run.ending.code, run.ending.step, run.said) == (0, 20, [])
     assert read(tmp_path / "exit.json") == run.ending
@@ -113,9 +113,7 @@ def test_a_finished_run_has_exit_code_0(tmp_path: Path) -> None:
         ("exit@0", 1, ("SystemExit", "5")),
     ],
 )
-def test_a_failure_is_one_message_with_its_cause(
-    behaviour: str, code: int, words: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_a_failure_is_one_message_with_its_cause(behaviour, code, words, tmp_path):
     run = Started(tmp_path, behaviour)
     assert run.ending.code == code
     (said,) = run.said
@@ -123,7 +121,7 @@ def test_a_failure_is_one_message_with_its_cause(
     assert "Traceback" not in said
 
 
-def test_a_traceback_and_the_stacks_of_a_crash_are_in_the_log(tmp_path: Path) -> None:
+def test_a_traceback_and_the_stacks_of_a_crash_are_in_the_log(tmp_path):
     assert "Traceback" in Started(tmp_path, "bug@0").log(0)
     assert "Segmentation fault" in Started(tmp_path, "segv@0").log(0)
 
@@ -132,9 +130,7 @@ def test_a_traceback_and_the_stacks_of_a_crash_are_in_the_log(tmp_path: Path) ->
     ("number", "code"),
     [(signal.SIGINT, 130), (signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 75)],
 )
-def test_a_signal_saves_and_ends_with_its_exit_code(
-    number: signal.Signals, code: int, tmp_path: Path
-) -> None:
+def test_a_signal_saves_and_ends_with_its_exit_code(number, code, tmp_path):
     run = Started(tmp_path, then=send(number))
     assert run.ending.code == code
     assert (tmp_path / "saved0").exists()
@@ -143,7 +139,7 @@ def test_a_signal_saves_and_ends_with_its_exit_code(
     ]
 
 
-def test_a_signal_that_comes_twice_at_once_is_one(tmp_path: Path) -> None:
+def test_a_signal_that_comes_twice_at_once_is_one(tmp_path):
     run = Started(
         tmp_path,
         then=lambda: [send(number)() for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGHUP)],
@@ -152,7 +148,7 @@ def test_a_signal_that_comes_twice_at_once_is_one(tmp_path: Path) -> None:
     assert (tmp_path / "saved0").exists()
 
 
-def test_a_scheduler_may_repeat_its_signal_for_as_long_as_it_likes(tmp_path: Path) -> None:
+def test_a_scheduler_may_repeat_its_signal_for_as_long_as_it_likes(tmp_path):
     def repeatedly() -> None:
         for _ in range(3):
             os.kill(os.getpid(), signal.SIGTERM)
@@ -163,7 +159,7 @@ def test_a_scheduler_may_repeat_its_signal_for_as_long_as_it_likes(tmp_path: Pat
     assert (tmp_path / "saved0").exists()
 
 
-def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_stops_at_once(tmp_path):
     def twice() -> None:
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(launching.ECHO + 0.1)
@@ -175,9 +171,7 @@ def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     assert not running(tmp_path)
 
 
-def test_a_signal_before_the_first_step_has_nothing_to_save(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_signal_before_the_first_step_has_nothing_to_save(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "AFTERMATH", 0.5)
     threading.Timer(0.02, send(signal.SIGTERM)).start()
     run = Started(tmp_path)
@@ -187,16 +181,14 @@ def test_a_signal_before_the_first_step_has_nothing_to_save(
     ]
 
 
-def test_a_rank_that_does_not_respond_is_killed_and_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_rank_that_does_not_respond_is_killed_and_reported(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "GRACE", -9.8)
     run = Started(tmp_path, "stuck@0", then=until_stuck(tmp_path, send(signal.SIGTERM)))
     assert (run.ending.code, run.ending.error) == (1, "no answer")
     assert not running(tmp_path)
 
 
-def test_loader_workers_of_a_dead_rank_are_swept_away(tmp_path: Path) -> None:
+def test_loader_workers_of_a_dead_rank_are_swept_away(tmp_path):
     before = children_asleep()
     Started(tmp_path, "leave-a-child@0")
     deadline = time.monotonic() + 30
@@ -213,7 +205,7 @@ def children_asleep() -> int:
     return sum("import time; time.sleep(60)" in line for line in lines)
 
 
-def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_refused(tmp_path):
     with locked(tmp_path), pytest.raises(NotReadyError, match="is in use by another run"):
         Started(tmp_path)
 
@@ -232,7 +224,7 @@ def launched(folder: Path, ranks: int = 1) -> subprocess.Popen[str]:
     return process
 
 
-def test_the_streams_of_rank_0_reach_the_user(tmp_path: Path) -> None:
+def test_the_streams_of_rank_0_reach_the_user(tmp_path):
     process = launched(tmp_path)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
@@ -242,7 +234,7 @@ def test_the_streams_of_rank_0_reach_the_user(tmp_path: Path) -> None:
     assert process.returncode == 75
 
 
-def test_a_killed_launcher_takes_its_rank_with_it(tmp_path: Path) -> None:
+def test_a_killed_launcher_takes_its_rank_with_it(tmp_path):
     process = launched(tmp_path)
     process.kill()
     process.communicate(timeout=60)
@@ -253,9 +245,7 @@ def test_a_killed_launcher_takes_its_rank_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_rank_that_failed_is_named_and_a_stuck_one_is_stopped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_rank_that_failed_is_named_and_a_stuck_one_is_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(launching, "AFTERMATH", 0.2)
     run = Started(tmp_path, "wrong@1 stuck@0", ranks=2)
     assert (run.ending.code, run.ending.rank) == (1, 1)
@@ -267,14 +257,14 @@ def test_the_rank_that_failed_is_named_and_a_stuck_one_is_stopped(
 
 
 @pytest.mark.slow
-def test_a_killed_rank_is_the_cause_and_its_peers_are_not(tmp_path: Path) -> None:
+def test_a_killed_rank_is_the_cause_and_its_peers_are_not(tmp_path):
     run = Started(tmp_path, "kill@1 peer@0", ranks=2)
     assert (run.ending.rank, run.ending.error, run.ending.step) == (1, "SIGKILL", 21)
     assert not running(tmp_path)
 
 
 @pytest.mark.slow
-def test_ctrl_c_reaches_all_ranks(tmp_path: Path) -> None:
+def test_ctrl_c_reaches_all_ranks(tmp_path):
     run = Started(tmp_path, ranks=2, then=send(signal.SIGINT))
     assert run.ending.code == 130
     assert sorted(path.name for path in tmp_path.glob("saved*")) == ["saved0", "saved1"]
@@ -282,7 +272,7 @@ def test_ctrl_c_reaches_all_ranks(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_group_starts_again_after_a_failure_if_it_may(tmp_path: Path) -> None:
+def test_a_group_starts_again_after_a_failure_if_it_may(tmp_path):
     run = Started(tmp_path, "fail-once@1 finish@0", ranks=2, restarts=1)
     assert (run.ending.code, run.ending.attempt) == (0, 1)
     assert run.said == [
@@ -292,8 +282,8 @@ def test_a_group_starts_again_after_a_failure_if_it_may(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_group_that_fails_too_often_is_not_restarted_and_nothing_to_repair_is_not_retried(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     run = Started(tmp_path, "kill@1 finish@0", ranks=2, restarts=1)
     assert (run.ending.code, run.ending.error) == (1, "SIGKILL")
     assert run.said[0].endswith("restarting from the last checkpoint (1 of 1)")
@@ -303,7 +293,7 @@ def test_a_group_that_fails_too_often_is_not_restarted_and_nothing_to_repair_is_
 
 
 @pytest.mark.slow
-def test_a_killed_launcher_takes_all_ranks_with_it(tmp_path: Path) -> None:
+def test_a_killed_launcher_takes_all_ranks_with_it(tmp_path):
     process = launched(tmp_path, ranks=2)
     process.kill()
     process.communicate(timeout=60)

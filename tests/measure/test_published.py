@@ -19,7 +19,7 @@ CLAIMS = [
 @pytest.mark.parametrize(
     ("recipe", "claim"), CLAIMS, ids=[f"{name}-{claim['top1']}" for name, claim in CLAIMS]
 )
-def test_what_a_recipe_claims_is_in_the_published_results(recipe: str, claim: dict) -> None:
+def test_what_a_recipe_claims_is_in_the_published_results(recipe, claim):
     def agrees(result) -> bool:
         return (
             result.recipe == recipe
@@ -32,7 +32,7 @@ def test_what_a_recipe_claims_is_in_the_published_results(recipe: str, claim: di
     assert any(map(agrees, published())), claim
 
 
-def test_every_result_names_its_source_and_is_possible() -> None:
+def test_every_result_names_its_source_and_is_possible():
     for result in published():
         assert result.source
         assert 70 < result.top1_percent < 82
@@ -42,7 +42,7 @@ def test_every_result_names_its_source_and_is_possible() -> None:
         assert result.epochs is None or 16 <= result.epochs <= 810
 
 
-def test_reported_contradictions_concern_listed_results() -> None:
+def test_reported_contradictions_concern_listed_results():
     values = {f"{result.top1_percent:g}" for result in published()} | {
         f"{result.minutes:g}" for result in published() if result.minutes
     }

@@ -1,7 +1,6 @@
 """What a run folder tells without torch."""
 
 import fcntl
-from pathlib import Path
 
 import pytest
 
@@ -9,7 +8,7 @@ from resnet_recipes.measure.runs import read_run, runs_in
 from tests.run_folders import run_folder
 
 
-def test_a_finished_run_has_accuracy_time_and_changes(tmp_path: Path) -> None:
+def test_a_finished_run_has_accuracy_time_and_changes(tmp_path):
     run = read_run(run_folder(tmp_path, "a", top1=76.5))
     assert (run.state, run.recipe, run.top1_percent, run.epochs, run.epochs_done) == (
         "finished",
@@ -31,9 +30,7 @@ def test_a_finished_run_has_accuracy_time_and_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("state", ["stopped", "failed", "killed"])
-def test_an_unfinished_run_says_how_far_it_came_and_that_it_can_be_resumed(
-    state: str, tmp_path: Path
-) -> None:
+def test_an_unfinished_run_says_how_far_it_came_and_that_it_can_be_resumed(state, tmp_path):
     run = read_run(run_folder(tmp_path, "a", state=state, epochs=9.0))
     assert (run.state, run.epochs, run.epochs_done, run.top1_percent, run.minutes) == (
         state,
@@ -46,7 +43,7 @@ def test_an_unfinished_run_says_how_far_it_came_and_that_it_can_be_resumed(
     assert run.reason == ("" if state == "killed" else f"it {state}")
 
 
-def test_a_run_whose_lock_is_held_is_running(tmp_path: Path) -> None:
+def test_a_run_whose_lock_is_held_is_running(tmp_path):
     folder = run_folder(tmp_path, "a", state="killed")
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -58,14 +55,14 @@ def test_a_run_whose_lock_is_held_is_running(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[1]", b'{"ema_top1_percent": "x", "epochs": true}', b"\xff" * 9]
 )
-def test_damaged_files_make_gaps_not_errors(content: bytes, tmp_path: Path) -> None:
+def test_damaged_files_make_gaps_not_errors(content, tmp_path):
     folder = run_folder(tmp_path, "a")
     for name in ("summary.json", "provenance.json", "metrics.jsonl", "overrides.txt"):
         (folder / name).write_bytes(content)
     assert read_run(folder).top1_percent is None
 
 
-def test_other_folders_and_links_to_nowhere_are_passed_over(tmp_path: Path) -> None:
+def test_other_folders_and_links_to_nowhere_are_passed_over(tmp_path):
     run_folder(tmp_path, "b")
     run_folder(tmp_path, "a", state="failed")
     (tmp_path / "other").mkdir()

@@ -82,7 +82,7 @@ PAYLOADS = tuple(touching(Path("marker")))
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_code_in_a_pickle_is_refused_and_not_run(payload: str, tmp_path: Path) -> None:
+def test_code_in_a_pickle_is_refused_and_not_run(payload, tmp_path):
     marker = tmp_path / "marker"
     path = torch_file(tmp_path / "weights.pt", touching(marker)[payload]())
     with pytest.raises(ArchiveError, match="may run code"):
@@ -91,7 +91,7 @@ def test_code_in_a_pickle_is_refused_and_not_run(payload: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_the_payloads_do_run_when_loaded_without_checks(payload: str, tmp_path: Path) -> None:
+def test_the_payloads_do_run_when_loaded_without_checks(payload, tmp_path):
     marker = tmp_path / "marker"
     pickled = touching(marker)[payload]()
     with contextlib.suppress(Exception):
@@ -107,11 +107,11 @@ def good(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_plain_weights_file_is_read(good: Path) -> None:
+def test_a_plain_weights_file_is_read(good):
     assert archive.read(good)["layer3.weight"].shape == (64, 65)
 
 
-def test_old_formats_that_can_run_code_are_refused(tmp_path: Path) -> None:
+def test_old_formats_that_can_run_code_are_refused(tmp_path):
     marker = tmp_path / "marker"
     legacy, tar = tmp_path / "legacy.pt", tmp_path / "tar.pt"
     torch.save(
@@ -125,7 +125,7 @@ def test_old_formats_that_can_run_code_are_refused(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
-def test_zip_bombs_are_refused_before_unpacking(tmp_path: Path, good: Path) -> None:
+def test_zip_bombs_are_refused_before_unpacking(tmp_path, good):
     zeros = bytes(50_000_000)
     deflated = torch_file(
         tmp_path / "deflated.pt",
@@ -157,14 +157,12 @@ def test_zip_bombs_are_refused_before_unpacking(tmp_path: Path, good: Path) -> N
         (b"\x80\x02}(" + b"\x8a\x09" + b"\xff" * 8 + b"\x01N" + b"u.", "more than 64 bits"),
     ],
 )
-def test_pickles_that_take_long_to_read_are_refused_early(
-    pickled: bytes, said: str, tmp_path: Path
-) -> None:
+def test_pickles_that_take_long_to_read_are_refused_early(pickled, said, tmp_path):
     with pytest.raises(ArchiveError, match=said):
         archive.read(torch_file(tmp_path / "long.pt", pickled))
 
 
-def test_files_with_a_long_directory_are_refused_before_it_is_read(tmp_path: Path) -> None:
+def test_files_with_a_long_directory_are_refused_before_it_is_read(tmp_path):
     path = tmp_path / "many.pt"
     with zipfile.ZipFile(path, "w") as zipped:
         for number in range(2_000):
@@ -173,7 +171,7 @@ def test_files_with_a_long_directory_are_refused_before_it_is_read(tmp_path: Pat
         archive.read(path)
 
 
-def test_a_safetensors_file_may_have_20000_entries(tmp_path: Path) -> None:
+def test_a_safetensors_file_may_have_20000_entries(tmp_path):
     entry = '{"dtype":"F32","shape":[0],"data_offsets":[0,0]}'
     header = "{" + ",".join(f'"{number}":{entry}' for number in range(20_001)) + "}"
     path = tmp_path / "w.safetensors"
@@ -185,7 +183,7 @@ def test_a_safetensors_file_may_have_20000_entries(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "header", [b"[" * 30_000, b"[]", b"{", b"\xff", b'{"__metadata__":{"a":NaN}}', b""]
 )
-def test_headers_that_are_no_object_are_refused(header: bytes, tmp_path: Path) -> None:
+def test_headers_that_are_no_object_are_refused(header, tmp_path):
     path = tmp_path / "w.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header)
     with pytest.raises(ArchiveError):
@@ -196,7 +194,7 @@ def test_headers_that_are_no_object_are_refused(header: bytes, tmp_path: Path) -
 
 
 @pytest.mark.timeout(30)
-def test_a_list_that_contains_itself_or_repeats_is_visited_once(tmp_path: Path) -> None:
+def test_a_list_that_contains_itself_or_repeats_is_visited_once(tmp_path):
     path, own, shared = tmp_path / "lists.pt", [], [0.5]
     own.append(own)
     for _ in range(40):
@@ -206,7 +204,7 @@ def test_a_list_that_contains_itself_or_repeats_is_visited_once(tmp_path: Path) 
     assert state["own"][0] is state["own"]
 
 
-def test_other_archives_are_refused(tmp_path: Path) -> None:
+def test_other_archives_are_refused(tmp_path):
     script = torch_file(
         tmp_path / "script.pt", pickle.dumps({}, protocol=2), **{"constants.pkl": pickle.dumps(())}
     )
@@ -221,9 +219,7 @@ def test_other_archives_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "zero", "insert"])
-def test_a_damaged_file_is_refused_or_its_tensors_are_intact(
-    damage: str, good: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_file_is_refused_or_its_tensors_are_intact(damage, good, tmp_path):
     whole, wanted = good.read_bytes(), archive.read(good)
     rng, path, refused = random.Random(damage), tmp_path / "damaged.pt", 0
     for _ in range(60):

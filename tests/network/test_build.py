@@ -76,7 +76,7 @@ def test_torchvision_initialisation_is_left_as_it_is():
     assert (model.bn1.weight == 1).all()
 
 
-def test_the_same_seed_gives_the_same_weights(monkeypatch: pytest.MonkeyPatch):
+def test_the_same_seed_gives_the_same_weights(monkeypatch):
     monkeypatch.setattr(torchvision.models, "resnet18", narrow_resnet18)
     first, again, other = (
         build_model(ModelConfig(name="resnet18"), 10, seed).state_dict() for seed in (1, 1, 2)

@@ -1,6 +1,5 @@
 import json
 import math
-from pathlib import Path
 
 import pytest
 import torch
@@ -39,9 +38,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> Network:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("to", ["safetensors", "onnx", "torchscript", "exported_program"])
-def test_an_export_gives_the_same_output_at_any_batch_and_image_size(
-    to: str, network: Network, tmp_path: Path
-):
+def test_an_export_gives_the_same_output_at_any_batch_and_image_size(to, network, tmp_path):
     if to == "onnx":
         for package in ("onnx", "onnxruntime", "onnxscript"):
             pytest.importorskip(package)
@@ -54,7 +51,7 @@ def test_an_export_gives_the_same_output_at_any_batch_and_image_size(
 
 
 @pytest.mark.slow
-def test_torchvision_and_timm_load_a_plain_network_strictly(tmp_path: Path):
+def test_torchvision_and_timm_load_a_plain_network_strictly(tmp_path):
     pytest.importorskip("timm")
     torch.manual_seed(0)
     plain = Network(
@@ -69,7 +66,7 @@ def test_torchvision_and_timm_load_a_plain_network_strictly(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("size", "resize"), [(192, 225), (224, 256), (72, 112)])
-def test_timms_transform_resizes_an_export_as_it_was_evaluated(size: int, resize: int):
+def test_timms_transform_resizes_an_export_as_it_was_evaluated(size, resize):
     data = pytest.importorskip("timm.data")
     first = data.create_transform(size, crop_pct=crop_share(size, resize)).transforms[0]
     assert first.size == resize
@@ -84,7 +81,7 @@ def test_the_crop_share_for_timm_is_exact_for_every_pair_of_sizes():
     assert crop_share(224, 256) == 0.875
 
 
-def test_a_network_with_blurpool_is_refused_by_formats_without_a_graph(network: Network):
+def test_a_network_with_blurpool_is_refused_by_formats_without_a_graph(network):
     for to in ("torchvision", "timm"):
         problem = next(problems(network, to, folds=False))
         assert "support blurpool" in problem.rule
@@ -104,19 +101,19 @@ def test_timms_blurred_resnet_is_a_different_network():
         assert difference > 1e-3 * scale
 
 
-def test_formats_without_a_graph_refuse_a_folded_network(network: Network):
+def test_formats_without_a_graph_refuse_a_folded_network(network):
     assert "--fold-batchnorm" in [
         problem.key for problem in problems(network, "safetensors", folds=True)
     ]
     assert [problem.key for problem in problems(network, "keras", folds=True)] == ["--to"]
 
 
-def test_a_different_network_has_a_large_difference(network: Network):
+def test_a_different_network_has_a_large_difference(network):
     other: nn.Module = shallow_resnet18(4).eval()
     assert largest_difference(network.model, other, IMAGES)[0] > 0.01
 
 
-def test_outputs_that_are_not_numbers_are_a_difference(network: Network):
+def test_outputs_that_are_not_numbers_are_a_difference(network):
     def last_broken(images: torch.Tensor) -> torch.Tensor:  # the last batch is the wide one
         return network.model(images) * (float("nan") if images.shape[2] != images.shape[3] else 1)
 
@@ -126,7 +123,7 @@ def test_outputs_that_are_not_numbers_are_a_difference(network: Network):
 
 
 @pytest.mark.parametrize("to", TARGETS)
-def test_a_card_has_the_header_of_a_hub_and_code_that_is_python(to: str, network: Network):
+def test_a_card_has_the_header_of_a_hub_and_code_that_is_python(to, network):
     page = model_card(network.about, to, TARGETS[to].use, "Compared.")
     _, header, rest = page.split("---\n", 2)
     found = yaml.safe_load(header)

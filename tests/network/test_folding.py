@@ -17,7 +17,7 @@ def narrow_resnet50() -> nn.Module:
 
 @pytest.mark.parametrize("blur", [None, BlurPool(), BlurPool(blur_first=False)])
 @pytest.mark.parametrize("made", [lambda: narrow_resnet18(4), narrow_resnet50])
-def test_a_folded_network_gives_the_same_output_without_batchnorm(blur: BlurPool | None, made):
+def test_a_folded_network_gives_the_same_output_without_batchnorm(blur, made):
     torch.manual_seed(0)
     model = made()
     if blur:

@@ -1,7 +1,6 @@
 import json
 import os
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from resnet_recipes.network import about
 from resnet_recipes.network.load import load
 from resnet_recipes.network.weights import write_weights
 from resnet_recipes.training.checkpoint import Checkpoints
-from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import capture
 from tests.base.test_reading import special
 from tests.process.nursery import narrow_resnet18
@@ -57,9 +55,7 @@ def refused(path: Path) -> str:
     "kept", ["plain", "state_dict", "module.", "half", "safetensors", "no counters"]
 )
 def test_files_with_torchvisions_and_timms_names_are_loaded_and_assumptions_are_reported(
-    kept: str,
-    narrow: nn.Module,
-    tmp_path: Path,
+    kept, narrow, tmp_path
 ):
     state = narrow.state_dict()
     path = tmp_path / ("w.safetensors" if kept == "safetensors" else "w.pt")
@@ -89,10 +85,7 @@ def test_files_with_torchvisions_and_timms_names_are_loaded_and_assumptions_are_
     assert "without BlurPool" in loaded.note
 
 
-def test_a_checkpoint_gives_the_averaged_network_with_its_surgery_and_classes(
-    make_run: Callable[..., Run],
-    tmp_path: Path,
-):
+def test_a_checkpoint_gives_the_averaged_network_with_its_surgery_and_classes(make_run, tmp_path):
     run = make_run(methods={"blurpool": {}, "stochastic_depth": {"drop_rate": 0.5}, "ema": {}})
     average = {f"ema.{name}": tensor.clone() for name, tensor in run.model.state_dict().items()}
     run.methods.load_state_dict(average)
@@ -107,11 +100,7 @@ def test_a_checkpoint_gives_the_averaged_network_with_its_surgery_and_classes(
     assert loaded.about.classes == run.plan.facts.classes
 
 
-def test_a_network_brings_its_transform_and_the_names_of_its_classes(
-    make_run: Callable[..., Run],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture,
-):
+def test_a_network_brings_its_transform_and_the_names_of_its_classes(make_run, tmp_path, capsys):
     run = ended_run(make_run, tmp_path / "run", methods={"blurpool": {}})
     network = resnet_recipes.load(str(run))
     image = tmp_path / "images" / "val" / "pattern3" / "1.jpg"
@@ -136,7 +125,7 @@ def test_a_network_brings_its_transform_and_the_names_of_its_classes(
         network.transform(b"no image")
 
 
-def test_a_run_without_weights_names_its_newest_checkpoint(tmp_path: Path):
+def test_a_run_without_weights_names_its_newest_checkpoint(tmp_path):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "step-00000008.pt").touch()
     with pytest.raises(NotReadyError, match="step-00000008"):
@@ -145,7 +134,7 @@ def test_a_run_without_weights_names_its_newest_checkpoint(tmp_path: Path):
 
 @pytest.mark.timeout(30)  # a FIFO would be waited for
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_special_files_and_endless_ones_are_refused_at_once(suffix: str, tmp_path: Path):
+def test_special_files_and_endless_ones_are_refused_at_once(suffix, tmp_path):
     def path(kind: str) -> Path:
         return special(tmp_path / f"{kind}.{suffix}", kind)
 
@@ -161,20 +150,20 @@ def test_special_files_and_endless_ones_are_refused_at_once(suffix: str, tmp_pat
 
 
 @pytest.mark.timeout(30)
-def test_weights_that_contain_themselves_are_refused(tmp_path: Path):
+def test_weights_that_contain_themselves_are_refused(tmp_path):
     found: dict[str, object] = {}
     found["state_dict"] = found
     torch.save(found, tmp_path / "loop.pt")
     assert "match none" in refused(tmp_path / "loop.pt")
 
 
-def test_negative_variances_are_refused(narrow: nn.Module, tmp_path: Path):
+def test_negative_variances_are_refused(narrow, tmp_path):
     narrow.bn1.running_var[3] = -0.1
     torch.save(narrow.state_dict(), tmp_path / "w.pt")
     assert "bn1.running_var has negative values" in refused(tmp_path / "w.pt")
 
 
-def test_weights_that_fit_no_network_are_refused(narrow: nn.Module, tmp_path: Path):
+def test_weights_that_fit_no_network_are_refused(narrow, tmp_path):
     state, path = narrow.state_dict(), tmp_path / "w.pt"
     wrong = {
         "fc.weight": state | {"fc.weight": torch.zeros(0, 64)},
@@ -235,9 +224,7 @@ def mutated(content: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_mutated_files_are_refused_or_are_the_same_network(
-    suffix: str, narrow: nn.Module, tmp_path: Path
-):
+def test_mutated_files_are_refused_or_are_the_same_network(suffix, narrow, tmp_path):
     described = about.About("resnet18", 4, ("a", "b", "c", "d"), epochs=1.0)
     content = write_weights(narrow, tmp_path / f"good.{suffix}", described).read_bytes()
     rng = random.Random(suffix)

@@ -4,7 +4,6 @@ Found, checked, loaded, their classifier replaced, parts frozen.
 """
 
 import hashlib
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -103,7 +102,7 @@ def test_stochastic_depth_starts_with_the_same_output_as_the_file(weights):
         lambda state: state.update({"bn1.bias": torch.ones(8, dtype=torch.int64)}),
     ],
 )
-def test_weights_that_do_not_fit_are_refused(change: Callable, weights, tmp_path):
+def test_weights_that_do_not_fit_are_refused(change, weights, tmp_path):
     state = torch.load(weights, weights_only=True)
     change(state)
     torch.save(state, tmp_path / "odd.pt")

@@ -1,7 +1,5 @@
 import json
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import safetensors.torch
@@ -23,11 +21,7 @@ def described(run: Run) -> About:
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_torchvision_loads_the_weights_and_gives_the_same_output(
-    make_run: Callable[..., Run],
-    tmp_path: Path,
-    suffix: str,
-):
+def test_torchvision_loads_the_weights_and_gives_the_same_output(make_run, tmp_path, suffix):
     run = make_run(methods={"stochastic_depth": {"drop_rate": 0.3}})
     before = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
     path = write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
@@ -42,11 +36,7 @@ def test_torchvision_loads_the_weights_and_gives_the_same_output(
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])
-def test_a_network_is_restored_from_its_file_with_surgery_and_classes(
-    make_run: Callable[..., Run],
-    tmp_path: Path,
-    suffix: str,
-):
+def test_a_network_is_restored_from_its_file_with_surgery_and_classes(make_run, tmp_path, suffix):
     run = make_run(methods={"blurpool": {"blur_first": False}, "bce_loss": {}})
     path = write_weights(run.model, tmp_path / f"weights.{suffix}", described(run))
     loaded = load(path)
@@ -58,7 +48,7 @@ def test_a_network_is_restored_from_its_file_with_surgery_and_classes(
     assert (loaded.about.eval_resize, loaded.about.eval_size, loaded.note) == (36, 32, "")
 
 
-def test_the_same_network_gives_the_same_file(make_run: Callable[..., Run], tmp_path: Path):
+def test_the_same_network_gives_the_same_file(make_run, tmp_path):
     run = make_run()
     about = replace(described(run), licence="caf\u00e9 \ud800")
     files = {
@@ -69,7 +59,7 @@ def test_the_same_network_gives_the_same_file(make_run: Callable[..., Run], tmp_
     assert load(tmp_path / "0.safetensors").about == about
 
 
-def test_the_averaged_weights_are_written(make_run: Callable[..., Run], tmp_path: Path):
+def test_the_averaged_weights_are_written(make_run, tmp_path):
     run = make_run(methods={"ema": {}})
     zeros = {
         f"ema.{name}": torch.zeros_like(tensor) for name, tensor in run.model.state_dict().items()
@@ -133,15 +123,13 @@ def test_a_description_survives_a_round_trip_through_json():
         ("unknown", 1),
     ],
 )
-def test_a_wrong_description_is_refused(field: str, value: object):
+def test_a_wrong_description_is_refused(field, value):
     tree = json.loads(About("resnet18", 2, ("one", "two"), epochs=1.0).to_json()) | {field: value}
     with pytest.raises(ValueError, match=r"description|names|normalised"):
         about.from_json(json.dumps(tree))
 
 
-def test_a_changed_description_or_tensor_fails_its_checksum(
-    make_run: Callable[..., Run], tmp_path: Path
-):
+def test_a_changed_description_or_tensor_fails_its_checksum(make_run, tmp_path):
     run = make_run()
     path = write_weights(run.model, tmp_path / "weights.safetensors", described(run))
     state, found = read_weights(path)

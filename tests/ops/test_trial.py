@@ -9,7 +9,6 @@ import torch
 
 from resnet_recipes.ops import FUSED, blur, trial
 from resnet_recipes.process.rank_process import RankProcess
-from tests.process.nursery import Nursery
 
 CPU = torch.device("cpu")
 RIGHT, FAULTY = "blur", "faulty"
@@ -24,14 +23,12 @@ def tried(process: RankProcess) -> trial.Verdicts:
     return trial.verdicts([FAULTY, RIGHT], CPU, torch.float32, CPU)
 
 
-def test_a_kernel_that_reads_out_of_bounds_ends_only_the_process_that_tries_it(
-    nursery: Nursery, tmp_path: Path
-):
+def test_a_kernel_that_reads_out_of_bounds_ends_only_the_process_that_tries_it(nursery, tmp_path):
     (found,) = nursery.call(tmp_path, 1, tried)
     assert found == {FAULTY: "the process that tried it ended with SIGSEGV", RIGHT: ""}
 
 
-def test_a_kernel_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch):
+def test_a_kernel_that_never_ends_is_stopped(monkeypatch):
     monkeypatch.setattr(trial, "SECONDS", 0.01)
     found = trial.verdicts([RIGHT], CPU, torch.float32, CPU)
     assert found == {RIGHT: "trying it takes more than 0.01 seconds"}

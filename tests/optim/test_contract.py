@@ -3,7 +3,6 @@
 import copy
 import hashlib
 from dataclasses import fields
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,7 +16,6 @@ from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.training import distributed
 from resnet_recipes.training.exchange import Exchange
 from resnet_recipes.training.precision import Precision
-from tests.process.nursery import Nursery
 
 every_optimizer = pytest.mark.parametrize(
     "optimizer", OPTIMIZERS, ids=lambda optimizer: optimizer.name
@@ -174,7 +172,7 @@ def walked(process: RankProcess) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_ranks_keep_the_same_weights_and_state_to_the_bit(nursery: Nursery, tmp_path: Path):
+def test_ranks_keep_the_same_weights_and_state_to_the_bit(nursery, tmp_path):
     first, second = nursery.call(tmp_path, 2, walked)
     assert first == second
     assert first.keys() == {optimizer.name for optimizer in OPTIMIZERS}

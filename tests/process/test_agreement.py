@@ -23,11 +23,11 @@ def verdicts(facts: list[dict]) -> list[str]:
         return list(pool.map(rank, range(len(facts))))
 
 
-def test_ranks_with_the_same_facts_proceed() -> None:
+def test_ranks_with_the_same_facts_proceed():
     assert verdicts([{"lr": 1.0, "torch": "2.14"}] * 3) == ["", "", ""]
 
 
-def test_every_rank_learns_which_one_differs_and_how() -> None:
+def test_every_rank_learns_which_one_differs_and_how():
     said = verdicts(
         [{"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.14"}, {"lr": 1.0, "torch": "2.15"}]
     )
@@ -35,12 +35,12 @@ def test_every_rank_learns_which_one_differs_and_how() -> None:
     assert said[0].startswith("torch: is 2.14 on rank 0, but 2.15 on rank 2 (")
 
 
-def test_what_only_one_rank_has_is_named_too() -> None:
+def test_what_only_one_rank_has_is_named_too():
     (said, _) = verdicts([{}, {"seed": 9}])
     assert "seed: is not given on rank 0, but 9 on rank 1" in said
 
 
-def test_what_rank_0_says_is_computed_once_and_returned_by_all() -> None:
+def test_what_rank_0_says_is_computed_once_and_returned_by_all():
     store, calls = dist.HashStore(), []
 
     def rank(number: int) -> str:

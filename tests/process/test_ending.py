@@ -8,7 +8,7 @@ from resnet_recipes.base.errors import TrainingError
 from resnet_recipes.process.ending import Ending, first_failure, lost_a_peer, read, write
 
 
-def test_an_ending_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_an_ending_is_read_as_it_was_written(tmp_path):
     told = Ending(
         1,
         3,
@@ -26,12 +26,12 @@ def test_an_ending_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"code": 1, "unknown": 2}'])
-def test_a_damaged_ending_is_ignored(content: str, tmp_path: Path) -> None:
+def test_a_damaged_ending_is_ignored(content, tmp_path):
     (tmp_path / "ending.json").write_text(content)
     assert read(tmp_path / "ending.json") is None
 
 
-def test_the_first_failure_is_the_earliest_that_is_not_anothers_consequence() -> None:
+def test_the_first_failure_is_the_earliest_that_is_not_anothers_consequence():
     lost = Ending(
         1,
         0,
@@ -108,15 +108,13 @@ def test_the_loss_of_a_peer_is_known_by_where_it_was_raised_and_never_by_its_tex
         ("ZeroDivisionError", "division by zero", None),
     ],
 )
-def test_known_causes_have_a_hint_and_others_have_none(
-    error: str, message: str, hint: str | None
-) -> None:
+def test_known_causes_have_a_hint_and_others_have_none(error, message, hint):
     found = Ending(1, error=error, message=message).hint
     assert hint in found if hint else found == ""
 
 
 @pytest.mark.parametrize("code", [1, 3])
-def test_no_name_in_a_message_can_act_on_the_terminal(code: int) -> None:
+def test_no_name_in_a_message_can_act_on_the_terminal(code):
     text = Ending(code, 0, 5, "TrainingError", "image \x1b[2Jx.jpg\nis truncated").explained(
         Path("runs/a"), ranks=1
     )
@@ -124,7 +122,7 @@ def test_no_name_in_a_message_can_act_on_the_terminal(code: int) -> None:
     assert "is truncated" in text.splitlines()[-1 if code == 3 else 2]
 
 
-def test_a_failure_is_explained_in_the_order_in_which_it_is_read() -> None:
+def test_a_failure_is_explained_in_the_order_in_which_it_is_read():
     text = Ending(
         1, 5, 1234, "OSError", "image file is truncated: a.JPEG", seconds=761.0
     ).explained(Path("runs/a"), ranks=8)
@@ -137,6 +135,6 @@ def test_a_failure_is_explained_in_the_order_in_which_it_is_read() -> None:
     ]
 
 
-def test_a_users_mistake_is_reported_without_ranks_and_logs() -> None:
+def test_a_users_mistake_is_reported_without_ranks_and_logs():
     told = Ending(2, 0, error="RecipeError", message="optimizer.lr=2: was 1")
     assert told.explained(Path("runs/a"), 8) == "error: optimizer.lr=2: was 1"

@@ -1,10 +1,8 @@
 """A rank that evaluates."""
 
 import json
-from pathlib import Path
 from unittest.mock import Mock
 
-import pytest
 import torch
 
 from resnet_recipes.process import evaluation
@@ -15,9 +13,7 @@ from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.trained import Trained
 
 
-def test_a_rank_takes_its_gpu_before_the_network_is_on_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_rank_takes_its_gpu_before_the_network_is_on_it(tmp_path, monkeypatch):
     """Kernels are tried when the network is put on the device.
 
     Triton launches them on the current one.

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ def run(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_a_folder_of_files_and_folders_is_accepted(run: Path) -> None:
+def test_a_folder_of_files_and_folders_is_accepted(run):
     refuse_links(run)
 
 
@@ -33,9 +32,7 @@ def test_a_folder_of_files_and_folders_is_accepted(run: Path) -> None:
     [lambda path: path.symlink_to(path.parents[-2] / "precious"), os.mkfifo],
     ids=["link", "fifo"],
 )
-def test_a_link_or_a_special_file_is_refused_wherever_it_is(
-    name: str, make: Callable[[Path], None], run: Path
-) -> None:
+def test_a_link_or_a_special_file_is_refused_wherever_it_is(name, make, run):
     make(run / name)
     with pytest.raises(NotReadyError, match=f"{name}: is a symbolic link or a special file"):
         refuse_links(run)
@@ -51,9 +48,7 @@ def test_a_link_or_a_special_file_is_refused_wherever_it_is(
     ],
     ids=["deleted", "moved", "made again", "a file now"],
 )
-def test_a_folder_that_is_no_longer_the_same_is_noticed(
-    change: Callable[[Path], None], run: Path
-) -> None:
+def test_a_folder_that_is_no_longer_the_same_is_noticed(change, run):
     held = HeldFolder(run)
     held.confirm()
     (run / "more").mkdir()

@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 
@@ -11,19 +10,19 @@ from resnet_recipes.base.errors import NotReadyError
 from resnet_recipes.process.lock import locked
 
 
-def test_a_second_run_in_the_same_folder_is_refused_and_told_who_has_it(tmp_path: Path) -> None:
+def test_a_second_run_in_the_same_folder_is_refused_and_told_who_has_it(tmp_path):
     holder = f"is in use by another run.*process {os.getpid()} on"
     with locked(tmp_path), pytest.raises(NotReadyError, match=holder), locked(tmp_path):
         pass
 
 
-def test_the_lock_is_free_again_after_the_run(tmp_path: Path) -> None:
+def test_the_lock_is_free_again_after_the_run(tmp_path):
     for _ in range(2):
         with locked(tmp_path):
             pass
 
 
-def test_the_lock_of_a_killed_run_is_free(tmp_path: Path) -> None:
+def test_the_lock_of_a_killed_run_is_free(tmp_path):
     child = os.fork()
     if child == 0:
         with locked(tmp_path):

@@ -1,7 +1,6 @@
 """A launcher sees what its ranks write, whatever the clocks say."""
 
 import time
-from pathlib import Path
 
 import pytest
 
@@ -20,9 +19,7 @@ def beats(monkeypatch: pytest.MonkeyPatch) -> list[Beat]:
 
 
 @pytest.mark.parametrize("clock", [0.0, 1e9])
-def test_only_endings_that_were_not_there_before_count_whatever_their_times(
-    clock: float, tmp_path: Path
-) -> None:
+def test_only_endings_that_were_not_there_before_count_whatever_their_times(clock, tmp_path):
     def end(rank: int, **facts: object) -> None:
         write(tmp_path / "endings" / f"rank{rank}.json", Ending(1, rank, **facts))
 
@@ -34,14 +31,14 @@ def test_only_endings_that_were_not_there_before_count_whatever_their_times(
     assert [ending.pid for ending in observer.endings()] == [3]
 
 
-def test_only_endings_of_the_last_attempt_count(tmp_path: Path) -> None:
+def test_only_endings_of_the_last_attempt_count(tmp_path):
     observer = Observer(tmp_path)
     for rank, attempt in enumerate((0, 1, 1)):
         write(tmp_path / "endings" / f"rank{rank}.json", Ending(1, rank, attempt=attempt))
     assert sorted(ending.rank for ending in observer.endings()) == [1, 2]
 
 
-def test_only_beats_that_were_not_there_before_count(beats: list[Beat], tmp_path: Path) -> None:
+def test_only_beats_that_were_not_there_before_count(beats, tmp_path):
     beats[:] = [Beat(0, 20, 30, 11, 1, "train", "a"), Beat(1, 20, 30, 12, 1, "train", "a")]
     observer = Observer(tmp_path)
     beats[0] = Beat(0, 0, 1, 13, 1, "start", "a")
@@ -49,8 +46,8 @@ def test_only_beats_that_were_not_there_before_count(beats: list[Beat], tmp_path
 
 
 def test_the_rank_that_lags_is_named_when_nothing_has_moved_for_a_while(
-    beats: list[Beat], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    beats, tmp_path, monkeypatch
+):
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     observer = Observer(tmp_path)

@@ -1,6 +1,5 @@
 """What the first rank reports about its run."""
 
-from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from unittest.mock import Mock
@@ -10,7 +9,6 @@ import pytest
 from resnet_recipes.process import rank
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.recipe.frozen import freeze
-from resnet_recipes.recipe.schema import Recipe
 
 
 @pytest.mark.parametrize(
@@ -20,9 +18,7 @@ from resnet_recipes.recipe.schema import Recipe
         (False, ""),
     ],
 )
-def test_a_run_that_compiles_says_so_before_it_does(
-    compiles, said, recipe: Callable[..., Recipe], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_run_that_compiles_says_so_before_it_does(compiles, said, recipe, tmp_path, monkeypatch):
     (tmp_path / "config.yaml").write_text(freeze(recipe(precision={"compile": compiles})))
     monkeypatch.setattr(rank, "build", Mock(side_effect=RuntimeError("compiling")))
     console = StringIO()
@@ -31,9 +27,7 @@ def test_a_run_that_compiles_says_so_before_it_does(
     assert console.getvalue() == said
 
 
-def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_written(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_training_time_ends_before_the_last_checkpoint_and_the_weights_are_written(monkeypatch):
     times = [10.0]
     monkeypatch.setattr(rank, "train", lambda *_: 7)
     monkeypatch.setattr(rank, "RunReporter", Mock())

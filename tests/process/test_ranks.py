@@ -27,9 +27,7 @@ from resnet_recipes.training import distributed, exchange
 from resnet_recipes.training.evaluate import evaluate
 from resnet_recipes.training.precision import Precision
 from resnet_recipes.training.reporter import RunReporter
-from resnet_recipes.training.run import Run
 from tests.compliance import complies
-from tests.process.nursery import Nursery
 
 pytestmark = pytest.mark.slow
 
@@ -147,7 +145,7 @@ def flipped(process: RankProcess) -> str:
 
 
 def test_several_ranks_count_what_one_process_counts_with_the_statistics_of_rank_0(
-    nursery: Nursery, tmp_path: Path
+    nursery, tmp_path
 ):
     """Figures are the same on every rank, and but for the last digits of the loss one process's."""
     (alone,) = nursery.call(tmp_path, 1, measured)
@@ -159,9 +157,7 @@ def test_several_ranks_count_what_one_process_counts_with_the_statistics_of_rank
             assert loss == pytest.approx(one[2], rel=1e-6)  # float32 logits of other batches
 
 
-def test_ranks_that_do_not_share_statistics_would_count_something_else(
-    nursery: Nursery, tmp_path: Path
-):
+def test_ranks_that_do_not_share_statistics_would_count_something_else(nursery, tmp_path):
     (alone,) = nursery.call(tmp_path, 1, measured)
     (first, _) = nursery.call(
         tmp_path, 2, measured, off=("resnet_recipes.training.evaluate", "broadcast_statistics")
@@ -169,9 +165,7 @@ def test_ranks_that_do_not_share_statistics_would_count_something_else(
     assert [top1 for top1, *_ in first] != [top1 for top1, *_ in alone]
 
 
-def test_one_bit_that_flips_on_one_rank_stops_all_and_nothing_is_saved(
-    nursery: Nursery, new_run: Callable[..., Path]
-):
+def test_one_bit_that_flips_on_one_rank_stops_all_and_nothing_is_saved(nursery, new_run):
     folder = new_run()
     errors = nursery.call(folder, 3, flipped)
     assert all(error.startswith("the ranks hold different weights at step 3: ") for error in errors)
@@ -179,7 +173,7 @@ def test_one_bit_that_flips_on_one_rank_stops_all_and_nothing_is_saved(
     assert not (folder / "weights.pt").exists()
 
 
-def test_three_ranks_resume_bit_for_bit(nursery: Nursery, new_run: Callable):
+def test_three_ranks_resume_bit_for_bit(nursery, new_run):
     """Two ranks would add in the same order in any case.
 
     Three do while the layout of the buckets stays.
@@ -192,9 +186,7 @@ def test_three_ranks_resume_bit_for_bit(nursery: Nursery, new_run: Callable):
 
 
 def test_two_ranks_with_fused_operations_learn_the_same_resume_bit_for_bit_and_leave_the_same_files(
-    nursery: Nursery,
-    new_run: Callable[..., Path],
-    make_run: Callable[..., Run],
+    nursery, new_run, make_run
 ):
     """Every save compares the ranks' weights and would fail."""
     changes = {
@@ -223,9 +215,7 @@ def test_two_ranks_with_fused_operations_learn_the_same_resume_bit_for_bit_and_l
     torch.testing.assert_close(*logits, rtol=1e-2, atol=1e-3)
 
 
-def test_float16_resumes_bit_for_bit_only_because_its_scale_is_kept(
-    nursery: Nursery, new_run: Callable[..., Path]
-):
+def test_float16_resumes_bit_for_bit_only_because_its_scale_is_kept(nursery, new_run):
     whole = new_run(
         precision={"dtype": "fp16"},
         batch={"global_size": 8, "bn_size": 4},
@@ -256,9 +246,7 @@ def restarted(process: RankProcess) -> int:
     return work(process)
 
 
-def test_nodes_meet_however_often_each_was_started_again(
-    nursery: Nursery, new_run: Callable[..., Path]
-):
+def test_nodes_meet_however_often_each_was_started_again(nursery, new_run):
     assert nursery.call(
         new_run(max_duration="1ba", batch={"global_size": 8, "bn_size": 4}), 2, restarted
     ) == [0, 0]
@@ -275,9 +263,7 @@ def elsewhere(process: RankProcess) -> str:
     return ""
 
 
-def test_ranks_with_other_images_do_not_train_together(
-    nursery: Nursery, new_run: Callable[..., Path]
-):
+def test_ranks_with_other_images_do_not_train_together(nursery, new_run):
     said = nursery.call(new_run(), 2, elsewhere)
     assert all(
         "number of training images: is 128 on rank 0, but 127 on rank 1" in text for text in said
@@ -297,17 +283,13 @@ def without_its_gpu(process: RankProcess) -> str:
     return ""
 
 
-def test_a_rank_that_sees_no_gpu_does_not_train_with_one_that_does(
-    nursery: Nursery, new_run: Callable[..., Path]
-):
+def test_a_rank_that_sees_no_gpu_does_not_train_with_one_that_does(nursery, new_run):
     """They would wait for each other for half an hour, one in NCCL and one in gloo."""
     said = nursery.call(new_run(), 2, without_its_gpu)
     assert all("device: is cuda on rank 0, but cpu on rank 1" in text for text in said), said
 
 
-def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(
-    nursery: Nursery, new_run: Callable[..., Path]
-):
+def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(nursery, new_run):
     whole = new_run(evaluation={"interval": "3ba", "stop_at_top1": 1e-9})
     nursery.call(whole, 3, trained)
     crashed = killed_after(3, whole)
@@ -322,9 +304,7 @@ def test_a_run_that_crashed_after_it_had_reached_its_target_ends_there(
     assert differing(crashed, whole) == []
 
 
-def test_mlperfs_log_says_what_was_trained_and_whether_the_target_was_reached(
-    nursery: Nursery, new_run: Callable[..., Path]
-):
+def test_mlperfs_log_says_what_was_trained_and_whether_the_target_was_reached(nursery, new_run):
     folder = new_run(log={"mlperf": True}, evaluation={"interval": "3ba", "stop_at_top1": 1e-9})
     nursery.call(folder, 1, trained)
     lines = (folder / "result_0.txt").read_text().splitlines()
@@ -343,9 +323,7 @@ def test_mlperfs_log_says_what_was_trained_and_whether_the_target_was_reached(
     assert complies(folder / "result_0.txt")
 
 
-def test_ranks_that_only_time_epochs_train_those_and_keep_nothing(
-    nursery: Nursery, new_run: Callable[..., Path]
-):
+def test_ranks_that_only_time_epochs_train_those_and_keep_nothing(nursery, new_run):
     folder = new_run(max_duration="5ep", batch={"global_size": 64, "bn_size": 32})
     (folder / "sample.json").write_text('{"epochs": [0, 1, 4]}')
     nursery.call(folder, 2, trained)

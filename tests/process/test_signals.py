@@ -28,9 +28,7 @@ def interruption() -> Iterator[Interruption]:
     ("number", "code"),
     [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGHUP, 75), (signal.SIGINT, 130)],
 )
-def test_a_signal_requests_a_stop_with_its_exit_code(
-    number: signal.Signals, code: int, interruption: Interruption
-) -> None:
+def test_a_signal_requests_a_stop_with_its_exit_code(number, code, interruption):
     assert not interruption.requested
     os.kill(os.getpid(), number)
     assert (interruption.requested, interruption.exit_code, interruption.reason) == (
@@ -40,7 +38,7 @@ def test_a_signal_requests_a_stop_with_its_exit_code(
     )
 
 
-def test_a_signal_that_is_ignored_at_the_start_stays_ignored() -> None:
+def test_a_signal_that_is_ignored_at_the_start_stays_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
     try:
         made = Interruption()
@@ -52,19 +50,17 @@ def test_a_signal_that_is_ignored_at_the_start_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_a_rank_that_stops_for_another_is_preempted(interruption: Interruption) -> None:
+def test_a_rank_that_stops_for_another_is_preempted(interruption):
     assert (interruption.requested, interruption.exit_code) == (False, 75)
 
 
-def test_the_same_request_twice_at_once_is_one(interruption: Interruption) -> None:
+def test_the_same_request_twice_at_once_is_one(interruption):
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM):
         os.kill(os.getpid(), number)
     assert interruption.exit_code == 130
 
 
-def test_only_a_second_ctrl_c_ends_the_process_at_once(
-    interruption: Interruption, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_a_second_ctrl_c_ends_the_process_at_once(interruption, monkeypatch):
     monkeypatch.setattr(module, "_SAME_REQUEST", 0.01)
     child = os.fork()
     if child == 0:
@@ -79,9 +75,7 @@ def test_only_a_second_ctrl_c_ends_the_process_at_once(
 @pytest.mark.parametrize(
     ("max_wall", "stops_after"), [("100s", 95), ("10m", 570), ("3.5h", 3.5 * 3600 - 120)]
 )
-def test_a_run_stops_before_its_time_is_over(
-    max_wall: str, stops_after: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_stops_before_its_time_is_over(max_wall, stops_after, monkeypatch):
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     limited = Interruption()
@@ -93,7 +87,7 @@ def test_a_run_stops_before_its_time_is_over(
     assert max_wall in limited.reason
 
 
-def test_a_run_without_a_limit_continues(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_a_limit_continues(monkeypatch):
     unlimited = Interruption()
     unlimited.limit("", started=0.0)
     monkeypatch.setattr(time, "monotonic", lambda: 1e9)

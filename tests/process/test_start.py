@@ -10,7 +10,7 @@ import torch
 from resnet_recipes.process.ending import first_failure
 from resnet_recipes.recipe.compose import compose
 from resnet_recipes.recipe.frozen import freeze
-from tests.process.nursery import Nursery, shallow_resnet18
+from tests.process.nursery import shallow_resnet18
 from tests.process.test_survival import SMALL, Run, assert_same
 
 pytestmark = pytest.mark.slow
@@ -42,12 +42,8 @@ def configs(weights: Path) -> dict[int, str]:
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_run_from_weights_keeps_what_is_frozen_and_resumes_bitwise_without_the_file(
-    ranks: int,
-    tmp_path: Path,
-    configs: dict,
-    weights: Path,
-    nursery: Nursery,
-) -> None:
+    ranks, tmp_path, configs, weights, nursery
+):
     whole = Run(tmp_path / "whole", configs, nursery, ranks).finish()
     loaded = torch.load(weights, weights_only=True)
     frozen = [name for name in loaded if name.startswith(("conv1.", "layer1.")) and "conv" in name]
@@ -66,9 +62,7 @@ def test_a_run_from_weights_keeps_what_is_frozen_and_resumes_bitwise_without_the
         (tmp_path / "away.pt").rename(weights)
 
 
-def test_a_run_whose_weights_are_gone_before_it_begins_says_so(
-    tmp_path, configs, weights, nursery
-) -> None:
+def test_a_run_whose_weights_are_gone_before_it_begins_says_so(tmp_path, configs, weights, nursery):
     weights.rename(tmp_path / "away.pt")
     run = Run(tmp_path / "run", configs, nursery, 1)
     run.start()

@@ -128,16 +128,14 @@ def tensors(value: object, key: str = "") -> Iterator[tuple[str, torch.Tensor]]:
         yield key, torch.tensor(value)
 
 
-def test_killed(tmp_path: Path, configs: dict, nursery: Nursery, untouched: Callable) -> None:
+def test_killed(tmp_path, configs, nursery, untouched):
     run = Run(tmp_path / "run", configs, nursery, 1)
     os.kill(run.start_until(5)[0], signal.SIGKILL)
     assert nursery.wait() == [-signal.SIGKILL]
     assert_same(run.finish(), untouched(1))
 
 
-def test_stopped_by_ctrl_c_loses_no_step(
-    tmp_path: Path, configs: dict, nursery: Nursery, untouched: Callable
-) -> None:
+def test_stopped_by_ctrl_c_loses_no_step(tmp_path, configs, nursery, untouched):
     run = Run(tmp_path / "run", configs, nursery, 1)
     os.kill(run.start_until(3)[0], signal.SIGINT)
     assert nursery.wait() == [130]
@@ -147,9 +145,7 @@ def test_stopped_by_ctrl_c_loses_no_step(
     assert_same(run.finish(), untouched(1))
 
 
-def test_last_checkpoint_damaged(
-    tmp_path: Path, configs: dict, nursery: Nursery, untouched: Callable
-) -> None:
+def test_last_checkpoint_damaged(tmp_path, configs, nursery, untouched):
     run = Run(tmp_path / "run", configs, nursery, 1)
     os.kill(run.start_until(4)[0], signal.SIGTERM)
     nursery.wait()
@@ -161,7 +157,7 @@ def test_last_checkpoint_damaged(
     assert "was skipped" in (run.folder / "metrics.jsonl").read_text()
 
 
-def test_disk_full(tmp_path: Path, configs: dict, nursery: Nursery, untouched: Callable) -> None:
+def test_disk_full(tmp_path, configs, nursery, untouched):
     run = Run(tmp_path / "run", configs, nursery, 1)
     os.kill(run.start_until(3, largest_file=100_000)[0], signal.SIGTERM)
     assert nursery.wait() == [1]  # not 75: nothing could be saved
@@ -171,8 +167,8 @@ def test_disk_full(tmp_path: Path, configs: dict, nursery: Nursery, untouched: C
 
 
 def test_a_folder_that_is_deleted_and_made_again_stays_as_the_other_run_made_it(
-    tmp_path: Path, configs: dict, nursery: Nursery
-) -> None:
+    tmp_path, configs, nursery
+):
     run = Run(tmp_path / "run", configs, nursery, 1)
     run.start_until(1)
     run.folder.rename(tmp_path / "gone")  # deleting file by file would race with the rank
@@ -185,9 +181,7 @@ def test_a_folder_that_is_deleted_and_made_again_stays_as_the_other_run_made_it(
     )
 
 
-def test_two_ranks_stopped_at_three_steps(
-    tmp_path: Path, configs: dict, nursery: Nursery, untouched: Callable
-) -> None:
+def test_two_ranks_stopped_at_three_steps(tmp_path, configs, nursery, untouched):
     run, saved = Run(tmp_path / "run", configs, nursery, 2), []
     for step in (1, 4, 7):
         nursery.start(run.folder, 2, stop_at=step)
@@ -198,8 +192,8 @@ def test_two_ranks_stopped_at_three_steps(
 
 
 def test_three_ranks_of_which_one_gets_a_signal_and_then_one_is_killed(
-    tmp_path: Path, configs: dict, nursery: Nursery, untouched: Callable
-) -> None:
+    tmp_path, configs, nursery, untouched
+):
     run = Run(tmp_path / "run", configs, nursery, 3)
     os.kill(run.start_until(1)[2], signal.SIGTERM)
     assert nursery.wait() == [75, 75, 75]

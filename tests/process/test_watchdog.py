@@ -30,13 +30,13 @@ def stderr_of(folder: Path, seconds: float, stalled: float, act: str = "") -> st
     ).stderr
 
 
-def test_a_beat_can_be_read_by_another_process(tmp_path: Path) -> None:
+def test_a_beat_can_be_read_by_another_process(tmp_path):
     stderr_of(tmp_path, 0, 60)
     (beat,) = beats(tmp_path)
     assert (beat.rank, beat.step, beat.count, beat.phase) == (3, 7, 2, "evaluate")
 
 
-def test_the_last_beat_counts(tmp_path: Path) -> None:
+def test_the_last_beat_counts(tmp_path):
     stderr_of(
         tmp_path,
         0,
@@ -47,13 +47,13 @@ def test_the_last_beat_counts(tmp_path: Path) -> None:
     assert (beat.step, beat.phase) == (999, "a phase with a n")
 
 
-def test_a_stalled_process_dumps_its_stacks_and_lives_on(tmp_path: Path) -> None:
+def test_a_stalled_process_dumps_its_stacks_and_lives_on(tmp_path):
     log = stderr_of(tmp_path, 0.3, 0.1)
     assert "Timeout" in log
     assert "stuck_in_a_collective" in log
 
 
-def test_a_process_that_gets_on_dumps_nothing(tmp_path: Path) -> None:
+def test_a_process_that_gets_on_dumps_nothing(tmp_path):
     assert (
         stderr_of(
             tmp_path, 0, 0.4, "for i in range(30): time.sleep(0.02); watchdog.beat(i, 'train')"
@@ -62,7 +62,7 @@ def test_a_process_that_gets_on_dumps_nothing(tmp_path: Path) -> None:
     )
 
 
-def test_sigusr2_and_crashes_show_the_stacks(tmp_path: Path) -> None:
+def test_sigusr2_and_crashes_show_the_stacks(tmp_path):
     assert "stuck_in_a_collective" not in (
         asked := stderr_of(tmp_path, 0, 60, "os.kill(os.getpid(), signal.SIGUSR2)")
     )

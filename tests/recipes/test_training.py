@@ -106,9 +106,7 @@ def trained(folder: Path, nursery: Nursery, ranks: int) -> dict[str, torch.Tenso
         ),
     ],
 )
-def test_a_baseline_learns_and_resumes_bit_for_bit(
-    name: str, ranks: int, images: Path, nursery: Nursery, tmp_path: Path
-):
+def test_a_baseline_learns_and_resumes_bit_for_bit(name, ranks, images, nursery, tmp_path):
     whole, resumed = (
         begun(tmp_path / folder, name, images, ranks) for folder in ("whole", "resumed")
     )

@@ -17,16 +17,14 @@ def closed_pipe() -> int:
     return writer
 
 
-def test_a_closed_pipe_drops_the_text_and_is_not_reported(
-    closed_pipe: int, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_closed_pipe_drops_the_text_and_is_not_reported(closed_pipe, monkeypatch):
     stream = lasting(closed_pipe, "utf-8")
     print("text" * 100_000, file=stream, flush=True)
     monkeypatch.setattr(output.sys, "stdout", stream)
     assert lost_output() == ""
 
 
-def test_a_full_disk_drops_the_text_and_is_named(monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_drops_the_text_and_is_named(monkeypatch):
     with Path("/dev/full").open("w") as full:
         stream = lasting(os.dup(full.fileno()), "utf-8")
     print("text", file=stream)
@@ -34,7 +32,7 @@ def test_a_full_disk_drops_the_text_and_is_named(monkeypatch: pytest.MonkeyPatch
     assert lost_output() == "No space left on device"
 
 
-def test_characters_that_the_terminal_lacks_are_escaped(tmp_path: Path):
+def test_characters_that_the_terminal_lacks_are_escaped(tmp_path):
     with (tmp_path / "text").open("w") as file:
         print("caf\u00e9 \udcff", file=lasting(file.fileno(), "ascii"))
     assert (tmp_path / "text").read_text() == "caf\\xe9 \\udcff\n"

@@ -9,7 +9,6 @@ from rich.live import Live
 from rich.text import Text
 
 from resnet_recipes.report.console import LiveConsole
-from resnet_recipes.report.facts import RunFacts
 from resnet_recipes.report.terminal import HEIGHT, interjection
 
 
@@ -52,7 +51,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return Terminal()
 
 
-def test_a_sentence_from_another_process_leaves_nothing_of_the_display_behind(terminal: Terminal):
+def test_a_sentence_from_another_process_leaves_nothing_of_the_display_behind(terminal):
     with Live(
         console=Console(file=terminal, highlight=False), auto_refresh=False, transient=True
     ) as live:
@@ -65,7 +64,7 @@ def test_a_sentence_from_another_process_leaves_nothing_of_the_display_behind(te
     assert "".join(terminal.screen()[1:]) == ""
 
 
-def test_the_display_has_the_height_that_others_count_on(terminal: Terminal, facts: RunFacts):
+def test_the_display_has_the_height_that_others_count_on(terminal, facts):
     console = LiveConsole(terminal, terminal)
     console.begin(facts, 0)
     assert len(terminal.screen()) == HEIGHT

@@ -43,7 +43,7 @@ def losses_of(run: Run) -> Tensor:
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_features_have_the_memory_format_of_the_recipe(wanted: bool, make_run: Callable):
+def test_features_have_the_memory_format_of_the_recipe(wanted, make_run):
     model = make_run(precision={"channels_last": wanted}).model
     seen = []
     model.layer2.register_forward_hook(lambda module, inputs, output: seen.append(output))
@@ -51,9 +51,7 @@ def test_features_have_the_memory_format_of_the_recipe(wanted: bool, make_run: C
     assert seen[0].is_contiguous(memory_format=torch.channels_last) is wanted
 
 
-def test_convolutions_and_images_are_channels_last_with_every_method_on(
-    make_run: Callable[..., Run],
-):
+def test_convolutions_and_images_are_channels_last_with_every_method_on(make_run):
     run = make_run(max_duration="1ba", schedule={"warmup": "0ba"}, methods=ALL)
     wide = [
         module.weight
@@ -72,7 +70,7 @@ def test_convolutions_and_images_are_channels_last_with_every_method_on(
     assert seen[0].is_contiguous(memory_format=torch.channels_last)
 
 
-def test_memory_format_does_not_change_what_the_network_says(make_run: Callable[..., Run]):
+def test_memory_format_does_not_change_what_the_network_says(make_run):
     surgery = {"blurpool": {}, "stochastic_depth": {"drop_rate": 0.1}, "bce_loss": {}}
     images = torch.randn(4, 3, 40, 40, generator=torch.Generator().manual_seed(0)).to(
         memory_format=torch.channels_last
@@ -86,7 +84,7 @@ def test_memory_format_does_not_change_what_the_network_says(make_run: Callable[
 
 
 def test_a_compiled_run_is_one_graph_over_all_sizes_and_trains_as_the_plain_one(
-    make_run: Callable[..., Run], monkeypatch
+    make_run, monkeypatch
 ):
     # an epoch is one step, so that every step has another size
     monkeypatch.setattr(synthetic, "TRAIN_EXAMPLES", 16)
@@ -151,9 +149,7 @@ def test_fused_operations_are_for_channels_last_and_can_be_left_out(
     assert run.notes == (FUSED.notes if fused else ())
 
 
-def test_a_run_with_fused_operations_has_the_losses_of_the_plain_one(
-    make_run: Callable[..., Run], monkeypatch
-):
+def test_a_run_with_fused_operations_has_the_losses_of_the_plain_one(make_run, monkeypatch):
     changes = {"max_duration": "4ba", "schedule": {"warmup": "0ba"}, "methods": ALL}
     expected = losses_of(make_run(**changes))
     monkeypatch.setattr(ops, "choose", lambda device, dtype: FUSED)

@@ -66,19 +66,17 @@ def reopened(checkpoints: Checkpoints) -> Checkpoints:
     return again
 
 
-def test_a_saved_state_is_read_back_bit_for_bit(checkpoints: Checkpoints) -> None:
+def test_a_saved_state_is_read_back_bit_for_bit(checkpoints):
     step, state = reopened(checkpoints).newest()
     assert step == 20
     assert same(state, state_at(20))
 
 
-def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
+def test_an_empty_folder_has_no_checkpoint(tmp_path):
     assert Checkpoints(tmp_path / "none", 2, print).newest() is None
 
 
-def test_training_may_change_its_tensors_as_soon_as_save_returns(
-    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_may_change_its_tensors_as_soon_as_save_returns(checkpoints, monkeypatch):
     write = checkpoints._write
     monkeypatch.setattr(checkpoints, "_write", lambda *args: (time.sleep(0.2), write(*args)))
     state = state_at(30)
@@ -88,18 +86,18 @@ def test_training_may_change_its_tensors_as_soon_as_save_returns(
     assert same(checkpoints.newest()[1], state_at(30))
 
 
-def test_what_could_not_be_read_back_is_not_written(checkpoints: Checkpoints) -> None:
+def test_what_could_not_be_read_back_is_not_written(checkpoints):
     with pytest.raises(TypeError, match="/versions/torch is a TorchVersion"):
         checkpoints.save(30, {"versions": {"torch": torch.__version__}})
 
 
-def test_host_memory_is_reused_from_one_save_to_the_next(checkpoints: Checkpoints) -> None:
+def test_host_memory_is_reused_from_one_save_to_the_next(checkpoints):
     before = {key: tensor.data_ptr() for key, tensor in checkpoints._staging.items()}
     checkpoints.save(30, state_at(30), wait=True)
     assert {key: tensor.data_ptr() for key, tensor in checkpoints._staging.items()} == before
 
 
-def test_only_the_newest_are_kept(checkpoints: Checkpoints) -> None:
+def test_only_the_newest_are_kept(checkpoints):
     checkpoints.save(30, state_at(30), wait=True)
     assert sorted(path.name for path in checkpoints.folder.iterdir()) == [
         "step-00000020.json",
@@ -134,7 +132,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", [name for name in DAMAGES if name != "other step"])
-def test_a_damaged_checkpoint_is_skipped_with_a_note(damage: str, checkpoints: Checkpoints) -> None:
+def test_a_damaged_checkpoint_is_skipped_with_a_note(damage, checkpoints):
     DAMAGES[damage](checkpoints._path(20))
     again = reopened(checkpoints)
     step, state = again.newest()
@@ -143,22 +141,20 @@ def test_a_damaged_checkpoint_is_skipped_with_a_note(damage: str, checkpoints: C
     assert "step 20 was skipped" in again.notes[0]
 
 
-def test_a_checkpoint_renamed_to_another_step_is_refused(checkpoints: Checkpoints) -> None:
+def test_a_checkpoint_renamed_to_another_step_is_refused(checkpoints):
     DAMAGES["other step"](checkpoints._path(20))
     with pytest.raises(TrainingError, match="none of the 1 checkpoints"):
         reopened(checkpoints).newest()
 
 
-def test_a_run_with_only_damaged_checkpoints_does_not_start_over_silently(
-    checkpoints: Checkpoints,
-) -> None:
+def test_a_run_with_only_damaged_checkpoints_does_not_start_over_silently(checkpoints):
     for step in (10, 20):
         DAMAGES["cut"](checkpoints._path(step))
     with pytest.raises(TrainingError, match="none of the 2 checkpoints"):
         reopened(checkpoints).newest()
 
 
-def test_a_damaged_checkpoint_never_pushes_out_a_good_one(checkpoints: Checkpoints) -> None:
+def test_a_damaged_checkpoint_never_pushes_out_a_good_one(checkpoints):
     DAMAGES["cut"](checkpoints._path(20))
     again = reopened(checkpoints)
     again.newest()
@@ -167,9 +163,7 @@ def test_a_damaged_checkpoint_never_pushes_out_a_good_one(checkpoints: Checkpoin
     assert reopened(again).newest()[0] == 15
 
 
-def test_a_damaged_checkpoint_is_replaced_when_its_step_is_saved_again(
-    checkpoints: Checkpoints,
-) -> None:
+def test_a_damaged_checkpoint_is_replaced_when_its_step_is_saved_again(checkpoints):
     DAMAGES["flipped"](checkpoints._path(20))
     again = reopened(checkpoints)
     again.newest()
@@ -177,7 +171,7 @@ def test_a_damaged_checkpoint_is_replaced_when_its_step_is_saved_again(
     assert same(reopened(again).newest()[1], state_at(20))
 
 
-def test_what_a_killed_save_left_is_deleted_and_nothing_else(checkpoints: Checkpoints) -> None:
+def test_what_a_killed_save_left_is_deleted_and_nothing_else(checkpoints):
     (checkpoints.folder / f"step-00000030.pt.{16 * 'a'}.part").write_bytes(b"half")
     (checkpoints.folder / "thesis.part").write_text("not ours")
     assert reopened(checkpoints).newest()[0] == 20
@@ -195,9 +189,7 @@ def small_files() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_write_that_fails_is_a_warning_and_harms_nothing(
-    checkpoints: Checkpoints, warnings: list[str]
-) -> None:
+def test_a_write_that_fails_is_a_warning_and_harms_nothing(checkpoints, warnings):
     assert checkpoints.newest()
     with small_files():
         checkpoints.save(30, state_at(30))
@@ -212,9 +204,7 @@ def test_a_write_that_fails_is_a_warning_and_harms_nothing(
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EROFS, errno.EACCES])
-def test_three_failures_in_a_row_stop_the_run(
-    code: int, checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_three_failures_in_a_row_stop_the_run(code, checkpoints, monkeypatch):
     def failing(_: object) -> None:
         raise OSError(code, os.strerror(code))
 
@@ -227,9 +217,7 @@ def test_three_failures_in_a_row_stop_the_run(
     assert reopened(checkpoints).newest()[0] == 20
 
 
-def test_a_run_that_does_not_fit_is_refused_before_its_first_step(
-    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_does_not_fit_is_refused_before_its_first_step(checkpoints, monkeypatch):
     kept = sum(path.stat().st_size for path in checkpoints.folder.iterdir())
     monkeypatch.setattr(
         os, "statvfs", lambda _: os.statvfs_result((1, 1, 0, 0, 5_000_000, 0, 0, 0, 0, 255))
@@ -240,8 +228,8 @@ def test_a_run_that_does_not_fit_is_refused_before_its_first_step(
 
 
 def test_a_disk_that_is_filling_up_is_a_warning_before_it_is_full(
-    checkpoints: Checkpoints, warnings: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    checkpoints, warnings, monkeypatch
+):
     size = (checkpoints.folder / "step-00000020.pt").stat().st_size
     for step, share in ((30, 1.3), (40, 1.1)):
         free = int(share * size)
@@ -256,9 +244,7 @@ def test_a_disk_that_is_filling_up_is_a_warning_before_it_is_full(
     assert checkpoints.newest()[0] == 40
 
 
-def test_a_success_forgives_earlier_failures(
-    checkpoints: Checkpoints, warnings: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_success_forgives_earlier_failures(checkpoints, warnings, monkeypatch):
     sync = os.fsync
 
     def failing(_: object) -> None:
@@ -272,21 +258,19 @@ def test_a_success_forgives_earlier_failures(
     assert checkpoints.newest()[0] == 90
 
 
-def test_a_save_that_was_waited_for_is_not_lost_in_silence(checkpoints: Checkpoints) -> None:
+def test_a_save_that_was_waited_for_is_not_lost_in_silence(checkpoints):
     assert checkpoints.newest()
     with pytest.raises(TrainingError, match="newest checkpoint is from step 20"), small_files():
         checkpoints.save(30, state_at(30), wait=True)
 
 
-def test_a_folder_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_refused_at_the_start(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(NotReadyError, match="cannot be written here"):
         Checkpoints(tmp_path / "file" / "checkpoints", 2, print).open_for_writing()
 
 
-def test_bytes_reach_the_disk_before_names_do(
-    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bytes_reach_the_disk_before_names_do(checkpoints, monkeypatch):
     calls = []
     for name in ("fsync", "replace"):
         real = getattr(os, name)
@@ -311,9 +295,7 @@ def forked(body: Callable[[], object]) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", range(8))
-def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(
-    place: int, checkpoints: Checkpoints
-) -> None:
+def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(place, checkpoints):
     def save() -> None:
         count = 0
 
@@ -342,9 +324,7 @@ def test_a_kill_at_any_stage_of_a_save_leaves_the_old_checkpoint_or_the_new(
 
 
 @pytest.mark.slow
-def test_a_kill_at_a_random_moment_never_costs_more_than_one_checkpoint(
-    checkpoints: Checkpoints,
-) -> None:
+def test_a_kill_at_a_random_moment_never_costs_more_than_one_checkpoint(checkpoints):
     rng, reached = random.Random(5), 20
     # Small enough that torch copies it without OpenMP, whose threads do not survive a fork.
     ballast = torch.zeros(32_000)
@@ -374,7 +354,7 @@ def test_a_kill_at_a_random_moment_never_costs_more_than_one_checkpoint(
         reached = step
 
 
-def test_the_manifest_says_what_the_file_is(checkpoints: Checkpoints) -> None:
+def test_the_manifest_says_what_the_file_is(checkpoints):
     manifest = json.loads((checkpoints.folder / "step-00000020.json").read_text())
     assert manifest.keys() == {"format", "step", "bytes", "sha256"}
     assert (manifest["step"], manifest["bytes"]) == (20, checkpoints._path(20).stat().st_size)

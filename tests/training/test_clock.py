@@ -21,7 +21,7 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     return passing
 
 
-def test_the_clock_stands_still_while_paused(wait: Callable[[float], None]):
+def test_the_clock_stands_still_while_paused(wait):
     clock = Clock(torch.device("cpu"))
     wait(2.0)
     with clock.paused():
@@ -31,7 +31,7 @@ def test_the_clock_stands_still_while_paused(wait: Callable[[float], None]):
     assert clock.seconds() == 5.0
 
 
-def test_a_resumed_clock_continues_where_it_stopped(wait: Callable[[float], None]):
+def test_a_resumed_clock_continues_where_it_stopped(wait):
     clock = Clock(torch.device("cpu"))
     wait(7.0)
     clock.restart(100.0)
@@ -39,9 +39,7 @@ def test_a_resumed_clock_continues_where_it_stopped(wait: Callable[[float], None
     assert clock.seconds() == 101.0
 
 
-def test_what_first_gradients_take_longer_than_the_fastest_went_into_compiling(
-    wait: Callable[[float], None],
-):
+def test_what_first_gradients_take_longer_than_the_fastest_went_into_compiling(wait):
     compiling = Compiling()
     for size, seconds in (
         (32, 9.0),

@@ -18,7 +18,6 @@ from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training.build import shared
 from resnet_recipes.training.distributed import average_statistics, join, leave, this_rank
 from resnet_recipes.training.evaluate import evaluate
-from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import digest
 from tests.process.nursery import Nursery
 
@@ -46,7 +45,7 @@ def finished(
     return run
 
 
-def test_two_and_three_ranks_learn_and_measure_what_one_process_does(finished: Callable):
+def test_two_and_three_ranks_learn_and_measure_what_one_process_does(finished):
     """Micro-batches of four share BatchNorm statistics on any rank.
 
     Only the order of float additions differs.
@@ -76,9 +75,7 @@ def test_two_and_three_ranks_learn_and_measure_what_one_process_does(finished: C
         assert also["eval_examples"] == summary["eval_examples"] == 50
 
 
-def test_the_accuracy_of_three_ranks_is_that_of_the_weights_they_leave(
-    finished: Callable, make_run: Callable[..., Run]
-):
+def test_the_accuracy_of_three_ranks_is_that_of_the_weights_they_leave(finished, make_run):
     changes = {
         "max_duration": "3ba",
         "data": {"train_size": 32, "eval_resize": 32, "eval_size": 32},
@@ -97,9 +94,7 @@ def test_the_accuracy_of_three_ranks_is_that_of_the_weights_they_leave(
     assert metrics.loss == pytest.approx(summary["ema_loss"], rel=1e-5)
 
 
-def test_compressed_gradients_are_right_to_three_digits(
-    finished: Callable, make_run: Callable[..., Run]
-):
+def test_compressed_gradients_are_right_to_three_digits(finished, make_run):
     changes = {
         "max_duration": "1ba",
         "schedule": {"warmup": "0ba"},
@@ -125,7 +120,7 @@ def test_compressed_gradients_are_right_to_three_digits(
     assert 1e-5 < error < 2**-8  # a bfloat16 has 8 bits
 
 
-def test_ten_sam_steps_leave_two_ranks_bitwise_equal(finished: Callable):
+def test_ten_sam_steps_leave_two_ranks_bitwise_equal(finished):
     """Every save compares the ranks' weights and would fail."""
     finished(
         2,
@@ -150,9 +145,7 @@ def averaged(process: RankProcess) -> list[object]:
     return [buffer.tolist() for buffer in model.buffers()]
 
 
-def test_averaged_statistics_are_the_mean_over_ranks_and_counts_stay(
-    nursery: Nursery, tmp_path: Path
-):
+def test_averaged_statistics_are_the_mean_over_ranks_and_counts_stay(nursery, tmp_path):
     found = nursery.call(tmp_path, 3, averaged)
     assert found == [[[1, 1], [11, 11], 20 + rank, [31], [41], 50 + rank] for rank in range(3)]
 
@@ -177,9 +170,7 @@ def without_blur_on_one(process: RankProcess) -> tuple[list[str], tuple[str, ...
     return agreed.fused(), agreed.notes
 
 
-def test_what_one_rank_cannot_use_no_rank_uses_and_all_are_told_where(
-    nursery: Nursery, tmp_path: Path
-):
+def test_what_one_rank_cannot_use_no_rank_uses_and_all_are_told_where(nursery, tmp_path):
     (first, notes), *others = nursery.call(tmp_path, 3, without_blur_on_one)
     assert [first, *(fused for fused, _ in others)] == [["batch_norm"]] * 3
     assert notes == [

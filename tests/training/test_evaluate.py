@@ -47,7 +47,7 @@ def by_hand(model: nn.Module, data: Examples) -> Tensor:
         return model(normalize(data.pixels))
 
 
-def test_counts_and_loss_equal_a_loop_by_hand(model: nn.Module):
+def test_counts_and_loss_equal_a_loop_by_hand(model):
     data = Examples(23, 5)
     logits = by_hand(model, data)
     first = five = 0
@@ -60,22 +60,20 @@ def test_counts_and_loss_equal_a_loop_by_hand(model: nn.Module):
     assert metrics.loss == pytest.approx(float(F.cross_entropy(logits, data.labels)), rel=1e-6)
 
 
-def test_the_result_does_not_depend_on_the_batch_size(model: nn.Module):
+def test_the_result_does_not_depend_on_the_batch_size(model):
     results = [measured(model, Examples(23, size)) for size in (1, 4, 23, 100)]
     assert len({(m.top1, m.top5) for m in results}) == 1
     assert max(m.loss for m in results) == pytest.approx(min(m.loss for m in results), rel=1e-6)
 
 
-def test_the_model_is_evaluated_with_its_running_statistics_and_left_in_training_mode(
-    model: nn.Module,
-):
+def test_the_model_is_evaluated_with_its_running_statistics_and_left_in_training_mode(model):
     before = model[1].running_mean.clone()
     measured(model, Examples(8, 4))
     assert torch.equal(model[1].running_mean, before)
     assert model.training
 
 
-def test_flip_averages_an_image_and_its_mirror_image(model: nn.Module):
+def test_flip_averages_an_image_and_its_mirror_image(model):
     data, mirrored = Examples(23, 5), Examples(23, 5)
     mirrored.pixels = mirrored.pixels.flip(3)
     logits = (by_hand(model, data) + by_hand(model, mirrored)) / 2
@@ -85,7 +83,7 @@ def test_flip_averages_an_image_and_its_mirror_image(model: nn.Module):
 
 
 @pytest.mark.parametrize("wrong", [22, 24])
-def test_a_missing_or_repeated_example_is_an_error_and_no_accuracy(model: nn.Module, wrong: int):
+def test_a_missing_or_repeated_example_is_an_error_and_no_accuracy(model, wrong):
     data = Examples(23, 5)
     data.examples = wrong
     with pytest.raises(TrainingError, match=f"saw 23 of {wrong} images"):
@@ -100,9 +98,7 @@ def test_fewer_than_five_classes_have_a_top5_of_all():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
-def test_outputs_that_are_not_finite_are_an_error_without_an_accuracy(
-    model: nn.Module, value: float
-):
+def test_outputs_that_are_not_finite_are_an_error_without_an_accuracy(model, value):
     data = Examples(10, 5)
     unused = next(label for label in range(10) if label not in data.labels)
     with torch.no_grad():
@@ -111,7 +107,7 @@ def test_outputs_that_are_not_finite_are_an_error_without_an_accuracy(
         measured(model, data)
 
 
-def test_a_loss_that_is_not_finite_is_an_error_without_an_accuracy(model: nn.Module):
+def test_a_loss_that_is_not_finite_is_an_error_without_an_accuracy(model):
     with torch.no_grad():
         model[3].weight.zero_()
         model[3].bias.fill_(-3e38)
@@ -120,7 +116,7 @@ def test_a_loss_that_is_not_finite_is_an_error_without_an_accuracy(model: nn.Mod
         measured(model, Examples(10, 5))
 
 
-def test_every_batch_is_shown_with_its_best_classes_and_labels(model: nn.Module):
+def test_every_batch_is_shown_with_its_best_classes_and_labels(model):
     shown = []
     metrics = evaluate(
         model,
@@ -132,7 +128,7 @@ def test_every_batch_is_shown_with_its_best_classes_and_labels(model: nn.Module)
     assert 100 * sum(map(sum, shown)) / 23 == metrics.top1
 
 
-def test_a_lack_of_memory_says_what_to_type(model: nn.Module):
+def test_a_lack_of_memory_says_what_to_type(model):
     def fail(*_: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.20 GiB")
 

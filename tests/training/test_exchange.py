@@ -1,7 +1,5 @@
 """Gradients are averaged over ranks, a bucket at a time, while the backward pass is under way."""
 
-from pathlib import Path
-
 import pytest
 import torch
 import torch.distributed as dist
@@ -9,7 +7,6 @@ from torch import nn
 
 from resnet_recipes.process.rank_process import RankProcess
 from resnet_recipes.training import distributed, exchange
-from tests.process.nursery import Nursery
 
 
 def network(seed: int = 0) -> nn.Module:
@@ -74,10 +71,7 @@ def error(model: nn.Module, expected: nn.Module) -> float:
 @pytest.mark.slow
 @pytest.mark.parametrize(("compress", "allowed"), [(False, 1e-6), (True, 2**-8)])
 def test_gradients_are_the_mean_over_ranks_of_one_set_of_weights(
-    compress: bool,
-    allowed: float,
-    nursery: Nursery,
-    tmp_path: Path,
+    compress, allowed, nursery, tmp_path
 ):
     first, *others = nursery.call(tmp_path, 3, averaged, compress=compress)
     assert first["announced by nobody"] < allowed

@@ -3,8 +3,6 @@
 What is said when memory does not suffice, and that it is known before the first step.
 """
 
-from collections.abc import Callable
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -31,7 +29,7 @@ def grown(run: Run, limit: int) -> Run:
     return run
 
 
-def test_a_rehearsal_leaves_nothing_behind(make_run: Callable[..., Run]):
+def test_a_rehearsal_leaves_nothing_behind(make_run):
     ours, theirs = (make_run(max_duration="4ba", methods=HOT) for _ in range(2))
     rehearse(ours)
     assert all(param.grad is None for param in ours.model.parameters())
@@ -40,9 +38,7 @@ def test_a_rehearsal_leaves_nothing_behind(make_run: Callable[..., Run]):
     assert differing(ours, theirs) == []
 
 
-def test_too_little_memory_for_the_largest_images_is_known_before_the_first_step(
-    make_run: Callable[..., Run],
-):
+def test_too_little_memory_for_the_largest_images_is_known_before_the_first_step(make_run):
     resizing = {
         "progressive_resizing": {"initial_scale": 0.5, "delay": "0.2dur", "finetune": "0.2dur"}
     }
@@ -58,7 +54,7 @@ def test_too_little_memory_for_the_largest_images_is_known_before_the_first_step
         rehearse(run)
 
 
-def test_a_group_that_cannot_be_smaller_is_not_advised(make_run: Callable[..., Run]):
+def test_a_group_that_cannot_be_smaller_is_not_advised(make_run):
     run = grown(make_run(batch={"bn_size": 1}), limit=0)
     with pytest.raises(
         TrainingError, match=r"of 1 images of 32 px does not fit on this GPU; make them smaller"
@@ -66,7 +62,7 @@ def test_a_group_that_cannot_be_smaller_is_not_advised(make_run: Callable[..., R
         rehearse(run)
 
 
-def test_a_cpu_that_compiles_nothing_is_not_watched(make_run: Callable[..., Run]):
+def test_a_cpu_that_compiles_nothing_is_not_watched(make_run):
     run = make_run(max_duration="4ba")
     train(run, Notes(run))
     assert run.compiling.seconds() == 0
@@ -74,7 +70,7 @@ def test_a_cpu_that_compiles_nothing_is_not_watched(make_run: Callable[..., Run]
 
 
 @pytest.mark.parametrize("parts", [1, 2, 4])
-def test_a_step_follows_the_weighted_mean_of_its_losses(parts: int, make_run: Callable[..., Run]):
+def test_a_step_follows_the_weighted_mean_of_its_losses(parts, make_run):
     run = make_run(batch={"bn_size": 16 // parts})
     run.model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 7))
     run.exchange = Exchange(run.model, False)

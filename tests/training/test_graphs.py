@@ -126,12 +126,7 @@ def replayed(device: Device, make_run: Callable[..., Run]) -> Callable[..., tupl
         },
     ],
 )
-def test_replaying_gives_the_bits_of_computing(
-    changes: dict[str, Any],
-    replayed: Callable[..., tuple[Run, list[str]]],
-    make_run: Callable[..., Run],
-    device: Device,
-):
+def test_replaying_gives_the_bits_of_computing(changes, replayed, make_run, device):
     ours, theirs = replayed(**changes)[0], make_run(**changes)
     notes, others = Notes(ours), Notes(theirs)
     train(ours, notes)
@@ -141,11 +136,7 @@ def test_replaying_gives_the_bits_of_computing(
     assert differing(ours, theirs) == []
 
 
-def test_float16_is_replayed_with_the_scale_of_the_step(
-    replayed: Callable[..., tuple[Run, list[str]]],
-    make_run: Callable[..., Run],
-    device: Device,
-):
+def test_float16_is_replayed_with_the_scale_of_the_step(replayed, make_run, device):
     changes = {
         "max_duration": "8ba",
         "precision": {"dtype": "fp16"},
@@ -161,10 +152,7 @@ def test_float16_is_replayed_with_the_scale_of_the_step(
     assert differing(ours, theirs) == []
 
 
-def test_every_image_size_has_a_graph_after_one_gradient_without(
-    replayed: Callable[..., tuple[Run, list[str]]],
-    device: Device,
-):
+def test_every_image_size_has_a_graph_after_one_gradient_without(replayed, device):
     run, told = replayed(
         max_duration="3ep",
         methods={
@@ -186,10 +174,7 @@ def test_every_image_size_has_a_graph_after_one_gradient_without(
     ]
 
 
-def test_nothing_is_replayed_while_the_gpu_is_the_limit(
-    replayed: Callable[..., tuple[Run, list[str]]],
-    device: Device,
-):
+def test_nothing_is_replayed_while_the_gpu_is_the_limit(replayed, device):
     run, told = replayed(max_duration="8ba")
     device.waits = False
     train(run, Notes(run))
@@ -197,11 +182,7 @@ def test_nothing_is_replayed_while_the_gpu_is_the_limit(
     assert told == []
 
 
-def test_what_a_graph_cannot_hold_is_computed_and_reported(
-    replayed: Callable[..., tuple[Run, list[str]]],
-    make_run: Callable[..., Run],
-    device: Device,
-):
+def test_what_a_graph_cannot_hold_is_computed_and_reported(replayed, make_run, device):
     ours, theirs = replayed(max_duration="9ba")[0], make_run(max_duration="9ba")
     told: list[str] = []
     ours.graphs.tell = told.append
@@ -216,11 +197,7 @@ def test_what_a_graph_cannot_hold_is_computed_and_reported(
     assert differing(ours, theirs) == []
 
 
-def test_a_gradient_that_is_added_to_another_is_computed(
-    replayed: Callable[..., tuple[Run, list[str]]],
-    make_run: Callable[..., Run],
-    device: Device,
-):
+def test_a_gradient_that_is_added_to_another_is_computed(replayed, make_run, device):
     """As by a method that takes a batch's gradient twice."""
 
     def twice(compute: Callable, params: list, now: object) -> torch.Tensor:

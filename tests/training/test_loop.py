@@ -1,6 +1,5 @@
 """The loop on small runs: it learns, resumes bit for bit, and never waits for the device."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -75,7 +74,7 @@ def differing(ours: Run, theirs: Run) -> list[str]:
     return [key for key in pairs[0] if not torch.equal(pairs[0][key], pairs[1][key])]
 
 
-def test_the_loss_falls(make_run: Callable[..., Run]):
+def test_the_loss_falls(make_run):
     run = make_run(
         max_duration="24ba",
         evaluation={"interval": "1dur"},
@@ -88,7 +87,7 @@ def test_the_loss_falls(make_run: Callable[..., Run]):
     assert losses[-5:].mean() < 0.8 * losses[:5].mean()
 
 
-def test_the_plan_says_when_to_log_evaluate_and_save(make_run: Callable[..., Run]):
+def test_the_plan_says_when_to_log_evaluate_and_save(make_run):
     run = make_run(
         max_duration="5ba",
         log={"interval": "2ba"},
@@ -100,7 +99,7 @@ def test_the_plan_says_when_to_log_evaluate_and_save(make_run: Callable[..., Run
     assert (notes.logged, notes.evaluated, notes.saved) == ([2, 3, 4, 5], [3, 5], [4, 5])
 
 
-def test_a_run_that_is_asked_to_stop_logs_and_saves(make_run: Callable[..., Run]):
+def test_a_run_that_is_asked_to_stop_logs_and_saves(make_run):
     run = make_run(
         max_duration="8ba", checkpoint={"interval": "1dur"}, evaluation={"interval": "1dur"}
     )
@@ -111,10 +110,7 @@ def test_a_run_that_is_asked_to_stop_logs_and_saves(make_run: Callable[..., Run]
 
 @pytest.mark.parametrize(("wanted", "steps"), [(True, [8]), (False, [])])
 def test_statistics_are_averaged_at_the_end_of_every_epoch_if_the_recipe_says_so(
-    wanted: bool,
-    steps: list[int],
-    make_run: Callable[..., Run],
-    monkeypatch: pytest.MonkeyPatch,
+    wanted, steps, make_run, monkeypatch
 ):
     run = make_run(max_duration="9ba", batch={"bn_average": wanted})
     notes, averaged = Notes(run), []
@@ -125,7 +121,7 @@ def test_statistics_are_averaged_at_the_end_of_every_epoch_if_the_recipe_says_so
     assert averaged == steps
 
 
-def test_a_run_that_reaches_its_target_saves_and_ends(make_run: Callable[..., Run]):
+def test_a_run_that_reaches_its_target_saves_and_ends(make_run):
     often = {"interval": "2ba", "offset": "1ba", "stop_at_top1": 50.0}
     run = make_run(max_duration="8ba", checkpoint={"interval": "1dur"}, evaluation=often)
     notes = Notes(run)
@@ -136,7 +132,7 @@ def test_a_run_that_reaches_its_target_saves_and_ends(make_run: Callable[..., Ru
 
 @pytest.mark.parametrize("microbatches", [1, 2])
 def test_a_resumed_run_equals_the_uninterrupted_run_with_every_method_of_hot(
-    make_run: Callable[..., Run], microbatches: int
+    make_run, microbatches
 ):
     changes = {"max_duration": "7ba", "batch": {"bn_size": 16 // microbatches}, "methods": HOT}
     whole = make_run(**changes)
@@ -149,7 +145,7 @@ def test_a_resumed_run_equals_the_uninterrupted_run_with_every_method_of_hot(
         assert differing(resumed, whole) == []
 
 
-def test_without_the_seed_of_each_step_a_resumed_run_would_differ(make_run: Callable[..., Run]):
+def test_without_the_seed_of_each_step_a_resumed_run_would_differ(make_run):
     whole, resumed = (make_run(max_duration="5ba", methods=HOT) for _ in range(2))
     whole.methods.draws_in_forward = resumed.methods.draws_in_forward = False
     train(whole, notes := Notes(whole, keep=(2,)))
@@ -157,7 +153,7 @@ def test_without_the_seed_of_each_step_a_resumed_run_would_differ(make_run: Call
     assert differing(resumed, whole) != []
 
 
-def test_microbatches_do_not_change_the_gradient(make_run: Callable[..., Run]):
+def test_microbatches_do_not_change_the_gradient(make_run):
     ways = [
         make_run(
             max_duration="1ba",
@@ -180,7 +176,7 @@ def test_microbatches_do_not_change_the_gradient(make_run: Callable[..., Run]):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_no_step_waits_for_the_device(make_run: Callable[..., Run]):
+def test_no_step_waits_for_the_device(make_run):
     run = make_run(max_duration="4ba", log={"interval": "1dur"}, methods=HOT)
     with profile(activities=[ProfilerActivity.CPU]) as trace:
         train(run, Notes(run))

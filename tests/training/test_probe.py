@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -22,7 +21,7 @@ from resnet_recipes.training import distributed, probe
 from resnet_recipes.training.distributed import Rank
 from resnet_recipes.training.graphs import WAITS_BEFORE_REPLAY
 from resnet_recipes.training.tuning import Tuning
-from tests.process.nursery import Nursery, shallow_resnet18
+from tests.process.nursery import shallow_resnet18
 
 ALONE = Rank(0, 0, 1, torch.device("cpu"))
 
@@ -42,9 +41,7 @@ def made(recipe: Callable[..., Recipe], monkeypatch: pytest.MonkeyPatch) -> Plan
     return make_plan(small, data.measure(small.data), 1)
 
 
-def test_the_ends_and_the_middle_of_the_sizes_are_measured(
-    made: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_ends_and_the_middle_of_the_sizes_are_measured(made, monkeypatch):
     monkeypatch.setattr(probe, "STEPS", 3)
     found = probe.speeds(made, ALONE, seconds=5.0)
     assert {min(made.sizes), max(made.sizes)} <= set(found.step) <= set(made.sizes)
@@ -53,23 +50,19 @@ def test_the_ends_and_the_middle_of_the_sizes_are_measured(
     assert (found.loader, found.end_to_end, found.exchange, found.devices) == (None, None, 0.0, 1)
 
 
-def test_training_on_the_real_images_is_timed(made: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_on_the_real_images_is_timed(made, monkeypatch):
     monkeypatch.setattr(probe, "STEPS", 2)
     assert probe.end_to_end_rate(made, ALONE, 16, seconds=1.0) > 0
 
 
-def test_a_run_that_ends_within_the_warm_up_is_timed_by_what_it_has(
-    made: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_ends_within_the_warm_up_is_timed_by_what_it_has(made, monkeypatch):
     monkeypatch.setattr(
         probe, "train", lambda run, reporter, first: reporter.laps.extend([2.0, 2.0])
     )
     assert probe.end_to_end_rate(made, ALONE, 16, seconds=1.0) == pytest.approx(8.0)
 
 
-def test_what_the_first_steps_take_longer_is_known(
-    made: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_first_steps_take_longer_is_known(made, monkeypatch):
     """By hand: the first two steps of each size take 7 seconds, later ones 1."""
     made.recipe.methods.sam = None
     laps = [5.0, 2.0, 1.0, 1.0, 1.0]
@@ -78,9 +71,7 @@ def test_what_the_first_steps_take_longer_is_known(
 
 
 @pytest.mark.parametrize(("laps", "size"), [([0.0, 0.0, 4.0], 8), ([90.0, 40.0, 0.01], 16)])
-def test_the_batch_is_chosen_by_a_step_that_is_warm(
-    laps: list[float], size: int, made: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_batch_is_chosen_by_a_step_that_is_warm(laps, size, made, monkeypatch):
     monkeypatch.setattr(probe, "_laps", lambda *_: laps)
     assert probe._probe_size(made, ALONE, 16) == size
 
@@ -97,7 +88,7 @@ def speeds_of_two(process: RankProcess) -> dict[str, object]:
 
 
 @pytest.mark.slow
-def test_ranks_measure_together(nursery: Nursery, made: Plan, tmp_path: Path) -> None:
+def test_ranks_measure_together(nursery, made, tmp_path):
     (tmp_path / "config.yaml").write_text(freeze(made.recipe))
     first, second = nursery.call(tmp_path, 2, speeds_of_two)
     assert first["devices"] == 2
@@ -107,14 +98,14 @@ def test_ranks_measure_together(nursery: Nursery, made: Plan, tmp_path: Path) ->
     assert first["evaluation"] > 0
 
 
-def test_epochs_have_the_runs_own_sizes_and_steps_enough_to_be_timed(made: Plan) -> None:
+def test_epochs_have_the_runs_own_sizes_and_steps_enough_to_be_timed(made):
     synthetic = probe._synthetic(made, ALONE, 16)
     assert synthetic.sizes == made.sizes
     assert synthetic.steps_per_epoch > probe.WARM_UP + probe.STEPS + 2
     assert synthetic.steps_per_epoch % made.steps_per_epoch == 0
 
 
-def test_a_step_of_sam_counts_with_its_share() -> None:
+def test_a_step_of_sam_counts_with_its_share():
     """One in five steps takes two gradients: by hand, (2 + 4 x 1) / 5."""
     laps = [2.0, 1.0, 1.0, 1.0, 1.0, 2.0, 1.0]
     assert probe._mixed(laps, 5) == pytest.approx([1.2] * 5)
@@ -123,9 +114,7 @@ def test_a_step_of_sam_counts_with_its_share() -> None:
 
 
 @pytest.mark.parametrize(("device", "steps"), [("cpu", 2 + 1), ("cuda", 8 + 1)])
-def test_a_step_is_timed_once_the_warm_up_is_over_and_gradients_are_replayed(
-    device: str, steps: int
-) -> None:
+def test_a_step_is_timed_once_the_warm_up_is_over_and_gradients_are_replayed(device, steps):
     stopwatch = probe.Stopwatch(torch.device(device), seconds=0.0)
     while not stopwatch.wants_to_stop():
         stopwatch.laps.append(1.0)
@@ -143,8 +132,8 @@ def gradients_at(step: int, sam: SAM, horizon: Horizon) -> int:
 
 
 def test_the_first_step_that_is_timed_is_one_of_sams_at_the_size_that_was_asked_for(
-    made: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    made, monkeypatch
+):
     begun = []
     monkeypatch.setattr(
         probe,

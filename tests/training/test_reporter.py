@@ -39,7 +39,7 @@ def reporter(make_run: Callable[..., Run], tmp_path: Path) -> RunReporter:
 
 
 def test_only_a_run_to_a_target_or_a_verbose_one_shows_all_its_times(
-    make_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_run, tmp_path, monkeypatch
 ):
     monkeypatch.delenv(VERBOSE, raising=False)
     run = make_run()
@@ -53,7 +53,7 @@ def test_only_a_run_to_a_target_or_a_verbose_one_shows_all_its_times(
 
 @pytest.mark.parametrize("place", ["layer1.0.conv1.weight", "layer1.0.bn1.running_var"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_model_that_is_not_finite_is_never_saved(place: str, value: float, reporter: RunReporter):
+def test_a_model_that_is_not_finite_is_never_saved(place, value, reporter):
     tensor = reporter.run.model.state_dict()[place]
     tensor[(0,) * tensor.dim()] = value
     with pytest.raises(

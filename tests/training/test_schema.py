@@ -32,7 +32,7 @@ def run(make_run: Callable[..., Run]) -> Run:
     return make_run(methods={"ema": {}})
 
 
-def test_the_state_of_a_run_fits_it(run: Run) -> None:
+def test_the_state_of_a_run_fits_it(run):
     state = after_a_step(run)
     assert list(malformed(state, run.plan.total_steps)) == []
     assert list(misfits(run, state)) == []
@@ -67,7 +67,7 @@ def test_the_state_of_a_run_fits_it(run: Run) -> None:
         ("device", None),
     ],
 )
-def test_a_field_of_the_wrong_type_or_range_is_named(field: str, value: object, run: Run) -> None:
+def test_a_field_of_the_wrong_type_or_range_is_named(field, value, run):
     (sentence,) = malformed(after_a_step(run) | {field: value}, run.plan.total_steps)
     assert field in sentence
     with pytest.raises(TrainingError, match="the checkpoint cannot be used"):
@@ -117,16 +117,14 @@ def test_a_field_of_the_wrong_type_or_range_is_named(field: str, value: object, 
         ),
     ],
 )
-def test_a_tensor_that_does_not_fit_is_named(
-    change: Callable[[dict], object], named: str, run: Run
-) -> None:
+def test_a_tensor_that_does_not_fit_is_named(change, named, run):
     state = after_a_step(run)
     change(state)
     (sentence,) = misfits(run, state)
     assert sentence.startswith(named)
 
 
-def test_the_settings_of_the_optimizer_are_the_recipes(run: Run) -> None:
+def test_the_settings_of_the_optimizer_are_the_recipes(run):
     state = after_a_step(run)
     for group in state["optimizer"]["param_groups"]:
         group.update(weight_decay=1e9, momentum=-3, params=[])

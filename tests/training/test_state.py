@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from resnet_recipes.base.errors import RecipeError
-from resnet_recipes.recipe.schema import Recipe
 from resnet_recipes.training.run import Run
 from resnet_recipes.training.state import (
     capture,
@@ -25,9 +24,7 @@ def state(make_run: Callable[..., Run]) -> dict[str, Any]:
     return capture(make_run(), 3)
 
 
-def test_the_same_run_resumes_without_a_warning(
-    make_run: Callable[..., Run], state: dict[str, Any]
-):
+def test_the_same_run_resumes_without_a_warning(make_run, state):
     run = make_run()
     assert resume_warnings(run, state) == []
     assert restore(run, state) == 3
@@ -48,23 +45,19 @@ def test_the_same_run_resumes_without_a_warning(
         ),
     ],
 )
-def test_another_machine_is_a_warning(
-    changes: dict[str, Any], said: str, make_run: Callable[..., Run], state: dict[str, Any]
-):
+def test_another_machine_is_a_warning(changes, said, make_run, state):
     (sentence,) = resume_warnings(make_run(), state | changes)
     assert sentence.startswith(f"not bit-identical to an uninterrupted run: {said}")
 
 
-def test_a_checkpoint_that_does_not_say_what_computed_it_resumes(
-    make_run: Callable[..., Run], state: dict[str, Any]
-):
+def test_a_checkpoint_that_does_not_say_what_computed_it_resumes(make_run, state):
     del state["computed_by"]
     run = make_run()
     assert resume_warnings(run, state) == []
     assert restore(run, state) == 3
 
 
-def test_a_changed_bn_size_is_a_warning(make_run: Callable[..., Run], state: dict[str, Any]):
+def test_a_changed_bn_size_is_a_warning(make_run, state):
     run = make_run(batch={"bn_size": 8})
     assert resume_warnings(run, state) == [
         "not bit-identical to an uninterrupted run: batch.bn_size 16 -> 8"
@@ -81,25 +74,19 @@ def test_a_changed_bn_size_is_a_warning(make_run: Callable[..., Run], state: dic
         ({"backend": "ffcv"}, "data.backend"),
     ],
 )
-def test_other_data_are_refused(
-    changes: dict[str, Any], key: str, make_run: Callable[..., Run], state: dict[str, Any]
-):
+def test_other_data_are_refused(changes, key, make_run, state):
     with pytest.raises(RecipeError) as caught:
         restore(make_run(), state | changes)
     assert [problem.key for problem in caught.value.problems] == [key]
 
 
-def test_all_changed_settings_are_refused_together(
-    make_run: Callable[..., Run], state: dict[str, Any]
-):
+def test_all_changed_settings_are_refused_together(make_run, state):
     with pytest.raises(RecipeError) as caught:
         restore(make_run(seed=4, optimizer={"lr": 0.1}), state)
     assert [problem.key for problem in caught.value.problems] == ["optimizer.lr", "seed"]
 
 
-def test_a_run_that_began_before_a_setting_existed_resumes_with_its_default(
-    make_run: Callable[..., Run],
-):
+def test_a_run_that_began_before_a_setting_existed_resumes_with_its_default(make_run):
     run = make_run(methods={"ema": {}})
     state = capture(run, 3)
     for section, key in (
@@ -132,7 +119,7 @@ def test_a_run_that_began_before_a_setting_existed_resumes_with_its_default(
     ],
 )
 def test_a_setting_that_is_newer_than_the_run_may_have_no_other_value(
-    section: str, key: str, changes: dict[str, Any], refused: str, recipe: Callable[..., Recipe]
+    section, key, changes, refused, recipe
 ):
     old = asdict(recipe())
     del old[section][key]
@@ -140,9 +127,7 @@ def test_a_setting_that_is_newer_than_the_run_may_have_no_other_value(
     assert problem.key == refused
 
 
-def test_a_setting_that_no_longer_exists_is_refused_unless_runs_still_obey_it(
-    recipe: Callable[..., Recipe],
-):
+def test_a_setting_that_no_longer_exists_is_refused_unless_runs_still_obey_it(recipe):
     (problem,) = changed_settings(asdict(recipe()) | {"rotation": 5}, recipe())
     assert str(problem).startswith("rotation: was 5 when the run began")
     old = asdict(recipe())
@@ -153,7 +138,7 @@ def test_a_setting_that_no_longer_exists_is_refused_unless_runs_still_obey_it(
     assert str(problem).startswith("data.decode: was gpu when the run began")
 
 
-def test_a_method_without_settings_is_a_change_too(recipe: Callable[..., Recipe]):
+def test_a_method_without_settings_is_a_change_too(recipe):
     off, on = recipe(), recipe(methods={"trivial_augment": {}})
     assert [problem.key for problem in changed_settings(asdict(off), on)] == [
         "methods.trivial_augment"
@@ -163,7 +148,7 @@ def test_a_method_without_settings_is_a_change_too(recipe: Callable[..., Recipe]
     ]
 
 
-def test_a_single_nan_is_found(make_run: Callable[..., Run]):
+def test_a_single_nan_is_found(make_run):
     model = make_run().model
     assert is_finite(model)
     with torch.no_grad():

@@ -1,6 +1,6 @@
 """cuDNN searches where many pixels are trained on at one size, and nowhere else."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -10,7 +10,6 @@ import torch
 from resnet_recipes.training import gradient
 from resnet_recipes.training.loop import train
 from resnet_recipes.training.reporter import RunReporter
-from resnet_recipes.training.run import Run
 from resnet_recipes.training.tuning import Tuning
 from tests.training.test_loop import Notes
 
@@ -49,9 +48,7 @@ def test_a_size_counts_in_all_its_epochs_as_far_as_they_go():
     assert Tuning.of(plan((224, 176, 224), 151_000, last=0.9)).searched == set()
 
 
-def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(
-    make_run: Callable[..., Run], monkeypatch
-):
+def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(make_run, monkeypatch):
     """Torch keeps the first one, also that of the rehearsal."""
     run = make_run(max_duration="3ep", methods={"progressive_resizing": {"delay": "0.2dur"}})
     seen = []
@@ -67,7 +64,7 @@ def test_the_choice_of_algorithms_precedes_the_first_step_of_a_size(
     assert small != large
 
 
-def test_nothing_is_searched_for_in_an_evaluation(make_run: Callable[..., Run]):
+def test_nothing_is_searched_for_in_an_evaluation(make_run):
     run, seen = make_run(), []
     Tuning([64]).enter(64)
     run.model.register_forward_pre_hook(

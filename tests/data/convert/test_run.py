@@ -22,7 +22,6 @@ from resnet_recipes.data.convert.forecast import forecast
 from resnet_recipes.data.convert.pool import encode_one
 from resnet_recipes.data.convert.run import convert
 from resnet_recipes.data.convert.source import BetonSource
-from tests.process.nursery import Nursery
 
 RAW = ConvertOptions("raw", workers=1)
 
@@ -364,7 +363,7 @@ print(sorted(reader.field_names), reader.num_samples, samples, *reader.metadata[
 @pytest.mark.slow
 @pytest.mark.ffcv
 @pytest.mark.skipif(find_spec("ffcv") is None, reason="ffcv is not installed")
-def test_ffcv_itself_reads_our_files(betons: Path, nursery: Nursery, tmp_path: Path):
+def test_ffcv_itself_reads_our_files(betons, nursery, tmp_path):
     (tmp_path / "ffcv_reads.py").write_text(FFCV_READS)
     interpreted = os.environ | {"NUMBA_DISABLE_JIT": "1"}  # compiling takes seconds
     code, out, err = nursery.run(

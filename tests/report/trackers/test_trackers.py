@@ -60,7 +60,7 @@ def session(
 
 
 @needs("tensorboard")
-def test_tensorboard_reads_the_curves_and_a_resumed_run_continues_them(tmp_path: Path) -> None:
+def test_tensorboard_reads_the_curves_and_a_resumed_run_continues_them(tmp_path):
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     assert session(tmp_path, ["tensorboard"], range(1, 9)) == []
     time.sleep(1.1)  # event files are ordered by the second of their creation
@@ -83,9 +83,7 @@ def settings_shown(events: Any) -> dict[str, object]:
 
 
 @needs("mlflow")
-def test_mlflow_reads_the_curves_and_a_resumed_run_is_the_same_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mlflow_reads_the_curves_and_a_resumed_run_is_the_same_run(tmp_path, monkeypatch):
     from mlflow import MlflowClient
 
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
@@ -113,7 +111,7 @@ def test_mlflow_reads_the_curves_and_a_resumed_run_is_the_same_run(
 @needs("wandb")
 # W&B writes from a process of its own, now and then too late on a busy machine
 @pytest.mark.exhaustive
-def test_wandb_keeps_the_curves_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_keeps_the_curves_offline(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "offline")
     # its own process takes long to start on a busy machine
     monkeypatch.setattr(background, "CLOSING_SECONDS", (100, 0))
@@ -164,9 +162,7 @@ def records_of(path: Path) -> list[dict[str, float]]:
     return rows
 
 
-def test_the_csv_file_has_a_row_per_point_and_a_resumed_run_drops_what_it_repeats(
-    tmp_path: Path,
-) -> None:
+def test_the_csv_file_has_a_row_per_point_and_a_resumed_run_drops_what_it_repeats(tmp_path):
     session(tmp_path, ["csv"], range(1, 9))
     session(tmp_path, ["csv"], range(6, 11), first=5)
     with (tmp_path / "metrics.csv").open(newline="") as file:
@@ -183,7 +179,7 @@ class Broken:
         raise SystemExit("no route to host")
 
 
-def test_a_tracker_that_fails_is_reported_once_and_stops_nothing() -> None:
+def test_a_tracker_that_fails_is_reported_once_and_stops_nothing():
     tracker = Background("wandb", Broken, {})
     tracker.begin(0)
     for step in range(100):
@@ -206,9 +202,7 @@ class Stuck:
         self.close = lambda is_finished: None
 
 
-def test_a_tracker_that_never_responds_drops_points_and_is_left_behind(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_tracker_that_never_responds_drops_points_and_is_left_behind(monkeypatch):
     monkeypatch.setattr(background, "CAPACITY", 5)
     monkeypatch.setattr(background, "CLOSING_SECONDS", (0.05, 0.05))
     answers = threading.Event()
@@ -228,9 +222,7 @@ def test_a_tracker_that_never_responds_drops_points_and_is_left_behind(
     answers.set()
 
 
-def test_unknown_and_missing_trackers_are_problems_with_what_to_type(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_unknown_and_missing_trackers_are_problems_with_what_to_type(monkeypatch):
     monkeypatch.setattr("resnet_recipes.report.trackers.find_spec", lambda name: None)
     (unknown,) = problems(["tensorbord", "wandb"])
     (missing,) = lacking(["wandb"])
