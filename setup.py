@@ -5,6 +5,7 @@ If that is not possible, the package works without it.
 
 import ctypes
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,7 +81,7 @@ class LibraryWheel(bdist_wheel):
             "specVersion": "1.6",
             "version": 1,
             "metadata": {"component": part(f"pkg:pypi/{name}@{version}", "Apache-2.0")},
-            "components": [*contained(library)] if library.exists() else [],
+            "components": [*drawing(), *(contained(library) if library.exists() else ())],
         }
         folder = Path(wheelfile_base, "sboms")
         folder.mkdir(exist_ok=True)
@@ -94,6 +95,13 @@ def contained(library: Path) -> Iterator[dict]:
     _, version, *where = loaded.engine_jpeg().decode().split()
     if where == ["inside"]:
         yield part(f"pkg:generic/libjpeg-turbo@{version}", "IJG AND BSD-3-Clause AND Zlib")
+
+
+def drawing() -> Iterator[dict]:
+    """Yield what draws the report in a browser, which its first line names."""
+    with Path("resnet_recipes/report/page/vega.min.js").open(encoding="utf-8") as file:
+        for name, version in re.findall(r"([\w-]+) (\d+\.\d+\.\d+)", file.readline()):
+            yield part(f"pkg:npm/{name.lower()}@{version}", "BSD-3-Clause AND ISC")
 
 
 def part(purl: str, licence: str) -> dict:

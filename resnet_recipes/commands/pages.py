@@ -151,7 +151,7 @@ PAGES = {
         },
         """\
 The default folder is runs. States: finished, running, stopped, failed, killed,
-unreadable. PFLOPS and TIME are training only; MLPERF also includes evaluations and checkpoints.""",
+unreadable. PFLOPS and TIME are training only; `compare` and --json have the other clocks.""",
     ),
     "watch": Usage(
         "resnet-recipes watch RUN",

@@ -10,7 +10,7 @@ from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.places import ROOT, records
 from resnet_recipes.commands.table import table, width
 from resnet_recipes.commands.written import write_csv
-from resnet_recipes.measure.runs import STATES, RunRecord
+from resnet_recipes.measure.runs import STATES, RunRecord, shared_changes
 from resnet_recipes.report.text import clock_time, pflops, printable
 
 #: What the list can be sorted by; the best, or the latest name, comes first.
@@ -24,7 +24,7 @@ KEYS: dict[str, Callable[[RunRecord], object]] = {
 }
 
 #: Columns that a narrow terminal does without, the first to go first.
-_DROPPED = ("MLPERF", "PFLOPS", "RECIPE", "EPOCHS", "COST", "TIME")
+_DROPPED = ("PFLOPS", "RECIPE", "EPOCHS", "COST", "TIME")
 
 
 def run(arguments: Arguments) -> int:
@@ -86,12 +86,7 @@ def _row(run: RunRecord, price: float | None) -> dict[str, object]:
 
 def listed(runs: Sequence[RunRecord], price: float | None = None) -> Iterator[str]:
     """Yield the changes that all runs share, and a table with what differs below each run."""
-    shared = [
-        change
-        for change in runs[0].changes_besides_name
-        if len(runs) > 1 and all(change in run.changes for run in runs)
-    ]
-    if shared:
+    if shared := shared_changes(runs):
         yield from _wrapped(f"all with {'  '.join(shared)}", "")
         yield ""
     head, *lines = _table([_cells(run, price) for run in runs])
@@ -127,7 +122,6 @@ def _cells(run: RunRecord, price: float | None) -> dict[str, str]:
         "TOP-1": "-" if run.top1_percent is None else f"{run.top1_percent:.2f} %",
         "PFLOPS": "-" if run.pflops is None else pflops(run.pflops),
         "TIME": _clock(run.minutes),
-        "MLPERF": _clock(run.minutes_mlperf),
     }
     if price is not None:
         cost = run.cost(price)

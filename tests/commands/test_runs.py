@@ -36,7 +36,7 @@ def test_long_names_have_their_own_lines(tmp_path, capsys):
     assert all(len(line) <= 80 for line in lines)
     assert lines[2:4] == [
         "medium32-epochs22.5-seed1-0a1b2c3d",
-        "  medium32  finished       4  70.00 %   1,250  4:00    4:30  3.00",
+        "  medium32  finished       4  70.00 %   1,250  4:00  3.00",
     ]
 
 
