@@ -1,9 +1,7 @@
-"""Single operations, forward and backward.
-
-Torch's and ours, and the first convolution, padded or not.
-"""
+"""Single operations, forward and backward: torch's and ours, and the first convolution."""
 
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +13,22 @@ from resnet_recipes.measure.roofline import FUSED_SHARE
 from resnet_recipes.ops import batch_norm, blur, stem
 from resnet_recipes.ops.norm import Epilogue, Norm
 
-#: Channels and sides of ResNet-50's activations at 224 pixels, in its first and third stage.
-SHAPES = ((256, 56), (1024, 14))
+
+class Case(NamedTuple):
+    """An operation on activations as in ResNet-50 on images of 224 pixels."""
+
+    name: str
+    channels: int
+    side: int
+    accesses: float  # elements that the fused operation moves, for each of its input's
+    forms: dict[str, Callable]
+    arguments: Callable[[Tensor], tuple]
+
+
+SUM, NO_SUM = "BatchNorm + sum + ReLU, twice used", "BatchNorm + ReLU"
+NORMS = {"torch": batch_norm.plain, "fused": batch_norm.fused}
+BLURS = {"averages": blur.by_averages, "convolution": blur.by_convolution, "fused": blur.fused}
+STEMS = {"torch": stem.plain, "fused": stem.fused}
 
 #: Image sides, and the numbers of channels to which new images could be padded.
 SIDES, PADDED = (224, 88), (3, 4, 8)
@@ -26,39 +38,65 @@ def rows(device: torch.device, quick: bool) -> Iterator[dict]:
     """Yield GB/s of the bytes that a fused operation must move, and ms of the first convolution."""
     dtype, gpu, batch = dtype_of(device), gpu_of(device), 2 if quick else 256
     predicted = gpu and FUSED_SHARE * gpu.traffic / 1e9
-    for channels, side in SHAPES:
-        side = 8 if quick else side
+    for case in CASES:
+        side = 8 if quick else case.side
         generator = torch.Generator(device).manual_seed(0)
-        x = torch.randn(batch, channels, side, side, generator=generator, device=device)
+        shape = batch, case.channels, side, side
+        x = torch.randn(shape, generator=generator, device=device)
         x = x.to(dtype, memory_format=torch.channels_last)
-        size, place = 2 * x.numel(), f"{channels} channels, {side} px"
-        for add in (False, True):
-            case = f"BatchNorm{' + sum' * add} + ReLU, {place}"
-            forms = {"torch": _norm(batch_norm.plain, x, add)}
-            if device.type == "cuda":
-                forms["fused"] = _norm(batch_norm.fused, x, add)
-            yield from _timed(case, forms, (8 + 4 * add) * size, device, predicted)
-        for stride in (1, 2):
-            moved = (4 if stride == 1 else 2.5) * size
-            forms = {"averages": blur.by_averages, "convolution": blur.by_convolution}
-            forms |= {"fused": blur.fused} if device.type == "cuda" else {}
-            calls = {name: _call(form, x, stride) for name, form in forms.items()}
-            yield from _timed(f"blur, stride {stride}, {place}", calls, moved, device, predicted)
-        norm = Norm.of(nn.BatchNorm2d(channels, device=device))
-        forms = {"torch": stem.plain} | ({"fused": stem.fused} if device.type == "cuda" else {})
-        calls = {name: _call(form, x, norm) for name, form in forms.items()}
-        yield from _timed(f"stem, {place}", calls, 8.5 * size, device, predicted)
+        for name, form in case.forms.items():
+            if name == "fused" and device.type != "cuda":
+                continue
+            repeats = 5 if device.type == "cuda" else 1
+            taken = seconds(_call(form, x, case.arguments(x)), device, times=3, repeats=repeats)
+            yield {
+                "case": f"{case.name}, {case.channels} channels, {side} px: {name}",
+                "value": case.accesses * x.nbytes / taken / 1e9,
+                "unit": "GB/s",
+                "predicted": predicted if name == "fused" else None,
+            }
     for side in (32,) if quick else SIDES:
         for channels in PADDED:
-            taken = seconds(_stem(batch, channels, side, device, dtype), device, times=3)
-            yield {
-                "case": f"first convolution, {side} px, {channels} channels",
-                "value": 1e3 * taken,
-                "unit": "ms",
-            }
+            taken = seconds(_first(batch, channels, side, device, dtype), device, times=3)
+            case = f"first convolution, {side} px, {channels} channels"
+            yield {"case": case, "value": 1e3 * taken, "unit": "ms"}
 
 
-def _stem(
+def _norm(x: Tensor) -> Norm:
+    return Norm.of(nn.BatchNorm2d(x.shape[1], device=x.device))
+
+
+def _followed(x: Tensor) -> tuple[Norm, Epilogue]:
+    """Return the arguments of a block's last BatchNorm, whose output two others use."""
+    return _norm(x), Epilogue(x.clone().requires_grad_(), relu=True, twice=True)
+
+
+CASES = (
+    Case(NO_SUM, 64, 56, 8, NORMS, lambda x: (_norm(x), Epilogue(relu=True))),
+    Case(NO_SUM, 256, 14, 8, NORMS, lambda x: (_norm(x), Epilogue(relu=True))),
+    Case(SUM, 256, 56, 12, NORMS, _followed),
+    Case(SUM, 1024, 14, 12, NORMS, _followed),
+    Case("blur, stride 1", 128, 56, 4, BLURS, lambda x: (1,)),
+    Case("blur, stride 2", 256, 56, 2.5, BLURS, lambda x: (2,)),
+    Case("stem", 64, 112, 8.5, STEMS, lambda x: (_norm(x),)),
+)
+
+
+def _call(form: Callable, x: Tensor, arguments: tuple) -> Callable[[], object]:
+    """Return a call of an operation, forward and backward for all that requires a gradient."""
+    leaf = x.clone().requires_grad_()
+    nested = (part for each in arguments for part in (each if isinstance(each, tuple) else ()))
+    inputs = [part for part in nested if isinstance(part, Tensor) and part.requires_grad]
+
+    def outputs() -> tuple[Tensor, ...]:
+        found = form(leaf, *arguments)
+        return found if isinstance(found, tuple) else (found,)
+
+    upstream = [torch.ones_like(y) for y in outputs()]
+    return lambda: torch.autograd.grad(outputs(), [leaf, *inputs], upstream)
+
+
+def _first(
     batch: int, channels: int, side: int, device: torch.device, dtype: torch.dtype
 ) -> Callable[[], object]:
     """Return a call of the first convolution and its weights' gradient, by cuDNN's best choice."""
@@ -76,37 +114,3 @@ def _stem(
             )
 
     return call
-
-
-def _timed(
-    case: str,
-    forms: dict[str, Callable],
-    moved: float,
-    device: torch.device,
-    predicted: float | None,
-) -> Iterator[dict]:
-    for name, form in forms.items():
-        taken = seconds(form, device, times=3, repeats=5 if device.type == "cuda" else 1)
-        yield {
-            "case": f"{case}: {name}",
-            "value": moved / taken / 1e9,
-            "unit": "GB/s",
-            "predicted": predicted if name == "fused" else None,
-        }
-
-
-def _norm(function: Callable[..., Tensor], x: Tensor, add: bool) -> Callable[[], object]:
-    """Return a call of BatchNorm forward and backward."""
-    norm = Norm.of(nn.BatchNorm2d(x.shape[1], device=x.device))
-    leaf, residual = (x.clone().requires_grad_() for _ in range(2))
-    inputs = [leaf, norm.weight, norm.bias, *([residual] if add else [])]
-    epilogue = Epilogue(residual if add else None, relu=True)
-    return lambda: torch.autograd.grad(function(leaf, norm, epilogue), inputs, x)
-
-
-def _call(function: Callable[..., Tensor], x: Tensor, *arguments: object) -> Callable[[], object]:
-    """Return a call of an operation on one tensor, forward and backward."""
-    leaf = x.clone().requires_grad_()
-    with torch.no_grad():
-        upstream = function(leaf, *arguments)
-    return lambda: torch.autograd.grad(function(leaf, *arguments), [leaf], upstream)

@@ -7,6 +7,7 @@ from statistics import median
 
 import torch
 from contenders import contender
+from ratios import MODES
 from session import Steps, gpu_of
 
 from resnet_recipes.doctor.rates import settle
@@ -14,15 +15,15 @@ from resnet_recipes.measure import roofline
 from resnet_recipes.measure.roofline import Work
 
 #: Image side and images per step, the most important first, in case the part is stopped.
-CASES = ((176, 256), (88, 256), (224, 256), (128, 256), (88, 1024))
+CASES = ((176, 256), (88, 256), (224, 256))
 QUICK = ((32, 4), (40, 4))
 ROUNDS, STEPS, WARM_UP = 5, 10, 8  # after the warm-up, gradients are replayed
 
 
 def rows(device: torch.device, quick: bool, name: str, turn: str = "") -> Iterator[dict]:
     """Yield the speed of a contender at every size; `turn` marks a second measurement."""
-    is_short = turn == "again" or "compiled" in name or "max-autotune" in name
-    cases = QUICK if quick else CASES[: 2 if is_short else None]
+    is_long = turn == "again" or any(word in name for word in ("compiled", *MODES))
+    cases = QUICK if quick else CASES[: 1 if is_long else None]
     gpu = None if quick else gpu_of(device)
     for side, batch in cases:
         steps = contender(name, side, batch, device, quick)

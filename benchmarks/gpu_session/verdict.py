@@ -8,7 +8,7 @@ def verdict(error: float, allowed: float, unit: str) -> dict:
     row = {"value": error, "unit": unit, "allowed": allowed}
     if error <= allowed:
         return row
-    return row | {"fault": f"{error:.2e} {unit}, where {allowed:.0e} is allowed"}
+    return row | {"fault": f"{error:.3g} {unit}; {allowed:g} allowed"}
 
 
 def distance(expected: list[float], found: list[float]) -> float:

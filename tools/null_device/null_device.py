@@ -6,8 +6,11 @@ For scripts that run.py starts.
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Self
 
 import torch
+import torch.profiler
 from torch import Tensor
 
 _device = ctypes.CDLL(None)
@@ -29,6 +32,32 @@ def recorded() -> Iterator[list[str]]:
     finally:
         entries += [_device.null_entry(i).decode() for i in range(_device.null_size())]
         _device.null_log(False)
+
+
+class Profile:
+    """Stands in for torch.profiler.profile, which needs a GPU: each kernel takes a microsecond."""
+
+    def __init__(self, activities: object = None):
+        self._recording = recorded()
+
+    def __enter__(self) -> Self:
+        self._entries = self._recording.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._recording.__exit__(*error)
+
+    def events(self) -> list[SimpleNamespace]:
+        """Return what the device was asked to do."""
+        kind, taken = SimpleNamespace(name="CUDA"), SimpleNamespace(elapsed_us=lambda: 1.0)
+        return [
+            SimpleNamespace(name=entry, device_type=kind, time_range=taken)
+            for entry in self._entries
+            if entry.startswith(("launch", "copy", "fill"))
+        ]
+
+
+torch.profiler.profile = Profile
 
 
 def launch(name: str) -> None:

@@ -35,7 +35,8 @@ def build(folder: Path) -> None:
 
 def environment(folder: Path) -> dict[str, str]:
     """Return the environment in which Python sees the device that `build` made in `folder`."""
-    path = os.pathsep.join([str(HERE), str(HERE.parents[1])])
+    own = str(HERE), str(HERE.parents[1]), os.environ.get("PYTHONPATH", "")
+    path = os.pathsep.join(filter(None, own))
     return os.environ | {
         "LD_PRELOAD": str(folder / "runtime.so"),
         "LD_LIBRARY_PATH": str(folder),
