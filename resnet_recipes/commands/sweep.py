@@ -6,19 +6,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from resnet_recipes import data
+from resnet_recipes import api, data
 from resnet_recipes.base.cores import cores
 from resnet_recipes.base.errors import Problem, RecipeError
 from resnet_recipes.commands.arguments import Arguments
 from resnet_recipes.commands.composed import composed
-from resnet_recipes.commands.plan import ranks
+from resnet_recipes.commands.plan import lines, ranks
 from resnet_recipes.commands.progress import say
+from resnet_recipes.commands.runs import listed
+from resnet_recipes.commands.train import PLANNED
 from resnet_recipes.data.base import DataFacts
 from resnet_recipes.launch import external, gpus, measurement
 from resnet_recipes.launch.sweep import Sweep, slots
 from resnet_recipes.measure.estimate import Estimate
+from resnet_recipes.measure.runs import read_run
 from resnet_recipes.planning.estimate import estimate_for
-from resnet_recipes.planning.plan import Plan, make_plan
+from resnet_recipes.planning.plan import IMAGENET, Plan, make_plan
 from resnet_recipes.recipe.compose import Composed
 from resnet_recipes.recipe.frozen import freeze
 from resnet_recipes.recipe.sections import LaunchConfig, RunConfig
@@ -36,13 +39,19 @@ def run(arguments: Arguments) -> int:
         raise RecipeError(problems)
     parallel = int(text)
     runs = named(points([*arguments.words, *["gpus=1"] * (parallel > 1 and found > 0)]), arguments)
+    tell = print if "--dry-run" in arguments else say
+    for line in _outline(runs, parallel, found):
+        tell(line)
     if "--dry-run" in arguments:
-        print("\n".join(_outline(runs, parallel, found)))
         return 0
     root = Path(next(iter(runs.values()))[0].recipe.run.root)
     folder = ["--recipes", arguments.flags["--recipes"]] if "--recipes" in arguments else []
     words = {name: [*words, *folder] for name, (_, words) in runs.items()}
-    return Sweep(root, words, say, slots(parallel, found, cores())).train()
+    shares = [share | {PLANNED: "1"} for share in slots(parallel, found, cores())]
+    code = Sweep(root, words, say, shares).train()
+    if trained := [one for name in runs if (one := read_run(root / name))]:
+        print("\n".join(listed(trained)))
+    return code
 
 
 def named(
@@ -104,22 +113,28 @@ def _share_problems(parallel: str, gpus: int, words: list[str]) -> Iterator[Prob
 def _outline(
     runs: Mapping[str, tuple[Composed, list[str]]], parallel: int, gpus: int
 ) -> Iterator[str]:
-    """Yield the runs and their arithmetic, with time and cost if this machine was measured."""
+    """Yield the plan of the first run, what differs for each, and what all of them need."""
+    first, _ = next(iter(runs.values()))
+    plan = api.plan(first, ranks(first.recipe))
+    facts = {str(first.recipe.data): plan.facts}
+    yield from lines(first, plan)
+    yield ""
     order = "one after another" if parallel == 1 else f"{parallel} at a time"
-    yield f"{len(runs)} run{'' if len(runs) == 1 else 's'}, {order}:"
-    minutes, cost, operations, unknown, facts = 0.0, 0.0, 0, 0, {}
+    first_of = ", the first as above" if len(runs) > 1 else ""
+    yield f"{len(runs)} run{'' if len(runs) == 1 else 's'}, {order}{first_of}:"
+    shared = set.intersection(*(set(words) for _, words in runs.values()))
+    minutes, cost, operations, unknown = 0.0, 0.0, 0, 0
     for name, (point, words) in runs.items():
         plan = _plan(point, facts)
-        operations += sum(plan.flops) if plan else 0
-        expected = _expected(plan) if plan else None
-        if expected:
+        operations += sum(plan.flops)
+        if expected := _expected(plan):
             minutes += expected.total_minutes
             cost += expected.cost(point.recipe.launch.price or 0.0)
         unknown += not expected
         yield f"  {name}" + (f"  {clock_time(60 * expected.total_minutes)}" if expected else "")
-        yield f"    {' '.join(words)}"
-    if operations:
-        yield f"{pflops(operations / 1e15)} PFLOPs of training in total"
+        if own := [word for word in words if word not in shared]:
+            yield f"    {' '.join(own)}"
+    yield f"{pflops(operations / 1e15)} PFLOPs of training in total"
     if minutes:
         share = parallel if gpus else 1  # on a CPU, parallel runs share the cores
         money = f", {cost / share:,.2f} at launch.price" if cost else ""
@@ -131,15 +146,15 @@ def _outline(
         yield f"not measured: {which}these runs; `resnet-recipes estimate ...` measures one"
 
 
-def _plan(point: Composed, facts: dict[str, DataFacts]) -> Plan | None:
-    """Return the plan of a run, if its data is known.
+def _plan(point: Composed, facts: dict[str, DataFacts]) -> Plan:
+    """Return the plan of a run, without data on ImageNet.
 
     `facts` keeps counts of data for other runs.
     """
     config = point.recipe.data
-    if not config.root and config.backend != "synthetic":
-        return None
     key = str(config)  # counting a million images takes seconds
+    if not config.root and config.backend != "synthetic":
+        facts[key] = IMAGENET
     facts[key] = facts.get(key) or data.measure(config)
     return make_plan(point.recipe, facts[key], ranks(point.recipe), point.typed)
 

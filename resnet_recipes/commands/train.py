@@ -17,6 +17,9 @@ from resnet_recipes.process.rank_process import VERBOSE
 from resnet_recipes.recipe import frozen
 from resnet_recipes.recipe.compose import Composed
 
+#: The environment of a run whose sweep has printed the plan.
+PLANNED = "RESNET_RECIPES_PLANNED"
+
 
 def run(arguments: Arguments) -> int:
     """Train with our own launcher, wait until the run has ended, and return the exit code."""
@@ -45,6 +48,7 @@ def _new_run(wanted: Composed) -> Path:
     ranks = external.ranks() or group_of(wanted.recipe.launch).ranks
     plan = api.plan(wanted, ranks, tell=say)
     folder = api.prepare(wanted, plan, ["resnet-train", *sys.argv[1:]])
-    for line in lines(wanted, plan, str(folder), full=VERBOSE in os.environ):
-        say(line)
+    if PLANNED not in os.environ:
+        for line in lines(wanted, plan, str(folder), full=VERBOSE in os.environ):
+            say(line)
     return folder

@@ -81,7 +81,7 @@ class Sweep:
             self.say(f"{head}: already finished")
             return
         slot, log = self._free.popleft(), self.root / f"{name}.log"
-        self.say(f"{head}: {' '.join(words)}" + (f" > {log}" if self._has_logs else ""))
+        self.say(head + (f" > {log}" if self._has_logs else ""))
         command = [
             sys.executable,
             "-m",

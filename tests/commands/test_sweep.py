@@ -8,9 +8,11 @@ import time
 import pytest
 
 from resnet_recipes import cli
+from resnet_recipes.commands.train import PLANNED
 from resnet_recipes.measure.estimate import Speeds
 from resnet_recipes.measure.memory import Remembered
 from tests.commands.test_train import SMALL
+from tests.run_folders import run_folder
 
 
 @pytest.fixture
@@ -32,9 +34,39 @@ def runs(tmp_path, monkeypatch):
 def test_a_dry_run_prints_the_number_of_runs_and_starts_none(flag, runs, capsys):
     assert cli.train([flag, "recipe=mild,medium", "epochs=23,30", "seed=1,2,3", "--dry-run"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("12 runs, one after another:")
-    assert "recipe=medium epochs=30 seed=3" in out
+    assert out.count("\n  recipe ") == 1
+    assert "\n12 runs, one after another, the first as above:\n" in out
+    assert "\n    recipe=medium epochs=30 seed=3\n" in out
     assert runs == []
+
+
+def test_a_sweep_prints_one_plan_what_differs_and_in_the_end_the_runs(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+
+    def train(sweep):
+        for name, slot in zip(sweep.runs, sweep._free * 2, strict=True):
+            assert PLANNED in slot
+            run_folder(sweep.root, name)
+        return 0
+
+    monkeypatch.setattr("resnet_recipes.launch.sweep.Sweep.train", train)
+    assert cli.train(["-m", "recipe=mild", *SMALL, "lr=1,2"]) == 0
+    out, err = capsys.readouterr()
+    assert err.count("\n  recipe ") == 1
+    assert "\n    lr=1\n" in err
+    assert "\n    lr=2\n" in err
+    assert out.startswith("all with seed=1\n\nNAME")
+    assert len([line for line in out.splitlines() if line.startswith("mild-lr")]) == 2
+
+
+def test_a_run_of_a_sweep_does_not_print_its_plan_again(started, monkeypatch, capsys):
+    cli.train(["recipe=mild", *SMALL, "run=a"])
+    assert "recipe  " in capsys.readouterr().err
+    monkeypatch.setenv(PLANNED, "1")
+    cli.train(["recipe=mild", *SMALL, "run=b"])
+    assert "recipe  " not in capsys.readouterr().err
 
 
 def test_a_dry_run_adds_up_what_this_machine_was_measured_to_need(runs, monkeypatch, capsys):
