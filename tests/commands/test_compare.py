@@ -24,36 +24,24 @@ def test_settings_machines_and_results_that_differ_are_shown(tmp_path, capsys):
 
 
 def test_seeds_give_the_noise_that_a_difference_is_held_against(tmp_path, capsys):
-    near = [
-        str(run_folder(tmp_path, f"a{seed}", top1=70 + seed / 10, seed=seed)) for seed in range(3)
-    ]
-    far = [
-        str(
-            run_folder(
-                tmp_path,
-                f"b{seed}",
-                top1=75 + seed / 10,
-                seed=seed,
-                config={"optimizer": {"lr": 1.0}},
+    def seeds(name: str, top1: float, lr: float) -> list[str]:
+        return [
+            str(
+                run_folder(
+                    tmp_path,
+                    f"{name}{seed}",
+                    top1=top1 + seed / 10,
+                    seed=seed,
+                    config={"optimizer": {"lr": lr}},
+                )
             )
-        )
-        for seed in range(3)
-    ]
-    close = [
-        str(
-            run_folder(
-                tmp_path,
-                f"c{seed}",
-                top1=70.05 + seed / 10,
-                seed=seed,
-                config={"optimizer": {"lr": 3.0}},
-            )
-        )
-        for seed in range(3)
-    ]
-    verbs.run(["compare", *near, *far])
+            for seed in range(3)
+        ]
+
+    near = seeds("a", 70, 2.0)
+    verbs.run(["compare", *near, *seeds("b", 75, 1.0)])
     assert "5.00 points apart, more than twice the standard error" in capsys.readouterr().out
-    verbs.run(["compare", *near, *close])
+    verbs.run(["compare", *near, *seeds("c", 70.05, 3.0)])
     assert "0.05 points apart, no more than twice" in capsys.readouterr().out
     verbs.run(["compare", *near, "--json"])
     assert json.loads(capsys.readouterr().out)["groups"][0]["noise"] == pytest.approx(0.1)

@@ -73,14 +73,3 @@ def test_the_machine_is_checked_without_a_topic(capsys):
 def test_a_wrong_command_is_answered(words, capsys):
     assert cli.main(words) == 2
     assert "doctor" in capsys.readouterr().err
-
-
-def test_every_verb_answers_help(capsys):
-    for verb, word in (
-        ("doctor", "--fix-val"),
-        ("convert", "jpeg_quality"),
-        ("show", "--recipes"),
-        ("slurm", "--time"),
-    ):
-        assert cli.main([verb, "--help"]) == 0
-        assert word in capsys.readouterr().out

@@ -66,22 +66,6 @@ def test_average_of_a_rising_weight_starts_as_a_copy_after_the_first_step(now_at
     assert ema.state_dict()["w"].item() == pytest.approx(99.374641, abs=1e-6)
 
 
-def test_an_average_started_at_an_update_is_ahead_of_one_started_at_the_first_step(now_at):
-    ema, model = EMA(), OneWeight()
-    for step in range(19, 200):
-        model.set(step + 1)
-        ema.after_step(model, now_at(step))
-    assert ema.state_dict()["w"].item() == pytest.approx(104.124641, abs=1e-6)
-
-
-def test_one_update_from_one_towards_two(now_at):
-    ema, model = EMA(), OneWeight(1.0)
-    ema.after_step(model, now_at(0))
-    model.set(2.0)
-    ema.after_step(model, now_at(19))
-    assert ema.state_dict()["w"].item() == pytest.approx(1.129449, abs=1e-6)
-
-
 def test_nothing_is_updated_between_intervals(now_at):
     ema, model = EMA(), OneWeight()
     for step in range(40):
@@ -188,11 +172,6 @@ def test_a_step_that_float16_skips_counts_for_the_average_and_the_rate(
         assert torch.equal(skipped.model[name], tensor)
         assert torch.allclose(new, (old + tensor) / 2)
     assert not torch.equal(skipped.methods["ema.conv1.weight"], before.methods["ema.conv1.weight"])
-
-
-@pytest.mark.parametrize("values", [{"half_life": "0ba"}, {"update_interval": "often"}])
-def test_impossible_durations_are_problems(values):
-    assert list(EMA(**values).problems())
 
 
 def test_until_the_first_update_after_the_delay_the_average_is_a_copy(now_at):

@@ -57,13 +57,3 @@ def test_smoothing_before_mixing_leaves_the_partner_unsmoothed():
     assert row[9].item() == pytest.approx(0.300091, abs=1e-6)
     assert row[0].item() == pytest.approx(9.1e-5, abs=1e-8)
     assert row.sum().item() == pytest.approx(1, abs=1e-5)
-
-
-def test_smoothing_after_mixing_would_smooth_the_partner_too():
-    labels = torch.tensor([4, 9])
-    batch = Batch(torch.zeros(2), one_hot(labels, 1000), labels)
-    row = smoothed(blend_targets(batch, torch.tensor([1, 0]), 0.3), 0.13)[0]
-    assert row[4].item() == pytest.approx(0.60913, abs=1e-6)
-    assert row[9].item() == pytest.approx(0.26113, abs=1e-6)
-    assert row[0].item() == pytest.approx(1.3e-4, abs=1e-8)
-    assert row.sum().item() == pytest.approx(1, abs=1e-5)

@@ -13,8 +13,8 @@ from resnet_recipes.methods.progressive_resizing import ProgressiveResizing
 #: Values that the settings must refuse.
 WRONG = {
     "mode": ["zoom"],
-    "initial_scale": [0.0, 1.1],
-    "delay": ["1ep", "0.9dur"],
+    "initial_scale": [0.0, 1.5],
+    "delay": ["3ep", "half", "0.9dur"],
     "finetune": ["2", "0.6dur"],
     "size_increment": [0],
     "interpolation": ["cubic"],
@@ -176,22 +176,3 @@ def test_full_size_and_loader_placement_leave_the_batch_alone():
     assert resized(MILD, x, Fraction(9, 10)) is x
     assert not ProgressiveResizing(at="loader").provides("transform_batch")
     assert ProgressiveResizing().provides("transform_batch")
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"delay": "0.8dur", "finetune": "0.2dur"},
-        {"delay": "3ep"},
-        {"delay": "half"},
-        {"initial_scale": 0.0},
-        {"initial_scale": 1.5},
-        {"mode": "shrink"},
-        {"interpolation": "bicubic"},
-        {"size_increment": 0},
-        {"at": "loader", "mode": "crop"},
-        {"at": "home"},
-    ],
-)
-def test_impossible_values_are_problems(values):
-    assert list(ProgressiveResizing(**values).problems())

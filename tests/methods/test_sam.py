@@ -68,9 +68,6 @@ def test_only_every_interval_th_step_is_a_sam_step(now_at):
         sam.gradient(closure([w], lambda: (w**2).sum(), calls), [w], now_at(step))
         passes.append(len(calls))
     assert [step for step, count in enumerate(passes) if count == 2] == [9, 19, 29]
-    assert (
-        sum(count == 2 for count in (2 if (step + 1) % 10 == 0 else 1 for step in range(625))) == 62
-    )
 
 
 def test_radius_zero_is_the_plain_gradient(now_at):
@@ -97,21 +94,6 @@ def test_weights_are_restored_bit_for_bit_and_buffers_are_reused(now_at):
         addresses.add(tuple(copy.data_ptr() for copy in sam._copy))
     assert all(torch.equal(param, old) for param, old in zip(params, before, strict=True))
     assert len(addresses) == 1
-
-
-@pytest.mark.parametrize("bad_pass", [0, 1])
-def test_an_overflow_in_either_pass_leaves_a_non_finite_gradient_and_untouched_weights(
-    bad_pass, now_at
-):
-    w = nn.Parameter(torch.tensor([1.0, 2.0]))
-    count = iter(range(2))
-    SAM(interval=1).gradient(
-        closure([w], lambda: (w**2).sum() * (torch.inf if next(count) == bad_pass else 1.0)),
-        [w],
-        now_at(),
-    )
-    assert not torch.isfinite(w.grad).all()
-    assert torch.equal(w, torch.tensor([1.0, 2.0]))
 
 
 @pytest.mark.parametrize("bad_pass", [1, 2])

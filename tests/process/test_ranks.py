@@ -157,14 +157,6 @@ def test_several_ranks_count_what_one_process_counts_with_the_statistics_of_rank
             assert loss == pytest.approx(one[2], rel=1e-6)  # float32 logits of other batches
 
 
-def test_ranks_that_do_not_share_statistics_would_count_something_else(nursery, tmp_path):
-    (alone,) = nursery.call(tmp_path, 1, measured)
-    (first, _) = nursery.call(
-        tmp_path, 2, measured, off=("resnet_recipes.training.evaluate", "broadcast_statistics")
-    )
-    assert [top1 for top1, *_ in first] != [top1 for top1, *_ in alone]
-
-
 def test_one_bit_that_flips_on_one_rank_stops_all_and_nothing_is_saved(nursery, new_run):
     folder = new_run()
     errors = nursery.call(folder, 3, flipped)

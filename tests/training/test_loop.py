@@ -145,14 +145,6 @@ def test_a_resumed_run_equals_the_uninterrupted_run_with_every_method_of_hot(
         assert differing(resumed, whole) == []
 
 
-def test_without_the_seed_of_each_step_a_resumed_run_would_differ(make_run):
-    whole, resumed = (make_run(max_duration="5ba", methods=HOT) for _ in range(2))
-    whole.methods.draws_in_forward = resumed.methods.draws_in_forward = False
-    train(whole, notes := Notes(whole, keep=(2,)))
-    train(resumed, Notes(resumed), restore(resumed, notes.states[2]))
-    assert differing(resumed, whole) != []
-
-
 def test_microbatches_do_not_change_the_gradient(make_run):
     ways = [
         make_run(

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from torchvision.transforms import v2
 
-from resnet_recipes.data.crop import random_crops, uniforms
+from resnet_recipes.data.crop import TrainCrop
 from resnet_recipes.data.native.engine import Engine
 from resnet_recipes.data.native.rows import BICUBIC, BILINEAR, BOX, CENTRE, CROP
 from tests.data.native.batch import HEIGHT, WIDTH, Batch, by_pillow, encoded, photo
@@ -133,21 +133,15 @@ def test_evaluation_is_torchvisions_resize_and_centre_crop(engine):
 def test_random_crops_are_those_of_the_python_loader(engine):
     sizes = np.array([[150, 211], [211, 150], [32, 32], [20, 700], [700, 20], [1, 1], [3, 2]])
     images = [encoded(photo(0, *size)) for size in sizes.tolist()]
-    scale, ratio = (0.08, 1.0), (0.75, 4 / 3)
+    crop, indices = TrainCrop(5, (0.08, 1.0), (0.75, 4 / 3), flip=True), np.arange(len(sizes))
     for epoch in range(30):
-        uniform = uniforms(5, epoch, np.arange(len(sizes)), 40)
         batch = Batch(images, 16, geometry=CROP)
-        tries = uniform.reshape(-1, 10, 4).copy()
-        tries[..., 0] = scale[0] + (scale[1] - scale[0]) * tries[..., 0]
-        low, high = np.log(ratio)
-        tries[..., 1] = np.exp(low + (high - low) * tries[..., 1])
-        draws = np.concatenate([tries.reshape(-1, 40), np.tile(ratio, (len(sizes), 1))], axis=1)
-        batch.rows["draws"] = draws.ctypes.data + np.arange(len(sizes)) * draws.strides[0]
+        draws, _ = crop.attempts(epoch, indices, 0 * indices)
+        batch.rows["draws"] = draws.ctypes.data + indices * draws.strides[0]
         assert not batch.filled(engine).any()
         assert np.array_equal(batch.rows["size"], sizes)
-        assert np.array_equal(
-            batch.rows["box"][:, [1, 0, 3, 2]], random_crops(uniform, sizes, scale, ratio)
-        )
+        boxes = crop.cuts(epoch, indices, 0 * indices, sizes).boxes
+        assert np.array_equal(batch.rows["box"][:, [1, 0, 3, 2]], boxes)
 
 
 @pytest.mark.parametrize("shrink", [2, 4, 8])
